@@ -1,0 +1,103 @@
+"""What can go wrong, in words a person can act on, each with the exit code the table promises.
+
+    FtuiError                    70  a bug in ftui unless a subclass says otherwise
+    ├── UsageError                2  the command line
+    ├── ProfileError             30  the profile: file, line, key
+    ├── DataError                31  the rows: file, line, reason
+    ├── ModelError               32  missing, gated, offline, refused
+    ├── HardwareError            33  no usable GPU, driver
+    ├── DiskError                40  no space, odd volume
+    ├── GpuMemoryError           41
+    ├── HostMemoryError          42
+    ├── NonFiniteError           43  loss or gradients stayed NaN or infinite
+    ├── StalledError             44
+    └── LostRunError             50  another process writes this run
+"""
+
+from typing import ClassVar
+
+FINISHED = 0
+STOPPED = 10
+PARKED = 11
+PREEMPTED_SAVED = 20
+PREEMPTED_NOT_SAVED = 21
+BUG = 70
+
+
+class FtuiError(Exception):
+    """An expected failure.
+
+    `message` says what happened, `hint` what to do about it. Shown once, as two lines, never as a traceback.
+    """
+
+    exit_code: ClassVar[int] = BUG
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(FtuiError):
+    exit_code = 2
+
+
+class ProfileError(FtuiError):
+    exit_code = 30
+
+
+class DataError(FtuiError):
+    exit_code = 31
+
+
+class ModelError(FtuiError):
+    exit_code = 32
+
+
+class HardwareError(FtuiError):
+    exit_code = 33
+
+
+class DiskError(FtuiError):
+    exit_code = 40
+
+
+class GpuMemoryError(FtuiError):
+    exit_code = 41
+
+
+class HostMemoryError(FtuiError):
+    exit_code = 42
+
+
+class NonFiniteError(FtuiError):
+    exit_code = 43
+
+
+class StalledError(FtuiError):
+    exit_code = 44
+
+
+class LostRunError(FtuiError):
+    exit_code = 50
+
+
+EXIT_WORDS = {
+    FINISHED: "finished",
+    2: "usage",
+    STOPPED: "stopped or aborted",
+    PARKED: "parked",
+    PREEMPTED_SAVED: "pre-empted, saved",
+    PREEMPTED_NOT_SAVED: "pre-empted, not saved",
+    30: "profile",
+    31: "data",
+    32: "model",
+    33: "hardware",
+    40: "disk",
+    41: "GPU memory",
+    42: "host memory",
+    43: "non-finite",
+    44: "stalled",
+    50: "lost the run to another writer",
+    BUG: "bug",
+}

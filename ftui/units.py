@@ -1,0 +1,54 @@
+"""Numbers as people read them. Binary units only: GiB = 1024^3 bytes."""
+
+MISSING = "n/a"
+
+
+def size(num_bytes: float | None) -> str:
+    """Bytes as `512 B`, `3.4 MiB`, `12.0 GiB`; `n/a` where unknown."""
+    if num_bytes is None:
+        return MISSING
+    value = float(num_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} TiB"
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as `0.4 s`, `42 s`, `3m 05s`, `2h 07m`, `1d 04h`; `n/a` where unknown."""
+    if seconds is None:
+        return MISSING
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}m {rest:02d}s"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 24:
+        return f"{hours}h {minutes:02d}m"
+    days, hours = divmod(hours, 24)
+    return f"{days}d {hours:02d}h"
+
+
+def count(number: float | None) -> str:
+    """A count as `999`, `12.3 k`, `4.56 M`, `7.00 B`; `n/a` where unknown."""
+    if number is None:
+        return MISSING
+    for limit, divisor, unit, digits in ((1e4, 1, "", 0), (1e6, 1e3, " k", 1), (1e9, 1e6, " M", 2)):
+        if abs(number) < limit:
+            return f"{number / divisor:.{digits}f}{unit}"
+    return f"{number / 1e9:.2f} B"
+
+
+def quantity(value: float | None, digits: int = 4) -> str:
+    """A measured float with fixed decimals; `n/a` where it was not measured or not finite."""
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def rate(value: float | None) -> str:
+    """A learning rate in scientific notation (`2.00e-04`)."""
+    return MISSING if value is None else f"{value:.2e}"
