@@ -1,0 +1,175 @@
+"""What stands in a checkpoint, and how a run is put back where it was. Safetensors and JSON only: no pickle, ever.
+
+adapter_model.safetensors | model.safetensors, configs, tokenizer     at the top, for anyone
+resume/optimizer.safetensors, optimizer.json                          moments; groups
+resume/rng.safetensors, rng.json                                      random generators at the step's boundary
+resume/state.json                                                     TrainState
+"""
+
+import json
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+from safetensors.torch import load_file, save_file
+
+from ftui import checkpoints
+from ftui.checkpoints import Checkpoint, Manifest
+from ftui.engine.environment import versions
+from ftui.engine.rng import RngState
+from ftui.engine.training import Training, TrainState
+from ftui.engine.weights import all_finite, dtypes, read_weights, write_weights
+from ftui.errors import DiskError
+from ftui.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged
+from ftui.files import PRIVATE_FOLDER
+from ftui.units import size
+
+
+class Keeper:
+    """Saves checkpoints, reads each back in a thread, and only then lets old ones go."""
+
+    def __init__(self, training: Training) -> None:
+        self._training = training
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-back")
+        self._reading: Future[str | None] | None = None
+        self._saved: dict[int, set[str]] = {}
+        self.last_save_seconds: float | None = None
+        self.last_save_time = time.monotonic()
+
+    def save(self, rng: RngState, *tags: str) -> Path:
+        """Save the state of the last step's boundary; a step saved before only gains the tags.
+
+        Raises:
+            DiskError: no room, or the volume fails.
+        """
+        training, step = self._training, self._training.state.step
+        path = training.run.checkpoints / f"checkpoint-{step}"
+        if step in self._saved or checkpoints.fault(path, quick=True) is None:
+            for tag in sorted(set(tags) - self._saved.setdefault(step, set())):
+                training.logbook.event(CheckpointTagged(step=step, tag=tag), durable=True)
+                self._saved[step].add(tag)
+            return path
+        self.settle()
+        begun = time.monotonic()
+        training.logbook.phase("saving")
+        _publish(path, training, lambda folder: fill(training, rng, folder))
+        seconds = time.monotonic() - begun
+        self._saved[step] = set(tags)
+        self.last_save_seconds, self.last_save_time = seconds, time.monotonic()
+        training.logbook.event(
+            CheckpointSaved(
+                step=step, path=f"checkpoints/{path.name}", tags=sorted(tags),
+                num_bytes=checkpoints.total_size(path), seconds=seconds,
+            ),
+            durable=True,
+        )  # fmt: skip
+        self._reading = self._thread.submit(checkpoints.fault, path)
+        return path
+
+    def settle(self, *, wait: bool = True) -> None:
+        """Once the last checkpoint has been read back, delete the ones that are no longer needed.
+
+        Raises:
+            DiskError: what was read back is not what was written.
+        """
+        if self._reading is None or not (wait or self._reading.done()):
+            return
+        reason, self._reading = self._reading.result(), None
+        if reason is not None:
+            raise DiskError(f"The checkpoint just written reads back wrong: {reason}.", hint="Check the volume.")
+        training = self._training
+        best = training.state.best_step
+        removed = checkpoints.rotate(
+            training.run.checkpoints,
+            keep=training.profile.checkpoint.save_total_limit,
+            protected=() if best is None else (best,),
+        )
+        for checkpoint in removed:
+            self._saved.pop(checkpoint.step, None)
+            path = f"checkpoints/{checkpoint.path.name}"
+            training.logbook.event(CheckpointRemoved(step=checkpoint.step, path=path))
+
+
+def _publish(target: Path, training: Training, fill: Any) -> None:
+    manifest = Manifest(
+        run_id=training.run.read_facts().run_id,
+        attempt=training.logbook.attempt,
+        token=training.logbook.token,
+        step=training.state.step,
+        versions=versions(),
+        fingerprints=training.fingerprints,
+        dtypes=dtypes(training.model),
+        finite=all_finite(training.model),
+        created=time.time(),
+    )
+    try:
+        checkpoints.publish(target, manifest, fill)
+    except OSError as error:
+        free = size(_free_bytes(target.parent))
+        raise DiskError(
+            f"{target.name} could not be saved: {error.strerror or error} ({free} free). Older checkpoints are intact.",
+            hint="Free some space and start the run again: it goes on from its newest checkpoint.",
+        ) from error
+
+
+def _free_bytes(folder: Path) -> int:
+    import os
+
+    stat = os.statvfs(folder)
+    return stat.f_bavail * stat.f_frsize
+
+
+def publish_final(training: Training, write: Any) -> None:
+    """Write RUN/final by the same protocol as a checkpoint."""
+    _publish(training.run.final, training, write)
+
+
+def fill(training: Training, rng: RngState, folder: Path) -> None:
+    """Write everything a checkpoint holds but its manifest."""
+    write_weights(training, folder)
+    ours = folder / "resume"
+    ours.mkdir(mode=PRIVATE_FOLDER)
+    tensors, plain = _flat(training.optimizer.state_dict())
+    save_file(tensors, ours / "optimizer.safetensors")
+    (ours / "optimizer.json").write_text(json.dumps(plain))
+    save_file(rng.tensors(), ours / "rng.safetensors")
+    (ours / "rng.json").write_text(json.dumps(rng.plain()))
+    (ours / "state.json").write_bytes(msgspec.json.encode(training.state))
+
+
+def restore(training: Training, checkpoint: Checkpoint) -> None:
+    """Put weights, optimizer, generators and state back as they were at the checkpoint's step."""
+    read_weights(training, checkpoint.path)
+    ours = checkpoint.path / "resume"
+    plain = json.loads((ours / "optimizer.json").read_bytes())
+    training.optimizer.load_state_dict(_nested(load_file(ours / "optimizer.safetensors"), plain))
+    rng = RngState.rebuilt(load_file(ours / "rng.safetensors"), json.loads((ours / "rng.json").read_bytes()))
+    rng.restore(training.hardware.device)
+    saved = msgspec.json.decode((ours / "state.json").read_bytes(), type=TrainState)
+    for name in TrainState.__struct_fields__:
+        setattr(training.state, name, getattr(saved, name))
+
+
+def _flat(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """An optimizer's state as tensors for safetensors and the rest for JSON."""
+    tensors: dict[str, torch.Tensor] = {}
+    numbers: dict[str, dict[str, Any]] = {}
+    for index, values in state["state"].items():
+        numbers[str(index)] = {}
+        for name, value in values.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"{index}.{name}"] = value.detach().cpu().contiguous()
+            else:
+                numbers[str(index)][name] = value
+    return tensors, {"state": numbers, "param_groups": state["param_groups"]}
+
+
+def _nested(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str, Any]:
+    state: dict[int, dict[str, Any]] = {int(index): dict(values) for index, values in plain["state"].items()}
+    for key, tensor in tensors.items():
+        index, _, name = key.partition(".")
+        state.setdefault(int(index), {})[name] = tensor
+    return {"state": state, "param_groups": plain["param_groups"]}

@@ -1,0 +1,52 @@
+"""`python -P -m ftui.engine.dry_run PROFILE`: rows, tokens and steps as one JSON object; trains nothing."""
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ftui.engine.environment import settle_environment
+
+settle_environment()
+
+import msgspec  # noqa: E402
+
+from ftui.errors import FtuiError  # noqa: E402
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        answer = count(Path(arguments[0]))
+    except FtuiError as error:
+        answer = {"error": {"message": error.message, "hint": error.hint, "exit_code": error.exit_code}}
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    return 0
+
+
+def count(path: Path) -> dict[str, Any]:
+    """Raises `FtuiError` when the profile, its model's files or its rows are wrong."""
+    from ftui.engine.data.cache import cache_folder
+    from ftui.engine.preparation import prepare
+    from ftui.profile import resolve
+
+    profile = resolve(path).profile
+    with tempfile.TemporaryDirectory() as fallback:
+        prepared = prepare(profile, cache_folder(Path(fallback)), lambda detail: None)
+        counts, plan = prepared.train.sequences.counts, prepared.plan
+        return {
+            "num_train_rows": len(prepared.train.indices),
+            "num_eval_rows": 0 if prepared.evaluation is None else len(prepared.evaluation.indices),
+            "num_train_tokens": prepared.train.num_tokens,
+            "num_target_tokens": prepared.train.num_target_tokens,
+            "num_sequences": len(plan.rows),
+            "steps_per_epoch": plan.steps_per_epoch,
+            "max_steps": plan.max_steps,
+            "effective_batch": plan.effective_batch,
+            "longest": counts.longest,
+            "num_cut": counts.num_cut,
+            "warnings": list(prepared.warnings),
+        }
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

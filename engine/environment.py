@@ -1,0 +1,32 @@
+"""The engine's environment, set before torch and transformers are imported."""
+
+import importlib.metadata
+import os
+
+LIBRARIES = ("ftui", "torch", "transformers", "peft", "accelerate", "tokenizers", "safetensors", "numpy")
+
+
+def settle_environment() -> None:
+    """Take away what would change training behind the profile's back, and silence what would print."""
+    for name in [n for n in os.environ if n.startswith("ACCELERATE_")]:
+        del os.environ[name]  # accelerate reads precision, accumulation and device placement from these
+    os.environ["USE_HUB_KERNELS"] = "0"  # transformers and bitsandbytes fetch and run code from the hub by themselves
+    os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
+    os.environ["TQDM_DISABLE"] = "1"
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # the engine forks no workers
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "warning")
+
+
+def versions() -> dict[str, str]:
+    """Version of Python and of every library that can change a number."""
+    import platform
+
+    found = {"python": platform.python_version()}
+    for name in LIBRARIES:
+        distribution = "finetune-tui" if name == "ftui" else name
+        try:
+            found[name] = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "unknown"  # run from a source tree that is not installed
+    return found

@@ -1,0 +1,68 @@
+"""The result: RUN/final, made of the best weights or the last, with all that is needed to use them."""
+
+from pathlib import Path
+from typing import Any
+
+from ftui import checkpoints
+from ftui.engine.checkpoint import publish_final
+from ftui.engine.generate import sample
+from ftui.engine.training import Training
+from ftui.engine.weights import read_weights, write_weights
+from ftui.events import RunFinished
+
+
+def finish(training: Training, reason: str) -> None:
+    """Choose the weights, let them answer the sample prompts, write final/ and the last record."""
+    step, loss = _choose_weights(training)
+    answers = sample(training)
+    training.logbook.phase("saving", "final")
+
+    def write(folder: Path) -> None:
+        write_weights(training, folder)
+        (folder / "README.md").write_text(_card(training, step, loss, answers))
+
+    publish_final(training, write)
+    training.logbook.event(
+        RunFinished(
+            step=training.state.step, reason=reason, final="final",
+            loss_before=training.state.loss_before, loss_final=loss, step_final=step,
+        ),
+        durable=True,
+    )  # fmt: skip
+
+
+def _choose_weights(training: Training) -> tuple[int, float | None]:
+    """Load the best checkpoint's weights where the profile says so; returns the step they are of, and their loss."""
+    state = training.state
+    best = state.best_step if training.profile.eval.load_best_model_at_end else None
+    if best is None or best == state.step:
+        return state.step, state.last_loss if state.evaluated_step == state.step else None
+    folder = training.run.checkpoints / f"checkpoint-{best}"
+    if problem := checkpoints.fault(folder):
+        training.logbook.warn(f"checkpoint-{best}, the best, is damaged ({problem}): final/ holds the last weights")
+        return state.step, state.last_loss if state.evaluated_step == state.step else None
+    read_weights(training, folder)
+    return best, state.best_loss
+
+
+def _card(training: Training, step: int, loss: float | None, answers: list[str]) -> str:
+    profile, plan = training.profile, training.prepared.plan
+    base = profile.model.name_or_path or "from scratch"
+    rows = [
+        ("base model", f"`{Path(base).name if base.startswith('/') else base}`"),
+        ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
+        ("weights", f"step {step} of {training.state.step} ({plan.epoch_of(training.state.step):.2f} epochs)"),
+        ("evaluation loss", f"{_figure(training.state.loss_before)} at step 0, {_figure(loss)} here"),
+        ("learning rate", f"{profile.train.learning_rate:g}, {profile.train.lr_scheduler_type}"),
+        ("effective batch", f"{plan.effective_batch}"),
+        ("precision", training.hardware.precision),
+        ("seed", f"{profile.train.seed}"),
+    ]
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
+    front: dict[str, Any] = {"base_model": base, "library_name": "peft" if training.is_adapter else "transformers"}
+    header = "\n".join(f"{key}: {value}" for key, value in front.items())
+    return f"---\n{header}\n---\n\n# {training.run.name}\n\nTrained with ftui.\n\n| | |\n|---|---|\n{table}\n"
+
+
+def _figure(value: float | None) -> str:
+    return "not measured" if value is None else f"{value:.4f}"

@@ -1,0 +1,46 @@
+"""Sample answers, greedily: the same model gives the same answer, and no random generator moves."""
+
+from typing import Any
+
+import torch
+
+from ftui.engine.training import Training
+from ftui.events import Sampled
+
+
+def sample(training: Training) -> list[str]:
+    """Answer the profile's sample prompts with the model as it is now; each goes to the journal."""
+    answers = []
+    for prompt in training.profile.eval.sample_prompts:
+        training.control.poll()
+        answer = _answer(training, prompt)
+        training.logbook.event(Sampled(step=training.state.step, prompt=prompt, completion=answer))
+        training.logbook.progress()
+        answers.append(answer)
+    return answers
+
+
+def _answer(training: Training, prompt: str) -> str:
+    tokenizer: Any = training.prepared.tokenizer
+    model: Any = training.model
+    device = training.hardware.device
+    if training.stage.name == "sft" and tokenizer.chat_template:
+        messages = [{"role": "user", "content": prompt}]
+        inputs = tokenizer.apply_chat_template(
+            messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
+        )
+    else:
+        inputs = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
+    inputs = inputs.to(device)
+    stops = [tokenizer.convert_tokens_to_ids(text) for text in sorted(training.prepared.encoder.stops)]
+    low = training.hardware.precision == "bf16"
+    model.eval()
+    try:
+        with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=low):
+            output = model.generate(
+                **inputs, do_sample=False, max_new_tokens=training.profile.eval.sample_max_new_tokens,
+                eos_token_id=stops, pad_token_id=tokenizer.pad_token_id,
+            )  # fmt: skip
+    finally:
+        model.train()
+    return str(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)).strip()

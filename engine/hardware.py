@@ -1,0 +1,119 @@
+"""Which device, which precision, how many threads: decided once, from what the machine really has."""
+
+import os
+import platform
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ftui.errors import HardwareError
+from ftui.profile.sections import Profile
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """`precision` is `bf16` or `fp32`: the type of the heavy arithmetic."""
+
+    device: torch.device
+    precision: str
+    num_threads: int
+    name: str
+    driver: str | None
+
+    @property
+    def compute_dtype(self) -> torch.dtype:
+        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+
+
+def find_hardware(profile: Profile) -> Hardware:
+    """Choose the device, set torch's threads.
+
+    Raises:
+        HardwareError: the profile asks for a device that torch cannot use, or NVML shows a GPU torch cannot use.
+    """
+    kind: str = profile.hardware.device
+    if kind == "auto":
+        kind = _best_device()
+    elif kind == "cuda" and not torch.cuda.is_available():
+        raise _cuda_trouble()
+    elif kind == "mps" and not torch.backends.mps.is_available():
+        raise HardwareError("torch finds no MPS device here.", hint='Set hardware.device = "cpu".')
+    num_threads = profile.hardware.num_threads or usable_cores()
+    torch.set_num_threads(num_threads)  # 1 and 2 threads give other last bits: set, and recorded
+    device = torch.device(kind)
+    precision = profile.train.precision
+    if precision == "auto":
+        precision = "bf16" if has_native_bf16(device) else "fp32"
+    name = torch.cuda.get_device_name() if kind == "cuda" else _processor_name()
+    return Hardware(device, precision, num_threads, name, torch.version.cuda if kind == "cuda" else None)
+
+
+def usable_cores() -> int:
+    """Cores this process may use: its affinity, cut by the cgroup's quota (a pod sees all cores of its host)."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text().split()
+    except (OSError, ValueError):
+        return cores
+    return cores if quota == "max" else max(1, min(cores, int(quota) // int(period)))
+
+
+def _best_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    if _num_nvidia_gpus():
+        raise _cuda_trouble()
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _num_nvidia_gpus() -> int:
+    """GPUs the driver shows, whatever torch can do with them; 0 where there is no driver."""
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        return int(pynvml.nvmlDeviceGetCount())
+    except pynvml.NVMLError:
+        return 0
+
+
+def _cuda_trouble() -> HardwareError:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+        driver = str(pynvml.nvmlSystemGetDriverVersion())
+    except pynvml.NVMLError:
+        return HardwareError("There is no NVIDIA GPU or driver here.", hint='Set hardware.device = "cpu" or "auto".')
+    build = torch.version.cuda or "a CPU-only build"
+    return HardwareError(
+        f"The driver ({driver}) shows a GPU, but torch {torch.__version__} (CUDA: {build}) cannot use it.",
+        hint='Install a torch build for this driver, or insist on the CPU with hardware.device = "cpu".',
+    )
+
+
+def has_native_bf16(device: torch.device) -> bool:
+    """Whether the device multiplies bf16 in hardware (emulation is slower than fp32)."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "cpu":
+        flags = _cpu_flags()
+        return bool({"avx512_bf16", "amx_bf16", "bf16"} & flags)
+    return False
+
+
+def _cpu_lines() -> dict[str, str]:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return {}
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in info.open())}
+
+
+def _cpu_flags() -> set[str]:
+    lines = _cpu_lines()
+    return set((lines.get("flags") or lines.get("Features") or "").split())
+
+
+def _processor_name() -> str:
+    return _cpu_lines().get("model name") or platform.processor() or platform.machine()

@@ -1,0 +1,99 @@
+"""A model's folder on this disk, whatever the profile names: a local folder, or a hub id fetched at one commit."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi, snapshot_download
+from huggingface_hub.errors import (
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+from tqdm import tqdm
+
+from ftui.errors import DiskError, ModelError
+from ftui.units import size
+
+# Weights as safetensors only: a repository's pickles are never fetched, so they can never be read.
+WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.txt", "*.jinja"]
+
+Report = Callable[[str], None]
+
+
+def model_folder(name_or_path: str, revision: str | None, report: Report) -> tuple[Path, str | None]:
+    """The folder with the model's files, and its commit where it came from the hub.
+
+    `report(detail)` is called with the progress of a download.
+
+    Raises:
+        ModelError: no such folder or repository, gated, or offline with nothing in the cache.
+    """
+    path = Path(name_or_path)
+    if path.is_absolute():
+        return _local(path), None
+    try:
+        commit = HfApi().model_info(name_or_path, revision=revision).sha
+    except GatedRepoError as error:
+        raise ModelError(
+            f"{name_or_path} is gated: its owner must let you in.",
+            hint=f"Ask for access at https://huggingface.co/{name_or_path}, then set HF_TOKEN.",
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(f"{name_or_path} has no revision {revision!r}.", hint="Check model.revision.") from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise ModelError(
+            f"There is no model {name_or_path!r}: no such folder beside the profile, and none on the hub.",
+            hint="Check the spelling. A private model needs HF_TOKEN.",
+        ) from error
+    except (HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
+        return _cached(name_or_path, revision, error)
+    return _fetched(name_or_path, commit, report), commit
+
+
+def _local(path: Path) -> Path:
+    if not path.is_dir():
+        raise ModelError(f"There is no model folder {path}.", hint="Check model.name_or_path.")
+    if not (path / "config.json").is_file():
+        raise ModelError(f"{path} is not a transformers model: it has no config.json.")
+    return path
+
+
+def _cached(name: str, revision: str | None, cause: Exception) -> tuple[Path, str | None]:
+    """Without the hub, what an earlier download left is as good."""
+    try:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=WANTED, local_files_only=True))
+    except LocalEntryNotFoundError as error:
+        raise ModelError(
+            f"The hub cannot be reached ({type(cause).__name__}) and {name} is not in the local cache.",
+            hint="Check the connection (and HF_HUB_OFFLINE), or set model.name_or_path to a local folder.",
+        ) from error
+    return folder, folder.name
+
+
+def _fetched(name: str, commit: str | None, report: Report) -> Path:
+    class Progress(tqdm):  # type: ignore[misc]
+        """Reports bytes to the run instead of drawing on a terminal."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **options | {"disable": False, "file": open(os.devnull, "w")})  # noqa: SIM115
+
+        def update(self, n: float | None = 1) -> None:
+            super().update(n)
+            if self.unit == "B":
+                report(f"downloading {name}: {size(self.n)} of {size(self.total)}")
+
+    try:
+        return Path(snapshot_download(name, revision=commit, allow_patterns=WANTED, tqdm_class=Progress))
+    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
+        raise ModelError(
+            f"The download of {name} broke off ({type(error).__name__}).",
+            hint="Start the run again: what has arrived is kept.",
+        ) from error
+    except OSError as error:
+        raise DiskError(f"{name} could not be stored: {error}.", hint="Free space, or set HF_HOME.") from error

@@ -1,0 +1,25 @@
+"""The stages: each says how rows become a micro-batch and what their loss is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from ftui.engine.heads import Batch
+
+# (sum of the losses, their weight, named extra sums); the loss of a step is sum / weight over all its micro-batches.
+Loss = tuple[Tensor, int, dict[str, Tensor]]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kind of training: its name and the loss of a micro-batch."""
+
+    name: str
+    loss: Callable[[nn.Module, Batch], Loss]
+
+
+def stage_named(name: str) -> Stage:
+    from ftui.engine.stages import pretrain, sft
+
+    return {"pretrain": pretrain.STAGE, "sft": sft.STAGE}[name]

@@ -1,0 +1,13 @@
+"""Supervised fine-tuning: the answers are learned, each target token with the same weight."""
+
+from torch import nn
+
+from ftui.engine.heads import Batch, summed_loss
+from ftui.engine.stages import Loss, Stage
+
+
+def loss(model: nn.Module, batch: Batch) -> Loss:
+    return summed_loss(model, batch), len(batch.target_ids), {}
+
+
+STAGE = Stage("sft", loss)

@@ -1,0 +1,77 @@
+"""The tokenizer: the model's own, or a byte-level BPE trained here on the rows of the profile."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+
+from ftui.engine.data.formats import detect, to_example
+from ftui.engine.data.sources import read_rows
+from ftui.errors import ModelError
+from ftui.profile.scratch import FromScratch
+
+# Marks the assistant's turns itself, so that training on answers only needs no guess about where they stand.
+CHAT_TEMPLATE = (
+    "{%% for message in messages %%}"
+    "{{ '%(start)s' + message['role'] + '\\n' }}"
+    "{%% if message['role'] == 'assistant' %%}"
+    "{%% generation %%}{{ message['content'] + '%(end)s' }}{%% endgeneration %%}{{ '\\n' }}"
+    "{%% else %%}{{ message['content'] + '%(end)s\\n' }}{%% endif %%}"
+    "{%% endfor %%}"
+    "{%% if add_generation_prompt %%}{{ '%(start)sassistant\\n' }}{%% endif %%}"
+)
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """The tokenizer in a model's folder.
+
+    Raises:
+        ModelError: there is none, it cannot be read, or it is not a fast one (targets need character offsets).
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        raise ModelError(f"The tokenizer in {folder} cannot be loaded: {error}") from error
+    if not tokenizer.is_fast:
+        raise ModelError(f"The tokenizer in {folder} has no fast version (tokenizer.json), which ftui needs.")
+    assert isinstance(tokenizer, PreTrainedTokenizerBase)
+    return tokenizer
+
+
+def train_tokenizer(scratch: FromScratch, files: Iterable[Path], form: str) -> PreTrainedTokenizerBase:
+    """A byte-level BPE with a chat template; every byte has a token, so nothing is ever unknown.
+
+    Raises:
+        DataError: the files cannot be read (see `read_rows`).
+    """
+    pad, start, *_, end = scratch.special_tokens
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=scratch.vocab_size,
+        special_tokens=list(scratch.special_tokens),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(_texts(files, form), trainer)
+    wrapped = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token=pad, eos_token=end, clean_up_tokenization_spaces=False,
+        model_max_length=scratch.max_position_embeddings, extra_special_tokens=list(scratch.special_tokens[1:-1]),
+    )  # fmt: skip
+    wrapped.chat_template = CHAT_TEMPLATE % {"start": start, "end": end}
+    return wrapped
+
+
+def _texts(files: Iterable[Path], form: str) -> Iterable[str]:
+    for path in files:
+        its_form = form
+        for row in read_rows(path):
+            its_form = detect(row) if its_form == "auto" else its_form
+            example = to_example(row, its_form)
+            yield from (str(part) for part in vars(example).values() if isinstance(part, str))
+            for message in getattr(example, "messages", ()):
+                yield str(message.get("content") or "")

@@ -1,0 +1,73 @@
+"""What a training run holds while it trains: the assembled parts, and the small state that a checkpoint remembers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import torch
+from accelerate import Accelerator
+from torch import nn
+from transformers import PreTrainedModel
+
+from ftui.engine.control import Control
+from ftui.engine.hardware import Hardware
+from ftui.engine.logbook import Logbook
+from ftui.engine.preparation import Prepared
+from ftui.engine.stages import Loss, Stage
+from ftui.profile.sections import Profile
+from ftui.run import Run
+
+
+class TrainState(msgspec.Struct):
+    """Where a run stands after `step` finished steps; with weights, optimizer and generators it is all of the run.
+
+    `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved between a step and its
+    evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of step 0.
+    """
+
+    step: int = 0
+    num_tokens: int = 0
+    num_target_tokens: int = 0
+    evaluated_step: int = -1
+    loss_before: float | None = None
+    last_loss: float | None = None
+    best_loss: float | None = None
+    best_step: int | None = None
+    bad_evaluations: int = 0
+    bad_steps: int = 0
+    samples_before: list[str] = []
+
+
+class LossModule(nn.Module):
+    """The one module accelerate wraps and casts: a micro-batch in, (sum, weight, extras) out."""
+
+    def __init__(self, model: nn.Module, stage: Stage) -> None:
+        super().__init__()
+        self.model = model
+        self._stage = stage
+
+    def forward(self, batch: Any) -> Loss:
+        return self._stage.loss(self.model, batch)
+
+
+@dataclass(frozen=True)
+class Training:
+    """The parts of a run, put together by the recipe. `module` is the wrapped LossModule around `model`."""
+
+    run: Run
+    profile: Profile
+    hardware: Hardware
+    prepared: Prepared
+    stage: Stage
+    model: PreTrainedModel
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    accelerator: Accelerator
+    logbook: Logbook
+    control: Control
+    state: TrainState
+    fingerprints: dict[str, str]
+
+    @property
+    def is_adapter(self) -> bool:
+        return self.profile.adapter.method == "lora"

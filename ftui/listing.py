@@ -1,0 +1,175 @@
+"""Commands that only look: `ftui runs`, `ftui status`, `ftui log`, `ftui profiles`."""
+
+import shutil
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ftui import report, units
+from ftui.identity import is_alive
+from ftui.presets import shipped
+from ftui.run import Run, all_runs, find_run
+from ftui.runstate import Evaluation, eta_seconds
+from ftui.shown import cells, cut, shown
+from ftui.status import Status, lives, read_status
+
+LOOK_SECONDS = 0.25
+HEADINGS = ("run", "phase", "step", "loss", "tokens/s", "age")
+SHORTEST_NAME = 8
+
+
+def print_runs() -> int:
+    runs = all_runs()
+    if not runs:
+        print("No runs yet. `ftui --run quickstart` starts a small one.")
+        return 0
+    rows = [row(run, read_status(run), now=time.time()) for run in runs]
+    width = shutil.get_terminal_size().columns
+    for line in table([HEADINGS, *rows], width):
+        print(line)
+    return 0
+
+
+def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
+    """One run of the table; the age is the time since it was opened."""
+    state = status.state
+    age = now - run.read_facts().created
+    return (
+        shown(run.name),
+        f"{state.phase}, unwatched" if status.unwatched else state.phase,
+        f"{state.step}/{units.MISSING if state.max_steps is None else state.max_steps}",
+        report.measured(state.loss, "loss", state.non_finite),
+        units.count(state.tokens_per_second),
+        units.duration(age) if age >= 0 else units.MISSING,
+    )
+
+
+def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Columns two blanks apart in at most `width`: the first one gives way, the numbers never do."""
+    widths = [max(cells(text) for text in column) for column in zip(*rows, strict=True)]
+    others = sum(widths[1:]) + 2 * len(widths[1:])
+    widths[0] = min(widths[0], max(SHORTEST_NAME, width - others))
+    return [_line(cells_of_row, widths) for cells_of_row in rows]
+
+
+def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
+    name, phase, *numbers = (cut(text, width) for text, width in zip(texts, widths, strict=True))
+    parts = [name + " " * (widths[0] - cells(name)), phase.ljust(widths[1])]
+    parts += [number.rjust(width) for number, width in zip(numbers, widths[2:], strict=True)]
+    return "  ".join(parts).rstrip()
+
+
+def print_status(name: str, *, as_json: bool) -> int:
+    """All that is known about a run, as lines or as the JSON of its status."""
+    run = find_run(name)
+    status = read_status(run)
+    if as_json:
+        print(msgspec.json.format(msgspec.json.encode(status), indent=2).decode())
+        return 0
+    for label, value in facts(run, status):
+        print(f"{label:<18}{value}")
+    return 0
+
+
+def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
+    """Label and value of every fact, in reading order; what is not known is left out or `n/a`."""
+    state = status.state
+    yield "run", shown(run.name)
+    yield "folder", shown(str(run.folder))
+    yield "opened", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.read_facts().created))
+    yield "phase", report.phase(state) + (" (unwatched)" if status.unwatched else "")
+    yield from _ending(status)
+    yield "attempt", str(state.attempt)
+    yield "model", " · ".join(shown(x) for x in (state.model, state.method, state.precision) if x) or units.MISSING
+    yield "machine", " · ".join(shown(x) for x in (state.host, state.device) if x) or units.MISSING
+    yield "step", report.place(state).removeprefix("step ")
+    yield "epoch", units.quantity(state.epoch, 2)
+    yield "loss", report.measured(state.loss, "loss", state.non_finite)
+    yield "gradient norm", report.measured(state.grad_norm, "grad_norm", state.non_finite)
+    yield "learning rate", units.rate(state.learning_rate)
+    yield "tokens/s", units.count(state.tokens_per_second)
+    yield "memory", units.size(state.memory)
+    yield "time left", units.duration(eta_seconds(state) if lives(status) else None)
+    yield "evaluation loss", _evaluations(status)
+    newest = state.newest_checkpoint
+    yield "checkpoint", f"step {newest.step}" if newest else "none"
+    if state.resumed_from:
+        yield "resumed from", shown(state.resumed_from)
+    if state.warning:
+        yield "last warning", shown(state.warning)
+    yield "engine", _process(status.engine.pid, is_alive(status.engine)) if status.engine else units.MISSING
+    yield "supervisor", (
+        _process(status.supervisor.pid, is_alive(status.supervisor)) if status.supervisor else units.MISSING
+    )
+
+
+def _ending(status: Status) -> Iterator[tuple[str, str]]:
+    state = status.state
+    for label, text in (("reason", state.reason), ("error", state.message), ("hint", state.hint)):
+        if text:
+            yield label, shown(text)
+    if state.exit_code is not None:
+        yield "exit code", str(state.exit_code)
+    for line in state.last_lines:
+        yield "last lines", shown(line)
+
+
+def _evaluations(status: Status) -> str:
+    state = status.state
+    named = (("first", state.first_evaluation), ("last", state.last_evaluation), ("best", state.best_evaluation))
+    texts = [f"{word} {_evaluation(evaluation)}" for word, evaluation in named if evaluation is not None]
+    return ", ".join(texts) or units.MISSING
+
+
+def _evaluation(evaluation: Evaluation) -> str:
+    return f"{units.quantity(evaluation.loss)} (step {evaluation.step})"
+
+
+def _process(pid: int, alive: bool) -> str:
+    return f"process {pid}, " + ("alive" if alive else "gone")
+
+
+def print_log(name: str, *, follow: bool) -> int:
+    """engine.log; with `follow`, what is added to it for as long as the run lives or until Ctrl-C."""
+    run = find_run(name)
+    try:
+        for line in log_lines(run, follow=follow):
+            print(line, flush=follow)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def log_lines(run: Run, *, follow: bool) -> Iterator[str]:
+    """The lines of engine.log, safe to print; a line without its end is given when nothing more will come."""
+    rest = b""
+    try:
+        file = run.engine_log.open("rb")
+    except FileNotFoundError:
+        print(f"{shown(run.name)} has no engine.log yet.", file=sys.stderr)
+        return
+    with file:
+        while True:
+            living = follow and lives(read_status(run))    # asked before reading: what it wrote last is still read
+            while data := file.read(1 << 16):
+                *whole, rest = (rest + data).split(b"\n")
+                yield from (_log_line(line) for line in whole)
+            if not living:
+                break
+            time.sleep(LOOK_SECONDS)
+    if rest:
+        yield _log_line(rest)
+
+
+def _log_line(line: bytes) -> str:
+    return shown(line.decode(errors="backslashreplace"))
+
+
+def print_profiles() -> int:
+    presets = shipped()
+    width = max((len(preset.name) for preset in presets), default=0)
+    for preset in presets:
+        print(f"{shown(preset.name):<{width}}  {shown(preset.description)}")
+    return 0

@@ -1,0 +1,183 @@
+"""From a profile to a run that lives: start it, attach to it, resume it, or say that it is over."""
+
+import os
+import secrets
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ftui.checkpoints import listed
+from ftui.errors import DiskError, LostRunError, ProfileError, UsageError
+from ftui.files import make_private_folder, open_private, replace_file, sync_path
+from ftui.identity import this_process
+from ftui.profile import Profile, Resolved, resolve
+from ftui.profile.writing import flat, to_toml, weights_difference
+from ftui.run import Run, RunFacts, check_name, new_run_id, note_root
+from ftui.runstate import is_over
+from ftui.status import Status, Watch, lives, read_status
+
+Decision = Literal["start", "attach", "resume", "finished"]
+
+SETTLE_SECONDS = 10.0     # an engine that has written its ending is given this long to leave
+BEAT_SECONDS = 2.5        # a working engine writes beat.json about once a second
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run that was opened, and a watch that has seen all there was before.
+
+    Attempts up to `history` are old news; `supervisor` is the process we started, if we did.
+    """
+
+    run: Run
+    decision: Decision
+    watch: Watch
+    history: int
+    supervisor: "subprocess.Popen[bytes] | None" = None
+
+
+def decide(folder: Path, *, again: bool = False) -> tuple[Run, Decision]:
+    """What `ftui --run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... not over yet.
+
+    Raises:
+        LostRunError: another machine is working on it.
+    """
+    for run in _and_successors(Run(folder)):
+        if not run.facts.exists():
+            return run, "start"
+        status = _settled(run)
+        if lives(status):
+            return run, "attach"
+        if not is_over(status.state):
+            _refuse_if_elsewhere(run, status)
+            return run, "resume"
+        if not again:
+            return run, "finished"
+    raise AssertionError("names do not run out")
+
+
+def _and_successors(run: Run) -> Iterator[Run]:
+    yield run
+    for number in count(2):
+        yield Run(run.folder.with_name(check_name(f"{run.name}-{number}")))
+
+
+def _settled(run: Run) -> Status:
+    """The run's status; one that has ended is given time to let go of its memory and locks."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        status = read_status(run)
+        if status.state.exit_code is None or not lives(status) or time.monotonic() > deadline:
+            return status
+        time.sleep(0.1)
+
+
+def _refuse_if_elsewhere(run: Run, status: Status) -> None:
+    """A run on a shared volume may live on another machine, whose processes cannot be seen from here: look at its beat."""
+    here, there = this_process(), status.engine
+    if there is None or status.state.exit_code is not None:
+        return
+    if (here.boot, here.namespace) == (there.boot, there.namespace) or not run.beat.exists():
+        return
+    before = run.beat.read_bytes()
+    time.sleep(BEAT_SECONDS)
+    if run.beat.read_bytes() != before:
+        raise LostRunError(
+            f"{run.name} is being trained on another machine or in another container ({status.state.host}).",
+            hint="Go there to see it, or use another --name here.",
+        )
+
+
+def open_run(folder: Path, resolved: Resolved, *, again: bool = False) -> Opened:
+    """Bring the run in `folder` to life with this profile, or find it alive or over.
+
+    Raises:
+        ProfileError: the run would be resumed with values that change its weights.
+        LostRunError: another machine is working on it.
+    """
+    while True:
+        run, decision = decide(folder, again=again)
+        if decision == "start" and not create(run, resolved):
+            continue    # somebody else opened it in this moment
+        if decision == "resume":
+            resume(run, resolved.profile)
+        watch = Watch(run)
+        watch.catch_up()
+        attempt = watch.state.attempt
+        if decision in ("start", "resume"):
+            return Opened(run, decision, watch, history=attempt, supervisor=launch(run))
+        return Opened(run, decision, watch, history=attempt - 1)
+
+
+def create(run: Run, resolved: Resolved) -> bool:
+    """Make the run's folder whole in one rename; False when another process made it first."""
+    root = run.folder.parent
+    temporary = root / f".{run.name}.{secrets.token_hex(4)}.new"
+    facts = RunFacts(run_id=new_run_id(), name=run.name, created=time.time(), profile_name=resolved.path.stem)
+    try:
+        new = Run(make_private_folder(temporary))
+        replace_file(new.profile, to_toml(named(resolved.profile, run.name)).encode(), durable=True)
+        replace_file(new.facts, msgspec.json.encode(facts), durable=True)
+        temporary.rename(run.folder)
+        sync_path(root)
+    except OSError as error:
+        if run.facts.exists():
+            return False
+        if run.folder.exists():
+            raise UsageError(f"{run.folder} exists and is not a run.", hint="Use another --name.") from error
+        raise DiskError(f"{run.folder} cannot be made: {error}.", hint="FTUI_RUNS says where runs live.") from error
+    finally:
+        if temporary.exists():
+            shutil.rmtree(temporary)
+    note_root(root)
+    return True
+
+
+def named(profile: Profile, name: str) -> Profile:
+    """The profile with the run's real name in it, so that the stored copy opens the same run."""
+    return profile.model_copy(update={"run": profile.run.model_copy(update={"name": name})})
+
+
+def resume(run: Run, profile: Profile) -> None:
+    """Take over what may differ from the run's own profile.
+
+    Raises:
+        ProfileError: something that affects the weights differs, and there is a checkpoint it would not fit.
+    """
+    changes = weights_difference(stored_profile(run), profile)
+    if changes and listed(run.checkpoints):
+        raise ProfileError(
+            f"{run.name} cannot be resumed with other values:\n" + "\n".join(f"  {change}" for change in changes),
+            hint="Use the same values, or another --name for a new run.",
+        )
+    replace_file(run.profile, to_toml(named(profile, run.name)).encode(), durable=True)
+
+
+def stored_profile(run: Run) -> Profile:
+    return resolve(run.profile).profile
+
+
+def not_applied(run: Run, profile: Profile) -> list[str]:
+    """Keys in which a living run's profile differs from this one: they wait for its next resume."""
+    before, now = flat(stored_profile(run)), flat(named(profile, run.name))
+    return [".".join(key) for key in before | now if before.get(key) != now.get(key)]
+
+
+def launch(run: Run) -> "subprocess.Popen[bytes]":
+    """Start a supervisor that outlives this process and its terminal. Its own troubles go to supervisor.log."""
+    log = open_private(run.folder / "supervisor.log", os.O_WRONLY | os.O_APPEND)
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, close_fds=True, cwd=run.folder, start_new_session=True,
+        )
+    finally:
+        os.close(log)

@@ -1,0 +1,47 @@
+"""The profiles that come with ftui, found by name."""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftui.errors import ProfileError
+
+SHIPPED = Path(__file__).parent / "profiles" / "recipes"
+
+
+@dataclass(frozen=True)
+class Preset:
+    """A shipped profile; its description is the first comment of its file."""
+
+    name: str
+    description: str
+    path: Path
+
+
+def shipped(folder: Path = SHIPPED) -> list[Preset]:
+    """Every shipped profile, by name."""
+    return [Preset(path.stem, _first_comment(path), path) for path in sorted(folder.glob("*.toml"))]
+
+
+def _first_comment(path: Path) -> str:
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            return line.lstrip("# ").rstrip()
+    return ""
+
+
+def find_profile(text: str, folder: Path = SHIPPED) -> Path:
+    """The file that `text` means: a path, or the name of a shipped profile.
+
+    Raises:
+        ProfileError: neither; the nearest names are given.
+    """
+    path = Path(text).expanduser()
+    if path.is_file():
+        return path
+    presets = {preset.name: preset.path for preset in shipped(folder)}
+    if text.removesuffix(".toml") in presets:
+        return presets[text.removesuffix(".toml")]
+    near = difflib.get_close_matches(path.stem, presets, n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(near)}?" if near else "`ftui profiles` lists the shipped ones."
+    raise ProfileError(f"There is no profile {text!r}.", hint=hint)

@@ -1,0 +1,30 @@
+"""How a key of the profile is declared: default, limits, and whether it changes the weights that come out."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.fields import FieldInfo
+
+
+class Section(BaseModel):
+    """One table of the profile: strict, frozen, no unknown keys, no NaN; docstrings under fields are their help."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+def weights(default: Any = ..., **limits: Any) -> Any:
+    """A key that changes the trained weights: part of the fingerprint a resumed run must match."""
+    return Field(default, json_schema_extra={"affects_weights": True}, **limits)
+
+
+def conduct(default: Any = ..., **limits: Any) -> Any:
+    """A key about how the run is conducted (saving, logging, evaluating): may differ when a run is resumed."""
+    return Field(default, json_schema_extra={"affects_weights": False}, **limits)
+
+
+def affects_weights(field: FieldInfo) -> bool:
+    extra = field.json_schema_extra
+    assert isinstance(extra, dict), "every key says whether it affects the weights"
+    return bool(extra["affects_weights"])

@@ -1,0 +1,169 @@
+"""Layers of a profile: defaults < tier < profile < --set; the later wins, key by key, and every value knows its origin."""
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from ftui.errors import ProfileError, UsageError
+from ftui.profile.complaints import complaint
+from ftui.profile.lines import line_of
+from ftui.profile.sections import Profile
+
+Key = tuple[str, ...]
+
+EXCLUSIVE: tuple[tuple[Key, ...], ...] = (
+    (("train", "max_steps"), ("train", "num_train_epochs")),
+    (("data", "eval"), ("data", "eval_fraction"), ("data", "eval_num_rows")),
+    (("model", "name_or_path"), ("model", "from_scratch")),
+)
+FILES: tuple[Key, ...] = (("data", "train"), ("data", "eval"))
+FOLDERS: tuple[Key, ...] = (("model", "name_or_path"), ("model", "from_scratch", "tokenizer"))
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value comes from: `default`, a tier, a file (with the line), or `--set`."""
+
+    layer: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.layer if self.line is None else f"{self.layer}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One source of values. `folder` is what its relative paths are relative to; `text` is for finding lines."""
+
+    name: str
+    values: Mapping[Key, Any]
+    folder: Path
+    text: str = ""
+
+    def origin(self, key: Key) -> Origin:
+        return Origin(self.name, line_of(self.text, key) if self.text else None)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A whole valid profile and the origin of every value that is not a default."""
+
+    profile: Profile
+    origins: Mapping[Key, Origin]
+    path: Path
+
+    def origin(self, key: Key) -> Origin:
+        return self.origins.get(key, Origin("default"))
+
+
+def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[Layer] = ()) -> Resolved:
+    """Read the profile at `path` over the layers `below` it and under the `--set` overrides.
+
+    Raises:
+        ProfileError: the file cannot be read, is not TOML, or a key or value is wrong (named with its line).
+        UsageError: an override is not of the form section.key=value.
+    """
+    layers = [*below, file_layer(path), override_layer(overrides)]
+    values, origins = _merge(layers)
+    try:
+        profile = Profile.model_validate_json(json.dumps(_nest(values), default=str))
+    except ValidationError as error:
+        raise complaint(error, path, origins) from error
+    return Resolved(profile, origins, path)
+
+
+def file_layer(path: Path) -> Layer:
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+        table = tomllib.loads(text)
+    except FileNotFoundError as error:
+        raise ProfileError(f"There is no profile at {path}.", hint="`ftui profiles` lists the shipped ones.") from error
+    except (OSError, UnicodeDecodeError, RecursionError) as error:
+        raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{path} is not TOML: {error}.") from error
+    return Layer(str(path), dict(_flatten(table)), path.absolute().parent, text)
+
+
+def override_layer(overrides: Iterable[str]) -> Layer:
+    values: dict[Key, Any] = {}
+    for override in overrides:
+        dotted, equals, raw = override.partition("=")
+        key = tuple(dotted.strip().split("."))
+        if not equals or len(key) < 2 or not all(key):
+            raise UsageError(f"--set {override}: write section.key=value.", hint="--set train.max_steps=100")
+        values[key] = _parse_value(raw.strip())
+    return Layer("--set", values, Path.cwd())
+
+
+def _parse_value(raw: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {raw}")["value"]
+    except tomllib.TOMLDecodeError:
+        return raw  # a bare word is a string: --set run.name=mine
+
+
+def _flatten(table: Mapping[str, Any], above: Key = ()) -> Iterable[tuple[Key, Any]]:
+    for name, value in table.items():
+        if isinstance(value, dict) and value:
+            yield from _flatten(value, (*above, name))
+        else:
+            yield (*above, name), value
+
+
+def _nest(values: Mapping[Key, Any]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for key, value in values.items():
+        table = root
+        for name in key[:-1]:
+            inner = table.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise ProfileError(f"{'.'.join(key)}: {name} is both a value and a table.")
+            table = inner
+        table[key[-1]] = value
+    return root
+
+
+def _merge(layers: Iterable[Layer]) -> tuple[dict[Key, Any], dict[Key, Origin]]:
+    values: dict[Key, Any] = {}
+    origins: dict[Key, Origin] = {}
+    for layer in layers:
+        for key in _displaced(layer.values, values):
+            del values[key], origins[key]
+        for key, value in layer.values.items():
+            values[key] = _located(key, None if value == "none" else value, layer.folder)
+            origins[key] = layer.origin(key)
+    return values, origins
+
+
+def _displaced(new: Mapping[Key, Any], old: Mapping[Key, Any]) -> list[Key]:
+    """Keys below that give way because the layer above sets another of their exclusive group."""
+
+    def under(key: Key, choice: Key) -> bool:
+        return key[: len(choice)] == choice
+
+    gone = []
+    for group in EXCLUSIVE:
+        chosen = {c for c in group for key, value in new.items() if under(key, c) and value != "none"}
+        if chosen:
+            gone += [k for k in old for c in group if under(k, c) and c not in chosen]
+    return gone
+
+
+def _located(key: Key, value: Any, folder: Path) -> Any:
+    """Relative paths become absolute; a model name that is no folder here stays a hub id."""
+    if key in FILES:
+        if isinstance(value, str):
+            return str((folder / Path(value).expanduser()).resolve())
+        if isinstance(value, list):
+            return [str((folder / Path(v).expanduser()).resolve()) if isinstance(v, str) else v for v in value]
+    if key in FOLDERS and isinstance(value, str):
+        place = (folder / Path(value).expanduser()).resolve()
+        if place.exists() or value.startswith((".", "/", "~")):
+            return str(place)
+    return value

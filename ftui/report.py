@@ -1,0 +1,171 @@
+"""What a run's records and state say in plain lines: pure functions, all foreign text through `shown`."""
+
+from pathlib import Path
+
+from ftui import units
+from ftui.events import (
+    AnyRecord,
+    CheckpointRejected,
+    CheckpointSaved,
+    EvaluationDone,
+    PhaseChanged,
+    RunOpened,
+    RunStarted,
+    Sampled,
+    Step,
+    Warned,
+)
+from ftui.run import Run
+from ftui.runstate import RunState, eta_seconds
+from ftui.shown import complaint, shown
+
+LOST = "The engine and its supervisor are gone without a last word (the pod was restarted, or both were killed)."
+LOST_HINT = "The same command continues from the newest checkpoint."
+
+LOADERS = {"lora": ("peft", "AutoPeftModelForCausalLM"), "full": ("transformers", "AutoModelForCausalLM")}
+
+
+def measured(value: float | None, name: str, non_finite: list[str]) -> str:
+    """A number of a record: its digits, `not finite`, or `n/a`."""
+    return "not finite" if value is None and name in non_finite else units.quantity(value)
+
+
+def place(state: RunState) -> str:
+    """`step 120/400`, or `step 120` while the plan is not known."""
+    return f"step {state.step}/{state.max_steps}" if state.max_steps is not None else f"step {state.step}"
+
+
+def progress(state: RunState) -> str:
+    """The one line that tells where a run is. What this attempt has not measured yet is left out."""
+    if state.phase not in ("training", "evaluating", "saving", "held"):
+        return phase(state)
+    parts = [place(state)]
+    if state.step_time is not None:
+        parts.append(f"loss {measured(state.loss, 'loss', state.non_finite)}")
+        parts.append(f"{units.count(state.tokens_per_second)} tokens/s")
+    if state.memory is not None:
+        parts.append(units.size(state.memory))
+    if state.phase != "training":
+        parts.append(phase(state))
+    elif (eta := eta_seconds(state)) is not None:
+        parts.append(f"ETA {units.duration(eta)}")
+    return " · ".join(parts)
+
+
+def phase(state: RunState) -> str:
+    return f"{state.phase} · {shown(state.detail)}" if state.detail else state.phase
+
+
+def is_due(record: Step, state: RunState, logging_steps: int) -> bool:
+    """Whether a step is one that is printed where lines cannot be drawn over."""
+    return record.step % logging_steps == 0 or record.step == state.max_steps
+
+
+def event_lines(record: AnyRecord) -> list[str]:
+    """The lines a record is worth by itself; none for most kinds."""
+    match record:
+        case RunOpened():
+            return [f"on {shown(record.host)}: {shown(record.device)}"]
+        case RunStarted():
+            return _plan(record)
+        case Step() if not record.applied:
+            what = " and ".join(record.non_finite) or "gradient"
+            return [f"step {record.step}: {shown(what)} not finite, the step was not applied"]
+        case EvaluationDone():
+            best = " (best so far)" if record.best else ""
+            return [f"evaluation at step {record.step}: loss {measured(record.loss, 'loss', record.non_finite)}{best}"]
+        case CheckpointSaved():
+            size, seconds = units.size(record.num_bytes), units.duration(record.seconds)
+            return [f"checkpoint at step {record.step} saved ({size} in {seconds})"]
+        case CheckpointRejected():
+            return [f"{shown(record.path)} is damaged ({shown(record.reason)}): moved to {shown(record.moved_to)}"]
+        case Sampled():
+            return [f"sample at step {record.step}: {shown(record.prompt)} -> {shown(record.completion)}"]
+        case Warned():
+            return [f"warning: {shown(record.message)}"]
+    return []
+
+
+def _plan(record: RunStarted) -> list[str]:
+    lines = [
+        f"{shown(record.model)} · {shown(record.method)} · {shown(record.precision)}"
+        f" · {units.count(record.trainable_parameters)} of {units.count(record.total_parameters)} parameters trained",
+        f"{record.max_steps} steps of {record.effective_batch} sequences, {record.steps_per_epoch} steps an epoch"
+        f" · {record.num_train_rows} rows, {units.count(record.num_train_tokens)} tokens,"
+        f" {units.count(record.num_target_tokens)} target tokens · {record.num_eval_rows} rows to evaluate on",
+    ]
+    if record.resumed_from:
+        lines.append(f"resumed from {shown(record.resumed_from)} at step {record.start_step}")
+    return lines
+
+
+def phase_line(record: AnyRecord) -> list[str]:
+    """A change of phase, for where no progress line shows it; training shows itself by its steps."""
+    if not isinstance(record, PhaseChanged) or record.phase == "training":
+        return []
+    return [f"{record.phase} · {shown(record.detail)}" if record.detail else record.phase]
+
+
+def history(state: RunState) -> str:
+    """One line on what a run has done so far."""
+    parts = [phase(state), place(state)]
+    if state.attempt > 1:
+        parts.append(f"attempt {state.attempt}")
+    if (last := state.last_evaluation) is not None:
+        parts.append(f"evaluation loss {units.quantity(last.loss)} at step {last.step}")
+    if (checkpoint := state.newest_checkpoint) is not None:
+        parts.append(f"checkpoint at step {checkpoint.step}")
+    return " · ".join(parts)
+
+
+def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
+    """The last lines about a run that ended well: what came out, whether it learned, how to use it."""
+    reason = f": {shown(state.reason)}" if state.reason else ""
+    lines = [f"{shown(run.name)} {state.phase} at {place(state)}{reason}"]
+    if state.phase != "finished":
+        if (checkpoint := state.newest_checkpoint) is not None:
+            lines.append(f"  newest checkpoint  {shown(str(run.checkpoints / Path(checkpoint.path).name))}")
+        return lines
+    lines.append(f"  result      {shown(str(run.final))}")
+    if (loss := losses(state, learning_rate)) is not None:
+        lines.append(f"  evaluation  {loss}")
+    lines += _samples(state)
+    library, auto = LOADERS.get(state.method, LOADERS["full"])
+    lines += ["  use it", f"    from {library} import {auto}", f"    model = {auto}.from_pretrained({str(run.final)!r})"]
+    return lines
+
+
+def losses(state: RunState, learning_rate: float) -> str | None:
+    """Evaluation loss before and after; `None` where nothing was evaluated."""
+    before, after = state.loss_before, state.loss_final
+    if after is None:
+        return None
+    if before is None:
+        return f"loss {units.quantity(after)} in final/"
+    if before == after and learning_rate == 0:
+        return f"loss {units.quantity(after)}, unchanged: the learning rate is 0"
+    at = f" (step {state.step_final})" if state.step_final is not None else ""
+    return f"loss {units.quantity(before)} at step 0 -> {units.quantity(after)} in final/{at}"
+
+
+def _samples(state: RunState) -> list[str]:
+    """Each question with its answers, before and after."""
+    before = {sample.prompt: sample.completion for sample in state.samples_before}
+    lines = []
+    for sample in state.samples_after:
+        lines += [
+            f"  question    {shown(sample.prompt)}",
+            f"    before    {shown(before[sample.prompt]) if sample.prompt in before else units.MISSING}",
+            f"    after     {shown(sample.completion)}",
+        ]
+    return lines
+
+
+def failure(run: Run, state: RunState) -> str:
+    """Why a run failed or was lost, what to do, and the last lines of an engine that could not say it itself."""
+    if state.phase == "lost":
+        return complaint(f"{run.name}: {LOST}", LOST_HINT)
+    text = complaint(f"{run.name}: {state.message}", state.hint)
+    if state.last_lines:
+        text += "\nthe engine's last lines:\n" + "\n".join(f"  {shown(line)}" for line in state.last_lines)
+    return text

@@ -1,0 +1,170 @@
+"""A run's folder: its name, its files, who opens it. Paths only; what the files mean is told elsewhere."""
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ftui.errors import UsageError
+from ftui.files import make_private_folder, replace_file, wait_lock
+
+NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """What never changes about a run (run.json), written once by whoever opened it."""
+
+    run_id: str
+    name: str
+    created: float
+    profile_name: str
+    format: int = 1
+    parent_run: str | None = None
+    parent_checkpoint: str | None = None
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder RUNS/<name>/ and the files in it."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def profile(self) -> Path:
+        return self.folder / "profile.toml"
+
+    @property
+    def facts(self) -> Path:
+        return self.folder / "run.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def beat(self) -> Path:
+        return self.folder / "beat.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def final(self) -> Path:
+        return self.folder / "final"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.folder / "supervisor.jsonl"
+
+    @property
+    def status(self) -> Path:
+        return self.folder / "status.json"
+
+    @property
+    def telemetry(self) -> Path:
+        return self.folder / "telemetry.jsonl"
+
+    @property
+    def engine_log(self) -> Path:
+        return self.folder / "engine.log"
+
+    @property
+    def engine_lock(self) -> Path:
+        return self.folder / "engine.lock"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        return self.folder / "supervisor.lock"
+
+    def read_facts(self) -> RunFacts:
+        """Raises `UsageError` when the folder is not a run."""
+        try:
+            return msgspec.json.decode(self.facts.read_bytes(), type=RunFacts)
+        except (OSError, msgspec.DecodeError) as error:
+            raise UsageError(f"{self.folder} is not a readable run: {error}") from error
+
+
+def check_name(name: str) -> str:
+    """The name, if it is safe as a folder's name.
+
+    Raises:
+        UsageError: anything but a lower-case letter or digit followed by at most 63 of `a-z 0-9 . _ -`.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot name a run.",
+            hint="Use lower-case letters, digits, '.', '_' and '-', at most 64, starting with a letter or digit.",
+        )
+    return name
+
+
+def name_from(stem: str) -> str:
+    """A run's name made from a file's stem (`My Profile` -> `my-profile`)."""
+    return check_name(re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:64] or "run")
+
+
+def runs_root() -> Path:
+    """$FTUI_RUNS, else ./runs."""
+    return Path(os.environ.get("FTUI_RUNS") or "runs").absolute()
+
+
+def _roots_file() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "ftui" / "roots"
+
+
+def note_root(root: Path) -> None:
+    """Remember a root, so that `ftui runs` finds its runs from any folder. A read-only home is no reason to fail."""
+    path = _roots_file()
+    try:
+        make_private_folder(path.parent)
+        with wait_lock(path.with_suffix(".lock")):
+            known = known_roots()
+            if root not in known:
+                replace_file(path, "".join(f"{p}\n" for p in [*known, root]).encode())
+    except OSError:
+        return
+
+
+def known_roots() -> list[Path]:
+    """Every noted root that still exists, oldest first."""
+    try:
+        lines = _roots_file().read_text().splitlines()
+    except OSError:
+        return []
+    return [path for line in lines if line and (path := Path(line)).is_dir()]
+
+
+def find_run(name: str) -> Run:
+    """The run of that name in this root or any known one.
+
+    Raises:
+        UsageError: there is none, or the name is not safe.
+    """
+    check_name(name)
+    for root in dict.fromkeys([runs_root(), *known_roots()]):
+        if (root / name / "run.json").is_file():
+            return Run(root / name)
+    raise UsageError(f"There is no run named {name!r}.", hint="`ftui runs` lists them.")
+
+
+def all_runs() -> list[Run]:
+    """Every run in this root and the known ones, in the order of their roots, then by name."""
+    roots = dict.fromkeys([runs_root(), *known_roots()])
+    return [Run(p.parent) for root in roots if root.is_dir() for p in sorted(root.glob("*/run.json"))]
+
+
+def new_run_id() -> str:
+    return secrets.token_hex(8)

@@ -1,0 +1,131 @@
+"""How a run stands, judged from its files alone: what they say, and whether the processes they name still live."""
+
+import heapq
+import time
+
+import msgspec
+
+from ftui.events import AnyRecord, Phase
+from ftui.identity import Identity, is_alive
+from ftui.journal import Tail
+from ftui.run import Run
+from ftui.runstate import RunState, fold
+
+FORM = 1
+PIECE = 1 << 20    # bytes
+QUEUED_SECONDS = 60.0    # how long a run that was opened may wait for its supervisor before it counts as lost
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """Bytes of each record file that are in the state: a reader goes on from there."""
+
+    metrics: int = 0
+    supervisor: int = 0
+    journal: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What status.json holds. `unwatched`: the engine lives, nobody records how it will end (only readers set it)."""
+
+    v: int = FORM
+    time: float = 0.0
+    state: RunState = RunState()
+    supervisor: Identity | None = None
+    engine: Identity | None = None
+    offsets: Offsets = Offsets()
+    unwatched: bool = False
+
+
+class Watch:
+    """Follows one run: folds what is new in its record files into `state`, starting from status.json."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        stored = _stored(run)
+        self.state = stored.state
+        offsets = stored.offsets
+        # The journal last: whatever a metrics line builds on was in the journal before it.
+        self._tails = (
+            Tail(run.metrics, offsets.metrics),
+            Tail(run.supervisor_log, offsets.supervisor),
+            Tail(run.journal, offsets.journal),
+        )
+
+    @property
+    def offsets(self) -> Offsets:
+        return Offsets(*(tail.offset for tail in self._tails))
+
+    def catch_up(self) -> None:
+        """Fold all there is, in pieces: the files of a long run do not fit in a small process."""
+        for tail in self._tails:
+            before = -1
+            while tail.offset != before:
+                before = tail.offset
+                for record in tail.read(PIECE):
+                    self.state = fold(self.state, record)
+
+    def read(self) -> list[tuple[AnyRecord, RunState]]:
+        """The records added since the last call, by time, each with the state it led to."""
+        batches = [tail.read() for tail in self._tails]
+        news = []
+        for record in heapq.merge(*batches, key=lambda record: record.time):
+            self.state = fold(self.state, record)
+            news.append((record, self.state))
+        return news
+
+
+def _stored(run: Run) -> Status:
+    """status.json, or an empty one where it is missing, damaged, of another form, or not about these files."""
+    try:
+        status = msgspec.json.decode(run.status.read_bytes(), type=Status)
+    except (OSError, msgspec.DecodeError):
+        return Status()
+    covered = (
+        (run.metrics, status.offsets.metrics),
+        (run.supervisor_log, status.offsets.supervisor),
+        (run.journal, status.offsets.journal),
+    )
+    whole = all(not offset or (path.is_file() and path.stat().st_size >= offset) for path, offset in covered)
+    return status if status.v == FORM and whole else Status()
+
+
+def read_status(run: Run) -> Status:
+    """How the run stands now.
+
+    Never waits and never locks. A run whose processes are gone (killed, another boot, a copied folder) and that has no
+    ending is `lost`.
+    """
+    watch = Watch(run)
+    watch.catch_up()
+    return judge(run, watch)
+
+
+def judge(run: Run, watch: Watch) -> Status:
+    """The status of a run that is being watched: its state, and who of its processes lives."""
+    supervisor = _stored(run).supervisor
+    status = Status(
+        time=time.time(), state=watch.state, supervisor=supervisor, engine=watch.state.engine, offsets=watch.offsets
+    )
+    if is_alive(status.engine):
+        return msgspec.structs.replace(status, unwatched=not is_alive(supervisor))
+    if watch.state.exit_code is not None or is_alive(supervisor):
+        return status
+    watch.read()    # the last words may have come between the reading and the look at the processes
+    phase: Phase = watch.state.phase if watch.state.exit_code is not None or _is_new(run, watch.state) else "lost"
+    state = msgspec.structs.replace(watch.state, phase=phase)
+    return msgspec.structs.replace(status, state=state, offsets=watch.offsets)
+
+
+def _is_new(run: Run, state: RunState) -> bool:
+    """Whether the run was opened just now and no supervisor has written yet."""
+    return state.attempt == 0 and 0 <= time.time() - run.read_facts().created < PIECE = 1 << 20    # bytes
+QUEUED_SECONDS
+
+
+def is_living(run: Run) -> bool:
+    """Whether an engine or a supervisor works on this run, seen from this boot and pid namespace."""
+    return lives(read_status(run))
+
+
+def lives(status: Status) -> bool:
+    return is_alive(status.engine) or is_alive(status.supervisor)
