@@ -1,5 +1,6 @@
 """Commands that only look: `ftui runs`, `ftui status`, `ftui log`, `ftui profiles`."""
 
+import math
 import shutil
 import sys
 import time
@@ -8,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ftui import report, units
+from ftui.errors import UsageError
 from ftui.identity import is_alive
 from ftui.presets import shipped
 from ftui.run import Run, all_runs, find_run
@@ -35,7 +37,7 @@ def print_runs() -> int:
 def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
     """One run of the table; the age is the time since it was opened."""
     state = status.state
-    age = now - run.read_facts().created
+    age = now - created(run)
     return (
         shown(run.name),
         f"{state.phase}, unwatched" if status.unwatched else state.phase,
@@ -44,6 +46,14 @@ def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
         units.count(state.tokens_per_second),
         units.duration(age) if age >= 0 else units.MISSING,
     )
+
+
+def created(run: Run) -> float:
+    """Unix time at which the run was opened; infinite where run.json is damaged, which must not hide the other runs."""
+    try:
+        return run.read_facts().created
+    except UsageError:
+        return math.inf
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
@@ -78,7 +88,9 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     state = status.state
     yield "run", shown(run.name)
     yield "folder", shown(str(run.folder))
-    yield "opened", time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(run.read_facts().created))
+    opened = created(run)
+    date = time.localtime(opened) if opened < math.inf else None
+    yield "opened", time.strftime("%Y-%m-%d %H:%M:%S", date) if date else units.MISSING
     yield "phase", report.phase(state) + (" (unwatched)" if status.unwatched else "")
     yield from _ending(status)
     yield "attempt", str(state.attempt)
@@ -145,12 +157,12 @@ def print_log(name: str, *, follow: bool) -> int:
 def log_lines(run: Run, *, follow: bool) -> Iterator[str]:
     """The lines of engine.log, safe to print; a line without its end is given when nothing more will come."""
     rest = b""
-    try:
-        file = run.engine_log.open("rb")
-    except FileNotFoundError:
-        print(f"{shown(run.name)} has no engine.log yet.", file=sys.stderr)
-        return
-    with file:
+    while not run.engine_log.exists():
+        if not (follow and lives(read_status(run))):
+            print(f"{shown(run.name)} has no engine.log yet.", file=sys.stderr)
+            return
+        time.sleep(LOOK_SECONDS)
+    with run.engine_log.open("rb") as file:
         while True:
             living = follow and lives(read_status(run))    # asked before reading: what it wrote last is still read
             while data := file.read(1 << 16):

@@ -81,7 +81,7 @@ def _settled(run: Run) -> Status:
 
 
 def _refuse_if_elsewhere(run: Run, status: Status) -> None:
-    """A run on a shared volume may live on another machine, whose processes cannot be seen from here: look at its beat."""
+    """A run on a shared volume may live on a machine whose processes cannot be seen from here: look at its beat."""
     here, there = this_process(), status.engine
     if there is None or status.state.exit_code is not None:
         return

@@ -16,7 +16,7 @@ from ftui.events import (
     Warned,
 )
 from ftui.run import Run
-from ftui.runstate import RunState, eta_seconds
+from ftui.runstate import RunState, eta_seconds, is_over
 from ftui.shown import complaint, shown
 
 LOST = "The engine and its supervisor are gone without a last word (the pod was restarted, or both were killed)."
@@ -124,14 +124,17 @@ def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
     lines = [f"{shown(run.name)} {state.phase} at {place(state)}{reason}"]
     if state.phase != "finished":
         if (checkpoint := state.newest_checkpoint) is not None:
-            lines.append(f"  newest checkpoint  {shown(str(run.checkpoints / Path(checkpoint.path).name))}")
+            lines.append(f"  checkpoint  {shown(str(run.checkpoints / Path(checkpoint.path).name))}")
+        if not is_over(state):
+            lines.append("  continue    the same command")
         return lines
     lines.append(f"  result      {shown(str(run.final))}")
     if (loss := losses(state, learning_rate)) is not None:
         lines.append(f"  evaluation  {loss}")
     lines += _samples(state)
     library, auto = LOADERS.get(state.method, LOADERS["full"])
-    lines += ["  use it", f"    from {library} import {auto}", f"    model = {auto}.from_pretrained({str(run.final)!r})"]
+    lines += ["  use it", f"    from {library} import {auto}"]
+    lines += [f"    model = {auto}.from_pretrained({str(run.final)!r})"]
     return lines
 
 

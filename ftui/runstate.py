@@ -1,7 +1,7 @@
 """What a run has come to: one frozen value, and the pure fold that makes it from the records of its files.
 
-Each of journal, metrics and supervisor file keeps its own order, but a reader meets them interleaved by chance. The fold
-therefore gives the same state for every interleaving: whatever belongs to one attempt is guarded by its number.
+Each of journal, metrics and supervisor file keeps its own order, but a reader meets them interleaved by chance. The
+fold therefore gives the same state for every interleaving: what belongs to one attempt is guarded by its number.
 """
 
 from typing import Literal

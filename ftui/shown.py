@@ -16,9 +16,10 @@ _VISIBLE_BUT_NEWLINES = {code: text for code, text in _VISIBLE.items() if code !
 
 
 def shown(text: str, *, newlines: bool = False) -> str:
-    """`text` with every control character (C0, C1, DEL, bidi, lone surrogate) visible: ESC becomes `␛`, U+202E `\\u202e`.
+    """`text` with every control character (C0, C1, DEL, bidi, lone surrogate) visible.
 
-    `newlines` keeps `\\n` as it is, for text that may take several lines.
+    ESC becomes its picture (U+241B), U+0085 becomes `\\x85`, U+202E becomes `\\u202e`. `newlines` keeps `\\n` as it is,
+    for text that may take several lines.
     """
     return text.translate(_VISIBLE_BUT_NEWLINES if newlines else _VISIBLE)
 

@@ -5,6 +5,7 @@ import time
 
 import msgspec
 
+from ftui.errors import UsageError
 from ftui.events import AnyRecord, Phase
 from ftui.identity import Identity, is_alive
 from ftui.journal import Tail
@@ -118,8 +119,11 @@ def judge(run: Run, watch: Watch) -> Status:
 
 def _is_new(run: Run, state: RunState) -> bool:
     """Whether the run was opened just now and no supervisor has written yet."""
-    return state.attempt == 0 and 0 <= time.time() - run.read_facts().created < PIECE = 1 << 20    # bytes
-QUEUED_SECONDS
+    try:
+        age = time.time() - run.read_facts().created
+    except UsageError:
+        return False
+    return state.attempt == 0 and 0 <= age < QUEUED_SECONDS
 
 
 def is_living(run: Run) -> bool:

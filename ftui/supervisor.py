@@ -1,4 +1,4 @@
-"""Watches over one engine: starts it, samples the hardware, records how it ended. `python -P -m ftui.supervisor RUN_DIR`.
+"""Watches over one engine (`python -P -m ftui.supervisor RUN_DIR`): starts it, samples the hardware, records its end.
 
 It stays small (no torch, no pydantic) because it lives as long as the run, and it never dies of a full disk: the engine
 goes on, and whoever reads the files sees it.
@@ -62,7 +62,7 @@ class Attempt:
         self._run = run
         self._watch = watch
         number, token = watch.state.attempt + 1, secrets.token_hex(8)
-        self._environment = engine_environment(number, token)
+        self._environment = clean_environment() | {"FTUI_ATTEMPT": str(number), "FTUI_TOKEN": token}
         self._log = Writer(run.supervisor_log, attempt=number, token=token)
         self._telemetry = Writer(run.telemetry, attempt=number, token=token)
 
@@ -125,10 +125,9 @@ def say(line: str) -> None:
     print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
-def engine_environment(attempt: int, token: str) -> dict[str, str]:
-    """This process's environment without accelerate's switches, and with who the engine is."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE_")}
-    return kept | {"FTUI_ATTEMPT": str(attempt), "FTUI_TOKEN": token}
+def clean_environment() -> dict[str, str]:
+    """This process's environment without the switches that change what accelerate does."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE_")}
 
 
 def start_engine(run: Run, command: Sequence[str], environment: dict[str, str]) -> "subprocess.Popen[bytes]":

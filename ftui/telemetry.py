@@ -1,4 +1,4 @@
-"""What the machine is doing, sampled by the supervisor: CPU, memory, GPUs. A value that is hidden is `None`, never 0."""
+"""What the machine is doing, as the supervisor samples it. A value that is hidden is `None`, never 0."""
 
 import time
 from collections.abc import Callable
