@@ -107,7 +107,8 @@ def _cpu_lines() -> dict[str, str]:
     info = Path("/proc/cpuinfo")
     if not info.exists():
         return {}
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in info.open())}
+    lines = info.read_text().split("\n")
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def _cpu_flags() -> set[str]:

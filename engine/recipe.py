@@ -109,7 +109,7 @@ def _model(profile: Profile, prepared: Prepared, hardware: Hardware) -> Any:
     if profile.data.packing:
         check_packing(model)
     if profile.train.gradient_checkpointing:
-        model.gradient_checkpointing_enable({"use_reentrant": False})
+        model.activation_checkpointing_enable({"use_reentrant": False})
     if profile.adapter.method == "lora":
         return with_adapter(model, profile.adapter, _base_name(profile, prepared))
     return model

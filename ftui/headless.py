@@ -192,7 +192,7 @@ def news(record: AnyRecord, state: RunState, *, live: bool, logging_steps: int) 
     if live:
         return lines
     if isinstance(record, Step) and report.is_due(record, state, logging_steps):
-        return [*lines, report.progress(state)]
+        return [*lines, report.step_line(state)]
     return [*lines, *report.phase_line(record)]
 
 

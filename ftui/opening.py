@@ -20,7 +20,7 @@ from ftui.files import make_private_folder, open_private, replace_file, sync_pat
 from ftui.identity import this_process
 from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.writing import flat, to_toml, weights_difference
-from ftui.run import Run, RunFacts, check_name, new_run_id, note_root
+from ftui.run import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
 from ftui.runstate import is_over
 from ftui.status import Status, Watch, lives, read_status
 
@@ -67,7 +67,8 @@ def decide(folder: Path, *, again: bool = False) -> tuple[Run, Decision]:
 def _and_successors(run: Run) -> Iterator[Run]:
     yield run
     for number in count(2):
-        yield Run(run.folder.with_name(check_name(f"{run.name}-{number}")))
+        ending = f"-{number}"
+        yield Run(run.folder.with_name(run.name[: LONGEST_NAME - len(ending)] + ending))
 
 
 def _settled(run: Run) -> Status:

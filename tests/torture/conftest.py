@@ -1,0 +1,21 @@
+"""Fixtures of the fault-injection tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.bench import Workbench, bench_at, make_bench
+
+
+@pytest.fixture(scope="session")
+def bench_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """base/, rows.jsonl and held_out.jsonl, made once."""
+    folder = tmp_path_factory.mktemp("bench")
+    make_bench(folder)
+    return folder
+
+
+@pytest.fixture
+def workbench(bench_source: Path, tmp_path: Path) -> Workbench:
+    """A copy of them with its own runs, cache and home."""
+    return bench_at(bench_source, tmp_path / "bench")
