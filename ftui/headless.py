@@ -68,7 +68,7 @@ def run_headless(
     folder, resolved = chosen(text, name, overrides)
     opened = open_run(folder, resolved, again=again)
     lines = Lines(sys.stdout)
-    command = f"ftui --run {opened.run.name}" if again else same_command(text, name, overrides)
+    command = command_for(opened.run, text, overrides)
     try:
         return _attended(opened, resolved.profile, lines, command, detach=detach)
     except KeyboardInterrupt:
@@ -95,9 +95,13 @@ def chosen(text: str, name: str | None, overrides: Sequence[str]) -> tuple[Path,
     return runs_root() / (check_name(own) if own else name_from(path.stem)), resolved
 
 
-def same_command(text: str, name: str | None, overrides: Sequence[str]) -> str:
-    words = ["ftui", "--run", text]
-    words += ["--name", name] if name else []
+def command_for(run: Run, text: str, overrides: Sequence[str]) -> str:
+    """The shortest command that opens this very run: its name, unless a profile is called like that."""
+    try:
+        find_profile(run.name)
+    except ProfileError:
+        return f"ftui --run {run.name}"
+    words = ["ftui", "--run", text, "--name", run.name]
     for override in overrides:
         words += ["--set", override]
     return shlex.join(words)

@@ -70,15 +70,16 @@ def preview(resolved: Resolved) -> int:
 
 
 def value_lines(resolved: Resolved) -> list[str]:
-    """Each key, its value as in TOML, and where it comes from, section by section."""
+    """The profile's file; then each key, its value as in TOML, and where it comes from, section by section."""
     sections: dict[str, list[tuple[str, str, str]]] = {}
     for key, value in flat(resolved.profile).items():
-        entry = (key[-1], shown(toml_value(value)), shown(str(resolved.origin(key))))
+        origin = str(resolved.origin(key)).replace(str(resolved.path), resolved.path.name)
+        entry = (key[-1], shown(toml_value(value)), shown(origin))
         sections.setdefault(".".join(key[:-1]), []).append(entry)
     entries = [entry for section in sections.values() for entry in section]
     key_width = max(len(key) for key, _, _ in entries)
     value_width = min(WIDEST_VALUE, max(cells(value) for _, value, _ in entries))
-    lines = []
+    lines = [f"profile {shown(str(resolved.path))}"]
     for title, section in sections.items():
         lines += [f"[{title}]", *(_padded(entry, key_width, value_width) for entry in section)]
     return lines

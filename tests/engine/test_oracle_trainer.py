@@ -144,7 +144,6 @@ def test_losses_are_those_of_the_trainer(
     profile = profile_of(model_folder, rows, method, train_sampling_strategy=strategy)
     curves = ours(profile, tmp_path / "run")
     oracle = trainer_curves(profile, model_folder, tmp_path / "trainer")
-    print("D", method, strategy, curves.distance(oracle), oracle.losses, oracle.norms)
     assert_agree(curves, oracle)
 
 
@@ -159,7 +158,6 @@ def test_losses_are_those_of_trl_on_conversations(method: str, model_folder: Pat
     profile = profile_of(model_folder, write_rows(tmp_path / "rows.jsonl", rows), method)
     curves = ours(profile, tmp_path / "run")
     oracle = trl_curves(profile, model_folder, tmp_path / "trl", rows, MARKED, assistant_only_loss=True)
-    print("D", method, curves.distance(oracle), oracle.losses)
     assert_agree(curves, oracle)
 
 
@@ -169,7 +167,6 @@ def test_losses_are_those_of_trl_on_completions(method: str, model_folder: Path,
     profile = profile_of(model_folder, write_rows(tmp_path / "rows.jsonl", rows), method)
     curves = ours(profile, tmp_path / "run")
     oracle = trl_curves(profile, model_folder, tmp_path / "trl", rows, MARKED, completion_only_loss=True)
-    print("D", method, curves.distance(oracle), oracle.losses)
     assert_agree(curves, oracle)
 
 
@@ -247,5 +244,4 @@ def test_the_oracle_sees_a_mistake(
     profile, oracle = known_good
     mistake(monkeypatch)
     wrong = ours(profile, tmp_path / "run")
-    print("D", mistake.__name__, wrong.distance(oracle))
     assert wrong.distance(oracle) > 1e-3

@@ -15,7 +15,7 @@ import pytest
 from ftui import headless, opening
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.events import EngineStarted, PhaseChanged, RunFailed, RunFinished, RunStarted, Warned
-from ftui.headless import Lines, chosen, follow, run_headless, same_command
+from ftui.headless import Lines, chosen, command_for, follow, run_headless
 from ftui.identity import Identity
 from ftui.opening import Opened
 from ftui.profile import Profile, resolve
@@ -192,8 +192,14 @@ def test_a_run_can_be_named_in_place_of_its_profile(path: Path, make_run: Any) -
         chosen("nobody", None, [])
 
 
-def test_the_command_that_attaches_again() -> None:
-    assert same_command("my p.toml", "x", ["train.seed=1"]) == "ftui --run 'my p.toml' --name x --set train.seed=1"
+def test_the_command_that_attaches_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Run(runs_root() / "x")
+    assert command_for(run, "my p.toml", ["train.seed=1"]) == "ftui --run x"
+    (tmp_path / "x").write_text("")
+    assert command_for(run, "my p.toml", ["train.seed=1"]) == (
+        "ftui --run 'my p.toml' --name x --set train.seed=1"
+    )
 
 
 def test_leaving_says_how_to_come_back_and_changes_nothing(
@@ -210,7 +216,7 @@ def test_leaving_says_how_to_come_back_and_changes_nothing(
     assert run_headless(str(path), name="mine", overrides=[], again=False, detach=False) == 130
     output = capsys.readouterr().out
     assert "the run mine goes on" in output
-    assert "--name mine" in output
+    assert "ftui --run mine\n" in output
     assert "ftui status mine" in output
     assert f"kill -TERM {os.getpid()}" in output
 

