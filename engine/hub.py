@@ -8,8 +8,8 @@ from typing import Any
 from huggingface_hub import HfApi, snapshot_download
 from huggingface_hub.errors import (
     GatedRepoError,
-    HfHubHTTPError,
     HFValidationError,
+    HTTPError,  # type: ignore[attr-defined]  # of whichever httpx the hub library uses; no OSError
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,
@@ -38,7 +38,7 @@ def model_folder(name_or_path: str, revision: str | None, report: Report) -> tup
     if path.is_absolute():
         return _local(path), None
     try:
-        commit = HfApi().model_info(name_or_path, revision=revision).sha
+        HfApi().model_info(name_or_path, revision=revision)  # says what is wrong better than a download does
     except GatedRepoError as error:
         raise ModelError(
             f"{name_or_path} is gated: its owner must let you in.",
@@ -51,9 +51,9 @@ def model_folder(name_or_path: str, revision: str | None, report: Report) -> tup
             f"There is no model {name_or_path!r}: no such folder beside the profile, and none on the hub.",
             hint="Check the spelling. A private model needs HF_TOKEN.",
         ) from error
-    except (HfHubHTTPError, OfflineModeIsEnabled, OSError) as error:
+    except (HTTPError, OfflineModeIsEnabled, OSError) as error:
         return _cached(name_or_path, revision, error)
-    return _fetched(name_or_path, commit, report), commit
+    return _fetched(name_or_path, revision, report)
 
 
 def _local(path: Path) -> Path:
@@ -76,7 +76,9 @@ def _cached(name: str, revision: str | None, cause: Exception) -> tuple[Path, st
     return folder, folder.name
 
 
-def _fetched(name: str, commit: str | None, report: Report) -> Path:
+def _fetched(name: str, revision: str | None, report: Report) -> tuple[Path, str]:
+    """Asked for by the revision's own name, so that the cache finds it by that name when offline."""
+
     class Progress(tqdm):  # type: ignore[misc]
         """Reports bytes to the run instead of drawing on a terminal."""
 
@@ -89,11 +91,12 @@ def _fetched(name: str, commit: str | None, report: Report) -> Path:
                 report(f"downloading {name}: {size(self.n)} of {size(self.total)}")
 
     try:
-        return Path(snapshot_download(name, revision=commit, allow_patterns=WANTED, tqdm_class=Progress))
-    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=WANTED, tqdm_class=Progress))
+    except (HTTPError, LocalEntryNotFoundError) as error:
         raise ModelError(
             f"The download of {name} broke off ({type(error).__name__}).",
             hint="Start the run again: what has arrived is kept.",
         ) from error
     except OSError as error:
         raise DiskError(f"{name} could not be stored: {error}.", hint="Free space, or set HF_HOME.") from error
+    return folder, folder.name

@@ -108,7 +108,7 @@ def command_for(run: Run, text: str, overrides: Sequence[str]) -> str:
 
 
 def _attended(opened: Opened, profile: Profile, lines: Lines, command: str, *, detach: bool) -> int:
-    run, state = opened.run, opened.watch.state
+    run, state = opened.run, opened.before
     match opened.decision:
         case "finished":
             lines.print(f"{run.name} is over. `--again` starts a new run with the same profile.")

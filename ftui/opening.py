@@ -21,8 +21,8 @@ from ftui.identity import this_process
 from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.writing import flat, to_toml, weights_difference
 from ftui.run import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
-from ftui.runstate import is_over
-from ftui.status import Status, Watch, lives, read_status
+from ftui.runstate import RunState, is_over
+from ftui.status import Status, Watch, judge, lives, read_status
 
 Decision = Literal["start", "attach", "resume", "finished"]
 
@@ -32,13 +32,14 @@ BEAT_SECONDS = 2.5        # a working engine writes beat.json about once a secon
 
 @dataclass(frozen=True)
 class Opened:
-    """A run that was opened, and a watch that has seen all there was before.
+    """A run that was opened, how it stood then (`before`), and a watch that has seen all there was.
 
     Attempts up to `history` are old news; `supervisor` is the process we started, if we did.
     """
 
     run: Run
     decision: Decision
+    before: RunState
     watch: Watch
     history: int
     supervisor: "subprocess.Popen[bytes] | None" = None
@@ -112,10 +113,10 @@ def open_run(folder: Path, resolved: Resolved, *, again: bool = False) -> Opened
             resume(run, resolved.profile)
         watch = Watch(run)
         watch.catch_up()
-        attempt = watch.state.attempt
+        before = judge(run, watch).state
         if decision in ("start", "resume"):
-            return Opened(run, decision, watch, history=attempt, supervisor=launch(run))
-        return Opened(run, decision, watch, history=attempt - 1)
+            return Opened(run, decision, before, watch, history=before.attempt, supervisor=launch(run))
+        return Opened(run, decision, before, watch, history=before.attempt - 1)
 
 
 def create(run: Run, resolved: Resolved) -> bool:

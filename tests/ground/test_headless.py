@@ -20,6 +20,7 @@ from ftui.identity import Identity
 from ftui.opening import Opened
 from ftui.profile import Profile, resolve
 from ftui.run import Run, runs_root
+from ftui.runstate import RunState
 from ftui.status import Watch
 
 PROFILE = '[run]\nstage = "sft"\n[model]\nname_or_path = "hub/model"\n[data]\ntrain = "rows.jsonl"\n'
@@ -51,7 +52,7 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def opened(run: Run, *, history: int = 0, supervisor: Any = None) -> Opened:
-    return Opened(run, "start", Watch(run), history=history, supervisor=supervisor)
+    return Opened(run, "start", RunState(), Watch(run), history=history, supervisor=supervisor)
 
 
 def plan(start: int = 0) -> RunStarted:

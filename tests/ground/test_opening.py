@@ -171,7 +171,7 @@ def test_what_a_living_run_does_not_take_over(profile: Any) -> None:
 
 
 def test_opening_starts_a_supervisor_only_where_one_is_needed(
-    profile: Any, monkeypatch: pytest.MonkeyPatch, append: Any, living: Identity
+    profile: Any, monkeypatch: pytest.MonkeyPatch, append: Any, living: Identity, dead: Identity
 ) -> None:
     launched: list[Run] = []
     monkeypatch.setattr(opening, "launch", lambda run: launched.append(run))
@@ -180,9 +180,12 @@ def test_opening_starts_a_supervisor_only_where_one_is_needed(
     assert (opened.decision, opened.history, launched) == ("start", 0, [opened.run])
     opened = open_run(folder, profile())
     assert (opened.decision, opened.history, len(launched)) == ("resume", 0, 2)
-    append(opened.run.supervisor_log, EngineStarted(identity=living), attempt=1)
+    append(opened.run.supervisor_log, EngineStarted(identity=dead), attempt=1)
     opened = open_run(folder, profile())
-    assert (opened.decision, opened.history, len(launched)) == ("attach", 0, 2)
+    assert (opened.before.phase, opened.history, len(launched)) == ("lost", 1, 3)
+    append(opened.run.supervisor_log, EngineStarted(identity=living), attempt=2)
+    opened = open_run(folder, profile())
+    assert (opened.decision, opened.history, len(launched)) == ("attach", 1, 3)
 
 
 def test_a_supervisor_is_launched_apart_from_this_terminal(make_run: Any, monkeypatch: pytest.MonkeyPatch) -> None:

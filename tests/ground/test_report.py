@@ -180,15 +180,20 @@ def test_losses_before_and_after(before: float | None, after: float | None, rate
 
 def test_a_run_that_was_preempted_says_how_to_go_on() -> None:
     state = state_of(
-        started(),
+        started(100),
         CheckpointSaved(step=100, path="checkpoints/checkpoint-100", tags=[], num_bytes=1, seconds=1.0, attempt=1),
         RunStopped(step=100, reason="pre-empted (SIGTERM)", exit_code=20, attempt=1),
     )
     assert report.summary(RUN, state, learning_rate=1e-4) == [
-        "mine stopped at step 0/400: pre-empted (SIGTERM)",
+        "mine stopped at step 100/400: pre-empted (SIGTERM)",
         "  checkpoint  /runs/mine/checkpoints/checkpoint-100",
         "  continue    the same command",
     ]
+
+
+def test_a_run_that_was_stopped_before_it_trained_names_no_step() -> None:
+    state = state_of(RunStopped(step=0, reason="pre-empted (SIGTERM) before training", exit_code=21, attempt=1))
+    assert report.summary(RUN, state, learning_rate=1e-4)[0] == "mine stopped: pre-empted (SIGTERM) before training"
 
 
 def test_failures_in_words() -> None:
