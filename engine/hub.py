@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, snapshot_download
-from huggingface_hub.errors import (
+from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
     GatedRepoError,
     HFValidationError,
-    HTTPError,  # type: ignore[attr-defined]  # of whichever httpx the hub library uses; no OSError
+    HTTPError,  # of whichever httpx the hub library uses; no OSError
     LocalEntryNotFoundError,
     OfflineModeIsEnabled,
     RepositoryNotFoundError,

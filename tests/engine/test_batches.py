@@ -25,7 +25,7 @@ from ftui.engine.model import load_model
 from ftui.engine.packing import check_packing
 from ftui.engine.preparation import prepare
 from ftui.errors import ModelError
-from tests.support.tiny import chats, make_profile, train_run, write_rows
+from tests.support.tiny import chats, column, make_profile, train_run, write_rows
 
 SMALL: dict[str, Any] = {
     "vocab_size": 60, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -63,7 +63,7 @@ def sequences() -> list[Sequence]:
 def gradients(model: torch.nn.Module, batches: list[Batch]) -> dict[str, torch.Tensor]:
     model.zero_grad()
     for batch in batches:
-        summed_loss(model, batch).backward()  # type: ignore[no-untyped-call]
+        summed_loss(model, batch).backward()
     return {name: weight.grad.clone() for name, weight in model.named_parameters() if weight.grad is not None}
 
 
@@ -84,10 +84,10 @@ def test_the_split_into_micro_batches_does_not_matter(model_folder: Path, tmp_pa
             "learning_rate": 5e-3, "num_train_epochs": 2, "weight_decay": 0.1, "precision": "fp32",
         }  # fmt: skip
         steps = train_run(tmp_path / f"{size}", make_profile(model_folder, rows, train=train))
-        losses[size], norms[size] = [s.loss for s in steps], [s.grad_norm for s in steps]
+        losses[size], norms[size] = column(steps, "loss"), column(steps, "grad_norm")
     assert len(losses[1]) == 12
     for size in (2, 8):
-        print("D", size, np.abs(np.array(losses[size]) / np.array(losses[1]) - 1).max())
+        print("D", size, np.abs(losses[size] / losses[1] - 1).max())
         np.testing.assert_allclose(losses[size], losses[1], rtol=1e-5)
         np.testing.assert_allclose(norms[size], norms[1], rtol=1e-4)
 
@@ -185,5 +185,5 @@ def test_gradient_checkpointing_changes_nothing(model_folder: Path, tmp_path: Pa
         for checkpointing in (False, True):
             train = {"gradient_checkpointing": checkpointing, "max_steps": 4, "learning_rate": 1e-2}
             profile = make_profile(model_folder, rows, adapter={"method": method, "r": 4}, train=train)
-            losses.append([step.loss for step in train_run(tmp_path / f"{method}-{checkpointing}", profile)])
+            losses.append(column(train_run(tmp_path / f"{method}-{checkpointing}", profile), "loss"))
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)

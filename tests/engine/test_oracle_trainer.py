@@ -23,7 +23,17 @@ from ftui.engine.data.cache import cache_folder
 from ftui.engine.heads import Batch
 from ftui.engine.preparation import Prepared, prepare
 from ftui.profile import Profile
-from tests.support.tiny import MARKED, Rows, chats, completions, make_profile, make_tokenizer, train_run, write_rows
+from tests.support.tiny import (
+    MARKED,
+    Rows,
+    chats,
+    column,
+    completions,
+    make_profile,
+    make_tokenizer,
+    train_run,
+    write_rows,
+)
 
 SETTINGS: dict[str, Any] = {
     "per_device_train_batch_size": 4,
@@ -52,7 +62,7 @@ class Curves:
 
 def ours(profile: Profile, folder: Path) -> Curves:
     steps = train_run(folder, profile)
-    return Curves(*(np.array([getattr(s, name) for s in steps]) for name in ("loss", "learning_rate", "grad_norm")))
+    return Curves(column(steps, "loss"), column(steps, "learning_rate"), column(steps, "grad_norm"))
 
 
 def theirs(trainer: Any) -> Curves:

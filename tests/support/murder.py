@@ -3,17 +3,17 @@
 import os
 import signal
 import sys
-from collections.abc import Callable
 from typing import Any
 
 from ftui.engine.__main__ import main
 
 
-def deadly(function: Callable[..., Any], number: int, *, after: bool = False) -> Callable[..., Any]:
-    """`function`, whose n-th call kills the process (before its work, or right after it)."""
+def kill_at(owner: Any, name: str, number: int, *, after: bool = False, static: bool = False) -> None:
+    """Replace `owner.name` by itself, except that its n-th call kills the process (before its work, or after it)."""
+    function = getattr(owner, name)
     calls = 0
 
-    def wrapped(*arguments: Any, **options: Any) -> Any:
+    def deadly(*arguments: Any, **options: Any) -> Any:
         nonlocal calls
         calls += 1
         if calls == number and not after:
@@ -23,7 +23,7 @@ def deadly(function: Callable[..., Any], number: int, *, after: bool = False) ->
             die()
         return result
 
-    return wrapped
+    setattr(owner, name, staticmethod(deadly) if static else deadly)
 
 
 def die() -> None:
@@ -31,35 +31,25 @@ def die() -> None:
 
 
 def arm(place: str, number: int) -> None:
-    import accelerate
     import torch
 
     import ftui.checkpoints
     from ftui.engine import evaluate, heads, recipe
 
     if place == "forward":
-        heads.ChunkedCrossEntropy.forward = staticmethod(deadly(heads.ChunkedCrossEntropy.forward, number))  # type: ignore[method-assign]
-    elif place == "backward":
-        arm_backward(number)
+        kill_at(heads.ChunkedCrossEntropy, "forward", number, static=True)
+    elif place == "backward":  # inside the n-th backward pass, when the gradient reaches the hidden states
+        kill_at(heads.ChunkedCrossEntropy, "backward", number, static=True, after=True)
     elif place == "optimizer":
-        torch.optim.AdamW.step = deadly(torch.optim.AdamW.step, number, after=True)  # type: ignore[method-assign]
+        kill_at(torch.optim.AdamW, "step", number, after=True)
     elif place == "save":
-        ftui.checkpoints._seal = deadly(ftui.checkpoints._seal, number)
+        kill_at(ftui.checkpoints, "_seal", number)
     elif place == "evaluation":
-        evaluate.collate = deadly(evaluate.collate, number)
+        kill_at(evaluate, "collate", number)
     elif place == "loading":
-        recipe.load_model = deadly(recipe.load_model, number, after=True)
+        kill_at(recipe, "load_model", number, after=True)
     else:
         raise SystemExit(f"no such place: {place}")
-    assert accelerate
-
-
-def arm_backward(number: int) -> None:
-    """Die inside the n-th backward pass, when the gradient reaches the output of the first chunk's hidden states."""
-    from ftui.engine import heads
-
-    plain = heads.ChunkedCrossEntropy.backward
-    heads.ChunkedCrossEntropy.backward = staticmethod(deadly(plain, number, after=True))  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

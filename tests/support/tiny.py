@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -109,3 +110,8 @@ def train_run(folder: Path, profile: Profile) -> list[Step]:
     logbook = Logbook(run, attempt=1, token="test")
     assert train(run, profile, logbook, Control()) == 0
     return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]
+
+
+def column(steps: list[Step], name: str) -> np.ndarray:
+    """One quantity of every step."""
+    return np.array([getattr(step, name) for step in steps], dtype=np.float64)
