@@ -68,10 +68,10 @@ def conduct(run: Run, logbook: Logbook, control: Control) -> int:
 
 def as_ftui_error(error: Exception) -> FtuiError | None:
     """The expected failure an exception stands for, `None` for a bug."""
-    import torch
-
     if isinstance(error, FtuiError):
         return error
+    import torch
+
     if isinstance(error, torch.OutOfMemoryError):
         return GpuMemoryError(str(error).split("\n")[0], hint="Halve train.per_device_train_batch_size.")
     if isinstance(error, MemoryError):

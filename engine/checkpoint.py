@@ -7,7 +7,9 @@ resume/state.json                                                     TrainState
 """
 
 import json
+import os
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -93,7 +95,7 @@ class Keeper:
             training.logbook.event(CheckpointRemoved(step=checkpoint.step, path=path))
 
 
-def _publish(target: Path, training: Training, fill: Any) -> None:
+def _publish(target: Path, training: Training, write: Callable[[Path], None]) -> None:
     manifest = Manifest(
         run_id=training.run.read_facts().run_id,
         attempt=training.logbook.attempt,
@@ -106,7 +108,7 @@ def _publish(target: Path, training: Training, fill: Any) -> None:
         created=time.time(),
     )
     try:
-        checkpoints.publish(target, manifest, fill)
+        checkpoints.publish(target, manifest, write)
     except OSError as error:
         free = size(_free_bytes(target.parent))
         raise DiskError(
@@ -116,13 +118,11 @@ def _publish(target: Path, training: Training, fill: Any) -> None:
 
 
 def _free_bytes(folder: Path) -> int:
-    import os
-
     stat = os.statvfs(folder)
     return stat.f_bavail * stat.f_frsize
 
 
-def publish_final(training: Training, write: Any) -> None:
+def publish_final(training: Training, write: Callable[[Path], None]) -> None:
     """Write RUN/final by the same protocol as a checkpoint."""
     _publish(training.run.final, training, write)
 

@@ -54,7 +54,11 @@ def summed_loss(model: nn.Module, batch: Batch) -> Tensor:
     head = base.get_output_embeddings()
     if base.config.model_type in PLAIN_HEADS and type(head) is nn.Linear:
         hidden = base.base_model(**inputs).last_hidden_state.flatten(0, 1)[batch.predictors]
-        loss: Tensor = ChunkedCrossEntropy.apply(hidden, head.weight, head.bias, batch.target_ids)  # type: ignore[no-untyped-call]
+        weight: Tensor = head.weight
+        bias: Tensor | None = head.bias
+        if not torch.is_grad_enabled():  # autograd asks for a leaf's gradient even then, and it is as large as the head
+            weight, bias = weight.detach(), None if bias is None else bias.detach()
+        loss: Tensor = ChunkedCrossEntropy.apply(hidden, weight, bias, batch.target_ids)  # type: ignore[no-untyped-call]
         return loss
     length = batch.input_ids.shape[1]
     columns, column_of = torch.unique(batch.predictors % length, return_inverse=True)

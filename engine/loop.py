@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 
 import torch
 
@@ -20,16 +19,12 @@ from ftui.errors import NonFiniteError
 from ftui.events import Step
 
 
-@dataclass
 class Loop:
     """Runs a training from its state's step to the end. `boundary`: the random state after the last finished step."""
 
-    training: Training
-    keeper: Keeper
-    boundary: RngState = field(init=False)
-
-    def __post_init__(self) -> None:
-        training = self.training
+    def __init__(self, training: Training, keeper: Keeper) -> None:
+        self.training = training
+        self.keeper = keeper
         self.boundary = RngState.capture(training.hardware.device)
         self._learning_rate = learning_rate_curve(training.profile.train, training.prepared.plan.max_steps)
 

@@ -36,7 +36,8 @@ def load_model(folder: Path, section: ModelSection, dtype: torch.dtype) -> PreTr
     Raises:
         ModelError: not a causal language model, damaged, or it needs code from its repository.
     """
-    attention = "sdpa" if section.attn_implementation == "auto" else section.attn_implementation
+    # Of itself transformers takes sdpa, or eager for the types that have no sdpa (Gemma 2 with its soft caps).
+    attention = None if section.attn_implementation == "auto" else section.attn_implementation
     try:
         model = AutoModelForCausalLM.from_pretrained(
             folder, dtype=dtype, attn_implementation=attention, local_files_only=True,

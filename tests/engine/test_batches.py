@@ -87,7 +87,6 @@ def test_the_split_into_micro_batches_does_not_matter(model_folder: Path, tmp_pa
         losses[size], norms[size] = column(steps, "loss"), column(steps, "grad_norm")
     assert len(losses[1]) == 12
     for size in (2, 8):
-        print("D", size, np.abs(losses[size] / losses[1] - 1).max())
         np.testing.assert_allclose(losses[size], losses[1], rtol=1e-5)
         np.testing.assert_allclose(norms[size], norms[1], rtol=1e-4)
 
@@ -108,14 +107,12 @@ def test_packed_sequences_give_what_they_give_alone(kind: str) -> None:
             inside = only(packed, number, start, start + LENGTHS[index])
             assert len(alone.target_ids) == len(inside.target_ids) == all_of_them[index].num_targets
             a, b = float(summed_loss(model, alone).detach()), float(summed_loss(model, inside).detach())
-            print("D", kind, abs(a / b - 1))
             assert b == pytest.approx(a, rel=1e-5)
             start += LENGTHS[index]
     together = gradients(model, [packed])
     apart = gradients(model, [collate([[all_of_them[i]]], pad_id=0) for row in rows for i in row])
     assert together.keys() == apart.keys()
     for name, grad in together.items():
-        print("G", kind, float((grad - apart[name]).abs().max() / apart[name].abs().max()))
         torch.testing.assert_close(grad, apart[name], rtol=1e-5, atol=1e-5 * float(apart[name].abs().max()))
 
 

@@ -40,7 +40,7 @@ packing = {packing}
 num_train_epochs = 3
 per_device_train_batch_size = 2
 gradient_accumulation_steps = 2
-learning_rate = 5e-3
+learning_rate = 2e-2
 precision = "fp32"
 [eval]
 eval_strategy = "steps"

@@ -27,9 +27,6 @@ from ftui.engine.training import Training
 from ftui.profile import resolve
 from ftui.run import Run
 
-SHIM = ctypes.CDLL(None)
-SHIM.faultio_count.restype = ctypes.c_long
-
 
 def assemble(run: Run) -> Training:
     profile = resolve(run.profile).profile
@@ -58,9 +55,11 @@ def child(training: Training, operation: int, half: bool) -> int:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        SHIM.faultio_arm(str(training.run.checkpoints).encode(), ctypes.c_long(operation), int(half))
+        shim = ctypes.CDLL(None)
+        shim.faultio_count.restype = ctypes.c_long
+        shim.faultio_arm(str(training.run.checkpoints).encode(), ctypes.c_long(operation), int(half))
         save(training, 4)
-        os.write(writer, str(SHIM.faultio_count()).encode())
+        os.write(writer, str(shim.faultio_count()).encode())
         os._exit(0)
     os.close(writer)
     answer = os.read(reader, 32)

@@ -1,4 +1,4 @@
-"""Fixtures of the fault-injection tests."""
+"""Fixtures for tests that run the whole program."""
 
 from pathlib import Path
 
