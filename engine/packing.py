@@ -9,7 +9,7 @@ TOLERANCE = 1e-3  # the same sequence after two different neighbours: equal but 
 
 
 def check_packing(model: PreTrainedModel) -> None:
-    """Two short sequences in one row must give the logits they give alone.
+    """The second sequence of a packed row must give the same logits whatever the first one is.
 
     Raises:
         ModelError: they see each other (an attention kernel or model type that ignores position_ids).

@@ -108,7 +108,7 @@ def _model(profile: Profile, prepared: Prepared, hardware: Hardware) -> Any:
     check_vocabulary(model, prepared.tokenizer)
     if profile.data.packing:
         check_packing(model)
-    if profile.train.gradient_checkpointing:
+    if profile.train.activation_checkpointing:
         model.activation_checkpointing_enable({"use_reentrant": False})
     if profile.adapter.method == "lora":
         return with_adapter(model, profile.adapter, _base_name(profile, prepared))

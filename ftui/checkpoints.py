@@ -161,10 +161,11 @@ def _header_fault(path: Path, size: int) -> str | None:
             return "the safetensors header is longer than the file"
         try:
             header = json.loads(file.read(length))
-        except ValueError:
+            ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+            fits = max(ends, default=0) == size - 8 - length
+        except (ValueError, TypeError, LookupError, AttributeError):  # one flipped bit makes any of them
             return "the safetensors header is damaged"
-    ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
-    return None if max(ends, default=0) == size - 8 - length else "the safetensors header does not fit the file"
+    return None if fits else "the safetensors header does not fit the file"
 
 
 def listed(root: Path) -> list[Checkpoint]:

@@ -30,7 +30,11 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--run", metavar="P", help="start, attach to or resume the run of a profile (a file or a name)")
     top.add_argument("--name", metavar="N", dest="run_name", help="name of the run (otherwise the profile's)")
     top.add_argument(
-        "--set", metavar="section.key=value", action="append", default=[], dest="overrides",
+        "--set",
+        metavar="section.key=value",
+        action="append",
+        default=[],
+        dest="overrides",
         help="change one value of the profile; may be given several times",
     )
     top.add_argument("--again", action="store_true", help="if the run is over, start NAME-2, NAME-3 ...")
@@ -54,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.umask(PRIVATE_UMASK)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")    # a terminal that is not UTF-8 gets escapes, no crash
+            stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 gets escapes, no crash
     try:
         return _run(options)
     except FtuiError as error:
@@ -62,7 +66,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:    # `ftui runs | head`: the reader has left; keep Python from flushing at its end
+    except BrokenPipeError:  # `ftui runs | head`: the reader has left; keep Python from flushing at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
 

@@ -1,17 +1,17 @@
 """What can go wrong, in words a person can act on, each with the exit code the table promises.
 
-    FtuiError                    70  a bug in ftui unless a subclass says otherwise
-    ├── UsageError                2  the command line
-    ├── ProfileError             30  the profile: file, line, key
-    ├── DataError                31  the rows: file, line, reason
-    ├── ModelError               32  missing, gated, offline, refused
-    ├── HardwareError            33  no usable GPU, driver
-    ├── DiskError                40  no space, odd volume
-    ├── GpuMemoryError           41
-    ├── HostMemoryError          42
-    ├── NonFiniteError           43  loss or gradients stayed NaN or infinite
-    ├── StalledError             44
-    └── LostRunError             50  another process writes this run
+FtuiError                    70  a bug in ftui unless a subclass says otherwise
+├── UsageError                2  the command line
+├── ProfileError             30  the profile: file, line, key
+├── DataError                31  the rows: file, line, reason
+├── ModelError               32  missing, gated, offline, refused
+├── HardwareError            33  no usable GPU, driver
+├── DiskError                40  no space, odd volume
+├── GpuMemoryError           41
+├── HostMemoryError          42
+├── NonFiniteError           43  loss or gradients stayed NaN or infinite
+├── StalledError             44
+└── LostRunError             50  another process writes this run
 """
 
 from typing import ClassVar

@@ -13,15 +13,26 @@ from ftui.identity import Identity
 FORM = 1
 
 Phase = Literal[
-    "queued", "starting", "preparing", "loading", "training", "evaluating", "saving",
-    "held", "parked", "finished", "stopped", "failed", "lost",
+    "queued",
+    "starting",
+    "preparing",
+    "loading",
+    "training",
+    "evaluating",
+    "saving",
+    "held",
+    "parked",
+    "finished",
+    "stopped",
+    "failed",
+    "lost",
 ]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
     """What every line has. `token` names the process that wrote it: readers ignore a superseded writer."""
 
-    v: int = msgspec.field(default_factory=lambda: FORM)    # from a factory, so that omit_defaults writes it
+    v: int = msgspec.field(default_factory=lambda: FORM)  # from a factory, so that omit_defaults writes it
     time: float = 0.0
     attempt: int = 0
     token: str = ""
@@ -155,8 +166,19 @@ class RunFailed(Record, frozen=True, tag="run_failed"):
 
 
 JournalRecord = (
-    RunOpened | PhaseChanged | RunStarted | EvaluationDone | CheckpointSaved | CheckpointTagged | CheckpointRemoved
-    | CheckpointRejected | Sampled | Warned | RunFinished | RunStopped | RunFailed
+    RunOpened
+    | PhaseChanged
+    | RunStarted
+    | EvaluationDone
+    | CheckpointSaved
+    | CheckpointTagged
+    | CheckpointRemoved
+    | CheckpointRejected
+    | Sampled
+    | Warned
+    | RunFinished
+    | RunStopped
+    | RunFailed
 )
 
 

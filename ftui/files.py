@@ -46,7 +46,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool = False) -> None:
         if durable:
             os.fsync(descriptor)
     except OSError:
-        temporary.unlink()    # on a full disk the half of a file would take the room of the next try
+        temporary.unlink()  # on a full disk the half of a file would take the room of the next try
         raise
     finally:
         os.close(descriptor)

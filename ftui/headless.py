@@ -22,10 +22,10 @@ from ftui.shown import cut, shown
 from ftui.status import judge, lives, read_status
 from ftui.supervisor import last_lines
 
-LOOK_SECONDS = 0.25       # 4 Hz is as fast as anybody reads
-JUDGE_SECONDS = 1.0       # looking at processes is dearer than looking at files
-START_SECONDS = 30.0      # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
-LEAVE_SECONDS = 30.0      # an engine that has written its ending still has to let go of the GPU
+LOOK_SECONDS = 0.25  # 4 Hz is as fast as anybody reads
+JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files
+START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
+LEAVE_SECONDS = 30.0  # an engine that has written its ending still has to let go of the GPU
 DETACHED = 130
 
 
@@ -57,9 +57,7 @@ class Lines:
             self._drawn = ""
 
 
-def run_headless(
-    text: str, *, name: str | None, overrides: Sequence[str], again: bool, detach: bool
-) -> int:
+def run_headless(text: str, *, name: str | None, overrides: Sequence[str], again: bool, detach: bool) -> int:
     """Open the run that `text` (a profile or a run's name) means and follow it to its end; returns its exit code.
 
     Raises:

@@ -24,7 +24,7 @@ def _linux_start_ticks(pid: int) -> str | None:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return None
-    fields = stat.rpartition(")")[2].split()    # the command name before it may hold spaces and parentheses
+    fields = stat.rpartition(")")[2].split()  # the command name before it may hold spaces and parentheses
     return None if fields[0] in "ZX" else fields[19]
 
 

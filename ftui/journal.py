@@ -74,9 +74,7 @@ class Writer:
         Raises:
             DiskError: the disk took only part of the line (it is cut back) or none of it.
         """
-        line = encode(
-            msgspec.structs.replace(record, time=time.time(), attempt=self.attempt, token=self.token)
-        )
+        line = encode(msgspec.structs.replace(record, time=time.time(), attempt=self.attempt, token=self.token))
         before = os.fstat(self._descriptor).st_size
         try:
             if os.write(self._descriptor, line) != len(line):

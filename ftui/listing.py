@@ -112,8 +112,9 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     if state.warning:
         yield "last warning", shown(state.warning)
     yield "engine", _process(status.engine.pid, is_alive(status.engine)) if status.engine else units.MISSING
-    yield "supervisor", (
-        _process(status.supervisor.pid, is_alive(status.supervisor)) if status.supervisor else units.MISSING
+    yield (
+        "supervisor",
+        (_process(status.supervisor.pid, is_alive(status.supervisor)) if status.supervisor else units.MISSING),
     )
 
 
@@ -164,7 +165,7 @@ def log_lines(run: Run, *, follow: bool) -> Iterator[str]:
         time.sleep(LOOK_SECONDS)
     with run.engine_log.open("rb") as file:
         while True:
-            living = follow and lives(read_status(run))    # asked before reading: what it wrote last is still read
+            living = follow and lives(read_status(run))  # asked before reading: what it wrote last is still read
             while data := file.read(1 << 16):
                 *whole, rest = (rest + data).split(b"\n")
                 yield from (_log_line(line) for line in whole)

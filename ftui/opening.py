@@ -26,8 +26,8 @@ from ftui.status import Status, Watch, judge, lives, read_status
 
 Decision = Literal["start", "attach", "resume", "finished"]
 
-SETTLE_SECONDS = 10.0     # an engine that has written its ending is given this long to leave
-BEAT_SECONDS = 2.5        # a working engine writes beat.json about once a second
+SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
+BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def open_run(folder: Path, resolved: Resolved, *, again: bool = False) -> Opened
     while True:
         run, decision = decide(folder, again=again)
         if decision == "start" and not create(run, resolved):
-            continue    # somebody else opened it in this moment
+            continue  # somebody else opened it in this moment
         if decision == "resume":
             resume(run, resolved.profile)
         watch = Watch(run)
@@ -179,7 +179,12 @@ def launch(run: Run) -> "subprocess.Popen[bytes]":
     try:
         return subprocess.Popen(
             [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)],
-            stdin=subprocess.DEVNULL, stdout=log, stderr=log, close_fds=True, cwd=run.folder, start_new_session=True,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            close_fds=True,
+            cwd=run.folder,
+            start_new_session=True,
         )
     finally:
         os.close(log)

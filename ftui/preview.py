@@ -103,7 +103,10 @@ def count_rows(resolved: Resolved) -> DryRun:
         profile = Path(folder) / "profile.toml"
         replace_file(profile, to_toml(resolved.profile).encode())
         ended = subprocess.run(
-            dry_run_command(profile), stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            dry_run_command(profile),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
             env=clean_environment(),
         )
     return read_result(ended.stdout, ended.stderr, ended.returncode)

@@ -50,7 +50,7 @@ def step_line(state: RunState) -> str:
         parts.append(units.size(state.memory))
     if state.phase in ("evaluating", "saving", "held"):
         parts.append(phase(state))
-    elif (eta := eta_seconds(state)):    # none before the first step, 0 after the last
+    elif eta := eta_seconds(state):  # none before the first step, 0 after the last
         parts.append(f"ETA {units.duration(eta)}")
     return " · ".join(parts)
 
@@ -124,7 +124,7 @@ def history(state: RunState) -> str:
 def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
     """The last lines about a run that ended well: what came out, whether it learned, how to use it."""
     reason = f": {shown(state.reason)}" if state.reason else ""
-    where = f" at {place(state)}" if state.start_step is not None else ""    # None: it never came to training
+    where = f" at {place(state)}" if state.start_step is not None else ""  # None: it never came to training
     lines = [f"{shown(run.name)} {state.phase}{where}{reason}"]
     if state.phase != "finished":
         if (checkpoint := state.newest_checkpoint) is not None:

@@ -169,7 +169,7 @@ def all_runs() -> list[Run]:
     """Every run in this root and the known ones, in the order of their roots, then by name."""
     roots = dict.fromkeys([runs_root(), *known_roots()])
     found = [path.parent for root in roots if root.is_dir() for path in sorted(root.glob("*/run.json"))]
-    return [Run(folder) for folder in found if NAME.fullmatch(folder.name)]    # `.NAME.new` is one in the making
+    return [Run(folder) for folder in found if NAME.fullmatch(folder.name)]  # `.NAME.new` is one in the making
 
 
 def new_run_id() -> str:

@@ -7,14 +7,15 @@ import msgspec
 
 from ftui.errors import UsageError
 from ftui.events import AnyRecord, Phase
+from ftui.folding import fold
 from ftui.identity import Identity, is_alive
 from ftui.journal import Tail
 from ftui.run import Run
-from ftui.runstate import RunState, fold
+from ftui.runstate import RunState
 
 FORM = 1
-PIECE = 1 << 20    # bytes
-QUEUED_SECONDS = 60.0    # how long a run that was opened may wait for its supervisor before it counts as lost
+PIECE = 1 << 20  # bytes
+QUEUED_SECONDS = 60.0  # how long a run that was opened may wait for its supervisor before it counts as lost
 
 
 class Offsets(msgspec.Struct, frozen=True):
@@ -111,7 +112,7 @@ def judge(run: Run, watch: Watch) -> Status:
         return msgspec.structs.replace(status, unwatched=not is_alive(supervisor))
     if watch.state.exit_code is not None or is_alive(supervisor):
         return status
-    watch.read()    # the last words may have come between the reading and the look at the processes
+    watch.read()  # the last words may have come between the reading and the look at the processes
     phase: Phase = watch.state.phase if watch.state.exit_code is not None or _is_new(run, watch.state) else "lost"
     state = msgspec.structs.replace(watch.state, phase=phase)
     return msgspec.structs.replace(status, state=state, offsets=watch.offsets)

@@ -51,7 +51,7 @@ class Terminations:
         """Send each SIGTERM on to the engine's process group."""
         while self.pending:
             self.pending -= 1
-            with contextlib.suppress(ProcessLookupError, PermissionError):    # only zombies are left (Linux, macOS)
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # only zombies are left (Linux, macOS)
                 os.killpg(group, signal.SIGTERM)
 
 
@@ -67,11 +67,11 @@ class Attempt:
         self._telemetry = Writer(run.telemetry, attempt=number, token=token)
 
     def run_to_end(self, command: Sequence[str], terminations: Terminations) -> None:
-        self._write_status()    # names this process before there is an engine to be watched
+        self._write_status()  # names this process before there is an engine to be watched
         kills_before = oom_kills()
         log_start = self._run.engine_log.stat().st_size if self._run.engine_log.exists() else 0
         engine = start_engine(self._run, command, self._environment)
-        identity = identity_of(engine.pid) or Identity("", "", engine.pid, "")    # gone before it could be looked at
+        identity = identity_of(engine.pid) or Identity("", "", engine.pid, "")  # gone before it could be looked at
         self._record(self._log, EngineStarted(identity=identity))
         self._watch_over(engine, terminations)
         kills = oom_kills()
@@ -144,7 +144,7 @@ def start_engine(run: Run, command: Sequence[str], environment: dict[str, str]) 
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
-    except ValueError:    # real-time signals have no name of their own
+    except ValueError:  # real-time signals have no name of their own
         return f"signal {number}"
 
 

@@ -9,8 +9,8 @@ import psutil
 
 from ftui.events import Gpu, Telemetry
 
-_SHORTEST_CPU_INTERVAL = 0.1    # seconds; below, utilisation since the last look is noise
-_NOT_AVAILABLE = 2**64 - 1    # what NVML puts in place of a number of bytes it does not know
+_SHORTEST_CPU_INTERVAL = 0.1  # seconds; below, utilisation since the last look is noise
+_NOT_AVAILABLE = 2**64 - 1  # what NVML puts in place of a number of bytes it does not know
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -21,14 +21,17 @@ class Sampler:
         self._engine_pid = engine_pid
         self._cgroup = cgroup_folder()
         self._gpus = Gpus()
-        psutil.cpu_percent()    # utilisation is counted from the call before: the first answer means nothing
+        psutil.cpu_percent()  # utilisation is counted from the call before: the first answer means nothing
         self._last_look = time.monotonic()
 
     def sample(self) -> Telemetry:
         used, total = self._memory()
         return Telemetry(
-            cpu_utilization=self._cpu(), memory_used=used, memory_total=total,
-            engine_memory=resident_memory(self._engine_pid), gpus=self._gpus.sample(),
+            cpu_utilization=self._cpu(),
+            memory_used=used,
+            memory_total=total,
+            engine_memory=resident_memory(self._engine_pid),
+            gpus=self._gpus.sample(),
         )
 
     def close(self) -> None:
@@ -48,14 +51,14 @@ class Sampler:
         limit, current = (read_number(self._cgroup, name) for name in ("memory.max", "memory.current"))
         if limit is None or current is None or limit > host.total:
             return host.used, host.total
-        cache = counter(self._cgroup, "memory.stat", "inactive_file") or 0    # given back when memory is short
+        cache = counter(self._cgroup, "memory.stat", "inactive_file") or 0  # given back when memory is short
         return max(0, current - cache), limit
 
 
 def resident_memory(pid: int) -> int | None:
     """Bytes of RAM a process holds; `None` when it is gone or not ours to look at."""
     try:
-        return psutil.Process(pid).memory_info().rss or None    # a zombie holds 0
+        return psutil.Process(pid).memory_info().rss or None  # a zombie holds 0
     except (psutil.NoSuchProcess, psutil.AccessDenied):
         return None
 
@@ -112,7 +115,7 @@ class Gpus:
             return
         try:
             pynvml.nvmlInit()
-        except pynvml.NVMLError:    # no driver, or none that this container may use
+        except pynvml.NVMLError:  # no driver, or none that this container may use
             return
         self._nvml = pynvml
         count = self._ask(pynvml.nvmlDeviceGetCount) or 0

@@ -81,7 +81,7 @@ def tokenised(
     paths = tuple(paths)
     key = _key(paths, form, encoder)
     place = folder / "tokens" / key
-    if not (place / "counts.json").is_file():
+    if not _is_whole(place):
         _build(paths, form, encoder, place, key, tick)
     return _open(place)
 
@@ -148,8 +148,12 @@ def _build(
             sink.num_cut, sink.num_without_target, int(lengths.max()), key,
         )  # fmt: skip
         replace_file(staged / "counts.json", msgspec.json.encode(counts))
-        if not place.exists():
+        try:
             staged.rename(place)
+        except OSError:  # something is there: another run was faster, or a power cut left a part
+            if not _is_whole(place):
+                shutil.rmtree(place, ignore_errors=True)
+                staged.rename(place)
     finally:
         shutil.rmtree(staged, ignore_errors=True)  # gone already when it was published
 
@@ -184,6 +188,19 @@ def _batches(paths: tuple[Path, ...], form: str) -> Iterable[tuple[list[Row], st
                 batch = []
         if batch:
             yield batch, its_form
+
+
+def _is_whole(place: Path) -> bool:
+    """Whether every file is there at its full length: a power cut can leave less than was written."""
+    try:
+        counts = msgspec.json.decode((place / "counts.json").read_bytes(), type=Counts)
+        sizes = {
+            "ids.bin": 4 * counts.num_tokens, "targets.bin": counts.num_tokens,
+            "lengths.bin": 8 * counts.num_sequences, "num_targets.bin": 8 * counts.num_sequences,
+        }  # fmt: skip
+        return all((place / name).stat().st_size == size for name, size in sizes.items())
+    except (OSError, msgspec.DecodeError):
+        return False
 
 
 def _open(place: Path) -> Sequences:

@@ -16,7 +16,10 @@ GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 
 @dataclass(frozen=True)
 class Rendered:
-    """Text of one sequence and the character spans that are learned. `ends` = the last span ends with a stop token."""
+    """Text of one sequence and the character spans that are learned. `ends` = the last one ends with a stop token.
+
+    A conversation in which the assistant says nothing has no spans.
+    """
 
     text: str
     spans: tuple[Span, ...]
@@ -41,7 +44,7 @@ def render(tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str]
         if GENERATION.search(template):
             return [_marked(tokenizer, template, chat, stops)]
         return _by_prefixes(tokenizer, chat, stops)
-    except TemplateError as error:
+    except (TemplateError, TypeError, ValueError, AttributeError, LookupError) as error:  # whatever its code may raise
         raise Unrenderable(f"the chat template refuses it: {error}") from error
 
 
@@ -53,7 +56,7 @@ def _marked(tokenizer: PreTrainedTokenizerBase, template: str, chat: Chat, stops
         return_assistant_tokens_mask=True, **tokenizer.special_tokens_map,
     )  # fmt: skip
     kept = [(start, end) for start, end in spans[0] if end > start]
-    ends = bool(kept) and texts[0][: kept[-1][1]].rstrip().endswith(tuple(stops))
+    ends = not kept or texts[0][: kept[-1][1]].rstrip().endswith(tuple(stops))
     return Rendered(texts[0], tuple(kept), ends)
 
 
@@ -74,9 +77,9 @@ def _by_prefixes(tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozense
         if not through.startswith(before):
             raise Unrenderable("the chat template changes what comes before an assistant's turn")
         turns.append(_turn(through, len(before), stops))
-    if not turns:
-        return []
     whole = text(chat.messages)
+    if not turns:
+        return [Rendered(whole, (), ends=True)]
     if all(whole.startswith(turn.text) for turn in turns):
         return [Rendered(whole, tuple(turn.spans[0] for turn in turns), turns[-1].ends)]
     return turns

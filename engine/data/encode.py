@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from transformers import PreTrainedTokenizerBase
@@ -57,9 +58,9 @@ class Encoder:
             raise row.error("stage pretrain learns plain text", hint='Use stage = "sft" for conversations.')
         if isinstance(example, Chat):
             return self._render_chat(row, example)
-        prompt = self._bos() + (example.prompt if isinstance(example, Completion) else "")
+        prompt = self._bos + (example.prompt if isinstance(example, Completion) else "")
         learned = example.completion if isinstance(example, Completion) else example.text
-        text = prompt + learned + ("" if learned.endswith(self._eos()) else self._eos())
+        text = prompt + learned + ("" if learned.endswith(self._eos) else self._eos)
         return [Rendered(text, ((len(prompt), len(text)),), ends=True)]
 
     def _render_chat(self, row: Row, chat: Chat) -> list[Rendered]:
@@ -72,13 +73,15 @@ class Encoder:
             turns = render(self.tokenizer, chat, self.stops)
         except Unrenderable as error:
             raise row.error(str(error)) from error
-        return [turn if turn.ends else _with_stop(turn, self._eos()) for turn in turns if turn.spans]
+        return [turn if turn.ends else _with_stop(turn, self._eos) for turn in turns]
 
+    @cached_property
     def _bos(self) -> str:
         """The one BOS of plain text, where the tokenizer would add one. (A chat template brings its own.)"""
         ids = self.tokenizer("a").input_ids
         return str(self.tokenizer.bos_token) if ids and ids[0] == self.tokenizer.bos_token_id else ""
 
+    @property
     def _eos(self) -> str:
         return str(self.tokenizer.eos_token)
 
@@ -89,9 +92,10 @@ class Encoder:
         elif self.stage == "sft":
             yield Sequence(sequence.input_ids[: self.max_length], sequence.targets[: self.max_length], cut=True)
         else:
-            for start in range(0, length, self.max_length):
-                piece = slice(start, start + self.max_length)
-                yield Sequence(sequence.input_ids[piece], sequence.targets[piece], cut=start == 0)
+            starts = list(range(0, length, self.max_length))
+            starts[-1] -= length - starts[-1] == 1  # a token alone is predicted from nothing: the end would be lost
+            for start, end in zip(starts, [*starts[1:], length], strict=True):
+                yield Sequence(sequence.input_ids[start:end], sequence.targets[start:end], cut=start == 0)
 
 
 def _with_stop(rendered: Rendered, eos: str) -> Rendered:

@@ -49,15 +49,20 @@ ROLES = {"system", "developer", "user", "assistant", "tool"}
 
 
 def _string(row: Row, key: str, *, default: str | None = None) -> str:
-    value = row.value.get(key, default)
+    value = default if row.value.get(key) is None else row.value[key]
     if not isinstance(value, str):
         raise row.error(f"{key!r} is {'missing' if value is None else 'not a string'}")
     return value
 
 
+def _system(row: Row) -> list[Message]:
+    content = _string(row, "system", default="")
+    return [{"role": "system", "content": content}] if content else []
+
+
 def _alpaca(row: Row) -> Example:
     instruction, extra = _string(row, "instruction"), _string(row, "input", default="")
-    messages = [{"role": "system", "content": row.value["system"]}] if row.value.get("system") else []
+    messages = _system(row)
     messages.append({"role": "user", "content": f"{instruction}\n\n{extra}" if extra else instruction})
     messages.append({"role": "assistant", "content": _string(row, "output")})
     return Chat(messages)
@@ -82,7 +87,7 @@ def _sharegpt(row: Row) -> Example:
     turns = row.value.get("conversations")
     if not isinstance(turns, list) or not turns:
         raise row.error("'conversations' is not a list of turns")
-    messages = [{"role": "system", "content": row.value["system"]}] if row.value.get("system") else []
+    messages = _system(row)
     for number, turn in enumerate(turns, start=1):
         role = SHAREGPT_ROLES.get(str(turn.get("from"))) if isinstance(turn, dict) else None
         if role is None or not isinstance(turn.get("value"), str):

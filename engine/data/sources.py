@@ -85,7 +85,10 @@ def _text(path: Path, first_line: int, data: bytes) -> str:
 def _parse(path: Path, line: int | None, data: bytes) -> Any:
     text = _text(path, line or 1, data)
     try:
-        return json.loads(text)
+        value = json.loads(text)
+        if "\\ud" in text.lower():  # an escape such as \ud83d without its other half is JSON, but no text
+            json.dumps(value, ensure_ascii=False).encode()
+        return value
     except json.JSONDecodeError as error:
         where = (line or 0) + error.lineno - (1 if line else 0)
         near = text[max(0, error.pos - 20) : error.pos + 20].strip()
@@ -93,5 +96,10 @@ def _parse(path: Path, line: int | None, data: bytes) -> Any:
             f"{path}, line {where}, column {error.colno}: not JSON ({error.msg}, near {near!r}).",
             hint="Mend or delete that line.",
         ) from error
+    except UnicodeEncodeError as error:
+        half = f"\\u{ord(error.object[error.start]):04x}"
+        raise DataError(f"{path}, line {line or 1}: {half} is half a character.", hint="Delete it.") from error
+    except ValueError as error:  # a number of more than 4300 digits
+        raise DataError(f"{path}, line {line or 1}: {error}.", hint="Delete that row.") from error
     except RecursionError as error:
         raise DataError(f"{path}, line {line or 1}: nested too deeply.", hint="Delete that row.") from error

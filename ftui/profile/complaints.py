@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 # Spellings of older releases and of other tools, and what the key is called here.
 OLD_SPELLINGS = {
     "warmup_ratio": "train.warmup_steps (below 1 it is a share)",
+    "gradient_checkpointing": "train.activation_checkpointing",
     "group_by_length": 'train.train_sampling_strategy = "group_by_length"',
     "evaluation_strategy": "eval.eval_strategy",
     "max_seq_length": "data.max_length",

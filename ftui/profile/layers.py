@@ -1,4 +1,4 @@
-"""Layers of a profile: defaults < tier < profile < --set; the later wins, key by key, and every value knows its origin."""
+"""Layers of a profile: defaults < tier < profile < --set; the later wins key by key; every value knows its origin."""
 
 import json
 import tomllib

@@ -1,4 +1,4 @@
-"""The profile reference (docs/profile.md), made from the models so that it cannot rot: `python -m ftui.profile.reference`."""
+"""The profile reference, made from the models so that it cannot rot: `python -m ftui.profile.reference`."""
 
 from typing import Any, Literal, get_args, get_origin
 
@@ -44,7 +44,8 @@ def _section(title: str, section: type[BaseModel]) -> str:
         mark = "**w**" if affects_weights(field) else ""
         help_text = (field.description or "").replace("\n", " ").replace("|", "\\|")
         lines.append(
-            f"| `{name}` | {_values(field.annotation, field.metadata)} | {_default(field.default)} | {mark} | {help_text} |"
+            f"| `{name}` | {_values(field.annotation, field.metadata)} | {_default(field.default)} "
+            f"| {mark} | {help_text} |"
         )
     return "\n".join([*lines, "", *inner])
 

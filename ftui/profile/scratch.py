@@ -44,7 +44,7 @@ class FromScratch(Section):
     """Entries of the trained tokenizer (byte-level BPE), special tokens included."""
 
     special_tokens: tuple[str, ...] = weights(("<|pad|>", "<|im_start|>", "<|im_end|>"))
-    """Special tokens of the trained tokenizer: padding, start of a turn, your own, and last the end of a turn or text."""
+    """Special tokens of the trained tokenizer: padding, start of a turn, your own, last the end of turn and text."""
 
     @model_validator(mode="after")
     def _heads_divide(self) -> Self:

@@ -34,7 +34,7 @@ class ModelSection(Section):
     """Architecture and tokenizer of a new model with random weights."""
 
     attn_implementation: Literal["auto", "eager", "sdpa", "flash_attention_2"] = weights("auto")
-    """Attention kernel; `auto` is `sdpa`."""
+    """Attention kernel; `auto` is transformers' choice: `sdpa`, or `eager` where a model type has no other."""
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
@@ -139,7 +139,7 @@ class TrainSection(Section):
     precision: Literal["auto", "bf16", "fp32"] = weights("auto")
     """`auto` is bf16 where the device computes it natively, else fp32."""
 
-    gradient_checkpointing: bool = weights(False)
+    activation_checkpointing: bool = weights(False)
     """Forget activations and compute them again in the backward pass: much less memory, about a third slower."""
 
     train_sampling_strategy: Literal["random", "group_by_length", "sequential"] = weights("random")

@@ -9,9 +9,11 @@ over wall time from the end of the last warm-up step to the end of the last step
 
     ftui           as its profile defaults it, rows of like length together
     ftui_packed    the same with data.packing, as many tokens a step
+    ftui_fp32      as ftui, in float32
     trainer        transformers.Trainer as it comes (no autocast; the model in bfloat16, as it is stored)
     trl            SFTTrainer as it comes (bf16 autocast, gradient checkpointing)
     trl_packed     SFTTrainer with bf16, packing, no gradient checkpointing, as many tokens a step
+    trl_fp32       the same without bf16, the model in float32 (faster on a CPU without AMX)
 """
 
 import argparse
@@ -31,7 +33,7 @@ BATCH, MAX_LENGTH, RANK, ALPHA = 8, 1024, 16, 32
 Rate = tuple[float, int]  # real tokens per second, steps it was measured over
 
 
-def ftui(rows: Path, model: Path, warm_up: int, *, packing: bool = False) -> Rate:
+def ftui(rows: Path, model: Path, warm_up: int, *, packing: bool = False, precision: str = "auto") -> Rate:
     sections: dict[str, dict[str, Any]] = {
         "run": {"stage": "sft"},
         "model": {"name_or_path": model},
@@ -40,6 +42,7 @@ def ftui(rows: Path, model: Path, warm_up: int, *, packing: bool = False) -> Rat
         "train": {
             "per_device_train_batch_size": _packed_batch(rows, model) if packing else BATCH,
             "train_sampling_strategy": "random" if packing else "group_by_length",
+            "precision": precision,
         },
     }  # fmt: skip
     steps = real.train(real.open_run(rows.parent / f"ftui-{packing}", sections))
@@ -50,6 +53,10 @@ def ftui(rows: Path, model: Path, warm_up: int, *, packing: bool = False) -> Rat
 
 def ftui_packed(rows: Path, model: Path, warm_up: int) -> Rate:
     return ftui(rows, model, warm_up, packing=True)
+
+
+def ftui_fp32(rows: Path, model: Path, warm_up: int) -> Rate:
+    return ftui(rows, model, warm_up, precision="fp32")
 
 
 def trainer(rows: Path, model: Path, warm_up: int) -> Rate:
@@ -77,9 +84,13 @@ def trl(rows: Path, model: Path, warm_up: int) -> Rate:
     return _sft_trainer(rows, model, warm_up, BATCH)
 
 
-def trl_packed(rows: Path, model: Path, warm_up: int) -> Rate:
-    batch = _packed_batch(rows, model)
-    return _sft_trainer(rows, model, warm_up, batch, bf16=True, packing=True, gradient_checkpointing=False)
+def trl_packed(rows: Path, model: Path, warm_up: int, **options: Any) -> Rate:
+    options = {"bf16": True, "packing": True, "gradient_checkpointing": False} | options
+    return _sft_trainer(rows, model, warm_up, _packed_batch(rows, model), **options)
+
+
+def trl_fp32(rows: Path, model: Path, warm_up: int) -> Rate:
+    return trl_packed(rows, model, warm_up, bf16=False, model_init_kwargs={"dtype": "float32"})
 
 
 def _sft_trainer(rows: Path, model: Path, warm_up: int, batch: int, **options: Any) -> Rate:
@@ -110,9 +121,12 @@ def _lora() -> Any:
 
 
 def _arguments(rows: Path, batch: int) -> dict[str, Any]:
+    import torch
+
     return {
         "output_dir": str(rows.parent / "output"), "per_device_train_batch_size": batch, "num_train_epochs": 1,
         "learning_rate": 2e-4, "save_strategy": "no", "report_to": "none", "disable_tqdm": True,
+        "use_cpu": not torch.cuda.is_available(),  # TRL's bf16 insists on being told
     }  # fmt: skip
 
 
@@ -140,7 +154,8 @@ def _measured(subject: Any, warm_up: int) -> Rate:
 
 
 CONTESTANTS: dict[str, Callable[[Path, Path, int], Rate]] = {
-    "ftui": ftui, "ftui_packed": ftui_packed, "trainer": trainer, "trl": trl, "trl_packed": trl_packed,
+    "ftui": ftui, "ftui_packed": ftui_packed, "ftui_fp32": ftui_fp32,
+    "trainer": trainer, "trl": trl, "trl_packed": trl_packed, "trl_fp32": trl_fp32,
 }  # fmt: skip
 
 

@@ -175,12 +175,12 @@ def test_the_prompt_of_a_padded_row_is_never_learned() -> None:
     assert batch.num_tokens == 9 + 4 + 3
 
 
-def test_gradient_checkpointing_changes_nothing(model_folder: Path, tmp_path: Path) -> None:
+def test_activation_checkpointing_changes_nothing(model_folder: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", chats(24))
     for method in ("full", "lora"):
         losses = []
         for checkpointing in (False, True):
-            train = {"gradient_checkpointing": checkpointing, "max_steps": 4, "learning_rate": 1e-2}
+            train = {"activation_checkpointing": checkpointing, "max_steps": 4, "learning_rate": 1e-2}
             profile = make_profile(model_folder, rows, adapter={"method": method, "r": 4}, train=train)
             losses.append(column(train_run(tmp_path / f"{method}-{checkpointing}", profile), "loss"))
         np.testing.assert_allclose(losses[1], losses[0], rtol=1e-6)

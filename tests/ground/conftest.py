@@ -37,7 +37,9 @@ def make_run() -> MakeRun:
         run = Run((root or runs_root()) / name)
         run.folder.mkdir(parents=True)
         facts = RunFacts(
-            run_id="0011223344556677", name=name, created=time.time() if created is None else created,
+            run_id="0011223344556677",
+            name=name,
+            created=time.time() if created is None else created,
             profile_name=name,
         )
         run.facts.write_bytes(msgspec.json.encode(facts))
@@ -65,9 +67,22 @@ def make_step() -> MakeStep:
 
     def make(step: int, *, loss: float | None = 2.5, attempt: int = 1, time: float = 0.0, applied: bool = True) -> Step:
         return Step(
-            step=step, epoch=step / 10, loss=loss, learning_rate=1e-4, grad_norm=0.5, num_tokens=100,
-            num_target_tokens=50, tokens_per_second=3400.0, data_seconds=0.0, forward_backward_seconds=0.1,
-            optimizer_seconds=0.01, rest_seconds=0.0, memory=512 << 20, attempt=attempt, time=time, applied=applied,
+            step=step,
+            epoch=step / 10,
+            loss=loss,
+            learning_rate=1e-4,
+            grad_norm=0.5,
+            num_tokens=100,
+            num_target_tokens=50,
+            tokens_per_second=3400.0,
+            data_seconds=0.0,
+            forward_backward_seconds=0.1,
+            optimizer_seconds=0.01,
+            rest_seconds=0.0,
+            memory=512 << 20,
+            attempt=attempt,
+            time=time,
+            applied=applied,
         )
 
     return make

@@ -49,7 +49,11 @@ def test_a_wrong_command_line_leaves_with_2(arguments: list[str]) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ["--again"], ["--dry-run"], ["--name", "x"], ["--set", "a.b=1", "runs"], ["--run", "x", "runs"],
+        ["--again"],
+        ["--dry-run"],
+        ["--name", "x"],
+        ["--set", "a.b=1", "runs"],
+        ["--run", "x", "runs"],
         ["status", "Nobody"],
     ],
 )
@@ -112,7 +116,9 @@ def test_ctrl_c_before_anything_started_is_quiet(
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     code = "import sys; from ftui.cli import main; raise SystemExit(main(['profiles']))"
     process = subprocess.Popen(
-        [sys.executable, "-P", "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        [sys.executable, "-P", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     )
     assert process.stdout is not None and process.stderr is not None
@@ -125,7 +131,9 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
 def test_a_terminal_without_unicode_gets_escapes(make_run: Any) -> None:
     make_run("a" * 64)
     output = subprocess.run(
-        [sys.executable, "-P", "-m", "ftui", "runs"], capture_output=True, check=True,
+        [sys.executable, "-P", "-m", "ftui", "runs"],
+        capture_output=True,
+        check=True,
         env=os.environ | {"PYTHONIOENCODING": "ascii"},
     ).stdout
     assert b"\\u2026" in output

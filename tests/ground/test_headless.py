@@ -57,9 +57,19 @@ def opened(run: Run, *, history: int = 0, supervisor: Any = None) -> Opened:
 
 def plan(start: int = 0) -> RunStarted:
     return RunStarted(
-        start_step=start, max_steps=4, steps_per_epoch=4, effective_batch=1, num_train_rows=4, num_train_tokens=40,
-        num_target_tokens=20, num_eval_rows=0, total_parameters=1000, trainable_parameters=10, model="tiny",
-        method="lora", precision="fp32",
+        start_step=start,
+        max_steps=4,
+        steps_per_epoch=4,
+        effective_batch=1,
+        num_train_rows=4,
+        num_train_tokens=40,
+        num_target_tokens=20,
+        num_eval_rows=0,
+        total_parameters=1000,
+        trainable_parameters=10,
+        model="tiny",
+        method="lora",
+        precision="fp32",
     )
 
 
@@ -198,9 +208,7 @@ def test_the_command_that_attaches_again(tmp_path: Path, monkeypatch: pytest.Mon
     run = Run(runs_root() / "x")
     assert command_for(run, "my p.toml", ["train.seed=1"]) == "ftui --run x"
     (tmp_path / "x").write_text("")
-    assert command_for(run, "my p.toml", ["train.seed=1"]) == (
-        "ftui --run 'my p.toml' --name x --set train.seed=1"
-    )
+    assert command_for(run, "my p.toml", ["train.seed=1"]) == ("ftui --run 'my p.toml' --name x --set train.seed=1")
 
 
 def test_leaving_says_how_to_come_back_and_changes_nothing(

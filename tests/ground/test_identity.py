@@ -31,7 +31,7 @@ def test_a_zombie_is_gone() -> None:
     identity = identity_of(child.pid)
     assert is_alive(identity)
     child.kill()
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)    # ended, but not reaped: a zombie
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)  # ended, but not reaped: a zombie
     assert not is_alive(identity)
     assert identity_of(child.pid) is None
     child.communicate()

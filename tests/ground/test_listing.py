@@ -18,9 +18,19 @@ def run(make_run: Any, append: Any, make_step: Any, living: Identity) -> Run:
     made: Run = make_run("mine", created=time.time() - 7200)
     append(made.supervisor_log, EngineStarted(identity=living), attempt=1)
     plan = RunStarted(
-        start_step=0, max_steps=400, steps_per_epoch=4, effective_batch=1, num_train_rows=4, num_train_tokens=40,
-        num_target_tokens=20, num_eval_rows=0, total_parameters=1000, trainable_parameters=10, model="tiny\x1b",
-        method="lora", precision="fp32",
+        start_step=0,
+        max_steps=400,
+        steps_per_epoch=4,
+        effective_batch=1,
+        num_train_rows=4,
+        num_train_tokens=40,
+        num_target_tokens=20,
+        num_eval_rows=0,
+        total_parameters=1000,
+        trainable_parameters=10,
+        model="tiny\x1b",
+        method="lora",
+        precision="fp32",
     )
     append(made.journal, plan, attempt=1)
     append(made.metrics, make_step(120, loss=2.345))

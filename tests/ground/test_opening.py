@@ -57,8 +57,13 @@ FAILED = RunFailed(message="m", hint="", exit_code=31, error="")
 @pytest.mark.parametrize(
     ("record", "decision"),
     [
-        (FINISHED, "finished"), (stopped(10), "finished"), (stopped(11), "resume"), (stopped(20), "resume"),
-        (stopped(21), "resume"), (FAILED, "resume"), (None, "resume"),
+        (FINISHED, "finished"),
+        (stopped(10), "finished"),
+        (stopped(11), "resume"),
+        (stopped(20), "resume"),
+        (stopped(21), "resume"),
+        (FAILED, "resume"),
+        (None, "resume"),
     ],
 )
 def test_what_is_done_about_a_run_that_does_not_live(ended: Any, record: Any, decision: str) -> None:

@@ -17,7 +17,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_shipped_profiles_and_their_first_comment(folder: Path) -> None:
     assert [(p.name, p.description) for p in shipped(folder)] == [
-        ("bare", ""), ("quickstart", "A small model, in minutes."),
+        ("bare", ""),
+        ("quickstart", "A small model, in minutes."),
     ]
 
 
@@ -28,7 +29,7 @@ def test_a_profile_by_name_with_or_without_its_ending(folder: Path) -> None:
 def test_an_existing_file_comes_first(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = tmp_path / "here"
     here.mkdir()
-    (here / "quickstart").mkdir()    # a folder of that name is no profile
+    (here / "quickstart").mkdir()  # a folder of that name is no profile
     monkeypatch.chdir(here)
     assert find_profile("quickstart", folder) == folder / "quickstart.toml"
     (here / "quickstart.toml").write_text("")

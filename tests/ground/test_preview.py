@@ -10,8 +10,16 @@ from ftui.profile import Resolved, resolve
 from ftui.run import runs_root
 
 COUNTS = {
-    "num_train_rows": 800, "num_eval_rows": 80, "num_train_tokens": 123456, "num_target_tokens": 65432,
-    "num_sequences": 800, "steps_per_epoch": 100, "max_steps": 400, "effective_batch": 8, "longest": 512, "num_cut": 3,
+    "num_train_rows": 800,
+    "num_eval_rows": 80,
+    "num_train_tokens": 123456,
+    "num_target_tokens": 65432,
+    "num_sequences": 800,
+    "steps_per_epoch": 100,
+    "max_steps": 400,
+    "effective_batch": 8,
+    "longest": 512,
+    "num_cut": 3,
     "warnings": ["3 rows\x1b were cut"],
 }
 

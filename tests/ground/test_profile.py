@@ -94,7 +94,8 @@ def test_a_misspelt_key_gets_the_nearest_name(path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "old", "new"),
     [
-        ("train", "warmup_ratio", "warmup_steps"), ("data", "max_seq_length", "data.max_length"),
+        ("train", "warmup_ratio", "warmup_steps"),
+        ("data", "max_seq_length", "data.max_length"),
         ("adapter", "lora_r", "adapter.r"),
     ],
 )

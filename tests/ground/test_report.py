@@ -22,19 +22,32 @@ from ftui.events import (
     Sampled,
     Warned,
 )
+from ftui.folding import fold
 from ftui.headless import news
 from ftui.run import Run
-from ftui.runstate import RunState, fold
+from ftui.runstate import RunState
 
 RUN = Run(Path("/runs/mine"))
 
 
 def started(start: int = 0) -> RunStarted:
     return RunStarted(
-        start_step=start, max_steps=400, steps_per_epoch=100, effective_batch=8, num_train_rows=800,
-        num_train_tokens=123_456, num_target_tokens=65_432, num_eval_rows=80, total_parameters=135_000_000,
-        trainable_parameters=1_200_000, model="tiny\x1b[31m", method="lora", precision="bf16",
-        resumed_from=f"checkpoints/checkpoint-{start}" if start else None, time=100.0, attempt=1,
+        start_step=start,
+        max_steps=400,
+        steps_per_epoch=100,
+        effective_batch=8,
+        num_train_rows=800,
+        num_train_tokens=123_456,
+        num_target_tokens=65_432,
+        num_eval_rows=80,
+        total_parameters=135_000_000,
+        trainable_parameters=1_200_000,
+        model="tiny\x1b[31m",
+        method="lora",
+        precision="bf16",
+        resumed_from=f"checkpoints/checkpoint-{start}" if start else None,
+        time=100.0,
+        attempt=1,
     )
 
 
@@ -128,7 +141,8 @@ def test_on_a_terminal_steps_and_phases_are_drawn_not_printed(make_step: Any) ->
 
 def test_the_history_of_a_run_in_one_line(make_step: Any) -> None:
     state = state_of(
-        started(), make_step(120),
+        started(),
+        make_step(120),
         EvaluationDone(step=100, epoch=1.0, loss=2.3, num_target_tokens=1, seconds=1.0, best=True, attempt=1),
         CheckpointSaved(step=100, path="checkpoints/checkpoint-100", tags=[], num_bytes=1, seconds=1.0, attempt=1),
     )
@@ -139,7 +153,9 @@ def test_the_history_of_a_run_in_one_line(make_step: Any) -> None:
 
 def test_the_summary_of_a_finished_run(make_step: Any) -> None:
     state = state_of(
-        started(), Sampled(step=0, prompt="Why?", completion="\x1b", attempt=1), make_step(400),
+        started(),
+        Sampled(step=0, prompt="Why?", completion="\x1b", attempt=1),
+        make_step(400),
         Sampled(step=400, prompt="Why?", completion="Because.", attempt=1),
         finished(loss_before=3.21, loss_final=1.5, step_final=380),
     )

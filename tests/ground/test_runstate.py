@@ -27,8 +27,9 @@ from ftui.events import (
     Telemetry,
     Warned,
 )
+from ftui.folding import EVALUATIONS_KEPT, fold
 from ftui.identity import Identity
-from ftui.runstate import EVALUATIONS_KEPT, Evaluation, RunState, eta_seconds, fold, is_over
+from ftui.runstate import Evaluation, RunState, eta_seconds, is_over
 
 ENGINE = Identity("boot", "pid:[1]", 7, "100")
 
@@ -39,18 +40,42 @@ def folded(*records: AnyRecord, state: RunState | None = None) -> RunState:
 
 def started(start: int = 0, *, attempt: int = 1, time: float = 0.0) -> RunStarted:
     return RunStarted(
-        start_step=start, max_steps=20, steps_per_epoch=10, effective_batch=4, num_train_rows=40, num_train_tokens=400,
-        num_target_tokens=200, num_eval_rows=4, total_parameters=1000, trainable_parameters=10, model="tiny",
-        method="lora", precision="fp32", resumed_from=f"checkpoints/checkpoint-{start}" if start else None,
-        attempt=attempt, time=time,
+        start_step=start,
+        max_steps=20,
+        steps_per_epoch=10,
+        effective_batch=4,
+        num_train_rows=40,
+        num_train_tokens=400,
+        num_target_tokens=200,
+        num_eval_rows=4,
+        total_parameters=1000,
+        trainable_parameters=10,
+        model="tiny",
+        method="lora",
+        precision="fp32",
+        resumed_from=f"checkpoints/checkpoint-{start}" if start else None,
+        attempt=attempt,
+        time=time,
     )
 
 
 def step(number: int, *, attempt: int = 1, time: float = 0.0, loss: float | None = 2.5) -> Step:
     return Step(
-        step=number, epoch=number / 10, loss=loss, learning_rate=1e-4, grad_norm=0.5, num_tokens=100,
-        num_target_tokens=50, tokens_per_second=3400.0 + number, data_seconds=0.0, forward_backward_seconds=0.1,
-        optimizer_seconds=0.01, rest_seconds=0.0, memory=512, attempt=attempt, time=time,
+        step=number,
+        epoch=number / 10,
+        loss=loss,
+        learning_rate=1e-4,
+        grad_norm=0.5,
+        num_tokens=100,
+        num_target_tokens=50,
+        tokens_per_second=3400.0 + number,
+        data_seconds=0.0,
+        forward_backward_seconds=0.1,
+        optimizer_seconds=0.01,
+        rest_seconds=0.0,
+        memory=512,
+        attempt=attempt,
+        time=time,
     )
 
 
@@ -108,9 +133,7 @@ def test_time_left_is_unknown_when_the_clock_was_set_back() -> None:
 
 
 def test_evaluations_first_last_best() -> None:
-    state = folded(
-        *FIRST, started(), evaluation(0, 3.0), evaluation(5, 2.0, best=True), evaluation(10, 2.2)
-    )
+    state = folded(*FIRST, started(), evaluation(0, 3.0), evaluation(5, 2.0, best=True), evaluation(10, 2.2))
     assert state.first_evaluation == Evaluation(0, 3.0)
     assert state.best_evaluation == Evaluation(5, 2.0)
     assert state.last_evaluation == Evaluation(10, 2.2)
@@ -135,8 +158,10 @@ def test_checkpoints_come_and_go() -> None:
 
 def test_the_last_answers_before_and_after() -> None:
     state = folded(
-        Sampled(step=0, prompt="a", completion="?"), Sampled(step=0, prompt="b", completion="??"),
-        Sampled(step=10, prompt="a", completion="!"), Sampled(step=20, prompt="a", completion="!!"),
+        Sampled(step=0, prompt="a", completion="?"),
+        Sampled(step=0, prompt="b", completion="??"),
+        Sampled(step=10, prompt="a", completion="!"),
+        Sampled(step=20, prompt="a", completion="!!"),
     )
     assert [(s.prompt, s.completion) for s in state.samples_before] == [("a", "?"), ("b", "??")]
     assert [(s.prompt, s.completion) for s in state.samples_after] == [("a", "!!")]
@@ -144,8 +169,15 @@ def test_the_last_answers_before_and_after() -> None:
 
 def test_a_resume_drops_what_came_after_its_first_step() -> None:
     lost: list[AnyRecord] = [
-        evaluation(0, 3.0), step(5), evaluation(5, 2.0, best=True), saved(5), step(10), evaluation(10, 1.0, best=True),
-        saved(10), Sampled(step=10, prompt="a", completion="!", attempt=1), Warned(message="hot", attempt=1),
+        evaluation(0, 3.0),
+        step(5),
+        evaluation(5, 2.0, best=True),
+        saved(5),
+        step(10),
+        evaluation(10, 1.0, best=True),
+        saved(10),
+        Sampled(step=10, prompt="a", completion="!", attempt=1),
+        Warned(message="hot", attempt=1),
     ]
     state = folded(*FIRST, started(), *lost, ended(signal="SIGKILL"))
     assert (state.step, state.phase) == (10, "failed")
@@ -170,8 +202,12 @@ def test_a_run_that_starts_over_has_no_evaluation_left() -> None:
 def test_late_records_of_an_earlier_attempt_change_nothing() -> None:
     state = folded(started(attempt=1), started(5, attempt=2), step(6, attempt=2))
     late: list[AnyRecord] = [
-        step(9), PhaseChanged(phase="saving", attempt=1), Warned(message="x", attempt=1), ended(signal="SIGKILL"),
-        RunFailed(message="x", hint="", exit_code=70, error="", attempt=1), EngineStarted(identity=ENGINE, attempt=1),
+        step(9),
+        PhaseChanged(phase="saving", attempt=1),
+        Warned(message="x", attempt=1),
+        ended(signal="SIGKILL"),
+        RunFailed(message="x", hint="", exit_code=70, error="", attempt=1),
+        EngineStarted(identity=ENGINE, attempt=1),
     ]
     assert folded(*late, state=state) == state
 

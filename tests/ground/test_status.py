@@ -17,9 +17,19 @@ from ftui.status import Status, Watch, is_living, read_status
 
 def started(start: int = 0) -> RunStarted:
     return RunStarted(
-        start_step=start, max_steps=20, steps_per_epoch=10, effective_batch=4, num_train_rows=40, num_train_tokens=400,
-        num_target_tokens=200, num_eval_rows=4, total_parameters=1000, trainable_parameters=10, model="tiny",
-        method="lora", precision="fp32",
+        start_step=start,
+        max_steps=20,
+        steps_per_epoch=10,
+        effective_batch=4,
+        num_train_rows=40,
+        num_train_tokens=400,
+        num_target_tokens=200,
+        num_eval_rows=4,
+        total_parameters=1000,
+        trainable_parameters=10,
+        model="tiny",
+        method="lora",
+        precision="fp32",
     )
 
 
@@ -115,7 +125,7 @@ def test_a_stale_status_is_caught_up_from_where_it_stands(
     write_status(run, supervisor=dead)
     covered = run.metrics.stat().st_size
     append(run.metrics, make_step(3))
-    run.metrics.write_bytes(b"\n" * covered + run.metrics.read_bytes()[covered:])    # what it covers is not read again
+    run.metrics.write_bytes(b"\n" * covered + run.metrics.read_bytes()[covered:])  # what it covers is not read again
     assert read_status(run).state.step == 3
     assert read_status(run).offsets.metrics == run.metrics.stat().st_size
 
@@ -146,7 +156,10 @@ def test_the_news_come_by_time_with_the_state_they_led_to(make_run: Any, append:
     append(run.journal, PhaseChanged(phase="saving", time=3.0, attempt=1))
     news = watch.read()
     assert [(record.time, state.step, state.phase) for record, state in news] == [
-        (1.0, 0, "training"), (2.0, 1, "training"), (3.0, 1, "saving"), (4.0, 2, "saving"),
+        (1.0, 0, "training"),
+        (2.0, 1, "training"),
+        (3.0, 1, "saving"),
+        (4.0, 2, "saving"),
     ]
     assert watch.read() == []
 

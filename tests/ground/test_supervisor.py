@@ -119,15 +119,21 @@ def test_a_termination_is_passed_on_and_waited_for(run: Run) -> None:
         "time.sleep(30)\n"
     )
     supervisor = subprocess.Popen(
-        [sys.executable, "-P", "-c", f"""
+        [
+            sys.executable,
+            "-P",
+            "-c",
+            f"""
 import sys
 from pathlib import Path
 from ftui.run import Run
 from ftui.supervisor import supervise
 supervise(Run(Path({str(run.folder)!r})), {engine(code)!r})
-"""]
+""",
+        ]
     )
     while not (run.folder / "ready").exists():
+        assert supervisor.poll() is None, "the supervisor did not even start its engine"
         time.sleep(0.02)
     supervisor.send_signal(signal.SIGHUP)
     supervisor.terminate()

@@ -32,12 +32,17 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
         return lambda handle, *_: answer if handle == 0 else unsupported()
 
     fake = SimpleNamespace(
-        NVMLError=NVMLError, NVML_TEMPERATURE_GPU=0, nvmlInit=lambda: None, nvmlShutdown=lambda: None,
-        nvmlDeviceGetCount=lambda: 3, nvmlDeviceGetHandleByIndex=handle,
+        NVMLError=NVMLError,
+        NVML_TEMPERATURE_GPU=0,
+        nvmlInit=lambda: None,
+        nvmlShutdown=lambda: None,
+        nvmlDeviceGetCount=lambda: 3,
+        nvmlDeviceGetHandleByIndex=handle,
         nvmlDeviceGetName=lambda handle: f"GPU {handle}",
         nvmlDeviceGetMemoryInfo=only_first(SimpleNamespace(used=5, total=10)),
         nvmlDeviceGetUtilizationRates=only_first(SimpleNamespace(gpu=75)),
-        nvmlDeviceGetPowerUsage=only_first(250_000), nvmlDeviceGetTemperature=only_first(60),
+        nvmlDeviceGetPowerUsage=only_first(250_000),
+        nvmlDeviceGetTemperature=only_first(60),
     )
     monkeypatch.setitem(sys.modules, "pynvml", fake)
     return fake
@@ -74,7 +79,7 @@ def test_without_the_binding_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) 
 def test_this_machine_can_be_sampled() -> None:
     sampler = Sampler(os.getpid())
     sample = sampler.sample()
-    assert sample.cpu_utilization is None    # too soon to tell
+    assert sample.cpu_utilization is None  # too soon to tell
     assert sample.memory_total and sample.memory_used and sample.memory_used <= sample.memory_total
     assert sample.engine_memory and sample.engine_memory > 1 << 20
     sampler.close()

@@ -18,8 +18,8 @@ def test_readme_commands_are_the_ones_ci_runs() -> None:
     assert "pip install -c constraints.txt . && ftui --run quickstart" in commands
     assert "pip install -c constraints.txt -e '.[test]' && pytest" in commands
     ci = (ROOT / ".ci" / "run").read_text()
-    assert "eval \"$quickstart\"" in ci
-    assert "eval \"$tests\"" in ci
+    assert 'eval "$quickstart"' in ci
+    assert 'eval "$tests"' in ci
 
 
 def test_readme_lists_every_exit_code() -> None:

@@ -73,7 +73,15 @@ def loaded_by(code: str, env: dict[str, str] | None = None) -> set[str]:
     return set(result.stdout.splitlines()[-1].split("|"))
 
 
-GROUND = ["ftui.cli", "ftui.headless", "ftui.listing", "ftui.preview", "ftui.supervisor", "ftui.checkpoints", "ftui.tui"]
+GROUND = [
+    "ftui.cli",
+    "ftui.headless",
+    "ftui.listing",
+    "ftui.preview",
+    "ftui.supervisor",
+    "ftui.checkpoints",
+    "ftui.tui",
+]
 
 
 @pytest.mark.parametrize("module", GROUND)

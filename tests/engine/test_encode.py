@@ -1,0 +1,243 @@
+"""Rows as tokens: what exactly is learned, where sequences begin and end, what is cut or left out."""
+
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import PreTrainedTokenizerFast
+
+from ftui.engine.data.cache import Counts, tokenised
+from ftui.engine.data.encode import Encoder, Sequence, stop_texts
+from ftui.engine.data.sources import Row
+from ftui.errors import DataError
+from tests.support.tiny import MARKED, PLAIN, Rows, make_tokenizer, write_rows
+
+END = "<|im_end|>"
+# Templates in the manner of real ones. They differ in how a turn ends, and in what they make of earlier turns.
+NO_END = (
+    "{% for message in messages %}{{ message['role'] + ':\\n' + message['content'] + '\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ 'assistant:\\n' }}{% endif %}"
+)
+END_OUTSIDE = MARKED.replace("+ '<|im_end|>' }}{% endgeneration %}", "}}{% endgeneration %}{{ '<|im_end|>' }}")
+BRACKETS = (
+    "{{ bos_token }}{% for message in messages %}{% if message['role'] == 'user' %}[{{ message['content'] }}]"
+    "{% else %}{{ message['content'] + eos_token }}{% endif %}{% endfor %}"
+)
+FORGETFUL = PLAIN.replace(
+    "{{ message['content'] + '<|im_end|>' }}",
+    "{{ (message['content'] if loop.last else message['content'].split('</think>')[-1]) + '<|im_end|>' }}",
+)
+REFUSING = "{{ raise_exception('roles must alternate') }}"
+TWO_TURNS: Rows = [
+    {"role": "system", "content": "be brief"},
+    {"role": "user", "content": "the cache"},
+    {"role": "assistant", "content": "ran away"},
+    {"role": "user", "content": "and then?"},
+    {"role": "assistant", "content": "it forks\nquietly"},
+]
+PLAIN_TOKENIZER, MARKED_TOKENIZER = make_tokenizer(PLAIN), make_tokenizer(MARKED)
+
+
+def encode(
+    tokenizer: PreTrainedTokenizerFast,
+    value: dict[str, Any],
+    form: str = "messages",
+    *,
+    stage: str = "sft",
+    max_length: int = 512,
+) -> list[Sequence]:
+    encoder = Encoder(tokenizer, stage, max_length, stop_texts(tokenizer, []))
+    return list(encoder.encode([Row(Path("rows.jsonl"), 3, value)], form))
+
+
+def text_of(tokenizer: PreTrainedTokenizerFast, sequence: Sequence) -> str:
+    return str(tokenizer.decode(sequence.input_ids.tolist()))
+
+
+def learned(tokenizer: PreTrainedTokenizerFast, sequence: Sequence) -> list[str]:
+    """The texts of the runs of target tokens."""
+    pairs = zip(sequence.input_ids.tolist(), sequence.targets.tolist(), strict=True)
+    runs = [(wanted, [i for i, _ in run]) for wanted, run in groupby(pairs, key=lambda pair: pair[1])]
+    return [str(tokenizer.decode(ids)) for wanted, ids in runs if wanted]
+
+
+@pytest.mark.parametrize("template", [PLAIN, MARKED], ids=["plain", "marked"])
+def test_only_what_the_assistant_says_is_learned(template: str) -> None:
+    tokenizer = make_tokenizer(template)
+    (sequence,) = encode(tokenizer, {"messages": TWO_TURNS})
+    assert learned(tokenizer, sequence) == [f"ran away{END}", f"it forks\nquietly{END}"]
+    turns = "".join(f"<|im_start|>{m['role']}\n{m['content']}{END}\n" for m in TWO_TURNS)
+    assert text_of(tokenizer, sequence) == turns
+
+
+WORDS = st.text(alphabet=st.sampled_from("ab \né😀\u2028<|>:user"), max_size=12)
+TURNS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=4)
+
+
+@given(TURNS, st.booleans())
+def test_templates_that_mark_and_templates_that_do_not_agree(turns: list[tuple[str, str]], with_system: bool) -> None:
+    messages: Rows = [{"role": "system", "content": "be brief"}] if with_system else []
+    for question, answer in turns:
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
+    (marked,) = encode(MARKED_TOKENIZER, {"messages": messages})
+    (found,) = encode(PLAIN_TOKENIZER, {"messages": messages})
+    assert marked.input_ids.tolist() == found.input_ids.tolist()
+    assert marked.targets.tolist() == found.targets.tolist()
+    assert int(marked.targets.sum()) == sum(
+        len(PLAIN_TOKENIZER(answer + END, add_special_tokens=False)["input_ids"]) for _, answer in turns
+    )
+
+
+def test_a_template_that_rewrites_earlier_turns_gives_a_sequence_per_turn() -> None:
+    """Each just as the model will see it when it has to write that turn."""
+    tokenizer = make_tokenizer(FORGETFUL)
+    messages = [
+        {"role": "user", "content": "the"},
+        {"role": "assistant", "content": "hm</think>ran"},
+        {"role": "user", "content": "and"},
+        {"role": "assistant", "content": "oh</think>it"},
+    ]
+    first, second = encode(tokenizer, {"messages": messages})
+    assert learned(tokenizer, first) == [f"hm</think>ran{END}"]
+    assert learned(tokenizer, second) == [f"oh</think>it{END}"]
+    assert "hm" not in text_of(tokenizer, second)
+    (whole,) = encode(tokenizer, {"messages": messages[:2]})
+    assert whole.input_ids.tolist() == first.input_ids.tolist()
+
+
+def test_a_conversation_that_ends_with_the_user_is_learned_up_to_there() -> None:
+    (sequence,) = encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS[:-1]})
+    assert learned(PLAIN_TOKENIZER, sequence) == [f"ran away{END}"]
+    assert text_of(PLAIN_TOKENIZER, sequence).endswith(f"and then?{END}\n")
+
+
+@pytest.mark.parametrize("template", [PLAIN, MARKED, NO_END, END_OUTSIDE, BRACKETS, FORGETFUL])
+def test_the_end_is_always_learned_in_conversations(template: str) -> None:
+    tokenizer = make_tokenizer(template)
+    for sequence in encode(tokenizer, {"messages": TWO_TURNS[1:]}):
+        *_, last = np.flatnonzero(sequence.targets)
+        assert sequence.input_ids[last] == tokenizer.eos_token_id
+
+
+@pytest.mark.parametrize(
+    ("form", "value", "expected"),
+    [
+        ("prompt_completion", {"prompt": "Q: the cache\nA:", "completion": " ran"}, f" ran{END}"),
+        ("prompt_completion", {"prompt": "", "completion": "ran"}, f"ran{END}"),
+        ("prompt_completion", {"prompt": "Q:", "completion": f" ran{END}"}, f" ran{END}"),
+        ("text", {"text": "the cache ran"}, f"the cache ran{END}"),
+        ("text", {"text": f"the cache ran{END}"}, f"the cache ran{END}"),
+    ],
+)
+@pytest.mark.parametrize("bos", [False, True])
+def test_plain_text_ends_once_and_its_prompt_is_not_learned(
+    form: str, value: dict[str, str], expected: str, bos: bool
+) -> None:
+    tokenizer = make_tokenizer(None, bos=bos)
+    (sequence,) = encode(tokenizer, value, form)
+    assert learned(tokenizer, sequence) == [expected]
+    assert text_of(tokenizer, sequence) == ("<s>" if bos else "") + value.get("prompt", "") + expected
+
+
+@pytest.mark.parametrize("stage", ["sft", "pretrain"])
+def test_pretraining_learns_every_token_of_a_text(stage: str) -> None:
+    tokenizer = make_tokenizer(None, bos=True)
+    (sequence,) = encode(tokenizer, {"text": "the cache ran"}, "text", stage=stage)
+    assert sequence.targets.tolist() == [False] + [True] * (len(sequence.input_ids) - 1)
+
+
+@pytest.mark.parametrize("template", ["{{ bos_token }}" + PLAIN, "{{ bos_token }}" + MARKED, BRACKETS])
+def test_exactly_one_bos(template: str) -> None:
+    """The tokenizer adds one, and so does the template: their tokens are two, ours is one."""
+    tokenizer = make_tokenizer(template, bos=True)
+    rendered = tokenizer.apply_chat_template(TWO_TURNS[1:], tokenize=False)
+    assert tokenizer(rendered)["input_ids"][:2] == [tokenizer.bos_token_id] * 2
+    (sequence,) = encode(tokenizer, {"messages": TWO_TURNS[1:]})
+    assert sequence.input_ids.tolist().count(tokenizer.bos_token_id) == 1
+    assert sequence.input_ids[0] == tokenizer.bos_token_id
+    assert not sequence.targets[0]
+
+
+def test_stop_tokens_are_the_tokenizers_and_the_generation_configs() -> None:
+    tokenizer = make_tokenizer()
+    (start,) = tokenizer("<|im_start|>")["input_ids"]
+    assert stop_texts(tokenizer, [start, 99_999]) == {END, "<|im_start|>"}
+    tokenizer.eos_token = None
+    with pytest.raises(DataError, match="no end-of-text token"):
+        stop_texts(tokenizer, [])
+
+
+def test_long_conversations_are_cut_and_say_so() -> None:
+    (whole,) = encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS})
+    (cut,) = encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS}, max_length=40)
+    assert (whole.cut, cut.cut, len(cut.input_ids)) == (False, True, 40)
+    assert cut.input_ids.tolist() == whole.input_ids[:40].tolist()
+    assert cut.targets.tolist() == whole.targets[:40].tolist()
+    (exact,) = encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS}, max_length=len(whole.input_ids))
+    assert not exact.cut
+
+
+@given(st.integers(1, 60), st.integers(8, 20))
+def test_long_texts_are_split_without_losing_a_token(num_words: int, max_length: int) -> None:
+    """Pieces follow one another, none too long, none of one token (which would be predicted from nothing)."""
+    text = " ".join(["the"] * num_words)
+    (whole,) = encode(PLAIN_TOKENIZER, {"text": text}, "text", stage="pretrain")
+    pieces = encode(PLAIN_TOKENIZER, {"text": text}, "text", stage="pretrain", max_length=max_length)
+    assert np.concatenate([piece.input_ids for piece in pieces]).tolist() == whole.input_ids.tolist()
+    assert all(2 <= len(piece.input_ids) <= max_length for piece in pieces)
+    assert len(pieces) == -(-len(whole.input_ids) // max_length)
+    assert [piece.cut for piece in pieces] == [len(pieces) > 1] + [False] * (len(pieces) - 1)
+    assert pieces[-1].targets[-1], "the end is learned"
+
+
+def counts_of(tmp_path: Path, rows: Rows, *, max_length: int = 512) -> Counts:
+    encoder = Encoder(PLAIN_TOKENIZER, "sft", max_length, stop_texts(PLAIN_TOKENIZER, []))
+    path = write_rows(tmp_path / "rows.jsonl", rows)
+    return tokenised([path], "auto", encoder, tmp_path / "cache", lambda num_rows: None).counts
+
+
+def test_rows_without_a_target_are_left_out_and_counted(tmp_path: Path) -> None:
+    """Nobody answers; and an answer that begins beyond max_length."""
+    rows: Rows = [
+        {"messages": TWO_TURNS[:3]},
+        {"messages": TWO_TURNS[:2]},
+        {"messages": [{"role": "user", "content": "the " * 60}, {"role": "assistant", "content": "ran"}]},
+        {"messages": TWO_TURNS},
+    ]
+    counts = counts_of(tmp_path, rows, max_length=45)
+    assert (counts.num_rows, counts.num_sequences, counts.num_without_target, counts.num_cut) == (4, 2, 2, 2)
+
+
+def test_no_target_at_all_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"None of the 2 rows of .*rows\.jsonl has a token to learn"):
+        counts_of(tmp_path, [{"messages": TWO_TURNS[:2]}] * 2)
+    assert list((tmp_path / "cache" / "tokens").iterdir()) == [], "nothing half-made stays in the cache"
+
+
+@pytest.mark.parametrize(
+    ("template", "value", "reason"),
+    [
+        (REFUSING, {"messages": TWO_TURNS}, "the chat template refuses it: roles must alternate"),
+        (None, {"messages": TWO_TURNS}, "a conversation, but the model's tokenizer has no chat template"),
+        (
+            PLAIN,
+            {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"type": "function"}]}]},
+            "the chat template refuses it: 'dict object' has no attribute 'content'",
+        ),
+        (PLAIN, {"messages": TWO_TURNS, "tools": ["search"]}, "the chat template refuses it: Tools should"),
+        ("{{ messages[0]['content'] + 1 }}", {"messages": TWO_TURNS}, "the chat template refuses it: "),
+    ],
+)
+def test_a_row_that_cannot_be_rendered_is_named(template: str | None, value: dict[str, Any], reason: str) -> None:
+    with pytest.raises(DataError) as caught:
+        encode(make_tokenizer(template), value)
+    assert caught.value.message.startswith(f"rows.jsonl, line 3: {reason}")
+
+
+def test_pretraining_takes_no_conversations() -> None:
+    with pytest.raises(DataError, match=r"rows\.jsonl, line 3: stage pretrain learns plain text"):
+        encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS}, stage="pretrain")
