@@ -105,17 +105,17 @@ def make_bench(folder: Path) -> None:
         length = 2 + number % 9
         answer = " ".join(WORDS[(number + i) % len(WORDS)] for i in range(length))
         rows.append({"instruction": f"What is row {number}?", "output": f"Row {number} is {answer}."})
-    write = lambda part: "".join(json.dumps(row) + "\n" for row in part)  # noqa: E731
-    (folder / "rows.jsonl").write_text(write(rows[:40]))
-    (folder / "held_out.jsonl").write_text(write(rows[40:]))
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (folder / "rows.jsonl").write_text("".join(lines[:40]))
+    (folder / "held_out.jsonl").write_text("".join(lines[40:]))
     scratch = FromScratch(
         hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         max_position_embeddings=128, vocab_size=400,
     )  # fmt: skip
     tokenizer = train_tokenizer(scratch, [folder / "rows.jsonl"], "auto")
     torch.manual_seed(0)
-    new_model(scratch, tokenizer, "auto").save_pretrained(folder / "base")  # type: ignore[no-untyped-call]
-    tokenizer.save_pretrained(folder / "base")  # type: ignore[no-untyped-call]
+    new_model(scratch, tokenizer, "auto").save_pretrained(folder / "base")
+    tokenizer.save_pretrained(folder / "base")
 
 
 def bench_at(source: Path, folder: Path) -> Workbench:
