@@ -18,7 +18,7 @@ from ftui.engine.data.encode import Encoder, Sequence
 from ftui.engine.data.formats import detect
 from ftui.engine.data.sources import Row, read_rows
 from ftui.errors import DataError
-from ftui.files import make_private_folder, open_private, replace_file
+from ftui.files import make_private_folder, open_private, replace_file, sync_path
 
 BATCH = 512
 FORM = 1  # raise it whenever the same rows would be encoded to other tokens
@@ -141,13 +141,15 @@ def _build(
                 f"None of the {num_rows} rows of {', '.join(map(str, paths))} has a token to learn.",
                 hint="Are there assistant turns, and does data.max_length leave room for them?",
             )
-        replace_file(staged / "lengths.bin", lengths.tobytes())
-        replace_file(staged / "num_targets.bin", targets.tobytes())
+        replace_file(staged / "lengths.bin", lengths.tobytes(), durable=True)
+        replace_file(staged / "num_targets.bin", targets.tobytes(), durable=True)
+        for name in ("ids.bin", "targets.bin"):
+            sync_path(staged / name)  # after a power cut a file may be full-length and zero
         counts = Counts(
             num_rows, len(lengths), int(lengths.sum()), int(targets.sum()),
             sink.num_cut, sink.num_without_target, int(lengths.max()), key,
         )  # fmt: skip
-        replace_file(staged / "counts.json", msgspec.json.encode(counts))
+        replace_file(staged / "counts.json", msgspec.json.encode(counts), durable=True)
         try:
             staged.rename(place)
         except OSError:  # something is there: another run was faster, or a power cut left a part

@@ -55,9 +55,15 @@ def _marked(tokenizer: PreTrainedTokenizerBase, template: str, chat: Chat, stops
         conversations=[chat.messages], tools=chat.tools, chat_template=template,
         return_assistant_tokens_mask=True, **tokenizer.special_tokens_map,
     )  # fmt: skip
-    kept = [(start, end) for start, end in spans[0] if end > start]
+    kept = tuple(_to_the_stop(texts[0], span, stops) for span in spans[0] if span[1] > span[0])
     ends = not kept or texts[0][: kept[-1][1]].rstrip().endswith(tuple(stops))
-    return Rendered(texts[0], tuple(kept), ends)
+    return Rendered(texts[0], kept, ends)
+
+
+def _to_the_stop(text: str, span: Span, stops: frozenset[str]) -> Span:
+    """Templates that close `{% generation %}` before the stop token would never teach the earlier turns to end."""
+    start, end = span
+    return start, end + max((len(stop) for stop in stops if text.startswith(stop, end)), default=0)
 
 
 def _by_prefixes(tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str]) -> list[Rendered]:

@@ -65,7 +65,7 @@ def learned(tokenizer: PreTrainedTokenizerFast, sequence: Sequence) -> list[str]
     return [str(tokenizer.decode(ids)) for wanted, ids in runs if wanted]
 
 
-@pytest.mark.parametrize("template", [PLAIN, MARKED], ids=["plain", "marked"])
+@pytest.mark.parametrize("template", [PLAIN, MARKED, END_OUTSIDE], ids=["plain", "marked", "end outside"])
 def test_only_what_the_assistant_says_is_learned(template: str) -> None:
     tokenizer = make_tokenizer(template)
     (sequence,) = encode(tokenizer, {"messages": TWO_TURNS})
