@@ -46,7 +46,7 @@ def find_hardware(profile: Profile) -> Hardware:
     if precision == "auto":
         precision = "bf16" if has_native_bf16(device) else "fp32"
     name = torch.cuda.get_device_name() if kind == "cuda" else _processor_name()
-    return Hardware(device, precision, num_threads, name, torch.version.cuda if kind == "cuda" else None)
+    return Hardware(device, precision, num_threads, name, _nvidia_driver() if kind == "cuda" else None)
 
 
 def usable_cores() -> int:
@@ -78,13 +78,19 @@ def _num_nvidia_gpus() -> int:
         return 0
 
 
-def _cuda_trouble() -> HardwareError:
+def _nvidia_driver() -> str | None:
     import pynvml
 
     try:
         pynvml.nvmlInit()
-        driver = str(pynvml.nvmlSystemGetDriverVersion())
+        return str(pynvml.nvmlSystemGetDriverVersion())
     except pynvml.NVMLError:
+        return None
+
+
+def _cuda_trouble() -> HardwareError:
+    driver = _nvidia_driver()
+    if driver is None:
         return HardwareError("There is no NVIDIA GPU or driver here.", hint='Set hardware.device = "cpu" or "auto".')
     build = torch.version.cuda or "a CPU-only build"
     return HardwareError(

@@ -218,23 +218,34 @@ def discard(folder: Path) -> None:
     trash = folder.with_name(f".trash-{folder.name}-{secrets.token_hex(4)}")
     folder.rename(trash)
     sync_path(folder.parent)
-    _delete(trash)
+    _delete_named(trash)
 
 
 def sweep(root: Path) -> None:
     """Delete what a kill left behind: folders being written or being deleted."""
-    if root.is_dir():
-        for pattern in (".partial-*", ".trash-*"):
-            for path in root.glob(pattern):
-                _delete(path)
+    for path in root.glob(".partial-*"):
+        shutil.rmtree(path, ignore_errors=True)  # whatever is in it, we were writing it
+    for path in root.glob(".trash-*"):
+        _delete_named(path)
 
 
-def _delete(folder: Path) -> None:
-    """Delete the files the manifest names, then what is left of a folder of ours; links are removed, never followed.
+def _delete_named(trash: Path) -> None:
+    """Delete the files the manifest names, the manifest last, then folders that are empty; links are not followed.
 
-    A network volume may refuse for a while (`.nfs` files of an open descriptor): the rest waits for the next sweep.
+    Files that somebody put beside ours stay. So does all that a network volume refuses to delete for now (`.nfs` files
+    of an open descriptor): the next sweep tries again.
     """
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        named = read_manifest(trash).files if (trash / MANIFEST).exists() else ()
+        for name in named:
+            if not Path(name).is_absolute() and ".." not in Path(name).parts:
+                (trash / name).unlink(missing_ok=True)
+        (trash / MANIFEST).unlink(missing_ok=True)
+        for folder in sorted((p for p in trash.rglob("*") if p.is_dir() and not p.is_symlink()), reverse=True):
+            folder.rmdir()
+        trash.rmdir()
+    except (OSError, msgspec.DecodeError):
+        return
 
 
 def total_size(folder: Path) -> int:

@@ -93,9 +93,9 @@ def _plan(record: RunStarted) -> list[str]:
     lines = [
         f"{shown(record.model)} · {shown(record.method)} · {shown(record.precision)}"
         f" · {units.count(record.trainable_parameters)} of {units.count(record.total_parameters)} parameters trained",
-        f"{record.max_steps} steps of {record.effective_batch} sequences, {record.steps_per_epoch} steps an epoch"
-        f" · {record.num_train_rows} rows, {units.count(record.num_train_tokens)} tokens,"
-        f" {units.count(record.num_target_tokens)} target tokens · {record.num_eval_rows} rows to evaluate on",
+        f"{record.num_train_rows} rows · {units.count(record.num_train_tokens)} tokens"
+        f" · {units.count(record.num_target_tokens)} target tokens · {record.num_eval_rows} rows to evaluate on",
+        f"{record.max_steps} steps · {record.steps_per_epoch} an epoch · {record.effective_batch} sequences a step",
     ]
     if record.resumed_from:
         lines.append(f"resumed from {shown(record.resumed_from)} at step {record.start_step}")

@@ -287,7 +287,7 @@ def test_sweeping_takes_what_a_kill_left_and_nothing_else(tmp_path: Path) -> Non
     (elsewhere / "precious").write_text("x")
     for name in (".partial-checkpoint-2-aa", ".trash-checkpoint-1-bb"):
         shutil.copytree(tmp_path / "checkpoint-1", tmp_path / name)
-        (tmp_path / name / "link").symlink_to(elsewhere)
+    (tmp_path / ".partial-checkpoint-2-aa" / "link").symlink_to(elsewhere)
     (tmp_path / "quarantine").mkdir()
     checkpoints.sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-1", "elsewhere", "quarantine"]
@@ -330,3 +330,22 @@ def test_publishing_again_replaces_the_folder_whole(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "final").iterdir()) == [MANIFEST, "adapter.json"]
     assert checkpoints.fault(tmp_path / "final") is None
     assert [path.name for path in tmp_path.iterdir()] == ["final"]
+
+
+def test_what_somebody_put_into_a_checkpoint_is_never_deleted(tmp_path: Path) -> None:
+    """Rotation deletes what the manifest names and nothing else; links are removed, not followed."""
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious").write_text("mine")
+    for step in (1, 2, 3):
+        publish(tmp_path / "checkpoints", step)
+    first = tmp_path / "checkpoints" / "checkpoint-1"
+    (first / "notes.txt").write_text("mine")
+    (first / "link").symlink_to(outside)
+    removed = checkpoints.rotate(tmp_path / "checkpoints", keep=2, protected=())
+    assert [checkpoint.step for checkpoint in removed] == [1]
+    checkpoints.sweep(tmp_path / "checkpoints")
+    assert (outside / "precious").read_text() == "mine"
+    (left,) = (tmp_path / "checkpoints").glob(".trash-*")
+    assert sorted(p.name for p in left.iterdir()) == ["link", "notes.txt"]
+    assert [c.step for c in checkpoints.listed(tmp_path / "checkpoints")] == [3, 2]

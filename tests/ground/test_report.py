@@ -112,9 +112,11 @@ def test_events_in_words(record: AnyRecord, lines: list[str]) -> None:
 def test_the_plan_and_where_it_goes_on() -> None:
     lines = report.event_lines(started(120))
     assert lines[0] == "tiny\u241b[31m · lora · bf16 · 1.20 M of 135.00 M parameters trained"
-    assert "400 steps of 8 sequences" in lines[1] and "123.5 k tokens, 65.4 k target tokens" in lines[1]
-    assert lines[2] == "resumed from checkpoints/checkpoint-120 at step 120"
-    assert len(report.event_lines(started())) == 2
+    assert "123.5 k tokens · 65.4 k target tokens" in lines[1]
+    assert lines[2].startswith("400 steps") and lines[2].endswith("8 sequences a step")
+    assert lines[3] == "resumed from checkpoints/checkpoint-120 at step 120"
+    assert len(report.event_lines(started())) == 3
+    assert max(map(len, lines)) <= 80
 
 
 def test_a_step_that_was_not_applied_is_told(make_step: Any) -> None:
