@@ -44,7 +44,7 @@ def find_hardware(profile: Profile) -> Hardware:
     device = torch.device(kind)
     precision = profile.train.precision
     if precision == "auto":
-        precision = "bf16" if has_native_bf16(device) else "fp32"
+        precision = "bf16" if has_fast_bf16(device) else "fp32"
     name = torch.cuda.get_device_name() if kind == "cuda" else _processor_name()
     return Hardware(device, precision, num_threads, name, _nvidia_driver() if kind == "cuda" else None)
 
@@ -99,13 +99,17 @@ def _cuda_trouble() -> HardwareError:
     )
 
 
-def has_native_bf16(device: torch.device) -> bool:
-    """Whether the device multiplies bf16 in hardware (emulation is slower than fp32)."""
+def has_fast_bf16(device: torch.device) -> bool:
+    """Whether the device computes faster in bf16 than in fp32.
+
+    On x86 that takes AMX: with AVX512-BF16 alone, LoRA on a 135 M model ran at 152 tokens/s in bf16 and 203 in fp32
+    (medians of 3 alternated runs, 2 cores).
+    """
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
         flags = _cpu_flags()
-        return bool({"avx512_bf16", "amx_bf16", "bf16"} & flags)
+        return bool({"amx_bf16", "bf16"} & flags)  # the second is ARM's name
     return False
 
 

@@ -137,7 +137,7 @@ class TrainSection(Section):
     """Longest gradient; a longer one is scaled down to it. "none" = no clipping."""
 
     precision: Literal["auto", "bf16", "fp32"] = weights("auto")
-    """`auto` is bf16 where the device computes it natively, else fp32."""
+    """`auto` is bf16 where that is the faster one (GPUs since Ampere, CPUs with AMX), else fp32."""
 
     activation_checkpointing: bool = weights(False)
     """Forget activations and compute them again in the backward pass: much less memory, about a third slower."""

@@ -102,7 +102,7 @@ def test_quickstart_anywhere_and_its_numbers_are_true(installed: Installed, tmp_
     run = tmp_path / "empty" / "runs" / "quickstart"
     ended = final_record(run)
     assert ended["loss_final"] < ended["loss_before"] - 0.1
-    printed = re.search(r"evaluation loss\D+([\d.]+)[^\n]*?-> ([\d.]+)", result.stdout)
+    printed = re.search(r"evaluation +loss ([\d.]+) at step 0 -> ([\d.]+)", result.stdout)
     assert printed, result.stdout
 
     profile = (installed.site / "ftui" / "profiles" / "recipes" / "quickstart.toml").read_text()
