@@ -10,8 +10,6 @@ of two steps; the two first steps are left out. Their losses must be the same, o
 import argparse
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 from contextlib import nullcontext
@@ -74,15 +72,6 @@ def bare(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
     return found[1:]
 
 
-def measured(name: str, sections: dict[str, dict[str, Any]]) -> Steps:
-    """One of the two loops in a fresh process."""
-    command = [sys.executable, "-m", "tests.bench.step_overhead", "--worker", name, json.dumps(sections, default=str)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=real.ROOT)
-    if result.returncode:
-        raise SystemExit(f"{name} failed:\n{result.stderr[-4000:]}")
-    return [(seconds, loss) for seconds, loss in json.loads(result.stdout.splitlines()[-1])]
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=10, help="steps measured")
@@ -115,7 +104,8 @@ def compare(sections: dict[str, dict[str, Any]], rounds: int) -> None:
     overheads, times = [], []
     for number in range(rounds):
         names = ("engine", "bare") if number % 2 == 0 else ("bare", "engine")
-        found = {name: measured(name, sections) for name in names}
+        worker = json.dumps(sections, default=str)
+        found = {name: real.fresh_process("tests.bench.step_overhead", "--worker", name, worker) for name in names}
         pairs = list(zip(found["engine"], found["bare"], strict=True))
         difference = max(abs(ours[1] - its[1]) for ours, its in pairs)
         ours, its = (sum(step[0] for step in found[name][WARM_UP - 1 :]) for name in ("engine", "bare"))

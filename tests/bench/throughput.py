@@ -9,7 +9,6 @@ over wall time from the end of the last warm-up step to the end of the last step
 
     ftui           as its profile defaults it, rows of like length together
     ftui_packed    the same with data.packing, as many tokens a step
-    ftui_fp32      as ftui, in float32
     trainer        transformers.Trainer as it comes (no autocast; the model in bfloat16, as it is stored)
     trl            SFTTrainer as it comes (bf16 autocast, gradient checkpointing)
     trl_packed     SFTTrainer with bf16, packing, no gradient checkpointing, as many tokens a step
@@ -19,7 +18,6 @@ over wall time from the end of the last warm-up step to the end of the last step
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -33,7 +31,7 @@ BATCH, MAX_LENGTH, RANK, ALPHA = 8, 1024, 16, 32
 Rate = tuple[float, int]  # real tokens per second, steps it was measured over
 
 
-def ftui(rows: Path, model: Path, warm_up: int, *, packing: bool = False, precision: str = "auto") -> Rate:
+def ftui(rows: Path, model: Path, warm_up: int, *, packing: bool = False) -> Rate:
     sections: dict[str, dict[str, Any]] = {
         "run": {"stage": "sft"},
         "model": {"name_or_path": model},
@@ -42,7 +40,6 @@ def ftui(rows: Path, model: Path, warm_up: int, *, packing: bool = False, precis
         "train": {
             "per_device_train_batch_size": _packed_batch(rows, model) if packing else BATCH,
             "train_sampling_strategy": "random" if packing else "group_by_length",
-            "precision": precision,
         },
     }  # fmt: skip
     steps = real.train(real.open_run(rows.parent / f"ftui-{packing}", sections))
@@ -53,10 +50,6 @@ def ftui(rows: Path, model: Path, warm_up: int, *, packing: bool = False, precis
 
 def ftui_packed(rows: Path, model: Path, warm_up: int) -> Rate:
     return ftui(rows, model, warm_up, packing=True)
-
-
-def ftui_fp32(rows: Path, model: Path, warm_up: int) -> Rate:
-    return ftui(rows, model, warm_up, precision="fp32")
 
 
 def trainer(rows: Path, model: Path, warm_up: int) -> Rate:
@@ -154,19 +147,9 @@ def _measured(subject: Any, warm_up: int) -> Rate:
 
 
 CONTESTANTS: dict[str, Callable[[Path, Path, int], Rate]] = {
-    "ftui": ftui, "ftui_packed": ftui_packed, "ftui_fp32": ftui_fp32,
-    "trainer": trainer, "trl": trl, "trl_packed": trl_packed, "trl_fp32": trl_fp32,
+    "ftui": ftui, "ftui_packed": ftui_packed, "trainer": trainer,
+    "trl": trl, "trl_packed": trl_packed, "trl_fp32": trl_fp32,
 }  # fmt: skip
-
-
-def compete(name: str, rows: Path, warm_up: int) -> Rate:
-    """One contestant in a fresh process."""
-    command = [sys.executable, "-m", "tests.bench.throughput", "--worker", name, str(rows), "--warm-up", str(warm_up)]
-    result = subprocess.run(command, capture_output=True, text=True, cwd=real.ROOT)
-    if result.returncode:
-        raise SystemExit(f"{name} failed:\n{result.stderr[-4000:]}")
-    rate, steps = json.loads(result.stdout.splitlines()[-1])
-    return rate, steps
 
 
 def main() -> None:
@@ -189,10 +172,11 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 rows = Path(folder) / "rows.jsonl"
                 real.write_sample(options.data, rows, num_rows=(options.warm_up + options.steps) * BATCH, seed=number)
-                rate, steps = compete(name, rows, options.warm_up)
+                worker = ("--worker", name, str(rows), "--warm-up", str(options.warm_up))
+                rate, steps = real.fresh_process("tests.bench.throughput", *worker)
             rates[name].append(rate)
             print(f"round {number + 1}: {name} {rate:.1f} tokens/s over {steps} steps", file=sys.stderr, flush=True)
-    print(table(rates))
+        print(f"after {number + 1} of {options.rounds} rounds\n{table(rates)}", flush=True)
 
 
 def table(rates: dict[str, list[float]]) -> str:

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import psutil
 
 from ftui.engine.data.formats import Chat, detect, to_example
 from ftui.engine.data.sources import read_rows
@@ -70,3 +72,22 @@ def train(run: Run) -> list[Step]:
         code = subprocess.run(command, env=env, stdout=log, stderr=log).returncode
     assert code == 0, f"exit code {code}\n{run.engine_log.read_text()[-4000:]}"
     return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]
+
+
+def fresh_process(module: str, *arguments: str) -> Any:
+    """What `python -m module` prints last, as JSON; a line on stderr where other programs disturbed it."""
+    command = [sys.executable, "-m", module, *arguments]
+    begun, before = time.monotonic(), _seconds_of_others()
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    share = (_seconds_of_others() - before) / (time.monotonic() - begun) / (psutil.cpu_count() or 1)
+    if result.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{result.stderr[-4000:]}")
+    if share > 0.03:
+        print(f"not quiet: other programs took {share:.0%} of the CPU while {module} ran", file=sys.stderr)
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def _seconds_of_others() -> float:
+    """CPU seconds of all programs but the children of this one."""
+    everyone, children = psutil.cpu_times(), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return everyone.user + everyone.nice + everyone.system - children.ru_utime - children.ru_stime
