@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import os
+import sys
 
 LIBRARIES = ("ftui", "torch", "transformers", "peft", "accelerate", "tokenizers", "safetensors", "numpy")
 
@@ -10,7 +11,8 @@ def settle_environment() -> None:
     """Take away what would change training behind the profile's back, and silence what would print."""
     for name in [n for n in os.environ if n.startswith("ACCELERATE_")]:
         del os.environ[name]  # accelerate reads precision, accumulation and device placement from these
-    os.environ["USE_HUB_KERNELS"] = "0"  # transformers and bitsandbytes fetch and run code from the hub by themselves
+    os.environ["USE_HUB_KERNELS"] = "0"  # transformers fetches and runs code from the hub by itself,
+    sys.modules["kernels"] = None  # type: ignore[assignment]  # and bitsandbytes does wherever `kernels` is importable
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ["TQDM_DISABLE"] = "1"

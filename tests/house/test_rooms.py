@@ -139,3 +139,10 @@ def test_the_engine_reads_and_writes_no_pickle() -> None:
             if isinstance(node, ast.Import | ast.ImportFrom) and "pickle" in ast.unparse(node):
                 calls.append(str(path.relative_to(ROOT)))
     assert calls == []
+
+
+def test_no_code_is_fetched_from_the_hub(tmp_path: Path) -> None:
+    """`kernels` downloads and runs code as soon as a library imports it: to the engine it is not there."""
+    (tmp_path / "kernels.py").write_text("raise SystemExit('kernels was imported')")
+    code = "import ftui.engine.__main__, ftui.engine.recipe, sys; assert sys.modules['kernels'] is None"
+    assert "torch" in loaded_by(code, {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})
