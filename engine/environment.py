@@ -18,8 +18,9 @@ def settle_environment() -> None:
     os.environ["TQDM_DISABLE"] = "1"
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # the engine forks no workers
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "warning")
-    # A torch thread that waits for the others spins. By default so long that on cores shared with another job a step
-    # took 16 times as long (241 against 3909 tokens/s on 2 cores); spinning less costs some percent on quiet ones.
+    # A torch thread that waits for the others spins, by default for very long. Where cores are shared that starves the
+    # one it waits for: beside a loop of matrix products, quickstart made 890 and 254 tokens/s on 2 cores by default,
+    # 1030 and 957 so (alone about 6000 either way).
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
 
 
