@@ -27,6 +27,7 @@ Phase = Literal[
     "failed",
     "lost",
 ]
+Badge = Literal["EXACT", "SAME STATE", "NOT EXACT"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
@@ -54,7 +55,10 @@ class PhaseChanged(Record, frozen=True, tag="phase_changed"):
 
 
 class RunStarted(Record, frozen=True, tag="run_started"):
-    """The plan is made and the first step comes next. Counts of tokens and rows are those of one epoch."""
+    """The plan is made and the first step comes next. Counts of tokens and rows are those of one epoch.
+
+    `badge` says how surely a resumed run is the same run as an uninterrupted one (`None` for one never resumed).
+    """
 
     start_step: int
     max_steps: int
@@ -70,6 +74,8 @@ class RunStarted(Record, frozen=True, tag="run_started"):
     method: str
     precision: str
     resumed_from: str | None = None
+    badge: Badge | None = None
+    badge_reasons: list[str] = []
 
 
 class Step(Record, frozen=True, tag="step"):
@@ -94,12 +100,15 @@ class Step(Record, frozen=True, tag="step"):
 
 
 class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
+    """`requested`: asked for by a letter. It is never the best and counts for no patience."""
+
     step: int
     epoch: float
     loss: float | None
     num_target_tokens: int
     seconds: float
     best: bool
+    requested: bool = False
     non_finite: list[str] = []
 
 
@@ -109,6 +118,12 @@ class CheckpointSaved(Record, frozen=True, tag="checkpoint_saved"):
     tags: list[str]
     num_bytes: int
     seconds: float
+
+
+class CheckpointVerified(Record, frozen=True, tag="checkpoint_verified"):
+    """Every byte of it was read back and hashed."""
+
+    step: int
 
 
 class CheckpointTagged(Record, frozen=True, tag="checkpoint_tagged"):
@@ -135,6 +150,32 @@ class Sampled(Record, frozen=True, tag="sampled"):
     completion: str
 
 
+class ControlApplied(Record, frozen=True, tag="control_applied"):
+    """A letter was obeyed. `step`: the last finished step then. `settings`: what a `set` changes from the next step on."""
+
+    letter: str
+    verb: str
+    step: int
+    detail: str = ""
+    settings: dict[str, float] = {}
+
+
+class ControlRefused(Record, frozen=True, tag="control_refused"):
+    letter: str
+    verb: str
+    step: int
+    reason: str
+
+
+class MicroBatchChanged(Record, frozen=True, tag="micro_batch_changed"):
+    """Memory ran out in step `step`: it and all later ones are taken in micro-batches of `new` rows."""
+
+    step: int
+    old: int
+    new: int
+    place: str
+
+
 class Warned(Record, frozen=True, tag="warned"):
     message: str
 
@@ -156,13 +197,17 @@ class RunStopped(Record, frozen=True, tag="run_stopped"):
     reason: str
     exit_code: int
     checkpoint: str | None = None
+    final: str | None = None
 
 
 class RunFailed(Record, frozen=True, tag="run_failed"):
+    """`error`: what went wrong, the same text for the same fault. `again`: another attempt may well succeed."""
+
     message: str
     hint: str
     exit_code: int
     error: str
+    again: bool = False
 
 
 JournalRecord = (
@@ -171,10 +216,14 @@ JournalRecord = (
     | RunStarted
     | EvaluationDone
     | CheckpointSaved
+    | CheckpointVerified
     | CheckpointTagged
     | CheckpointRemoved
     | CheckpointRejected
     | Sampled
+    | ControlApplied
+    | ControlRefused
+    | MicroBatchChanged
     | Warned
     | RunFinished
     | RunStopped
@@ -186,16 +235,46 @@ class EngineStarted(Record, frozen=True, tag="engine_started"):
     identity: Identity
 
 
+class Adopted(Record, frozen=True, tag="adopted"):
+    """A new supervisor watches over an engine that an earlier one started."""
+
+    identity: Identity
+
+
+class Stalled(Record, frozen=True, tag="stalled"):
+    """No unit of work was finished for `seconds`; `limit_seconds` is how long the phase may stand still."""
+
+    phase: Phase
+    seconds: float
+    limit_seconds: float
+
+
 class EngineEnded(Record, frozen=True, tag="engine_ended"):
-    """How the engine's process ended: its exit code, or the signal that killed it, and the last lines it printed."""
+    """How the engine's process ended: its exit code, or the signal that killed it, and the last lines it printed.
+
+    Both are `None` for an adopted engine: only its parent could have asked. `engine_memory`, `memory_total`: bytes it
+    held when it was last looked at, and bytes there are.
+    """
 
     code: int | None
     signal: str | None
     oom_kills: int | None
     last_lines: list[str]
+    engine_memory: int | None = None
+    memory_total: int | None = None
+    stalled: bool = False
 
 
-SupervisorRecord = EngineStarted | EngineEnded
+class Restarting(Record, frozen=True, tag="restarting"):
+    """The attempt crashed at `step` with `error`; another begins after a pause. `number`: restarts in a row so far."""
+
+    step: int
+    error: str
+    number: int
+    pause_seconds: float
+
+
+SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

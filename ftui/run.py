@@ -66,6 +66,28 @@ class Run:
         return self.folder / "final"
 
     @property
+    def superseded(self) -> Path:
+        """Checkpoints of a line that was abandoned."""
+        return self.checkpoints / "superseded"
+
+    @property
+    def inbox(self) -> Path:
+        return self.folder / "inbox"
+
+    @property
+    def pins(self) -> Path:
+        return self.folder / "pins.json"
+
+    @property
+    def curves(self) -> Path:
+        return self.folder / "curves.json"
+
+    @property
+    def reserve(self) -> Path:
+        """A little room that is given back when the disk is full, so that the journal can say so."""
+        return self.folder / ".reserve"
+
+    @property
     def supervisor_log(self) -> Path:
         return self.folder / "supervisor.jsonl"
 
@@ -80,6 +102,11 @@ class Run:
     @property
     def engine_log(self) -> Path:
         return self.folder / "engine.log"
+
+    @property
+    def engine_log_before(self) -> Path:
+        """What stood in engine.log before it grew too long."""
+        return self.folder / "engine.log.1"
 
     @property
     def engine_lock(self) -> Path:

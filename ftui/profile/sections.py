@@ -148,6 +148,9 @@ class TrainSection(Section):
     seed: int = weights(42, ge=0)
     """Seed of the order of rows, of dropout and of new weights."""
 
+    full_determinism: bool = weights(False)
+    """Deterministic kernels only: slower on a GPU, and there the only way to an EXACT resume."""
+
     @model_validator(mode="after")
     def _one_end(self) -> Self:
         if self.max_steps is not None and self.num_train_epochs is not None:
@@ -201,6 +204,9 @@ class CheckpointSection(Section):
     grace_seconds: float = conduct(10.0, ge=0)
     """Time a pre-empted pod leaves between SIGTERM and the end; a save that takes longer is not begun."""
 
+    max_hold_minutes: float = conduct(15.0, ge=0)
+    """How long a run waits for room on a full disk before it parks."""
+
 
 class LogSection(Section):
     """`[log]`: what is printed."""
@@ -224,6 +230,9 @@ class HealthSection(Section):
 
     max_bad_steps: int = conduct(3, ge=1)
     """End the run after this many steps in a row whose loss or gradient is NaN or infinite (none is applied)."""
+
+    stall_minutes: float | None = conduct(5.0, gt=0)
+    """An engine that stands still for this long (and 20 times its usual pace) is started again. "none" = never."""
 
 
 class Profile(Section):
