@@ -3,7 +3,10 @@
 import errno
 import faulthandler
 import os
+import signal
 import sys
+import threading
+import time
 import traceback
 from pathlib import Path
 
@@ -11,25 +14,26 @@ from ftui.engine.environment import settle_environment
 
 settle_environment()
 
-from ftui.engine.control import Control, Preempted  # noqa: E402
+from ftui.engine.control import Control, Leave  # noqa: E402
+from ftui.engine.desk import LetterDesk, answers_in  # noqa: E402
+from ftui.engine.leave_early import leave_untrained  # noqa: E402
 from ftui.engine.logbook import Logbook  # noqa: E402
-from ftui.errors import (  # noqa: E402
-    BUG,
-    PREEMPTED_NOT_SAVED,
-    DiskError,
-    FtuiError,
-    GpuMemoryError,
-    HostMemoryError,
-    LostRunError,
-)
-from ftui.events import RunFailed, RunStopped  # noqa: E402
+from ftui.errors import BUG, DiskError, DiskFullError, FtuiError, HostMemoryError, LostRunError  # noqa: E402
+from ftui.events import RunFailed  # noqa: E402
 from ftui.files import try_lock  # noqa: E402
+from ftui.redact import RedactingStream, redacted  # noqa: E402
 from ftui.run import Run  # noqa: E402
+
+PATIENCE_SECONDS = 1.0  # how long SIGTERM waits for the main thread while libraries or a model are loaded
+LOOK_SECONDS = 0.1
 
 
 def main(arguments: list[str]) -> int:
-    faulthandler.enable()
     os.umask(0o077)
+    sys.stdout, sys.stderr = RedactingStream(sys.stdout), RedactingStream(sys.stderr)
+    faulthandler.enable(file=2)
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)  # the supervisor asks before it kills
     run = Run(Path(arguments[0]).absolute())
     lock = try_lock(run.engine_lock)
     if lock is None:
@@ -38,7 +42,21 @@ def main(arguments: list[str]) -> int:
     control = Control()
     control.listen()
     logbook = Logbook(run, attempt=int(os.environ.get("FTUI_ATTEMPT", "1")), token=os.environ.get("FTUI_TOKEN", ""))
+    logbook.lock = lock
+    control.open(LetterDesk(run, logbook, answers_in(run)))
+    threading.Thread(target=_stand_by, args=(logbook, control), daemon=True).start()
     return conduct(run, logbook, control)
+
+
+def _stand_by(logbook: Logbook, control: Control) -> None:
+    """Obey SIGTERM while the main thread is deep in an import or in the loading of a model: nothing can be lost yet."""
+    while not control.is_training:
+        time.sleep(LOOK_SECONDS)
+        if control.terminated:
+            time.sleep(PATIENCE_SECONDS)
+            if not control.is_training and control.ending.acquire(blocking=False):
+                os._exit(leave_untrained(logbook, Leave("preempted")))
+            return
 
 
 def conduct(run: Run, logbook: Logbook, control: Control) -> int:
@@ -51,34 +69,46 @@ def conduct(run: Run, logbook: Logbook, control: Control) -> int:
         from ftui.engine.recipe import train  # torch, transformers, peft: 5 to 10 s
 
         return train(run, profile, logbook, control)
-    except Preempted:
-        reason = "pre-empted (SIGTERM) before training began"
-        logbook.event(RunStopped(step=0, reason=reason, exit_code=PREEMPTED_NOT_SAVED), durable=True)
-        return PREEMPTED_NOT_SAVED
+    except Leave as leaving:
+        control.ending.acquire()
+        control.answer(leaving.letter, "nothing to save yet")
+        control.close("the run has ended")
+        return leave_untrained(logbook, leaving)
     except Exception as error:
+        control.ending.acquire()
         traceback.print_exc()
-        known = as_ftui_error(error)
-        code = BUG if known is None else known.exit_code
-        message = f"{type(error).__name__}: {error}" if known is None else known.message
-        hint = "This is a bug in ftui: please report it with engine.log." if known is None else known.hint
-        record = RunFailed(message=message, hint=hint, exit_code=code, error=type(error).__name__)
-        logbook.event(record, durable=True)
-        return code
+        return _failed(logbook, control, error)
+
+
+def _failed(logbook: Logbook, control: Control, error: Exception) -> int:
+    known = as_ftui_error(error)
+    text = f"{type(error).__name__}: {error}"
+    record = RunFailed(
+        message=redacted(text if known is None else known.message),
+        hint="This is a bug in ftui: please report it with engine.log." if known is None else known.hint,
+        exit_code=BUG if known is None else known.exit_code,
+        error=redacted(text),
+        again=type(error).__name__ == "UpdateMemoryError",
+    )
+    logbook.patience = None  # whoever fails does not wait for room
+    control.close("the run has failed")
+    logbook.event(record, durable=True)
+    return record.exit_code
 
 
 def as_ftui_error(error: Exception) -> FtuiError | None:
     """The expected failure an exception stands for, `None` for a bug."""
     if isinstance(error, FtuiError):
         return error
-    import torch
-
-    if isinstance(error, torch.OutOfMemoryError):
-        return GpuMemoryError(str(error).split("\n")[0], hint="Halve train.per_device_train_batch_size.")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFullError(f"The disk is full: {error}.", hint="Free some space and start the run again.")
+    if isinstance(error, OSError) and error.errno == errno.EIO:
+        return DiskError(f"The disk failed: {error}.", hint="Check the volume, then start the run again.")
     if isinstance(error, MemoryError):
         return HostMemoryError("The machine is out of memory.", hint="Use a machine with more RAM.")
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskError(f"The disk is full: {error}.", hint="Free some space and start the run again.")
-    return None
+    from ftui.engine.memory import is_out_of_memory, out_of_memory
+
+    return out_of_memory(error) if is_out_of_memory(error) else None
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ resume/rng.safetensors, rng.json                                      random gen
 resume/state.json                                                     TrainState
 """
 
+import errno
 import json
 import os
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,18 +18,22 @@ from typing import Any
 
 import msgspec
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import save_file
 
 from ftui import checkpoints
 from ftui.checkpoints import Checkpoint, Manifest
 from ftui.engine.environment import versions
 from ftui.engine.rng import RngState
 from ftui.engine.training import Training, TrainState
-from ftui.engine.weights import all_finite, dtypes, read_weights, write_weights
+from ftui.engine.weights import all_finite, dtypes, read_tensors, read_weights, write_weights
 from ftui.errors import DiskError
-from ftui.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged
-from ftui.files import PRIVATE_FOLDER
-from ftui.units import size
+from ftui.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified
+from ftui.files import PRIVATE_FOLDER, make_private_folder
+from ftui.pins import read_pins
+from ftui.volume import check_room, disk_error
+
+SMALL_FILES = 16 << 20  # tokenizer, configs, generators
 
 
 class Keeper:
@@ -36,8 +42,9 @@ class Keeper:
     def __init__(self, training: Training) -> None:
         self._training = training
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-back")
-        self._reading: Future[str | None] | None = None
+        self._reading: tuple[int, Future[str | None]] | None = None
         self._saved: dict[int, set[str]] = {}
+        self._num_bytes = expected_bytes(training)
         self.last_save_seconds: float | None = None
         self.last_save_time = time.monotonic()
 
@@ -45,7 +52,8 @@ class Keeper:
         """Save the state of the last step's boundary; a step saved before only gains the tags.
 
         Raises:
-            DiskError: no room, or the volume fails.
+            Leave: the disk stayed full.
+            DiskError: the volume fails.
         """
         training, step = self._training, self._training.state.step
         path = training.run.checkpoints / f"checkpoint-{step}"
@@ -56,20 +64,25 @@ class Keeper:
             return path
         self.settle()
         begun = time.monotonic()
-        training.logbook.phase("saving")
-        _publish(path, training, lambda folder: fill(training, rng, folder))
+        with training.logbook.within("saving"):
+            training.space.insist(lambda: self._publish(path, rng))
         seconds = time.monotonic() - begun
         self._saved[step] = set(tags)
+        self._num_bytes = checkpoints.total_size(path)
         self.last_save_seconds, self.last_save_time = seconds, time.monotonic()
         training.logbook.event(
             CheckpointSaved(
-                step=step, path=f"checkpoints/{path.name}", tags=sorted(tags),
-                num_bytes=checkpoints.total_size(path), seconds=seconds,
+                step=step, path=f"checkpoints/{path.name}", tags=sorted(tags), num_bytes=self._num_bytes,
+                seconds=seconds,
             ),
             durable=True,
         )  # fmt: skip
-        self._reading = self._thread.submit(checkpoints.fault, path)
+        self._reading = step, self._thread.submit(checkpoints.fault, path)
         return path
+
+    def _publish(self, path: Path, rng: RngState) -> None:
+        check_room(make_private_folder(path.parent), self._num_bytes)
+        _publish(path, self._training, lambda folder: fill(self._training, rng, folder))
 
     def settle(self, *, wait: bool = True) -> None:
         """Once the last checkpoint has been read back, delete the ones that are no longer needed.
@@ -77,22 +90,36 @@ class Keeper:
         Raises:
             DiskError: what was read back is not what was written.
         """
-        if self._reading is None or not (wait or self._reading.done()):
+        if self._reading is None or not (wait or self._reading[1].done()):
             return
-        reason, self._reading = self._reading.result(), None
-        if reason is not None:
+        (step, reading), self._reading = self._reading, None
+        if reason := reading.result():
             raise DiskError(f"The checkpoint just written reads back wrong: {reason}.", hint="Check the volume.")
         training = self._training
+        training.logbook.event(CheckpointVerified(step=step))
         best = training.state.best_step
         removed = checkpoints.rotate(
             training.run.checkpoints,
             keep=training.profile.checkpoint.save_total_limit,
-            protected=() if best is None else (best,),
+            protected=read_pins(training.run) | (set() if best is None else {best}),
         )
         for checkpoint in removed:
-            self._saved.pop(checkpoint.step, None)
-            path = f"checkpoints/{checkpoint.path.name}"
-            training.logbook.event(CheckpointRemoved(step=checkpoint.step, path=path))
+            self.forget(checkpoint)
+
+    def forget(self, checkpoint: Checkpoint) -> None:
+        """Note that a checkpoint has been deleted."""
+        self._saved.pop(checkpoint.step, None)
+        path = f"checkpoints/{checkpoint.path.name}"
+        self._training.logbook.event(CheckpointRemoved(step=checkpoint.step, path=path))
+
+
+def expected_bytes(training: Training) -> int:
+    """About the size of a checkpoint: the trained weights, the optimizer's state, and some room for the small files."""
+    whole = training.model.parameters()
+    weights = [weight for weight in whole if weight.requires_grad or not training.is_adapter]
+    state = [value for values in training.optimizer.state.values() for value in values.values()]
+    moments = [value for value in state if isinstance(value, torch.Tensor)]
+    return sum(tensor.numel() * tensor.element_size() for tensor in [*weights, *moments]) + SMALL_FILES
 
 
 def _publish(target: Path, training: Training, write: Callable[[Path], None]) -> None:
@@ -103,28 +130,35 @@ def _publish(target: Path, training: Training, write: Callable[[Path], None]) ->
         step=training.state.step,
         versions=versions(),
         fingerprints=training.fingerprints,
+        environment=training.environment,
         dtypes=dtypes(training.model),
         finite=all_finite(training.model),
         created=time.time(),
     )
+
+    def filled(folder: Path) -> None:
+        try:
+            write(folder)
+        except SafetensorError as error:
+            raise as_os_error(error) from error
+
     try:
-        checkpoints.publish(target, manifest, write)
+        checkpoints.publish(target, manifest, filled)
     except OSError as error:
-        free = size(_free_bytes(target.parent))
-        raise DiskError(
-            f"{target.name} could not be saved: {error.strerror or error} ({free} free). Older checkpoints are intact.",
-            hint="Free some space and start the run again: it goes on from its newest checkpoint.",
-        ) from error
+        what = f"{target.name} could not be saved (older checkpoints are intact)"
+        raise disk_error(error, what, target.parent) from error
 
 
-def _free_bytes(folder: Path) -> int:
-    stat = os.statvfs(folder)
-    return stat.f_bavail * stat.f_frsize
+def as_os_error(error: SafetensorError) -> OSError:
+    """safetensors tells of a failed write in words only (`... (os error 28)`)."""
+    found = re.search(r"os error (\d+)", str(error))
+    number = int(found[1]) if found else errno.EIO
+    return OSError(number, os.strerror(number))
 
 
 def publish_final(training: Training, write: Callable[[Path], None]) -> None:
     """Write RUN/final by the same protocol as a checkpoint."""
-    _publish(training.run.final, training, write)
+    training.space.insist(lambda: _publish(training.run.final, training, write))
 
 
 def fill(training: Training, rng: RngState, folder: Path) -> None:
@@ -145,8 +179,8 @@ def restore(training: Training, checkpoint: Checkpoint) -> None:
     read_weights(training, checkpoint.path)
     ours = checkpoint.path / "resume"
     plain = json.loads((ours / "optimizer.json").read_bytes())
-    training.optimizer.load_state_dict(_nested(load_file(ours / "optimizer.safetensors"), plain))
-    rng = RngState.rebuilt(load_file(ours / "rng.safetensors"), json.loads((ours / "rng.json").read_bytes()))
+    training.optimizer.load_state_dict(_nested(read_tensors(ours / "optimizer.safetensors"), plain))
+    rng = RngState.rebuilt(read_tensors(ours / "rng.safetensors"), json.loads((ours / "rng.json").read_bytes()))
     rng.restore(training.hardware.device)
     saved = msgspec.json.decode((ours / "state.json").read_bytes(), type=TrainState)
     for name in TrainState.__struct_fields__:

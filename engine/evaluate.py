@@ -7,20 +7,26 @@ import numpy as np
 import torch
 
 from ftui.engine.collate import collate
+from ftui.engine.control import Ready
+from ftui.engine.data.encode import Sequence
+from ftui.engine.memory import give_back, is_out_of_memory
 from ftui.engine.training import Training, TrainState
 from ftui.events import EvaluationDone
 
 
-def evaluate(training: Training) -> EvaluationDone:
+def evaluate(training: Training, *, requested: bool = False) -> EvaluationDone:
     """Evaluate, and note in the state whether it is the best so far. Moves no random generator.
 
+    One that was `requested` by a letter moves nothing: neither the best nor the patience. One that does not fit into
+    memory is given up with a warning: a run never ends for want of a number.
+
     Raises:
-        Preempted: SIGTERM arrived between two batches.
+        Leave: between two batches.
     """
     begun = time.monotonic()
-    training.logbook.phase("evaluating")
-    loss, num_targets = _mean_loss(training)
-    best = note(training.state, loss, training.profile.eval.early_stopping_threshold)
+    with training.logbook.within("evaluating"):
+        loss, num_targets = _mean_loss(training)
+    best = False if requested else note(training.state, loss, training.profile.eval.early_stopping_threshold)
     state = training.state
     event = EvaluationDone(
         step=state.step,
@@ -29,6 +35,7 @@ def evaluate(training: Training) -> EvaluationDone:
         num_target_tokens=num_targets,
         seconds=time.monotonic() - begun,
         best=best,
+        requested=requested,
     )
     training.logbook.event(event)
     return event
@@ -51,23 +58,40 @@ def note(state: TrainState, loss: float, threshold: float) -> bool:
 
 
 def _mean_loss(training: Training) -> tuple[float, int]:
+    """Loss and number of target tokens; a batch that does not fit into memory is taken again in halves."""
     rows = training.prepared.evaluation
     assert rows is not None, "callers ask only where there are rows"
     size = training.profile.eval.per_device_eval_batch_size
     by_length = rows.indices[np.argsort(-rows.sequences.lengths[rows.indices], kind="stable")]
-    total, num_targets = 0.0, 0
-    pad = int(training.prepared.tokenizer.pad_token_id or 0)
+    total, num_targets, start = 0.0, 0, 0
     training.model.eval()
     try:
-        with torch.no_grad():
-            for start in range(0, len(by_length), size):
-                training.control.poll()
-                chosen = by_length[start : start + size]
-                batch = collate([[rows.sequences[int(i)]] for i in chosen], pad).to(training.hardware.device)
-                loss, weight, _ = training.module(batch)
-                total += float(loss)
-                num_targets += weight
-                training.logbook.progress()
+        while start < len(by_length):
+            training.control.poll(Ready.SAVE)
+            found = _batch_loss(training, [rows.sequences[int(i)] for i in by_length[start : start + size]])
+            if found is None and size == 1:
+                training.logbook.warn(f"the evaluation at step {training.state.step} does not fit into memory")
+                return math.nan, 0
+            if found is None:
+                size = (size + 1) // 2
+                training.logbook.warn(f"evaluation goes on in batches of {size}: more did not fit into memory")
+                continue
+            total, num_targets, start = total + found[0], num_targets + found[1], start + size
+            training.logbook.progress()
     finally:
         training.model.train()
     return total / num_targets, num_targets
+
+
+def _batch_loss(training: Training, sequences: list[Sequence]) -> tuple[float, int] | None:
+    """Summed loss and its weight; `None` when memory ran out."""
+    pad, device = int(training.prepared.tokenizer.pad_token_id or 0), training.hardware.device
+    try:
+        with torch.no_grad():
+            loss, weight, _ = training.module(collate([[sequence] for sequence in sequences], pad).to(device))
+            return float(loss), weight
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+    give_back(device)
+    return None

@@ -8,27 +8,20 @@ from ftui.engine.checkpoint import publish_final
 from ftui.engine.generate import sample
 from ftui.engine.training import Training
 from ftui.engine.weights import read_weights, write_weights
-from ftui.events import RunFinished
 
 
-def finish(training: Training, reason: str) -> None:
-    """Choose the weights, let them answer the sample prompts, write final/ and the last record."""
+def finish(training: Training) -> tuple[int, float | None]:
+    """Choose the weights, let them answer the sample prompts, write final/; returns their step and evaluation loss."""
     step, loss = _choose_weights(training)
-    answers = sample(training)
+    sample(training, training.profile.eval.sample_prompts)
     training.logbook.phase("saving", "final")
 
     def write(folder: Path) -> None:
         write_weights(training, folder)
-        (folder / "README.md").write_text(_card(training, step, loss, answers))
+        (folder / "README.md").write_text(_card(training, step, loss))
 
     publish_final(training, write)
-    training.logbook.event(
-        RunFinished(
-            step=training.state.step, reason=reason, final="final",
-            loss_before=training.state.loss_before, loss_final=loss, step_final=step,
-        ),
-        durable=True,
-    )  # fmt: skip
+    return step, loss
 
 
 def _choose_weights(training: Training) -> tuple[int, float | None]:
@@ -45,7 +38,7 @@ def _choose_weights(training: Training) -> tuple[int, float | None]:
     return best, state.best_loss
 
 
-def _card(training: Training, step: int, loss: float | None, answers: list[str]) -> str:
+def _card(training: Training, step: int, loss: float | None) -> str:
     profile, plan = training.profile, training.prepared.plan
     base = profile.model.name_or_path or "from scratch"
     rows = [

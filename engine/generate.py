@@ -1,20 +1,32 @@
 """Sample answers, greedily: the same model gives the same answer, and no random generator moves."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from ftui.engine.control import Ready
+from ftui.engine.memory import is_out_of_memory
 from ftui.engine.training import Training
 from ftui.events import Sampled
 
 
-def sample(training: Training) -> list[str]:
-    """Answer the profile's sample prompts with the model as it is now; each goes to the journal."""
+def sample(training: Training, prompts: Sequence[str], *, requested: bool = False) -> list[str]:
+    """Answer the prompts with the model as it is now; each goes to the journal.
+
+    An answer that does not fit into memory is left out with a warning.
+    """
     answers = []
-    for prompt in training.profile.eval.sample_prompts:
-        training.control.poll()
-        answer = _answer(training, prompt)
-        training.logbook.event(Sampled(step=training.state.step, prompt=prompt, completion=answer))
+    for prompt in prompts:
+        training.control.poll(Ready.SAVE)
+        try:
+            answer = _answer(training, prompt)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            training.logbook.warn(f"no room in memory to answer {prompt!r}")
+            continue
+        training.logbook.event(Sampled(step=training.state.step, prompt=prompt, completion=answer, requested=requested))
         training.logbook.progress()
         answers.append(answer)
     return answers

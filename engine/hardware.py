@@ -32,6 +32,8 @@ def find_hardware(profile: Profile) -> Hardware:
     Raises:
         HardwareError: the profile asks for a device that torch cannot use, or NVML shows a GPU torch cannot use.
     """
+    if profile.train.full_determinism:
+        be_deterministic()
     kind: str = profile.hardware.device
     if kind == "auto":
         kind = _best_device()
@@ -124,6 +126,25 @@ def _cpu_lines() -> dict[str, str]:
 def _cpu_flags() -> set[str]:
     lines = _cpu_lines()
     return set((lines.get("flags") or lines.get("Features") or "").split())
+
+
+def cpu_features() -> str:
+    """The vector units that decide which kernels the CPU's libraries choose."""
+    return " ".join(
+        sorted(f for f in _cpu_flags() if f.startswith(("avx", "amx", "fma", "sse4", "asimd", "sve", "bf16")))
+    )
+
+
+def be_deterministic() -> None:
+    """Deterministic kernels only, wherever there are any. To be called before the GPU is first used.
+
+    The variables are those of cuBLAS and FlashAttention for reproducible results.
+    """
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    os.environ.setdefault("FLASH_ATTENTION_DETERMINISTIC", "1")
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
 
 
 def _processor_name() -> str:

@@ -1,66 +1,149 @@
 """All the engine writes about itself: the journal, one metrics line a step, and the beat that shows it lives."""
 
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
 
 import msgspec
 
-from ftui.events import Beat, JournalRecord, Phase, PhaseChanged, Step, Warned
-from ftui.files import replace_file
+from ftui.errors import DiskFullError, LostRunError
+from ftui.events import Beat, JournalRecord, Phase, PhaseChanged, Record, Step, Warned
+from ftui.files import Lock, open_private, replace_file
 from ftui.journal import Writer
 from ftui.run import Run
+from ftui.volume import is_disk_full, make_reserve, release_reserve
 
 BEAT_SECONDS = 1.0
+LONGEST_LOG = 8 << 20  # bytes of engine.log; as much again stands in engine.log.1
+
+
+class Patience(Protocol):
+    """engine/space.py"""
+
+    def wait(self, error: DiskFullError) -> None:
+        """Returns when another try is worth it."""
+
+    def recovered(self) -> None:
+        """The try has succeeded."""
 
 
 class Logbook:
-    """The one writer of journal.jsonl, metrics.jsonl and beat.json."""
+    """The one writer of journal.jsonl, metrics.jsonl and beat.json, and the keeper of engine.log's length.
+
+    `patience` is asked what to do when the disk has no room for a record.
+    """
 
     def __init__(self, run: Run, *, attempt: int, token: str) -> None:
         self.attempt = attempt
         self.token = token
+        self.num_steps = 0
+        """Finished steps."""
+        self.patience: Patience | None = None
+        self.lock: Lock | None = None
+        """What makes this process the only writer."""
         self._run = run
         self._journal = Writer(run.journal, attempt=attempt, token=token)
         self._metrics = Writer(run.metrics, attempt=attempt, token=token)
         self._phase: Phase = "starting"
-        self._step = 0
+        self._before: list[Phase] = []
         self._progress = 0
         self._last_beat = 0.0
 
     def event(self, record: JournalRecord, *, durable: bool = False) -> None:
-        self._journal.write(record, durable=durable)
+        self._write(self._journal, record, durable=durable)
 
     def step(self, record: Step) -> None:
-        self._metrics.write(record)
+        self._write(self._metrics, record)
 
     def warn(self, message: str) -> None:
         self.event(Warned(message=message))
 
     def phase(self, phase: Phase, detail: str = "") -> None:
         """Enter a phase (or tell more about it); a phase that goes on is written only with a new detail."""
-        if phase != self._phase or detail:
+        changed, self._phase = phase != self._phase, phase
+        if changed or detail:
             self.event(PhaseChanged(phase=phase, detail=detail))
-        self._phase = phase
-        self.progress()
+        self.progress(at_once=changed)
 
-    def progress(self, *, step: int | None = None, micro_step: int = 0, detail: str = "") -> None:
+    def enter(self, phase: Phase, detail: str = "") -> None:
+        """Enter a phase that ends with `back()`."""
+        self._before.append(self._phase)
+        self.phase(phase, detail)
+
+    def back(self) -> None:
+        self.phase(self._before.pop())
+
+    @contextmanager
+    def within(self, phase: Phase, detail: str = "") -> Iterator[None]:
+        """A phase for as long as the block takes; what ends the block by an exception also ends what was before."""
+        self.enter(phase, detail)
+        yield
+        self.back()
+
+    def progress(
+        self, *, step: int | None = None, micro_step: int = 0, detail: str = "", at_once: bool = False
+    ) -> None:
         """Count one unit of work in whatever phase; at most once a second it also reaches beat.json.
 
         A `detail` (rows read, bytes loaded) goes with the beat to the journal, so that a reader can show it.
         """
         self._progress += 1
-        self._step = self._step if step is None else step
+        self.num_steps = self.num_steps if step is None else step
         now = time.monotonic()
-        if now - self._last_beat >= BEAT_SECONDS:
+        if at_once or now - self._last_beat >= BEAT_SECONDS:
             self._last_beat = now
-            beat = Beat(
-                time=time.time(),
-                attempt=self.attempt,
-                token=self.token,
-                phase=self._phase,
-                step=self._step,
-                micro_step=micro_step,
-                progress=self._progress,
-            )
-            replace_file(self._run.beat, msgspec.json.encode(beat))
+            self._beat(micro_step)
+            self._shorten_log()
+            if self.lock is not None and not self.lock.still_ours():
+                raise LostRunError("Another process has taken this run over.", hint=f"`ftui status {self._run.name}`")
             if detail:
                 self.event(PhaseChanged(phase=self._phase, detail=detail))
+
+    def _beat(self, micro_step: int) -> None:
+        beat = Beat(
+            time=time.time(), attempt=self.attempt, token=self.token, phase=self._phase, step=self.num_steps,
+            micro_step=micro_step, progress=self._progress,
+        )  # fmt: skip
+        try:
+            replace_file(self._run.beat, msgspec.json.encode(beat))
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            print("no room for beat.json", flush=True)  # the next record to the journal will say it to everyone
+
+    def _shorten_log(self) -> None:
+        """Begin a new engine.log when it has grown long: renamed and reopened under the same descriptors."""
+        log = self._run.engine_log
+        try:
+            ours, size = os.fstat(1), os.stat(log).st_size
+        except FileNotFoundError:
+            return
+        if size < LONGEST_LOG or (ours.st_dev, ours.st_ino) != (os.stat(log).st_dev, os.stat(log).st_ino):
+            return  # short, or our output goes elsewhere
+        log.rename(self._run.engine_log_before)
+        fresh = open_private(log, os.O_WRONLY | os.O_APPEND)
+        for descriptor in (1, 2):
+            os.dup2(fresh, descriptor)
+        os.close(fresh)
+
+    def make_reserve(self) -> None:
+        make_reserve(self._run.reserve)
+
+    def _write(self, writer: Writer, record: Record, *, durable: bool = False) -> None:
+        """Append; on a full disk give the reserve back first, then wait for room."""
+        waited = False
+        while True:
+            try:
+                writer.write(record, durable=durable)
+                break
+            except DiskFullError as error:
+                if release_reserve(self._run.reserve):
+                    continue
+                if self.patience is None:
+                    raise
+                self.patience.wait(error)
+                waited = True
+        if waited and self.patience is not None:
+            self.patience.recovered()

@@ -1,22 +1,15 @@
 """The loop: steps, and between two steps whatever is due (evaluation, checkpoint, the end)."""
 
-import math
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-
-import torch
 
 from ftui.engine.checkpoint import Keeper
-from ftui.engine.collate import collate
+from ftui.engine.control import Ready
 from ftui.engine.evaluate import evaluate
-from ftui.engine.heads import Batch
-from ftui.engine.memory import used_bytes
-from ftui.engine.optim import learning_rate_curve
+from ftui.engine.feed import Feed
 from ftui.engine.rng import RngState
+from ftui.engine.settings import value_at
 from ftui.engine.training import Training
-from ftui.errors import NonFiniteError
-from ftui.events import Step
+from ftui.engine.update import Update
 
 
 class Loop:
@@ -26,49 +19,35 @@ class Loop:
         self.training = training
         self.keeper = keeper
         self.boundary = RngState.capture(training.hardware.device)
-        self._learning_rate = learning_rate_curve(training.profile.train, training.prepared.plan.max_steps)
 
     def run(self) -> str:
         """Train to the end; returns why it ended, in words.
 
         Raises:
-            Preempted: SIGTERM arrived; `boundary` and the state are those of the last finished step.
-            NonFiniteError: too many steps in a row with a NaN or infinite loss or gradient.
+            Leave: `boundary` and the state are those of the last finished step.
+            FtuiError: see engine/update.py.
         """
         training, state = self.training, self.training.state
-        last = training.prepared.plan.max_steps
-        for batches, seconds in self._feed(state.step + 1, last):
-            if reason := self._between_steps():
-                return reason
+        with Feed(training.prepared) as feed:
+            update = Update(training, feed)
             training.logbook.phase("training")
-            self._step(batches, seconds)
-            self.boundary = RngState.capture(training.hardware.device)
-        return self._between_steps() or f"all {last} steps are done"
+            while True:
+                if reason := self._between_steps():
+                    return reason
+                if state.step >= self._last():
+                    return f"all {state.step} steps are done"
+                update.take(self.boundary)
+                self.boundary = RngState.capture(training.hardware.device)
 
-    def _feed(self, first: int, last: int) -> Iterator[tuple[list[Batch], float]]:
-        """The micro-batches of each step, made in a thread during the step before, and the seconds waited for them."""
-        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed") as thread:
-            coming = thread.submit(self._micro_batches, first)
-            for step in range(first, last + 1):
-                begun = time.perf_counter()
-                batches = coming.result()
-                seconds = time.perf_counter() - begun
-                if step < last:
-                    coming = thread.submit(self._micro_batches, step + 1)
-                yield batches, seconds
-
-    def _micro_batches(self, step: int) -> list[Batch]:
-        prepared = self.training.prepared
-        rows, train = prepared.plan.step(step), prepared.train
-        size = self.training.profile.train.per_device_train_batch_size
-        pad = int(prepared.tokenizer.pad_token_id or 0)
-        cut = [rows[start : start + size] for start in range(0, len(rows), size)]
-        return [collate([[train.sequences[int(train.indices[i])] for i in row] for row in part], pad) for part in cut]
+    def _last(self) -> int:
+        """The step to end at; a letter may have moved it."""
+        moved = value_at(self.training.state.settings, "max_steps", self.training.state.step + 1)
+        return self.training.prepared.plan.max_steps if moved is None else int(moved)
 
     def _between_steps(self) -> str | None:
         """Evaluate and save where due; the reason to end, if any. A resumed run may do it again for its step."""
         training, state = self.training, self.training.state
-        training.control.poll()
+        training.control.poll(Ready.ALL)
         tags = [tag for tag, due in (("periodic", self._save_is_due()), ("last", self._is_last())) if due]
         if self._evaluation_is_due() and evaluate(training).best:
             tags.append("best")
@@ -81,13 +60,19 @@ class Loop:
         return None
 
     def _is_last(self) -> bool:
-        return self.training.state.step == self.training.prepared.plan.max_steps
+        return self.training.state.step == self._last()
+
+    def _steps_between(self, name: str, default: int | None) -> int | None:
+        """A period of the profile, or what a letter has made of it."""
+        moved = value_at(self.training.state.settings, name, self.training.state.step)
+        return default if moved is None else int(moved)
 
     def _save_is_due(self) -> bool:
         section, step = self.training.profile.checkpoint, self.training.state.step
         minutes = (time.monotonic() - self.keeper.last_save_time) / 60
+        period = self._steps_between("save_steps", section.save_steps)
         return step > 0 and (
-            (section.save_steps is not None and step % section.save_steps == 0)
+            (period is not None and step % period == 0)
             or (section.save_minutes is not None and minutes >= section.save_minutes)
         )
 
@@ -98,71 +83,7 @@ class Loop:
             return False
         if step == 0:
             return section.eval_on_start
-        every = {"no": 0, "steps": section.eval_steps, "epoch": training.prepared.plan.steps_per_epoch}
+        steps = self._steps_between("eval_steps", section.eval_steps)
+        every = {"no": 0, "steps": steps or 0, "epoch": training.prepared.plan.steps_per_epoch}
         period = every[section.eval_strategy]
         return self._is_last() or (period > 0 and step % period == 0)
-
-    def _step(self, batches: list[Batch], data_seconds: float) -> None:
-        """One optimizer update over all micro-batches of the step: the loss is its sum over its whole weight."""
-        training, state = self.training, self.training.state
-        begun = time.perf_counter()
-        number = state.step + 1
-        rate = self._learning_rate(number)
-        for group in training.optimizer.param_groups:
-            group["lr"] = rate
-        try:
-            loss, extras = self._forward_backward(batches, number)
-        except BaseException:
-            training.optimizer.zero_grad(set_to_none=True)  # whoever saves now saves the last boundary
-            raise
-        norm = self._gradient_norm()
-        after_backward = time.perf_counter()
-        applied = math.isfinite(loss) and math.isfinite(norm)
-        if applied:
-            training.optimizer.step()
-        training.optimizer.zero_grad(set_to_none=True)
-        after_update = time.perf_counter()
-        num_tokens = sum(batch.num_tokens for batch in batches)
-        state.step = number
-        state.num_tokens += num_tokens
-        state.num_target_tokens += (num_targets := sum(len(batch.target_ids) for batch in batches))
-        state.bad_steps = 0 if applied else state.bad_steps + 1
-        seconds = time.perf_counter() - begun + data_seconds
-        training.logbook.step(
-            Step(
-                step=number, epoch=training.prepared.plan.epoch_of(number), loss=loss, learning_rate=rate,
-                grad_norm=norm, num_tokens=num_tokens, num_target_tokens=num_targets,
-                tokens_per_second=num_tokens / seconds, data_seconds=data_seconds,
-                forward_backward_seconds=after_backward - begun, optimizer_seconds=after_update - after_backward,
-                rest_seconds=begun + seconds - data_seconds - after_update,
-                memory=used_bytes(training.hardware.device), applied=applied, extras=extras,
-            )
-        )  # fmt: skip
-        training.logbook.progress(step=number)
-        if state.bad_steps >= training.profile.health.max_bad_steps:
-            raise NonFiniteError(
-                f"{state.bad_steps} steps in a row up to step {number} had a NaN or infinite loss or gradient.",
-                hint="None of them was applied. Lower the learning rate, or check the data of these steps.",
-            )
-
-    def _forward_backward(self, batches: list[Batch], number: int) -> tuple[float, dict[str, float | None]]:
-        training = self.training
-        weight = sum(len(batch.target_ids) for batch in batches)
-        total = torch.zeros((), device=training.hardware.device)
-        sums: dict[str, torch.Tensor] = {}
-        for micro_step, batch in enumerate(batches, start=1):
-            training.control.poll()
-            loss, _, extras = training.module(batch.to(training.hardware.device))
-            training.accelerator.backward(loss / weight)
-            total += loss.detach()
-            for name, value in extras.items():
-                sums[name] = sums.get(name, torch.zeros_like(value)) + value.detach()
-            training.logbook.progress(micro_step=micro_step)
-        return float(total) / weight, {name: float(value) / weight for name, value in sums.items()}
-
-    def _gradient_norm(self) -> float:
-        """Length of the whole step's gradient, cut to max_grad_norm (the length before the cut is returned)."""
-        training = self.training
-        longest = training.profile.train.max_grad_norm
-        weights = [w for group in training.optimizer.param_groups for w in group["params"]]
-        return float(training.accelerator.clip_grad_norm_(weights, math.inf if longest is None else longest))

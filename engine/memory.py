@@ -1,9 +1,15 @@
-"""Memory the engine uses, measured."""
+"""How much memory the device holds for this process, and what it looks like when there is none left."""
+
+import gc
 
 import psutil
 import torch
 
-_process = psutil.Process()
+from ftui.errors import FtuiError, GpuMemoryError, HostMemoryError
+
+
+class UpdateMemoryError(GpuMemoryError):
+    """Memory ran out inside the optimizer's update, which may have changed some weights: only a checkpoint is whole."""
 
 
 def used_bytes(device: torch.device) -> int:
@@ -12,4 +18,33 @@ def used_bytes(device: torch.device) -> int:
         return int(torch.cuda.max_memory_reserved(device))
     if device.type == "mps":
         return int(torch.mps.driver_allocated_memory())
-    return int(_process.memory_info().rss)
+    return int(psutil.Process().memory_info().rss)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """torch says it in three ways: its own class (CUDA), a RuntimeError (MPS; CUDA outside its allocator), and another
+    one where the host gives nothing more."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    text = str(error)
+    return isinstance(error, RuntimeError) and ("out of memory" in text or "DefaultCPUAllocator" in text)
+
+
+def no_memory(device: torch.device, place: str, hint: str) -> FtuiError:
+    """The error for memory that ran out where nothing smaller can be tried."""
+    if device.type == "cpu":
+        return HostMemoryError(f"The machine has too little memory for {place}.", hint=hint)
+    return GpuMemoryError(f"The GPU has too little memory for {place}.", hint=hint)
+
+
+def out_of_memory(error: Exception) -> FtuiError:
+    """The error for memory that ran out somewhere nobody looked after it (loading, mostly)."""
+    device = torch.device("cpu" if isinstance(error, MemoryError) or "CPUAllocator" in str(error) else "cuda")
+    return no_memory(device, f"this ({str(error).splitlines()[0]})", "Take a smaller model or a larger machine.")
+
+
+def give_back(device: torch.device) -> None:
+    """Return cached blocks to the device, so that pieces of another size find room."""
+    gc.collect()
+    if device.type in ("cuda", "mps"):
+        getattr(torch, device.type).empty_cache()

@@ -38,7 +38,8 @@ def warmup_steps(train: TrainSection, max_steps: int) -> int:
 def learning_rate_curve(train: TrainSection, max_steps: int) -> Callable[[int], float]:
     """The learning rate of step n (1-based), a pure function: nothing to save, nothing to restore.
 
-    The curve itself is transformers'; its scheduler object is made over a weightless optimizer and only asked.
+    Past `max_steps` (a run that was made longer) the rate stays where the curve ended. The curve itself is
+    transformers'; its scheduler object is made over a weightless optimizer and only asked.
     """
     name = "constant_with_warmup" if train.lr_scheduler_type == "constant" else train.lr_scheduler_type
     nothing = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=1.0)
@@ -46,4 +47,22 @@ def learning_rate_curve(train: TrainSection, max_steps: int) -> Callable[[int], 
         name, nothing, num_warmup_steps=warmup_steps(train, max_steps), num_training_steps=max_steps
     )
     factor = scheduler.lr_lambdas[0]
-    return lambda step: train.learning_rate * float(factor(step - 1))
+    return lambda step: train.learning_rate * float(factor(min(step, max_steps) - 1))
+
+
+def allocate_state(optimizer: torch.optim.Optimizer) -> None:
+    """Let AdamW make its moments now: what does not fit must fail before the first step, not in it.
+
+    An update with gradients of zero and a rate of zero changes no weight; its counters are set back.
+    """
+    rates = [group["lr"] for group in optimizer.param_groups]
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+        for weight in group["params"]:
+            weight.grad = torch.zeros_like(weight)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = rate
+    for state in optimizer.state.values():
+        state["step"].zero_()

@@ -1,19 +1,20 @@
 """A training run from start to end: hardware, rows, model, loop, result. The whole engine on one page."""
 
-import time
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
 
 from ftui import checkpoints
-from ftui.engine.checkpoint import Keeper, restore
-from ftui.engine.control import Control, Preempted
+from ftui.engine.badge import badge, environment, machine_differences, note
+from ftui.engine.checkpoint import Keeper, expected_bytes, restore
+from ftui.engine.control import Control, Leave
 from ftui.engine.data.cache import cache_folder, tokenizer_fingerprint
+from ftui.engine.desk import answers_in
 from ftui.engine.environment import versions
-from ftui.engine.final import finish
 from ftui.engine.generate import sample
 from ftui.engine.hardware import Hardware, find_hardware
+from ftui.engine.leaving import conclude, leave
 from ftui.engine.logbook import Logbook
 from ftui.engine.loop import Loop
 from ftui.engine.model import (
@@ -24,19 +25,22 @@ from ftui.engine.model import (
     weights_fingerprint,
     with_adapter,
 )
-from ftui.engine.optim import make_optimizer
+from ftui.engine.optim import allocate_state, make_optimizer
 from ftui.engine.packing import check_packing
 from ftui.engine.preparation import Prepared, prepare
-from ftui.engine.resume import check_same, find_checkpoint
+from ftui.engine.requests import Requests
+from ftui.engine.resume import check_same, find_checkpoint, forked, is_fork
 from ftui.engine.rng import seed_everything
+from ftui.engine.settings import replayed, value_at
+from ftui.engine.space import Space
 from ftui.engine.stages import stage_named
 from ftui.engine.training import LossModule, Training, TrainState
-from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED
-from ftui.events import RunOpened, RunStarted, RunStopped
+from ftui.events import RunOpened, RunStarted
 from ftui.identity import this_process
 from ftui.profile.sections import Profile
 from ftui.profile.writing import fingerprint
 from ftui.run import Run
+from ftui.volume import check_room, probe, warnings
 
 
 def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int:
@@ -44,7 +48,10 @@ def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int
 
     Raises:
         FtuiError: anything a person can act on, from the room that knows the remedy.
+        Leave: the run was told to go before it began to train.
     """
+    for warning in warnings(probe(run.folder)):
+        logbook.warn(warning)
     hardware = find_hardware(profile)
     _introduce(hardware, logbook)
     cache = cache_folder(run.folder / "cache")
@@ -63,24 +70,45 @@ def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int
     seed_everything(profile.train.seed)
     model = _model(profile, prepared, hardware)
     training = _assemble(run, profile, hardware, prepared, model, logbook, control, cache)
-    resumed = find_checkpoint(run, logbook)
-    if resumed is not None:
-        check_same(resumed, training.fingerprints)
-        restore(training, resumed)
-    control.poll()
-
-    logbook.event(_started(training, resumed), durable=True)
+    resumed = _resume(training)
     keeper = Keeper(training)
+    check_room(run.folder, expected_bytes(training))
+    logbook.make_reserve()
+    control.poll()
+    return _trained(training, keeper, resumed)
+
+
+def _resume(training: Training) -> checkpoints.Checkpoint | None:
+    """Put the run back where its newest checkpoint left it; the checkpoint, if there is one."""
+    run, state = training.run, training.state
+    found = find_checkpoint(run, training.logbook)
+    if found is None:
+        allocate_state(training.optimizer)
+    else:
+        differences = check_same(run, found, training.fingerprints)
+        restore(training, found)
+        if is_fork(run, found):
+            forked(state, differences)
+        content = [f"forked with other content at step {state.step}: {', '.join(differences)}"] if differences else []
+        note(state, machine_differences(found, training.environment), content)
+    state.settings = replayed(state.settings, answers_in(run))
+    training.logbook.num_steps = state.step
+    return found
+
+
+def _trained(training: Training, keeper: Keeper, resumed: checkpoints.Checkpoint | None) -> int:
+    control, prompts = training.control, training.profile.eval.sample_prompts
     loop = Loop(training, keeper)
+    assert control.desk is not None, "the engine opens the inbox before it trains"
+    control.train(Requests(training, keeper, control.desk, lambda: loop.boundary).obey)
     try:
+        training.logbook.event(_started(training, resumed), durable=True)
         if training.state.step == 0:
-            training.state.samples_before = sample(training)
+            training.state.samples_before = sample(training, prompts)
         reason = loop.run()
-        keeper.settle()
-        finish(training, reason)
-    except Preempted:
-        return _leave(training, keeper, loop)
-    return 0
+        return conclude(training, keeper, loop, reason)
+    except Leave as leaving:
+        return leave(training, keeper, loop, leaving)
 
 
 def _introduce(hardware: Hardware, logbook: Logbook) -> None:
@@ -141,7 +169,9 @@ def _assemble(
     return Training(
         run=run, profile=profile, hardware=hardware, prepared=prepared, stage=stage, model=model, module=module,
         optimizer=optimizer, accelerator=accelerator, logbook=logbook, control=control, state=TrainState(),
+        space=Space(run, logbook, control, profile.checkpoint.max_hold_minutes),
         fingerprints=_fingerprints(profile, prepared, cache, logbook),
+        environment=environment(profile, hardware, str(model.config._attn_implementation)),
     )  # fmt: skip
 
 
@@ -162,10 +192,12 @@ def _fingerprints(profile: Profile, prepared: Prepared, cache: Path, logbook: Lo
 
 def _started(training: Training, resumed: checkpoints.Checkpoint | None) -> RunStarted:
     prepared, model = training.prepared, training.model
-    evaluation = prepared.evaluation
+    evaluation, state = prepared.evaluation, training.state
+    last = value_at(state.settings, "max_steps", state.step + 1)
+    mark, reasons = badge(state, training.profile, training.hardware)
     return RunStarted(
-        start_step=training.state.step,
-        max_steps=prepared.plan.max_steps,
+        start_step=state.step,
+        max_steps=prepared.plan.max_steps if last is None else int(last),
         steps_per_epoch=prepared.plan.steps_per_epoch,
         effective_batch=prepared.plan.effective_batch,
         num_train_rows=len(prepared.train.indices),
@@ -178,24 +210,6 @@ def _started(training: Training, resumed: checkpoints.Checkpoint | None) -> RunS
         method=training.profile.adapter.method,
         precision=training.hardware.precision,
         resumed_from=None if resumed is None else f"checkpoints/{resumed.path.name}",
+        badge=None if resumed is None else mark,
+        badge_reasons=[] if resumed is None else reasons,
     )
-
-
-def _leave(training: Training, keeper: Keeper, loop: Loop) -> int:
-    """SIGTERM: save if the grace allows it (by the measured time of the last save), else leave at once."""
-    state, begun = training.state, time.monotonic()
-    path = training.run.checkpoints / f"checkpoint-{state.step}"
-    expected = keeper.last_save_seconds
-    in_time = expected is None or expected * 1.5 <= training.profile.checkpoint.grace_seconds
-    if state.step > 0 and (in_time or checkpoints.fault(path, quick=True) is None):
-        keeper.save(loop.boundary, "preempted")
-    saved = checkpoints.fault(path, quick=True) is None
-    reason = f"pre-empted (SIGTERM) after step {state.step}, " + (
-        f"saved in {time.monotonic() - begun:.1f} s" if saved else "not saved"
-    )
-    code = PREEMPTED_SAVED if saved else PREEMPTED_NOT_SAVED
-    checkpoint = f"checkpoints/{path.name}" if saved else None
-    training.logbook.event(
-        RunStopped(step=state.step, reason=reason, exit_code=code, checkpoint=checkpoint), durable=True
-    )
-    return code

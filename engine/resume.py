@@ -3,21 +3,33 @@
 from ftui import checkpoints
 from ftui.checkpoints import Checkpoint, read_manifest
 from ftui.engine.logbook import Logbook
+from ftui.engine.settings import MICRO_BATCH
+from ftui.engine.training import TrainState
 from ftui.errors import DataError, FtuiError, ModelError, ProfileError
 from ftui.events import CheckpointRejected
-from ftui.run import Run
+from ftui.run import Run, RunFacts
 
-SAME = "Give the run what it was started with, or start another one with --name."
+SAME = "Give the run what it was started with, or make it a run of its own with --fork."
+# Name of a fingerprint: the error when it differs, and what it is the fingerprint of.
+MADE_FROM: dict[str, tuple[type[FtuiError], str]] = {
+    "profile": (ProfileError, "a key of the profile that affects the weights"),
+    "data": (DataError, "the training rows"),
+    "evaluation_data": (DataError, "the evaluation rows"),
+    "tokenizer": (DataError, "the tokenizer or its chat template"),
+    "base_model": (ModelError, "the base model"),
+}
 
 
 def find_checkpoint(run: Run, logbook: Logbook) -> Checkpoint | None:
-    """The newest valid checkpoint; damaged ones above it go to quarantine, each with its reason in the journal.
+    """The newest valid checkpoint; nothing stays above it, so that history is one line.
 
-    Quarantine keeps history one line: nothing stands above the step the run goes on from.
+    Damaged ones go to quarantine and whole ones that are no part of this run to superseded/, each with its reason in
+    the journal.
     """
     checkpoints.sweep(run.checkpoints)
     checkpoints.sweep(run.folder)
-    found, rejected = checkpoints.newest_valid(run.checkpoints, run.read_facts().run_id)
+    facts = run.read_facts()
+    found, rejected = checkpoints.newest_valid(run.checkpoints, family(facts))
     for checkpoint, reason in rejected:
         place = checkpoints.quarantine(checkpoint)
         logbook.event(
@@ -28,19 +40,40 @@ def find_checkpoint(run: Run, logbook: Logbook) -> Checkpoint | None:
             ),
             durable=True,
         )
+    checkpoints.supersede(run.checkpoints, found.step if found else -1)
     return found
 
 
-def check_same(checkpoint: Checkpoint, now: dict[str, str]) -> None:
-    """Raises the error of whatever changed since the checkpoint: profile, rows, template or base model."""
-    then = read_manifest(checkpoint.path).fingerprints
-    causes: dict[str, tuple[type[FtuiError], str]] = {
-        "profile": (ProfileError, "a key of the profile that affects the weights"),
-        "data": (DataError, "the training rows"),
-        "evaluation_data": (DataError, "the evaluation rows"),
-        "tokenizer": (DataError, "the tokenizer or its chat template"),
-        "base_model": (ModelError, "the base model"),
-    }
-    for name, (error, what) in causes.items():
-        if then.get(name) != now.get(name):
+def family(facts: RunFacts) -> tuple[str, ...]:
+    """Ids of the runs whose checkpoints this run may go on from: its own and, for a child, its parent's."""
+    return (facts.run_id,) if facts.parent_run is None else (facts.run_id, facts.parent_run)
+
+
+def is_fork(run: Run, checkpoint: Checkpoint) -> bool:
+    """Whether this is the first attempt of a run that may differ from the one the checkpoint is of."""
+    facts = run.read_facts()
+    return facts.fork and read_manifest(checkpoint.path).run_id != facts.run_id
+
+
+def check_same(run: Run, checkpoint: Checkpoint, now: dict[str, str]) -> list[str]:
+    """The names of the fingerprints that differ from the checkpoint's: none, but for the first attempt of a fork.
+
+    Raises:
+        ProfileError, DataError, ModelError: something changed, and the run is no fork.
+    """
+    then, differences = read_manifest(checkpoint.path).fingerprints, []
+    for name, (error, what) in MADE_FROM.items():
+        if then.get(name) == now.get(name):
+            continue
+        if not is_fork(run, checkpoint):
             raise error(f"Since {checkpoint.path.name} {what} changed; a resumed run must be the same run.", hint=SAME)
+        differences.append(name)
+    return differences
+
+
+def forked(state: TrainState, differences: list[str]) -> None:
+    """Let go of what belonged to the parent only: what was set by letters, and a best that was measured otherwise."""
+    state.settings = [setting for setting in state.settings if setting.name == MICRO_BATCH]
+    if "evaluation_data" in differences:
+        state.best_loss = state.best_step = state.last_loss = None
+        state.bad_evaluations, state.evaluated_step = 0, -1

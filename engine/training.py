@@ -13,6 +13,8 @@ from ftui.engine.control import Control
 from ftui.engine.hardware import Hardware
 from ftui.engine.logbook import Logbook
 from ftui.engine.preparation import Prepared
+from ftui.engine.settings import Setting
+from ftui.engine.space import Space
 from ftui.engine.stages import Loss, Stage
 from ftui.profile.sections import Profile
 from ftui.run import Run
@@ -22,7 +24,8 @@ class TrainState(msgspec.Struct):
     """Where a run stands after `step` finished steps; with weights, optimizer and generators it is all of the run.
 
     `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved between a step and its
-    evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of step 0.
+    evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of step 0. `other_machine` and
+    `other_content` say what has changed at any resume so far (engine/badge.py).
     """
 
     step: int = 0
@@ -36,6 +39,9 @@ class TrainState(msgspec.Struct):
     bad_evaluations: int = 0
     bad_steps: int = 0
     samples_before: list[str] = []
+    settings: list[Setting] = []
+    other_machine: list[str] = []
+    other_content: list[str] = []
 
 
 class LossModule(nn.Module):
@@ -65,8 +71,10 @@ class Training:
     accelerator: Accelerator
     logbook: Logbook
     control: Control
+    space: Space
     state: TrainState
     fingerprints: dict[str, str]
+    environment: dict[str, str]
 
     @property
     def is_adapter(self) -> bool:

@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError
+from safetensors.torch import load, load_file, save_file
 from transformers import PreTrainedModel
 
 from ftui.engine.training import Training
@@ -30,11 +31,19 @@ def write_weights(training: Training, folder: Path) -> None:
     training.prepared.tokenizer.save_pretrained(folder)
 
 
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file; by plain reading where the volume refuses to map files (network disks)."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError):
+        return load(path.read_bytes())
+
+
 def read_weights(training: Training, folder: Path) -> None:
     """Put the weights in `folder` into the model of this run, in place."""
     model: Any = training.model
     if training.is_adapter:
-        result: Any = set_peft_model_state_dict(model, load_file(folder / ADAPTER))
+        result: Any = set_peft_model_state_dict(model, read_tensors(folder / ADAPTER))
         assert not result.unexpected_keys, f"foreign adapter weights: {result.unexpected_keys[:3]}"
         return
     loaded = type(model).from_pretrained(folder, dtype=torch.float32, local_files_only=True)

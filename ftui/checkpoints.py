@@ -6,10 +6,14 @@ This room knows files, not tensors: what stands in a checkpoint is the engine's 
     checkpoints/.partial-120-<token>/  being written; swept at the next start
     checkpoints/.trash-120-<token>/    being deleted; swept at the next start
     checkpoints/quarantine/            damaged folders, kept for a look, with the reason in the journal
+    checkpoints/superseded/            of a line that was abandoned: a later attempt went on from an earlier step
+
+Volumes that cannot rename a folder get its files moved one by one, the manifest last: without one a folder is no
+checkpoint. Links are never followed where something is deleted or moved.
 """
 
-import hashlib
-import json
+import contextlib
+import errno
 import os
 import re
 import secrets
@@ -21,35 +25,26 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, replace_file, sync_path
+from ftui.errors import DiskError
+from ftui.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
+from ftui.manifest import (
+    MANIFEST,
+    FileEntry,
+    Manifest,
+    fault,
+    file_hash,
+    named_files,
+    read_manifest,
+    write_manifest,
+)
+from ftui.moving import commit, delete, link_files, move_out, plain_files, rename_folder, sync_folders
 
-MANIFEST = "MANIFEST.json"
-FORMAT = 1
+__all__ = [
+    "MANIFEST", "Checkpoint", "FileEntry", "Manifest", "discard", "fault", "file_hash", "link_copy", "listed",
+    "newest_valid", "publish", "quarantine", "read_manifest", "rotate", "supersede", "sweep", "total_size",
+]  # fmt: skip
+
 _NAME = re.compile(r"checkpoint-(\d+)")
-_CHUNK = 1 << 20
-
-
-class FileEntry(msgspec.Struct, frozen=True):
-    """Size in bytes and SHA-256 (hex) of one file of a checkpoint."""
-
-    size: int
-    sha256: str
-
-
-class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint is and what every file in it must be."""
-
-    run_id: str
-    attempt: int
-    token: str
-    step: int
-    versions: dict[str, str]
-    fingerprints: dict[str, str]
-    dtypes: dict[str, int]
-    finite: bool
-    created: float
-    files: dict[str, FileEntry] = {}
-    format: int = FORMAT
 
 
 @dataclass(frozen=True)
@@ -64,108 +59,56 @@ def publish(target: Path, manifest: Manifest, fill: Callable[[Path], None]) -> M
     """Let `fill` write into a private folder, then make that folder appear at `target` whole, durably, in one rename.
 
     A folder already at `target` is moved to trash first (only `final/` is ever written twice). Whatever stops this
-    (a kill, a full disk) leaves no folder under a final name.
+    (a kill, a full disk) leaves no valid folder under a final name.
 
     Returns:
         The manifest as written, with every file's size and hash.
     """
+    with _staged(target) as staged:
+        fill(staged)
+        files = {path.relative_to(staged).as_posix(): _entry(path) for path in sorted(plain_files(staged))}
+        return write_manifest(staged, msgspec.structs.replace(manifest, files=files, created=time.time()))
+
+
+def link_copy(source: Path, target: Path) -> Manifest:
+    """Make a checkpoint stand in another run's folder too, by the protocol of `publish`.
+
+    Its files are hard links (no file of a checkpoint is ever written again), copies where the volume has none.
+
+    Raises:
+        DiskError: the source is no whole checkpoint (sizes and headers only; hashes are for whoever uses it).
+    """
+    if problem := fault(source, quick=True):
+        raise DiskError(f"{source.name} cannot be copied: {problem}.")
+    manifest = read_manifest(source)
+    with _staged(target) as staged:
+        link_files(source, staged, [*manifest.files, MANIFEST])
+    return manifest
+
+
+@contextlib.contextmanager
+def _staged(target: Path) -> Iterator[Path]:
+    """A private folder to fill, which becomes `target` when the block ends well, and is gone when it does not."""
     parent = make_private_folder(target.parent)
     staged = parent / f".partial-{target.name}-{secrets.token_hex(4)}"
     staged.mkdir(mode=PRIVATE_FOLDER)
     try:
-        fill(staged)
-        files = {str(path.relative_to(staged)): _seal(path) for path in sorted(_files(staged))}
-        manifest = msgspec.structs.replace(manifest, files=files, created=time.time())
-        document = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
-        replace_file(staged / MANIFEST, document, durable=True)
-        for folder in [p for p in staged.rglob("*") if p.is_dir()] + [staged]:
-            sync_path(folder)
-    except OSError:
-        shutil.rmtree(staged, ignore_errors=True)  # make the room the failed save took available again
-        raise
-    if target.exists():
-        discard(target)
-    staged.rename(target)
-    sync_path(parent)
-    return manifest
+        yield staged
+        sync_folders(staged)
+        if target.is_symlink() or target.exists():
+            discard(target)
+        if not rename_folder(staged, target):
+            commit(staged, target)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)  # what a failed save took is room for the next one
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.rglob("*") if path.is_file())
-
-
-def _seal(path: Path) -> FileEntry:
+def _entry(path: Path) -> FileEntry:
     """Hash a file as it stands, make it private, and push it to the disk."""
     path.chmod(PRIVATE_FILE)
     entry = FileEntry(path.stat().st_size, file_hash(path))
     sync_path(path)
     return entry
-
-
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file (hex), read in pieces with plain reads (mmap fails on some network volumes)."""
-    digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Raises OSError or msgspec.DecodeError when there is none or it is damaged."""
-    return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
-
-
-def fault(folder: Path, *, run_id: str | None = None, quick: bool = False) -> str | None:
-    """What is wrong with a checkpoint folder, in words; `None` when every file is what the manifest says.
-
-    `quick` looks at sizes and safetensors headers only (milliseconds); else every byte is read back and hashed.
-    """
-    try:
-        manifest = read_manifest(folder)
-    except FileNotFoundError:
-        return f"{MANIFEST}: missing"
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
-        return f"{MANIFEST}: unreadable ({error})"
-    if manifest.format > FORMAT:
-        return f"written by a newer ftui (format {manifest.format}, this one reads {FORMAT})"
-    if run_id is not None and manifest.run_id != run_id:
-        return f"belongs to another run ({manifest.run_id})"
-    for name, entry in manifest.files.items():
-        if problem := _file_fault(folder / name, entry, quick):
-            return f"{name}: {problem}"
-    return None
-
-
-def _file_fault(path: Path, entry: FileEntry, quick: bool) -> str | None:
-    try:
-        size = path.stat().st_size
-        if size != entry.size:
-            return f"{size} bytes, should be {entry.size}"
-        if path.suffix == ".safetensors" and (problem := _header_fault(path, size)):
-            return problem
-        if not quick and file_hash(path) != entry.sha256:
-            return "the content does not match its SHA-256"
-    except FileNotFoundError:
-        return "missing"
-    except OSError as error:
-        return f"unreadable ({error})"
-    return None
-
-
-def _header_fault(path: Path, size: int) -> str | None:
-    """Check a safetensors header against the file's size (format: 8-byte little-endian length, JSON, data)."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        if length > size - 8:
-            return "the safetensors header is longer than the file"
-        try:
-            header = json.loads(file.read(length))
-            ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
-            fits = max(ends, default=0) == size - 8 - length
-        except (ValueError, TypeError, LookupError, AttributeError):  # one flipped bit makes any of them
-            return "the safetensors header is damaged"
-    return None if fits else "the safetensors header does not fit the file"
 
 
 def listed(root: Path) -> list[Checkpoint]:
@@ -176,14 +119,17 @@ def listed(root: Path) -> list[Checkpoint]:
     return sorted(found, key=lambda checkpoint: -checkpoint.step)
 
 
-def newest_valid(root: Path, run_id: str) -> tuple[Checkpoint | None, list[tuple[Checkpoint, str]]]:
+def newest_valid(
+    root: Path, run_ids: str | Collection[str]
+) -> tuple[Checkpoint | None, list[tuple[Checkpoint, str]]]:
     """The checkpoint of the highest step that verifies byte for byte, and those above it that do not, with the reason.
 
-    Never by modification time or a pointer file: clocks move and pointers run ahead of their data.
+    Never by modification time or a pointer file: clocks move and pointers run ahead of their data. `run_ids` is the
+    run's own id, or its and those of the runs it goes on from.
     """
     rejected: list[tuple[Checkpoint, str]] = []
     for checkpoint in listed(root):
-        reason = fault(checkpoint.path, run_id=run_id)
+        reason = fault(checkpoint.path, run_id=run_ids)
         if reason is None and not read_manifest(checkpoint.path).finite:
             reason = "holds NaN or infinite weights"
         if reason is None:
@@ -193,12 +139,30 @@ def newest_valid(root: Path, run_id: str) -> tuple[Checkpoint | None, list[tuple
 
 
 def quarantine(checkpoint: Checkpoint) -> Path:
-    """Move a damaged checkpoint aside; returns where it is now."""
+    """Move a damaged checkpoint aside; returns where it is now (where it was, if the volume renames no folders)."""
     folder = make_private_folder(checkpoint.path.parent / "quarantine")
     place = folder / f"{checkpoint.path.name}-{secrets.token_hex(4)}"
-    checkpoint.path.rename(place)
-    sync_path(checkpoint.path.parent)
-    return place
+    return place if rename_folder(checkpoint.path, place) else checkpoint.path
+
+
+def supersede(root: Path, above: int) -> list[Checkpoint]:
+    """Move every checkpoint above a step to superseded/, valid or not, so that history stays one line.
+
+    Newest first: a kill in between leaves the line shorter, never with a hole.
+
+    Returns:
+        The moved, where they are now.
+    """
+    moved = []
+    for checkpoint in listed(root):
+        if checkpoint.step <= above:
+            break
+        folder = make_private_folder(root / "superseded")
+        place = folder / f"{checkpoint.path.name}-{secrets.token_hex(4)}"
+        if not rename_folder(checkpoint.path, place):
+            move_out(checkpoint.path, place)
+        moved.append(Checkpoint(place, checkpoint.step))
+    return moved
 
 
 def rotate(root: Path, *, keep: int, protected: Collection[int]) -> list[Checkpoint]:
@@ -214,11 +178,18 @@ def rotate(root: Path, *, keep: int, protected: Collection[int]) -> list[Checkpo
 
 
 def discard(folder: Path) -> None:
-    """Delete a folder of ours: renamed to trash first, so that no half-deleted folder stands under a valid name."""
+    """Delete a folder of ours: renamed to trash first, so that no half-deleted folder stands under a valid name.
+
+    Where the volume renames no folders its manifest goes first, which makes it none of ours just the same.
+    """
     trash = folder.with_name(f".trash-{folder.name}-{secrets.token_hex(4)}")
-    folder.rename(trash)
-    sync_path(folder.parent)
-    _delete_named(trash)
+    if rename_folder(folder, trash):
+        _delete_named(trash)
+        return
+    names = named_files(folder)
+    (folder / MANIFEST).unlink(missing_ok=True)
+    sync_path(folder)
+    delete(folder, names)
 
 
 def sweep(root: Path) -> None:
@@ -230,22 +201,8 @@ def sweep(root: Path) -> None:
 
 
 def _delete_named(trash: Path) -> None:
-    """Delete the files the manifest names, the manifest last, then folders that are empty; links are not followed.
-
-    Files that somebody put beside ours stay. So does all that a network volume refuses to delete for now (`.nfs` files
-    of an open descriptor): the next sweep tries again.
-    """
-    try:
-        named = read_manifest(trash).files if (trash / MANIFEST).exists() else ()
-        for name in named:
-            if not Path(name).is_absolute() and ".." not in Path(name).parts:
-                (trash / name).unlink(missing_ok=True)
-        (trash / MANIFEST).unlink(missing_ok=True)
-        for folder in sorted((p for p in trash.rglob("*") if p.is_dir() and not p.is_symlink()), reverse=True):
-            folder.rmdir()
-        trash.rmdir()
-    except (OSError, msgspec.DecodeError):
-        return
+    """Delete the files the manifest names, itself last (a kill in between leaves it to the next sweep)."""
+    delete(trash, named_files(trash))
 
 
 def total_size(folder: Path) -> int:

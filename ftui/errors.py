@@ -6,7 +6,8 @@ FtuiError                    70  a bug in ftui unless a subclass says otherwise
 ├── DataError                31  the rows: file, line, reason
 ├── ModelError               32  missing, gated, offline, refused
 ├── HardwareError            33  no usable GPU, driver
-├── DiskError                40  no space, odd volume
+├── DiskError                40  the volume fails or cannot do what is needed
+│   └── DiskFullError        40  no room, or a quota or a limit on files is reached
 ├── GpuMemoryError           41
 ├── HostMemoryError          42
 ├── NonFiniteError           43  loss or gradients stayed NaN or infinite
@@ -60,6 +61,10 @@ class HardwareError(FtuiError):
 
 class DiskError(FtuiError):
     exit_code = 40
+
+
+class DiskFullError(DiskError):
+    """What frees room helps, so a run may hold and try again; other disk errors are not worth a wait."""
 
 
 class GpuMemoryError(FtuiError):

@@ -145,13 +145,16 @@ class CheckpointRejected(Record, frozen=True, tag="checkpoint_rejected"):
 
 
 class Sampled(Record, frozen=True, tag="sampled"):
+    """`requested`: asked for by a letter, beside the samples before and after training."""
+
     step: int
     prompt: str
     completion: str
+    requested: bool = False
 
 
 class ControlApplied(Record, frozen=True, tag="control_applied"):
-    """A letter was obeyed. `step`: the last finished step then. `settings`: what a `set` changes from the next step on."""
+    """A letter was obeyed. `step`: the last finished step then. `settings`: what a `set` changes from then on."""
 
     letter: str
     verb: str

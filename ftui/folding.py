@@ -6,28 +6,36 @@ fold therefore gives the same state for every interleaving: what belongs to one 
 
 from msgspec.structs import replace
 
-from ftui.errors import BUG, EXIT_WORDS, FINISHED, PARKED, PREEMPTED_NOT_SAVED, HostMemoryError
+from ftui import units
+from ftui.endings import with_ending, with_engine_end, with_restart
 from ftui.events import (
+    Adopted,
     AnyRecord,
     CheckpointRejected,
     CheckpointRemoved,
     CheckpointSaved,
+    CheckpointTagged,
+    CheckpointVerified,
+    ControlApplied,
     EngineEnded,
     EngineStarted,
     EvaluationDone,
-    Phase,
+    MicroBatchChanged,
     PhaseChanged,
+    Restarting,
     RunFailed,
     RunFinished,
     RunOpened,
     RunStarted,
     RunStopped,
     Sampled,
+    Stalled,
     Step,
     Warned,
 )
 from ftui.runstate import Checkpoint, Evaluation, RunState, Sample
 
+LEAVING = ("stop", "park", "abort")  # letters an engine obeys by ending
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
 
 
@@ -35,28 +43,57 @@ def fold(state: RunState, record: AnyRecord) -> RunState:
     """The state after one more record."""
     if record.attempt > state.attempt:
         state = _begun(state, record.attempt)
+    elif record.attempt == state.attempt and state.token and record.token not in ("", state.token):
+        if not isinstance(record, EngineStarted):
+            return state
+        state = _begun(state, record.attempt)  # without flock there can be a second writer: the later one stands
     match record:
         case Step():
             return _stepped(state, record)
         case RunStarted():
             return _started(state, record)
-        case EvaluationDone() | CheckpointSaved() | CheckpointRemoved() | CheckpointRejected() | Sampled():
+        case EvaluationDone() | Sampled():
             return _with_history(state, record)
-        case EngineEnded():
-            return _engine_ended(state, record)
+        case CheckpointSaved() | CheckpointRemoved() | CheckpointRejected():
+            return _with_checkpoints(state, record)
+        case CheckpointTagged() | CheckpointVerified():
+            return _with_checkpoint_news(state, record)
+        case ControlApplied() | MicroBatchChanged():
+            return _controlled(state, record)
+        case Restarting():
+            return with_restart(state, record)
         case _ if record.attempt < state.attempt:
             return state
-        case EngineStarted():
-            return replace(state, engine=record.identity)
+        case _:
+            return _of_this_attempt(state, record)
+
+
+def _of_this_attempt(state: RunState, record: AnyRecord) -> RunState:
+    """What only the newest attempt may say."""
+    match record:
+        case EngineStarted() | Adopted():
+            return replace(state, engine=record.identity, token=record.token or state.token)
         case RunOpened():
-            return replace(state, engine=record.identity, host=record.host, device=record.device)
-        case PhaseChanged() if not state.ended_by:
-            return replace(state, phase=record.phase, detail=record.detail)
+            token = state.token or record.token
+            return replace(state, engine=record.identity, token=token, host=record.host, device=record.device)
+        case PhaseChanged() if not _is_closed(state):
+            since = None if record.phase != "held" else record.time if state.held_since is None else state.held_since
+            return replace(state, phase=record.phase, detail=record.detail, held_since=since)
         case Warned():
             return replace(state, warning=record.message)
+        case Stalled():
+            still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
+            return replace(state, stalled=f"{record.phase} stood still for {still} (limit {limit})")
+        case EngineEnded():
+            return with_engine_end(state, record)
         case RunFinished() | RunStopped() | RunFailed():
-            return _ended(state, record)
+            return with_ending(state, record)
     return state
+
+
+def _is_closed(state: RunState) -> bool:
+    """Whether this attempt has come to its end: no phase follows."""
+    return bool(state.ended_by) or state.restarting
 
 
 def _begun(state: RunState, attempt: int) -> RunState:
@@ -71,6 +108,9 @@ def _begun(state: RunState, attempt: int) -> RunState:
         precision=state.precision,
         effective_batch=state.effective_batch,
         max_steps=state.max_steps,
+        micro_batch=state.micro_batch,
+        micro_batch_step=state.micro_batch_step,
+        restarts=state.restarts,
         first_evaluation=state.first_evaluation,
         evaluations=state.evaluations,
         bests=state.bests,
@@ -121,14 +161,21 @@ def _started(state: RunState, record: RunStarted) -> RunState:
         state = replace(state, step=start, step_attempt=record.attempt)
     if record.attempt < state.attempt:
         return state
-    state = replace(state, start_step=start, started=record.time, resumed_from=record.resumed_from)
-    return state if state.ended_by else replace(state, phase="training", detail="")
+    state = replace(
+        state,
+        start_step=start,
+        started=record.time,
+        resumed_from=record.resumed_from,
+        badge=record.badge,
+        badge_reasons=record.badge_reasons,
+    )
+    return state if _is_closed(state) else replace(state, phase="training", detail="", held_since=None)
 
 
-def _with_history(
-    state: RunState, record: EvaluationDone | CheckpointSaved | CheckpointRemoved | CheckpointRejected | Sampled
-) -> RunState:
+def _with_history(state: RunState, record: EvaluationDone | Sampled) -> RunState:
     match record:
+        case EvaluationDone() if record.requested:
+            return state  # stands beside the plan: it is neither the first, the last nor the best
         case EvaluationDone():
             evaluation = Evaluation(record.step, record.loss)
             return replace(
@@ -137,70 +184,46 @@ def _with_history(
                 evaluations=[*state.evaluations, evaluation][-EVALUATIONS_KEPT:],
                 bests=[*state.bests, evaluation][-EVALUATIONS_KEPT:] if record.best else state.bests,
             )
-        case CheckpointSaved():
-            kept = [c for c in state.checkpoints if c.step != record.step]
-            return replace(state, checkpoints=[*kept, Checkpoint(record.step, record.path)])
-        case CheckpointRemoved() | CheckpointRejected():
-            kept = [c for c in state.checkpoints if c.path != record.path]
-            return replace(state, checkpoints=kept)
         case Sampled() if record.step == 0:
             return replace(state, samples_before=_renewed(state.samples_before, record))
         case Sampled():
             return replace(state, samples_after=_renewed(state.samples_after, record))
 
 
+def _with_checkpoints(state: RunState, record: CheckpointSaved | CheckpointRemoved | CheckpointRejected) -> RunState:
+    if isinstance(record, CheckpointSaved):
+        kept = [c for c in state.checkpoints if c.step != record.step]
+        return replace(state, checkpoints=[*kept, Checkpoint(record.step, record.path, record.tags)])
+    return replace(state, checkpoints=[c for c in state.checkpoints if c.path != record.path])
+
+
+def _with_checkpoint_news(state: RunState, record: CheckpointTagged | CheckpointVerified) -> RunState:
+    """A checkpoint gained a tag, or was read back whole."""
+
+    def renewed(checkpoint: Checkpoint) -> Checkpoint:
+        if checkpoint.step != record.step:
+            return checkpoint
+        if isinstance(record, CheckpointVerified):
+            return replace(checkpoint, verified=True)
+        return checkpoint if record.tag in checkpoint.tags else replace(checkpoint, tags=[*checkpoint.tags, record.tag])
+
+    state = replace(state, checkpoints=[renewed(checkpoint) for checkpoint in state.checkpoints])
+    if isinstance(record, CheckpointVerified) and record.attempt == state.attempt:
+        return replace(state, has_verified=True)
+    return state
+
+
+def _controlled(state: RunState, record: ControlApplied | MicroBatchChanged) -> RunState:
+    """What letters and want of memory change; it holds on in the attempts that follow."""
+    if isinstance(record, MicroBatchChanged):
+        return replace(state, micro_batch=record.new, micro_batch_step=record.step)
+    if "max_steps" in record.settings:
+        state = replace(state, max_steps=int(record.settings["max_steps"]))
+    if record.verb in LEAVING and record.attempt == state.attempt:
+        return replace(state, leaving=record.verb)
+    return state
+
+
 def _renewed(samples: list[Sample], record: Sampled) -> list[Sample]:
     kept = [s for s in samples if s.prompt != record.prompt]
     return [*kept, Sample(record.step, record.prompt, record.completion)]
-
-
-def _ended(state: RunState, record: RunFinished | RunStopped | RunFailed) -> RunState:
-    """The engine's own last word, which also stands over what its supervisor concluded."""
-    state = replace(
-        state, ended_by="engine", exit_code=record.exit_code, detail="", reason="", message="", hint="", last_lines=[]
-    )
-    match record:
-        case RunFinished():
-            return replace(
-                state,
-                phase="finished",
-                reason=record.reason,
-                final=record.final,
-                step_final=record.step_final,
-                loss_before=record.loss_before,
-                loss_final=record.loss_final,
-            )
-        case RunStopped():
-            phase: Phase = "parked" if record.exit_code == PARKED else "stopped"
-            return replace(state, phase=phase, reason=record.reason)
-        case RunFailed():
-            return replace(state, phase="failed", message=record.message, hint=record.hint)
-
-
-def _engine_ended(state: RunState, record: EngineEnded) -> RunState:
-    if record.attempt < state.attempt or state.ended_by == "engine":
-        return state
-    message, exit_code = _last_words(record)
-    return replace(
-        state,
-        ended_by="supervisor",
-        phase="failed",
-        detail="",
-        exit_code=exit_code,
-        message=message,
-        hint="The same command continues from the newest checkpoint.",
-        last_lines=record.last_lines,
-    )
-
-
-def _last_words(record: EngineEnded) -> tuple[str, int]:
-    """What became of an engine that left no ending, and the exit code that stands for it."""
-    if record.oom_kills:
-        how = f"was killed ({record.signal})" if record.signal else f"ended (exit code {record.code})"
-        return f"The engine {how}: the host ran out of memory.", HostMemoryError.exit_code
-    if record.signal in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"):
-        return f"The engine was killed ({record.signal}).", PREEMPTED_NOT_SAVED
-    if record.signal:
-        return f"The engine crashed ({record.signal}).", BUG
-    code = record.code if record.code in EXIT_WORDS and record.code != FINISHED else BUG
-    return f"The engine ended without a word (exit code {record.code}).", code

@@ -1,80 +1,138 @@
-"""`ftui --run P`: opens a run and follows it in plain lines. A reader only: whatever happens here, the run goes on."""
+"""`ftui --run P` and `ftui resume RUN`: open a run and follow it. A reader only: the run goes on without it."""
 
-import os
 import shlex
-import shutil
+import signal
 import sys
-import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from types import FrameType
 
 from ftui import report
-from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError, ProfileError, UsageError
-from ftui.events import AnyRecord, Step
-from ftui.identity import is_alive
+from ftui.errors import ProfileError, UsageError
+from ftui.following import Lines, conclude, follow, wait_for_start
+from ftui.forking import Origin, find_origin, fork, is_newest
+from ftui.inbox import Abort, Letter, Stop, send
+from ftui.letters import addressed, order
+from ftui.logind import kills_on_logout
 from ftui.opening import Opened, not_applied, open_run
 from ftui.presets import find_profile
 from ftui.profile import Profile, Resolved, resolve
 from ftui.run import Run, check_name, find_run, name_from, runs_root
-from ftui.runstate import RunState
-from ftui.shown import cut, shown
+from ftui.shown import shown
 from ftui.status import judge, lives, read_status
-from ftui.supervisor import last_lines
 
-LOOK_SECONDS = 0.25  # 4 Hz is as fast as anybody reads
-JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files
-START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
-LEAVE_SECONDS = 30.0  # an engine that has written its ending still has to let go of the GPU
-DETACHED = 130
+INTERRUPTED = 130
 
 
-class Lines:
-    """Standard output: plain lines and, on a terminal, one line below them that is drawn over."""
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line asks for beside the profile. `stopped_too` goes on with a run that was stopped."""
 
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._drawn = ""
-
-    def print(self, text: str) -> None:
-        self.clear()
-        self._stream.write(f"{text}\n")
-        self._stream.flush()
-
-    def draw(self, text: str) -> None:
-        """Show `text` on the line that is drawn over, cut to the terminal's width."""
-        text = cut(text, shutil.get_terminal_size().columns - 1)
-        if self.live and text != self._drawn:
-            self._stream.write(f"\r{text}\x1b[K")
-            self._stream.flush()
-            self._drawn = text
-
-    def clear(self) -> None:
-        if self._drawn:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-            self._drawn = ""
+    name: str | None = None
+    overrides: Sequence[str] = ()
+    again: bool = False
+    detach: bool = False
+    fork: bool = False
+    stopped_too: bool = False
 
 
-def run_headless(text: str, *, name: str | None, overrides: Sequence[str], again: bool, detach: bool) -> int:
+def run_headless(text: str, wishes: Wishes) -> int:
     """Open the run that `text` (a profile or a run's name) means and follow it to its end; returns its exit code.
 
     Raises:
         FtuiError: it could not be opened.
     """
-    folder, resolved = chosen(text, name, overrides)
-    opened = open_run(folder, resolved, again=again)
+    if not wishes.fork:
+        folder, resolved = chosen(text, wishes.name, wishes.overrides)
+        return attend(open_run(folder, resolved, again=wishes.again), text, resolved, wishes)
+    folder, resolved = chosen(text, None, wishes.overrides)
+    return _fork(find_origin(Run(folder), None), text, resolved, wishes)
+
+
+def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
+    """`ftui resume RUN [--from CHECKPOINT]`: go on from the newest valid checkpoint, or in a child run from another.
+
+    Raises:
+        FtuiError: it could not be opened.
+    """
+    run = find_run(name)
+    resolved = resolve(run.profile, overrides=wishes.overrides)
+    if checkpoint is not None or wishes.fork:
+        origin = find_origin(run, checkpoint)
+        if wishes.fork or not is_newest(origin):
+            return _fork(origin, name, resolved, wishes)
+    if wishes.name:
+        raise UsageError("--name only goes with --fork, or --from another checkpoint than the newest.")
+    status = read_status(run)
+    if status.state.phase == "held" and lives(status):
+        order("continue", name)
+    return attend(open_run(run.folder, resolved, stopped_too=True), name, resolved, wishes)
+
+
+def _fork(origin: Origin, text: str, resolved: Resolved, wishes: Wishes) -> int:
+    name = check_name(wishes.name) if wishes.name else None
+    run, differences = fork(origin, resolved, name, may_differ=wishes.fork)
+    print(f"{run.name} goes on from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is.")
+    for line in differences:
+        print(f"  {shown(line)}")
+    return attend(open_run(run.folder, resolved), text, resolved, wishes)
+
+
+def attend(opened: Opened, text: str, resolved: Resolved, wishes: Wishes) -> int:
+    """Tell what was opened and follow it; Ctrl-C ends the run, Ctrl-\\ leaves it alone."""
     lines = Lines(sys.stdout)
-    command = command_for(opened.run, text, overrides)
-    try:
-        return _attended(opened, resolved.profile, lines, command, detach=detach)
-    except KeyboardInterrupt:
-        lines.clear()
-        lines.print("")
-        for line in farewell(opened.run, command):
-            lines.print(line)
-        return DETACHED
+    command = command_for(opened.run, text, wishes.overrides)
+    _introduce(opened, resolved.profile, lines)
+    if opened.decision == "finished":
+        return conclude(opened.run, opened.before, resolved.profile, lines)
+    if wishes.detach:
+        if opened.supervisor is not None:
+            wait_for_start(opened)
+        return _detached(opened, command, lines, code=0)
+    signal.signal(signal.SIGQUIT, _leave_alone)
+    if lines.live:
+        lines.print("Ctrl-C saves and ends the run; Ctrl-\\ leaves it running.")
+    interrupts = 0
+    while True:
+        try:
+            return follow(opened, resolved.profile, lines)
+        except KeyboardInterrupt:
+            interrupts += 1
+            lines.clear()
+            if not _asked_to_end(opened, lines, interrupts):
+                return _detached(opened, command, lines, code=INTERRUPTED)
+        except Detach:
+            return _detached(opened, command, lines, code=0)
+
+
+class Detach(Exception):
+    """Ctrl-\\: leave the run alone."""
+
+
+def _leave_alone(number: int, frame: FrameType | None) -> None:
+    raise Detach
+
+
+def _asked_to_end(opened: Opened, lines: Lines, interrupts: int) -> bool:
+    """Send the letter for the first and the second Ctrl-C; False for the third, and where nobody would read it."""
+    run, status = opened.run, judge(opened.run, opened.watch)
+    if interrupts > 2 or not lives(status) or opened.watch.state.attempt <= opened.history:
+        return False
+    kind: type[Letter] = Stop if interrupts == 1 else Abort
+    send(run, addressed(run, status, kind, {}))
+    if kind is Stop:
+        lines.print("Ctrl-C: the run saves a checkpoint and ends. Again: it ends now and saves nothing.")
+    else:
+        lines.print("Ctrl-C again: the run ends now and saves nothing. Once more leaves it alone.")
+    return True
+
+
+def _detached(opened: Opened, command: str, lines: Lines, *, code: int) -> int:
+    lines.clear()
+    for line in farewell(opened.run, command):
+        lines.print(line)
+    return code
 
 
 def chosen(text: str, name: str | None, overrides: Sequence[str]) -> tuple[Path, Resolved]:
@@ -105,27 +163,25 @@ def command_for(run: Run, text: str, overrides: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _attended(opened: Opened, profile: Profile, lines: Lines, command: str, *, detach: bool) -> int:
+def _introduce(opened: Opened, profile: Profile, lines: Lines) -> None:
     run, state = opened.run, opened.before
     match opened.decision:
         case "finished":
-            lines.print(f"{run.name} is over. `--again` starts a new run with the same profile.")
-            return _conclude(run, state, profile, lines)
+            again = "`--again` starts a new run with the same profile"
+            go_on = f"; `ftui resume {run.name}` goes on with it" if state.phase == "stopped" else ""
+            lines.print(f"{run.name} is over. {again}{go_on}.")
         case "attach":
-            lines.print(f"attached to {run.name}: {report.history(state)}")
+            holder = opened.watch.state.engine
+            by = f" (process {holder.pid} on {shown(state.host)})" if holder and state.host else ""
+            lines.print(f"{run.name} lives{by}; attached to it: {report.history(state)}")
             if keys := not_applied(run, profile):
                 lines.print(f"The profile has changed in {', '.join(keys)}: a living run keeps what it started with.")
         case "resume":
             lines.print(f"resuming {run.name}: {report.history(state)}")
         case "start":
             lines.print(f"starting {run.name} in {shown(str(run.folder))}")
-    if not detach:
-        return follow(opened, profile, lines)
-    if opened.supervisor is not None:
-        _wait_for_start(opened)
-    for line in farewell(run, command):
-        lines.print(line)
-    return 0
+    if opened.supervisor is not None and (warning := kills_on_logout()):
+        lines.print(f"warning: {warning}")
 
 
 def farewell(run: Run, command: str) -> list[str]:
@@ -136,85 +192,6 @@ def farewell(run: Run, command: str) -> list[str]:
         f"  attach again   {shown(command)}",
         f"  look           ftui status {run.name}",
     ]
-    if status.engine is not None and is_alive(status.engine):
-        lines.append(f"  save and end   kill -TERM {status.engine.pid}")
+    if lives(status):
+        lines.append(f"  save and end   ftui stop {run.name}")
     return lines
-
-
-def _wait_for_start(opened: Opened) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while opened.watch.state.attempt <= opened.history:
-        _check_start(opened, deadline)
-        time.sleep(0.05)
-        opened.watch.read()
-
-
-def _check_start(opened: Opened, deadline: float) -> None:
-    """Raises FtuiError when the supervisor we started left without a word, or is silent for too long."""
-    supervisor = opened.supervisor
-    code = None if supervisor is None else supervisor.poll()
-    if not code and time.monotonic() < deadline:
-        return
-    lines = last_lines(opened.run.folder / "supervisor.log", 0)
-    raise FtuiError(
-        f"The run's supervisor did not start (exit code {code}).",
-        hint="It wrote:\n" + "\n".join(f"  {line}" for line in lines) if lines else "",
-    )
-
-
-def follow(opened: Opened, profile: Profile, lines: Lines) -> int:
-    """Print what happens until the run ends; returns its exit code."""
-    run, watch = opened.run, opened.watch
-    start_deadline = time.monotonic() + START_SECONDS
-    next_judgement = time.monotonic() + JUDGE_SECONDS
-    watched = True
-    while True:
-        for record, state in watch.read():
-            for line in news(record, state, live=lines.live, logging_steps=profile.log.logging_steps):
-                lines.print(line)
-        lines.draw(report.progress(watch.state))
-        if watch.state.attempt <= opened.history:
-            _check_start(opened, start_deadline)
-        elif watch.state.exit_code is not None:
-            return _conclude(run, _left(opened), profile, lines)
-        elif time.monotonic() >= next_judgement:
-            next_judgement = time.monotonic() + JUDGE_SECONDS
-            status = judge(run, watch)
-            if status.state.phase == "lost":
-                return _conclude(run, status.state, profile, lines)
-            if status.unwatched and watched:
-                lines.print("The run's supervisor is gone; the engine goes on without one.")
-            watched = not status.unwatched
-        time.sleep(LOOK_SECONDS)
-
-
-def news(record: AnyRecord, state: RunState, *, live: bool, logging_steps: int) -> list[str]:
-    """The lines to print for one record: events always, steps and phases only where no progress line shows them."""
-    lines = report.event_lines(record)
-    if live:
-        return lines
-    if isinstance(record, Step) and report.is_due(record, state, logging_steps):
-        return [*lines, report.step_line(state)]
-    return [*lines, *report.phase_line(record)]
-
-
-def _left(opened: Opened) -> RunState:
-    """The last state, once engine and supervisor have let go of the GPU and of their files."""
-    deadline = time.monotonic() + LEAVE_SECONDS
-    while lives(judge(opened.run, opened.watch)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-        opened.watch.read()
-    if opened.supervisor is not None:
-        opened.supervisor.poll()
-    opened.watch.read()
-    return opened.watch.state
-
-
-def _conclude(run: Run, state: RunState, profile: Profile, lines: Lines) -> int:
-    lines.clear()
-    if state.phase in ("failed", "lost"):
-        print(report.failure(run, state), file=sys.stderr, flush=True)
-    else:
-        for line in report.summary(run, state, learning_rate=profile.train.learning_rate):
-            lines.print(line)
-    return PREEMPTED_NOT_SAVED if state.exit_code is None else state.exit_code

@@ -12,9 +12,10 @@ from typing import Any, get_args
 
 import msgspec
 
-from ftui.errors import DiskError
+from ftui.errors import DiskError, DiskFullError
 from ftui.events import FORM, AnyRecord, Record
-from ftui.files import open_private
+from ftui.files import open_private, sync_open
+from ftui.volume import is_disk_full
 
 _KINDS = {str(record.__struct_config__.tag) for record in get_args(AnyRecord)}
 _decode_any = msgspec.json.Decoder(AnyRecord)
@@ -72,18 +73,22 @@ class Writer:
         """Stamp and append one record in one `os.write`; `durable` adds an fsync.
 
         Raises:
-            DiskError: the disk took only part of the line (it is cut back) or none of it.
+            DiskFullError: there was room for only part of the line (it is cut back) or for none of it.
+            DiskError: the disk refused it, or cannot say that it is durable.
         """
         line = encode(msgspec.structs.replace(record, time=time.time(), attempt=self.attempt, token=self.token))
         before = os.fstat(self._descriptor).st_size
         try:
             if os.write(self._descriptor, line) != len(line):
                 os.ftruncate(self._descriptor, before)
-                raise DiskError("The disk is full: a record could not be written.", hint="Free some space.")
+                raise DiskFullError("The disk is full: a record could not be written.", hint="Free some space.")
             if durable:
-                os.fsync(self._descriptor)
+                sync_open(self._descriptor)
         except OSError as error:
-            raise DiskError(f"A record could not be written: {error}.", hint="Free some space.") from error
+            message = f"A record could not be written: {error}."
+            if is_disk_full(error):
+                raise DiskFullError(message, hint="Free some space.") from error
+            raise DiskError(message, hint="Check the volume.") from error
 
     def close(self) -> None:
         os.close(self._descriptor)

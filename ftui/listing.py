@@ -1,15 +1,17 @@
 """Commands that only look: `ftui runs`, `ftui status`, `ftui log`, `ftui profiles`."""
 
 import math
+import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from typing import BinaryIO
 
 import msgspec
 
 from ftui import report, units
-from ftui.errors import UsageError
+from ftui.errors import DiskError, UsageError
 from ftui.identity import is_alive
 from ftui.presets import shipped
 from ftui.run import Run, all_runs, find_run
@@ -40,12 +42,24 @@ def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
     age = now - created(run)
     return (
         shown(run.name),
-        f"{state.phase}, unwatched" if status.unwatched else state.phase,
+        standing(status),
         f"{state.step}/{units.MISSING if state.max_steps is None else state.max_steps}",
         report.measured(state.loss, "loss", state.non_finite),
         units.count(state.tokens_per_second),
         units.duration(age) if age >= 0 else units.MISSING,
     )
+
+
+def standing(status: Status) -> str:
+    """The phase in the table's few words."""
+    state = status.state
+    if status.frozen:
+        return f"{state.phase}, frozen"
+    if status.unwatched:
+        return f"{state.phase}, unwatched"
+    if state.restarting and state.phase == "starting":
+        return "restarting"
+    return "parked, disk full" if state.phase == "parked" and state.exit_code == DiskError.exit_code else state.phase
 
 
 def created(run: Run) -> float:
@@ -91,9 +105,11 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     opened = created(run)
     date = time.localtime(opened) if opened < math.inf else None
     yield "opened", time.strftime("%Y-%m-%d %H:%M:%S", date) if date else units.MISSING
-    yield "phase", report.phase(state) + (" (unwatched)" if status.unwatched else "")
+    yield "phase", " · ".join([report.phase(state), *_troubles(status)])
     yield from _ending(status)
     yield "attempt", str(state.attempt)
+    if (badge := report.badge(state)) is not None:
+        yield "badge", badge
     yield "model", " · ".join(shown(x) for x in (state.model, state.method, state.precision) if x) or units.MISSING
     yield "machine", " · ".join(shown(x) for x in (state.host, state.device) if x) or units.MISSING
     yield "step", report.place(state).removeprefix("step ")
@@ -103,6 +119,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "learning rate", units.rate(state.learning_rate)
     yield "tokens/s", units.count(state.tokens_per_second)
     yield "memory", units.size(state.memory)
+    if (micro_batch := report.micro_batch(state)) is not None:
+        yield "micro-batch", micro_batch
     yield "time left", units.duration(eta_seconds(state) if lives(status) else None)
     yield "evaluation loss", _evaluations(status)
     newest = state.newest_checkpoint
@@ -116,6 +134,16 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
         "supervisor",
         (_process(status.supervisor.pid, is_alive(status.supervisor)) if status.supervisor else units.MISSING),
     )
+
+
+def _troubles(status: Status) -> Iterator[str]:
+    """What is odd about a run that lives."""
+    if status.state.held_since is not None:
+        yield f"for {units.duration(max(0.0, status.time - status.state.held_since))}"
+    if status.frozen:
+        yield "stopped by a signal (SIGSTOP)"
+    if status.unwatched:
+        yield "unwatched"
 
 
 def _ending(status: Status) -> Iterator[tuple[str, str]]:
@@ -156,24 +184,68 @@ def print_log(name: str, *, follow: bool) -> int:
 
 
 def log_lines(run: Run, *, follow: bool) -> Iterator[str]:
-    """The lines of engine.log, safe to print; a line without its end is given when nothing more will come."""
-    rest = b""
+    """The lines of engine.log and of what it was before, safe to print; a line without its end is given last."""
     while not run.engine_log.exists():
         if not (follow and lives(read_status(run))):
             print(f"{shown(run.name)} has no engine.log yet.", file=sys.stderr)
             return
         time.sleep(LOOK_SECONDS)
-    with run.engine_log.open("rb") as file:
-        while True:
-            living = follow and lives(read_status(run))  # asked before reading: what it wrote last is still read
-            while data := file.read(1 << 16):
-                *whole, rest = (rest + data).split(b"\n")
-                yield from (_log_line(line) for line in whole)
-            if not living:
-                break
-            time.sleep(LOOK_SECONDS)
+    rest = b""
+    for data in _log_pieces(run, follow=follow):
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (_log_line(line) for line in whole)
     if rest:
         yield _log_line(rest)
+
+
+def _log_pieces(run: Run, *, follow: bool) -> Iterator[bytes]:
+    """The bytes of the log across all its files: a full engine.log becomes engine.log.1 and is begun anew."""
+    file: BinaryIO | None = None
+    try:
+        while True:
+            living = follow and lives(read_status(run))  # asked before reading: what it wrote last is still read
+            file, moved = yield from _newest_log(run, file)
+            if moved:
+                continue
+            if not living:
+                return
+            time.sleep(LOOK_SECONDS)
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _newest_log(run: Run, file: BinaryIO | None) -> Generator[bytes, None, tuple[BinaryIO | None, bool]]:
+    """Read `file` to its end, or begin with what stands before engine.log; go over to engine.log where that is another.
+
+    Returns:
+        The file that was read last, and whether it is one that has yet to be read.
+    """
+    try:
+        log = run.engine_log.open("rb")
+    except FileNotFoundError:  # it is being moved aside in this moment
+        return file, False
+    if file is not None:
+        yield from _rest_of(file)
+        if _inode(file) == _inode(log):
+            log.close()
+            return file, False
+    if run.engine_log_before.exists():
+        with run.engine_log_before.open("rb") as before:
+            if _inode(before) not in (_inode(log), -1 if file is None else _inode(file)):
+                yield from _rest_of(before)
+    if file is not None:
+        file.close()
+    return log, True
+
+
+def _rest_of(file: BinaryIO) -> Iterator[bytes]:
+    while data := file.read(1 << 16):
+        yield data
+
+
+def _inode(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_ino
 
 
 def _log_line(line: bytes) -> str:

@@ -6,17 +6,17 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
-from ftui.checkpoints import listed
+from ftui.checkpoints import Checkpoint, link_copy, listed
 from ftui.errors import DiskError, LostRunError, ProfileError, UsageError
-from ftui.files import make_private_folder, open_private, replace_file, sync_path
+from ftui.files import Lock, make_private_folder, open_private, replace_file, sync_path, try_lock
 from ftui.identity import this_process
 from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.writing import flat, to_toml, weights_difference
@@ -45,19 +45,19 @@ class Opened:
     supervisor: "subprocess.Popen[bytes] | None" = None
 
 
-def decide(folder: Path, *, again: bool = False) -> tuple[Run, Decision]:
+def decide(folder: Path, *, again: bool = False, stopped_too: bool = False) -> tuple[Run, Decision]:
     """What `ftui --run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... not over yet.
 
     Raises:
         LostRunError: another machine is working on it.
     """
-    for run in _and_successors(Run(folder)):
+    for run in chain([Run(folder)], successors(Run(folder))):
         if not run.facts.exists():
             return run, "start"
         status = _settled(run)
         if lives(status):
             return run, "attach"
-        if not is_over(status.state):
+        if not is_over(status.state) or (stopped_too and status.state.phase == "stopped"):
             _refuse_if_elsewhere(run, status)
             return run, "resume"
         if not again:
@@ -65,8 +65,8 @@ def decide(folder: Path, *, again: bool = False) -> tuple[Run, Decision]:
     raise AssertionError("names do not run out")
 
 
-def _and_successors(run: Run) -> Iterator[Run]:
-    yield run
+def successors(run: Run) -> Iterator[Run]:
+    """NAME-2, NAME-3 ... beside a run."""
     for number in count(2):
         ending = f"-{number}"
         yield Run(run.folder.with_name(run.name[: LONGEST_NAME - len(ending)] + ending))
@@ -98,35 +98,70 @@ def _refuse_if_elsewhere(run: Run, status: Status) -> None:
         )
 
 
-def open_run(folder: Path, resolved: Resolved, *, again: bool = False) -> Opened:
+def open_run(folder: Path, resolved: Resolved, *, again: bool = False, stopped_too: bool = False) -> Opened:
     """Bring the run in `folder` to life with this profile, or find it alive or over.
+
+    Of many that try at once, one holds supervisor.lock, starts the run and hands the lock to its supervisor; the others
+    find it alive. `stopped_too` continues a run that was stopped on purpose.
 
     Raises:
         ProfileError: the run would be resumed with values that change its weights.
         LostRunError: another machine is working on it.
     """
     while True:
-        run, decision = decide(folder, again=again)
+        run, decision = decide(folder, again=again, stopped_too=stopped_too)
         if decision == "start" and not create(run, resolved):
             continue  # somebody else opened it in this moment
-        if decision == "resume":
-            resume(run, resolved.profile)
         watch = Watch(run)
         watch.catch_up()
         before = judge(run, watch).state
-        if decision in ("start", "resume"):
-            return Opened(run, decision, before, watch, history=before.attempt, supervisor=launch(run))
-        return Opened(run, decision, before, watch, history=before.attempt - 1)
+        if decision not in ("start", "resume"):
+            return Opened(run, decision, before, watch, history=before.attempt - 1)
+        lock = try_lock(run.supervisor_lock)
+        if lock is None:
+            _wait_until_alive(run)
+            continue
+        try:
+            if decision == "resume":
+                resume(run, resolved.profile)
+            return Opened(run, decision, before, watch, history=before.attempt, supervisor=launch(run, lock))
+        finally:
+            os.close(lock.descriptor)  # the supervisor has its own copy
 
 
-def create(run: Run, resolved: Resolved) -> bool:
-    """Make the run's folder whole in one rename; False when another process made it first."""
+def _wait_until_alive(run: Run) -> None:
+    """Somebody else is starting the run: give it the time to be seen.
+
+    Raises:
+        LostRunError: the lock is held, but nobody can be seen who works on the run.
+    """
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while not lives(read_status(run)):
+        if time.monotonic() > deadline:
+            raise LostRunError(
+                f"{run.name} is held by a process that cannot be seen from here.",
+                hint=f"It may run in another container on the same volume; `ftui status {run.name}` says where.",
+            )
+        time.sleep(0.05)
+
+
+def create(
+    run: Run, resolved: Resolved, template: RunFacts | None = None, inherited: Sequence[Checkpoint] = ()
+) -> bool:
+    """Make the run's folder whole in one rename; False when another process made it first.
+
+    A child run's `template` names its parent, and `inherited` are the checkpoints it takes with it.
+    """
     root = run.folder.parent
     temporary = root / f".{run.name}.{secrets.token_hex(4)}.new"
-    facts = RunFacts(run_id=new_run_id(), name=run.name, created=time.time(), profile_name=resolved.path.stem)
+    facts = template or RunFacts(run_id="", name="", created=0.0, profile_name=resolved.path.stem)
+    facts = msgspec.structs.replace(facts, run_id=new_run_id(), name=run.name, created=time.time())
     try:
         new = Run(make_private_folder(temporary))
+        make_private_folder(new.inbox)
         replace_file(new.profile, to_toml(named(resolved.profile, run.name)).encode(), durable=True)
+        for checkpoint in inherited:
+            link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
         replace_file(new.facts, msgspec.json.encode(facts), durable=True)
         temporary.rename(run.folder)
         sync_path(root)
@@ -158,7 +193,7 @@ def resume(run: Run, profile: Profile) -> None:
     if changes and listed(run.checkpoints):
         raise ProfileError(
             f"{run.name} cannot be resumed with other values:\n" + "\n".join(f"  {change}" for change in changes),
-            hint="Use the same values, or another --name for a new run.",
+            hint="Use the same values, --fork for a child run that goes on with the new ones, or --name for a new run.",
         )
     replace_file(run.profile, to_toml(named(profile, run.name)).encode(), durable=True)
 
@@ -173,18 +208,34 @@ def not_applied(run: Run, profile: Profile) -> list[str]:
     return [".".join(key) for key in before | now if before.get(key) != now.get(key)]
 
 
-def launch(run: Run) -> "subprocess.Popen[bytes]":
-    """Start a supervisor that outlives this process and its terminal. Its own troubles go to supervisor.log."""
+def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
+    """Start a supervisor that outlives this process and its terminal, and hand it the lock.
+
+    Its own troubles go to supervisor.log.
+    """
     log = open_private(run.folder / "supervisor.log", os.O_WRONLY | os.O_APPEND)
+    command = [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)]
+    descriptors = () if lock is None else (lock.descriptor,)
     try:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)],
+            [*command, *map(str, descriptors)],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             close_fds=True,
+            pass_fds=descriptors,
             cwd=run.folder,
             start_new_session=True,
         )
     finally:
         os.close(log)
+
+
+def watched(run: Run, status: Status) -> Status:
+    """The status of a run whose engine has a supervisor: one is started for an engine that lost its own."""
+    if status.unwatched and (lock := try_lock(run.supervisor_lock)) is not None:
+        try:
+            launch(run, lock)
+        finally:
+            os.close(lock.descriptor)
+    return status

@@ -3,15 +3,22 @@
 from pathlib import Path
 
 from ftui import units
+from ftui.errors import DiskError
 from ftui.events import (
+    Adopted,
     AnyRecord,
     CheckpointRejected,
     CheckpointSaved,
+    ControlApplied,
+    ControlRefused,
     EvaluationDone,
+    MicroBatchChanged,
     PhaseChanged,
+    Restarting,
     RunOpened,
     RunStarted,
     Sampled,
+    Stalled,
     Step,
     Warned,
 )
@@ -20,6 +27,7 @@ from ftui.runstate import RunState, eta_seconds, is_over
 from ftui.shown import complaint, shown
 
 LOST = "The engine and its supervisor are gone without a last word (the pod was restarted, or both were killed)."
+ENDED_WHILE_RESTARTING = "It crashed at step {}, and its supervisor was ended before it could start it again."
 LOST_HINT = "The same command continues from the newest checkpoint."
 
 LOADERS = {"lora": ("peft", "AutoPeftModelForCausalLM"), "full": ("transformers", "AutoModelForCausalLM")}
@@ -56,7 +64,24 @@ def step_line(state: RunState) -> str:
 
 
 def phase(state: RunState) -> str:
+    if state.phase == "parked" and state.exit_code == DiskError.exit_code:
+        return "parked · the disk stayed full"
     return f"{state.phase} · {shown(state.detail)}" if state.detail else state.phase
+
+
+def micro_batch(state: RunState) -> str | None:
+    """The size of the micro-batches where want of memory changed it."""
+    if state.micro_batch is None:
+        return None
+    return f"{_rows(state.micro_batch)} from step {state.micro_batch_step} on (memory ran out)"
+
+
+def badge(state: RunState) -> str | None:
+    """How surely a resumed run is the same run, with the reasons where it is not; `None` for one never resumed."""
+    if state.badge is None:
+        return None
+    reasons = "; ".join(shown(reason) for reason in state.badge_reasons)
+    return f"{state.badge} ({reasons})" if reasons and state.badge != "EXACT" else state.badge
 
 
 def is_due(record: Step, state: RunState, logging_steps: int) -> bool:
@@ -75,7 +100,7 @@ def event_lines(record: AnyRecord) -> list[str]:
             what = " and ".join(record.non_finite) or "gradient"
             return [f"step {record.step}: {shown(what)} not finite, the step was not applied"]
         case EvaluationDone():
-            best = " (best so far)" if record.best else ""
+            best = " (best so far)" if record.best else " (asked for)" if record.requested else ""
             return [f"evaluation at step {record.step}: loss {measured(record.loss, 'loss', record.non_finite)}{best}"]
         case CheckpointSaved():
             size, seconds = units.size(record.num_bytes), units.duration(record.seconds)
@@ -86,7 +111,60 @@ def event_lines(record: AnyRecord) -> list[str]:
             return [f"sample at step {record.step}: {shown(record.prompt)} -> {shown(record.completion)}"]
         case Warned():
             return [f"warning: {shown(record.message)}"]
+        case ControlApplied() | ControlRefused() | MicroBatchChanged():
+            return [_answer(record)]
+        case Adopted() | Stalled() | Restarting():
+            return [_supervision(record)]
     return []
+
+
+APPLIED = {
+    "hold": "held",
+    "continue": "went on",
+    "park": "parking",
+    "checkpoint": "checkpoint asked for",
+    "stop": "stopping",
+    "abort": "aborting",
+    "evaluate": "evaluation asked for",
+    "sample": "sample asked for",
+    "set": "set",
+    "pin": "pinned",
+    "unpin": "unpinned",
+    "delete_checkpoint": "deleted",
+}
+"""What an obeyed letter did; an unknown verb speaks for itself."""
+
+
+def _answer(record: ControlApplied | ControlRefused | MicroBatchChanged) -> str:
+    """What became of a letter, or of want of memory."""
+    match record:
+        case MicroBatchChanged():
+            change = f"from {record.old} to {_rows(record.new)}"
+            return f"memory ran out in step {record.step} ({shown(record.place)}): micro-batches {change}"
+        case ControlRefused():
+            return f"{shown(record.verb)} refused at step {record.step}: {shown(record.reason)}"
+        case ControlApplied():
+            what = APPLIED.get(record.verb, shown(record.verb))
+            settings = ", ".join(f"{shown(name)} = {value:g}" for name, value in record.settings.items())
+            detail = ": ".join(part for part in ("", settings, shown(record.detail)) if part)
+            return f"{what} at step {record.step}" + (f": {detail}" if detail else "")
+
+
+def _supervision(record: Adopted | Stalled | Restarting) -> str:
+    match record:
+        case Adopted():
+            return f"a new supervisor watches over the engine (process {record.identity.pid})"
+        case Stalled():
+            still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
+            return f"{record.phase} stood still for {still} (limit {limit}): the engine is killed"
+        case Restarting():
+            pause = units.duration(record.pause_seconds)
+            crash = f"crashed at step {record.step} ({shown(record.error)})"
+            return f"{crash}: again in {pause} (restart {record.number})"
+
+
+def _rows(number: int) -> str:
+    return f"{number} row" if number == 1 else f"{number} rows"
 
 
 def _plan(record: RunStarted) -> list[str]:
@@ -98,7 +176,10 @@ def _plan(record: RunStarted) -> list[str]:
         f"{record.max_steps} steps · {record.steps_per_epoch} an epoch · {record.effective_batch} sequences a step",
     ]
     if record.resumed_from:
-        lines.append(f"resumed from {shown(record.resumed_from)} at step {record.start_step}")
+        end = f" · {record.badge}" if record.badge else ""
+        lines.append(f"resumed from {shown(record.resumed_from)} at step {record.start_step}{end}")
+    if record.badge_reasons and record.badge != "EXACT":
+        lines.append("  because " + "; ".join(shown(reason) for reason in record.badge_reasons))
     return lines
 
 
@@ -171,8 +252,13 @@ def _samples(state: RunState) -> list[str]:
 def failure(run: Run, state: RunState) -> str:
     """Why a run failed or was lost, what to do, and the last lines of an engine that could not say it itself."""
     if state.phase == "lost":
-        return complaint(f"{run.name}: {LOST}", LOST_HINT)
-    text = complaint(f"{run.name}: {state.message}", state.hint)
+        words = ENDED_WHILE_RESTARTING.format(state.restarts[-1].step) if state.restarting else LOST
+        return complaint(f"{run.name}: {words}", LOST_HINT)
+    message = state.message
+    if (last := state.restarts[-1] if state.restarts else None) and last.attempt == state.attempt - 1:
+        times = "once" if last.number == 1 else f"{last.number} times"
+        message += f"\nIt had been started again {times}; the crash before, at step {last.step}: {last.error}"
+    text = complaint(f"{run.name}: {message}", state.hint)
     if state.last_lines:
         text += "\nthe engine's last lines:\n" + "\n".join(f"  {shown(line)}" for line in state.last_lines)
     return text

@@ -16,7 +16,11 @@ NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """What never changes about a run (run.json), written once by whoever opened it."""
+    """What never changes about a run (run.json), written once by whoever opened it.
+
+    A child run began from a checkpoint of its parent (`parent_run` is its id); a `fork` may differ from it in what the
+    weights are made from.
+    """
 
     run_id: str
     name: str
@@ -24,7 +28,9 @@ class RunFacts(msgspec.Struct, frozen=True):
     profile_name: str
     format: int = 1
     parent_run: str | None = None
+    parent_name: str | None = None
     parent_checkpoint: str | None = None
+    fork: bool = False
 
 
 @dataclass(frozen=True)

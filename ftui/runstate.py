@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import STOPPED
-from ftui.events import Phase
+from ftui.events import Badge, Phase
 from ftui.identity import Identity
 
 
@@ -17,8 +17,12 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
+    """`verified`: every byte was read back after it was written."""
+
     step: int
     path: str
+    tags: list[str] = []
+    verified: bool = False
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -27,12 +31,23 @@ class Sample(msgspec.Struct, frozen=True):
     completion: str
 
 
+class Restart(msgspec.Struct, frozen=True):
+    """A crash that another attempt followed. `number`: restarts in a row by then."""
+
+    attempt: int
+    step: int
+    error: str
+    number: int
+
+
 class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run as its records tell it. Numbers of a step are those of this attempt: a new attempt begins without any."""
 
     phase: Phase = "queued"
     detail: str = ""
     attempt: int = 0
+    token: str = ""
+    """Of the process that makes this attempt: what another one wrote under its number is not believed."""
     engine: Identity | None = None
     host: str = ""
     device: str = ""
@@ -42,7 +57,12 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     precision: str = ""
     effective_batch: int | None = None
     max_steps: int | None = None
+    micro_batch: int | None = None
+    """The newest size memory forced, in rows; `None` while it is the profile's."""
+    micro_batch_step: int | None = None
     resumed_from: str | None = None
+    badge: Badge | None = None
+    badge_reasons: list[str] = []
 
     step: int = 0
     step_attempt: int = -1
@@ -69,12 +89,28 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     samples_before: list[Sample] = []
     samples_after: list[Sample] = []
     warning: str = ""
+    has_verified: bool = False
+    """Whether a checkpoint of this attempt was read back whole."""
+    held_since: float | None = None
+    """When the hold began (Unix seconds)."""
+    leaving: str = ""
+    """The letter (stop, park, abort) that this attempt obeys by ending."""
+    stalled: str = ""
+    """What stood still, in words, once the supervisor has had enough of it."""
+    restarts: list[Restart] = []
+    """The newest few, oldest first."""
+    restarting: bool = False
+    """This attempt crashed and the next is about to begin."""
 
     ended_by: Literal["", "engine", "supervisor"] = ""
     exit_code: int | None = None
     reason: str = ""
     message: str = ""
     hint: str = ""
+    error: str = ""
+    """What went wrong, the same text for the same fault."""
+    again: bool = False
+    """The engine itself holds that another attempt may succeed."""
     last_lines: list[str] = []
     """What the engine printed last, where it left no ending of its own."""
     final: str | None = None

@@ -1,7 +1,9 @@
 """How a run stands, judged from its files alone: what they say, and whether the processes they name still live."""
 
 import heapq
+import sys
 import time
+from pathlib import Path
 
 import msgspec
 
@@ -10,12 +12,15 @@ from ftui.events import AnyRecord, Phase
 from ftui.folding import fold
 from ftui.identity import Identity, is_alive
 from ftui.journal import Tail
+from ftui.restarts import may_follow
 from ftui.run import Run
 from ftui.runstate import RunState
 
-FORM = 1
+FORM = 2  # 1 knew nothing of restarts
 PIECE = 1 << 20  # bytes
 QUEUED_SECONDS = 60.0  # how long a run that was opened may wait for its supervisor before it counts as lost
+
+_ON_LINUX: bool = sys.platform == "linux"
 
 
 class Offsets(msgspec.Struct, frozen=True):
@@ -27,7 +32,11 @@ class Offsets(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What status.json holds. `unwatched`: the engine lives, nobody records how it will end (only readers set it)."""
+    """What status.json holds.
+
+    Only readers set these: `unwatched`, the engine lives and nobody records how it will end; `frozen`, it lives but was
+    stopped by a signal.
+    """
 
     v: int = FORM
     time: float = 0.0
@@ -36,6 +45,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     engine: Identity | None = None
     offsets: Offsets = Offsets()
     unwatched: bool = False
+    frozen: bool = False
 
 
 class Watch:
@@ -109,7 +119,9 @@ def judge(run: Run, watch: Watch) -> Status:
         time=time.time(), state=watch.state, supervisor=supervisor, engine=watch.state.engine, offsets=watch.offsets
     )
     if is_alive(status.engine):
-        return msgspec.structs.replace(status, unwatched=not is_alive(supervisor))
+        return msgspec.structs.replace(
+            status, unwatched=not is_alive(supervisor), frozen=status.engine is not None and is_frozen(status.engine)
+        )
     if watch.state.exit_code is not None or is_alive(supervisor):
         return status
     watch.read()  # the last words may have come between the reading and the look at the processes
@@ -134,3 +146,24 @@ def is_living(run: Run) -> bool:
 
 def lives(status: Status) -> bool:
     return is_alive(status.engine) or is_alive(status.supervisor)
+
+
+def is_final(status: Status) -> bool:
+    """Whether the run has ended and its supervisor will not start it again by itself."""
+    return status.state.exit_code is not None and not (may_follow(status.state) and is_alive(status.supervisor))
+
+
+def is_frozen(engine: Identity) -> bool:
+    """Whether a living process was stopped by a signal (SIGSTOP), or is held by a debugger."""
+    if _ON_LINUX:
+        try:
+            stat = Path(f"/proc/{engine.pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return stat.rpartition(")")[2].split()[0] in "Tt"
+    import psutil  # only where there is no /proc
+
+    try:
+        return psutil.Process(engine.pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False

@@ -10,7 +10,9 @@ from ftui.events import EngineStarted, PhaseChanged, RunFailed, RunStarted
 from ftui.identity import Identity
 from ftui.listing import log_lines, print_log, print_runs, print_status, table
 from ftui.run import Run
+from ftui.runstate import RunState
 from ftui.shown import cells
+from ftui.status import Status
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_only_the_first_column_gives_way() -> None:
 def test_all_facts_of_a_run(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert print_status("mine", as_json=False) == 0
     facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
-    assert facts["phase"].strip() == "training (unwatched)"
+    assert facts["phase"].strip() == "training · unwatched"
     assert facts["step"].strip() == "120/400"
     assert facts["model"].strip() == "tiny\u241b · lora · fp32"
     assert facts["epoch"].strip() == "12.00"
@@ -111,6 +113,54 @@ def test_following_a_log_ends_with_the_run(
     append(run.journal, PhaseChanged(phase="loading"), attempt=2)
     thread.join(5)
     assert seen == ["one", "two", "three"]
+
+
+def test_a_log_that_was_begun_anew_is_printed_whole(run: Run) -> None:
+    run.engine_log_before.write_bytes(b"one\ntw")
+    run.engine_log.write_bytes(b"o\nthree\n")
+    assert list(log_lines(run, follow=False)) == ["one", "two", "three"]
+
+
+def test_following_goes_over_to_the_new_log_and_loses_no_line(
+    run: Run, append: Any, dead: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listing, "LOOK_SECONDS", 0.01)
+    run.engine_log.write_bytes(b"0\n")
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: seen.extend(log_lines(run, follow=True)))
+    thread.start()
+    for number in range(1, 40):
+        with run.engine_log.open("ab") as file:
+            file.write(b"%d\n" % number)
+        if number % 8 == 0:
+            run.engine_log.rename(run.engine_log_before)
+            run.engine_log.write_bytes(b"")
+            time.sleep(0.05)
+    append(run.supervisor_log, EngineStarted(identity=dead), attempt=2)
+    thread.join(5)
+    assert seen == [str(number) for number in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("state", "facts", "words"),
+    [
+        ({"phase": "training"}, {"frozen": True, "unwatched": True}, "training, frozen"),
+        ({"phase": "training"}, {"unwatched": True}, "training, unwatched"),
+        ({"phase": "starting", "restarting": True}, {}, "restarting"),
+        ({"phase": "parked", "exit_code": 40}, {}, "parked, disk full"),
+        ({"phase": "parked", "exit_code": 11}, {}, "parked"),
+        ({"phase": "held"}, {}, "held"),
+    ],
+)
+def test_how_a_run_stands_in_few_words(state: Any, facts: Any, words: str) -> None:
+    assert listing.standing(Status(state=RunState(**state), **facts)) == words
+
+
+def test_what_is_odd_about_a_run_is_among_the_facts(run: Run) -> None:
+    state = RunState(phase="held", held_since=100.0, micro_batch=4, micro_batch_step=9, badge="EXACT")
+    facts = dict(listing.facts(run, Status(time=165.0, state=state, frozen=True, unwatched=True)))
+    assert facts["phase"] == "held · for 1m 05s · stopped by a signal (SIGSTOP) · unwatched"
+    assert (facts["badge"], facts["micro-batch"]) == ("EXACT", "4 rows from step 9 on (memory ran out)")
 
 
 def test_shipped_profiles_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,21 +9,28 @@ import pytest
 
 from ftui import report
 from ftui.events import (
+    Adopted,
     AnyRecord,
     CheckpointRejected,
     CheckpointSaved,
+    ControlApplied,
+    ControlRefused,
     EngineEnded,
     EvaluationDone,
+    MicroBatchChanged,
     PhaseChanged,
+    Restarting,
     RunFailed,
     RunFinished,
     RunStarted,
     RunStopped,
     Sampled,
+    Stalled,
     Warned,
 )
 from ftui.folding import fold
-from ftui.headless import news
+from ftui.following import news
+from ftui.identity import Identity
 from ftui.run import Run
 from ftui.runstate import RunState
 
@@ -101,6 +108,26 @@ def test_nothing_that_was_not_measured_is_shown(make_step: Any) -> None:
         ),
         (Warned(message="hot\x1b[0m"), ["warning: hot\u241b[0m"]),
         (Sampled(step=0, prompt="Why?\n", completion="\u202eno"), ["sample at step 0: Why?\u240a -> \\u202eno"]),
+        (ControlApplied(letter="x", verb="hold", step=12), ["held at step 12"]),
+        (
+            ControlApplied(letter="x", verb="set", step=12, settings={"learning_rate_factor": 0.5, "max_steps": 30}),
+            ["set at step 12: learning_rate_factor = 0.5, max_steps = 30"],
+        ),
+        (ControlApplied(letter="x", verb="new\x1b", step=1, detail="d\x1b"), ["new\u241b at step 1: d\u241b"]),
+        (ControlRefused(letter="x", verb="pin", step=3, reason="no\x1b"), ["pin refused at step 3: no\u241b"]),
+        (
+            MicroBatchChanged(step=7, old=2, new=1, place="backward"),
+            ["memory ran out in step 7 (backward): micro-batches from 2 to 1 row"],
+        ),
+        (
+            Restarting(step=7, error="SIGSEGV", number=2, pause_seconds=2.0),
+            ["crashed at step 7 (SIGSEGV): again in 2.0 s (restart 2)"],
+        ),
+        (
+            Stalled(phase="loading", seconds=70.0, limit_seconds=60.0),
+            ["loading stood still for 1m 10s (limit 1m 00s): the engine is killed"],
+        ),
+        (Adopted(identity=Identity("", "", 7, "")), ["a new supervisor watches over the engine (process 7)"]),
         (PhaseChanged(phase="loading"), []),
         (finished(), []),
     ],
@@ -222,3 +249,39 @@ def test_failures_in_words() -> None:
     assert "killed (SIGKILL): the host ran out of memory" in text
     assert text.endswith("the engine's last lines:\n  a\u241b\n  b")
     assert "without a last word" in report.failure(RUN, RunState(phase="lost"))
+
+
+def test_a_resumed_run_says_how_surely_it_is_the_same() -> None:
+    exact = msgspec.structs.replace(started(8), badge="EXACT", badge_reasons=[])
+    assert report.event_lines(exact)[3:] == ["resumed from checkpoints/checkpoint-8 at step 8 · EXACT"]
+    other = msgspec.structs.replace(
+        started(8), badge="NOT EXACT", badge_reasons=["another GPU\x1b", "2 threads, not 4"]
+    )
+    assert report.event_lines(other)[3:] == [
+        "resumed from checkpoints/checkpoint-8 at step 8 · NOT EXACT",
+        "  because another GPU\u241b; 2 threads, not 4",
+    ]
+    assert report.badge(state_of(other)) == "NOT EXACT (another GPU\u241b; 2 threads, not 4)"
+    assert report.badge(state_of(started())) is None
+
+
+def test_what_restarts_came_to() -> None:
+    crash = EngineEnded(code=1, signal=None, oom_kills=0, last_lines=[], attempt=1)
+    again = Restarting(step=7, error="exit code 1", number=1, pause_seconds=1.0, attempt=1)
+    state = state_of(crash, again)
+    assert report.progress(state) == "starting · again in 1.0 s after a crash at step 7 (restart 1)"
+    lost = msgspec.structs.replace(state, phase="lost")
+    assert "crashed at step 7, and its supervisor was ended" in report.failure(RUN, lost)
+    failed = state_of(crash, again, msgspec.structs.replace(crash, attempt=2))
+    assert "It had been started again once; the crash before, at step 7: exit code 1" in report.failure(RUN, failed)
+
+
+def test_a_run_parked_for_want_of_room_says_so() -> None:
+    state = state_of(RunStopped(step=3, reason="the disk is full", exit_code=40, attempt=1))
+    assert report.phase(state) == "parked · the disk stayed full"
+
+
+def test_the_micro_batch_is_named_with_the_step_it_began_at() -> None:
+    assert report.micro_batch(RunState()) is None
+    state = state_of(MicroBatchChanged(step=7, old=8, new=4, place="backward", attempt=1))
+    assert report.micro_batch(state) == "4 rows from step 7 on (memory ran out)"

@@ -9,27 +9,35 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftui.events import (
+    Adopted,
     AnyRecord,
     CheckpointRejected,
     CheckpointRemoved,
     CheckpointSaved,
+    CheckpointTagged,
+    CheckpointVerified,
+    ControlApplied,
+    ControlRefused,
     EngineEnded,
     EngineStarted,
     EvaluationDone,
+    MicroBatchChanged,
     PhaseChanged,
+    Restarting,
     RunFailed,
     RunFinished,
     RunOpened,
     RunStarted,
     RunStopped,
     Sampled,
+    Stalled,
     Step,
     Telemetry,
     Warned,
 )
 from ftui.folding import EVALUATIONS_KEPT, fold
 from ftui.identity import Identity
-from ftui.runstate import Evaluation, RunState, eta_seconds, is_over
+from ftui.runstate import Checkpoint, Evaluation, Restart, RunState, eta_seconds, is_over
 
 ENGINE = Identity("boot", "pid:[1]", 7, "100")
 
@@ -228,7 +236,13 @@ def test_the_end_the_engine_wrote() -> None:
 
 @pytest.mark.parametrize(
     ("code", "phase", "over"),
-    [(10, "stopped", True), (11, "parked", False), (20, "stopped", False), (21, "stopped", False)],
+    [
+        (10, "stopped", True),
+        (11, "parked", False),
+        (40, "parked", False),
+        (20, "stopped", False),
+        (21, "stopped", False),
+    ],
 )
 def test_the_ways_to_stop(code: int, phase: str, over: bool) -> None:
     state = folded(*FIRST, RunStopped(step=3, reason="asked to", exit_code=code, attempt=1))
@@ -247,6 +261,15 @@ def test_the_ways_to_stop(code: int, phase: str, over: bool) -> None:
         (ended(code=1), "exit code 1", 70),
         (ended(code=0), "exit code 0", 70),
         (ended(code=50), "exit code 50", 50),
+        (ended(), "its exit code is unknown", 70),
+        (
+            msgspec.structs.replace(
+                ended(signal="SIGKILL", oom=1), engine_memory=int(11.2 * 2**30), memory_total=12 << 30
+            ),
+            "host ran out of memory; the engine held 11.2 GiB of 12.0 GiB",
+            42,
+        ),
+        (msgspec.structs.replace(ended(signal="SIGKILL"), stalled=True), "stood still", 44),
     ],
 )
 def test_an_engine_that_left_no_ending_failed(ending: EngineEnded, words: str, code: int) -> None:
@@ -271,6 +294,89 @@ def test_not_finite_is_not_the_same_as_not_measured() -> None:
     bad = msgspec.structs.replace(step(1, loss=None), non_finite=["loss"])
     assert folded(bad).non_finite == ["loss"]
     assert folded(bad, step(2)).non_finite == []
+
+
+def restarting(*, attempt: int = 1, number: int = 1) -> Restarting:
+    return Restarting(step=3, error="SIGSEGV", number=number, pause_seconds=4.0, attempt=attempt)
+
+
+def test_a_restart_means_that_the_run_has_not_ended() -> None:
+    failed = RunFailed(message="m", hint="h", exit_code=70, error="e", attempt=1)
+    for endings in ([ended(signal="SIGSEGV"), restarting()], [failed, ended(code=70), restarting()]):
+        state = folded(*FIRST, started(), step(3), *endings)
+        assert (state.phase, state.exit_code, state.message, state.restarting) == ("starting", None, "", True)
+        assert state.detail == "again in 4.0 s after a crash at step 3 (restart 1)"
+        assert state.restarts == [Restart(1, 3, "SIGSEGV", 1)]
+    assert folded(failed, PhaseChanged(phase="saving", attempt=1), state=state) == state
+    state = folded(EngineStarted(identity=ENGINE, attempt=2), state=state)
+    assert (state.restarting, state.detail, state.restarts) == (False, "", [Restart(1, 3, "SIGSEGV", 1)])
+
+
+def test_an_adopted_engine_is_the_attempts_own() -> None:
+    state = folded(*FIRST, Adopted(identity=ENGINE, attempt=1))
+    assert (state.engine, state.phase, state.attempt) == (ENGINE, "loading", 1)
+
+
+def test_a_stall_is_told_with_what_stood_still() -> None:
+    stalled = Stalled(phase="training", seconds=310.0, limit_seconds=300.0, attempt=1)
+    state = folded(*FIRST, stalled, msgspec.structs.replace(ended(signal="SIGKILL"), stalled=True))
+    assert state.message == "The engine was killed: training stood still for 5m 10s (limit 5m 00s)."
+    assert (state.phase, state.exit_code, state.error) == ("failed", 44, "stalled")
+
+
+def test_another_writer_of_the_same_attempt_is_not_believed() -> None:
+    first = EngineStarted(identity=ENGINE, attempt=1, token="a")
+    state = folded(first, started())
+    foreign = msgspec.structs.replace(step(9), token="b")
+    assert folded(foreign, state=state) == state
+    assert folded(step(9), msgspec.structs.replace(step(10), token="a"), state=state).step == 10
+    state = folded(EngineStarted(identity=ENGINE, attempt=1, token="b"), state=state)
+    assert (state.token, state.phase, state.start_step) == ("b", "starting", None)
+    assert folded(foreign, state=state).step == 9
+    assert folded(msgspec.structs.replace(step(11), token="a"), state=state) == state
+
+
+def test_what_letters_change() -> None:
+    more = ControlApplied(letter="x", verb="set", step=3, settings={"max_steps": 30.0}, attempt=1)
+    state = folded(*FIRST, started(), more, ControlRefused(letter="y", verb="pin", step=3, reason="no", attempt=1))
+    assert (state.max_steps, state.leaving) == (30, "")
+    state = folded(ControlApplied(letter="z", verb="stop", step=4, attempt=1), state=state)
+    assert state.leaving == "stop"
+    assert folded(EngineStarted(identity=ENGINE, attempt=2), state=state).leaving == ""
+
+
+def test_how_long_a_run_is_held() -> None:
+    held = [PhaseChanged(phase="held", attempt=1, time=9.0), PhaseChanged(phase="held", detail="x", attempt=1, time=11)]
+    state = folded(*FIRST, started(), *held)
+    assert (state.phase, state.held_since) == ("held", 9.0)
+    assert folded(PhaseChanged(phase="training", attempt=1), state=state).held_since is None
+    assert folded(ended(signal="SIGKILL"), state=state).held_since is None
+
+
+def test_the_badge_is_that_of_the_newest_attempt() -> None:
+    resumed = msgspec.structs.replace(started(5, attempt=2), badge="NOT EXACT", badge_reasons=["another GPU"])
+    state = folded(*FIRST, started(), resumed)
+    assert (state.badge, state.badge_reasons) == ("NOT EXACT", ["another GPU"])
+    assert folded(EngineStarted(identity=ENGINE, attempt=3), state=state).badge is None
+
+
+def test_a_smaller_micro_batch_holds_on() -> None:
+    smaller = MicroBatchChanged(step=4, old=8, new=4, place="backward", attempt=1)
+    state = folded(*FIRST, started(), smaller, EngineStarted(identity=ENGINE, attempt=2))
+    assert (state.micro_batch, state.micro_batch_step) == (4, 4)
+
+
+def test_tags_and_verification_of_checkpoints() -> None:
+    news = [CheckpointTagged(step=5, tag="best", attempt=1), CheckpointVerified(step=5, attempt=1)]
+    state = folded(saved(5), saved(10), *news, news[0])
+    assert state.checkpoints[0] == Checkpoint(5, "checkpoints/checkpoint-5", ["periodic", "best"], True)
+    assert not state.checkpoints[1].verified and state.has_verified
+    assert not folded(EngineStarted(identity=ENGINE, attempt=2), state=state).has_verified
+
+
+def test_an_evaluation_that_was_asked_for_stands_beside_the_plan() -> None:
+    asked = msgspec.structs.replace(evaluation(5, 0.1, best=True), requested=True)
+    assert folded(asked) == folded()
 
 
 @st.composite
@@ -300,7 +406,13 @@ def histories(draw: Any) -> tuple[list[AnyRecord], list[AnyRecord], list[AnyReco
                 if draw(st.booleans()):
                     journal.append(saved(number, attempt=attempt))
                     checkpoints.append(number)
-        match draw(st.sampled_from(["killed", "parked", "failed", "running"])):
+                    journal.append(CheckpointTagged(step=number, tag="best", attempt=attempt))
+                    journal.append(CheckpointVerified(step=number, attempt=attempt))
+                if draw(st.booleans()):
+                    journal += controlled(number, attempt, draw(st.sampled_from(["hold", "set", "stop"])))
+        if draw(st.booleans()):
+            supervisor.append(Adopted(identity=ENGINE, attempt=attempt))
+        match draw(st.sampled_from(["killed", "parked", "failed", "running", "crashed", "stalled"])):
             case "killed":
                 supervisor.append(ended(attempt=attempt, signal="SIGKILL"))
             case "parked":
@@ -308,7 +420,29 @@ def histories(draw: Any) -> tuple[list[AnyRecord], list[AnyRecord], list[AnyReco
                 supervisor.append(ended(attempt=attempt, code=11))
             case "failed":
                 journal.append(RunFailed(message="m", hint="h", exit_code=31, error="e", attempt=attempt))
-    return journal, metrics, supervisor
+            case "crashed":
+                journal.append(RunFailed(message="m", hint="h", exit_code=70, error="e", attempt=attempt))
+                supervisor += [ended(attempt=attempt, code=70), restarting(attempt=attempt, number=attempt)]
+            case "stalled":
+                supervisor.append(Stalled(phase="training", seconds=9.0, limit_seconds=8.0, attempt=attempt))
+                last = msgspec.structs.replace(ended(attempt=attempt, signal="SIGKILL"), stalled=True)
+                supervisor += [last, restarting(attempt=attempt)] if draw(st.booleans()) else [last]
+    stamped = [[_signed(record) for record in stream] for stream in (journal, metrics, supervisor)]
+    return stamped[0], stamped[1], stamped[2]
+
+
+def _signed(record: AnyRecord) -> AnyRecord:
+    return msgspec.structs.replace(record, token=f"token of {record.attempt}")
+
+
+def controlled(number: int, attempt: int, verb: str) -> list[AnyRecord]:
+    """What a letter or want of memory leaves in the journal."""
+    settings = {"max_steps": 20.0 + number} if verb == "set" else {}
+    return [
+        ControlApplied(letter="x", verb=verb, step=number, settings=settings, attempt=attempt),
+        PhaseChanged(phase="held" if verb == "hold" else "training", attempt=attempt, time=float(number)),
+        MicroBatchChanged(step=number, old=8, new=4, place="backward", attempt=attempt),
+    ]
 
 
 @given(histories(), st.randoms())

@@ -1,6 +1,10 @@
 """Judging a run from hand-written folders alone."""
 
+import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -9,10 +13,10 @@ import msgspec
 import pytest
 
 from ftui.events import EngineEnded, EngineStarted, PhaseChanged, RunFinished, RunStarted
-from ftui.identity import Identity, this_process
+from ftui.identity import Identity, identity_of, this_process
 from ftui.run import Run
 from ftui.runstate import RunState
-from ftui.status import Status, Watch, is_living, read_status
+from ftui.status import Status, Watch, is_final, is_frozen, is_living, read_status
 
 
 def started(start: int = 0) -> RunStarted:
@@ -130,7 +134,7 @@ def test_a_stale_status_is_caught_up_from_where_it_stands(
     assert read_status(run).offsets.metrics == run.metrics.stat().st_size
 
 
-@pytest.mark.parametrize("damage", [b"", b"{", b'{"v":99}', b'{"v":1,"offsets":{"metrics":99999999}}', b"[]"])
+@pytest.mark.parametrize("damage", [b"", b"{", b'{"v":99}', b'{"v":2,"offsets":{"metrics":99999999}}', b"[]"])
 def test_a_status_that_cannot_be_used_is_rebuilt(training: Any, dead: Identity, damage: bytes) -> None:
     run = training(dead)
     run.status.write_bytes(damage)
@@ -169,3 +173,30 @@ def test_the_status_file_keeps_all_of_the_state(training: Any, living: Identity)
     write_status(run, supervisor=living)
     stored = msgspec.json.decode(run.status.read_bytes(), type=Status)
     assert stored.state == read_status(run).state != RunState()
+
+
+def test_an_engine_stopped_by_a_signal_is_frozen_not_gone(training: Any) -> None:
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(30)"])
+    try:
+        engine = identity_of(process.pid)
+        assert engine is not None and not is_frozen(engine)
+        run = training(engine)
+        process.send_signal(signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        status = read_status(run)
+        assert (status.frozen, status.state.phase) == (True, "training")
+        process.send_signal(signal.SIGCONT)
+        while is_frozen(engine):
+            time.sleep(0.01)
+    finally:
+        process.kill()
+        process.wait()
+    assert not is_frozen(engine)
+
+
+def test_an_ending_is_final_once_nobody_starts_the_run_again(living: Identity, dead: Identity) -> None:
+    crash = RunState(phase="failed", exit_code=70, ended_by="engine")
+    assert not is_final(Status(state=RunState(phase="training"), supervisor=dead))
+    assert not is_final(Status(state=crash, supervisor=living))
+    assert is_final(Status(state=crash, supervisor=dead))
+    assert is_final(Status(state=msgspec.structs.replace(crash, phase="finished", exit_code=0), supervisor=living))

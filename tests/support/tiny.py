@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import PreTrainedTokenizerFast
 
 from ftui.engine.control import Control
+from ftui.engine.desk import LetterDesk
 from ftui.engine.logbook import Logbook
 from ftui.engine.recipe import train
 from ftui.events import Step
@@ -107,8 +108,9 @@ def train_run(folder: Path, profile: Profile) -> list[Step]:
     run.profile.write_text(to_toml(profile))
     facts = RunFacts(run_id="0123456789abcdef", name=folder.name, created=0.0, profile_name="test")
     run.facts.write_bytes(msgspec.json.encode(facts))
-    logbook = Logbook(run, attempt=1, token="test")
-    assert train(run, profile, logbook, Control()) == 0
+    logbook, control = Logbook(run, attempt=1, token="test"), Control()
+    control.open(LetterDesk(run, logbook))
+    assert train(run, profile, logbook, control) == 0
     return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]
 
 

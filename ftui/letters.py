@@ -1,0 +1,200 @@
+"""Commands that ask something of a living run: `ftui hold RUN` and its kin. They send a letter and wait for the answer.
+
+What a command may still do to a run that does not live (pin, unpin, delete) it does itself, under the engine's lock.
+"""
+
+import contextlib
+import time
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from ftui import checkpoints
+from ftui.checkpoints import listed
+from ftui.errors import LostRunError, UsageError
+from ftui.events import CheckpointRemoved, ControlApplied, ControlRefused
+from ftui.files import try_lock
+from ftui.forking import step_of
+from ftui.inbox import (
+    SETTINGS,
+    Abort,
+    AnyLetter,
+    Continue,
+    Delete,
+    Evaluate,
+    Hold,
+    Letter,
+    Park,
+    Pin,
+    Sample,
+    Save,
+    Set,
+    Stop,
+    Unpin,
+    new_id,
+    send,
+)
+from ftui.journal import Writer
+from ftui.opening import watched
+from ftui.pins import read_pins, undeletable, write_pins
+from ftui.report import event_lines
+from ftui.run import Run, find_run
+from ftui.runstate import RunState, is_over
+from ftui.shown import shown
+from ftui.status import Status, Watch, judge, lives, read_status
+
+LOOK_SECONDS = 0.1
+PATIENCE_SECONDS = 5.0  # after this long without an answer, say what the engine is busy with
+
+VERBS: dict[str, type[Letter]] = {
+    "hold": Hold,
+    "pause": Hold,
+    "continue": Continue,
+    "park": Park,
+    "checkpoint": Save,
+    "stop": Stop,
+    "abort": Abort,
+    "evaluate": Evaluate,
+    "sample": Sample,
+}
+ON_CHECKPOINTS: dict[str, type[Letter]] = {"pin": Pin, "unpin": Unpin, "delete": Delete}
+
+
+def order(verb: str, name: str, prompts: Sequence[str] = ()) -> int:
+    """`ftui hold RUN` and the like: 0 when the run has obeyed.
+
+    Raises:
+        UsageError: the run does not live, or it refused.
+    """
+    kind = VERBS[verb]
+    return deliver(find_run(name), kind, {"prompts": tuple(prompts)} if kind is Sample else {})
+
+
+def change(name: str, assignments: Sequence[str]) -> int:
+    """`ftui set RUN key=value ...`.
+
+    Raises:
+        UsageError: a key or value that cannot be set, and see `order`.
+    """
+    return deliver(find_run(name), Set, dict(_setting(text) for text in assignments))
+
+
+def _setting(text: str) -> tuple[str, float]:
+    key, equals, value = text.partition("=")
+    if not equals or key not in SETTINGS:
+        raise UsageError(f"{text!r} cannot be set.", hint=f"One of {', '.join(f'{name}=...' for name in SETTINGS)}.")
+    try:
+        return key, float(value) if key == "learning_rate_factor" else int(value)
+    except ValueError:
+        raise UsageError(
+            f"{key} must be a number, not {value!r}.", hint=f"For instance {key}=0.5 or {key}=100."
+        ) from None
+
+
+def on_checkpoint(verb: str, name: str, checkpoint: str) -> int:
+    """`ftui pin|unpin|delete RUN CHECKPOINT`, whether the run lives or not.
+
+    Raises:
+        UsageError: there is no such checkpoint, it must stay, or the run refused.
+    """
+    run, step = find_run(name), step_of(checkpoint)
+    status = watched(run, read_status(run))
+    if lives(status):
+        return deliver(run, ON_CHECKPOINTS[verb], {"step": step})
+    with _as_writer(run):
+        print(_done_here(verb, run, status.state, step))
+    return 0
+
+
+@contextlib.contextmanager
+def _as_writer(run: Run) -> Iterator[None]:
+    """Hold the engine's lock: whoever has it may change the run's files."""
+    lock = try_lock(run.engine_lock)
+    if lock is None:
+        raise LostRunError(f"{run.name} is being started at this moment.", hint="Send it again when it trains.")
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def _done_here(verb: str, run: Run, state: RunState, step: int) -> str:
+    present, pins = listed(run.checkpoints), read_pins(run)
+    found = next((c for c in present if c.step == step), None)
+    if verb == "unpin":
+        write_pins(run, pins - {step})
+        return f"checkpoint-{step} is not pinned any more"
+    if found is None:
+        steps = ", ".join(str(c.step) for c in reversed(present)) or "none"
+        raise UsageError(f"{run.name} has no checkpoint-{step}.", hint=f"There are: {steps}.")
+    if verb == "pin":
+        write_pins(run, pins | {step})
+        return f"checkpoint-{step} is pinned"
+    best = state.best_evaluation
+    if reason := undeletable(found, present, pins, best.step if best else None, is_over=is_over(state)):
+        raise UsageError(f"checkpoint-{step} was not deleted: {reason}.")
+    checkpoints.discard(found.path)
+    writer = Writer(run.journal, attempt=state.attempt, token=state.token)
+    writer.write(CheckpointRemoved(step=step, path=f"checkpoints/{found.path.name}"), durable=True)
+    writer.close()
+    return f"checkpoint-{step} is deleted"
+
+
+def deliver(run: Run, kind: type[Letter], fields: dict[str, object]) -> int:
+    """Send a letter and wait for its answer."""
+    watch = Watch(run)
+    watch.catch_up()
+    status = watched(run, judge(run, watch))
+    letter = addressed(run, status, kind, fields)
+    send(run, letter)
+    return _answered(run, watch, letter)
+
+
+def addressed(run: Run, status: Status, kind: type[Letter], fields: dict[str, object]) -> AnyLetter:
+    """A letter to the attempt that lives now.
+
+    Raises:
+        UsageError: none does, or a field is out of its bounds.
+    """
+    state = status.state
+    if not lives(status) or state.attempt == 0:
+        hint = f"`ftui --run {run.name}` goes on with it." if not is_over(state) else ""
+        raise UsageError(f"{run.name} does not live ({state.phase}): nobody would read the letter.", hint=hint)
+    verb = kind.__struct_config__.tag
+    document = {"verb": verb, "id": new_id(), "attempt": state.attempt, "token": state.token, **fields}
+    try:
+        letter: AnyLetter = msgspec.convert(document, AnyLetter)
+        return letter
+    except msgspec.ValidationError as error:
+        raise UsageError(f"`{verb}` cannot be sent: {error}.") from error
+
+
+def _answered(run: Run, watch: Watch, letter: AnyLetter) -> int:
+    told = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        for record, _ in watch.read():
+            match record:
+                case ControlApplied(letter=letter.id):
+                    print("\n".join(event_lines(record)))
+                    return 0
+                case ControlRefused(letter=letter.id, reason=reason):
+                    raise UsageError(f"{run.name} refused `{letter.verb}`: {shown(reason)}.")
+        status = judge(run, watch)
+        if not lives(status):
+            return _too_late(run, watch, letter)
+        if time.monotonic() > told:
+            told = float("inf")
+            print(
+                f"sent; {run.name} is {status.state.phase} and answers when that lets it (Ctrl-C: do not wait)",
+                flush=True,
+            )
+        time.sleep(LOOK_SECONDS)
+
+
+def _too_late(run: Run, watch: Watch, letter: AnyLetter) -> int:
+    """The run ended; the answer may have been its last word."""
+    for record, _ in watch.read():
+        if isinstance(record, ControlApplied) and record.letter == letter.id:
+            print("\n".join(event_lines(record)))
+            return 0
+    raise UsageError(f"{run.name} ended ({watch.state.phase}) before it read the letter.")

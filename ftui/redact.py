@@ -1,0 +1,129 @@
+"""Secrets kept out of logs: what Python prints passes through here before it reaches engine.log.
+
+Known by their place (user:password in a URL), by their look (`hf_...`), or because they stand in an environment
+variable whose name says so. What C code or a crash handler writes to the descriptor does not pass through.
+"""
+
+import atexit
+import functools
+import json
+import os
+import re
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any, TextIO, cast
+from urllib.parse import quote
+
+HIDDEN = "***"
+SHORTEST = 8
+_NAMES = re.compile("TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|CREDENTIALS", re.IGNORECASE)
+_SHAPES = r"(?P<url>://)[^\s/?#]*@|(?P<hub>hf_)[A-Za-z0-9]{20,}"
+_OPEN_SHAPES = re.compile(r"(?::/?|://[^\s/?#]*|hf?|hf_[A-Za-z0-9]*)\Z")
+_LONGEST_HELD = 64 << 10
+
+
+def redacted(text: str) -> str:
+    """`text` with every secret replaced by `***` (in URLs only the part before the `@`)."""
+    return _pattern(_secrets()).sub(_hide, text)
+
+
+def _hide(match: re.Match[str]) -> str:
+    if match["url"]:
+        return f"://{HIDDEN}@"
+    return f"{match['hub'] or ''}{HIDDEN}"
+
+
+def _secrets() -> frozenset[str]:
+    """The values of secret environment variables as they are now; of those with several lines, each line."""
+    values = (value for name, value in os.environ.items() if _NAMES.search(name))
+    return frozenset(part for value in values for line in value.splitlines() if len(part := line.strip()) >= SHORTEST)
+
+
+@functools.lru_cache(maxsize=8)
+def _spellings(secrets: frozenset[str]) -> tuple[str, ...]:
+    """Each secret as it stands and as `repr`, JSON and URLs write it; longest first, so that no part hides a whole."""
+    spelt = {form for secret in secrets for form in _forms(secret)}
+    return tuple(sorted(spelt, key=lambda form: (-len(form), form)))
+
+
+def _forms(secret: str) -> Iterable[str]:
+    return secret, repr(secret)[1:-1], json.dumps(secret)[1:-1], quote(secret, safe="", errors="replace")
+
+
+@functools.lru_cache(maxsize=8)
+def _pattern(secrets: frozenset[str]) -> re.Pattern[str]:
+    return re.compile("|".join([*map(re.escape, _spellings(secrets)), _SHAPES]))
+
+
+def _open_end(text: str) -> int:
+    """Where the part of `text` begins that more text could still turn into a secret; its length if there is none."""
+    secrets = _secrets()
+    starts = [len(text)]
+    if match := _OPEN_SHAPES.search(text):
+        starts.append(match.start())
+    for form in _spellings(secrets):
+        longest = min(len(form) - 1, len(text))
+        starts += [len(text) - n for n in range(longest, 0, -1) if text.endswith(form[:n])][:1]
+    start = min(starts)
+    for match in _pattern(secrets).finditer(text):
+        if match.start() < start < match.end():
+            return match.start()
+    return start
+
+
+class RedactingStream:
+    """A text stream that writes whole lines, redacted, to another one; everything else is that one's.
+
+    A secret may come in several writes, so what could be the beginning of one waits for its end, even over a flush.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._line = ""
+        self._lock = threading.RLock()
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            whole, newline, self._line = (self._line + text).rpartition("\n")
+            if newline:
+                self._stream.write(redacted(whole + newline))
+            if len(self._line) > _LONGEST_HELD:
+                self._let_out()
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Write what has come of the last line, but for an end that could be the beginning of a secret."""
+        with self._lock:
+            self._let_out()
+            self._stream.flush()
+
+    def _let_out(self) -> None:
+        end = _open_end(self._line)
+        if len(self._line) - end > _LONGEST_HELD:  # no secret is this long
+            end = len(self._line)
+        if end:
+            self._stream.write(redacted(self._line[:end]))
+            self._line = self._line[end:]
+
+    def finish(self) -> None:
+        """Write all that is left, redacted: nothing more comes."""
+        with self._lock:
+            self._stream.write(redacted(self._line))
+            self._line = ""
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def redact_output() -> None:
+    """From here on all that Python prints to stdout and stderr is redacted, until the interpreter ends."""
+    for name in ("stdout", "stderr"):
+        stream = RedactingStream(getattr(sys, name))
+        setattr(sys, name, cast(TextIO, stream))
+        atexit.register(stream.finish)
