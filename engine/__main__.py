@@ -21,7 +21,7 @@ from ftui.engine.logbook import Logbook  # noqa: E402
 from ftui.errors import BUG, DiskError, DiskFullError, FtuiError, HostMemoryError, LostRunError  # noqa: E402
 from ftui.events import RunFailed  # noqa: E402
 from ftui.files import try_lock  # noqa: E402
-from ftui.redact import RedactingStream, redacted  # noqa: E402
+from ftui.redact import redact_output, redacted  # noqa: E402
 from ftui.run import Run  # noqa: E402
 
 PATIENCE_SECONDS = 1.0  # how long SIGTERM waits for the main thread while libraries or a model are loaded
@@ -30,7 +30,7 @@ LOOK_SECONDS = 0.1
 
 def main(arguments: list[str]) -> int:
     os.umask(0o077)
-    sys.stdout, sys.stderr = RedactingStream(sys.stdout), RedactingStream(sys.stderr)
+    redact_output()
     faulthandler.enable(file=2)
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)  # the supervisor asks before it kills

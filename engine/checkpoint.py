@@ -6,10 +6,8 @@ resume/rng.safetensors, rng.json                                      random gen
 resume/state.json                                                     TrainState
 """
 
-import errno
 import json
 import os
-import re
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -31,7 +29,7 @@ from ftui.errors import DiskError
 from ftui.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified
 from ftui.files import PRIVATE_FOLDER, make_private_folder
 from ftui.pins import read_pins
-from ftui.volume import check_room, disk_error
+from ftui.volume import check_room, disk_error, is_refused
 
 SMALL_FILES = 16 << 20  # tokenizer, configs, generators
 
@@ -135,25 +133,13 @@ def _publish(target: Path, training: Training, write: Callable[[Path], None]) ->
         finite=all_finite(training.model),
         created=time.time(),
     )
-
-    def filled(folder: Path) -> None:
-        try:
-            write(folder)
-        except SafetensorError as error:
-            raise as_os_error(error) from error
-
     try:
-        checkpoints.publish(target, manifest, filled)
-    except OSError as error:
+        checkpoints.publish(target, manifest, write)
+    except Exception as error:
+        if not (isinstance(error, OSError | SafetensorError) or is_refused(error)):
+            raise
         what = f"{target.name} could not be saved (older checkpoints are intact)"
         raise disk_error(error, what, target.parent) from error
-
-
-def as_os_error(error: SafetensorError) -> OSError:
-    """safetensors tells of a failed write in words only (`... (os error 28)`)."""
-    found = re.search(r"os error (\d+)", str(error))
-    number = int(found[1]) if found else errno.EIO
-    return OSError(number, os.strerror(number))
 
 
 def publish_final(training: Training, write: Callable[[Path], None]) -> None:

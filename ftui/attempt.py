@@ -112,7 +112,7 @@ class Attempt:
         stillness = Stillness(
             floor_seconds(self._run), token=self._token, tick=TICK_SECONDS, patience=stall.PATIENCE_SECONDS
         )
-        stalled = False
+        stalled, behind = False, True
         last_tick = next_tick = time.monotonic()
         while not engine.has_ended():
             forward(engine)
@@ -120,6 +120,7 @@ class Attempt:
                 elapsed, last_tick, next_tick = now - last_tick, now, now + TICK_SECONDS
                 self._sample(sampler)
                 self.write_status()
+                behind = True  # most likely there are new steps
                 beat, stopped = read_beat(self._run), is_frozen(engine.identity)
                 found = None if stalled else stillness.look(beat, elapsed, stopped=stopped)
                 if found is not None:
@@ -127,7 +128,7 @@ class Attempt:
                     kill_with_stacks(engine, STACKS_SECONDS)
                     stalled = True
                     continue
-            self._draw_curves()
+            behind = behind and self._draw_curves()
             time.sleep(POLL_SECONDS)
         sampler.close()
         return stalled
@@ -166,12 +167,17 @@ class Attempt:
         if state.start_step is not None:
             self._curves.begin(state.attempt, state.start_step)
 
-    def _draw_curves(self) -> None:
-        """Take in one piece of metrics.jsonl, write the curves now and then: never long, whatever has piled up."""
-        if self._curves.advance() or not self._curves.has_changed or time.monotonic() < self._next_curves:
-            return
-        self._next_curves = time.monotonic() + CURVES_SECONDS
-        self._write_curves()
+    def _draw_curves(self) -> bool:
+        """Take in one piece of metrics.jsonl (never long, whatever has piled up); False when there was none left.
+
+        Whole curves are written now and then.
+        """
+        if self._curves.advance():
+            return True
+        if self._curves.has_changed and time.monotonic() >= self._next_curves:
+            self._next_curves = time.monotonic() + CURVES_SECONDS
+            self._write_curves()
+        return False
 
     def _finish_curves(self) -> None:
         while self._curves.advance():

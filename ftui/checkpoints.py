@@ -13,7 +13,6 @@ checkpoint. Links are never followed where something is deleted or moved.
 """
 
 import contextlib
-import errno
 import os
 import re
 import secrets
@@ -119,9 +118,7 @@ def listed(root: Path) -> list[Checkpoint]:
     return sorted(found, key=lambda checkpoint: -checkpoint.step)
 
 
-def newest_valid(
-    root: Path, run_ids: str | Collection[str]
-) -> tuple[Checkpoint | None, list[tuple[Checkpoint, str]]]:
+def newest_valid(root: Path, run_ids: str | Collection[str]) -> tuple[Checkpoint | None, list[tuple[Checkpoint, str]]]:
     """The checkpoint of the highest step that verifies byte for byte, and those above it that do not, with the reason.
 
     Never by modification time or a pointer file: clocks move and pointers run ahead of their data. `run_ids` is the
@@ -182,6 +179,9 @@ def discard(folder: Path) -> None:
 
     Where the volume renames no folders its manifest goes first, which makes it none of ours just the same.
     """
+    if folder.is_symlink():
+        folder.unlink()
+        return
     trash = folder.with_name(f".trash-{folder.name}-{secrets.token_hex(4)}")
     if rename_folder(folder, trash):
         _delete_named(trash)
@@ -193,9 +193,14 @@ def discard(folder: Path) -> None:
 
 
 def sweep(root: Path) -> None:
-    """Delete what a kill left behind: folders being written or being deleted."""
-    for path in root.glob(".partial-*"):
-        shutil.rmtree(path, ignore_errors=True)  # whatever is in it, we were writing it
+    """Delete what a kill left behind: folders being written or being deleted, and what `ftui.volume` tried there."""
+    for pattern in (".partial-*", ".probe-*", ".trial-*"):
+        for path in root.glob(pattern):  # whatever is in it, we were writing it
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):  # a network volume may refuse for now
+                    path.unlink()
     for path in root.glob(".trash-*"):
         _delete_named(path)
 

@@ -154,7 +154,8 @@ class CurveReader:
         return True
 
     def _add(self, record: Step) -> None:
-        self.begin(record.attempt, record.step - 1)
+        if record.attempt not in self._starts:
+            self.begin(record.attempt, record.step - 1)
         if self._must_rebuild or record.step > self._limit(record.attempt):
             return
         attempts = self.curves.attempts
@@ -172,7 +173,11 @@ class CurveReader:
 
     def _limit(self, attempt: int) -> float:
         """The last step of an attempt that counts: later attempts have begun at or after it."""
-        return min((start for later, start in self._starts.items() if later > attempt), default=math.inf)
+        limit = math.inf
+        for later, start in self._starts.items():
+            if later > attempt and start < limit:
+                limit = start
+        return limit
 
     def _cut_before(self, attempt: int, start: int) -> None:
         """Drop what attempts before this one did above `start`, or note that it takes the file to know that."""

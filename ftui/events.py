@@ -13,20 +13,9 @@ from ftui.identity import Identity
 FORM = 1
 
 Phase = Literal[
-    "queued",
-    "starting",
-    "preparing",
-    "loading",
-    "training",
-    "evaluating",
-    "saving",
-    "held",
-    "parked",
-    "finished",
-    "stopped",
-    "failed",
-    "lost",
-]
+    "queued", "starting", "preparing", "loading", "training", "evaluating", "saving", "held",
+    "parked", "finished", "stopped", "failed", "lost",
+]  # fmt: skip
 Badge = Literal["EXACT", "SAME STATE", "NOT EXACT"]
 
 

@@ -174,7 +174,7 @@ def _started(state: RunState, record: RunStarted) -> RunState:
 
 def _with_history(state: RunState, record: EvaluationDone | Sampled) -> RunState:
     match record:
-        case EvaluationDone() if record.requested:
+        case EvaluationDone() | Sampled() if record.requested:
             return state  # stands beside the plan: it is neither the first, the last nor the best
         case EvaluationDone():
             evaluation = Evaluation(record.step, record.loss)

@@ -7,6 +7,7 @@ import time
 from typing import TextIO
 
 from ftui import report
+from ftui.attempt import last_lines
 from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError
 from ftui.events import AnyRecord, Step
 from ftui.opening import Opened, watched
@@ -15,7 +16,6 @@ from ftui.run import Run
 from ftui.runstate import RunState
 from ftui.shown import cut
 from ftui.status import Watch, judge, lives
-from ftui.supervisor import last_lines
 
 LOOK_SECONDS = 0.25  # 4 Hz is as fast as anybody reads
 JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files

@@ -20,7 +20,7 @@ from ftui.presets import find_profile
 from ftui.profile import Profile, Resolved, resolve
 from ftui.run import Run, check_name, find_run, name_from, runs_root
 from ftui.shown import shown
-from ftui.status import judge, lives, read_status
+from ftui.status import lives, read_status
 
 INTERRUPTED = 130
 
@@ -90,13 +90,20 @@ def attend(opened: Opened, text: str, resolved: Resolved, wishes: Wishes) -> int
         if opened.supervisor is not None:
             wait_for_start(opened)
         return _detached(opened, command, lines, code=0)
-    signal.signal(signal.SIGQUIT, _leave_alone)
     if lines.live:
         lines.print("Ctrl-C saves and ends the run; Ctrl-\\ leaves it running.")
+    before = signal.signal(signal.SIGQUIT, _leave_alone)
+    try:
+        return _attended(opened, resolved.profile, lines, command)
+    finally:
+        signal.signal(signal.SIGQUIT, before)
+
+
+def _attended(opened: Opened, profile: Profile, lines: Lines, command: str) -> int:
     interrupts = 0
     while True:
         try:
-            return follow(opened, resolved.profile, lines)
+            return follow(opened, profile, lines)
         except KeyboardInterrupt:
             interrupts += 1
             lines.clear()
@@ -116,8 +123,8 @@ def _leave_alone(number: int, frame: FrameType | None) -> None:
 
 def _asked_to_end(opened: Opened, lines: Lines, interrupts: int) -> bool:
     """Send the letter for the first and the second Ctrl-C; False for the third, and where nobody would read it."""
-    run, status = opened.run, judge(opened.run, opened.watch)
-    if interrupts > 2 or not lives(status) or opened.watch.state.attempt <= opened.history:
+    run, status = opened.run, read_status(opened.run)
+    if interrupts > 2 or not lives(status) or status.state.attempt <= opened.history:
         return False
     kind: type[Letter] = Stop if interrupts == 1 else Abort
     send(run, addressed(run, status, kind, {}))
@@ -171,8 +178,9 @@ def _introduce(opened: Opened, profile: Profile, lines: Lines) -> None:
             go_on = f"; `ftui resume {run.name}` goes on with it" if state.phase == "stopped" else ""
             lines.print(f"{run.name} is over. {again}{go_on}.")
         case "attach":
-            holder = opened.watch.state.engine
-            by = f" (process {holder.pid} on {shown(state.host)})" if holder and state.host else ""
+            status = read_status(run)
+            holder = status.engine or status.supervisor
+            by = f" (process {holder.pid}{f' on {shown(state.host)}' if state.host else ''})" if holder else ""
             lines.print(f"{run.name} lives{by}; attached to it: {report.history(state)}")
             if keys := not_applied(run, profile):
                 lines.print(f"The profile has changed in {', '.join(keys)}: a living run keeps what it started with.")

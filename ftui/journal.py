@@ -55,6 +55,7 @@ class Writer:
         self.attempt = attempt
         self.token = token
         self._descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
+        self._is_torn = False
         self._cut_torn_line()
 
     def _cut_torn_line(self) -> None:
@@ -79,7 +80,11 @@ class Writer:
         line = encode(msgspec.structs.replace(record, time=time.time(), attempt=self.attempt, token=self.token))
         before = os.fstat(self._descriptor).st_size
         try:
-            if os.write(self._descriptor, line) != len(line):
+            if self._is_torn:  # the disk refused even to cut the last line back
+                self._cut_torn_line()
+            written = os.write(self._descriptor, line)
+            self._is_torn = written != len(line)
+            if self._is_torn:
                 os.ftruncate(self._descriptor, before)
                 raise DiskFullError("The disk is full: a record could not be written.", hint="Free some space.")
             if durable:

@@ -12,7 +12,7 @@ import msgspec
 from ftui import checkpoints
 from ftui.checkpoints import listed
 from ftui.errors import LostRunError, UsageError
-from ftui.events import CheckpointRemoved, ControlApplied, ControlRefused
+from ftui.events import CheckpointRemoved, ControlApplied, ControlRefused, Sampled
 from ftui.files import try_lock
 from ftui.forking import step_of
 from ftui.inbox import (
@@ -177,6 +177,8 @@ def _answered(run: Run, watch: Watch, letter: AnyLetter) -> int:
                 case ControlApplied(letter=letter.id):
                     print("\n".join(event_lines(record)))
                     return 0
+                case Sampled(requested=True) if isinstance(letter, Sample):
+                    print("\n".join(event_lines(record)))
                 case ControlRefused(letter=letter.id, reason=reason):
                     raise UsageError(f"{run.name} refused `{letter.verb}`: {shown(reason)}.")
         status = judge(run, watch)

@@ -13,6 +13,7 @@ import msgspec
 from ftui import report, units
 from ftui.errors import DiskError, UsageError
 from ftui.identity import is_alive
+from ftui.opening import watched
 from ftui.presets import shipped
 from ftui.run import Run, all_runs, find_run
 from ftui.runstate import Evaluation, eta_seconds
@@ -29,7 +30,7 @@ def print_runs() -> int:
     if not runs:
         print("No runs yet. `ftui --run quickstart` starts a small one.")
         return 0
-    rows = [row(run, read_status(run), now=time.time()) for run in runs]
+    rows = [row(run, watched(run, read_status(run)), now=time.time()) for run in runs]
     width = shutil.get_terminal_size().columns
     for line in table([HEADINGS, *rows], width):
         print(line)
@@ -88,7 +89,7 @@ def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
 def print_status(name: str, *, as_json: bool) -> int:
     """All that is known about a run, as lines or as the JSON of its status."""
     run = find_run(name)
-    status = read_status(run)
+    status = watched(run, read_status(run))
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(status), indent=2).decode())
         return 0

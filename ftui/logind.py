@@ -63,7 +63,9 @@ def _kills(root: Path, user: str) -> bool:
 def _in_order(root: Path) -> list[Path]:
     """The main file, then the drop-ins by name wherever they lie; what comes later counts."""
     mains = [path for place in _PLACES if (path := root / place / "logind.conf").exists()]
-    drop_ins = {path.name: path for place in reversed(_PLACES) for path in (root / place / "logind.conf.d").glob("*.conf")}
+    drop_ins = {
+        path.name: path for place in reversed(_PLACES) for path in (root / place / "logind.conf.d").glob("*.conf")
+    }
     return mains[:1] + [drop_ins[name] for name in sorted(drop_ins)]
 
 

@@ -104,9 +104,12 @@ def _folders(folder: Path) -> list[Path]:
 
 def move_out(folder: Path, place: Path) -> None:
     """Move a folder's files one by one, the manifest first: from then on it is no checkpoint any more."""
+    place.mkdir(mode=PRIVATE_FOLDER)
+    if folder.is_symlink():
+        folder.unlink()
+        return
     names = [path.relative_to(folder).as_posix() for path in plain_files(folder)]
     names.sort(key=lambda name: (name != MANIFEST, name))
-    place.mkdir(mode=PRIVATE_FOLDER)
     for name in names:
         _move_file(folder, place, name)
         if name == MANIFEST:

@@ -158,7 +158,6 @@ def create(
     facts = msgspec.structs.replace(facts, run_id=new_run_id(), name=run.name, created=time.time())
     try:
         new = Run(make_private_folder(temporary))
-        make_private_folder(new.inbox)
         replace_file(new.profile, to_toml(named(resolved.profile, run.name)).encode(), durable=True)
         for checkpoint in inherited:
             link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)

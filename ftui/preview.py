@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 
 from ftui import units
+from ftui.attempt import LAST_LINES
 from ftui.errors import BUG
 from ftui.files import replace_file
+from ftui.processes import clean_environment
 from ftui.profile import Resolved
 from ftui.profile.writing import flat, to_toml
 from ftui.shown import cells, complaint, shown
-from ftui.supervisor import LAST_LINES, clean_environment
 
 WIDEST_VALUE = 40
 

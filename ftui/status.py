@@ -1,6 +1,7 @@
 """How a run stands, judged from its files alone: what they say, and whether the processes they name still live."""
 
 import heapq
+import os
 import sys
 import time
 from pathlib import Path
@@ -114,10 +115,8 @@ def read_status(run: Run) -> Status:
 
 def judge(run: Run, watch: Watch) -> Status:
     """The status of a run that is being watched: its state, and who of its processes lives."""
-    supervisor = _stored(run).supervisor
-    status = Status(
-        time=time.time(), state=watch.state, supervisor=supervisor, engine=watch.state.engine, offsets=watch.offsets
-    )
+    supervisor, engine = (here(run, process) for process in (_stored(run).supervisor, watch.state.engine))
+    status = Status(time=time.time(), state=watch.state, supervisor=supervisor, engine=engine, offsets=watch.offsets)
     if is_alive(status.engine):
         return msgspec.structs.replace(
             status, unwatched=not is_alive(supervisor), frozen=status.engine is not None and is_frozen(status.engine)
@@ -128,6 +127,19 @@ def judge(run: Run, watch: Watch) -> Status:
     phase: Phase = watch.state.phase if watch.state.exit_code is not None or _is_new(run, watch.state) else "lost"
     state = msgspec.structs.replace(watch.state, phase=phase)
     return msgspec.structs.replace(status, state=state, offsets=watch.offsets)
+
+
+def here(run: Run, process: Identity | None) -> Identity | None:
+    """The process, unless it is one of ftui's that works on another folder: this one was copied from there, then."""
+    if process is None or not _ON_LINUX or not is_alive(process):
+        return process
+    try:
+        command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        there = Path(os.readlink(f"/proc/{process.pid}/cwd"))
+    except OSError:  # it has just ended, or belongs to somebody else
+        return process
+    elsewhere = b"ftui." in command and there != run.folder.resolve()
+    return None if elsewhere else process
 
 
 def _is_new(run: Run, state: RunState) -> bool:

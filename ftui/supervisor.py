@@ -22,7 +22,7 @@ from ftui.files import Lock, lock_from, try_lock
 from ftui.identity import is_alive
 from ftui.processes import Engine, say, send_group
 from ftui.run import Run
-from ftui.status import Watch
+from ftui.status import here, Watch
 
 PACE = 1.0  # of the pauses before restarts; only tests are in more of a hurry
 
@@ -72,7 +72,8 @@ def _one_attempt(
     run: Run, watch: Watch, curves: CurveReader, command: Sequence[str], terminations: Terminations
 ) -> Restarting | str:
     state = watch.state
-    found = state.engine if is_alive(state.engine) else None
+    living = here(run, state.engine)
+    found = living if is_alive(living) else None
     if found is not None:
         attempt = Attempt(run, watch, curves, number=state.attempt, token=state.token)
     else:

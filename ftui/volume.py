@@ -26,9 +26,15 @@ _FREE_SOME = "Free some room there, or let FTUI_RUNS name a folder on another vo
 def is_disk_full(error: BaseException) -> bool:
     """Whether more room would have helped: no space, a quota, or a limit on the size of files (RLIMIT_FSIZE).
 
-    Knows libraries written in Rust (safetensors), which hide the number in the text of an exception of their own.
+    Knows libraries written in Rust, which hide the number in the text of an exception of their own (safetensors) or of
+    a bare `Exception` (tokenizers).
     """
     return _number(error) in _FULL
+
+
+def is_refused(error: BaseException) -> bool:
+    """Whether the system has refused something, whatever library says so."""
+    return _number(error) is not None
 
 
 def _number(error: BaseException) -> int | None:
@@ -228,7 +234,7 @@ def warnings(volume: Volume) -> list[str]:
             hint="Let FTUI_RUNS name a folder on another volume.",
         )
     meanings = {
-        "This volume has no locks (flock): a second writer of the same run cannot be excluded, only seen.": volume.flock,
+        "This volume has no locks (flock): a second writer of a run cannot be excluded, only seen.": volume.flock,
         "This volume cannot rename folders: checkpoints are committed by their manifest, written last.": volume.rename,
         "This volume has no fsync: a power cut can lose the newest checkpoint.": volume.fsync,
         "This volume has no mmap: files are read whole.": volume.mmap,

@@ -7,6 +7,11 @@ import pytest
 from tests.support.bench import Workbench, bench_at, make_bench
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--trials", type=int, default=0, help="run this many trials of tests/torture/test_cuts.py")
+    parser.addoption("--first-seed", type=int, default=0, help="seed of the first of them")
+
+
 @pytest.fixture(scope="session")
 def bench_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """base/, rows.jsonl and held_out.jsonl, made once."""

@@ -37,6 +37,12 @@ class ModelSection(Section):
     """Attention kernel; `auto` is transformers' choice: `sdpa`, or `eager` where a model type has no other."""
 
     @model_validator(mode="after")
+    def _no_address(self) -> Self:
+        if "://" in (self.name_or_path or ""):  # it could hold a password, and a profile is copied into its run
+            raise ValueError("name_or_path is a hub id or a folder, not an address; HF_ENDPOINT names another hub")
+        return self
+
+    @model_validator(mode="after")
     def _one_source(self) -> Self:
         if (self.name_or_path is None) == (self.from_scratch is None):
             raise ValueError("give one of name_or_path and from_scratch")

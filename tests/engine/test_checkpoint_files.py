@@ -224,8 +224,8 @@ def test_a_foreign_or_newer_checkpoint_is_refused(tmp_path: Path) -> None:
     checkpoint = publish(tmp_path, 3, run_id="feedfeedfeedfeed")
     assert checkpoints.fault(checkpoint.path, run_id=RUN_ID) == "belongs to another run (feedfeedfeedfeed)"
     path = checkpoint.path / MANIFEST
-    path.write_bytes(path.read_bytes().replace(b'"format": 1', b'"format": 2'))
-    assert checkpoints.fault(checkpoint.path) == "written by a newer ftui (format 2, this one reads 1)"
+    path.write_bytes(path.read_bytes().replace(b'"format": 2', b'"format": 3'))
+    assert checkpoints.fault(checkpoint.path) == "written by a newer ftui (format 3, this one reads 2)"
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

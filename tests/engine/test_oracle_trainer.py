@@ -17,7 +17,7 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
-from ftui.engine import loop
+from ftui.engine import feed, update
 from ftui.engine.collate import collate
 from ftui.engine.data.cache import cache_folder
 from ftui.engine.heads import Batch
@@ -186,32 +186,32 @@ Mistake = Callable[[pytest.MonkeyPatch], None]
 def mean_of_means(patch: pytest.MonkeyPatch) -> None:
     """Each micro-batch counts the same, however few targets it has."""
 
-    def forward_backward(self: loop.Loop, batches: list[Batch], number: int) -> tuple[float, dict[str, float | None]]:
+    def forward_backward(self: update.Update, batches: list[Batch]) -> tuple[float, dict[str, float | None]]:
         total = 0.0
         for batch in batches:
-            loss, weight, _ = self.training.module(batch)
+            loss, weight, _ = self._training.module(batch)
             mean = loss / weight / len(batches)
             mean.backward()
             total += float(mean.detach())
         return total, {}
 
-    patch.setattr(loop.Loop, "_forward_backward", forward_backward)
+    patch.setattr(update.Update, "_forward_backward", forward_backward)
 
 
 def clip_each_micro_batch(patch: pytest.MonkeyPatch) -> None:
     """The gradient is cut after every micro-batch, not once when it is whole."""
 
-    def forward_backward(self: loop.Loop, batches: list[Batch], number: int) -> tuple[float, dict[str, float | None]]:
+    def forward_backward(self: update.Update, batches: list[Batch]) -> tuple[float, dict[str, float | None]]:
         weight = sum(len(batch.target_ids) for batch in batches)
         total = 0.0
         for batch in batches:
-            loss, _, _ = self.training.module(batch)
+            loss, _, _ = self._training.module(batch)
             (loss / weight).backward()
-            torch.nn.utils.clip_grad_norm_(self.training.model.parameters(), 1.0)
+            torch.nn.utils.clip_grad_norm_(self._training.model.parameters(), 1.0)
             total += float(loss.detach())
         return total / weight, {}
 
-    patch.setattr(loop.Loop, "_forward_backward", forward_backward)
+    patch.setattr(update.Update, "_forward_backward", forward_backward)
 
 
 def shift_once_more(patch: pytest.MonkeyPatch) -> None:
@@ -223,7 +223,7 @@ def shift_once_more(patch: pytest.MonkeyPatch) -> None:
             batch.input_ids, batch.position_ids, (batch.predictors - 1).clamp(min=0), batch.target_ids, batch.num_tokens
         )
 
-    patch.setattr(loop, "collate", shifted)
+    patch.setattr(feed, "collate", shifted)
 
 
 def mask_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def mask_the_end(patch: pytest.MonkeyPatch) -> None:
             batch.input_ids, batch.position_ids, batch.predictors[kept], batch.target_ids[kept], batch.num_tokens
         )
 
-    patch.setattr(loop, "collate", masked)
+    patch.setattr(feed, "collate", masked)
 
 
 @pytest.fixture(scope="module")

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from ftui import __version__, headless, preview
-from ftui.cli import main
+from ftui import __version__, headless, letters, preview
+from ftui.cli import ON_CHECKPOINTS, ORDERS, main
+from ftui.headless import Wishes
 
 HEAVY = ("pydantic", "psutil", "torch", "textual", "tomlkit", "msgspec")
 
 
 def test_the_version_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from ftui.cli import main\n"
+        "import sys; from ftui.cli import ON_CHECKPOINTS, ORDERS, main\n"
         "try: main(['--version'])\n"
         f"finally: print([m for m in {HEAVY!r} if m in sys.modules])"
     )
@@ -24,7 +25,7 @@ def test_the_version_loads_nothing_heavy() -> None:
 
 def test_looking_at_runs_loads_no_profile_models(make_run: Any) -> None:
     make_run("mine")
-    code = "import sys; from ftui.cli import main; main(['runs']); print('pydantic' in sys.modules)"
+    code = "import sys; from ftui.cli import ON_CHECKPOINTS, ORDERS, main; main(['runs']); print('pydantic' in sys.modules)"
     output = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
     assert output.endswith("False\n")
 
@@ -73,13 +74,34 @@ def test_an_expected_failure_is_two_lines_and_its_code(capsys: pytest.CaptureFix
 def test_options_reach_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
 
-    def note(text: str, **options: Any) -> int:
-        calls.append((text, options))
+    def note(*arguments: Any) -> int:
+        calls.append(arguments)
         return 7
 
     monkeypatch.setattr(headless, "run_headless", note)
     assert main(["--run", "p", "--name", "n", "--set", "a.b=1", "--set", "c.d=2", "--again", "--detach"]) == 7
-    assert calls == [("p", {"name": "n", "overrides": ["a.b=1", "c.d=2"], "again": True, "detach": True})]
+    assert calls.pop() == ("p", Wishes(name="n", overrides=["a.b=1", "c.d=2"], again=True, detach=True))
+    monkeypatch.setattr(headless, "resume_headless", note)
+    assert main(["resume", "r", "--from", "checkpoint-4", "--fork", "--set", "a.b=1"]) == 7
+    assert calls.pop() == ("r", "checkpoint-4", Wishes(overrides=["a.b=1"], fork=True))
+
+
+def test_every_verb_reaches_its_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+    for name in ("order", "change", "on_checkpoint"):
+        monkeypatch.setattr(letters, name, lambda *arguments, name=name: calls.append((name, *arguments)) or 0)
+    assert set(ORDERS) == set(letters.VERBS)
+    assert set(ON_CHECKPOINTS) == set(letters.ON_CHECKPOINTS)
+    for verb in letters.VERBS:
+        assert main([verb, "r"]) == 0
+        assert calls.pop() == ("order", verb, "r", [] if verb == "sample" else ())
+    main(["sample", "r", "What?", "Why?"])
+    assert calls.pop() == ("order", "sample", "r", ["What?", "Why?"])
+    main(["set", "r", "max_steps=10", "save_steps=2"])
+    assert calls.pop() == ("change", "r", ["max_steps=10", "save_steps=2"])
+    for verb in letters.ON_CHECKPOINTS:
+        main([verb, "r", "120"])
+        assert calls.pop() == ("on_checkpoint", verb, "r", "120")
 
 
 def test_a_dry_run_reaches_the_preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -114,7 +136,7 @@ def test_ctrl_c_before_anything_started_is_quiet(
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    code = "import sys; from ftui.cli import main; raise SystemExit(main(['profiles']))"
+    code = "import sys; from ftui.cli import ON_CHECKPOINTS, ORDERS, main; raise SystemExit(main(['profiles']))"
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", code],
         stdout=subprocess.PIPE,

@@ -121,8 +121,7 @@ def test_curves_that_cannot_be_used_are_made_again(run: Run, damage: bytes) -> N
 def test_stored_curves_are_caught_up_from_where_they_stand(run: Run) -> None:
     add(run, step(1, 1.0))
     reader = CurveReader(run)
-    assert reader.advance() and not reader.advance()
-    assert reader.has_changed
+    assert [reader.advance(), reader.advance(), reader.has_changed] == [True, False, True]
     write_curves(run, reader)
     assert not reader.has_changed
     covered = run.metrics.stat().st_size

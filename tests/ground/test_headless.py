@@ -1,7 +1,6 @@
 """Following a run from its files: what is printed, the exit code, and that leaving it changes nothing."""
 
 import io
-import os
 import subprocess
 import sys
 import threading
@@ -12,11 +11,14 @@ from typing import Any
 
 import pytest
 
-from ftui import headless, opening
+from ftui import following, headless, opening
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.events import EngineStarted, PhaseChanged, RunFailed, RunFinished, RunStarted, Warned
-from ftui.headless import Lines, chosen, command_for, follow, run_headless
+from ftui.files import Lock
+from ftui.following import Lines, follow
+from ftui.headless import Wishes, chosen, command_for, run_headless
 from ftui.identity import Identity
+from ftui.inbox import Abort, Stop, waiting
 from ftui.opening import Opened
 from ftui.profile import Profile, resolve
 from ftui.run import Run, runs_root
@@ -46,9 +48,9 @@ def profile(path: Path) -> Profile:
 @pytest.fixture(autouse=True)
 def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(headless, "LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(headless, "JUDGE_SECONDS", 0.02)
-    monkeypatch.setattr(headless, "LEAVE_SECONDS", 0.05)
+    monkeypatch.setattr(following, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(following, "JUDGE_SECONDS", 0.02)
+    monkeypatch.setattr(following, "LEAVE_SECONDS", 0.05)
 
 
 def opened(run: Run, *, history: int = 0, supervisor: Any = None) -> Opened:
@@ -211,10 +213,10 @@ def test_the_command_that_attaches_again(tmp_path: Path, monkeypatch: pytest.Mon
     assert command_for(run, "my p.toml", ["train.seed=1"]) == ("ftui --run 'my p.toml' --name x --set train.seed=1")
 
 
-def test_leaving_says_how_to_come_back_and_changes_nothing(
+def test_ctrl_c_asks_for_a_stop_then_for_an_abort_then_leaves(
     path: Path, append: Any, living: Identity, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def launch(run: Run) -> None:
+    def launch(run: Run, lock: Lock | None = None) -> None:
         append(run.supervisor_log, EngineStarted(identity=living), attempt=1)
 
     def interrupt(*_: Any) -> int:
@@ -222,12 +224,15 @@ def test_leaving_says_how_to_come_back_and_changes_nothing(
 
     monkeypatch.setattr(opening, "launch", launch)
     monkeypatch.setattr(headless, "follow", interrupt)
-    assert run_headless(str(path), name="mine", overrides=[], again=False, detach=False) == 130
+    assert run_headless(str(path), Wishes(name="mine")) == 130
     output = capsys.readouterr().out
     assert "the run mine goes on" in output
     assert "ftui --run mine\n" in output
     assert "ftui status mine" in output
-    assert f"kill -TERM {os.getpid()}" in output
+    assert "ftui stop mine" in output
+    letters = [found.letter for found in waiting(Run(runs_root() / "mine"))]
+    assert [type(letter) for letter in letters] == [Stop, Abort]
+    assert {letter.attempt for letter in letters if letter} == {1}
 
 
 def test_detaching_at_once_waits_for_the_start(
@@ -235,25 +240,25 @@ def test_detaching_at_once_waits_for_the_start(
 ) -> None:
     child = subprocess.Popen([sys.executable, "-S", "-c", ""])
 
-    def launch(run: Run) -> Any:
+    def launch(run: Run, lock: Lock | None = None) -> Any:
         threading.Timer(0.1, lambda: append(run.supervisor_log, EngineStarted(identity=living), attempt=1)).start()
         return child
 
     monkeypatch.setattr(opening, "launch", launch)
-    assert run_headless(str(path), name="mine", overrides=[], again=False, detach=True) == 0
-    assert f"kill -TERM {living.pid}" in capsys.readouterr().out
+    assert run_headless(str(path), Wishes(name="mine", detach=True)) == 0
+    assert "ftui stop mine" in capsys.readouterr().out
     child.wait()
 
 
 def test_a_run_that_is_over_says_so_and_exits_with_its_code(
     path: Path, append: Any, dead: Identity, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def launch(run: Run) -> None:
+    def launch(run: Run, lock: Lock | None = None) -> None:
         append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
         append(run.journal, plan(), FINISHED, attempt=1)
 
     monkeypatch.setattr(opening, "launch", launch)
-    assert run_headless(str(path), name="mine", overrides=[], again=False, detach=False) == 0
+    assert run_headless(str(path), Wishes(name="mine")) == 0
     capsys.readouterr()
-    assert run_headless(str(path), name="mine", overrides=[], again=False, detach=False) == 0
+    assert run_headless(str(path), Wishes(name="mine")) == 0
     assert "mine is over" in capsys.readouterr().out

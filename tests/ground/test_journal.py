@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.errors import DiskError
+from ftui.errors import DiskError, DiskFullError
 from ftui.events import AnyRecord, EvaluationDone, PhaseChanged, Sampled, Step, Warned
 from ftui.journal import Tail, Writer, encode
 
@@ -124,7 +124,7 @@ def test_a_short_write_is_cut_back(path: Path, monkeypatch: pytest.MonkeyPatch) 
     real = os.write
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:5]))
-        with pytest.raises(DiskError, match="disk is full"):
+        with pytest.raises(DiskFullError, match="disk is full"):
             writer.write(Warned(message="two"))
     assert path.read_bytes() == before
     writer.write(Warned(message="three"))
@@ -132,17 +132,35 @@ def test_a_short_write_is_cut_back(path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert warned(Tail(path).read()) == ["one", "three"]
 
 
-def test_a_refused_write_is_a_disk_error(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("call", ["write", "fsync"])
+@pytest.mark.parametrize(("number", "full"), [(28, True), (122, True), (27, True), (5, False), (30, False)])
+def test_a_refused_write_says_whether_room_would_help(
+    call: str, number: int, full: bool, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     writer = Writer(path)
 
-    def refuse(descriptor: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
+    def refuse(*arguments: Any) -> int:
+        raise OSError(number, os.strerror(number))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "write", refuse)
-        with pytest.raises(DiskError, match="No space left"):
-            writer.write(Warned(message="two"))
+        patch.setattr(os, call, refuse)
+        with pytest.raises(DiskError, match=os.strerror(number)) as caught:
+            writer.write(Warned(message="two"), durable=True)
+    assert isinstance(caught.value, DiskFullError) is full
+    writer.write(Warned(message="three"))
     writer.close()
+    assert warned(Tail(path).read())[-1] == "three"
+
+
+def test_a_volume_without_fsync_still_takes_records(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(descriptor: int) -> None:
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    writer = Writer(path)
+    writer.write(Warned(message="one"), durable=True)
+    writer.close()
+    assert warned(Tail(path).read()) == ["one"]
 
 
 def test_a_long_file_can_be_read_in_pieces(path: Path) -> None:

@@ -302,7 +302,11 @@ def restarting(*, attempt: int = 1, number: int = 1) -> Restarting:
 
 def test_a_restart_means_that_the_run_has_not_ended() -> None:
     failed = RunFailed(message="m", hint="h", exit_code=70, error="e", attempt=1)
-    for endings in ([ended(signal="SIGSEGV"), restarting()], [failed, ended(code=70), restarting()]):
+    crashes: list[list[AnyRecord]] = [
+        [ended(signal="SIGSEGV"), restarting()],
+        [failed, ended(code=70), restarting()],
+    ]
+    for endings in crashes:
         state = folded(*FIRST, started(), step(3), *endings)
         assert (state.phase, state.exit_code, state.message, state.restarting) == ("starting", None, "", True)
         assert state.detail == "again in 4.0 s after a crash at step 3 (restart 1)"
@@ -367,16 +371,19 @@ def test_a_smaller_micro_batch_holds_on() -> None:
 
 
 def test_tags_and_verification_of_checkpoints() -> None:
-    news = [CheckpointTagged(step=5, tag="best", attempt=1), CheckpointVerified(step=5, attempt=1)]
+    news: list[AnyRecord] = [CheckpointTagged(step=5, tag="best", attempt=1), CheckpointVerified(step=5, attempt=1)]
     state = folded(saved(5), saved(10), *news, news[0])
     assert state.checkpoints[0] == Checkpoint(5, "checkpoints/checkpoint-5", ["periodic", "best"], True)
     assert not state.checkpoints[1].verified and state.has_verified
     assert not folded(EngineStarted(identity=ENGINE, attempt=2), state=state).has_verified
 
 
-def test_an_evaluation_that_was_asked_for_stands_beside_the_plan() -> None:
+def test_what_was_asked_for_stands_beside_the_plan() -> None:
     asked = msgspec.structs.replace(evaluation(5, 0.1, best=True), requested=True)
-    assert folded(asked) == folded()
+    begun = folded(*FIRST)
+    assert folded(asked, state=begun) == begun
+    answer = Sampled(step=5, prompt="a", completion="!", requested=True, attempt=1)
+    assert folded(answer, state=begun) == begun
 
 
 @st.composite

@@ -1,111 +1,237 @@
-/* LD_PRELOAD shim: counts the I/O operations that change files under one folder and kills the process at the n-th.
+/* LD_PRELOAD shim: what changes files under one folder can be made to fail, or to kill the process, at the n-th time.
  *
  * It sees what Python, Rust (safetensors) and C++ do alike, since all of them call libc.
- *   faultio_arm(folder, n, half): strike at operation n (0 = only count); half = write half of the bytes first.
- *   faultio_count(): operations so far.
+ *   faultio_arm(folder, n, how, error, sticky): strike at operation n (0 = only count).
+ *     how: 0 kill; 1 write half of the bytes, then kill; 2 fail with `error`; 3 write half, then fail at the next one.
+ *     sticky: every later operation fails, too. A full disk still lets delete, rename and cut off; EINTR only comes
+ *     where POSIX allows it, EBUSY only where something is renamed or deleted.
+ *   faultio_count(): operations so far. faultio_struck(): those of them that failed.
+ *
+ * For whole programs, from outside, under the folder $FAULTIO_FOLDER:
+ *   $FAULTIO_FULL        while the file of this name exists, the disk is full (ENOSPC) but for what this process deletes
+ *   $FAULTIO_NO_FLOCK    no flock (ENOLCK)
+ *   $FAULTIO_NO_RENAME   folders cannot be renamed (ENOSYS)
+ *   $FAULTIO_NO_FSYNC    folders cannot be synced (EINVAL)
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-static char folder[4096];
-static long strike_at, count;
-static int write_half;
+enum how { KILL, HALF_KILL, FAIL, HALF_FAIL };
+enum kind { WRITE, SYNC, GROW, CUT, MAKE, OPEN, MOVE, REMOVE };
+enum verdict { PASS, REFUSE, HALF };
 
-void faultio_arm(const char *path, long n, int half) {
+static char folder[4096];
+static long strike_at, count, struck;
+static int how, error_number, sticky;
+
+static const char *outer, *full_flag;
+static int no_flock, no_rename, no_fsync;
+static long room; /* bytes that this process has deleted since the disk was full */
+
+__attribute__((constructor)) static void look_outside(void) {
+    outer = getenv("FAULTIO_FOLDER");
+    if (!outer) return;
+    full_flag = getenv("FAULTIO_FULL");
+    no_flock = getenv("FAULTIO_NO_FLOCK") != NULL;
+    no_rename = getenv("FAULTIO_NO_RENAME") != NULL;
+    no_fsync = getenv("FAULTIO_NO_FSYNC") != NULL;
+}
+
+void faultio_arm(const char *path, long n, int manner, int error, int for_good) {
     strncpy(folder, path, sizeof folder - 1);
     strike_at = n;
-    write_half = half;
-    count = 0;
+    how = manner;
+    error_number = error;
+    sticky = for_good;
+    count = struck = 0;
 }
 
 long faultio_count(void) { return count; }
+long faultio_struck(void) { return struck; }
 
-static int inside(const char *path) { return folder[0] && path && strncmp(path, folder, strlen(folder)) == 0; }
-
-static int inside_fd(int fd) {
-    char link[64], path[4096];
-    if (!folder[0]) return 0;
-    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    if (length <= 0) return 0;
-    path[length] = 0;
-    return inside(path);
+static int under(const char *root, const char *path) {
+    size_t length = root ? strlen(root) : 0;
+    return length && path && strncmp(path, root, length) == 0 && (path[length] == '/' || !path[length]);
 }
 
-static int due(void) { return __sync_add_and_fetch(&count, 1) == strike_at; }
+static int name_of(int fd, char *path, size_t size) {
+    char link[64];
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, size - 1);
+    if (length <= 0) return 0;
+    path[length] = 0;
+    return 1;
+}
 
-static void strike(void) {
-    kill(getpid(), SIGKILL);
-    pause();
+static int inside(const char *path) { return folder[0] && under(folder, path); }
+
+static int inside_fd(int fd) {
+    char path[4096];
+    return folder[0] && name_of(fd, path, sizeof path) && under(folder, path);
+}
+
+static int is_full(void) { return full_flag && access(full_flag, F_OK) == 0; }
+
+static int outside_full(const char *path) { return is_full() && under(outer, path); }
+
+static int outside_full_fd(int fd) {
+    char path[4096];
+    return is_full() && name_of(fd, path, sizeof path) && under(outer, path);
 }
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-ssize_t write(int fd, const void *bytes, size_t size) {
-    if (inside_fd(fd) && due()) {
-        if (write_half && size > 1) NEXT(write)(fd, bytes, size / 2);
-        strike();
+static int may_fail(enum kind kind) {
+    switch (error_number) {
+    case ENOSPC:
+    case EDQUOT: return kind != REMOVE && kind != CUT && !(sticky && kind == MOVE);
+    case EINTR: return kind == WRITE || kind == SYNC || kind == GROW || kind == CUT || kind == OPEN;
+    case EBUSY: return kind == MOVE || kind == REMOVE;
+    default: return 1;
     }
-    return NEXT(write)(fd, bytes, size);
+}
+
+/* Counts one operation; what is to become of it. A kill that comes before the operation does not return. */
+static enum verdict judge(enum kind kind, size_t size) {
+    long now = __sync_add_and_fetch(&count, 1);
+    if (!strike_at || now < strike_at) return PASS;
+    if (now == strike_at && kind == WRITE && size > 1 && (how == HALF_KILL || how == HALF_FAIL)) return HALF;
+    if (how == KILL || how == HALF_KILL) {
+        if (now > strike_at) return PASS;
+        kill(getpid(), SIGKILL);
+        pause();
+    }
+    if (now > strike_at + (how == HALF_FAIL) && !sticky) return PASS;
+    if (!may_fail(kind)) return PASS;
+    __sync_add_and_fetch(&struck, 1);
+    errno = error_number;
+    return REFUSE;
+}
+
+static void kill_after_half(void) {
+    if (how != HALF_KILL) return;
+    kill(getpid(), SIGKILL);
+    pause();
+}
+
+static int refuse(int number) {
+    errno = number;
+    return -1;
+}
+
+/* How many of `size` bytes a full disk still takes from this process. */
+static size_t taken(size_t size) {
+    size_t fits = (long)size <= room ? size : (room > 0 ? (size_t)room : 0);
+    room -= (long)fits;
+    return fits;
+}
+
+ssize_t write(int fd, const void *bytes, size_t size) {
+    if (outside_full_fd(fd)) {
+        size_t fits = taken(size);
+        if (size && !fits) return refuse(ENOSPC);
+        return NEXT(write)(fd, bytes, fits);
+    }
+    enum verdict verdict = inside_fd(fd) ? judge(WRITE, size) : PASS;
+    if (verdict == REFUSE) return -1;
+    ssize_t written = NEXT(write)(fd, bytes, verdict == HALF ? size / 2 : size);
+    if (verdict == HALF) kill_after_half();
+    return written;
 }
 
 ssize_t writev(int fd, const struct iovec *parts, int n) {
-    if (inside_fd(fd) && due()) strike();
+    if (outside_full_fd(fd)) {
+        size_t fits = taken(parts[0].iov_len);
+        if (!fits) return refuse(ENOSPC);
+        return NEXT(write)(fd, parts[0].iov_base, fits);
+    }
+    if (inside_fd(fd) && judge(WRITE, 0) == REFUSE) return -1;
     return NEXT(writev)(fd, parts, n);
 }
 
 ssize_t pwrite64(int fd, const void *bytes, size_t size, off64_t offset) {
-    if (inside_fd(fd) && due()) strike();
+    if (outside_full_fd(fd) && !(size = taken(size))) return refuse(ENOSPC);
+    if (inside_fd(fd) && judge(WRITE, 0) == REFUSE) return -1;
     return NEXT(pwrite64)(fd, bytes, size, offset);
 }
 
 int fsync(int fd) {
-    if (inside_fd(fd) && due()) strike();
+    struct stat64 at;
+    char path[4096];
+    if (no_fsync && fstat64(fd, &at) == 0 && S_ISDIR(at.st_mode) && name_of(fd, path, sizeof path) && under(outer, path))
+        return refuse(EINVAL);
+    if (inside_fd(fd) && judge(SYNC, 0) == REFUSE) return -1;
     return NEXT(fsync)(fd);
 }
 
 int ftruncate64(int fd, off64_t size) {
-    if (inside_fd(fd) && due()) strike();
+    struct stat64 at;
+    int grows = fstat64(fd, &at) == 0 && size > at.st_size;
+    if (grows && outside_full_fd(fd) && taken((size_t)(size - at.st_size)) < (size_t)(size - at.st_size))
+        return refuse(ENOSPC);
+    if (inside_fd(fd) && judge(grows ? GROW : CUT, 0) == REFUSE) return -1;
     return NEXT(ftruncate64)(fd, size);
 }
 
+int flock(int fd, int operation) {
+    char path[4096];
+    if (no_flock && name_of(fd, path, sizeof path) && under(outer, path)) return refuse(ENOLCK);
+    return NEXT(flock)(fd, operation);
+}
+
 int rename(const char *from, const char *to) {
-    if (inside(to) && due()) strike();
+    struct stat64 at;
+    if (no_rename && under(outer, to) && lstat64(from, &at) == 0 && S_ISDIR(at.st_mode)) return refuse(ENOSYS);
+    if (inside(to) && judge(MOVE, 0) == REFUSE) return -1;
     return NEXT(rename)(from, to);
 }
 
 int mkdir(const char *path, mode_t mode) {
-    if (inside(path) && due()) strike();
+    if (outside_full(path) && room <= 0) return refuse(ENOSPC);
+    if (inside(path) && judge(MAKE, 0) == REFUSE) return -1;
     return NEXT(mkdir)(path, mode);
 }
 
 int unlink(const char *path) {
-    if (inside(path) && due()) strike();
+    struct stat64 at;
+    if (outside_full(path) && lstat64(path, &at) == 0 && S_ISREG(at.st_mode)) room += at.st_size;
+    if (inside(path) && judge(REMOVE, 0) == REFUSE) return -1;
     return NEXT(unlink)(path);
 }
 
-int unlinkat(int at, const char *path, int flags) {
-    if ((inside(path) || inside_fd(at)) && due()) strike();
-    return NEXT(unlinkat)(at, path, flags);
+int unlinkat(int fd, const char *path, int flags) {
+    struct stat64 at;
+    if ((outside_full(path) || outside_full_fd(fd)) && !(flags & AT_REMOVEDIR) &&
+        fstatat64(fd, path, &at, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(at.st_mode))
+        room += at.st_size;
+    if ((inside(path) || inside_fd(fd)) && judge(REMOVE, 0) == REFUSE) return -1;
+    return NEXT(unlinkat)(fd, path, flags);
 }
 
 int rmdir(const char *path) {
-    if (inside(path) && due()) strike();
+    if (inside(path) && judge(REMOVE, 0) == REFUSE) return -1;
     return NEXT(rmdir)(path);
 }
 
 static int changes(int flags) { return (flags & O_CREAT) || (flags & O_ACCMODE) != O_RDONLY; }
 
-#define OPEN(name)                                                              \
+static int has_no_room(const char *path, int flags) {
+    return (flags & O_CREAT) && outside_full(path) && room <= 0 && access(path, F_OK) != 0;
+}
+
+#define OPEN_LIKE(name)                                                         \
     int name(const char *path, int flags, ...) {                               \
         mode_t mode = 0;                                                       \
         if (flags & (O_CREAT | O_TMPFILE)) {                                   \
@@ -114,9 +240,10 @@ static int changes(int flags) { return (flags & O_CREAT) || (flags & O_ACCMODE) 
             mode = va_arg(rest, mode_t);                                       \
             va_end(rest);                                                      \
         }                                                                      \
-        if (inside(path) && changes(flags) && due()) strike();                 \
+        if (has_no_room(path, flags)) return refuse(ENOSPC);                   \
+        if (inside(path) && changes(flags) && judge(OPEN, 0) == REFUSE) return -1; \
         return NEXT(name)(path, flags, mode);                                  \
     }
 
-OPEN(open)
-OPEN(open64)
+OPEN_LIKE(open)
+OPEN_LIKE(open64)

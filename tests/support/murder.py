@@ -5,7 +5,10 @@ import signal
 import sys
 from typing import Any
 
+from ftui import journal
 from ftui.engine.__main__ import main
+from ftui.events import Record
+from ftui.journal import Writer
 
 
 def kill_at(owner: Any, name: str, number: int, *, after: bool = False, static: bool = False) -> None:
@@ -26,6 +29,28 @@ def kill_at(owner: Any, name: str, number: int, *, after: bool = False, static: 
     setattr(owner, name, staticmethod(deadly) if static else deadly)
 
 
+def tear_at(number: int) -> None:
+    """Kill the process when half of its n-th record (a line of the journal or of the metrics) is written."""
+    encode, calls = journal.encode, 0
+
+    def deadly(record: Record) -> bytes:
+        nonlocal calls
+        calls += 1
+        line = encode(record)
+        if calls < number:
+            return line
+        os.write = half_and_die
+        return line
+
+    def half_and_die(descriptor: int, data: bytes) -> int:
+        write(descriptor, data[: len(data) // 2])
+        die()
+        return 0
+
+    write = os.write
+    journal.encode = deadly
+
+
 def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -34,7 +59,7 @@ def arm(place: str, number: int) -> None:
     import torch
 
     import ftui.checkpoints
-    from ftui.engine import evaluate, heads, recipe
+    from ftui.engine import evaluate, final, heads, recipe
 
     if place == "forward":
         kill_at(heads.ChunkedCrossEntropy, "forward", number, static=True)
@@ -43,9 +68,17 @@ def arm(place: str, number: int) -> None:
     elif place == "optimizer":
         kill_at(torch.optim.AdamW, "step", number, after=True)
     elif place == "save":
-        kill_at(ftui.checkpoints, "_seal", number)
+        kill_at(ftui.checkpoints, "_entry", number)
     elif place == "evaluation":
         kill_at(evaluate, "collate", number)
+    elif place == "final":
+        kill_at(final, "publish_final", number, after=True)
+    elif place == "rotation":  # checkpoints are renamed to trash before they are deleted
+        kill_at(ftui.checkpoints, "_delete_named", number)
+    elif place == "record":
+        kill_at(Writer, "write", number, after=True)
+    elif place == "torn record":
+        tear_at(number)
     elif place == "loading":
         kill_at(recipe, "load_model", number, after=True)
     else:

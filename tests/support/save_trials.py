@@ -1,31 +1,75 @@
-"""Forks a child for every I/O operation of one checkpoint save and kills it there: `save_trials.py RUN_DIR`.
+"""Forks a child for the I/O operations of one save and its rotation, to kill it there or let one of them fail.
 
-Started with the shim of faultio.c in LD_PRELOAD. Imports torch once; prints one JSON object a trial: the operation, the
-newest valid checkpoint afterwards, and any folder under a final name that is not valid.
+`save_trials.py RUN_DIR kill|fail STRIDE`, with the shim of faultio.c in LD_PRELOAD. Imports torch once; prints one JSON
+object a trial (see `killed` and `failed`). Every STRIDE-th operation is tried.
 """
 
 import ctypes
+import errno
 import json
 import os
 import shutil
 import sys
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from ftui import checkpoints
-from ftui.engine.checkpoint import Keeper
-from ftui.engine.control import Control
+from ftui.checkpoints import Checkpoint
+from ftui.engine import space
+from ftui.engine.__main__ import as_ftui_error
+from ftui.engine.checkpoint import Keeper, restore
+from ftui.engine.control import Control, Leave
 from ftui.engine.data.cache import cache_folder
 from ftui.engine.hardware import find_hardware
 from ftui.engine.logbook import Logbook
 from ftui.engine.preparation import prepare
 from ftui.engine.recipe import _assemble, _model
-from ftui.engine.rng import RngState
+from ftui.engine.rng import RngState, seed_everything
 from ftui.engine.training import Training
+from ftui.errors import DiskFullError
+from ftui.journal import Tail
 from ftui.profile import resolve
 from ftui.run import Run
+
+KILL, HALF_KILL, FAIL, HALF_FAIL = range(4)  # of faultio.c
+PATIENCE_SECONDS = 0.03
+STEP = 4  # the step that is saved under the shim; 1 to 3 are there
+# Name: (how, errno, for good).
+FAULTS = {
+    "ENOSPC": (FAIL, errno.ENOSPC, False),
+    "ENOSPC for good": (FAIL, errno.ENOSPC, True),
+    "EDQUOT": (FAIL, errno.EDQUOT, False),
+    "EDQUOT for good": (FAIL, errno.EDQUOT, True),
+    "EIO": (FAIL, errno.EIO, False),
+    "EIO for good": (FAIL, errno.EIO, True),
+    "EINTR": (FAIL, errno.EINTR, False),
+    "EBUSY": (FAIL, errno.EBUSY, False),
+    "half, ENOSPC": (HALF_FAIL, errno.ENOSPC, False),
+    "half, ENOSPC for good": (HALF_FAIL, errno.ENOSPC, True),
+    "half, EIO": (HALF_FAIL, errno.EIO, False),
+}
+
+
+class Shim:
+    """faultio.c in this process."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None)
+        self._library.faultio_arm.argtypes = [ctypes.c_char_p, ctypes.c_long, ctypes.c_int, ctypes.c_int, ctypes.c_int]
+        self._library.faultio_count.restype = self._library.faultio_struck.restype = ctypes.c_long
+
+    def arm(self, folder: Path, operation: int, how: int = KILL, error: int = 0, *, for_good: bool = False) -> None:
+        self._library.faultio_arm(os.fsencode(folder), operation, how, error, int(for_good))
+
+    def disarm(self) -> tuple[int, int]:
+        """Operations since it was armed, and those of them that failed."""
+        seen = self._library.faultio_count(), self._library.faultio_struck()
+        self._library.faultio_arm(b"", 0, KILL, 0, 0)
+        return seen
 
 
 def assemble(run: Run) -> Training:
@@ -43,51 +87,189 @@ def assemble(run: Run) -> Training:
     return training
 
 
-def save(training: Training, step: int) -> None:
+def save(training: Training, step: int, keeper: Keeper | None = None) -> None:
     training.state.step = step
-    keeper = Keeper(training)
+    keeper = keeper or Keeper(training)
     keeper.save(RngState.capture(training.hardware.device), "periodic")
     keeper.settle()
 
 
-def child(training: Training, operation: int, half: bool) -> int:
-    """Fork, save step 2 under the armed shim, return how many operations there were (0: it was killed)."""
+def child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Do the work in a fork; its answer, empty where it was killed."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
-        shim = ctypes.CDLL(None)
-        shim.faultio_count.restype = ctypes.c_long
-        shim.faultio_arm(str(training.run.checkpoints).encode(), ctypes.c_long(operation), int(half))
-        save(training, 4)
-        os.write(writer, str(shim.faultio_count()).encode())
+        try:
+            os.close(reader)
+            with os.fdopen(writer, "wb") as pipe:
+                pipe.write(json.dumps(work()).encode())
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
         os._exit(0)
     os.close(writer)
-    answer = os.read(reader, 32)
-    os.close(reader)
-    os.waitpid(pid, 0)
-    return int(answer or 0)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    assert os.WIFSIGNALED(status) or status == 0, f"a trial is broken, status {status}"
+    found: dict[str, Any] = json.loads(answer or b"{}")
+    return found
+
+
+def state_of(root: Path) -> dict[str, Any]:
+    """Folders under a final name that are not valid, the steps of those that are, and what the next sweep leaves."""
+    found = [(c, checkpoints.fault(c.path)) for c in checkpoints.listed(root)]
+    checkpoints.sweep(root)
+    left = sorted(path.name for path in root.iterdir() if path.name.startswith("."))
+    return {
+        "invalid": [f"{c.path.name}: {problem}" for c, problem in found if problem],
+        "valid": [c.step for c, problem in found if not problem],
+        "left": left,
+    }
+
+
+def one_save(training: Training, shim: Shim, operation: int, how: int) -> dict[str, Any]:
+    shim.arm(training.run.checkpoints, operation, how)
+    save(training, STEP)
+    return {"total": shim.disarm()[0]}
+
+
+def killed(training: Training, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
+    """A kill at the operation, the state of the folder afterwards."""
+    for how in (KILL, HALF_KILL):
+        for operation in range(1, total + 1, stride):
+            survived = child(lambda how=how, n=operation: one_save(training, shim, n, how))  # type: ignore[misc]
+            line = {"half": how == HALF_KILL, "operation": operation, "killed": not survived, "total": total}
+            yield line | state_of(training.run.checkpoints)
+
+
+def failed(training: Training, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
+    """An error at the operation: how the save ended, what was waited for, the folder; then the same after the repair."""
+    for name, (how, error, for_good) in FAULTS.items():
+        for operation in range(1, total + 1, stride):
+            arm = {"operation": operation, "how": how, "error": error, "for_good": for_good}
+            yield {"fault": name, "operation": operation, "total": total} | child(
+                lambda arm=arm: failing_save(training, shim, **arm)  # type: ignore[misc]
+            )
+
+
+def failing_save(training: Training, shim: Shim, **arm: Any) -> dict[str, Any]:
+    """Save under the armed shim, look, then save again in the same process with the shim off, and restore that."""
+    keeper, waits = Keeper(training), spied(training)
+    shim.arm(training.run.folder, **arm)
+    end, words = ending(lambda: save(training, STEP, keeper))
+    count, struck = shim.disarm()
+    found = {"end": end, "words": words, "waits": waits, "count": count, "struck": struck}
+    found |= state_of(training.run.checkpoints) | {"beside": temporary(training.run.folder)}
+    found["older_changed"] = [c.step for c in checkpoints.listed(training.run.checkpoints) if changed(training.run, c)]
+    again = STEP if STEP not in found["valid"] else STEP + 1
+    found["repaired"] = ending(lambda: save(training, again, keeper))
+    found["restored"] = restored(training, again)
+    tail = Tail(training.run.journal)
+    found["last_record"] = type(tail.read()[-1]).__name__
+    found["damaged_records"] = tail.num_damaged
+    return found
+
+
+def spied(training: Training) -> list[str]:
+    """Note what the run waits for, each time."""
+    waits: list[str] = []
+    wait = training.space.wait
+
+    def noting(error: DiskFullError) -> None:
+        waits.append(error.message)
+        wait(error)
+
+    training.space.wait = noting  # type: ignore[method-assign]
+    return waits
+
+
+def ending(act: Callable[[], None]) -> tuple[str, str]:
+    """`saved`, or why the engine would end, and the words for it."""
+    try:
+        act()
+    except Leave as leaving:
+        return leaving.why, ""
+    except Exception as error:
+        known = as_ftui_error(error)
+        if known is None:
+            return f"bug: {type(error).__name__}", str(error)
+        return type(known).__name__, known.message
+    return "saved", ""
+
+
+def temporary(folder: Path) -> list[str]:
+    """What was being written beside the checkpoints when it failed."""
+    return sorted(path.name for path in folder.iterdir() if path.name.startswith(".") and path.name != ".reserve")
+
+
+def changed(run: Run, checkpoint: Checkpoint) -> bool:
+    """Whether a checkpoint from before is not what it was, byte for byte."""
+    before = run.folder / "before" / checkpoint.path.name
+    names = {path.relative_to(before) for path in before.rglob("*") if path.is_file()}
+    return checkpoint.step < STEP and any(
+        (before / n).read_bytes() != (checkpoint.path / n).read_bytes() for n in names
+    )
+
+
+def snapshot(training: Training) -> dict[str, torch.Tensor]:
+    """All tensors of weights, optimizer and generators."""
+    optimizer = training.optimizer.state_dict()["state"]
+    tensors = dict(training.model.named_parameters()) | RngState.capture(training.hardware.device).tensors()
+    tensors |= {f"{index} {name}": value for index, values in optimizer.items() for name, value in values.items()}
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
+
+
+def restored(training: Training, step: int) -> bool:
+    """Whether the checkpoint of a step is valid and puts everything back as it is now, after all of it was spoilt."""
+    path, before = training.run.checkpoints / f"checkpoint-{step}", snapshot(training)
+    if checkpoints.fault(path):
+        return False
+    seed_everything(99)
+    with torch.no_grad():
+        for weight in training.model.parameters():
+            if weight.requires_grad:
+                weight.fill_(7.0)
+    for values in training.optimizer.state.values():
+        for value in values.values():
+            value.fill_(3.0)
+    training.state.step = 0
+    restore(training, Checkpoint(path, step))
+    after = snapshot(training)
+    same = before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    return same and training.state.step == step
 
 
 def main() -> None:
-    run = Run(Path(sys.argv[1]))
-    training = assemble(run)
+    run, mode, stride = Run(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
+    space.RETRY_SECONDS, space.LOOK_SECONDS = PATIENCE_SECONDS / 3, PATIENCE_SECONDS / 10
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what the engine prints is no answer
+    training, shim = assemble(run), Shim()
+    training.space._patience = PATIENCE_SECONDS
     for step in (1, 2, 3):
         save(training, step)
-    before = run.folder / "before"
-    shutil.copytree(run.checkpoints, before)
-    total = child(training, 0, False)
-    run_id = run.read_facts().run_id
-    for half in (False, True):
-        for operation in range(1, total + 1):
-            shutil.rmtree(run.checkpoints)
-            shutil.copytree(before, run.checkpoints)
-            survived = child(training, operation, half)
-            invalid = [c.path.name for c in checkpoints.listed(run.checkpoints) if checkpoints.fault(c.path)]
-            found, _ = checkpoints.newest_valid(run.checkpoints, run_id)
-            checkpoints.sweep(run.checkpoints)
-            left = sorted(p.name for p in run.checkpoints.iterdir() if p.name.startswith("."))
-            line = {"operation": operation, "half": half, "killed": not survived, "invalid": invalid, "left": left}
-            print(json.dumps(line | {"newest": found.step if found else None, "total": total}), flush=True)
+    before, folder = run.folder / "before", run.checkpoints
+    shutil.copytree(folder, before)
+    fresh_copy(before, folder)
+    armed = folder if mode == "kill" else run.folder
+    total = child(lambda: counted(training, shim, armed))["total"]
+    fresh_copy(before, folder)
+    for line in (killed if mode == "kill" else failed)(training, shim, total, stride):
+        print(json.dumps(line), file=answers, flush=True)
+        fresh_copy(before, folder)
+
+
+def counted(training: Training, shim: Shim, folder: Path) -> dict[str, Any]:
+    """How many operations a save and its rotation are."""
+    shim.arm(folder, 0)
+    save(training, STEP)
+    return {"total": shim.disarm()[0]}
+
+
+def fresh_copy(before: Path, folder: Path) -> None:
+    shutil.rmtree(folder)
+    shutil.copytree(before, folder)
 
 
 if __name__ == "__main__":

@@ -1,43 +1,18 @@
 """SIGKILL in every kind of work: the run goes on from its newest valid checkpoint and ends bit for bit the same."""
 
-import json
 from pathlib import Path
 
 import pytest
-from safetensors.numpy import load_file
 
-from ftui.events import RunFinished, RunStarted, Step
-from ftui.journal import Tail
-from ftui.run import Run
+from ftui.events import RunStarted
 from tests.support.bench import bench_at, newest, opened, records, resumed_from
+from tests.support.sameness import executed, measured, same_runs
 
 # (place, pass): micro-steps are two a step, ten steps an epoch, and evaluations pass the head too. All but the first
 # strike in the second epoch or later, the save in the middle of the files of a checkpoint.
 KILLS = [("loading", 1), ("forward", 28), ("evaluation", 1), ("backward", 12), ("optimizer", 6), ("save", 12)]
 SAVE_STEPS = 4
 TOTAL = 30
-
-
-def same_weights(one: Path, other: Path) -> None:
-    """Every tensor of two folders, bit for bit."""
-    names = sorted(p.relative_to(one) for p in one.rglob("*.safetensors"))
-    assert names == sorted(p.relative_to(other) for p in other.rglob("*.safetensors"))
-    assert names
-    for name in names:
-        left, right = load_file(one / name), load_file(other / name)
-        assert left.keys() == right.keys()
-        for key in left:
-            assert left[key].tobytes() == right[key].tobytes(), f"{name}: {key}"
-
-
-def measured(run: Run) -> dict[int, tuple[float | None, float | None, float]]:
-    """What the last attempt to reach each step measured."""
-    steps = [r for r in Tail(run.metrics).read() if isinstance(r, Step)]
-    return {r.step: (r.loss, r.grad_norm, r.learning_rate) for r in steps}
-
-
-def executed(run: Run) -> int:
-    return sum(isinstance(r, Step) for r in Tail(run.metrics).read())
 
 
 @pytest.mark.torture
@@ -70,11 +45,4 @@ def test_killed_everywhere_and_the_same_in_the_end(
     result = other.ftui("--run", str(untouched), cwd=elsewhere, PYTHONHASHSEED="4711")
     assert result.returncode == 0, result.stdout + result.stderr
     reference = other.run("killed")
-    same_weights(reference.final, run.final)
-    last = f"checkpoint-{total}"
-    same_weights(reference.checkpoints / last, run.checkpoints / last)
-    assert measured(run) == measured(reference)
-    ends = [next(r for r in records(r_) if isinstance(r, RunFinished)) for r_ in (run, reference)]
-    assert (ends[0].loss_before, ends[0].loss_final) == (ends[1].loss_before, ends[1].loss_final)
-    state = [json.loads((r.checkpoints / last / "resume" / "state.json").read_bytes()) for r in (run, reference)]
-    assert state[0] == state[1]
+    same_runs(run, reference)

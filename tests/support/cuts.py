@@ -1,0 +1,182 @@
+"""A run that is cut again and again: a schedule drawn from a seed, and the hand that carries it out."""
+
+import random
+import signal
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from ftui.events import ControlApplied, ControlRefused, RunStarted, Step
+from ftui.inbox import Abort, Continue, Evaluate, Hold, Letter, Park, Sample, Save, Set, Stop, new_id, send
+from ftui.journal import Tail
+from ftui.run import Run
+from tests.support.bench import Workbench, newest, records
+from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
+
+LETTERS: dict[str, type[Letter]] = {
+    "hold": Hold, "continue": Continue, "park": Park, "checkpoint": Save, "stop": Stop, "abort": Abort,
+    "evaluate": Evaluate, "sample": Sample, "set": Set,
+}  # fmt: skip
+# The n-th pass at which a kill may strike, drawn from 1 to this.
+PLACES = {
+    "loading": 1, "forward": 30, "backward": 24, "optimizer": 12, "evaluation": 3, "save": 40, "rotation": 3,
+    "final": 1, "record": 60, "torn record": 60,
+}  # fmt: skip
+ENDINGS = {  # how an attempt may end after its cut; 0: the run was finished first
+    "kill": {-signal.SIGKILL, 0},
+    "place": {-signal.SIGKILL, 0},
+    "term": {20, 21, -signal.SIGTERM, 0},  # a SIGTERM that comes before there is a handler ends the process
+    "park": {11, 0},
+    "end": {0},
+}
+SLOW = 0.01  # seconds more for every micro-batch, so that there is something to hit
+
+
+@dataclass(frozen=True)
+class Act:
+    """Something done to a living engine: `seconds` after its `steps`-th step, or after its start where that is 0."""
+
+    what: str
+    steps: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Part:
+    """One attempt: what happens in it, and what ends it. `place` kills it from within (`cut.what` is `place`)."""
+
+    acts: tuple[Act, ...]
+    cut: Act
+    place: tuple[str, int] | None = None
+
+
+@dataclass
+class Life:
+    """A run and all its attempts so far. `letters`: id of each letter sent, and the attempt it was sent to."""
+
+    bench: Workbench
+    run: Run
+    zygote: Zygote
+    number: int = 0
+    kills: int = 0
+    letters: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def token(self) -> str:
+        return f"{self.number:016x}"
+
+    def start(self, hooks: Hooks | None = None) -> Attempt:
+        self.number += 1
+        return self.zygote.start(self.run, self.bench.env, attempt=self.number, token=self.token, hooks=hooks)
+
+    def send(self, verb: str, **fields: Any) -> str:
+        """A letter to the attempt started last; its id."""
+        identity = new_id()
+        letter: Any = LETTERS[verb](id=identity, attempt=self.number, token=self.token, **fields)
+        send(self.run, letter)
+        self.letters[identity] = self.number
+        return identity
+
+
+def schedule(seed: int, most: int) -> list[Part]:
+    """Up to `most` attempts that are cut, each with letters before it."""
+    chance = random.Random(seed)
+    parts = []
+    for _ in range(chance.randint(1, most)):
+        verbs = chance.choices(["hold", "evaluate", "sample", "checkpoint"], k=chance.choice([0, 0, 1, 2]))
+        acts = tuple(Act(verb, *_moment(chance)) for verb in verbs)
+        what = chance.choice(["kill", "place", "place", "term", "park"])
+        place = chance.choice(list(PLACES))
+        if what == "place":
+            parts.append(Part(acts, Act(what), (place, chance.randint(1, PLACES[place]))))
+        else:
+            cut = Act(what, *_moment(chance))
+            if chance.random() < 0.15:
+                acts, cut = (*acts, Act("held", cut.steps, cut.seconds)), Act(what)
+            parts.append(Part(acts, cut))
+    return parts
+
+
+def _moment(chance: random.Random) -> tuple[int, float]:
+    """Mostly while it trains; sometimes while it starts."""
+    if chance.random() < 0.2:
+        return 0, chance.uniform(0, 0.5)
+    return chance.randint(1, 9), chance.uniform(0, 0.06)
+
+
+def carry_out(life: Life, part: Part) -> None:
+    """One attempt, cut as the schedule says; checks where it began and how it ended."""
+    expected = newest(life.run)
+    hooks: dict[str, list[Any]] = {"slow": [SLOW]}
+    if part.place:
+        hooks["kill"] = list(part.place)
+    engine, metrics = life.start(hooks), Tail(life.run.metrics)
+    metrics.read()
+    steps, begun = 0, time.monotonic()
+    for act in [*part.acts, part.cut]:
+        while engine.poll() is None and act.what not in ("place", "end"):
+            steps += sum(isinstance(r, Step) for r in metrics.read())
+            if steps >= act.steps if act.steps else time.monotonic() - begun >= act.seconds:
+                break
+            assert time.monotonic() - begun < 60, f"it stands still:\n{tail_of(life.run)}"
+            time.sleep(0.003)
+        if engine.poll() is None:
+            time.sleep(act.seconds if act.steps else 0)
+            _do(life, engine, act.what)
+    code = engine.wait()
+    life.kills += code == -signal.SIGKILL
+    assert code in ENDINGS[part.cut.what], f"ended with {code} after {part.cut}:\n{tail_of(life.run)}"
+    check_start(life, expected)
+
+
+def _do(life: Life, engine: Attempt, what: str) -> None:
+    if what == "kill":
+        engine.kill(signal.SIGKILL)
+    elif what == "term":
+        engine.kill(signal.SIGTERM)
+    elif what in ("hold", "held"):
+        identity = life.send("hold")
+        if answer(life, engine, identity) is not None and what == "hold":
+            time.sleep(0.05)
+            life.send("continue")
+    elif what in LETTERS:
+        life.send(what)
+
+
+def answer(life: Life, engine: Attempt, identity: str, patience: float = 30) -> ControlApplied | ControlRefused | None:
+    """The answer to a letter, waited for; `None` when the engine ended without one."""
+    deadline = time.monotonic() + patience
+    journal, is_over = Tail(life.run.journal), False
+    while True:
+        for record in journal.read():
+            if isinstance(record, ControlApplied | ControlRefused) and record.letter == identity:
+                return record
+        if is_over:
+            return None
+        is_over = engine.poll() is not None
+        assert time.monotonic() < deadline, f"no answer in {patience:g} s:\n{tail_of(life.run)}"
+        time.sleep(0.003)
+
+
+def check_start(life: Life, expected: str | None) -> None:
+    """The last attempt, where it came to its first step, went on from the newest valid checkpoint, and is EXACT."""
+    for record in records(life.run):
+        if isinstance(record, RunStarted) and record.attempt == life.number:
+            assert record.resumed_from == expected
+            assert (record.badge, record.badge_reasons) == (None if expected is None else "EXACT", [])
+
+
+def to_end(life: Life) -> None:
+    """Whatever has happened, the next attempt comes to the end."""
+    carry_out(life, Part((), Act("end")))
+
+
+def check_letters(life: Life) -> None:
+    """Every letter was answered once; one to the last attempt may have come when nobody read any more."""
+    answered = [r.letter for r in records(life.run) if isinstance(r, ControlApplied | ControlRefused)]
+    left = [path.name for path in life.run.inbox.iterdir()] if life.run.inbox.exists() else []
+    for identity, attempt in life.letters.items():
+        is_left = any(identity in name for name in left)
+        assert answered.count(identity) + is_left == 1, f"{identity}: {answered.count(identity)} answers, {is_left=}"
+        assert not is_left or attempt == life.number
+    assert set(answered) <= set(life.letters)

@@ -1,0 +1,136 @@
+"""What can be done to an engine before it starts, by name: kill it at a place, slow it down, take its memory away."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.murder import arm as kill_at_place
+from tests.support.murder import die
+
+
+def arm(name: str, arguments: list[Any]) -> None:
+    """Call the hook of this name."""
+    HOOKS[name](*arguments)
+
+
+def slow(seconds: float, first: int = 1) -> None:
+    """Every micro-batch of training, from the n-th on, takes this much longer."""
+    count = 0
+
+    def wait(batch: Any, learns: bool) -> None:
+        nonlocal count
+        count += learns
+        if learns and count >= first:
+            time.sleep(seconds)
+
+    _before_forward(wait)
+
+
+def no_room_in_backward(number: int, most: int) -> None:
+    """From the n-th micro-batch on, memory runs out in the backward pass of every one with more than `most` rows."""
+    from ftui.engine.heads import ChunkedCrossEntropy
+
+    count = rows = 0
+
+    def note(batch: Any, learns: bool) -> None:
+        nonlocal count, rows
+        count, rows = count + learns, num_rows(batch)
+
+    _before_forward(note)
+    backward = ChunkedCrossEntropy.backward
+
+    def failing(*arguments: Any) -> Any:
+        result = backward(*arguments)
+        if count >= number and rows > most:
+            _run_out()
+        return result
+
+    ChunkedCrossEntropy.backward = staticmethod(failing)  # type: ignore[method-assign, assignment]
+
+
+def no_room_in_update(step: int) -> None:
+    """Memory runs out in the optimizer's update of this step, when some of the weights have changed."""
+    import torch
+
+    from ftui.engine.update import Update
+
+    apply, update = Update._apply, torch.optim.AdamW.step
+    current = 0
+
+    def noting(self: Any, number: int, rate: float) -> None:
+        nonlocal current
+        current = number
+        apply(self, number, rate)
+
+    def failing(self: Any, *arguments: Any) -> Any:
+        result = update(self, *arguments)
+        if current == step:
+            _run_out()
+        return result
+
+    Update._apply = noting  # type: ignore[method-assign]
+    torch.optim.AdamW.step = failing  # type: ignore[method-assign, assignment]
+
+
+def no_room_in_evaluation(most: int) -> None:
+    """Memory runs out in every batch of an evaluation with more than `most` rows."""
+
+    def check(batch: Any, learns: bool) -> None:
+        if not learns and num_rows(batch) > most:
+            _run_out()
+
+    _before_forward(check)
+
+
+def die_answering(verb: str, when: str) -> None:
+    """The engine dies as it answers a letter: `before` the answer is in the journal, or `after` it (it is durable, but
+    the letter still lies in the inbox)."""
+    from ftui.engine import desk
+    from ftui.engine.logbook import Logbook
+
+    event = Logbook.event
+
+    def deadly(self: Any, record: Any, *, durable: bool = False) -> None:
+        hit = getattr(record, "verb", None) == verb
+        if hit and when == "before":
+            die()
+        event(self, record, durable=durable)
+        if hit:
+            desk.remove = lambda found: die()
+
+    Logbook.event = deadly  # type: ignore[method-assign, assignment]
+
+
+def num_rows(batch: Any) -> int:
+    return int(batch.input_ids.shape[0])
+
+
+def _run_out() -> None:
+    import torch
+
+    raise torch.OutOfMemoryError("out of memory: there are no 20.00 MiB left (a test)")
+
+
+def _before_forward(act: Callable[[Any, bool], None]) -> None:
+    """Call `act` with every micro-batch, and whether the model learns from it, before it goes through the model."""
+    import torch
+
+    from ftui.engine.training import LossModule
+
+    forward = LossModule.forward
+
+    def watched(self: Any, batch: Any) -> Any:
+        act(batch, torch.is_grad_enabled())
+        return forward(self, batch)
+
+    LossModule.forward = watched  # type: ignore[method-assign, assignment]
+
+
+HOOKS: dict[str, Callable[..., None]] = {
+    "kill": kill_at_place,
+    "slow": slow,
+    "no_room_in_backward": no_room_in_backward,
+    "no_room_in_update": no_room_in_update,
+    "no_room_in_evaluation": no_room_in_evaluation,
+    "die_answering": die_answering,
+}

@@ -1,0 +1,59 @@
+"""Whether two runs learned the same: weights, optimizer, generators, state, figures, bit for bit."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from safetensors.numpy import load_file
+
+from ftui.events import EvaluationDone, RunFinished, Step
+from ftui.journal import Tail
+from ftui.run import Run
+from tests.support.bench import records
+
+
+def same_weights(one: Path, other: Path) -> None:
+    """Every tensor of two folders, bit for bit."""
+    names = sorted(p.relative_to(one) for p in one.rglob("*.safetensors"))
+    assert names == sorted(p.relative_to(other) for p in other.rglob("*.safetensors"))
+    assert names
+    for name in names:
+        left, right = load_file(one / name), load_file(other / name)
+        assert left.keys() == right.keys()
+        for key in left:
+            assert left[key].tobytes() == right[key].tobytes(), f"{name}: {key}"
+
+
+def executed(run: Run) -> int:
+    """How many steps were taken in all attempts together."""
+    return sum(isinstance(r, Step) for r in Tail(run.metrics).read())
+
+
+def measured(run: Run) -> dict[int, tuple[Any, ...]]:
+    """What the last attempt to reach each step measured."""
+    steps = [r for r in Tail(run.metrics).read() if isinstance(r, Step)]
+    return {
+        r.step: (r.loss, r.grad_norm, r.learning_rate, r.num_tokens, r.num_target_tokens, r.epoch, r.applied)
+        for r in steps
+    }
+
+
+def evaluated(run: Run) -> dict[int, tuple[Any, ...]]:
+    """What the last attempt to evaluate each step found; those asked for by letters are left out."""
+    found = [r for r in records(run) if isinstance(r, EvaluationDone) and not r.requested]
+    return {r.step: (r.loss, r.num_target_tokens, r.best) for r in found}
+
+
+def same_runs(run: Run, reference: Run) -> None:
+    """Two finished runs: their result, their last checkpoint with all that is in it, and all they measured."""
+    assert measured(run) == measured(reference)
+    assert evaluated(run) == evaluated(reference)
+    last = Path("checkpoints", f"checkpoint-{max(measured(reference))}")
+    same_weights(run.folder / last, reference.folder / last)
+    same_weights(run.final, reference.final)
+    for name in ("state.json", "rng.json", "optimizer.json"):
+        one, other = (json.loads((r.folder / last / "resume" / name).read_bytes()) for r in (run, reference))
+        assert one == other, name
+    ends = [next(r for r in reversed(records(r_)) if isinstance(r, RunFinished)) for r_ in (run, reference)]
+    figures = [(end.step, end.reason, end.loss_before, end.loss_final, end.step_final) for end in ends]
+    assert figures[0] == figures[1]

@@ -1,0 +1,194 @@
+"""Terminals, readers and supervisors come and go, the engine stays; and no process is taken for another."""
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ftui import checkpoints
+from ftui.events import Adopted, EngineStarted, RunStarted
+from ftui.identity import identity_of
+from ftui.journal import Tail
+from ftui.status import Status
+from tests.support.bench import Workbench, newest, opened, records
+from tests.support.driving import LONG, last, lives, started, status, steps, wait_for_end, wait_until
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@pytest.mark.torture
+def test_whatever_watches_may_die(workbench: Workbench) -> None:
+    """A closed terminal, a killed tmux server, a killed reader, a killed supervisor, a stopped engine: one attempt."""
+    profile = str(workbench.profile("kept"))
+    run = workbench.run("kept")
+    command = [sys.executable, "-m", "ftui", "--run", profile, *LONG]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(workbench.folder)
+        os.execvpe(command[0], command, workbench.env | {"TERM": "xterm"})
+    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 4)
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    going_on(workbench, "kept")
+
+    if shutil.which("tmux"):
+        env = workbench.env | {"TMUX_TMPDIR": str(workbench.folder)}
+        subprocess.run(["tmux", "-L", "t", "new-session", "-d", *command], cwd=workbench.folder, env=env, check=True)
+        going_on(workbench, "kept")
+        subprocess.run(["tmux", "-L", "t", "kill-server"], env=env, check=True)
+        going_on(workbench, "kept")
+
+    reader = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE)
+    assert reader.stdout is not None and b"kept lives" in reader.stdout.readline()
+    reader.kill()
+    reader.wait()
+    going_on(workbench, "kept")
+
+    before = status(workbench, "kept")
+    os.kill(before["supervisor"]["pid"], signal.SIGKILL)
+    wait_until(lambda: status(workbench, "kept")["supervisor"]["pid"] != before["supervisor"]["pid"])
+    wait_until(lambda: any(isinstance(r, Adopted) for r in Tail(run.supervisor_log).read()))
+    going_on(workbench, "kept")
+
+    engine = before["engine"]["pid"]
+    os.kill(engine, signal.SIGSTOP)
+    wait_until(lambda: status(workbench, "kept").get("frozen", False))
+    assert lives(status(workbench, "kept"))
+    os.kill(engine, signal.SIGCONT)
+    going_on(workbench, "kept")
+
+    end = len(steps(run)) + 40
+    assert workbench.ftui("set", "kept", f"max_steps={end}").returncode == 0
+    finished = wait_for_end(workbench, run)
+    assert (finished["state"]["phase"], finished["state"]["attempt"]) == ("finished", 1)
+    assert [r.step for r in steps(run)] == list(range(1, end + 1))
+    assert checkpoints.fault(run.final) is None
+
+
+def going_on(bench: Workbench, name: str) -> None:
+    run = bench.run(name)
+    before = len(steps(run))
+    wait_until(lambda: len(steps(run)) > before + 2, 30)
+    assert len([r for r in records(run) if isinstance(r, RunStarted)]) == 1
+
+
+@pytest.mark.torture
+def test_twenty_starts_at_once_make_one_engine(workbench: Workbench) -> None:
+    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("rush")), *LONG, "--detach"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    starts = [subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, **pipes) for _ in range(20)]
+    outputs = [start.communicate(timeout=120)[0].decode() for start in starts]
+    assert Counter(start.returncode for start in starts) == {0: 20}, outputs
+    first = Counter("starting" if "starting rush" in output else "attached" for output in outputs)
+    assert first == {"starting": 1, "attached": 19}, outputs
+    assert all("rush lives (process " in output for output in outputs if "starting rush" not in output), outputs
+    run = workbench.run("rush")
+    engines = [r for r in Tail(run.supervisor_log).read() if isinstance(r, EngineStarted)]
+    assert len(engines) == 1
+    direct = subprocess.run(
+        [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)], env=workbench.env, capture_output=True, timeout=60
+    )
+    assert direct.returncode == 50
+    workbench.ftui("abort", "rush")
+    wait_for_end(workbench, run)
+
+
+@pytest.mark.torture
+def test_nobody_else_is_taken_for_the_engine(workbench: Workbench) -> None:
+    """A pid that was given to a stranger, and a copied folder: neither lives, neither harms anyone."""
+    run = started(workbench, "mine")
+    copy = workbench.run("copy")
+    shutil.copytree(run.folder, copy.folder)
+    assert status(workbench, "mine")["state"]["phase"] != "lost"
+    assert status(workbench, "copy")["state"]["phase"] == "lost", "its processes work on another folder"
+    assert workbench.ftui("stop", "copy").returncode == 2
+    assert lives(status(workbench, "mine"))
+    workbench.ftui("park", "mine")
+    wait_for_end(workbench, run)
+
+    stranger = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    true = identity_of(stranger.pid)
+    assert true is not None
+    stored = msgspec.json.decode(copy.status.read_bytes(), type=Status)
+    for changed in ({"started": "1"}, {"namespace": "pid:[1]"}, {"boot": "another"}):
+        reused = msgspec.structs.replace(true, **changed)
+        state = msgspec.structs.replace(stored.state, engine=reused)
+        copy.status.write_bytes(
+            msgspec.json.encode(msgspec.structs.replace(stored, state=state, engine=reused, supervisor=reused))
+        )
+        assert status(workbench, "copy")["state"]["phase"] == "lost"
+        assert workbench.ftui("abort", "copy").returncode == 2
+    assert workbench.ftui("--run", "copy", "--detach").returncode == 0
+    wait_until(lambda: last(copy, RunStarted).attempt == 2)
+    workbench.ftui("abort", "copy")
+    wait_for_end(workbench, copy)
+    assert stranger.poll() is None
+    stranger.kill()
+    stranger.wait()
+
+
+@pytest.mark.torture
+def test_the_wall_clock_does_not_matter(workbench: Workbench, tmp_path: Path) -> None:
+    """Attempts ten years and an hour before and after: the highest step is the newest, whatever the dates say."""
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if sys.platform != "linux" or compiler is None:
+        pytest.skip("another clock needs Linux and a C compiler")
+    shim = tmp_path / "clock.so"
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", shim, SUPPORT / "clock.c", "-ldl"], check=True
+    )
+    run = opened(workbench, workbench.profile("clocks"))
+    for offset in (0, 10 * 365 * 86400, -10 * 365 * 86400, 3600, -3600):
+        expected, begun = newest(run), len(steps(run)) if run.metrics.exists() else 0
+        clock = {"LD_PRELOAD": str(shim), "CLOCK_OFFSET": str(offset)}
+        assert workbench.ftui("--run", "clocks", *LONG, "--detach", **clock).returncode == 0
+        wait_until(lambda begun=begun: run.metrics.exists() and len(steps(run)) > begun + 9)
+        assert last(run, RunStarted).resumed_from == expected
+        assert status(workbench, "clocks")["state"]["phase"] in ("training", "saving", "evaluating")
+        assert workbench.ftui("park", "clocks", **clock).returncode == 0
+        wait_for_end(workbench, run)
+    present = [c.step for c in checkpoints.listed(run.checkpoints)]
+    assert present[0] == max(present) == steps(run)[-1].step
+    assert all(checkpoints.fault(c.path) is None for c in checkpoints.listed(run.checkpoints))
+    assert workbench.ftui("runs").returncode == 0
+
+
+@pytest.mark.torture
+def test_no_secret_is_left_anywhere(workbench: Workbench) -> None:
+    """A token in the environment and one in the hub's address, with a hub that cannot be reached."""
+    secrets = {"HF_TOKEN": "hf_canaryCanaryCanaryCanary01", "WANDB_API_KEY": "canary-wandb-0123456789"}
+    address = {"HF_ENDPOINT": "http://someone:canary-in-the-address@127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
+    profile = workbench.profile("quiet")
+    hub = ("--set", "model.name_or_path=nobody/nothing")
+    result = workbench.ftui("--run", str(profile), *hub, **secrets, **address)
+    assert result.returncode == 32, result.stdout + result.stderr
+    written = b"".join(p.read_bytes() for p in workbench.folder.rglob("*") if p.is_file())
+    for canary in [*secrets.values(), "canary-in-the-address"]:
+        assert canary.encode() not in written
+        assert canary not in result.stdout + result.stderr
+    named = workbench.ftui(
+        "--run", str(profile), "--set", "model.name_or_path=https://me:canary@hub/x", "--name", "url"
+    )
+    assert named.returncode == 30, named.stderr
+    assert not workbench.run("url").folder.exists()
+
+
+@pytest.mark.torture
+def test_command_lines_hold_no_secret(workbench: Workbench) -> None:
+    run = started(workbench, "argv", "--set", 'eval.sample_prompts=["canary prompt"]')
+    now = status(workbench, "argv")
+    for who in ("engine", "supervisor"):
+        words = Path(f"/proc/{now[who]['pid']}/cmdline").read_bytes().split(b"\0")
+        assert all(word == str(run.folder).encode() or b"canary" not in word for word in words)
+        assert words[-2] == str(run.folder).encode() or who == "supervisor"
+    workbench.ftui("abort", "argv")
+    assert json.loads(run.status.read_bytes())
+    wait_for_end(workbench, run)
