@@ -7,7 +7,6 @@ resume/state.json                                                     TrainState
 """
 
 import json
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -47,6 +47,8 @@ class Desk(Protocol):
 
     def going_on(self) -> None: ...
 
+    def close(self, reason: str) -> None: ...
+
 
 class Control:
     """SIGTERM and letters. `poll()` is called between micro-batches, evaluation batches and batches of rows."""
@@ -77,11 +79,10 @@ class Control:
         self.desk = desk
 
     def close(self, reason: str) -> None:
-        """Read no more letters; refuse those that have come."""
+        """Read no more letters; refuse those that have come and were not obeyed."""
         desk, self.desk = self.desk, None
         if desk is not None:
-            for letter in [*self._waiting, *self._unread, *desk.read()]:
-                desk.refused(letter, reason)
+            desk.close(reason)
         self._waiting, self._unread = [], []
 
     def answer(self, letter: AnyLetter | None, detail: str = "") -> None:

@@ -63,6 +63,13 @@ class LetterDesk:
     def going_on(self) -> None:
         self._logbook.back()
 
+    def close(self, reason: str) -> None:
+        """Refuse every letter that was not answered yet."""
+        self.read()
+        for found in list(self._taken.values()):
+            verb = found.letter.verb if found.letter else ""
+            self._answer(ControlRefused(letter=found.id, verb=verb, step=self._logbook.num_steps, reason=reason))
+
     def _answer(self, record: ControlApplied | ControlRefused) -> None:
         if record.letter in self._answered:
             return

@@ -41,13 +41,18 @@ def evaluate(training: Training, *, requested: bool = False) -> EvaluationDone:
     return event
 
 
-def note(state: TrainState, loss: float, threshold: float) -> bool:
-    """Note an evaluation; returns whether it is the best so far. Step 0 never is: the others are compared with it."""
-    finite = math.isfinite(loss)
+def note(state: TrainState, loss: float | None, threshold: float) -> bool:
+    """Note an evaluation; returns whether it is the best so far. Step 0 never is: the others are compared with it.
+
+    One that could not be measured (`None`) costs no patience: a loss of NaN does.
+    """
+    finite = loss is not None and math.isfinite(loss)
     state.evaluated_step = state.step
     state.last_loss = loss if finite else None
     if state.step == 0:
         state.loss_before = state.last_loss
+        return False
+    if loss is None:
         return False
     best = finite and (state.best_loss is None or loss < state.best_loss)
     better = finite and (state.best_loss is None or loss < state.best_loss - threshold)
@@ -57,8 +62,11 @@ def note(state: TrainState, loss: float, threshold: float) -> bool:
     return best
 
 
-def _mean_loss(training: Training) -> tuple[float, int]:
-    """Loss and number of target tokens; a batch that does not fit into memory is taken again in halves."""
+def _mean_loss(training: Training) -> tuple[float | None, int]:
+    """Loss and number of target tokens; a batch that does not fit into memory is taken again in halves.
+
+    Without a loss where not even one row fits.
+    """
     rows = training.prepared.evaluation
     assert rows is not None, "callers ask only where there are rows"
     size = training.profile.eval.per_device_eval_batch_size
@@ -71,7 +79,7 @@ def _mean_loss(training: Training) -> tuple[float, int]:
             found = _batch_loss(training, [rows.sequences[int(i)] for i in by_length[start : start + size]])
             if found is None and size == 1:
                 training.logbook.warn(f"the evaluation at step {training.state.step} does not fit into memory")
-                return math.nan, 0
+                return None, 0
             if found is None:
                 size = (size + 1) // 2
                 training.logbook.warn(f"evaluation goes on in batches of {size}: more did not fit into memory")

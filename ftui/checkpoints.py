@@ -165,13 +165,16 @@ def supersede(root: Path, above: int) -> list[Checkpoint]:
 def rotate(root: Path, *, keep: int, protected: Collection[int]) -> list[Checkpoint]:
     """Delete the oldest checkpoints until `keep` (at least 2) are left beside the protected steps; returns the deleted.
 
-    Call it only after the newest one has been read back: rotation never relies on a checkpoint nobody verified.
+    Call it only after the newest one has been read back: rotation never relies on a checkpoint nobody verified. What
+    the volume refuses to delete for now is left to the next rotation.
     """
     candidates = [c for c in listed(root) if c.step not in protected]
     surplus = candidates[max(2, keep) :]
     for checkpoint in surplus:
-        discard(checkpoint.path)
-    return surplus
+        with contextlib.suppress(OSError):
+            discard(checkpoint.path)
+    _delete_trash(root)
+    return [checkpoint for checkpoint in surplus if not checkpoint.path.exists()]
 
 
 def discard(folder: Path) -> None:
@@ -201,6 +204,10 @@ def sweep(root: Path) -> None:
             else:
                 with contextlib.suppress(OSError):  # a network volume may refuse for now
                     path.unlink()
+    _delete_trash(root)
+
+
+def _delete_trash(root: Path) -> None:
     for path in root.glob(".trash-*"):
         _delete_named(path)
 

@@ -10,7 +10,8 @@ from ftui import report
 from ftui.attempt import last_lines
 from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError
 from ftui.events import AnyRecord, Step
-from ftui.opening import Opened, watched
+from ftui.launching import watched
+from ftui.opening import Opened
 from ftui.profile import Profile
 from ftui.run import Run
 from ftui.runstate import RunState

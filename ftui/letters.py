@@ -35,7 +35,7 @@ from ftui.inbox import (
     send,
 )
 from ftui.journal import Writer
-from ftui.opening import watched
+from ftui.launching import watched
 from ftui.pins import read_pins, undeletable, write_pins
 from ftui.report import event_lines
 from ftui.run import Run, find_run

@@ -13,7 +13,7 @@ import msgspec
 from ftui import report, units
 from ftui.errors import DiskError, UsageError
 from ftui.identity import is_alive
-from ftui.opening import watched
+from ftui.launching import watched
 from ftui.presets import shipped
 from ftui.run import Run, all_runs, find_run
 from ftui.runstate import Evaluation, eta_seconds

@@ -4,7 +4,6 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,8 +15,9 @@ import msgspec
 
 from ftui.checkpoints import Checkpoint, link_copy, listed
 from ftui.errors import DiskError, LostRunError, ProfileError, UsageError
-from ftui.files import Lock, make_private_folder, open_private, replace_file, sync_path, try_lock
+from ftui.files import make_private_folder, replace_file, sync_path, try_lock
 from ftui.identity import this_process
+from ftui.launching import launch
 from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.writing import flat, to_toml, weights_difference
 from ftui.run import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
@@ -205,36 +205,3 @@ def not_applied(run: Run, profile: Profile) -> list[str]:
     """Keys in which a living run's profile differs from this one: they wait for its next resume."""
     before, now = flat(stored_profile(run)), flat(named(profile, run.name))
     return [".".join(key) for key in before | now if before.get(key) != now.get(key)]
-
-
-def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
-    """Start a supervisor that outlives this process and its terminal, and hand it the lock.
-
-    Its own troubles go to supervisor.log.
-    """
-    log = open_private(run.folder / "supervisor.log", os.O_WRONLY | os.O_APPEND)
-    command = [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)]
-    descriptors = () if lock is None else (lock.descriptor,)
-    try:
-        return subprocess.Popen(
-            [*command, *map(str, descriptors)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            close_fds=True,
-            pass_fds=descriptors,
-            cwd=run.folder,
-            start_new_session=True,
-        )
-    finally:
-        os.close(log)
-
-
-def watched(run: Run, status: Status) -> Status:
-    """The status of a run whose engine has a supervisor: one is started for an engine that lost its own."""
-    if status.unwatched and (lock := try_lock(run.supervisor_lock)) is not None:
-        try:
-            launch(run, lock)
-        finally:
-            os.close(lock.descriptor)
-    return status

@@ -134,11 +134,11 @@ def here(run: Run, process: Identity | None) -> Identity | None:
     if process is None or not _ON_LINUX or not is_alive(process):
         return process
     try:
-        command = Path(f"/proc/{process.pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
         there = Path(os.readlink(f"/proc/{process.pid}/cwd"))
     except OSError:  # it has just ended, or belongs to somebody else
         return process
-    elsewhere = b"ftui." in command and there != run.folder.resolve()
+    elsewhere = bool({b"ftui.engine", b"ftui.supervisor"} & {*command}) and there != run.folder.resolve()
     return None if elsewhere else process
 
 

@@ -22,7 +22,7 @@ from ftui.files import Lock, lock_from, try_lock
 from ftui.identity import is_alive
 from ftui.processes import Engine, say, send_group
 from ftui.run import Run
-from ftui.status import here, Watch
+from ftui.status import Watch, here
 
 PACE = 1.0  # of the pauses before restarts; only tests are in more of a hurry
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from ftui import launching, opening
 from ftui.events import Record, Step
 from ftui.identity import Identity, this_process
 from ftui.journal import encode
@@ -27,6 +28,13 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = os.umask(0o022)
     yield
     os.umask(before)
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No supervisor for the engines these tests make up: it would take the test's own process for one."""
+    for room in (opening, launching):
+        monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ HEAVY = ("pydantic", "psutil", "torch", "textual", "tomlkit", "msgspec")
 
 def test_the_version_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from ftui.cli import ON_CHECKPOINTS, ORDERS, main\n"
+        "import sys; from ftui.cli import main\n"
         "try: main(['--version'])\n"
         f"finally: print([m for m in {HEAVY!r} if m in sys.modules])"
     )
@@ -25,7 +25,7 @@ def test_the_version_loads_nothing_heavy() -> None:
 
 def test_looking_at_runs_loads_no_profile_models(make_run: Any) -> None:
     make_run("mine")
-    code = "import sys; from ftui.cli import ON_CHECKPOINTS, ORDERS, main; main(['runs']); print('pydantic' in sys.modules)"
+    code = "import sys; from ftui.cli import main; main(['runs']); print('pydantic' in sys.modules)"
     output = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
     assert output.endswith("False\n")
 
@@ -88,8 +88,16 @@ def test_options_reach_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_verb_reaches_its_letter(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
+
+    def noting(name: str) -> Any:
+        def note(*arguments: Any) -> int:
+            calls.append((name, *arguments))
+            return 0
+
+        return note
+
     for name in ("order", "change", "on_checkpoint"):
-        monkeypatch.setattr(letters, name, lambda *arguments, name=name: calls.append((name, *arguments)) or 0)
+        monkeypatch.setattr(letters, name, noting(name))
     assert set(ORDERS) == set(letters.VERBS)
     assert set(ON_CHECKPOINTS) == set(letters.ON_CHECKPOINTS)
     for verb in letters.VERBS:
@@ -136,7 +144,7 @@ def test_ctrl_c_before_anything_started_is_quiet(
 
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
-    code = "import sys; from ftui.cli import ON_CHECKPOINTS, ORDERS, main; raise SystemExit(main(['profiles']))"
+    code = "import sys; from ftui.cli import main; raise SystemExit(main(['profiles']))"
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", code],
         stdout=subprocess.PIPE,

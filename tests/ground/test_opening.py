@@ -15,7 +15,8 @@ from ftui import opening
 from ftui.errors import LostRunError, ProfileError, UsageError
 from ftui.events import EngineStarted, RunFailed, RunFinished, RunStopped
 from ftui.identity import Identity, this_process
-from ftui.opening import create, decide, launch, not_applied, open_run, resume, stored_profile
+from ftui.launching import launch
+from ftui.opening import create, decide, not_applied, open_run, resume, stored_profile
 from ftui.profile import Resolved, resolve
 from ftui.run import Run, all_runs, runs_root
 

@@ -42,7 +42,7 @@ def tear_at(number: int) -> None:
         os.write = half_and_die
         return line
 
-    def half_and_die(descriptor: int, data: bytes) -> int:
+    def half_and_die(descriptor: int, data: Any) -> int:
         write(descriptor, data[: len(data) // 2])
         die()
         return 0

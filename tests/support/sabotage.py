@@ -96,9 +96,9 @@ def die_answering(verb: str, when: str) -> None:
             die()
         event(self, record, durable=durable)
         if hit:
-            desk.remove = lambda found: die()
+            desk.remove = lambda found: die()  # type: ignore[attr-defined]
 
-    Logbook.event = deadly  # type: ignore[method-assign, assignment]
+    Logbook.event = deadly  # type: ignore[method-assign]
 
 
 def num_rows(batch: Any) -> int:
@@ -123,7 +123,7 @@ def _before_forward(act: Callable[[Any, bool], None]) -> None:
         act(batch, torch.is_grad_enabled())
         return forward(self, batch)
 
-    LossModule.forward = watched  # type: ignore[method-assign, assignment]
+    LossModule.forward = watched  # type: ignore[method-assign]
 
 
 HOOKS: dict[str, Callable[..., None]] = {

@@ -144,7 +144,7 @@ def killed(training: Training, shim: Shim, total: int, stride: int) -> Iterator[
 
 
 def failed(training: Training, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
-    """An error at the operation: how the save ended, what was waited for, the folder; then the same after the repair."""
+    """An error at the operation: how the save ended, what it waited for, the folder; then all that after the repair."""
     for name, (how, error, for_good) in FAULTS.items():
         for operation in range(1, total + 1, stride):
             arm = {"operation": operation, "how": how, "error": error, "for_good": for_good}

@@ -1,14 +1,29 @@
-"""One zygote for all of torture, and the account of a campaign of trials."""
+"""One zygote for all of torture, and the account of what was measured and of a campaign of trials."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from tests.support.zygote import Zygote
 
-COUNTS = pytest.StashKey[list[str]]()
+
+@dataclass
+class Account:
+    """What one test has to tell in the summary. `figures` of all tests are added up, `words` are not."""
+
+    name: str
+    figures: Counter[str] = field(default_factory=Counter)
+    words: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        return f"{self.name}: " + ", ".join([*(f"{n} {what}" for what, n in self.figures.items()), *self.words])
+
+
+ACCOUNTS = pytest.StashKey[list[Account]]()
 
 
 @pytest.fixture(scope="session")
@@ -22,14 +37,18 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def account(request: pytest.FixtureRequest) -> Iterator[list[str]]:
-    """What a trial has to tell in the summary, a word or a figure each."""
-    words: list[str] = []
-    yield words
-    if words:
-        request.config.stash.setdefault(COUNTS, []).append(" ".join(words))
+def account(request: pytest.FixtureRequest) -> Account:
+    """For a test that has more to tell than that it passed."""
+    found = Account(request.node.name.removeprefix("test_").replace("_", " "))
+    request.config.stash.setdefault(ACCOUNTS, []).append(found)
+    return found
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for line in config.stash.get(COUNTS, []):
-        terminalreporter.write_line(line)
+    accounts = [account for account in config.stash.get(ACCOUNTS, []) if account.figures or account.words]
+    for account in accounts:
+        terminalreporter.write_line(str(account))
+    if len(accounts) > 1:
+        total = Account("all", sum((account.figures for account in accounts), Counter()))
+        total.words = [f"not passed: {account.name}" for account in accounts if account.figures["failed"]]
+        terminalreporter.write_line(str(total))

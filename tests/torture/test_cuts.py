@@ -20,6 +20,7 @@ from tests.support.bench import Workbench, bench_at, records
 from tests.support.cuts import Act, Life, Part, answer, carry_out, check_letters, schedule, to_end
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
+from tests.torture.conftest import Account
 
 SAVE_STEPS = 4
 FRESH = ("lora", "full", "packing")  # whose reference comes from an interpreter of its own
@@ -106,30 +107,31 @@ def make_run(bench: Workbench, name: str) -> Run:
 
 @pytest.mark.torture
 def test_cut_anywhere_and_the_same_in_the_end(
-    bench_source: Path, tmp_path: Path, zygote: Zygote, references: References, account: list[str],
+    bench_source: Path, tmp_path: Path, zygote: Zygote, references: References, account: Account,
     name: str, seed: int, most: int,
 ) -> None:  # fmt: skip
     bench = bench_at(bench_source, tmp_path / "bench")
     life, parts = Life(bench, make_run(bench, name), zygote), schedule(seed, most)
     print(f"{name}, seed {seed}:", *parts, sep="\n")
-    account += [f"{name}-{seed}:"]
+    account.name = f"{name}-{seed}"
+    account.figures.update(trials=1, failed=1)
     if CONFIGURATIONS[name].letter:
         change_rate(life)
     for part in parts:
         carry_out(life, part)
     to_end(life)
-    account += [f"{life.number} attempts, {life.kills} kills, {len(life.letters)} letters"]
+    account.figures.update(attempts=life.number, kills=life.kills, letters=len(life.letters))
     check_letters(life)
     changes = changes_of(life.run)
     reference = references.run(name, changes)
     total = max(measured(reference))
-    account += [f"{executed(life.run)} steps for {total}"]
+    account.figures.update(steps=total, again=executed(life.run) - total)
     assert executed(life.run) <= total + life.kills * SAVE_STEPS
     same_runs(life.run, reference)
     for step, figures in measured(references.run(name)).items():
         factor = next((factor for before, factor in reversed(changes) if step > before), 1.0)
         assert measured(life.run)[step][2] == figures[2] * factor
-    account += ["passed"]
+    del account.figures["failed"]
 
 
 def change_rate(life: Life) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,6 +18,7 @@ from ftui import checkpoints
 from ftui.events import Adopted, EngineStarted, RunStarted
 from ftui.identity import identity_of
 from ftui.journal import Tail
+from ftui.run import Run
 from ftui.status import Status
 from tests.support.bench import Workbench, newest, opened, records
 from tests.support.driving import LONG, last, lives, started, status, steps, wait_for_end, wait_until
@@ -49,7 +51,7 @@ def test_whatever_watches_may_die(workbench: Workbench) -> None:
     reader = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE)
     assert reader.stdout is not None and b"kept lives" in reader.stdout.readline()
     reader.kill()
-    reader.wait()
+    reader.communicate()
     going_on(workbench, "kept")
 
     before = status(workbench, "kept")
@@ -83,8 +85,12 @@ def going_on(bench: Workbench, name: str) -> None:
 @pytest.mark.torture
 def test_twenty_starts_at_once_make_one_engine(workbench: Workbench) -> None:
     command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("rush")), *LONG, "--detach"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    starts = [subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, **pipes) for _ in range(20)]
+
+    def start() -> "subprocess.Popen[bytes]":
+        out = subprocess.PIPE
+        return subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=out, stderr=subprocess.STDOUT)
+
+    starts = [start() for _ in range(20)]
     outputs = [start.communicate(timeout=120)[0].decode() for start in starts]
     assert Counter(start.returncode for start in starts) == {0: 20}, outputs
     first = Counter("starting" if "starting rush" in output else "attached" for output in outputs)
@@ -135,6 +141,10 @@ def test_nobody_else_is_taken_for_the_engine(workbench: Workbench) -> None:
     stranger.wait()
 
 
+def has_steps(run: Run, number: int) -> bool:
+    return run.metrics.exists() and len(steps(run)) >= number
+
+
 @pytest.mark.torture
 def test_the_wall_clock_does_not_matter(workbench: Workbench, tmp_path: Path) -> None:
     """Attempts ten years and an hour before and after: the highest step is the newest, whatever the dates say."""
@@ -148,12 +158,12 @@ def test_the_wall_clock_does_not_matter(workbench: Workbench, tmp_path: Path) ->
     run = opened(workbench, workbench.profile("clocks"))
     for offset in (0, 10 * 365 * 86400, -10 * 365 * 86400, 3600, -3600):
         expected, begun = newest(run), len(steps(run)) if run.metrics.exists() else 0
-        clock = {"LD_PRELOAD": str(shim), "CLOCK_OFFSET": str(offset)}
-        assert workbench.ftui("--run", "clocks", *LONG, "--detach", **clock).returncode == 0
-        wait_until(lambda begun=begun: run.metrics.exists() and len(steps(run)) > begun + 9)
+        there = Workbench(workbench.folder, workbench.env | {"LD_PRELOAD": str(shim), "CLOCK_OFFSET": str(offset)})
+        assert there.ftui("--run", "clocks", *LONG, "--detach").returncode == 0
+        wait_until(partial(has_steps, run, begun + 10))
         assert last(run, RunStarted).resumed_from == expected
         assert status(workbench, "clocks")["state"]["phase"] in ("training", "saving", "evaluating")
-        assert workbench.ftui("park", "clocks", **clock).returncode == 0
+        assert there.ftui("park", "clocks").returncode == 0
         wait_for_end(workbench, run)
     present = [c.step for c in checkpoints.listed(run.checkpoints)]
     assert present[0] == max(present) == steps(run)[-1].step
@@ -168,7 +178,8 @@ def test_no_secret_is_left_anywhere(workbench: Workbench) -> None:
     address = {"HF_ENDPOINT": "http://someone:canary-in-the-address@127.0.0.1:9", "HF_HUB_OFFLINE": "0"}
     profile = workbench.profile("quiet")
     hub = ("--set", "model.name_or_path=nobody/nothing")
-    result = workbench.ftui("--run", str(profile), *hub, **secrets, **address)
+    there = Workbench(workbench.folder, workbench.env | secrets | address)
+    result = there.ftui("--run", str(profile), *hub)
     assert result.returncode == 32, result.stdout + result.stderr
     written = b"".join(p.read_bytes() for p in workbench.folder.rglob("*") if p.is_file())
     for canary in [*secrets.values(), "canary-in-the-address"]:

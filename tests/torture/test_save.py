@@ -1,13 +1,16 @@
-"""A checkpoint is whole or it is not there, wherever the process dies while it is saved."""
+"""A checkpoint is whole or it is not there, wherever the process dies or the disk fails while it is saved."""
 
 import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ftui.run import Run
 from tests.support.bench import Workbench, opened
 
 SUPPORT = Path(__file__).parents[1] / "support"
@@ -25,24 +28,82 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return library
 
 
-@pytest.mark.torture
-def test_kill_at_every_write_of_a_save_and_its_rotation(workbench: Workbench, shim: Path) -> None:
-    run = opened(workbench, workbench.profile("trials"))
+@pytest.fixture
+def stride(request: pytest.FixtureRequest) -> int:
+    """Every operation in a campaign (`--trials N`), else every fifth."""
+    return 1 if request.config.getoption("--trials", default=0) else 5
+
+
+def trials(run: Run, bench: Workbench, shim: Path, mode: str, stride: int) -> list[dict[str, Any]]:
+    """What tests/support/save_trials.py found."""
     result = subprocess.run(
-        [sys.executable, str(SUPPORT / "save_trials.py"), str(run.folder)],
-        env=workbench.env | {"LD_PRELOAD": str(shim)}, capture_output=True, text=True, timeout=600,
+        [sys.executable, str(SUPPORT / "save_trials.py"), str(run.folder), mode, str(stride)],
+        env=bench.env | {"LD_PRELOAD": str(shim)}, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]
-    trials = [json.loads(line) for line in result.stdout.splitlines()]
-    total = trials[0]["total"]
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.torture
+def test_kill_at_every_write_of_a_save_and_its_rotation(workbench: Workbench, shim: Path, account: list[str]) -> None:
+    run = opened(workbench, workbench.profile("trials"))
+    found = trials(run, workbench, shim, "kill", 1)
+    total = found[0]["total"]
     assert total > 60, "the shim saw too few operations to have seen them all"
-    assert len(trials) == 2 * total
-    assert all(trial["killed"] for trial in trials)
-    assert [trial for trial in trials if trial["invalid"]] == []
-    assert [trial for trial in trials if trial["left"]] == []
-    newest = [trial["newest"] for trial in trials[:total]]
+    assert len(found) == 2 * total
+    assert all(trial["killed"] for trial in found)
+    assert [trial for trial in found if trial["invalid"]] == []
+    assert [trial for trial in found if trial["left"]] == []
+    newest = [trial["valid"][0] for trial in found[:total]]
     assert set(newest) == {3, 4}
     assert newest == sorted(newest), "before the rename the old one is newest, from then on the new one"
+    account += [f"kills while saving: {len(found)} of {len(found)} whole"]
+
+
+ENDS = {  # of a save, by what has failed
+    "ENOSPC": {"saved"}, "EDQUOT": {"saved"}, "half, ENOSPC": {"saved"}, "EINTR": {"saved"},
+    "ENOSPC for good": {"saved", "full"}, "EDQUOT for good": {"saved", "full"},
+    "half, ENOSPC for good": {"saved", "full"},
+    "EIO": {"saved", "DiskError"}, "EIO for good": {"saved", "DiskError"}, "half, EIO": {"saved", "DiskError"},
+    "EBUSY": {"saved", "DiskError"},
+}  # fmt: skip
+CAUSES = {
+    "ENOSPC": ("the disk is full", "No space left"), "EDQUOT": ("your quota", "Disk quota exceeded"),
+    "EIO": ("Input/output error",), "EBUSY": ("Device or resource busy",),
+}  # fmt: skip
+
+
+@pytest.mark.torture
+def test_every_write_of_a_save_and_its_rotation_fails(
+    workbench: Workbench, shim: Path, stride: int, account: list[str]
+) -> None:
+    """Once or for good, half-written or not at all: nothing older is harmed, the cause is named, and after it all goes
+    on in the same process."""
+    run = opened(workbench, workbench.profile("failing"))
+    found = trials(run, workbench, shim, "fail", stride)
+    assert {trial["fault"] for trial in found} == ENDS.keys()
+    for trial in found:
+        check(trial)
+    for name in ENDS:
+        ends = Counter(trial["end"] for trial in found if trial["fault"] == name)
+        waited = sum(bool(trial["waits"]) for trial in found if trial["fault"] == name)
+        account += [f"{name}: {dict(ends)}, {waited} waited for room;"]
+        assert ends.keys() - {"saved"} or waited or name == "EINTR", f"{name} struck nothing"
+
+
+def check(trial: dict[str, Any]) -> None:
+    name, end, words = trial["fault"], trial["end"], trial["words"]
+    assert end in ENDS[name], trial
+    assert (trial["invalid"], trial["left"], trial["beside"]) == ([], [], []), trial
+    assert trial["older_changed"] == [], trial
+    assert trial["valid"][:1] == [4] if end == "saved" else set(trial["valid"]) >= {2, 3}, trial
+    causes = next((c for word, c in CAUSES.items() if word in name), ())
+    for said in [*trial["waits"], *([words] if words else [])]:
+        assert any(cause in said for cause in causes), trial
+    assert end == "saved" or trial["waits"] or words, "no cause is named"
+    assert trial["repaired"] == ["saved", ""], trial
+    assert trial["restored"], trial
+    assert trial["damaged_records"] == 0, trial
 
 
 AUDIT = """

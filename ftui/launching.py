@@ -1,0 +1,42 @@
+"""Starts the supervisor of a run: for a run that begins, and for an engine that has lost its own."""
+
+import os
+import subprocess
+import sys
+
+from ftui.files import Lock, open_private, try_lock
+from ftui.run import Run
+from ftui.status import Status
+
+
+def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
+    """Start a supervisor that outlives this process and its terminal, and hand it the lock.
+
+    Its own troubles go to supervisor.log.
+    """
+    log = open_private(run.folder / "supervisor.log", os.O_WRONLY | os.O_APPEND)
+    command = [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)]
+    descriptors = () if lock is None else (lock.descriptor,)
+    try:
+        return subprocess.Popen(
+            [*command, *map(str, descriptors)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            close_fds=True,
+            pass_fds=descriptors,
+            cwd=run.folder,
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+def watched(run: Run, status: Status) -> Status:
+    """The status of a run whose engine has a supervisor: one is started for an engine that lost its own."""
+    if status.unwatched and (lock := try_lock(run.supervisor_lock)) is not None:
+        try:
+            launch(run, lock)
+        finally:
+            os.close(lock.descriptor)
+    return status
