@@ -23,6 +23,7 @@ from ftui.events import RunFailed  # noqa: E402
 from ftui.files import try_lock  # noqa: E402
 from ftui.redact import redact_output, redacted  # noqa: E402
 from ftui.run import Run  # noqa: E402
+from ftui.volume import is_disk_full  # noqa: E402
 
 PATIENCE_SECONDS = 1.0  # how long SIGTERM waits for the main thread while libraries or a model are loaded
 LOOK_SECONDS = 0.1
@@ -35,13 +36,17 @@ def main(arguments: list[str]) -> int:
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)  # the supervisor asks before it kills
     run = Run(Path(arguments[0]).absolute())
-    lock = try_lock(run.engine_lock)
-    if lock is None:
-        print(f"another engine trains {run.name}", file=sys.stderr)
-        return LostRunError.exit_code
     control = Control()
     control.listen()
-    logbook = Logbook(run, attempt=int(os.environ.get("FTUI_ATTEMPT", "1")), token=os.environ.get("FTUI_TOKEN", ""))
+    try:
+        lock = try_lock(run.engine_lock)
+        if lock is None:
+            print(f"another engine trains {run.name}", file=sys.stderr)
+            return LostRunError.exit_code
+        logbook = Logbook(run, attempt=int(os.environ.get("FTUI_ATTEMPT", "1")), token=os.environ.get("FTUI_TOKEN", ""))
+    except OSError as error:  # no room even for an empty journal
+        print(f"{run.folder} cannot be written to: {error}", file=sys.stderr)
+        return DiskError.exit_code
     logbook.lock = lock
     control.open(LetterDesk(run, logbook, answers_in(run)))
     threading.Thread(target=_stand_by, args=(logbook, control), daemon=True).start()
@@ -90,7 +95,7 @@ def _failed(logbook: Logbook, control: Control, error: Exception) -> int:
         error=redacted(text),
         again=type(error).__name__ == "UpdateMemoryError",
     )
-    logbook.patience = None  # whoever fails does not wait for room
+    logbook.is_leaving = True
     control.close("the run has failed")
     logbook.event(record, durable=True)
     return record.exit_code
@@ -100,7 +105,7 @@ def as_ftui_error(error: Exception) -> FtuiError | None:
     """The expected failure an exception stands for, `None` for a bug."""
     if isinstance(error, FtuiError):
         return error
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if is_disk_full(error):
         return DiskFullError(f"The disk is full: {error}.", hint="Free some space and start the run again.")
     if isinstance(error, OSError) and error.errno == errno.EIO:
         return DiskError(f"The disk failed: {error}.", hint="Check the volume, then start the run again.")

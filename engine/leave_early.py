@@ -17,5 +17,6 @@ UNTRAINED: dict[Why, tuple[int, str]] = {
 def leave_untrained(logbook: Logbook, leaving: Leave) -> int:
     """The end of an attempt that has not begun to train."""
     code, reason = UNTRAINED[leaving.why]
+    logbook.is_leaving = True
     logbook.event(RunStopped(step=logbook.num_steps, reason=reason, exit_code=code), durable=True)
     return code

@@ -1,5 +1,6 @@
 """How an attempt ends: each way of leaving a training run, what it saves, its last record and its exit code."""
 
+import contextlib
 import time
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ from ftui.engine.control import Leave, Why
 from ftui.engine.final import finish
 from ftui.engine.loop import Loop
 from ftui.engine.training import Training
-from ftui.errors import FINISHED, PARKED, PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, STOPPED, DiskError
+from ftui.errors import FINISHED, PARKED, PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, STOPPED, DiskError, DiskFullError
 from ftui.events import RunFinished, RunStopped
 
 Way = Callable[[Training, Keeper, Loop, Leave], RunStopped]
@@ -43,6 +44,7 @@ def leave(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> int
             break
         except Leave as again:
             leaving = again
+    training.logbook.is_leaving = True
     training.control.close("the run has ended")
     training.logbook.event(record, durable=True)
     return record.exit_code
@@ -52,10 +54,12 @@ def _preempted(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -
     """SIGTERM: save if the grace allows it (by the measured time of the last save), else leave at once."""
     state, begun = training.state, time.monotonic()
     training.control.terminated = False  # heard; a second one during the save must not end it
+    training.logbook.is_leaving = True  # there are seconds only: a full disk is not waited for
     expected = keeper.last_save_seconds
     in_time = expected is None or expected * 1.5 <= training.profile.checkpoint.grace_seconds
     if state.step > 0 and (in_time or _saved(training) is not None):
-        keeper.save(loop.boundary, "preempted")
+        with contextlib.suppress(DiskFullError):
+            keeper.save(loop.boundary, "preempted")
     saved = _saved(training)
     how = f"saved in {time.monotonic() - begun:.1f} s" if saved else "not saved"
     code = PREEMPTED_SAVED if saved else PREEMPTED_NOT_SAVED

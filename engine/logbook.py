@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from ftui.errors import DiskFullError, LostRunError
+from ftui.errors import DiskError, DiskFullError, LostRunError
 from ftui.events import Beat, JournalRecord, Phase, PhaseChanged, Record, Step, Warned
 from ftui.files import Lock, open_private, replace_file
 from ftui.journal import Writer
@@ -22,7 +22,7 @@ LONGEST_LOG = 8 << 20  # bytes of engine.log; as much again stands in engine.log
 class Patience(Protocol):
     """engine/space.py"""
 
-    def wait(self, error: DiskFullError) -> None:
+    def wait(self, error: DiskError) -> None:
         """Returns when another try is worth it."""
 
     def recovered(self) -> None:
@@ -43,6 +43,8 @@ class Logbook:
         self.patience: Patience | None = None
         self.lock: Lock | None = None
         """What makes this process the only writer."""
+        self.is_leaving = False
+        """A record that the disk does not take is then dropped: the exit code still says how the attempt ended."""
         self._run = run
         self._journal = Writer(run.journal, attempt=attempt, token=token)
         self._metrics = Writer(run.metrics, attempt=attempt, token=token)
@@ -138,10 +140,14 @@ class Logbook:
             try:
                 writer.write(record, durable=durable)
                 break
-            except DiskFullError as error:
-                if release_reserve(self._run.reserve):
+            except DiskError as error:
+                is_full = isinstance(error, DiskFullError)
+                if is_full and release_reserve(self._run.reserve):
                     continue
-                if self.patience is None:
+                if self.is_leaving:
+                    print(f"not recorded: {record}: {error.message}", flush=True)
+                    return
+                if not is_full or self.patience is None:
                     raise
                 self.patience.wait(error)
                 waited = True

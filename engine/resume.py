@@ -1,5 +1,7 @@
 """Where a run goes on: its newest checkpoint that verifies, if what it was made from is still the same."""
 
+import contextlib
+
 from ftui import checkpoints
 from ftui.checkpoints import Checkpoint, read_manifest
 from ftui.engine.logbook import Logbook
@@ -26,8 +28,7 @@ def find_checkpoint(run: Run, logbook: Logbook) -> Checkpoint | None:
     Damaged ones go to quarantine and whole ones that are no part of this run to superseded/, each with its reason in
     the journal.
     """
-    checkpoints.sweep(run.checkpoints)
-    checkpoints.sweep(run.folder)
+    sweep(run)
     facts = run.read_facts()
     found, rejected = checkpoints.newest_valid(run.checkpoints, family(facts))
     for checkpoint, reason in rejected:
@@ -42,6 +43,16 @@ def find_checkpoint(run: Run, logbook: Logbook) -> Checkpoint | None:
         )
     checkpoints.supersede(run.checkpoints, found.step if found else -1)
     return found
+
+
+def sweep(run: Run) -> None:
+    """Delete what earlier attempts of the engine left half-written."""
+    checkpoints.sweep(run.checkpoints)
+    checkpoints.sweep(run.folder)
+    for ours in (run.beat, run.reserve):
+        for path in ours.parent.glob(f".{ours.name}.*.tmp"):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def family(facts: RunFacts) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from ftui import checkpoints
 from ftui.checkpoints import listed, total_size
 from ftui.engine.control import Control, Leave, Ready
 from ftui.engine.logbook import Logbook
-from ftui.errors import DiskFullError
+from ftui.errors import DiskError, DiskFullError
 from ftui.run import Run
 from ftui.units import size
 
@@ -36,6 +36,7 @@ class Space:
 
         Raises:
             Leave: the disk stayed full for too long, or the run was told to go while it waited.
+            DiskFullError: the attempt is being left.
         """
         while True:
             try:
@@ -46,8 +47,15 @@ class Space:
             self.recovered()
             return result
 
-    def wait(self, error: DiskFullError) -> None:
-        """Hold until another try is worth it."""
+    def wait(self, error: DiskError) -> None:
+        """Hold until another try is worth it; an attempt that is being left has no time for that.
+
+        Raises:
+            DiskError: `error`, in an attempt that is being left.
+            Leave: it took too long, or the run was told to go.
+        """
+        if self._logbook.is_leaving:
+            raise error
         if self._since is None:
             self._since = time.monotonic()
             self._say(error)
@@ -67,7 +75,7 @@ class Space:
         self._logbook.back()
         self._logbook.make_reserve()
 
-    def _say(self, error: DiskFullError) -> None:
+    def _say(self, error: DiskError) -> None:
         """To the journal, into the room that the reserve gave back; and to engine.log, which may be elsewhere."""
         detail = " ".join([error.message, *deletable(self._run)])
         print(detail, flush=True)

@@ -5,6 +5,7 @@ variable whose name says so. What C code or a crash handler writes to the descri
 """
 
 import atexit
+import contextlib
 import functools
 import json
 import os
@@ -87,7 +88,7 @@ class RedactingStream:
         with self._lock:
             whole, newline, self._line = (self._line + text).rpartition("\n")
             if newline:
-                self._stream.write(redacted(whole + newline))
+                self._pass_on(whole + newline)
             if len(self._line) > _LONGEST_HELD:
                 self._let_out()
         return len(text)
@@ -100,22 +101,28 @@ class RedactingStream:
         """Write what has come of the last line, but for an end that could be the beginning of a secret."""
         with self._lock:
             self._let_out()
-            self._stream.flush()
+            with contextlib.suppress(OSError):
+                self._stream.flush()
+
+    def _pass_on(self, text: str) -> None:
+        """A log on a full disk must not end whoever writes to it: the stream keeps the text for its next flush."""
+        with contextlib.suppress(OSError):
+            self._stream.write(redacted(text))
 
     def _let_out(self) -> None:
         end = _open_end(self._line)
         if len(self._line) - end > _LONGEST_HELD:  # no secret is this long
             end = len(self._line)
         if end:
-            self._stream.write(redacted(self._line[:end]))
+            self._pass_on(self._line[:end])
             self._line = self._line[end:]
 
     def finish(self) -> None:
         """Write all that is left, redacted: nothing more comes."""
         with self._lock:
-            self._stream.write(redacted(self._line))
+            self._pass_on(self._line)
             self._line = ""
-            self._stream.flush()
+            self.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -104,8 +104,8 @@ def _moment(chance: random.Random) -> tuple[int, float]:
     return chance.randint(1, 9), chance.uniform(0, 0.06)
 
 
-def carry_out(life: Life, part: Part) -> None:
-    """One attempt, cut as the schedule says; checks where it began and how it ended."""
+def carry_out(life: Life, part: Part) -> bool:
+    """One attempt, cut as the schedule says; whether the run came to its end. Checks where it began and how it ended."""
     expected = newest(life.run)
     hooks: dict[str, list[Any]] = {"slow": [SLOW]}
     if part.place:
@@ -127,6 +127,7 @@ def carry_out(life: Life, part: Part) -> None:
     life.kills += code == -signal.SIGKILL
     assert code in ENDINGS[part.cut.what], f"ended with {code} after {part.cut}:\n{tail_of(life.run)}"
     check_start(life, expected)
+    return code == 0
 
 
 def _do(life: Life, engine: Attempt, what: str) -> None:
@@ -168,7 +169,7 @@ def check_start(life: Life, expected: str | None) -> None:
 
 def to_end(life: Life) -> None:
     """Whatever has happened, the next attempt comes to the end."""
-    carry_out(life, Part((), Act("end")))
+    assert carry_out(life, Part((), Act("end")))
 
 
 def check_letters(life: Life) -> None:

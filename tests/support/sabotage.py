@@ -101,6 +101,31 @@ def die_answering(verb: str, when: str) -> None:
     Logbook.event = deadly  # type: ignore[method-assign]
 
 
+def linger(place: str, seconds: float) -> None:
+    """The work of one phase takes this much longer: `preparing` each row, `evaluating` each batch, the others once."""
+    from ftui.engine import checkpoint, recipe
+    from ftui.engine.data.encode import Encoder
+
+    if place == "evaluating":
+        _before_forward(lambda batch, learns: None if learns else time.sleep(seconds))
+    elif place == "preparing":
+        _delay(Encoder, "encode", seconds)
+    elif place == "loading":
+        _delay(recipe, "load_model", seconds)
+    elif place == "saving":
+        _delay(checkpoint, "write_weights", seconds)
+
+
+def _delay(owner: Any, name: str, seconds: float) -> None:
+    function = getattr(owner, name)
+
+    def delayed(*arguments: Any, **options: Any) -> Any:
+        time.sleep(seconds)
+        return function(*arguments, **options)
+
+    setattr(owner, name, delayed)
+
+
 def num_rows(batch: Any) -> int:
     return int(batch.input_ids.shape[0])
 
@@ -129,6 +154,7 @@ def _before_forward(act: Callable[[Any, bool], None]) -> None:
 HOOKS: dict[str, Callable[..., None]] = {
     "kill": kill_at_place,
     "slow": slow,
+    "linger": linger,
     "no_room_in_backward": no_room_in_backward,
     "no_room_in_update": no_room_in_update,
     "no_room_in_evaluation": no_room_in_evaluation,

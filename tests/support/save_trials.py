@@ -28,6 +28,7 @@ from ftui.engine.hardware import find_hardware
 from ftui.engine.logbook import Logbook
 from ftui.engine.preparation import prepare
 from ftui.engine.recipe import _assemble, _model
+from ftui.engine.resume import sweep
 from ftui.engine.rng import RngState, seed_everything
 from ftui.engine.training import Training
 from ftui.errors import DiskFullError
@@ -116,11 +117,11 @@ def child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def state_of(root: Path) -> dict[str, Any]:
+def state_of(run: Run) -> dict[str, Any]:
     """Folders under a final name that are not valid, the steps of those that are, and what the next sweep leaves."""
-    found = [(c, checkpoints.fault(c.path)) for c in checkpoints.listed(root)]
-    checkpoints.sweep(root)
-    left = sorted(path.name for path in root.iterdir() if path.name.startswith("."))
+    found = [(c, checkpoints.fault(c.path)) for c in checkpoints.listed(run.checkpoints)]
+    sweep(run)
+    left = sorted(path.name for path in run.checkpoints.iterdir() if path.name.startswith("."))
     return {
         "invalid": [f"{c.path.name}: {problem}" for c, problem in found if problem],
         "valid": [c.step for c, problem in found if not problem],
@@ -140,7 +141,7 @@ def killed(training: Training, shim: Shim, total: int, stride: int) -> Iterator[
         for operation in range(1, total + 1, stride):
             survived = child(lambda how=how, n=operation: one_save(training, shim, n, how))  # type: ignore[misc]
             line = {"half": how == HALF_KILL, "operation": operation, "killed": not survived, "total": total}
-            yield line | state_of(training.run.checkpoints)
+            yield line | state_of(training.run)
 
 
 def failed(training: Training, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
@@ -160,7 +161,7 @@ def failing_save(training: Training, shim: Shim, **arm: Any) -> dict[str, Any]:
     end, words = ending(lambda: save(training, STEP, keeper))
     count, struck = shim.disarm()
     found = {"end": end, "words": words, "waits": waits, "count": count, "struck": struck}
-    found |= state_of(training.run.checkpoints) | {"beside": temporary(training.run.folder)}
+    found |= state_of(training.run) | {"beside": temporary(training.run.folder)}
     found["older_changed"] = [c.step for c in checkpoints.listed(training.run.checkpoints) if changed(training.run, c)]
     again = STEP if STEP not in found["valid"] else STEP + 1
     found["repaired"] = ending(lambda: save(training, again, keeper))
@@ -199,7 +200,7 @@ def ending(act: Callable[[], None]) -> tuple[str, str]:
 
 
 def temporary(folder: Path) -> list[str]:
-    """What was being written beside the checkpoints when it failed."""
+    """What the sweep has left beside the checkpoints of what was being written when it failed."""
     return sorted(path.name for path in folder.iterdir() if path.name.startswith(".") and path.name != ".reserve")
 
 

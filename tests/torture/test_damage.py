@@ -17,8 +17,9 @@ from ftui.events import CheckpointRejected
 from ftui.journal import Tail
 from ftui.run import Run
 from tests.support.bench import Workbench, bench_at, opened, records, resumed_from
+from tests.support.sameness import same_weights
 from tests.support.zygote import Zygote, tail_of
-from tests.torture.test_kill import same_weights
+from tests.torture.conftest import Account
 
 FLIPS = 20
 KILLED_AT = 14  # steps: there are checkpoints of 4, 8, 10 (the best) and 12 then
@@ -94,7 +95,7 @@ def flips() -> Iterator[Callable[[Path], None]]:
 @pytest.mark.torture
 @pytest.mark.parametrize("damage", [delete, empty, halve, cut_one_byte, lengthen, zero_the_tail, "flip"])
 def test_every_damage_of_every_file_is_seen(
-    victim: Victim, damage: Callable[[Path], None] | str, account: list[str]
+    victim: Victim, damage: Callable[[Path], None] | str, account: Account
 ) -> None:
     logbook, tail = Logbook(victim.run, attempt=2, token="t"), Tail(victim.run.journal)
     damages = list(flips()) if isinstance(damage, str) else [damage]
@@ -112,7 +113,7 @@ def test_every_damage_of_every_file_is_seen(
                 count += 1
                 assert found is not None and found.step == steps[num_damaged], name
                 check_rejected(victim.run, tail, steps[:num_damaged], str(name))
-    account += [f"{damage if isinstance(damage, str) else damage.__name__}: {count} of {count} seen"]
+    account.words += [f"{damage if isinstance(damage, str) else damage.__name__}: {count} of {count} seen"]
 
 
 def files_of(root: Path, step: int) -> list[Path]:
