@@ -26,8 +26,11 @@ def evaluate(training: Training, *, requested: bool = False) -> EvaluationDone:
     begun = time.monotonic()
     with training.logbook.within("evaluating"):
         loss, num_targets = _mean_loss(training)
-    best = False if requested else note(training.state, loss, training.profile.eval.early_stopping_threshold)
-    state = training.state
+    state, best = training.state, False
+    if not requested and num_targets:
+        best = note(state, loss, training.profile.eval.early_stopping_threshold)
+    elif not requested:
+        state.evaluated_step = state.step  # it did not fit into memory: that says nothing about the model
     event = EvaluationDone(
         step=state.step,
         epoch=training.prepared.plan.epoch_of(state.step),

@@ -10,7 +10,7 @@ import msgspec
 
 from ftui.errors import DiskError, DiskFullError, LostRunError
 from ftui.events import Beat, JournalRecord, Phase, PhaseChanged, Record, Step, Warned
-from ftui.files import Lock, open_private, replace_file
+from ftui.files import Lock, open_private, replace_file, try_lock
 from ftui.journal import Writer
 from ftui.run import Run
 from ftui.volume import is_disk_full, make_reserve, release_reserve
@@ -98,10 +98,17 @@ class Logbook:
             self._last_beat = now
             self._beat(micro_step)
             self._shorten_log()
-            if self.lock is not None and not self.lock.still_ours():
-                raise LostRunError("Another process has taken this run over.", hint=f"`ftui status {self._run.name}`")
+            self._check_lock()
             if detail:
                 self.event(PhaseChanged(phase=self._phase, detail=detail))
+
+    def _check_lock(self) -> None:
+        """See that this is still the only writer. A lock file that somebody deleted is made anew."""
+        if self.lock is None or self.lock.still_ours():
+            return
+        self.lock = try_lock(self._run.engine_lock) if self.lock.lease is None else None
+        if self.lock is None:
+            raise LostRunError("Another process has taken this run over.", hint=f"`ftui status {self._run.name}`")
 
     def _beat(self, micro_step: int) -> None:
         beat = Beat(
@@ -124,8 +131,15 @@ class Logbook:
             return
         if size < LONGEST_LOG or (ours.st_dev, ours.st_ino) != (os.stat(log).st_dev, os.stat(log).st_ino):
             return  # short, or our output goes elsewhere
+        beside = log.with_name(f".{log.name}.new")
+        try:
+            fresh = open_private(beside, os.O_WRONLY | os.O_APPEND)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            return  # the old one grows on; another try comes in a second
         log.rename(self._run.engine_log_before)
-        fresh = open_private(log, os.O_WRONLY | os.O_APPEND)
+        beside.rename(log)
         for descriptor in (1, 2):
             os.dup2(fresh, descriptor)
         os.close(fresh)

@@ -68,12 +68,12 @@ class Space:
             raise Leave("full")
 
     def recovered(self) -> None:
-        """There was room: whatever was waited for has been done."""
-        if self._since is None:
-            return
-        self._since = None
-        self._logbook.back()
-        self._logbook.make_reserve()
+        """There was room: what was waited for has been done. The reserve comes back as soon as it has room, too."""
+        if self._since is not None:
+            self._since = None
+            self._logbook.back()
+        with contextlib.suppress(DiskFullError):
+            self._logbook.make_reserve()
 
     def _say(self, error: DiskError) -> None:
         """To the journal, into the room that the reserve gave back; and to engine.log, which may be elsewhere."""

@@ -23,6 +23,7 @@ from ftui.profile.writing import flat, to_toml, weights_difference
 from ftui.run import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
 from ftui.runstate import RunState, is_over
 from ftui.status import Status, Watch, judge, lives, read_status
+from ftui.volume import disk_error, is_disk_full
 
 Decision = Literal["start", "attach", "resume", "finished"]
 
@@ -107,7 +108,17 @@ def open_run(folder: Path, resolved: Resolved, *, again: bool = False, stopped_t
     Raises:
         ProfileError: the run would be resumed with values that change its weights.
         LostRunError: another machine is working on it.
+        DiskFullError: there is no room for what that writes.
     """
+    try:
+        return _opened(folder, resolved, again=again, stopped_too=stopped_too)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise disk_error(error, f"{folder} cannot be opened", folder) from error
+
+
+def _opened(folder: Path, resolved: Resolved, *, again: bool, stopped_too: bool) -> Opened:
     while True:
         run, decision = decide(folder, again=again, stopped_too=stopped_too)
         if decision == "start" and not create(run, resolved):

@@ -105,7 +105,10 @@ def _moment(chance: random.Random) -> tuple[int, float]:
 
 
 def carry_out(life: Life, part: Part) -> bool:
-    """One attempt, cut as the schedule says; whether the run came to its end. Checks where it began and how it ended."""
+    """One attempt, cut as the schedule says; whether the run came to its end.
+
+    Checks where the attempt began and how it ended.
+    """
     expected = newest(life.run)
     hooks: dict[str, list[Any]] = {"slow": [SLOW]}
     if part.place:

@@ -21,7 +21,7 @@ from tests.torture.conftest import Account
 MICRO_SECONDS = 0.3
 AT_ONCE = 2 * MICRO_SECONDS
 NUM_MICRO = 64
-LONG = ("train.per_device_train_batch_size=1", f"train.gradient_accumulation_steps={NUM_MICRO}", "train.max_steps=3",
+LONG = ("train.per_device_train_batch_size=1", f"train.gradient_accumulation_steps={NUM_MICRO}", "train.max_steps=4",
         "checkpoint.save_steps=100", "eval.eval_strategy=no")  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def life_at(source: Path, folder: Path, zygote: Zygote, *overrides: str, rows: i
     path.write_text(path.read_text() * rows)
     run = bench.run("steered")
     profile = bench.profile("steered")
-    if "train.max_steps=3" in overrides:
+    if "train.max_steps=4" in overrides:
         profile.write_text(profile.read_text().replace("num_train_epochs = 3\n", ""))
     assert create(run, resolve(profile, overrides=overrides))
     return Life(bench, run, zygote)
@@ -89,11 +89,19 @@ def test_long_steps_are_left_within_one_micro_batch(
     assert engine.wait() == 20
     term = engine.ended - begun
     assert (ending(life.run).step, newest(life.run)) == (2, "checkpoints/checkpoint-2")
-    account.words += [
-        f"hold {max(holds):.2f} s at most (of {len(holds)}), park to exit {park:.2f} s, SIGTERM {term:.2f} s"
-    ]
+
+    engine = life.start({"slow": [MICRO_SECONDS, NUM_MICRO + 5]})
+    until_step(life, engine, 3)
+    time.sleep(0.7)  # dropout has moved the generators since the step's start
+    save = timed(life, engine, "checkpoint")
+    timed(life, engine, "evaluate")
+    engine.kill(9)
+    assert engine.wait() == -9
+    assert newest(life.run) == "checkpoints/checkpoint-3"
+    account.words += [f"hold {max(holds):.2f} s at most (of {len(holds)})", f"park to exit {park:.2f} s"]
+    account.words += [f"SIGTERM to exit {term:.2f} s", f"checkpoint {save:.2f} s"]
     assert max(holds) < AT_ONCE
-    assert max(park, term) < AT_ONCE + 1.0  # and the save
+    assert max(park, term, save) < AT_ONCE + 1.0  # and the save
 
     assert life.start().wait() == 0
     check_letters(life)
@@ -107,6 +115,22 @@ def untouched(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zygo
     life = life_at(bench_source, tmp_path_factory.mktemp("untouched") / "bench", zygote)
     assert life.start().wait() == 0
     return life.run
+
+
+@pytest.mark.torture
+def test_what_is_asked_for_moves_nothing(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
+    """Neither the best nor the patience, which three evaluations without a better loss would end."""
+    impatient = ("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7")
+    life = life_at(bench_source, tmp_path / "asked", zygote, *impatient)
+    engine = life.start({"slow": [0.03]})
+    until_step(life, engine, 6)
+    for verb in ("evaluate", "sample", "evaluate", "evaluate"):
+        timed(life, engine, verb)
+    assert engine.wait() == 0
+    check_letters(life)
+    reference = life_at(bench_source, tmp_path / "other", zygote, *impatient)
+    assert reference.start().wait() == 0
+    same_runs(life.run, reference.run)
 
 
 @pytest.mark.torture

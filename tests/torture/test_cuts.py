@@ -28,12 +28,13 @@ FRESH = ("lora", "full", "packing")  # whose reference comes from an interpreter
 
 @dataclass(frozen=True)
 class Configuration:
-    """`letter`: a `set` sent before the first cut."""
+    """`letter`: a `set` sent before the first cut. `killed_in`: the update in which the first attempt dies."""
 
     method: str = "full"
     packing: bool = False
     overrides: tuple[str, ...] = ()
     letter: bool = False
+    killed_in: int | None = None
 
 
 CONFIGURATIONS = {
@@ -44,7 +45,10 @@ CONFIGURATIONS = {
     "linear": Configuration("lora", overrides=("train.lr_scheduler_type=linear", "train.warmup_steps=5")),
     "cosine": Configuration(overrides=("train.lr_scheduler_type=cosine", "train.warmup_steps=0.3")),
     "warmup": Configuration("lora", overrides=("train.lr_scheduler_type=constant_with_warmup", "train.warmup_steps=9")),
-    "early": Configuration(overrides=("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7")),
+    "early": Configuration(
+        overrides=("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7"),
+        killed_in=14,  # two evaluations into the patience
+    ),
     "factor": Configuration("lora", letter=True),
 }
 ALWAYS = [
@@ -117,6 +121,8 @@ def test_cut_anywhere_and_the_same_in_the_end(
     account.figures.update(trials=1, failed=1)
     if CONFIGURATIONS[name].letter:
         change_rate(life)
+    if killed_in := CONFIGURATIONS[name].killed_in:
+        carry_out(life, Part((), Act("place"), ("optimizer", killed_in)))
     if not any(carry_out(life, part) for part in parts):  # up to the one that was too late to cut anything
         to_end(life)
     account.figures.update(attempts=life.number, kills=life.kills, letters=len(life.letters))

@@ -142,9 +142,7 @@ def test_the_run_goes_on_from_the_one_before_and_ends_the_same(
     result = victim.bench.ftui("--run", "damaged.toml")
     assert result.returncode == 0, result.stdout + result.stderr
     assert resumed_from(victim.run) == f"checkpoints/checkpoint-{before}"
-    rejected = [
-        r for r in records(victim.run) if isinstance(r, CheckpointRejected) and r.attempt == 2 and r.token != "t"
-    ]
+    rejected = [r for r in records(victim.run) if isinstance(r, CheckpointRejected) and r.token != "t"]
     assert [r.reason.split(":")[0] for r in rejected] == ["resume/optimizer.safetensors"]
     assert f"checkpoint-{newest}" in result.stdout
 

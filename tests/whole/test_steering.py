@@ -1,6 +1,7 @@
 """Steering a run that lives, from the command line: every letter, the ways a run ends, and the ways it goes on."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,8 +10,18 @@ import time
 import pytest
 
 from ftui import checkpoints
-from ftui.events import ControlApplied, ControlRefused, EvaluationDone, RunStarted, RunStopped, Sampled
+from ftui.events import (
+    ControlApplied,
+    ControlRefused,
+    EngineEnded,
+    EvaluationDone,
+    Restarting,
+    RunStarted,
+    RunStopped,
+    Sampled,
+)
 from ftui.inbox import Set, new_id, send
+from ftui.journal import Tail
 from tests.support.bench import Workbench, newest, records
 from tests.support.driving import LONG, last, lives, started, status, steps, wait_for_end, wait_until
 
@@ -161,3 +172,25 @@ def test_a_letter_for_an_earlier_attempt_is_refused(workbench: Workbench) -> Non
     workbench.ftui("abort", "late")
     wait_for_end(workbench, run)
     assert steps(run)[-1].step > 13
+
+
+def test_a_crashed_engine_is_started_again(workbench: Workbench) -> None:
+    """Its reader sees the restart, waits for it, and ends with the run's own code."""
+    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("hurt")), *LONG]
+    process = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE, text=True)
+    run = workbench.run("hurt")
+    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 12)
+    os.kill(status(workbench, "hurt")["engine"]["pid"], signal.SIGSEGV)
+    wait_until(lambda: any(isinstance(r, EngineEnded) for r in Tail(run.supervisor_log).read()))
+    expected = newest(run)
+    wait_until(lambda: last(run, RunStarted).attempt == 2)
+    again = last(run, RunStarted)
+    assert (again.resumed_from, again.badge) == (expected, "EXACT")
+    ended, restarting = [r for r in Tail(run.supervisor_log).read() if isinstance(r, EngineEnded | Restarting)]
+    assert isinstance(ended, EngineEnded) and ended.signal == "SIGSEGV"
+    assert "most recent call first" in "\n".join(ended.last_lines)
+    assert isinstance(restarting, Restarting) and restarting.number == 1
+    assert workbench.ftui("set", "hurt", f"max_steps={steps(run)[-1].step + 30}").returncode == 0
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "hurt finished" in output and "again in" in output
