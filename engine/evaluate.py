@@ -26,11 +26,8 @@ def evaluate(training: Training, *, requested: bool = False) -> EvaluationDone:
     begun = time.monotonic()
     with training.logbook.within("evaluating"):
         loss, num_targets = _mean_loss(training)
-    state, best = training.state, False
-    if not requested and num_targets:
-        best = note(state, loss, training.profile.eval.early_stopping_threshold)
-    elif not requested:
-        state.evaluated_step = state.step  # it did not fit into memory: that says nothing about the model
+    state = training.state
+    best = False if requested else note(state, loss, training.profile.eval.early_stopping_threshold)
     event = EvaluationDone(
         step=state.step,
         epoch=training.prepared.plan.epoch_of(state.step),

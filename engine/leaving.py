@@ -71,7 +71,7 @@ def _preempted(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -
 def _park(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
     saved = _save(training, keeper, loop, "parked")
     training.control.answer(leaving.letter, saved or "nothing to save yet")
-    return RunStopped(step=training.state.step, reason="parked", exit_code=PARKED, checkpoint=saved)
+    return RunStopped(step=training.state.step, reason="on request", exit_code=PARKED, checkpoint=saved)
 
 
 def _stop(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
@@ -79,10 +79,10 @@ def _stop(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> Run
     saved = _save(training, keeper, loop, "last")
     training.control.answer(leaving.letter, saved or "nothing to save yet")
     if saved is None:
-        return RunStopped(step=training.state.step, reason="stopped", exit_code=STOPPED)
+        return RunStopped(step=training.state.step, reason="on request", exit_code=STOPPED)
     keeper.settle()
     finish(training)
-    return RunStopped(step=training.state.step, reason="stopped", exit_code=STOPPED, checkpoint=saved, final="final")
+    return RunStopped(step=training.state.step, reason="on request", exit_code=STOPPED, checkpoint=saved, final="final")
 
 
 def _abort(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:

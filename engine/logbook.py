@@ -117,10 +117,8 @@ class Logbook:
         )  # fmt: skip
         try:
             replace_file(self._run.beat, msgspec.json.encode(beat))
-        except OSError as error:
-            if not is_disk_full(error):
-                raise
-            print("no room for beat.json", flush=True)  # the next record to the journal will say it to everyone
+        except OSError as error:  # if it is more than a mood of the volume, the next record will say it to everyone
+            print(f"beat.json could not be written: {error}", flush=True)
 
     def _shorten_log(self) -> None:
         """Begin a new engine.log when it has grown long: renamed and reopened under the same descriptors."""

@@ -129,9 +129,9 @@ def _asked_to_end(opened: Opened, lines: Lines, interrupts: int) -> bool:
     kind: type[Letter] = Stop if interrupts == 1 else Abort
     send(run, addressed(run, status, kind, {}))
     if kind is Stop:
-        lines.print("Ctrl-C: the run saves a checkpoint and ends. Again: it ends now and saves nothing.")
+        lines.print("Ctrl-C: the run saves a checkpoint and ends. Again: it ends now, unsaved.")
     else:
-        lines.print("Ctrl-C again: the run ends now and saves nothing. Once more leaves it alone.")
+        lines.print("Ctrl-C again: the run ends now, unsaved. Once more leaves it alone.")
     return True
 
 

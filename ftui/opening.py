@@ -18,6 +18,7 @@ from ftui.errors import DiskError, LostRunError, ProfileError, UsageError
 from ftui.files import make_private_folder, replace_file, sync_path, try_lock
 from ftui.identity import this_process
 from ftui.launching import launch
+from ftui.moving import move_out, rename_folder
 from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.writing import flat, to_toml, weights_difference
 from ftui.run import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
@@ -173,8 +174,9 @@ def create(
         for checkpoint in inherited:
             link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
         replace_file(new.facts, msgspec.json.encode(facts), durable=True)
-        temporary.rename(run.folder)
-        sync_path(root)
+        if not rename_folder(temporary, run.folder):
+            move_out(temporary, run.folder)  # run.json last: without it a folder is no run
+            sync_path(root)
     except OSError as error:
         if run.facts.exists():
             return False

@@ -1,5 +1,6 @@
 """The engine's process as its supervisor sees it: started here or found alive, ended with all that belongs to it."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -137,5 +138,6 @@ def kill_with_stacks(engine: Engine, seconds: float) -> None:
 
 
 def say(line: str) -> None:
-    """A line for supervisor.log (standard error)."""
-    print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)
+    """A line for supervisor.log (standard error); what has no room there is lost, the supervisor goes on."""
+    with contextlib.suppress(OSError):
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)

@@ -210,9 +210,10 @@ def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
     if state.phase != "finished":
         if (checkpoint := state.newest_checkpoint) is not None:
             lines.append(f"  checkpoint  {shown(str(run.checkpoints / Path(checkpoint.path).name))}")
-        if not is_over(state):
-            lines.append("  continue    the same command")
-        return lines
+        how = "the same command" if not is_over(state) else f"ftui resume {run.name}"
+        lines.append(f"  continue    {how}")
+        if state.final is None:
+            return lines
     lines.append(f"  result      {shown(str(run.final))}")
     if (loss := losses(state, learning_rate)) is not None:
         lines.append(f"  evaluation  {loss}")

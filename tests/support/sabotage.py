@@ -72,11 +72,14 @@ def no_room_in_update(step: int) -> None:
     torch.optim.AdamW.step = failing  # type: ignore[method-assign, assignment]
 
 
-def no_room_in_evaluation(most: int) -> None:
-    """Memory runs out in every batch of an evaluation with more than `most` rows."""
+def no_room_in_evaluation(most: int, first: int = 1) -> None:
+    """From the n-th batch of an evaluation on, memory runs out in every one with more than `most` rows."""
+    count = 0
 
     def check(batch: Any, learns: bool) -> None:
-        if not learns and num_rows(batch) > most:
+        nonlocal count
+        count += not learns
+        if not learns and count >= first and num_rows(batch) > most:
             _run_out()
 
     _before_forward(check)

@@ -31,7 +31,7 @@ from ftui.engine.recipe import _assemble, _model
 from ftui.engine.resume import sweep
 from ftui.engine.rng import RngState, seed_everything
 from ftui.engine.training import Training
-from ftui.errors import DiskFullError
+from ftui.errors import DiskError
 from ftui.journal import Tail
 from ftui.profile import resolve
 from ftui.run import Run
@@ -160,7 +160,7 @@ def failing_save(training: Training, shim: Shim, **arm: Any) -> dict[str, Any]:
     shim.arm(training.run.folder, **arm)
     end, words = ending(lambda: save(training, STEP, keeper))
     count, struck = shim.disarm()
-    found = {"end": end, "words": words, "waits": waits, "count": count, "struck": struck}
+    found: dict[str, Any] = {"end": end, "words": words, "waits": waits, "count": count, "struck": struck}
     found |= state_of(training.run) | {"beside": temporary(training.run.folder)}
     found["older_changed"] = [c.step for c in checkpoints.listed(training.run.checkpoints) if changed(training.run, c)]
     again = STEP if STEP not in found["valid"] else STEP + 1
@@ -177,7 +177,7 @@ def spied(training: Training) -> list[str]:
     waits: list[str] = []
     wait = training.space.wait
 
-    def noting(error: DiskFullError) -> None:
+    def noting(error: DiskError) -> None:
         waits.append(error.message)
         wait(error)
 

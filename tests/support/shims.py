@@ -15,6 +15,6 @@ def compiled(name: str, folder: Path) -> Path:
         pytest.skip("a shim needs Linux and a C compiler")
     library = folder / f"{name}.so"
     source = Path(__file__).with_name(f"{name}.c")
-    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, source, "-ldl"]
+    command = [compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(library), str(source), "-ldl"]
     subprocess.run(command, check=True)
     return library

@@ -37,7 +37,9 @@ class Disk:
     env: dict[str, str]
 
     def start(self, *options: str, **switches: str) -> None:
-        result = self.bench.ftui("--run", str(self.profile), "--detach", *options, **self.env | switches)
+        result = self.bench.ftui(
+            "--run", str(self.profile), "--detach", *options, cwd=self.bench.folder, **self.env | switches
+        )
         assert result.returncode == 0, result.stdout + result.stderr
 
     def fill(self) -> None:
@@ -127,6 +129,8 @@ def test_a_disk_that_stays_full_parks_the_run(disk: Disk, reference: Run, has_re
     if has_reserve:
         assert ended["state"]["exit_code"] == 40, tail_of(disk.run)
         assert last(disk.run, RunStopped).reason.startswith("the disk stayed full for 0.05 min")
+    else:
+        assert ended["state"]["phase"] == "lost", tail_of(disk.run)
     expected = newest(disk.run)
     disk.finish()
     assert last(disk.run, RunStarted).resumed_from == expected is not None
@@ -139,12 +143,12 @@ def test_a_disk_that_is_full_at_the_start_is_said_at_once(disk: Disk) -> None:
     disk.full.touch()
     begun = time.monotonic()
     everything = {**disk.env, "FAULTIO_FOLDER": str(disk.run.folder.parent)}
-    result = disk.bench.ftui("--run", str(disk.profile), **everything)
+    result = disk.bench.ftui("--run", str(disk.profile), cwd=disk.bench.folder, **everything)
     assert (result.returncode, disk.run.folder.exists()) == (40, False), result.stdout + result.stderr
     assert "No space left" in result.stderr
     assert time.monotonic() - begun < 10
     run = opened(disk.bench, disk.profile)
-    result = disk.bench.ftui("--run", str(disk.profile), **disk.env)
+    result = disk.bench.ftui("--run", str(disk.profile), cwd=disk.bench.folder, **disk.env)
     assert result.returncode == 40, (result.returncode, result.stdout, result.stderr, tail_of(run))
     assert "the disk is full" in result.stderr
 

@@ -145,3 +145,14 @@ def test_an_evaluation_of_which_no_row_fits_ends_nothing(stand: Stand) -> None:
     ending = records(life.run)[-1]
     assert isinstance(ending, RunFinished)
     assert (ending.step, ending.step_final, ending.loss_final) == (15, 15, None)
+
+
+@pytest.mark.torture
+def test_a_loss_that_was_not_measured_is_not_an_earlier_one(stand: Stand) -> None:
+    """Each evaluation is one batch; only the last, that of step 15, does not fit."""
+    life = stand.life("short", "eval.load_best_model_at_end=false")
+    assert life.start({"no_room_in_evaluation": [0, 4]}).wait() == 0
+    assert [loss is not None for loss, *_ in evaluated(life.run).values()] == [True, True, True, False]
+    ending = records(life.run)[-1]
+    assert isinstance(ending, RunFinished)
+    assert (ending.step_final, ending.loss_final) == (15, None)
