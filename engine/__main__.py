@@ -21,7 +21,7 @@ from ftui.engine.logbook import Logbook  # noqa: E402
 from ftui.errors import BUG, DiskError, DiskFullError, FtuiError, HostMemoryError, LostRunError  # noqa: E402
 from ftui.events import RunFailed  # noqa: E402
 from ftui.files import try_lock  # noqa: E402
-from ftui.redact import redact_output, redacted  # noqa: E402
+from ftui.redact import finish_output, redact_output, redacted  # noqa: E402
 from ftui.run import Run  # noqa: E402
 from ftui.volume import is_disk_full  # noqa: E402
 
@@ -117,4 +117,6 @@ def as_ftui_error(error: Exception) -> FtuiError | None:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    code = main(sys.argv[1:])
+    finish_output()
+    os._exit(code)  # everything is on the disk: taking torch apart would keep the GPU for 2 s more

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import msgspec
@@ -132,13 +133,26 @@ def _publish(target: Path, training: Training, write: Callable[[Path], None]) ->
         finite=all_finite(training.model),
         created=time.time(),
     )
-    try:
+    with _Naming(f"{target.name} could not be saved (older checkpoints are intact)", target.parent):
         checkpoints.publish(target, manifest, write)
-    except Exception as error:
-        if not (isinstance(error, OSError | SafetensorError) or is_refused(error)):
-            raise
-        what = f"{target.name} could not be saved (older checkpoints are intact)"
-        raise disk_error(error, what, target.parent) from error
+
+
+class _Naming:
+    """A block in which every refusal of the system becomes a DiskError, whatever a library makes of it.
+
+    safetensors raises an error of its own, tokenizers a bare `Exception`.
+    """
+
+    def __init__(self, what: str, folder: Path) -> None:
+        self._what = what
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, Exception) and (isinstance(error, OSError | SafetensorError) or is_refused(error)):
+            raise disk_error(error, self._what, self._folder) from error
 
 
 def publish_final(training: Training, write: Callable[[Path], None]) -> None:

@@ -128,6 +128,13 @@ class RedactingStream:
         return getattr(self._stream, name)
 
 
+def finish_output() -> None:
+    """Let go of the last words that were held back; for a process that ends without the interpreter's own end."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, RedactingStream):
+            stream.finish()
+
+
 def redact_output() -> None:
     """From here on all that Python prints to stdout and stderr is redacted, until the interpreter ends."""
     for name in ("stdout", "stderr"):
