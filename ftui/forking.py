@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import msgspec
 
 from ftui.checkpoints import Checkpoint, fault, listed, read_manifest
-from ftui.errors import UsageError
+from ftui.errors import ProfileError, UsageError
 from ftui.opening import create, stored_profile, successors
 from ftui.profile import Resolved
 from ftui.profile.writing import weights_difference
@@ -77,11 +77,12 @@ def fork(origin: Origin, resolved: Resolved, name: str | None, *, may_differ: bo
     """Make the child run (NAME, or the parent's name with the first free number); returns it and what differs.
 
     Raises:
-        UsageError: the name is taken, or the profiles differ and may not.
+        UsageError: the name is taken.
+        ProfileError: the profiles differ and may not.
     """
     differences = weights_difference(stored_profile(origin.run), resolved.profile)
     if differences and not may_differ:
-        raise UsageError(
+        raise ProfileError(
             f"{origin.run.name} cannot go on with other values:\n" + "\n".join(f"  {line}" for line in differences),
             hint="Use the same values, or --fork to make a child run that goes on with the new ones.",
         )

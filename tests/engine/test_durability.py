@@ -8,7 +8,6 @@ import pytest
 
 from ftui import checkpoints
 from ftui.checkpoints import Checkpoint, Manifest, listed, publish
-from ftui.engine import checkpoint as keeping
 from ftui.errors import DiskError
 from ftui.run import Run
 from tests.support.tiny import chats, make_profile, train_run, write_rows
@@ -80,8 +79,8 @@ def test_nothing_goes_before_the_newest_has_been_read_back(
         order.append(("rotate", listed(root)[0].step))
         return rotate(root, **options)
 
-    monkeypatch.setattr(keeping.checkpoints, "fault", reading)
-    monkeypatch.setattr(keeping.checkpoints, "rotate", rotating)
+    monkeypatch.setattr(checkpoints, "fault", reading)
+    monkeypatch.setattr(checkpoints, "rotate", rotating)
     train_run(tmp_path / "run", saving)
     rotations = [i for i, (what, _) in enumerate(order) if what == "rotate"]
     assert len(rotations) == 6
@@ -100,7 +99,7 @@ def test_a_checkpoint_that_reads_back_wrong_costs_no_older_one(
             "it was damaged" if folder.name == "checkpoint-4" and not options.get("quick") else fault(folder, **options)
         )
 
-    monkeypatch.setattr(keeping.checkpoints, "fault", reading)
+    monkeypatch.setattr(checkpoints, "fault", reading)
     with pytest.raises(DiskError, match="reads back wrong: it was damaged"):
         train_run(tmp_path / "run", saving)
     monkeypatch.undo()
