@@ -35,6 +35,7 @@ from ftui.engine.settings import replayed, value_at
 from ftui.engine.space import Space
 from ftui.engine.stages import stage_named
 from ftui.engine.training import LossModule, Training, TrainState
+from ftui.errors import ModelError, ProfileError
 from ftui.events import RunOpened, RunStarted
 from ftui.identity import this_process
 from ftui.profile.sections import Profile
@@ -86,14 +87,37 @@ def _resume(training: Training) -> checkpoints.Checkpoint | None:
         allocate_state(training.optimizer)
     else:
         differences = check_same(run, found, training.fingerprints)
-        restore(training, found)
         if is_fork(run, found):
-            forked(state, differences)
+            _restore_fork(training, found, differences)
+        else:
+            restore(training, found)
         content = [f"forked with other content at step {state.step}: {', '.join(differences)}"] if differences else []
         note(state, machine_differences(found, training.environment), content)
     state.settings = replayed(state.settings, answers_in(run))
     training.logbook.num_steps = state.step
     return found
+
+
+def _restore_fork(training: Training, checkpoint: checkpoints.Checkpoint, differences: list[str]) -> None:
+    """Put back what fits the new profile.
+
+    Raises:
+        ModelError, ProfileError: it does not fit.
+    """
+    try:
+        restore(training, checkpoint)
+    except (RuntimeError, ValueError, KeyError) as error:  # torch's ways to say that shapes or names differ
+        raise ModelError(
+            f"{checkpoint.path.name} does not fit the forked model: {error}",
+            hint="A fork keeps the shape of the weights (adapter.r, the base model); start a new run otherwise.",
+        ) from error
+    forked(training.state, differences)
+    last = training.prepared.plan.max_steps
+    if last <= checkpoint.step:
+        raise ProfileError(
+            f"The run would end at step {last}, and it goes on from step {checkpoint.step}.",
+            hint="Raise train.max_steps or train.num_train_epochs.",
+        )
 
 
 def _trained(training: Training, keeper: Keeper, resumed: checkpoints.Checkpoint | None) -> int:
