@@ -43,6 +43,7 @@ __all__ = [
     "newest_valid", "publish", "quarantine", "read_manifest", "rotate", "supersede", "sweep", "total_size",
 ]  # fmt: skip
 
+DISCARDED = "DISCARDED.json"  # the manifest of a folder that is being deleted where it stands
 _NAME = re.compile(r"checkpoint-(\d+)")
 
 
@@ -165,10 +166,10 @@ def supersede(root: Path, above: int) -> list[Checkpoint]:
 def rotate(root: Path, *, keep: int, protected: Collection[int]) -> list[Checkpoint]:
     """Delete the oldest checkpoints until `keep` (at least 2) are left beside the protected steps; returns the deleted.
 
-    Call it only after the newest one has been read back: rotation never relies on a checkpoint nobody verified. What
-    the volume refuses to delete for now is left to the next rotation.
+    Call it only after the newest one has been read back: rotation never relies on a checkpoint nobody verified, and
+    damaged ones do not count. What the volume refuses to delete for now is left to the next rotation.
     """
-    candidates = [c for c in listed(root) if c.step not in protected]
+    candidates = [c for c in listed(root) if c.step not in protected and fault(c.path, quick=True) is None]
     surplus = candidates[max(2, keep) :]
     for checkpoint in surplus:
         with contextlib.suppress(OSError):
@@ -180,7 +181,8 @@ def rotate(root: Path, *, keep: int, protected: Collection[int]) -> list[Checkpo
 def discard(folder: Path) -> None:
     """Delete a folder of ours: renamed to trash first, so that no half-deleted folder stands under a valid name.
 
-    Where the volume renames no folders its manifest goes first, which makes it none of ours just the same.
+    Where the volume renames no folders its manifest is renamed, which makes it no checkpoint just the same; a deletion
+    that is cut short is ended by the next sweep.
     """
     if folder.is_symlink():
         folder.unlink()
@@ -190,7 +192,11 @@ def discard(folder: Path) -> None:
         _delete_named(trash)
         return
     names = named_files(folder)
-    (folder / MANIFEST).unlink(missing_ok=True)
+    try:
+        (folder / MANIFEST).rename(folder / DISCARDED)
+        names = named_files(folder, DISCARDED)
+    except OSError:  # no renaming at all, or no manifest
+        (folder / MANIFEST).unlink(missing_ok=True)
     sync_path(folder)
     delete(folder, names)
 
@@ -210,6 +216,8 @@ def sweep(root: Path) -> None:
 def _delete_trash(root: Path) -> None:
     for path in root.glob(".trash-*"):
         _delete_named(path)
+    for path in root.glob(f"*/{DISCARDED}"):
+        delete(path.parent, named_files(path.parent, DISCARDED))
 
 
 def _delete_named(trash: Path) -> None:

@@ -142,12 +142,13 @@ def _header_fault(path: Path, size: int) -> str | None:
     return None if fits else "the safetensors header does not fit the file"
 
 
-def named_files(folder: Path) -> list[str]:
+def named_files(folder: Path, name: str = MANIFEST) -> list[str]:
     """The files in a folder that are ours to delete: what its manifest names inside it, and the manifest as the last.
 
-    None where there is no readable manifest.
+    None where there is no readable manifest. `name` is the file it stands in.
     """
     try:
-        return [*filter(is_inside, read_manifest(folder).files), MANIFEST]
+        manifest = msgspec.json.decode((folder / name).read_bytes(), type=Manifest)
+        return [*filter(is_inside, manifest.files), name]
     except _UNREADABLE:
         return []

@@ -273,3 +273,26 @@ def test_what_was_tried_when_a_kill_came_is_swept(tmp_path: Path) -> None:
     (tmp_path / ".reserve").write_bytes(b"x")
     checkpoints.sweep(tmp_path)
     assert names(tmp_path) == [".reserve", "checkpoint-1"]
+
+
+def test_a_deletion_cut_short_where_no_folder_can_be_renamed_is_ended_by_the_next_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = publish(tmp_path, 4).path
+    (path / "notes.txt").write_text("somebody's")
+    monkeypatch.setattr(checkpoints, "rename_folder", lambda source, target: False)
+    monkeypatch.setattr(checkpoints, "delete", lambda folder, names: None)  # killed before anything was deleted
+    checkpoints.discard(path)
+    assert checkpoints.fault(path) == "MANIFEST.json: missing"
+    assert names(path) == ["DISCARDED.json", "config.json", "model.bin", "notes.txt", "resume"]
+    monkeypatch.undo()
+    checkpoints.sweep(tmp_path)
+    assert names(path) == ["notes.txt"]
+
+
+def test_a_damaged_checkpoint_does_not_count_as_one_that_is_kept(tmp_path: Path) -> None:
+    for step in (1, 2, 3, 4):
+        publish(tmp_path, step)
+    (tmp_path / "checkpoint-3" / MANIFEST).unlink()
+    checkpoints.rotate(tmp_path, keep=2, protected=())
+    assert [c.step for c in checkpoints.listed(tmp_path) if checkpoints.fault(c.path) is None] == [4, 2]

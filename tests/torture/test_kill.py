@@ -1,4 +1,4 @@
-"""SIGKILL in every kind of work: the run goes on from its newest valid checkpoint and ends bit for bit the same."""
+"""SIGKILL in every kind of work, each attempt in an interpreter of its own (test_cuts.py forks them: many more)."""
 
 from pathlib import Path
 
@@ -12,20 +12,15 @@ from tests.support.sameness import executed, measured, same_runs
 # strike in the second epoch or later, the save in the middle of the files of a checkpoint.
 KILLS = [("loading", 1), ("forward", 28), ("evaluation", 1), ("backward", 12), ("optimizer", 6), ("save", 12)]
 SAVE_STEPS = 4
-TOTAL = 30
 
 
 @pytest.mark.torture
-@pytest.mark.parametrize(("method", "packing"), [("lora", False), ("full", True)])
-def test_killed_everywhere_and_the_same_in_the_end(
-    bench_source: Path, tmp_path: Path, method: str, packing: bool
-) -> None:
+def test_killed_everywhere_and_the_same_in_the_end(bench_source: Path, tmp_path: Path) -> None:
     bench = bench_at(bench_source, tmp_path / "first")
     other = bench_at(bench_source, tmp_path / "another" / "mount")
-    profile = bench.profile("killed", method=method, packing=packing)
+    profile = bench.profile("killed")
     run = opened(bench, profile)
-    kills = KILLS if method == "lora" else KILLS[3:]
-    for place, number in kills:
+    for place, number in KILLS:
         expected = newest(run)
         started = len(records(run)) if run.journal.exists() else 0
         assert bench.murder(run, place, number) == -9, (run.folder / "engine.log").read_text()[-2000:]
@@ -37,9 +32,9 @@ def test_killed_everywhere_and_the_same_in_the_end(
     assert result.returncode == 0, result.stdout + result.stderr
     assert resumed_from(run) == expected
     total = max(measured(run))
-    assert executed(run) <= total + len(kills) * SAVE_STEPS
+    assert executed(run) <= total + len(KILLS) * SAVE_STEPS
 
-    untouched = other.profile("killed", method=method, packing=packing)
+    untouched = other.profile("killed")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     result = other.ftui("--run", str(untouched), cwd=elsewhere, PYTHONHASHSEED="4711")
