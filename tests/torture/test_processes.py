@@ -141,6 +141,32 @@ def test_nobody_else_is_taken_for_the_engine(workbench: Workbench) -> None:
     stranger.wait()
 
 
+@pytest.mark.torture
+def test_a_pid_given_again_in_a_new_namespace_is_a_stranger(workbench: Workbench) -> None:
+    """The pod was replaced: on the same volume, after the same boot, the engine's pid belongs to somebody else."""
+    run = started(workbench, "moved")
+    pid = status(workbench, "moved")["engine"]["pid"]
+    os.kill(status(workbench, "moved")["supervisor"]["pid"], signal.SIGKILL)
+    os.kill(pid, signal.SIGKILL)
+    program = f"""
+        echo {pid - 1} > /proc/sys/kernel/ns_last_pid
+        sleep 60 & stranger=$!
+        echo $stranger
+        {sys.executable} -m ftui status moved --json
+        {sys.executable} -m ftui abort moved; echo "abort $?"
+        kill -0 $stranger && echo unharmed
+        kill $stranger
+    """
+    inside = ["unshare", "--fork", "--pid", "--mount-proc", "sh", "-c", program]
+    result = subprocess.run(inside, cwd=workbench.folder, env=workbench.env, capture_output=True, text=True, timeout=60)
+    if result.stdout.splitlines()[:1] != [str(pid)]:
+        pytest.skip(f"a pid namespace needs privileges this machine does not give: {result.stderr}")
+    assert '"phase": "lost"' in result.stdout
+    assert "abort 2" in result.stdout and "does not live" in result.stderr
+    assert result.stdout.splitlines()[-1] == "unharmed"
+    assert newest(run) is not None
+
+
 def has_steps(run: Run, number: int) -> bool:
     return run.metrics.exists() and len(steps(run)) >= number
 
