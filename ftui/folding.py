@@ -108,6 +108,7 @@ def _begun(state: RunState, attempt: int) -> RunState:
         precision=state.precision,
         effective_batch=state.effective_batch,
         max_steps=state.max_steps,
+        logging_steps=state.logging_steps,
         micro_batch=state.micro_batch,
         micro_batch_step=state.micro_batch_step,
         restarts=state.restarts,
@@ -219,6 +220,8 @@ def _controlled(state: RunState, record: ControlApplied | MicroBatchChanged) -> 
         return replace(state, micro_batch=record.new, micro_batch_step=record.step)
     if "max_steps" in record.settings:
         state = replace(state, max_steps=int(record.settings["max_steps"]))
+    if "logging_steps" in record.settings:
+        state = replace(state, logging_steps=int(record.settings["logging_steps"]))
     if record.verb in LEAVING and record.attempt == state.attempt:
         return replace(state, leaving=record.verb)
     return state

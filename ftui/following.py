@@ -102,7 +102,9 @@ def follow(opened: Opened, profile: Profile, lines: Lines) -> int:
 
 def _print_news(watch: Watch, profile: Profile, lines: Lines) -> None:
     for record, state in watch.read():
-        for line in news(record, state, live=lines.live, logging_steps=profile.log.logging_steps):
+        for line in news(
+            record, state, live=lines.live, logging_steps=state.logging_steps or profile.log.logging_steps
+        ):
             lines.print(line)
     lines.draw(report.progress(watch.state))
 

@@ -57,6 +57,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     precision: str = ""
     effective_batch: int | None = None
     max_steps: int | None = None
+    logging_steps: int | None = None
+    """Set by a letter; otherwise the profile's."""
     micro_batch: int | None = None
     """The newest size memory forced, in rows; `None` while it is the profile's."""
     micro_batch_step: int | None = None

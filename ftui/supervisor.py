@@ -14,7 +14,6 @@ from pathlib import Path
 from types import FrameType
 
 from ftui.attempt import POLL_SECONDS, Attempt
-from ftui.attempt import last_lines as last_lines
 from ftui.curves import CurveReader
 from ftui.errors import FtuiError
 from ftui.events import Restarting

@@ -13,7 +13,7 @@ import pytest
 
 from ftui import following, headless, opening
 from ftui.errors import FtuiError, ProfileError, UsageError
-from ftui.events import EngineStarted, PhaseChanged, RunFailed, RunFinished, RunStarted, Warned
+from ftui.events import ControlApplied, EngineStarted, PhaseChanged, RunFailed, RunFinished, RunStarted, Warned
 from ftui.files import Lock
 from ftui.following import Lines, follow
 from ftui.headless import Wishes, chosen, command_for, run_headless
@@ -93,6 +93,21 @@ def test_a_whole_run_in_plain_lines(
     assert [line.split(" · ")[0] for line in lines if line.startswith("step")] == ["step 2/4", "step 4/4"]
     assert "mine finished at step 4/4: all steps done" in lines
     assert "\r" not in output.getvalue() and "\x1b" not in output.getvalue()
+
+
+def test_a_letter_changes_how_often_steps_are_printed(
+    make_run: Any, append: Any, make_step: Any, dead: Identity, profile: Profile
+) -> None:
+    run = make_run("mine")
+    append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
+    every = ControlApplied(letter="x", verb="set", step=0, settings={"logging_steps": 1.0})
+    append(run.journal, plan(), every, attempt=1)
+    append(run.metrics, *(make_step(n, time=10.0 + n) for n in range(1, 5)))
+    append(run.journal, FINISHED, attempt=1)
+    output = io.StringIO()
+    assert follow(opened(run), profile, Lines(output)) == 0
+    printed = [line.split(" · ")[0] for line in output.getvalue().splitlines() if line.startswith("step")]
+    assert printed == [f"step {n}/4" for n in range(1, 5)]
 
 
 def test_a_terminal_gets_one_line_that_is_drawn_over(
