@@ -1,0 +1,91 @@
+"""The one widget the screens are made of: it shows the lines a drawing room makes, and repaints only what changed.
+
+Few widgets start fast (each costs about 2 ms), and changed spans only are what a slow link can carry: Textual itself
+compares nothing. All text passes through `harmless` here and never through markup, whatever it holds.
+"""
+
+from rich.segment import Segment
+from textual.geometry import Region
+from textual.strip import Strip
+from textual.widget import Widget
+
+from ftui.shown import cells
+from ftui.tui.look import Look
+from ftui.tui.spans import Frame, Line, Paint, clipped
+
+Cell = tuple[str, object]
+
+
+class Canvas(Widget, can_focus=False):
+    """Shows what `paint` draws. A style name may say what is behind it: `text@cursor`."""
+
+    def __init__(self, look: Look, *, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self.look = look
+        self._paint: Paint | None = None
+        self._strips: list[Strip] = []
+
+    def show(self, paint: Paint) -> None:
+        """Draw this from now on (again whenever the size or the look changes)."""
+        self._paint = paint
+        self._draw()
+
+    def wear(self, look: Look) -> None:
+        """Another look: everything is drawn anew."""
+        self.look = look
+        self._strips = []
+        self._draw()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def render_line(self, y: int) -> Strip:
+        if y < len(self._strips):
+            return self._strips[y]
+        return Strip.blank(self.size.width, self.look.style("text"))
+
+    def _draw(self) -> None:
+        width, height = self.size
+        if self._paint is None or not width or not height:
+            return
+        lines = self._paint(Frame(width, height, self.look.glyphs))[:height]
+        strips = [self._strip(line, width) for line in lines]
+        strips += [self._strip([], width)] * (height - len(strips))
+        before, self._strips = self._strips, strips
+        if len(before) != len(strips) or before[0].cell_length != width:
+            self.refresh()
+            return
+        changed = [span for y, (old, new) in enumerate(zip(before, strips, strict=True)) if (span := _span(old, new, y))]
+        if changed:
+            self.refresh(*changed)
+
+    def _strip(self, line: Line, width: int) -> Strip:
+        segments, used = [], 0
+        for text, style in clipped(line, width):
+            name, _, on = style.partition("@")
+            segments.append(Segment(text, self.look.style(name, on=on or "background")))
+            used += cells(text)
+        behind = line[-1][1].partition("@")[2] if line else ""
+        if used < width:
+            segments.append(Segment(" " * (width - used), self.look.style("text", on=behind or "background")))
+        return Strip(segments, width)
+
+
+def _span(old: Strip, new: Strip, y: int) -> Region | None:
+    """The columns of a row in which two strips differ."""
+    if old == new:
+        return None
+    before, after = _cells(old), _cells(new)
+    if before == after:
+        return None
+    if len(before) != len(after):  # wide characters: columns and characters are not the same
+        return Region(0, y, new.cell_length, 1)
+    first = next(i for i, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1])
+    last = next(i for i in range(len(after) - 1, -1, -1) if before[i] != after[i])
+    if len(after) != new.cell_length:
+        return Region(0, y, new.cell_length, 1)
+    return Region(first, y, last - first + 1, 1)
+
+
+def _cells(strip: Strip) -> list[Cell]:
+    return [(character, segment.style) for segment in strip for character in segment.text]

@@ -1,0 +1,51 @@
+"""The signs the screens draw with: one set for terminals that know Unicode, one in ASCII for those that do not."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Glyphs:
+    """`bars` are eight levels of a spark, lowest first; `dots` says whether curves are drawn in braille."""
+
+    dots: bool
+    alive: str
+    idle: str
+    rule: str
+    wall: str
+    tick: str
+    corner: str
+    mark: str
+    grid: str
+    epoch: str
+    attempt: str
+    full: str
+    half: str
+    best: str
+    evaluation: str
+    checkpoint: str
+    cursor: str
+    band: str
+    curve: str
+    dash: str
+    separator: str
+    bars: str
+
+
+UNICODE = Glyphs(
+    dots=True, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="╰", mark="┴", grid="·", epoch="┊", attempt="╎",
+    full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="⣿", curve="⣿", dash="–",
+    separator="·", bars="▁▂▃▄▅▆▇█",
+)  # fmt: skip
+BLOCK = Glyphs(
+    dots=False, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="└", mark="┴", grid="·", epoch="┊", attempt="│",
+    full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="░", curve="█", dash="–",
+    separator="·", bars="▁▂▃▄▅▆▇█",
+)  # fmt: skip
+ASCII = Glyphs(
+    dots=False, alive="*", idle="o", rule="-", wall="|", tick="+", corner="+", mark="+", grid=".", epoch=":", attempt="!",
+    full="=", half="-", best="@", evaluation="o", checkpoint="^", cursor=">", band=":", curve="*", dash="-",
+    separator="|", bars="_.-=+*#@",
+)  # fmt: skip
+
+SETS = {"braille": UNICODE, "block": BLOCK, "ascii": ASCII}
+"""By the names that FTUI_GLYPHS takes."""
