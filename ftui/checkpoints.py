@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.errors import DiskError
+from ftui.errors import DiskError, UsageError
 from ftui.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
 from ftui.manifest import (
     MANIFEST,
@@ -40,11 +40,12 @@ from ftui.moving import commit, delete, link_files, move_out, plain_files, renam
 
 __all__ = [
     "MANIFEST", "Checkpoint", "FileEntry", "Manifest", "discard", "fault", "file_hash", "link_copy", "listed",
-    "newest_valid", "publish", "quarantine", "read_manifest", "rotate", "supersede", "sweep", "total_size",
+    "newest_valid", "publish", "quarantine", "read_manifest", "rotate", "step_of", "supersede", "sweep", "total_size",
 ]  # fmt: skip
 
 DISCARDED = "DISCARDED.json"  # the manifest of a folder that is being deleted where it stands
 _NAME = re.compile(r"checkpoint-(\d+)")
+_NAMED = re.compile(r"(?:checkpoint-)?(\d+)")
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,17 @@ def listed(root: Path) -> list[Checkpoint]:
         return []
     found = [Checkpoint(path, int(match[1])) for path in root.iterdir() if (match := _NAME.fullmatch(path.name))]
     return sorted(found, key=lambda checkpoint: -checkpoint.step)
+
+
+def step_of(text: str) -> int:
+    """The step that `checkpoint-120` or `120` names.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if match := _NAMED.fullmatch(text):
+        return int(match[1])
+    raise UsageError(f"{text!r} names no checkpoint.", hint="checkpoint-120, or the step alone: 120")
 
 
 def newest_valid(root: Path, run_ids: str | Collection[str]) -> tuple[Checkpoint | None, list[tuple[Checkpoint, str]]]:

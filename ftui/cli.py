@@ -37,6 +37,8 @@ ON_CHECKPOINTS = {
 START_PAGE = """\
 ftui fine-tunes language models. A run goes on when the terminal is gone.
 
+  ftui                              every run on one screen: watch them, steer them, start new ones
+  ftui attach [RUN]                 watch and steer one (--plain: as lines)
   ftui --run quickstart             train a small model (a few minutes on a CPU)
   ftui --run PROFILE                train with a profile (TOML) of your own
   ftui --run PROFILE --dry-run      show what it would do, start nothing
@@ -55,6 +57,9 @@ def parser() -> argparse.ArgumentParser:
     _opening_options(top)
     verbs = top.add_subparsers(dest="verb", metavar="COMMAND")
     verbs.add_parser("runs", help="list the runs")
+    attach = verbs.add_parser("attach", help="watch and steer a run", description="Watch and steer a run.")
+    attach.add_argument("name", metavar="RUN", nargs="?", help="otherwise the newest that lives")
+    attach.add_argument("--plain", action="store_true", help="the same facts as lines, for logs and screen readers")
     _on_run(verbs, "status", "tell all about one run").add_argument("--json", action="store_true", help="as JSON")
     log = _on_run(verbs, "log", "print what a run's engine printed")
     log.add_argument("-f", "--follow", action="store_true", help="go on while the run lives")
@@ -118,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     if options.verb is None and options.run is None:
         _reject_stray(options)
-        return _start_page()
+        return _front()
     if options.verb is None:
         return _run_profile(options)
     if options.run is not None:
@@ -128,6 +133,8 @@ def _run(options: argparse.Namespace) -> int:
     _reject_stray(options)
     if options.verb in ORDERS or options.verb in ON_CHECKPOINTS or options.verb == "set":
         return _send(options)
+    if options.verb == "attach":
+        return _attach(options)
     from ftui import listing
 
     match options.verb:
@@ -188,6 +195,31 @@ def _send(options: argparse.Namespace) -> int:
     if options.verb in ON_CHECKPOINTS:
         return letters.on_checkpoint(options.verb, options.name, options.checkpoint)
     return letters.order(options.verb, options.name, getattr(options, "prompts", ()))
+
+
+def _has_screen() -> bool:
+    """Whether there is a terminal that screens can be drawn on."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _front() -> int:
+    """`ftui` alone: the list of runs on a screen, or as lines where there is none."""
+    if not _has_screen():
+        return _start_page()
+    from ftui.tui.door import open_screens
+
+    return open_screens()
+
+
+def _attach(options: argparse.Namespace) -> int:
+    from ftui.attaching import attach_plain, run_to_attach
+
+    run = run_to_attach(options.name)
+    if options.plain or not _has_screen():
+        return attach_plain(run)
+    from ftui.tui.door import open_screens
+
+    return open_screens(run)
 
 
 def _start_page() -> int:

@@ -124,7 +124,7 @@ class CurveReader:
 
     def __init__(self, run: Run, *, afresh: bool = False) -> None:
         self._run = run
-        self.curves = Curves() if afresh else _stored(run)
+        self.curves = Curves() if afresh else read_stored_curves(run)
         self.has_changed = False
         self._tail = Tail(run.metrics, self.curves.offset)
         self._starts = {attempt.attempt: attempt.start_step for attempt in self.curves.attempts}
@@ -215,8 +215,11 @@ def write_curves(run: Run, reader: CurveReader) -> None:
     reader.has_changed = False
 
 
-def _stored(run: Run) -> Curves:
-    """curves.json, or empty curves where it is missing, damaged, of another form, or reaches beyond metrics.jsonl."""
+def read_stored_curves(run: Run) -> Curves:
+    """curves.json, or empty curves where it is missing, damaged, of another form, or reaches beyond metrics.jsonl.
+
+    It may be some seconds behind: good enough for a picture of thumbnail size.
+    """
     try:
         curves = msgspec.json.decode(run.curves.read_bytes(), type=Curves)
         size = run.metrics.stat().st_size if curves.offset else 0

@@ -1,18 +1,15 @@
 """Child runs: a run of its own that goes on from a checkpoint of another one, which stays as it is."""
 
-import re
 from dataclasses import dataclass
 
 import msgspec
 
-from ftui.checkpoints import Checkpoint, fault, listed, read_manifest
+from ftui.checkpoints import Checkpoint, fault, listed, read_manifest, step_of
 from ftui.errors import ProfileError, UsageError
 from ftui.opening import create, stored_profile, successors
 from ftui.profile import Resolved
 from ftui.profile.writing import weights_difference
 from ftui.run import Run, RunFacts
-
-_CHECKPOINT = re.compile(r"(?:checkpoint-)?(\d+)")
 
 
 class Bests(msgspec.Struct, frozen=True):
@@ -28,17 +25,6 @@ class Origin:
     run: Run
     facts: RunFacts
     checkpoint: Checkpoint
-
-
-def step_of(text: str) -> int:
-    """The step that `checkpoint-120` or `120` names.
-
-    Raises:
-        UsageError: it is neither.
-    """
-    if match := _CHECKPOINT.fullmatch(text):
-        return int(match[1])
-    raise UsageError(f"{text!r} names no checkpoint.", hint="checkpoint-120, or the step alone: 120")
 
 
 def find_origin(run: Run, checkpoint: str | None) -> Origin:

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ftui import checkpoints
-from ftui.checkpoints import listed
+from ftui.checkpoints import listed, step_of
 from ftui.errors import LostRunError, UsageError
 from ftui.events import CheckpointRemoved, ControlApplied, ControlRefused, Sampled
 from ftui.files import try_lock
-from ftui.forking import step_of
 from ftui.inbox import (
     SETTINGS,
     Abort,
@@ -76,10 +75,10 @@ def change(name: str, assignments: Sequence[str]) -> int:
     Raises:
         UsageError: a key or value that cannot be set, and see `order`.
     """
-    return deliver(find_run(name), Set, dict(_setting(text) for text in assignments))
+    return deliver(find_run(name), Set, dict(setting(text) for text in assignments))
 
 
-def _setting(text: str) -> tuple[str, float]:
+def setting(text: str) -> tuple[str, float]:
     key, equals, value = text.partition("=")
     if not equals or key not in SETTINGS:
         raise UsageError(f"{text!r} cannot be set.", hint=f"One of {', '.join(f'{name}=...' for name in SETTINGS)}.")

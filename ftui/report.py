@@ -250,11 +250,15 @@ def _samples(state: RunState) -> list[str]:
     return lines
 
 
+def lost(state: RunState) -> str:
+    """What is known of a run that was lost."""
+    return ENDED_WHILE_RESTARTING.format(state.restarts[-1].step) if state.restarting else LOST
+
+
 def failure(run: Run, state: RunState) -> str:
     """Why a run failed or was lost, what to do, and the last lines of an engine that could not say it itself."""
     if state.phase == "lost":
-        words = ENDED_WHILE_RESTARTING.format(state.restarts[-1].step) if state.restarting else LOST
-        return complaint(f"{run.name}: {words}", LOST_HINT)
+        return complaint(f"{run.name}: {lost(state)}", LOST_HINT)
     message = state.message
     if (last := state.restarts[-1] if state.restarts else None) and last.attempt == state.attempt - 1:
         times = "once" if last.number == 1 else f"{last.number} times"

@@ -55,7 +55,9 @@ class Canvas(Widget, can_focus=False):
         if len(before) != len(strips) or before[0].cell_length != width:
             self.refresh()
             return
-        changed = [span for y, (old, new) in enumerate(zip(before, strips, strict=True)) if (span := _span(old, new, y))]
+        changed = [
+            span for y, (old, new) in enumerate(zip(before, strips, strict=True)) if (span := _span(old, new, y))
+        ]
         if changed:
             self.refresh(*changed)
 

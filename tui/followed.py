@@ -57,6 +57,14 @@ class Followed:
         """Whether it is over for now, in whatever way, and will not go on by itself."""
         return self.state.phase == "lost" or (is_final(self.status) and not self.lives)
 
+    @property
+    def card(self) -> str:
+        """The GPU, or the CPU, in a few words."""
+        newest = self.machine.newest
+        if newest is not None and newest.gpus and not self.state.device.startswith("cpu"):
+            return newest.gpus[0].name.removeprefix("NVIDIA ")
+        return self.state.device.removeprefix("cpu: ").removeprefix("cuda: ")
+
     def look(self) -> bool:
         """Take in what is new; False where nothing is."""
         news = self._watch.read()

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from ftui import checkpoints
-from ftui.checkpoints import Manifest, publish
+from ftui.checkpoints import Manifest, publish, step_of
 from ftui.errors import ProfileError, UsageError
-from ftui.forking import find_origin, fork, is_newest, step_of
+from ftui.forking import find_origin, fork, is_newest
 from ftui.opening import create, stored_profile
 from ftui.profile import resolve
 from ftui.run import Run, runs_root

@@ -1,0 +1,145 @@
+"""The application: which screens there are, how they look, and what every one of them can do."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import termios
+import time
+from collections.abc import Callable
+
+from textual.app import App
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.theme import Theme
+from textual.timer import Timer
+
+from ftui.errors import FtuiError
+from ftui.run import Run
+from ftui.tui.canvas import Canvas
+from ftui.tui.commands import COMMANDS
+from ftui.tui.keys import keys_of
+from ftui.tui.look import Look, choose
+from ftui.tui.screens.help import HelpScreen
+from ftui.tui.screens.monitor import MonitorScreen
+from ftui.tui.screens.runs import RunsScreen
+from ftui.tui.terminal import Terminal
+
+SAID_SECONDS = 6.0  # how long a message stands in place of the keys
+TERMINAL_SECONDS = 2.0  # between two looks at whether the terminal is still there
+
+
+class FtuiApp(App[list[str]]):
+    """Opens on the list of runs, or on one run. Its value is what to print once the terminal is back."""
+
+    CSS_PATH = "app.tcss"
+    COMMANDS = COMMANDS
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall"), (50, "-tall -high")]
+    BINDINGS = [
+        Binding("question_mark,f1", "help", "help", key_display="?", tooltip="The keys of this screen", id="help"),
+        Binding("T", "other_theme", "theme", tooltip="Light or dark", id="theme", show=False),
+        Binding("ctrl+q", "leave", "leave", tooltip="Leave ftui; runs go on", id="leave", show=False),
+    ]
+
+    def __init__(
+        self, terminal: Terminal, *, run: Run | None = None, theme: str = "dark", clock: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(ansi_color=False)
+        self.terminal = terminal
+        self.clock = clock
+        self.look = choose(theme, truecolor=terminal.truecolor, glyphs=terminal.glyphs)
+        self._first_run = run
+        self._said = ("", "text")
+        self._unsay: Timer | None = None
+
+    def on_mount(self) -> None:
+        for name in ("dark", "light"):
+            look = choose(name, truecolor=self.terminal.truecolor, glyphs=self.terminal.glyphs)
+            self.register_theme(theme_of(look))
+        self.theme = self.look.name
+        self.push_screen(RunsScreen() if self._first_run is None else MonitorScreen(self._first_run))
+        if not self.is_headless:
+            self._mind_the_terminal()
+        self.call_after_refresh(self._settled)
+
+    def _settled(self) -> None:
+        """The first frame is out: what was made for it is not looked through by the collector again."""
+        gc.enable()
+        gc.freeze()
+
+    def _mind_the_terminal(self) -> None:
+        """Leave in order when asked to, and at once when the terminal is gone: a read of it would never rest then."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self.exit)
+        self.set_interval(TERMINAL_SECONDS, leave_if_abandoned)
+
+    # -- what every screen can do
+
+    def say(self, text: str, tone: str = "text") -> None:
+        """Show a message in place of the keys for a while."""
+        self._said = (text, tone)
+        if self._unsay is not None:
+            self._unsay.stop()
+        self._unsay = self.set_timer(SAID_SECONDS, self._be_silent)
+        self.draw_keys()
+
+    def _be_silent(self) -> None:
+        self._said = ("", "text")
+        self.draw_keys()
+
+    def complain(self, error: FtuiError) -> None:
+        """Say what went wrong and what to do about it."""
+        self.say(f"{error.message} {error.hint}".replace("\n", " ").strip(), "bad")
+
+    def draw_keys(self, screen: Screen[object] | None = None) -> None:
+        keys_of(screen or self.screen, *self._said)
+
+    def action_help(self) -> None:
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen(self.screen))
+
+    def action_other_theme(self) -> None:
+        self.wear("light" if self.look.dark else "dark")
+
+    def wear(self, name: str) -> None:
+        """Change to the `dark` or the `light` look."""
+        self.look = choose(name, truecolor=self.terminal.truecolor, glyphs=self.terminal.glyphs)
+        self.theme = self.look.name
+        for screen in self.screen_stack:
+            for canvas in screen.query(Canvas):
+                canvas.wear(self.look)
+
+    def action_help_quit(self) -> None:
+        """Ctrl-C: no run ever ends because of it."""
+        self.say("q leaves; every run goes on. x on a run's screen ends it.")
+
+    def action_leave(self) -> None:
+        self.leave([])
+
+    def leave(self, farewell: list[str]) -> None:
+        """End the program; `farewell` is printed once the terminal is back."""
+        self.exit(farewell)
+
+    def open_run(self, run: Run) -> None:
+        self.push_screen(MonitorScreen(run))
+
+
+def theme_of(look: Look) -> Theme:
+    """The look as Textual wants it, for the few widgets that are its own (inputs, the palette)."""
+    palette = look.palette
+    return Theme(
+        name=look.name, dark=look.dark, primary=palette["loss"], secondary=palette["violet"], accent=palette["eval"],
+        warning=palette["warn"], error=palette["bad"], success=palette["good"], foreground=palette["text"],
+        background=palette["background"], surface=palette["panel"], panel=palette["panel"],
+    )  # fmt: skip
+
+
+def leave_if_abandoned() -> None:
+    """End the process where its terminal has gone: there is nobody to show anything to, and nothing to save."""
+    try:
+        termios.tcgetattr(sys.__stdin__.fileno() if sys.__stdin__ else 0)
+    except (termios.error, OSError, ValueError):
+        os._exit(0)

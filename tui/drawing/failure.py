@@ -1,0 +1,99 @@
+"""What ended a run that did not end well: in words, by whom, the likely cause, what to do, and the last lines it printed."""
+
+from collections.abc import Sequence
+
+from ftui import report
+from ftui.errors import EXIT_WORDS
+from ftui.events import EngineEnded
+from ftui.runstate import RunState
+from ftui.tui.history import Event
+from ftui.tui.spans import Frame, Line, spread, wrapped
+
+LINES_SHOWN = 30
+LABEL = 10
+
+CAUSES = {
+    30: "The profile asks for something that does not fit together.",
+    31: "The data: a file, a row or a template, named above.",
+    32: "The model: missing, gated, offline or refused.",
+    33: "The hardware: no GPU that torch can use.",
+    40: "The disk is full or its volume has trouble; nothing that was saved is lost.",
+    41: "GPU memory: even one row at a time did not fit.",
+    42: "Host memory (RAM), not the GPU's: the kernel ended the engine.",
+    43: "The loss or the gradients were no numbers any more: often a learning rate that is too high.",
+    44: "The engine stood still (a hanging volume, driver or download); its stacks are in the log.",
+    50: "Another process wrote to this run.",
+    20: "The machine was taken away (SIGTERM); it had time to save.",
+    21: "It was killed from outside (a person, the pod's owner, or the kernel); the run itself had no fault.",
+    70: "A fault of the program or of a library under it.",
+}
+NEXT = {
+    30: "Mend the profile, then r.",
+    31: "Mend the row or the file, then r.",
+    41: "A shorter data.max_length, activation_checkpointing = true or a smaller adapter.r, in a new run.",
+    42: "Fewer processes beside it, or a pod with more RAM; r goes on from the newest checkpoint.",
+    43: "r with a lower rate: `ftui resume RUN --fork --set train.learning_rate=...`.",
+}
+GO_ON = "r goes on from the newest checkpoint."
+
+
+def failure(
+    frame: Frame,
+    name: str,
+    state: RunState,
+    ended: EngineEnded | None,
+    last: Event | None,
+    log: Sequence[str],
+    top: int,
+) -> list[Line]:
+    """`top`: the first of the lines that is shown, for what does not fit on the screen."""
+    lines = body(frame, name, state, ended, last, log)
+    return lines[min(top, max(0, len(lines) - frame.height)) :][: frame.height]
+
+
+def body(
+    frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: Event | None, log: Sequence[str]
+) -> list[Line]:
+    """All of it, however long."""
+    word = {"lost": "was lost", "failed": "failed"}.get(state.phase, f"is {state.phase}")
+    title: Line = [(f" {name} ", "number"), (word, "alarm" if state.phase in ("lost", "failed") else "title")]
+    lines: list[Line] = [spread(frame.width, title, [(f"{report.place(state)} ", "muted")]), []]
+    message = report.lost(state) if state.phase == "lost" else state.message or state.reason
+    lines += _part(frame, "what", message, "text")
+    lines += _part(frame, "how", how(state, ended), "text")
+    if last is not None:
+        lines += _part(frame, "last event", last.text, "muted")
+    code = state.exit_code if state.exit_code is not None else 21
+    lines += _part(frame, "cause", CAUSES.get(code, ""), "text")
+    hint = state.hint if state.phase != "lost" else report.LOST_HINT
+    lines += _part(frame, "do", "\n".join(part for part in (hint, NEXT.get(code, GO_ON)) if part), "good")
+    newest = state.newest_checkpoint
+    saved = f"checkpoint-{newest.step}" + (", read back whole" if newest.verified else "") if newest else "none"
+    lines += _part(frame, "saved", saved, "text")
+    shown = (state.last_lines or list(log))[-LINES_SHOWN:]
+    lines += [[], [(" the engine's last lines ", "title"), (frame.glyphs.rule * max(0, frame.width - 26), "rule")]]
+    lines += [[(" ", "text"), (part, "muted")] for line in shown for part in wrapped(line, frame.width - 2)]
+    return lines if shown else [*lines, [(" it printed none", "faint")]]
+
+
+def how(state: RunState, ended: EngineEnded | None) -> str:
+    """Exit code and signal, as the supervisor saw them; the engine's own code where it said one."""
+    parts = []
+    if state.exit_code is not None:
+        words = EXIT_WORDS.get(state.exit_code)
+        parts.append(f"exit code {state.exit_code}" + (f" ({words})" if words else ""))
+    if ended is not None and ended.signal:
+        parts.append(f"signal {ended.signal}")
+    if ended is not None and ended.oom_kills:
+        parts.append("the kernel's out-of-memory killer")
+    if state.restarts:
+        parts.append(f"started again {len(state.restarts)} times before")
+    return ", ".join(parts) or "nobody was there to see it"
+
+
+def _part(frame: Frame, label: str, text: str, style: str) -> list[Line]:
+    if not text:
+        return []
+    first, *rest = wrapped(text, max(10, frame.width - LABEL - 4))
+    head: Line = [(f" {label:<{LABEL}}  ", "faint"), (first, style)]
+    return [head, *([(" " * (LABEL + 3), "text"), (line, style)] for line in rest)]

@@ -1,0 +1,78 @@
+"""The two lines above the chart: which run, in which phase, on what, how far, how long still, what a kill would cost."""
+
+from ftui.runstate import RunState, eta_seconds
+from ftui.status import Status, lives
+from ftui.tui.drawing.words import clock, model_name, phase_style, phase_word, share_done
+from ftui.tui.spans import Frame, Line, Span, spread, width_of
+
+
+def header(frame: Frame, name: str, status: Status, card: str, now: float) -> list[Line]:
+    """`card`: the GPU or CPU in a few words; `now` in Unix seconds."""
+    return [_first(frame, name, status, card, now), _bar(frame, status)]
+
+
+def _first(frame: Frame, name: str, status: Status, card: str, now: float) -> Line:
+    state, glyphs = status.state, frame.glyphs
+    style = phase_style(status)
+    mark = glyphs.alive if lives(status) else glyphs.idle
+    left: Line = [(f" {mark} ", style), (name, "number"), ("  ", "text"), (phase_word(status), style)]
+    if state.held_since is not None:
+        left.append((f" {clock(now - state.held_since)}", style))
+    right = _time(status)
+    for part in _facts(frame, state, card):
+        if width_of([*left, *part, *right]) + 2 <= frame.width:
+            left += part
+    return spread(frame.width, left, right)
+
+
+def _facts(frame: Frame, state: RunState, card: str) -> list[Line]:
+    """What there is to add, most wanted first."""
+    dot = f" {frame.glyphs.separator} "
+    setup = [part for part in (state.method, state.precision) if part]
+    parts: list[Line] = []
+    if state.model:
+        parts.append([("   ", "text"), (model_name(state.model), "muted")])
+    parts += [[(dot, "faint"), (part, "muted")] for part in setup]
+    if state.attempt > 1:
+        badge = f" {state.badge}" if state.badge else ""
+        parts.append([(dot, "faint"), (f"attempt {state.attempt}{badge}", "muted")])
+    if card:
+        parts.append([(dot, "faint"), (card, "muted")])
+    return parts
+
+
+def _time(status: Status) -> Line:
+    state = status.state
+    done = share_done(state)
+    percent = "" if done is None else f"{int(done * 100):3d}% "
+    if not lives(status):
+        return [(percent, "number")]
+    return [("eta ", "muted"), (clock(eta_seconds(state)), "text"), ("  ", "text"), (percent, "number")]
+
+
+def _bar(frame: Frame, status: Status) -> Line:
+    state, glyphs = status.state, frame.glyphs
+    right: Line = [(f"  {state.step:,}", "text")]
+    if state.max_steps is not None:
+        right.append((f" / {state.max_steps:,}", "muted"))
+    if state.epoch is not None:
+        right.append((f"  epoch {state.epoch:.2f}", "muted"))
+    unsaved = _unsaved(status)
+    if unsaved and frame.width >= 100:
+        right.append((f"  {unsaved}", "faint"))
+    right.append((" ", "text"))
+    room = max(0, frame.width - width_of(right) - 1)
+    halves = int((share_done(state) or 0.0) * room * 2)
+    done = glyphs.full * (halves // 2) + (glyphs.half if halves % 2 else "")
+    bar: list[Span] = [(" ", "text"), (done, phase_style(status)), (glyphs.full * (room - len(done)), "rule")]
+    return [*bar, *right]
+
+
+def _unsaved(status: Status) -> str:
+    """What a kill in this moment would cost."""
+    state = status.state
+    if not lives(status) or state.start_step is None:
+        return ""
+    newest = state.newest_checkpoint
+    steps = state.step - (newest.step if newest else 0)
+    return "all saved" if steps == 0 else f"{steps:,} unsaved"

@@ -1,0 +1,52 @@
+"""The lower part of the live view: what happened, what the engine printed, and what became of the last order."""
+
+import time
+from collections.abc import Sequence
+
+from ftui.tui.history import Event
+from ftui.tui.orders import TONES, Order
+from ftui.tui.spans import Frame, Line, clipped, spread, width_of
+
+SIDE_BY_SIDE = 150  # columns from which both panes are shown at once
+
+
+def rule(frame: Frame, title: str, order: Order | None, note: str = "") -> Line:
+    """A title, a thin line and, at its right end, the last order's fate or a note."""
+    left: Line = [(f" {title} ", "title")]
+    right: Line = [(f" {note} ", "warn")] if note else []
+    if order is not None and not note:
+        right = [(" ", "text"), *clipped([(order.words, TONES[order.outcome])], frame.width - width_of(left) - 6)]
+        right.append((" ", "text"))
+    line = frame.glyphs.rule * max(0, frame.width - width_of(left) - width_of(right) - 1)
+    return spread(frame.width, [*left, (line, "rule")], right)
+
+
+def events(frame: Frame, found: Sequence[Event], height: int) -> list[Line]:
+    """The newest events, with their time of day."""
+    return [
+        [(time.strftime(" %H:%M:%S ", time.localtime(event.time)), "faint"), (event.text, event.tone)]
+        for event in list(found)[-height:]
+    ]
+
+
+def log(found: Sequence[str], height: int) -> list[Line]:
+    """The newest lines the engine printed."""
+    return [[(" ", "text"), (line, "muted")] for line in list(found)[-height:]]
+
+
+def pane(
+    frame: Frame, found: Sequence[Event], lines: Sequence[str], order: Order | None, *, show_log: bool, note: str = ""
+) -> list[Line]:
+    """Events or log under a rule; both, side by side, where there is room."""
+    height = frame.height - 1
+    if frame.width < SIDE_BY_SIDE:
+        body = log(lines, height) if show_log else events(frame, found, height)
+        return [rule(frame, "log" if show_log else "events", order, note), *body]
+    half = frame.width // 2
+    left, right = events(frame, found, height), log(lines, height)
+    drawn = [rule(frame, "events and log", order, note)]
+    for row in range(max(len(left), len(right))):
+        start = left[row] if row < len(left) else []
+        end = right[row] if row < len(right) else []
+        drawn.append([*spread(half, start), *clipped(end, frame.width - half)])
+    return drawn

@@ -1,0 +1,53 @@
+"""Keys from one table: the bindings of a screen are its footer, its help and its commands in the palette."""
+
+from collections.abc import Iterable, Iterator
+
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from ftui.tui.canvas import Canvas
+from ftui.tui.drawing.keys import Key, key_line
+
+LAST = ("help", "leave", "back")
+"""Bindings (by id) that stand last in the footer and always stay."""
+
+NAMES = {
+    "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "escape": "esc", "enter": "enter",
+    "space": "space", "left": "left", "right": "right", "up": "up", "down": "down", "pageup": "pgup",
+    "pagedown": "pgdn", "home": "home", "end": "end", "backspace": "backspace", "plus": "+", "minus": "-",
+    "equals_sign": "=", "slash": "/", "less_than_sign": "<", "greater_than_sign": ">",
+}  # fmt: skip
+
+
+def bindings_of(screen: Screen[object]) -> list[Binding]:
+    """The screen's own bindings, then those of the application."""
+    app = screen.app
+    return [
+        *_bindings(type(screen).BINDINGS),
+        *_bindings(b for b in type(app).BINDINGS if b in type(app).__dict__["BINDINGS"]),
+    ]
+
+
+def _bindings(found: Iterable[BindingType]) -> Iterator[Binding]:
+    return (binding for binding in found if isinstance(binding, Binding))
+
+
+def written(binding: Binding) -> str:
+    """A binding's keys as people write them."""
+    if binding.key_display:
+        return binding.key_display
+    return " ".join(NAMES.get(key.strip(), key.strip()) for key in binding.key.split(","))
+
+
+def keys_of(screen: Screen[object], said: str = "", tone: str = "text") -> None:
+    """Draw the screen's last line: its keys, or what was said."""
+    for canvas in screen.query("#keys").results(Canvas):
+        found = footer(bindings_of(screen))
+        canvas.show(lambda frame: key_line(frame, found, said, tone))
+
+
+def footer(bindings: Iterable[Binding]) -> list[Key]:
+    """The bindings to show, those that always stay at the end."""
+    shown = [binding for binding in bindings if binding.show]
+    ordered = sorted(shown, key=lambda binding: binding.id in LAST)
+    return [(written(binding), binding.description) for binding in ordered]

@@ -1,0 +1,116 @@
+"""A question before something that cannot be undone, and a line of input."""
+
+from collections.abc import Callable
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input
+
+from ftui.errors import FtuiError
+from ftui.tui.canvas import Canvas
+from ftui.tui.look import Look
+from ftui.tui.spans import Frame, Line, wrapped
+
+DIALOG_WIDTH = 70
+
+
+class AskScreen(ModalScreen[bool]):
+    """Yes or no. `question` may be long; `yes` says what y does."""
+
+    BINDINGS = [
+        Binding("y,enter", "answer(True)", "yes", id="yes"),
+        Binding("n,escape,q", "answer(False)", "no", id="no"),
+    ]
+
+    def __init__(self, look: Look, question: str, yes: str) -> None:
+        super().__init__()
+        self._look, self._question, self._yes = look, question, yes
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Canvas(self._look, id="question")
+
+    def on_mount(self) -> None:
+        canvas = self.query_one(Canvas)
+        canvas.styles.height = len(self._lines(DIALOG_WIDTH))
+        canvas.show(lambda frame: self._lines(frame.width))
+
+    def _lines(self, width: int) -> list[Line]:
+        text: list[Line] = [[(" " + line, "text@panel")] for line in wrapped(self._question, width - 2)]
+        keys: Line = [
+            (" y", "key@panel"),
+            (f" {self._yes}   ", "muted@panel"),
+            ("n", "key@panel"),
+            (" no", "muted@panel"),
+        ]
+        return [*text, [("", "text@panel")], keys]
+
+    def action_answer(self, yes: bool) -> None:
+        self.dismiss(yes)
+
+
+class PromptScreen(ModalScreen[str | None]):
+    """One line of text; `check` raises an FtuiError for what cannot be taken, which is shown while it is typed."""
+
+    BINDINGS = [Binding("escape", "cancel", "cancel", id="cancel")]
+
+    def __init__(self, look: Look, question: str, text: str, check: Callable[[str], object]) -> None:
+        super().__init__()
+        self._look, self._question, self._text, self._check = look, question, text, check
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Canvas(self._look, id="question")
+            field = Input(self._text, compact=True, select_on_focus=False)
+            field.cursor_blink = False  # 2 kB/s over the wire otherwise
+            yield field
+            yield Canvas(self._look, id="problem")
+
+    def on_mount(self) -> None:
+        question = self.query_one("#question", Canvas)
+        question.styles.height = len(self._asked(DIALOG_WIDTH))
+        question.show(lambda frame: self._asked(frame.width))
+        self.query_one("#problem", Canvas).styles.height = 3
+        self.query_one(Input).cursor_position = len(self._text)
+        self._show_problem("")
+
+    def _asked(self, width: int) -> list[Line]:
+        return [*([(" " + line, "text@panel")] for line in wrapped(self._question, width - 2)), [("", "text@panel")]]
+
+    def _show_problem(self, problem: str) -> None:
+        def paint(frame: Frame) -> list[Line]:
+            text = [[(" " + line, "bad@panel")] for line in wrapped(problem, frame.width - 2)] if problem else []
+            keys = [
+                (" enter", "key@panel"),
+                (" send   ", "muted@panel"),
+                ("esc", "key@panel"),
+                (" cancel", "muted@panel"),
+            ]
+            return (
+                [*(text or [[("", "text@panel")]])[:2], keys]
+                if text
+                else [[("", "text@panel")], keys, [("", "text@panel")]]
+            )
+
+        self.query_one("#problem", Canvas).show(paint)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._problem_with(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if not self._problem_with(event.value):
+            self.dismiss(event.value)
+
+    def _problem_with(self, text: str) -> str:
+        try:
+            self._check(text)
+            problem = ""
+        except FtuiError as error:
+            problem = f"{error.message} {error.hint}".strip()
+        self._show_problem(problem)
+        return problem
+
+    def action_cancel(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,73 @@
+"""All keys of a screen, made from its bindings."""
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+
+from ftui.tui.canvas import Canvas
+from ftui.tui.keys import bindings_of, keys_of, written
+from ftui.tui.look import Look
+from ftui.tui.spans import Frame, Line, wrapped
+
+LEGEND = {
+    "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA)",
+    "signs": "evaluation {evaluation}  best {best}  checkpoint {checkpoint}  epoch {epoch}  attempt {attempt}",
+}
+
+
+class HelpScreen(Screen[None]):
+    """Over the screen it explains."""
+
+    BINDINGS = [
+        Binding("up,k", "scroll(-1)", "up", show=False, tooltip="A line up", id="up"),
+        Binding("down,j", "scroll(1)", "down", show=False, tooltip="A line down", id="down"),
+        Binding("escape,q,question_mark,f1", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
+    ]
+
+    def __init__(self, explained: Screen[object]) -> None:
+        super().__init__()
+        self._entries = [(written(b), b.description, b.tooltip) for b in bindings_of(explained)]
+        self._name = str(getattr(explained, "HEADING", "ftui"))
+        self._top = 0
+
+    @property
+    def look(self) -> Look:
+        return self.app.look  # type: ignore[attr-defined,no-any-return]
+
+    def compose(self) -> ComposeResult:
+        yield Canvas(self.look, id="body")
+        yield Canvas(self.look, id="keys")
+
+    def on_mount(self) -> None:
+        self._draw()
+        keys_of(self)
+
+    def action_scroll(self, by: int) -> None:
+        self._top = max(0, self._top + by)
+        self._draw()
+
+    def _draw(self) -> None:
+        self.query_one("#body", Canvas).show(self._lines)
+
+    def _lines(self, frame: Frame) -> list[Line]:
+        lines = help_lines(frame, self._name, self._entries)
+        self._top = min(self._top, max(0, len(lines) - frame.height))
+        return lines[self._top :]
+
+
+def help_lines(frame: Frame, name: str, entries: list[tuple[str, str, str]]) -> list[Line]:
+    """Each key with what it does; below them what the signs mean."""
+    lines: list[Line] = [[(f" keys of {name}", "title")], []]
+    width = max((len(key) for key, _, _ in entries), default=0)
+    words = max((len(word) for _, word, _ in entries), default=0)
+    for key, word, explanation in entries:
+        first, *rest = wrapped(explanation, max(10, frame.width - width - words - 7)) or [""]
+        lines.append([(f"  {key:<{width}}", "key"), (f"  {word:<{words}}", "text"), (f"  {first}", "muted")])
+        lines += [[(" " * (width + words + 6) + line, "muted")] for line in rest]
+    lines += [[], [("  ctrl+p", "key"), ("  finds runs, checkpoints, profiles and everything above by name", "muted")]]
+    signs = vars(frame.glyphs)
+    for label, text in LEGEND.items():
+        lines += [
+            [(f"  {label}  ", "text"), (part, "muted")] for part in wrapped(text.format(**signs), frame.width - 16)
+        ]
+    return lines

@@ -1,0 +1,219 @@
+"""The live view of one run: watch it, steer it, leave it alone."""
+
+import asyncio
+
+from ftui.tui.drawing.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
+from ftui.window import read_window
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.timer import Timer
+
+from ftui.curves import Curves
+from ftui.errors import FtuiError
+from ftui.inbox import Continue, Hold, Letter, Set
+from ftui.letters import VERBS, setting
+from ftui.run import Run
+from ftui.tui.canvas import Canvas
+from ftui.tui.drawing.header import header
+from ftui.tui.drawing.panes import pane
+from ftui.tui.drawing.tiles import tiles
+from ftui.tui.followed import Followed
+from ftui.tui.screens.ask import AskScreen, PromptScreen
+from ftui.tui.screens.checkpoints import CheckpointsScreen
+from ftui.tui.screens.log import LogScreen
+from ftui.tui.screens.monitor_keys import BINDINGS, QUESTIONS, SETTINGS_QUESTION
+from ftui.tui.screens.problem import ProblemScreen
+from ftui.tui.stage import stage
+
+FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
+FAILURES = ("failed", "lost")
+
+
+class MonitorScreen(Screen[None]):
+    """Shows what the run's files say; every control is a letter, and its fate is shown."""
+
+    HEADING = "a run"
+    BINDINGS = BINDINGS
+
+    def __init__(self, run: Run) -> None:
+        super().__init__()
+        self._run = run
+        self.settings = ChartSettings()
+        self._scale = Scale()
+        self._fine: Curves | None = None
+        self._shows_log = False
+        self._timer: Timer | None = None
+        self._has_told = False
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        for name in ("header", "chart", "tiles", "pane", "keys"):
+            yield Canvas(look, id=name)
+
+    def on_mount(self) -> None:
+        self.followed = Followed(self._run, stage(self).clock)
+        self._draw()
+        stage(self).draw_keys()
+        self._timer = self.set_interval(1 / stage(self).terminal.hz, self.tick)
+        self._tell_of_failure()
+
+    def on_screen_suspend(self) -> None:
+        if self._timer is not None:
+            self._timer.pause()
+
+    def on_screen_resume(self) -> None:
+        if self._timer is not None:
+            self._timer.resume()
+            self.tick()
+        stage(self).draw_keys()
+
+    def tick(self) -> None:
+        """Look at the files; what has not changed is not painted (`Canvas` sees to that)."""
+        self.followed.look()
+        self._draw()
+        self._tell_of_failure()
+
+    def _tell_of_failure(self) -> None:
+        """Once for each time the run fails."""
+        failed = self.followed.has_ended and self.followed.state.phase in FAILURES
+        if failed and not self._has_told:
+            self.action_why()
+        self._has_told = failed
+
+    def _draw(self) -> None:
+        followed = self.followed
+        status, state = followed.status, followed.state
+        show = {name: self.query_one(f"#{name}", Canvas).show for name in ("header", "chart", "tiles", "pane")}
+        show["header"](lambda frame: header(frame, followed.run.name, status, followed.card, followed.clock()))
+        show["chart"](
+            lambda frame: chart(
+                frame, followed.curves, followed.history, state, self.settings, self._scale, fine=self._fine
+            )
+        )
+        show["tiles"](lambda frame: tiles(frame, state, followed.curves, list(followed.machine.samples)))
+        events, lines, order = followed.history.events, followed.log.lines, followed.orders.newest
+        show["pane"](lambda frame: pane(frame, events, lines, order, show_log=self._shows_log))
+
+    # -- controls
+
+    def action_order(self, verb: str) -> None:
+        """Send a letter; what ends the run is asked first."""
+        kind = VERBS[verb]
+        if verb not in QUESTIONS:
+            self._give(kind, {})
+            return
+        question, yes = QUESTIONS[verb]
+
+        def answered(said_yes: bool | None) -> None:
+            if said_yes:
+                self._give(kind, {})
+
+        self.app.push_screen(AskScreen(stage(self).look, question.format(self._run.name), yes), answered)
+
+    def action_hold(self) -> None:
+        self._give(Continue if self.followed.state.phase == "held" else Hold, {})
+
+    def action_change(self, text: str) -> None:
+        def entered(answer: str | None) -> None:
+            if answer:
+                self._give(Set, settings_in(answer))
+
+        look = stage(self).look
+        self.app.push_screen(PromptScreen(look, SETTINGS_QUESTION, text, settings_in), entered)
+
+    def _give(self, kind: type[Letter], fields: dict[str, object]) -> None:
+        try:
+            self.followed.give(kind, fields)
+        except FtuiError as error:
+            stage(self).complain(error)
+        self._draw()
+
+    def action_resume(self) -> None:
+        if self.followed.lives:
+            stage(self).say(f"{self._run.name} lives; space goes on with a run that is held.")
+            return
+        stage(self).say(f"{self._run.name} is being started again ...", "loss")
+        self.run_worker(self._resume(), exclusive=True)
+
+    async def _resume(self) -> None:
+        from ftui.opening import open_run  # with pydantic, which watching does without
+        from ftui.profile import resolve
+
+        def start() -> str:
+            opened = open_run(self._run.folder, resolve(self._run.profile), stopped_too=True)
+            return opened.decision
+
+        try:
+            decision = await asyncio.to_thread(start)
+        except FtuiError as error:
+            stage(self).complain(error)
+            return
+        words = {"resume": "goes on", "attach": "lives already", "finished": "has finished; n starts another one"}
+        stage(self).say(f"{self._run.name} {words.get(decision, 'starts')}.", "good")
+
+    # -- what is shown
+
+    def action_pane(self) -> None:
+        self._shows_log = not self._shows_log
+        self._draw()
+
+    def action_log(self) -> None:
+        self.app.push_screen(LogScreen(self._run))
+
+    def action_why(self) -> None:
+        self.app.push_screen(ProblemScreen(self.followed, self.action_resume))
+
+    def action_checkpoints(self) -> None:
+        self.app.push_screen(CheckpointsScreen(self._run))
+
+    def action_zoom(self, factor: float) -> None:
+        self._set(zoomed(self.settings, self.followed.state, factor))
+
+    def action_pan(self, share: float) -> None:
+        self._set(panned(self.settings, self.followed.state, share))
+
+    def action_all(self) -> None:
+        self._set(ChartSettings(log=self.settings.log, smoothing=self.settings.smoothing))
+
+    def action_smooth(self, by: int) -> None:
+        self._set(smoother(self.settings, by))
+
+    def action_log_axis(self) -> None:
+        self._set(ChartSettings(not self.settings.log, self.settings.window, self.settings.smoothing))
+
+    def _set(self, settings: ChartSettings) -> None:
+        moved = settings.window != self.settings.window
+        self.settings = settings
+        if moved:
+            self._fine = self._look_closer()
+        self._draw()
+
+    def _look_closer(self) -> Curves | None:
+        """The exact steps of the window, where the curves hold them only in bunches."""
+        if self.settings.window is None:
+            return None
+        first, last = self.settings.window
+        return read_window(self._run, self.followed.curves, int(first), int(last) + 1, most_bytes=FINE_BYTES)
+
+    def action_detach(self) -> None:
+        name = self._run.name
+        goes_on = f"The run {name} goes on." if self.followed.lives else f"{name} is {self.followed.state.phase}."
+        stage(self).leave([goes_on, f"  attach again   ftui attach {name}", f"  look           ftui status {name}"])
+
+    def action_back(self) -> None:
+        """To the list, also when the live view was opened first."""
+        from ftui.tui.screens.runs import RunsScreen  # it opens live views itself
+
+        if any(isinstance(screen, RunsScreen) for screen in self.app.screen_stack):
+            self.app.pop_screen()
+        else:
+            self.app.switch_screen(RunsScreen())
+
+
+def settings_in(text: str) -> dict[str, object]:
+    """`key=value` words as the fields of a `set` letter.
+
+    Raises:
+        UsageError: one of them cannot be set.
+    """
+    return dict(setting(word) for word in text.split())

@@ -1,0 +1,67 @@
+"""How a run ended, and why: for runs that failed or were lost, and on demand for any other."""
+
+from collections.abc import Callable
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+
+from ftui.tui.canvas import Canvas
+from ftui.tui.drawing.failure import body
+from ftui.tui.followed import Followed
+from ftui.tui.spans import Frame, Line
+from ftui.tui.stage import stage
+
+
+class ProblemScreen(Screen[None]):
+    """Over the live view, which is one key away; `resume` is what r does."""
+
+    HEADING = "an ending"
+    BINDINGS = [
+        Binding("r", "resume", "resume", tooltip="Go on from the newest checkpoint", id="resume"),
+        Binding("up,k", "scroll(-1)", "up", show=False, tooltip="A line up", id="up"),
+        Binding("down,j", "scroll(1)", "down", show=False, tooltip="A line down", id="down"),
+        Binding("pageup", "scroll(-10)", "page up", show=False, tooltip="Ten lines up", id="page-up"),
+        Binding("pagedown", "scroll(10)", "page down", show=False, tooltip="Ten lines down", id="page-down"),
+        Binding(
+            "escape,backspace,w,enter",
+            "app.pop_screen",
+            "its chart",
+            key_display="esc",
+            tooltip="The live view",
+            id="chart",
+        ),
+        Binding("q", "app.leave", "quit", tooltip="Leave ftui", id="back"),
+    ]
+
+    def __init__(self, followed: Followed, resume: Callable[[], None]) -> None:
+        super().__init__()
+        self._followed, self._resume, self._top = followed, resume, 0
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        yield Canvas(look, id="body")
+        yield Canvas(look, id="keys")
+
+    def on_mount(self) -> None:
+        self.query_one("#body", Canvas).show(self._lines)
+        stage(self).draw_keys()
+
+    def on_screen_resume(self) -> None:
+        stage(self).draw_keys()
+
+    def _lines(self, frame: Frame) -> list[Line]:
+        followed = self._followed
+        history = followed.history
+        last = history.events[-1] if history.events else None
+        lines = body(frame, followed.run.name, followed.state, history.ended, last, followed.log.lines)
+        self._top = max(0, min(self._top, len(lines) - frame.height))
+        return lines[self._top :]
+
+    def action_scroll(self, by: int) -> None:
+        self._top = max(0, self._top + by)
+        self.query_one("#body", Canvas).show(self._lines)
+
+    def action_resume(self) -> None:
+        self.app.pop_screen()
+        self._resume()

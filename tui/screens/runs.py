@@ -1,0 +1,109 @@
+"""The list of all runs: what `ftui` opens on."""
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.timer import Timer
+
+from ftui.tui.canvas import Canvas
+from ftui.tui.drawing.run_table import details, run_table
+from ftui.tui.roster import Roster, Row
+from ftui.tui.screens.checkpoints import CheckpointsScreen
+from ftui.tui.screens.start import StartScreen
+from ftui.tui.spans import Frame, Line, spread
+from ftui.tui.stage import stage
+
+LOOK_SECONDS = 1.0
+PAGE = 10
+
+
+class RunsScreen(Screen[None]):
+    """One row a run; the cursor stays on its run when the order changes."""
+
+    HEADING = "the list of runs"
+    BINDINGS = [
+        Binding("enter", "open", "open", tooltip="Watch this run", id="open"),
+        Binding("n", "start", "new", tooltip="Start a run, or go on with one", id="new"),
+        Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
+        Binding("up,k", "move(-1)", "up", show=False, tooltip="The run above", id="up"),
+        Binding("down,j", "move(1)", "down", show=False, tooltip="The run below", id="down"),
+        Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} runs up", id="page-up"),
+        Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} runs down", id="page-down"),
+        Binding("home", "move(-1000000)", "first", show=False, tooltip="The first run", id="first"),
+        Binding("end", "move(1000000)", "last", show=False, tooltip="The last run", id="last"),
+        Binding("q", "app.leave", "quit", tooltip="Leave ftui; every run goes on", id="back"),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roster = Roster()
+        self._chosen: Row | None = None
+        self._timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        yield Canvas(look, id="title")
+        yield Canvas(look, id="body")
+        yield Canvas(look, id="details")
+        yield Canvas(look, id="keys")
+
+    def on_mount(self) -> None:
+        self.tick()
+        stage(self).draw_keys()
+        self._timer = self.set_interval(LOOK_SECONDS, self.tick)
+
+    def on_screen_suspend(self) -> None:
+        if self._timer is not None:
+            self._timer.pause()
+
+    def on_screen_resume(self) -> None:
+        if self._timer is not None:
+            self._timer.resume()
+            self.tick()
+        stage(self).draw_keys()
+
+    def tick(self) -> None:
+        self.roster.look()
+        self._draw()
+
+    @property
+    def cursor(self) -> int:
+        """Where in the list the chosen run stands now."""
+        rows = self.roster.rows
+        return next((i for i, row in enumerate(rows) if row is self._chosen), 0)
+
+    @property
+    def row(self) -> Row | None:
+        return self.roster.rows[self.cursor] if self.roster.rows else None
+
+    def _draw(self) -> None:
+        rows, cursor, row, now = self.roster.rows, self.cursor, self.row, stage(self).clock()
+        self.query_one("#title", Canvas).show(lambda frame: title(frame, rows))
+        self.query_one("#body", Canvas).show(lambda frame: run_table(frame, rows, cursor, now))
+        self.query_one("#details", Canvas).show(lambda frame: details(frame, row, now))
+
+    def action_move(self, by: int) -> None:
+        rows = self.roster.rows
+        if rows:
+            self._chosen = rows[max(0, min(len(rows) - 1, self.cursor + by))]
+            self._draw()
+
+    def action_open(self) -> None:
+        if (row := self.row) is not None:
+            self._chosen = row
+            stage(self).open_run(row.run)
+
+    def action_start(self) -> None:
+        self.app.push_screen(StartScreen())
+
+    def action_checkpoints(self) -> None:
+        if (row := self.row) is not None:
+            self.app.push_screen(CheckpointsScreen(row.run))
+
+
+def title(frame: Frame, rows: list[Row]) -> list[Line]:
+    """The name of the program, and how many runs there are."""
+    living = sum(row.lives for row in rows)
+    right: Line = [(f"{living}", "good" if living else "muted"), (" alive  ", "muted")]
+    right += [(f"{len(rows)}", "text"), (" runs " if len(rows) != 1 else " run ", "muted")]
+    return [spread(frame.width, [(" ftui", "title")], right), []][: frame.height]

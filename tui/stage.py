@@ -1,0 +1,38 @@
+"""What a screen may ask of the application it stands in."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, cast
+
+from textual.screen import Screen
+
+from ftui.errors import FtuiError
+from ftui.run import Run
+from ftui.tui.look import Look
+from ftui.tui.terminal import Terminal
+
+
+class Stage(Protocol):
+    """`clock` gives Unix seconds. `FtuiApp` is the one there is."""
+
+    look: Look
+    terminal: Terminal
+    clock: Callable[[], float]
+
+    def say(self, text: str, tone: str = "text") -> None:
+        """Show a message in place of the keys for a while."""
+
+    def complain(self, error: FtuiError) -> None:
+        """Say what went wrong and what to do about it."""
+
+    def draw_keys(self) -> None:
+        """Draw the last line of the screen on top."""
+
+    def open_run(self, run: Run) -> None:
+        """Show the run's live view."""
+
+    def leave(self, farewell: list[str]) -> None:
+        """End the program; `farewell` is printed once the terminal is back."""
+
+
+def stage(screen: Screen[Any]) -> Stage:
+    return cast(Stage, screen.app)
