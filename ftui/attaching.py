@@ -29,7 +29,7 @@ def run_to_attach(name: str | None) -> Run:
 
 
 def attach_plain(run: Run) -> int:
-    """Print how the run stands, then what happens until it ends or Ctrl-C, which leaves it alone; returns an exit code."""
+    """Print how the run stands, then what happens until it ends; Ctrl-C leaves it alone. Returns the exit code."""
     watch = Watch(run)
     watch.catch_up()
     status = watched(run, judge(run, watch))

@@ -8,9 +8,11 @@ import sys
 import termios
 import time
 from collections.abc import Callable
+from typing import ClassVar
 
 from textual.app import App
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
+from textual.command import Provider
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.timer import Timer
@@ -34,10 +36,10 @@ class FtuiApp(App[list[str]]):
     """Opens on the list of runs, or on one run. Its value is what to print once the terminal is back."""
 
     CSS_PATH = "app.tcss"
-    COMMANDS = COMMANDS
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall"), (50, "-tall -high")]
-    BINDINGS = [
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = COMMANDS
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 (Textual declares it so)
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall"), (50, "-high")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "help", key_display="?", tooltip="The keys of this screen", id="help"),
         Binding("T", "other_theme", "theme", tooltip="Light or dark", id="theme", show=False),
         Binding("ctrl+q", "leave", "leave", tooltip="Leave ftui; runs go on", id="leave", show=False),

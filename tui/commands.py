@@ -57,15 +57,14 @@ class Commands(Provider):
 
         return lambda: self.app.push_screen(CheckpointsScreen(run))
 
-    def _profiles(self) -> Iterator[Entry]:
+    def _starting(self, name: str) -> Callable[[], Any]:
         from ftui.tui.screens.start import StartScreen
 
+        return lambda: self.app.push_screen(StartScreen(name))
+
+    def _profiles(self) -> Iterator[Entry]:
         for preset in shipped():
-            yield (
-                f"start {preset.name}",
-                preset.description,
-                lambda name=preset.name: self.app.push_screen(StartScreen(name)),
-            )
+            yield f"start {preset.name}", preset.description, self._starting(preset.name)
 
 
-COMMANDS = {Commands}
+COMMANDS: set[type[Provider] | Callable[[], type[Provider]]] = {Commands}

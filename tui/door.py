@@ -1,4 +1,4 @@
-"""How the screens are opened: the terminal is asked what it can show, a first picture appears, then Textual is loaded."""
+"""How the screens are opened: a first picture appears, the terminal is asked what it can show, Textual is loaded."""
 
 import contextlib
 import gc
@@ -39,7 +39,7 @@ def open_screens(run: Run | None = None) -> int:
 
 @contextlib.contextmanager
 def _splash() -> Iterator[None]:
-    """Enter the other screen and say the name while Textual is being loaded (0.2 s); no number, nothing is known yet."""
+    """Enter the other screen and say the name while Textual is being loaded (0.2 s); no number is known yet."""
     sys.stdout.write(f"{ENTER}\x1b[2m ftui\x1b[0m")
     sys.stdout.flush()
     is_loaded = False

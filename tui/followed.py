@@ -1,4 +1,4 @@
-"""A run that a screen follows: everything it shows, kept up with the run's files a little at a time. No Textual here."""
+"""A run that a screen follows: all it shows, kept up with the run's files a little at a time. No Textual here."""
 
 import time
 from collections.abc import Callable

@@ -32,19 +32,19 @@ class Glyphs:
 
 
 UNICODE = Glyphs(
-    dots=True, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="╰", mark="┴", grid="·", epoch="┊", attempt="╎",
-    full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="⣿", curve="⣿", dash="–",
-    separator="·", bars="▁▂▃▄▅▆▇█",
+    dots=True, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="╰", mark="┴", grid="·", epoch="┊",
+    attempt="╎", full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="⣿", curve="⣿",
+    dash="\N{EN DASH}", separator="·", bars="▁▂▃▄▅▆▇█",
 )  # fmt: skip
 BLOCK = Glyphs(
-    dots=False, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="└", mark="┴", grid="·", epoch="┊", attempt="│",
-    full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="░", curve="█", dash="–",
-    separator="·", bars="▁▂▃▄▅▆▇█",
+    dots=False, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="└", mark="┴", grid="·", epoch="┊",
+    attempt="│", full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="░", curve="█",
+    dash="\N{EN DASH}", separator="·", bars="▁▂▃▄▅▆▇█",
 )  # fmt: skip
 ASCII = Glyphs(
-    dots=False, alive="*", idle="o", rule="-", wall="|", tick="+", corner="+", mark="+", grid=".", epoch=":", attempt="!",
-    full="=", half="-", best="@", evaluation="o", checkpoint="^", cursor=">", band=":", curve="*", dash="-",
-    separator="|", bars="_.-=+*#@",
+    dots=False, alive="*", idle="o", rule="-", wall="|", tick="+", corner="+", mark="+", grid=".", epoch=":",
+    attempt="!", full="=", half="-", best="@", evaluation="o", checkpoint="^", cursor=">", band=":", curve="*",
+    dash="-", separator="|", bars="_.-=+*#@",
 )  # fmt: skip
 
 SETS = {"braille": UNICODE, "block": BLOCK, "ascii": ASCII}

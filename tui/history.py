@@ -36,7 +36,8 @@ EVENTS_KEPT = 500
 MARKS_KEPT = 4096  # evaluations; a chart has a few hundred columns
 
 TONES: dict[type, str] = {
-    EvaluationDone: "eval", CheckpointSaved: "good", CheckpointRejected: "bad", Warned: "warn", MicroBatchChanged: "warn",
+    EvaluationDone: "eval", CheckpointSaved: "good", CheckpointRejected: "bad", Warned: "warn",
+    MicroBatchChanged: "warn",
     RunFailed: "bad", Stalled: "bad", Restarting: "warn", ControlApplied: "loss", ControlRefused: "warn",
     RunFinished: "good", RunStopped: "good", EngineEnded: "bad",
 }  # fmt: skip

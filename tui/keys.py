@@ -1,6 +1,7 @@
 """Keys from one table: the bindings of a screen are its footer, its help and its commands in the palette."""
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -19,13 +20,9 @@ NAMES = {
 }  # fmt: skip
 
 
-def bindings_of(screen: Screen[object]) -> list[Binding]:
+def bindings_of(screen: Screen[Any]) -> list[Binding]:
     """The screen's own bindings, then those of the application."""
-    app = screen.app
-    return [
-        *_bindings(type(screen).BINDINGS),
-        *_bindings(b for b in type(app).BINDINGS if b in type(app).__dict__["BINDINGS"]),
-    ]
+    return [*_bindings(type(screen).BINDINGS), *_bindings(type(screen.app).BINDINGS)]
 
 
 def _bindings(found: Iterable[BindingType]) -> Iterator[Binding]:
@@ -39,10 +36,10 @@ def written(binding: Binding) -> str:
     return " ".join(NAMES.get(key.strip(), key.strip()) for key in binding.key.split(","))
 
 
-def keys_of(screen: Screen[object], said: str = "", tone: str = "text") -> None:
+def keys_of(screen: Screen[Any], said: str = "", tone: str = "text") -> None:
     """Draw the screen's last line: its keys, or what was said."""
+    found = footer(bindings_of(screen))
     for canvas in screen.query("#keys").results(Canvas):
-        found = footer(bindings_of(screen))
         canvas.show(lambda frame: key_line(frame, found, said, tone))
 
 

@@ -1,4 +1,4 @@
-"""What this screen asked of a run, and what became of it: sent, then applied at a step or refused, as the journal says."""
+"""What this screen asked of a run and what became of it: sent, then applied at a step or refused, by the journal."""
 
 import time
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""All runs as the list of runs needs them: how each stands, and the course of its loss. Nothing is read twice in vain."""
+"""All runs as the list of them needs it: how each stands, the course of its loss. Nothing is read twice in vain."""
 
 import os
 import time

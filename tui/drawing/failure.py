@@ -1,4 +1,4 @@
-"""What ended a run that did not end well: in words, by whom, the likely cause, what to do, and the last lines it printed."""
+"""What ended a run that did not end well: in words, by whom, the likely cause, what to do, and its last lines."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The two lines above the chart: which run, in which phase, on what, how far, how long still, what a kill would cost."""
+"""The two lines above the chart: which run, in which phase, on what, how far, how long, what a kill would cost."""
 
 from ftui.runstate import RunState, eta_seconds
 from ftui.status import Status, lives

@@ -1,9 +1,10 @@
 """A question before something that cannot be undone, and a line of input."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
@@ -19,7 +20,7 @@ DIALOG_WIDTH = 70
 class AskScreen(ModalScreen[bool]):
     """Yes or no. `question` may be long; `yes` says what y does."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "answer(True)", "yes", id="yes"),
         Binding("n,escape,q", "answer(False)", "no", id="no"),
     ]
@@ -54,7 +55,7 @@ class AskScreen(ModalScreen[bool]):
 class PromptScreen(ModalScreen[str | None]):
     """One line of text; `check` raises an FtuiError for what cannot be taken, which is shown while it is typed."""
 
-    BINDINGS = [Binding("escape", "cancel", "cancel", id="cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", id="cancel")]
 
     def __init__(self, look: Look, question: str, text: str, check: Callable[[str], object]) -> None:
         super().__init__()

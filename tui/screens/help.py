@@ -1,13 +1,15 @@
 """All keys of a screen, made from its bindings."""
 
+from typing import Any, ClassVar
+
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ftui.tui.canvas import Canvas
 from ftui.tui.keys import bindings_of, keys_of, written
-from ftui.tui.look import Look
 from ftui.tui.spans import Frame, Line, wrapped
+from ftui.tui.stage import stage
 
 LEGEND = {
     "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA)",
@@ -18,25 +20,22 @@ LEGEND = {
 class HelpScreen(Screen[None]):
     """Over the screen it explains."""
 
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll(-1)", "up", show=False, tooltip="A line up", id="up"),
         Binding("down,j", "scroll(1)", "down", show=False, tooltip="A line down", id="down"),
         Binding("escape,q,question_mark,f1", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
     ]
 
-    def __init__(self, explained: Screen[object]) -> None:
+    def __init__(self, explained: Screen[Any]) -> None:
         super().__init__()
         self._entries = [(written(b), b.description, b.tooltip) for b in bindings_of(explained)]
-        self._name = str(getattr(explained, "HEADING", "ftui"))
+        self._heading = str(getattr(explained, "HEADING", "ftui"))
         self._top = 0
 
-    @property
-    def look(self) -> Look:
-        return self.app.look  # type: ignore[attr-defined,no-any-return]
-
     def compose(self) -> ComposeResult:
-        yield Canvas(self.look, id="body")
-        yield Canvas(self.look, id="keys")
+        look = stage(self).look
+        yield Canvas(look, id="body")
+        yield Canvas(look, id="keys")
 
     def on_mount(self) -> None:
         self._draw()
@@ -50,7 +49,7 @@ class HelpScreen(Screen[None]):
         self.query_one("#body", Canvas).show(self._lines)
 
     def _lines(self, frame: Frame) -> list[Line]:
-        lines = help_lines(frame, self._name, self._entries)
+        lines = help_lines(frame, self._heading, self._entries)
         self._top = min(self._top, max(0, len(lines) - frame.height))
         return lines[self._top :]
 

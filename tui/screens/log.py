@@ -1,7 +1,9 @@
 """All that a run's engine printed, to scroll through; it follows the end until somebody scrolls up."""
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ftui.run import Run
@@ -17,7 +19,7 @@ class LogScreen(Screen[None]):
     """The newest lines of engine.log (`ftui log RUN` prints them all)."""
 
     HEADING = "a log"
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll(-1)", "up", tooltip="A line up", id="up"),
         Binding("down,j", "scroll(1)", "down", tooltip="A line down", id="down"),
         Binding("pageup", "scroll(-20)", "page up", show=False, tooltip="20 lines up", id="page-up"),
@@ -32,7 +34,7 @@ class LogScreen(Screen[None]):
     def __init__(self, run: Run) -> None:
         super().__init__()
         self._run = run
-        self._log = LogTail(run)
+        self._tail = LogTail(run)
         self._up = 0  # lines between the last one shown and the newest
 
     def compose(self) -> ComposeResult:
@@ -49,16 +51,16 @@ class LogScreen(Screen[None]):
         stage(self).draw_keys()
 
     def tick(self) -> None:
-        while self._log.look():
+        while self._tail.look():
             continue
         self.query_one("#body", Canvas).show(self._lines)
 
     def action_scroll(self, by: int) -> None:
-        self._up = max(0, min(self._up - by, len(self._log.lines) - 1))
+        self._up = max(0, min(self._up - by, len(self._tail.lines) - 1))
         self.query_one("#body", Canvas).show(self._lines)
 
     def _lines(self, frame: Frame) -> list[Line]:
-        lines = list(self._log.lines)
+        lines = list(self._tail.lines)
         end = max(min(len(lines), frame.height - 1), len(lines) - self._up)
         where = "the end" if end == len(lines) else f"line {end:,} of {len(lines):,}"
         head = spread(

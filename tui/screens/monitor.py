@@ -1,10 +1,12 @@
 """The live view of one run: watch it, steer it, leave it alone."""
 
 import asyncio
+from typing import ClassVar
 
 from ftui.tui.drawing.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
 from ftui.window import read_window
 from textual.app import ComposeResult
+from textual.binding import BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -33,7 +35,7 @@ class MonitorScreen(Screen[None]):
     """Shows what the run's files say; every control is a letter, and its fate is shown."""
 
     HEADING = "a run"
-    BINDINGS = BINDINGS
+    BINDINGS: ClassVar[list[BindingType]] = BINDINGS
 
     def __init__(self, run: Run) -> None:
         super().__init__()

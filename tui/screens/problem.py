@@ -1,9 +1,10 @@
 """How a run ended, and why: for runs that failed or were lost, and on demand for any other."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ftui.tui.canvas import Canvas
@@ -17,7 +18,7 @@ class ProblemScreen(Screen[None]):
     """Over the live view, which is one key away; `resume` is what r does."""
 
     HEADING = "an ending"
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("r", "resume", "resume", tooltip="Go on from the newest checkpoint", id="resume"),
         Binding("up,k", "scroll(-1)", "up", show=False, tooltip="A line up", id="up"),
         Binding("down,j", "scroll(1)", "down", show=False, tooltip="A line down", id="down"),

@@ -1,7 +1,9 @@
 """The list of all runs: what `ftui` opens on."""
 
+from typing import ClassVar
+
 from textual.app import ComposeResult
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 
@@ -21,7 +23,7 @@ class RunsScreen(Screen[None]):
     """One row a run; the cursor stays on its run when the order changes."""
 
     HEADING = "the list of runs"
-    BINDINGS = [
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", tooltip="Watch this run", id="open"),
         Binding("n", "start", "new", tooltip="Start a run, or go on with one", id="new"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
