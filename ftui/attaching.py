@@ -2,9 +2,8 @@
 
 import time
 
-from ftui import listing, report
+from ftui import report
 from ftui.errors import UsageError
-from ftui.following import news
 from ftui.launching import watched
 from ftui.run import Run, all_runs, find_run
 from ftui.status import Watch, is_final, judge, lives, read_status
@@ -22,14 +21,25 @@ def run_to_attach(name: str | None) -> Run:
     """
     if name is not None:
         return find_run(name)
-    runs = sorted(all_runs(), key=listing.created, reverse=True)
+    runs = sorted(all_runs(), key=opened_at, reverse=True)
     if not runs:
         raise UsageError("There is no run to attach to.", hint="`ftui --run quickstart` starts a small one.")
     return next((run for run in runs if lives(read_status(run))), runs[0])
 
 
+def opened_at(run: Run) -> float:
+    """Unix time at which a run was opened; 0 where its run.json is damaged."""
+    try:
+        return run.read_facts().created
+    except UsageError:
+        return 0.0
+
+
 def attach_plain(run: Run) -> int:
     """Print how the run stands, then what happens until it ends; Ctrl-C leaves it alone. Returns the exit code."""
+    from ftui import listing
+    from ftui.following import news  # 12 MiB: it knows profiles, which the screens do without
+
     watch = Watch(run)
     watch.catch_up()
     status = watched(run, judge(run, watch))

@@ -61,6 +61,11 @@ def parser() -> argparse.ArgumentParser:
     attach.add_argument("name", metavar="RUN", nargs="?", help="otherwise the newest that lives")
     attach.add_argument("--plain", action="store_true", help="the same facts as lines, for logs and screen readers")
     _on_run(verbs, "status", "tell all about one run").add_argument("--json", action="store_true", help="as JSON")
+    browse = _on_run(verbs, "checkpoints", "list the checkpoints of a run, or read them back")
+    browse.add_argument("--json", action="store_true", help="as JSON")
+    browse.add_argument(
+        "--verify", metavar="CHECKPOINT", nargs="?", const="", help="hash every byte, of all of them or of this one"
+    )
     log = _on_run(verbs, "log", "print what a run's engine printed")
     log.add_argument("-f", "--follow", action="store_true", help="go on while the run lives")
     resume = _on_run(verbs, "resume", "go on with a run that was parked, stopped, interrupted or held")
@@ -135,6 +140,8 @@ def _run(options: argparse.Namespace) -> int:
         return _send(options)
     if options.verb == "attach":
         return _attach(options)
+    if options.verb == "checkpoints":
+        return _checkpoints(options)
     from ftui import listing
 
     match options.verb:
@@ -195,6 +202,14 @@ def _send(options: argparse.Namespace) -> int:
     if options.verb in ON_CHECKPOINTS:
         return letters.on_checkpoint(options.verb, options.name, options.checkpoint)
     return letters.order(options.verb, options.name, getattr(options, "prompts", ()))
+
+
+def _checkpoints(options: argparse.Namespace) -> int:
+    from ftui import inspecting
+
+    if options.verify is None:
+        return inspecting.print_checkpoints(options.name, as_json=options.json)
+    return inspecting.verify(options.name, options.verify, as_json=options.json)
 
 
 def _has_screen() -> bool:

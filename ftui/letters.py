@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from ftui import checkpoints
+from ftui.browsing import best_step
 from ftui.checkpoints import listed, step_of
 from ftui.errors import LostRunError, UsageError
 from ftui.events import CheckpointRemoved, ControlApplied, ControlRefused, Sampled
@@ -100,9 +101,20 @@ def on_checkpoint(verb: str, name: str, checkpoint: str) -> int:
     status = watched(run, read_status(run))
     if lives(status):
         return deliver(run, ON_CHECKPOINTS[verb], {"step": step})
-    with _as_writer(run):
-        print(_done_here(verb, run, status.state, step))
+    print(done_here(run, verb, step))
     return 0
+
+
+def done_here(run: Run, verb: str, step: int) -> str:
+    """Pin, unpin or delete a checkpoint of a run that does not live; returns what was done, in words.
+
+    Raises:
+        UsageError: there is no such checkpoint, or it must stay.
+        LostRunError: the run is being started.
+        DiskError: the pins cannot be written.
+    """
+    with _as_writer(run):
+        return _done(verb, run, read_status(run).state, step)
 
 
 @contextlib.contextmanager
@@ -117,7 +129,7 @@ def _as_writer(run: Run) -> Iterator[None]:
         lock.close()
 
 
-def _done_here(verb: str, run: Run, state: RunState, step: int) -> str:
+def _done(verb: str, run: Run, state: RunState, step: int) -> str:
     present, pins = listed(run.checkpoints), read_pins(run)
     found = next((c for c in present if c.step == step), None)
     if verb == "unpin":
@@ -129,8 +141,7 @@ def _done_here(verb: str, run: Run, state: RunState, step: int) -> str:
     if verb == "pin":
         write_pins(run, pins | {step})
         return f"checkpoint-{step} is pinned"
-    best = state.best_evaluation
-    if reason := undeletable(found, present, pins, best.step if best else None, is_over=is_over(state)):
+    if reason := undeletable(found, present, pins, best_step(run, state), is_over=is_over(state)):
         raise UsageError(f"checkpoint-{step} was not deleted: {reason}.")
     checkpoints.discard(found.path)
     writer = Writer(run.journal, attempt=state.attempt, token=state.token)

@@ -20,10 +20,8 @@ from textual.timer import Timer
 from ftui.errors import FtuiError
 from ftui.run import Run
 from ftui.tui.canvas import Canvas
-from ftui.tui.commands import COMMANDS
 from ftui.tui.keys import keys_of
 from ftui.tui.look import Look, choose
-from ftui.tui.screens.help import HelpScreen
 from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.terminal import Terminal
@@ -32,11 +30,18 @@ SAID_SECONDS = 6.0  # how long a message stands in place of the keys
 TERMINAL_SECONDS = 2.0  # between two looks at whether the terminal is still there
 
 
+def commands() -> type[Provider]:
+    """What the palette finds; loaded when it is first opened."""
+    from ftui.tui.commands import Commands
+
+    return Commands
+
+
 class FtuiApp(App[list[str]]):
     """Opens on the list of runs, or on one run. Its value is what to print once the terminal is back."""
 
     CSS_PATH = "app.tcss"
-    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = COMMANDS
+    COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {commands}
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012 (Textual declares it so)
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall"), (50, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -55,12 +60,12 @@ class FtuiApp(App[list[str]]):
         self._first_run = run
         self._said = ("", "text")
         self._unsay: Timer | None = None
+        for name in ("dark", "light"):
+            look = choose(name, truecolor=terminal.truecolor, glyphs=terminal.glyphs)
+            self.register_theme(theme_of(look))
+        self.set_reactive(FtuiApp.theme, self.look.name)  # before the style sheet is read: once is enough
 
     def on_mount(self) -> None:
-        for name in ("dark", "light"):
-            look = choose(name, truecolor=self.terminal.truecolor, glyphs=self.terminal.glyphs)
-            self.register_theme(theme_of(look))
-        self.theme = self.look.name
         self.push_screen(RunsScreen() if self._first_run is None else MonitorScreen(self._first_run))
         if not self.is_headless:
             self._mind_the_terminal()
@@ -100,6 +105,8 @@ class FtuiApp(App[list[str]]):
         keys_of(screen or self.screen, *self._said)
 
     def action_help(self) -> None:
+        from ftui.tui.screens.help import HelpScreen
+
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))
 

@@ -65,6 +65,3 @@ class Commands(Provider):
     def _profiles(self) -> Iterator[Entry]:
         for preset in shipped():
             yield f"start {preset.name}", preset.description, self._starting(preset.name)
-
-
-COMMANDS: set[type[Provider] | Callable[[], type[Provider]]] = {Commands}

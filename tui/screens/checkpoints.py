@@ -1,12 +1,266 @@
-"""The checkpoints of a run."""
+"""The checkpoints of a run: look at them, read them back, keep or delete them, go on from one of them."""
 
+import asyncio
+import sys
+from dataclasses import replace
+from typing import ClassVar
+
+import msgspec
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
+from textual.timer import Timer
 
+from ftui import units
+from ftui.browsing import Entry, standing
+from ftui.errors import FtuiError
+from ftui.inspecting import Inspected
+from ftui.letters import ON_CHECKPOINTS, done_here
 from ftui.run import Run
+from ftui.tui.browsed import Browsed, Seen, aside, kept, merged
+from ftui.tui.canvas import Canvas
+from ftui.tui.drawing.checkpoint_table import checkpoint_table, details, title
+from ftui.tui.orders import Orders
+from ftui.tui.screens.ask import AskScreen
+from ftui.tui.stage import stage
+
+LOOK_SECONDS = 2.0
+SOON_SECONDS = 0.4  # until the next look while a letter waits for its answer
+PAGE = 10
 
 
 class CheckpointsScreen(Screen[None]):
-    """To come."""
+    """One row a checkpoint; a living run is asked by letters, of any other one the files are changed here."""
+
+    HEADING = "the checkpoints of a run"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,r", "resume", "resume", tooltip="Go on from this one (not the newest: in a child run)", id="go"),
+        Binding("f", "fork", "fork", tooltip="Start a run of its own from this one", id="fork"),
+        Binding("v", "verify", "verify", tooltip="Read every byte of it back and hash it", id="verify"),
+        Binding("p", "pin", "pin", tooltip="Keep it for good; again: let it go when its time comes", id="pin"),
+        Binding("d", "delete", "delete", tooltip="Delete it; asks first", id="delete"),
+        Binding("y", "copy", "copy path", tooltip="Copy the path of its folder", id="copy"),
+        Binding("up,k", "move(-1)", "up", show=False, tooltip="The one above", id="up"),
+        Binding("down,j", "move(1)", "down", show=False, tooltip="The one below", id="down"),
+        Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} up", id="page-up"),
+        Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} down", id="page-down"),
+        Binding("home", "move(-1000000)", "first", show=False, tooltip="The first one", id="first"),
+        Binding("end", "move(1000000)", "last", show=False, tooltip="The last one", id="last"),
+        Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
+    ]
 
     def __init__(self, run: Run) -> None:
         super().__init__()
+        self._run = run
+        self._browsed = Browsed(run)
+        self._seen: Seen | None = None
+        self._checked: dict[str, Entry] = {}
+        self._reading: str | None = None
+        self._cursor = 0
+        self._chosen: str | None = None
+        self._orders = Orders(run)
+        self._is_looking = False
+        self._changing = asyncio.Lock()
+        self._timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        for name in ("header", "body", "details", "keys"):
+            yield Canvas(stage(self).look, id=name)
+
+    def on_mount(self) -> None:
+        self._draw()
+        stage(self).draw_keys()
+        self._timer = self.set_interval(LOOK_SECONDS, self.tick)
+        self.tick()
+
+    def on_screen_suspend(self) -> None:
+        if self._timer is not None:
+            self._timer.pause()
+
+    def on_screen_resume(self) -> None:
+        if self._timer is not None:
+            self._timer.resume()
+            self.tick()
+        stage(self).draw_keys()
+
+    # -- looking
+
+    def tick(self) -> None:
+        """Look again, unless the last look is still waiting for the disk."""
+        if not self._is_looking:
+            self._is_looking = True
+            self.run_worker(self._look(), group="look")
+
+    async def _look(self) -> None:
+        try:
+            seen = await asyncio.to_thread(self._browsed.look)
+        except FtuiError as error:
+            stage(self).complain(error)
+            return
+        finally:
+            self._is_looking = False
+        self._seen = seen
+        for record in seen.answers:
+            self._orders.take(record)
+        if not seen.lives:
+            self._orders.give_up()
+        if any(order.outcome == "sent" for order in self._orders.all):
+            self.set_timer(SOON_SECONDS, self.tick)
+        self._find_cursor()
+        self._draw()
+
+    @property
+    def entries(self) -> list[Entry] | None:
+        """`None` before the first look."""
+        return None if self._seen is None else merged(self._seen.entries, self._checked)
+
+    @property
+    def entry(self) -> Entry | None:
+        entries = self.entries
+        return entries[self._cursor] if entries else None
+
+    def _find_cursor(self) -> None:
+        """The cursor stays on its checkpoint while others come and go; where that is gone, it stays in its place."""
+        paths = [entry.path for entry in self.entries or []]
+        if self._chosen in paths:
+            self._cursor = paths.index(self._chosen)
+        self._cursor = max(0, min(self._cursor, len(paths) - 1))
+        self._chosen = paths[self._cursor] if paths else None
+
+    def _draw(self) -> None:
+        name, entries, entry, cursor = self._run.name, self.entries, self.entry, self._cursor
+        reading, order, now = self._reading, self._orders.newest, stage(self).clock()
+        show = {name: self.query_one(f"#{name}", Canvas).show for name in ("header", "body", "details")}
+        show["header"](lambda frame: title(frame, name, entries or []))
+        show["body"](lambda frame: checkpoint_table(frame, name, entries, cursor, reading, now))
+        show["details"](lambda frame: details(frame, self._run.folder, entry, order, now))
+
+    def action_move(self, by: int) -> None:
+        entries = self.entries or []
+        self._cursor = max(0, min(len(entries) - 1, self._cursor + by))
+        self._chosen = entries[self._cursor].path if entries else None
+        self._draw()
+
+    # -- going on
+
+    def action_resume(self) -> None:
+        entry = self.entry
+        if entry is not None and entry.newest and self._seen is not None and self._seen.lives:
+            stage(self).say(f"{self._run.name} lives and goes on by itself; f starts another run from here.", "warn")
+        else:
+            self._go_on(own_run=False)
+
+    def action_fork(self) -> None:
+        self._go_on(own_run=True)
+
+    def _go_on(self, *, own_run: bool) -> None:
+        """The next screen tells what would happen: from the newest the run itself goes on, unless a name says no."""
+        if (entry := self.entry) is None:
+            return
+        if reason := aside(entry) or entry.problem:
+            stage(self).say(f"Nobody can go on from {entry.name}: {reason}.", "warn")
+            return
+        from ftui.opening import successors  # with pydantic, which browsing does without
+        from ftui.tui.screens.resolved import ResolvedScreen
+
+        screen = ResolvedScreen(run=self._run, checkpoint=entry.step)
+        if own_run and entry.newest:
+            free = next(run for run in successors(self._run) if not run.folder.exists())
+            screen.wish = replace(screen.wish, name=free.name)
+        self.app.push_screen(screen)
+
+    # -- reading back
+
+    def action_verify(self) -> None:
+        entry = self.entry
+        if entry is not None and entry.path != self._reading:
+            self._reading = entry.path
+            self._draw()
+            stage(self).say(f"Reading {units.size(entry.size)} of {entry.name} back ...", "loss")
+            self.run_worker(self._verify(entry), group="verify", exclusive=True)
+
+    async def _verify(self, entry: Entry) -> None:
+        """In a process of its own: hashing would hold up the keys, and a read that hangs can be killed."""
+        words, tone = f"{entry.name} could not be verified.", "bad"
+        try:
+            output, complaint = await self._helped("--verify", entry.path, "--json")
+            found = msgspec.json.decode(output, type=Inspected).checkpoints[0]
+            self._checked[entry.path] = found
+            is_whole = found.problem is None
+            words, tone = f"{entry.name}: {standing(found)}", "bad"
+            if is_whole:
+                words, tone = f"{entry.name}: every byte is what it was when it was saved.", "good"
+        except (msgspec.DecodeError, IndexError):
+            words = f"{words} {complaint}".strip()
+        finally:
+            if self._reading == entry.path:  # else another one is being read by now
+                self._reading = None
+        stage(self).say(words, tone)
+        self._draw()
+
+    async def _helped(self, *arguments: str) -> tuple[bytes, str]:
+        """What `ftui checkpoints` prints about this run, and its complaint; it is killed when nobody waits any more."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-m", "ftui", "checkpoints", str(self._run.folder), *arguments,
+            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            output, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+        return output, " ".join(errors.decode(errors="backslashreplace").split())
+
+    # -- keeping and deleting
+
+    def action_pin(self) -> None:
+        if (entry := self.entry) is None or entry.step is None:
+            return
+        if reason := aside(entry):
+            stage(self).say(f"{entry.name} cannot be pinned: {reason}.", "warn")
+            return
+        self._change("unpin" if entry.pinned else "pin", entry.step)
+
+    def action_delete(self) -> None:
+        if (entry := self.entry) is None or self._seen is None:
+            return
+        if reason := kept(self._run, self._seen, entry):
+            stage(self).say(f"{entry.name} stays: {reason}.", "warn")
+            return
+        step = entry.step
+
+        def answered(said_yes: bool | None) -> None:
+            if said_yes and step is not None:
+                self._change("delete", step)
+
+        question = f"Delete {entry.name} of {self._run.name} ({units.size(entry.size)})? It cannot be brought back."
+        self.app.push_screen(AskScreen(stage(self).look, question, "delete it"), answered)
+
+    def _change(self, verb: str, step: int) -> None:
+        """By letter where the run lives; its answer comes with the next looks."""
+        if self._seen is None or not self._seen.lives:
+            self.run_worker(self._change_here(verb, step), group="change")
+            return
+        try:
+            self._orders.give(self._seen.status, ON_CHECKPOINTS[verb], {"step": step})
+        except FtuiError as error:
+            stage(self).complain(error)
+        self.set_timer(SOON_SECONDS, self.tick)
+        self._draw()
+
+    async def _change_here(self, verb: str, step: int) -> None:
+        async with self._changing:  # the run's lock is not free for a second one at the same time
+            try:
+                words = await asyncio.to_thread(done_here, self._run, verb, step)
+            except FtuiError as error:
+                stage(self).complain(error)
+                return
+        stage(self).say(words, "good")
+        self.tick()
+
+    def action_copy(self) -> None:
+        if (entry := self.entry) is not None:
+            path = str(self._run.folder / entry.path)
+            self.app.copy_to_clipboard(path)
+            stage(self).say(f"copied: {path}")

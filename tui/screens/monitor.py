@@ -1,10 +1,11 @@
-"""The live view of one run: watch it, steer it, leave it alone."""
+"""The live view of one run: watch it, steer it, leave it alone.
+
+The screens that it opens are loaded when they are first asked for: the first frame must not wait for them.
+"""
 
 import asyncio
 from typing import ClassVar
 
-from ftui.tui.drawing.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
-from ftui.window import read_window
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
@@ -17,15 +18,13 @@ from ftui.letters import VERBS, setting
 from ftui.run import Run
 from ftui.tui.canvas import Canvas
 from ftui.tui.drawing.header import header
+from ftui.tui.drawing.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
 from ftui.tui.drawing.panes import pane
 from ftui.tui.drawing.tiles import tiles
 from ftui.tui.followed import Followed
-from ftui.tui.screens.ask import AskScreen, PromptScreen
-from ftui.tui.screens.checkpoints import CheckpointsScreen
-from ftui.tui.screens.log import LogScreen
 from ftui.tui.screens.monitor_keys import BINDINGS, QUESTIONS, SETTINGS_QUESTION
-from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.stage import stage
+from ftui.window import read_window
 
 FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
 FAILURES = ("failed", "lost")
@@ -104,6 +103,8 @@ class MonitorScreen(Screen[None]):
         if verb not in QUESTIONS:
             self._give(kind, {})
             return
+        from ftui.tui.screens.ask import AskScreen
+
         question, yes = QUESTIONS[verb]
 
         def answered(said_yes: bool | None) -> None:
@@ -116,6 +117,8 @@ class MonitorScreen(Screen[None]):
         self._give(Continue if self.followed.state.phase == "held" else Hold, {})
 
     def action_change(self, text: str) -> None:
+        from ftui.tui.screens.ask import PromptScreen
+
         def entered(answer: str | None) -> None:
             if answer:
                 self._give(Set, settings_in(answer))
@@ -160,12 +163,18 @@ class MonitorScreen(Screen[None]):
         self._draw()
 
     def action_log(self) -> None:
+        from ftui.tui.screens.log import LogScreen
+
         self.app.push_screen(LogScreen(self._run))
 
     def action_why(self) -> None:
+        from ftui.tui.screens.problem import ProblemScreen
+
         self.app.push_screen(ProblemScreen(self.followed, self.action_resume))
 
     def action_checkpoints(self) -> None:
+        from ftui.tui.screens.checkpoints import CheckpointsScreen
+
         self.app.push_screen(CheckpointsScreen(self._run))
 
     def action_zoom(self, factor: float) -> None:

@@ -10,8 +10,6 @@ from textual.timer import Timer
 from ftui.tui.canvas import Canvas
 from ftui.tui.drawing.run_table import details, run_table
 from ftui.tui.roster import Roster, Row
-from ftui.tui.screens.checkpoints import CheckpointsScreen
-from ftui.tui.screens.start import StartScreen
 from ftui.tui.spans import Frame, Line, spread
 from ftui.tui.stage import stage
 
@@ -96,9 +94,13 @@ class RunsScreen(Screen[None]):
             stage(self).open_run(row.run)
 
     def action_start(self) -> None:
+        from ftui.tui.screens.start import StartScreen
+
         self.app.push_screen(StartScreen())
 
     def action_checkpoints(self) -> None:
+        from ftui.tui.screens.checkpoints import CheckpointsScreen
+
         if (row := self.row) is not None:
             self.app.push_screen(CheckpointsScreen(row.run))
 

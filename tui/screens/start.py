@@ -1,10 +1,120 @@
-"""What can be started."""
+"""What can be started: one list of profiles and of runs to go on with."""
 
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
+
+from ftui.presets import find_profile
+from ftui.tui.canvas import Canvas
+from ftui.tui.drawing.start_list import about, start_list, title
+from ftui.tui.offers import SHIPPED, Offer, matching, offers
+from ftui.tui.roster import Roster
+from ftui.tui.screens.ask import PromptScreen
+from ftui.tui.stage import stage
+
+PAGE = 10
+PATH_QUESTION = "The path of a profile, or the name of one that comes with ftui."
+FILTER_QUESTION = "Show only what has these words in it; nothing shows all."
 
 
 class StartScreen(Screen[None]):
-    """To come."""
+    """`chosen`: the shipped profile that the cursor is to stand on."""
+
+    HEADING = "what can be started"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "open", "open", tooltip="See every value and what would happen; start it there", id="open"),
+        Binding("o", "other", "other file", tooltip="A profile anywhere, by its path", id="other"),
+        Binding("slash", "filter", "filter", key_display="/", tooltip="Narrow the list by words", id="filter"),
+        Binding("up,k", "move(-1)", "up", show=False, tooltip="A line up", id="up"),
+        Binding("down,j", "move(1)", "down", show=False, tooltip="A line down", id="down"),
+        Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
+        Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
+        Binding("home", "move(-1000000)", "first", show=False, tooltip="The first line", id="first"),
+        Binding("end", "move(1000000)", "last", show=False, tooltip="The last line", id="last"),
+        Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
+    ]
 
     def __init__(self, chosen: str = "") -> None:
         super().__init__()
+        self._chosen = chosen
+        self._roster = Roster()
+        self._found: list[Offer] = []
+        self._filter = ""
+        self.cursor = 0
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        for name in ("title", "body", "details", "keys"):
+            yield Canvas(look, id=name)
+
+    def on_mount(self) -> None:
+        self._search()
+        named = (n for n, o in enumerate(self.offers) if o.section == SHIPPED and o.name == self._chosen)
+        self.cursor = next(named, 0)
+        self._draw()
+        stage(self).draw_keys()
+
+    def on_screen_resume(self) -> None:
+        self._search()
+        self._draw()
+        stage(self).draw_keys()
+
+    def _search(self) -> None:
+        """Look at the files and runs again; the cursor stays on its line while that is still there."""
+        before = self.offer
+        self._found = offers(Path.cwd(), self._roster)
+        self._stay_on(before)
+
+    def _stay_on(self, before: Offer | None) -> None:
+        same = [n for n, o in enumerate(self.offers) if before and (o.profile, o.run) == (before.profile, before.run)]
+        self.cursor = same[0] if same else max(0, min(self.cursor, len(self.offers) - 1))
+
+    @property
+    def offers(self) -> list[Offer]:
+        """What the filter lets through."""
+        return matching(self._found, self._filter)
+
+    @property
+    def offer(self) -> Offer | None:
+        """What is under the cursor."""
+        shown = self.offers
+        return shown[self.cursor] if self.cursor < len(shown) else None
+
+    def _draw(self) -> None:
+        shown, cursor, words, found = self.offers, self.cursor, self._filter, len(self._found)
+        offer = self.offer
+        self.query_one("#title", Canvas).show(lambda frame: title(frame, words, len(shown), found))
+        self.query_one("#body", Canvas).show(lambda frame: start_list(frame, shown, cursor, words))
+        self.query_one("#details", Canvas).show(lambda frame: about(frame, offer))
+
+    def action_move(self, by: int) -> None:
+        self.cursor = max(0, min(len(self.offers) - 1, self.cursor + by))
+        self._draw()
+
+    def action_open(self) -> None:
+        from ftui.tui.screens.resolved import ResolvedScreen  # with pydantic (0.1 s)
+
+        if (offer := self.offer) is not None:
+            self.app.push_screen(ResolvedScreen(profile=offer.profile, run=offer.run))
+
+    def action_other(self) -> None:
+        def entered(answer: str | None) -> None:
+            from ftui.tui.screens.resolved import ResolvedScreen
+
+            if answer:
+                self.app.push_screen(ResolvedScreen(profile=find_profile(answer.strip())))
+
+        check = lambda text: find_profile(text.strip())  # noqa: E731
+        self.app.push_screen(PromptScreen(stage(self).look, PATH_QUESTION, "", check), entered)
+
+    def action_filter(self) -> None:
+        def entered(answer: str | None) -> None:
+            if answer is not None:
+                before, self._filter = self.offer, answer.strip()
+                self._stay_on(before)
+                self._draw()
+
+        self.app.push_screen(PromptScreen(stage(self).look, FILTER_QUESTION, self._filter, str.strip), entered)

@@ -1,0 +1,2 @@
+def read_window(*a, **k):
+    return None

@@ -1,0 +1,109 @@
+"""Made-up runs of any length, for measuring what the screens cost. Nothing here is shown to anybody as measured."""
+
+import math
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from ftui.curves import CurveReader, write_curves
+from ftui.events import EngineStarted, EvaluationDone, PhaseChanged, RunOpened, RunStarted, Step, Telemetry
+from ftui.files import replace_file
+from ftui.identity import this_process
+from ftui.journal import Writer
+from ftui.run import Run, RunFacts
+from ftui.status import Status, Watch
+
+TOKEN = "0" * 16
+
+
+def step_record(number: int, per_epoch: int, now: float) -> Step:
+    noise = math.sin(number * 12.9898) * 0.3
+    return Step(
+        step=number, epoch=number / per_epoch, loss=1.0 + 2.0 * math.exp(-number / (3 * per_epoch)) + noise * 0.4,
+        learning_rate=2e-4 * (1 - number / (10 * per_epoch)), grad_norm=0.5 + abs(noise), num_tokens=8192,
+        num_target_tokens=4096, tokens_per_second=18_000 + 900 * noise, data_seconds=0.001,
+        forward_backward_seconds=0.4, optimizer_seconds=0.02, rest_seconds=0.001, memory=40 << 30, time=now,
+        attempt=1, token=TOKEN,
+    )  # fmt: skip
+
+
+def make_run(folder: Path, steps: int, log_lines: int, *, evaluations: int = 200) -> Run:
+    """A run of this many steps that lives as long as this process, as its files would be after so long."""
+    run = Run(folder)
+    folder.mkdir(parents=True)
+    now, per_epoch = time.time() - 60, max(1, steps // 4)
+    facts = RunFacts(run_id=TOKEN, name=folder.name, created=now - steps, profile_name="made-up")
+    replace_file(run.facts, msgspec.json.encode(facts))
+    _write_events(run, steps, per_epoch, now, evaluations)
+    encode = msgspec.json.Encoder().encode
+    with run.metrics.open("wb") as file:
+        for number in range(1, steps + 1):
+            file.write(encode(step_record(number, per_epoch, now - steps + number)) + b"\n")
+    with run.engine_log.open("wb") as file:
+        file.writelines(
+            b"line %d of what an engine might print while it works\n" % number for number in range(log_lines)
+        )
+    _summarise(run, steps)
+    return run
+
+
+def _write_events(run: Run, steps: int, per_epoch: int, now: float, evaluations: int) -> None:
+    identity = this_process()
+    supervisor = Writer(run.supervisor_log, attempt=1, token=TOKEN)
+    supervisor.write(EngineStarted(identity=identity))
+    supervisor.close()
+    journal = Writer(run.journal, attempt=1, token=TOKEN)
+    journal.write(RunOpened(
+        host="pod", device="cuda: NVIDIA H100 80GB HBM3", driver="570", versions={}, num_threads=1, world_size=1,
+        identity=identity,
+    ))  # fmt: skip
+    journal.write(RunStarted(
+        start_step=0, max_steps=int(steps * 1.3), steps_per_epoch=per_epoch, effective_batch=16, num_train_rows=1000,
+        num_train_tokens=10**6, num_target_tokens=10**6, num_eval_rows=100, total_parameters=8 * 10**9,
+        trainable_parameters=10**7, model="made-up-8b", method="lora", precision="bf16",
+    ))  # fmt: skip
+    journal.write(PhaseChanged(phase="training"))
+    for number in range(1, evaluations + 1):
+        step = number * steps // evaluations
+        loss = 1.1 + 2.0 * math.exp(-step / (3 * per_epoch))
+        journal.write(EvaluationDone(
+            step=step, epoch=step / per_epoch, loss=loss, num_target_tokens=4096, seconds=1.0, best=True
+        ))  # fmt: skip
+    journal.close()
+    with run.telemetry.open("wb") as file:
+        for second in range(600):
+            file.write(msgspec.json.encode(Telemetry(time=now + second, attempt=1, cpu_utilization=0.5)) + b"\n")
+
+
+def _summarise(run: Run, steps: int) -> None:
+    """status.json and curves.json, as a supervisor leaves them."""
+    watch = Watch(run)
+    watch.catch_up()
+    status = Status(
+        time=time.time(), state=watch.state, supervisor=this_process(), engine=this_process(), offsets=watch.offsets
+    )
+    replace_file(run.status, msgspec.json.encode(status))
+    reader = CurveReader(run)
+    while reader.advance():
+        continue
+    write_curves(run, reader)
+
+
+class Growing:
+    """Goes on with a made-up run: `grow(n)` writes n more steps."""
+
+    def __init__(self, run: Run, steps: int) -> None:
+        self._per_epoch = max(1, steps // 4)
+        self._next = steps + 1
+        self._descriptor = os.open(run.metrics, os.O_WRONLY | os.O_APPEND)
+
+    def grow(self, number: int) -> None:
+        for _ in range(number):
+            line = msgspec.json.encode(step_record(self._next, self._per_epoch, time.time())) + b"\n"
+            os.write(self._descriptor, line)
+            self._next += 1
+
+    def close(self) -> None:
+        os.close(self._descriptor)

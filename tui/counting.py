@@ -1,0 +1,32 @@
+"""The engine's dry run beside a screen: how many rows, tokens and steps a profile amounts to. Leaving ends it."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from ftui import preview
+from ftui.files import replace_file
+from ftui.processes import clean_environment
+from ftui.profile import Resolved
+from ftui.profile.writing import to_toml
+
+
+async def count_rows(resolved: Resolved) -> preview.DryRun:
+    """As `ftui --run P --dry-run` counts them, in a process that is killed when the one who waits is cancelled."""
+    with tempfile.TemporaryDirectory(prefix="ftui-") as folder:
+        profile = Path(folder) / "profile.toml"
+        replace_file(profile, to_toml(resolved.profile).encode())
+        process = await asyncio.create_subprocess_exec(
+            *preview.dry_run_command(profile),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=clean_environment(),
+        )
+        try:
+            output, errors = await process.communicate()
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    return preview.read_result(output, errors, process.returncode or 0)

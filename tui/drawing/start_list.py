@@ -1,0 +1,67 @@
+"""The list of what can be started, section by section, and below it all about the line under the cursor."""
+
+from collections.abc import Sequence
+
+from ftui.tui.offers import HERE, RUNS, SHIPPED, Offer
+from ftui.tui.spans import Frame, Line, left, spread, width_of, wrapped
+
+NAME = 20
+WIDEST_NAME = 32
+
+NOTHING = {
+    HERE: "none: a profile is a .toml file with [run], [model] and [data]; o opens one elsewhere",
+    SHIPPED: "none",
+    RUNS: "none: no run is parked, stopped, failed or lost",
+}
+
+
+def title(frame: Frame, filter_text: str, shown: int, found: int) -> list[Line]:
+    """What this is, and what it was narrowed to."""
+    narrowed: Line = [(f"{shown} of {found} with {filter_text!r} ", "warn")] if filter_text else []
+    return [spread(frame.width, [(" start a run, or go on with one", "title")], narrowed), []][: frame.height]
+
+
+def start_list(frame: Frame, offers: Sequence[Offer], cursor: int, filter_text: str) -> list[Line]:
+    """As many lines as there is room for, the one under the cursor among them."""
+    if filter_text and not offers:
+        return [[(f"  Nothing here has {filter_text!r} in it; / narrows the list to something else.", "muted")]]
+    name = min(WIDEST_NAME, max([NAME, *(len(offer.name) for offer in offers)]))
+    lines: list[Line] = []
+    at = 0
+    for section in (HERE, SHIPPED, RUNS):
+        here = [(number, offer) for number, offer in enumerate(offers) if offer.section == section]
+        if filter_text and not here:
+            continue
+        lines += [*([[]] if lines else []), _heading(frame, section)]
+        lines += [] if here else [[("   " + NOTHING[section], "faint")]]
+        for number, offer in here:
+            if number == cursor:
+                at = len(lines)
+            lines.append(_line(frame, offer, name, chosen=number == cursor))
+    top = 0 if at < frame.height - 1 else min(at - frame.height // 2, len(lines) - frame.height)
+    return lines[top : top + frame.height]
+
+
+def _heading(frame: Frame, section: str) -> Line:
+    head: Line = [(f" {section} ", "muted")]
+    return [*head, (frame.glyphs.rule * (frame.width - width_of(head) - 1), "rule")]
+
+
+def _line(frame: Frame, offer: Offer, name: int, *, chosen: bool) -> Line:
+    behind = "@cursor" if chosen else ""
+    mark = frame.glyphs.cursor if chosen else " "
+    return [
+        (f" {mark} ", "loss" + behind),
+        (left(offer.name, name), ("number" if chosen else "text") + behind),
+        (" " + left(offer.words, frame.width - name - 4), offer.tone + behind),
+    ]
+
+
+def about(frame: Frame, offer: Offer | None) -> list[Line]:
+    """All that the list cut away, and where it is."""
+    if offer is None:
+        return []
+    where = offer.profile if offer.run is None else offer.run.folder
+    words = [[(" " + line, offer.tone)] for line in wrapped(offer.words, frame.width - 2)]
+    lines: list[Line] = [[(" " + frame.glyphs.rule * (frame.width - 2), "rule")], [(f" {offer.name}", "title")]]
+    return [*lines, *words[: frame.height - 3], [(f" {where}", "faint")]]

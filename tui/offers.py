@@ -1,0 +1,84 @@
+"""What can be started: profiles in the current folder, those that come with ftui, and runs to go on with."""
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftui import presets, report
+from ftui.run import Run
+from ftui.tui.drawing.words import phase_style, phase_word
+from ftui.tui.roster import Roster, Row
+
+TABLES = ("run", "model", "data")  # a TOML file with one of these is taken for a profile
+LONGEST = 256 << 10  # bytes; no profile is longer
+MOST_FILES = 500
+GOES_ON = ("parked", "stopped", "failed", "lost")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One line of the list: a profile's file or a run. `words` explain it, in the style `tone`."""
+
+    section: str
+    name: str
+    words: str
+    tone: str = "muted"
+    profile: Path | None = None
+    run: Run | None = None
+
+
+HERE, SHIPPED, RUNS = "profiles in this folder", "profiles that come with ftui", "runs to go on with"
+
+
+def offers(folder: Path, roster: Roster) -> list[Offer]:
+    """All there is, section by section."""
+    roster.look()
+    shipped = [Offer(SHIPPED, preset.name, preset.description, profile=preset.path) for preset in presets.shipped()]
+    runs = [_run(row) for row in roster.rows if not row.lives and row.status.state.phase in GOES_ON]
+    return [*_profiles(folder), *shipped, *runs]
+
+
+def matching(found: list[Offer], text: str) -> list[Offer]:
+    """Those with every word of `text` somewhere in them."""
+    words = text.casefold().split()
+    return [offer for offer in found if all(word in f"{offer.name} {offer.words}".casefold() for word in words)]
+
+
+def _run(row: Row) -> Offer:
+    state = row.status.state
+    reason = report.lost(state) if state.phase == "lost" else (state.message.split("\n")[0] or state.reason)
+    words = f"{phase_word(row.status)} at {report.place(state)}" + (f": {reason}" if reason else "")
+    return Offer(RUNS, row.run.name, words, phase_style(row.status), run=row.run)
+
+
+def _profiles(folder: Path) -> Iterator[Offer]:
+    for path in sorted(folder.glob("*.toml"))[:MOST_FILES]:
+        try:
+            table = tomllib.loads(_text(path))
+        except (OSError, ValueError, RecursionError) as error:  # TOML's and Unicode's errors are ValueErrors
+            yield Offer(HERE, path.name, f"cannot be read: {error}", "bad", profile=path)
+            continue
+        if any(isinstance(table.get(name), dict) for name in TABLES):
+            yield Offer(HERE, path.name, _summary(table), profile=path)
+
+
+def _text(path: Path) -> str:
+    with path.open("rb") as file:
+        data = file.read(LONGEST + 1)
+    if len(data) > LONGEST:
+        raise ValueError("it is too long for a profile")
+    return data.decode("utf-8-sig")
+
+
+def _summary(table: dict[str, object]) -> str:
+    """Stage, base model and rows, as far as the file says."""
+    model = _value(table, "model", "name_or_path")
+    parts = [_value(table, "run", "stage"), model or ("from scratch" if _value(table, "model", "from_scratch") else "")]
+    return ", ".join(part for part in [*parts, _value(table, "data", "train")] if part)
+
+
+def _value(table: dict[str, object], section: str, key: str) -> str:
+    inner = table.get(section)
+    value = inner.get(key) if isinstance(inner, dict) else None
+    return "" if value is None else " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,219 @@
+"""What would happen to what was chosen, with every value of its profile; and making it happen.
+
+This room loads pydantic: other screens import it when it is about to be shown.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+
+from ftui.errors import FtuiError
+from ftui.preview import DryRun, count_lines
+from ftui.run import Run
+from ftui.tui.canvas import Canvas
+from ftui.tui.counting import count_rows
+from ftui.tui.drawing.resolved import Page, Row, count_spans, resolved_page, rows
+from ftui.tui.openings import Prospect, Wish, carry_out, check_new_name, look_ahead, overrides_in
+from ftui.tui.screens.ask import PromptScreen
+from ftui.tui.spans import Frame, Line, Span
+from ftui.tui.stage import stage
+
+PAGE = 10
+NAME_QUESTION = "The name of the run, which is also its folder's."
+VALUE_QUESTION = "A value for this run only, as section.key=value; several, with blanks between them."
+COUNTING: Span = ("counting rows and tokens ...", "muted")
+
+
+class ResolvedScreen(Screen[None]):
+    """Of a `profile` or a `run`; `checkpoint` is the step of the run's to go on from, if not the newest."""
+
+    HEADING = "what would be started"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,s", "start", "start", key_display="enter", tooltip="Do it, and watch the run", id="start"),
+        Binding("e", "change", "change", tooltip="Change a value (the one under the cursor)", id="change"),
+        Binding("u", "undo", "undo", tooltip="Take the last change back", id="undo"),
+        Binding("n", "rename", "name", tooltip="Give the run another name", id="name"),
+        Binding("d", "count", "count", tooltip="Dry run: count rows, tokens and steps; starts nothing", id="count"),
+        Binding("R", "again", "read again", tooltip="Read the profile's file and the run again", id="again"),
+        Binding("up,k", "move(-1)", "up", show=False, tooltip="A line up", id="up"),
+        Binding("down,j", "move(1)", "down", show=False, tooltip="A line down", id="down"),
+        Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
+        Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
+        Binding("home", "move(-1000000)", "first", show=False, tooltip="The first line", id="first"),
+        Binding("end", "move(1000000)", "last", show=False, tooltip="The last line", id="last"),
+        Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
+    ]
+
+    def __init__(self, *, profile: Path | None = None, run: Run | None = None, checkpoint: int | None = None) -> None:
+        super().__init__()
+        self.wish = Wish(profile, run, checkpoint)
+        self.prospect: Prospect | None = None
+        self._before: list[Wish] = []
+        self._problem: FtuiError | None = None
+        self._doing = "looking ..."
+        self._counted: DryRun | None = None
+        self._is_counting = False
+        self._rows: list[Row] = []
+        self._sought = ""  # the key that was changed last: the cursor goes there
+        self.cursor = 0
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        yield Canvas(look, id="body")
+        yield Canvas(look, id="keys")
+
+    def on_mount(self) -> None:
+        self.query_one("#body", Canvas).show(self._lines)
+        stage(self).draw_keys()
+        self._look()
+
+    def on_screen_resume(self) -> None:
+        stage(self).draw_keys()
+
+    # -- what would happen
+
+    def _look(self) -> None:
+        self.run_worker(self._looked(), exclusive=True, group="look")
+
+    async def _looked(self, problem: FtuiError | None = None) -> None:
+        """`problem`: what came of the last try to start it, which stays on the screen."""
+        try:
+            self.prospect = await asyncio.to_thread(look_ahead, self.wish)
+        except FtuiError as error:
+            self.prospect, problem = None, error
+        self._problem, self._doing = problem, ""
+        self._draw()
+
+    def _change(self, wish: Wish) -> None:
+        """From now on this is wanted."""
+        self.wish = wish
+        self._forget_counts()
+        self._look()
+
+    def _forget_counts(self) -> None:
+        self.workers.cancel_group(self, "count")
+        self._counted, self._is_counting = None, False
+
+    def action_again(self) -> None:
+        self._change(self.wish)
+
+    def action_undo(self) -> None:
+        if self._before:
+            self._change(self._before.pop())
+        else:
+            stage(self).say("Nothing has been changed.")
+
+    def action_change(self) -> None:
+        row = self._rows[self.cursor] if self._rows else Row([])
+        question = f"{VALUE_QUESTION}\n{row.meaning}" if row.meaning else VALUE_QUESTION
+
+        def entered(text: str) -> Wish:
+            new = overrides_in(self.wish, text)
+            self._sought = new[-1].partition("=")[0].strip() if new else ""
+            return replace(self.wish, overrides=(*self.wish.overrides, *new))
+
+        self._ask(question, row.entry, lambda text: overrides_in(self.wish, text), entered)
+
+    def action_rename(self) -> None:
+        name = self.prospect.run.name if self.prospect is not None else ""
+        check = lambda text: check_new_name(self.wish, text)  # noqa: E731
+        self._ask(NAME_QUESTION, name, check, lambda text: replace(self.wish, name=text.strip()))
+
+    def _ask(self, question: str, text: str, check: Callable[[str], object], changed: Callable[[str], Wish]) -> None:
+        def entered(answer: str | None) -> None:
+            if answer:
+                self._before.append(self.wish)
+                self._change(changed(answer))
+
+        self.app.push_screen(PromptScreen(stage(self).look, question, text, check), entered)
+
+    # -- the dry run
+
+    def action_count(self) -> None:
+        if self.prospect is None:
+            stage(self).say("There is no whole profile to count the rows of.", "warn")
+            return
+        self._counted, self._is_counting, self.cursor = None, True, 0
+        self._draw()
+        self.run_worker(self._count(self.prospect), exclusive=True, group="count")
+
+    async def _count(self, prospect: Prospect) -> None:
+        self._counted = await count_rows(prospect.resolved)
+        self._is_counting, self.cursor = False, 0
+        self._draw()
+
+    # -- making it happen
+
+    def action_start(self) -> None:
+        if self._doing:
+            return
+        if self.prospect is None:
+            stage(self).say("This cannot be started as it is.", "warn")
+            return
+        self._doing = f"opening {self.prospect.run.name} ..."
+        self._draw()
+        self.run_worker(self._start(self.prospect), group="start")
+
+    async def _start(self, prospect: Prospect) -> None:
+        try:
+            run = await asyncio.to_thread(carry_out, self.wish, prospect)
+        except FtuiError as error:
+            await self._looked(error)
+            return
+        self._land(run)
+
+    def _land(self, run: Run) -> None:
+        """On the live view, with nothing but the list of runs behind it."""
+        from ftui.tui.screens.runs import RunsScreen  # it opens this screen itself
+
+        while len(self.app.screen_stack) > 2 and not isinstance(self.app.screen, RunsScreen):
+            self.app.pop_screen()
+        if not isinstance(self.app.screen, RunsScreen):
+            self.app.switch_screen(RunsScreen())
+        stage(self).open_run(run)
+
+    # -- what is shown
+
+    def _draw(self) -> None:
+        self.query_one("#body", Canvas).show(self._lines)
+
+    def _lines(self, frame: Frame) -> list[Line]:
+        page = self._page(frame.width)
+        self._rows = rows(frame, page)
+        if self._sought and self._rows:
+            found = (n for n, row in enumerate(self._rows) if row.entry.startswith(f"{self._sought}="))
+            self.cursor, self._sought = next(found, self.cursor), ""
+        self.cursor = max(0, min(self.cursor, len(self._rows) - 1))
+        return resolved_page(frame, page, self._rows, self.cursor)
+
+    def _page(self, width: int) -> Page:
+        prospect, wish = self.prospect, self.wish
+        told: list[Span] = []
+        if self._problem is not None:
+            told += [(self._problem.message, "bad"), (self._problem.hint, "good")]
+        if prospect is not None:
+            told += [(prospect.sentence, "title"), *((note, "warn") for note in prospect.notes)]
+        if self._doing:
+            told.append((self._doing, "loss"))
+        source = f"run {wish.run.folder}" if wish.run is not None else f"profile {wish.profile}"
+        values = prospect.values if prospect is not None else ()
+        return Page(source, [(text, style) for text, style in told if text], self._counts(width), values)
+
+    def _counts(self, width: int) -> list[Span]:
+        if self._is_counting:
+            return [COUNTING]
+        if self._counted is None:
+            return []
+        if (error := self._counted.error) is not None:
+            return [(error.message, "bad"), *([(error.hint, "good")] if error.hint else [])]
+        return count_spans(count_lines(self._counted), width)
+
+    def action_move(self, by: int) -> None:
+        self.cursor = max(0, min(len(self._rows) - 1, self.cursor + by))
+        self._draw()

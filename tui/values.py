@@ -1,0 +1,48 @@
+"""Every value of a resolved profile as a screen shows it: what it is, where it comes from, what it was before."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ftui.profile import Profile, Resolved
+
+
+@dataclass(frozen=True)
+class Value:
+    """One key. `text` is spelt as in a profile, `before` is what would stand there otherwise, where that differs."""
+
+    section: str
+    key: str
+    text: str
+    origin: str
+    before: str | None = None
+    meaning: str = ""
+
+    @property
+    def name(self) -> str:
+        """`section.key`, as an override spells it."""
+        return f"{self.section}.{self.key}"
+
+
+def values_of(resolved: "Resolved", before: "Profile") -> list[Value]:
+    """All of them, section by section. `before`: the profile without what was changed."""
+    from ftui.preview import toml_value  # with pydantic, which the list of runs and the live view do without
+    from ftui.profile.writing import flat
+
+    sections: dict[str, list[Value]] = {}
+    old = flat(before)
+    for key, given in flat(resolved.profile).items():
+        text, was = toml_value(given), toml_value(old.get(key))
+        origin = str(resolved.origin(key)).replace(str(resolved.path), resolved.path.name)
+        section = ".".join(key[:-1])
+        value = Value(section, key[-1], text, origin, None if was == text else was, _meaning(resolved.profile, key))
+        sections.setdefault(section, []).append(value)
+    return [value for found in sections.values() for value in found]
+
+
+def _meaning(section: Any, key: Sequence[str]) -> str:
+    """The help text of a key: the docstring under its field."""
+    for name in key[:-1]:
+        section = getattr(section, name)
+    return str(type(section).model_fields[key[-1]].description or "")
