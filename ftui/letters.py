@@ -42,6 +42,7 @@ from ftui.run import Run, find_run
 from ftui.runstate import RunState, is_over
 from ftui.shown import shown
 from ftui.status import Status, Watch, judge, lives, read_status
+from ftui.volume import disk_error
 
 LOOK_SECONDS = 0.1
 PATIENCE_SECONDS = 5.0  # after this long without an answer, say what the engine is busy with
@@ -111,10 +112,13 @@ def done_here(run: Run, verb: str, step: int) -> str:
     Raises:
         UsageError: there is no such checkpoint, or it must stay.
         LostRunError: the run is being started.
-        DiskError: the pins cannot be written.
+        DiskError: the volume refuses it.
     """
-    with _as_writer(run):
-        return _done(verb, run, read_status(run).state, step)
+    try:
+        with _as_writer(run):
+            return _done(verb, run, read_status(run).state, step)
+    except OSError as error:
+        raise disk_error(error, f"`{verb}` of checkpoint-{step} failed", run.folder) from error
 
 
 @contextlib.contextmanager

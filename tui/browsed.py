@@ -14,6 +14,7 @@ from ftui.pins import undeletable
 from ftui.run import Run
 from ftui.runstate import is_over
 from ftui.status import Status, Watch, judge, lives
+from ftui.volume import disk_error
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,12 @@ class Browsed:
 
     def look(self) -> Seen:
         """Raises DiskError where the volume does not answer."""
+        try:
+            return self._look()
+        except OSError as error:
+            raise disk_error(error, "The run could not be read", self._run.folder) from error
+
+    def _look(self) -> Seen:
         if self._watch is None:
             self._watch = Watch(self._run)
         self._watch.catch_up()

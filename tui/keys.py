@@ -1,6 +1,6 @@
 """Keys from one table: the bindings of a screen are its footer, its help and its commands in the palette."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any
 
 from textual.binding import Binding, BindingType
@@ -37,8 +37,9 @@ def written(binding: Binding) -> str:
 
 
 def keys_of(screen: Screen[Any], said: str = "", tone: str = "text") -> None:
-    """Draw the screen's last line: its keys, or what was said."""
-    found = footer(bindings_of(screen))
+    """Draw the screen's last line: its keys but those that mean nothing now (`hidden_keys`), or what was said."""
+    hidden: Collection[str] = getattr(screen, "hidden_keys", ())
+    found = footer(binding for binding in bindings_of(screen) if binding.id not in hidden)
     for canvas in screen.query("#keys").results(Canvas):
         canvas.show(lambda frame: key_line(frame, found, said, tone))
 

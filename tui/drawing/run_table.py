@@ -37,7 +37,7 @@ def run_table(frame: Frame, rows: Sequence[Row], cursor: int, now: float) -> lis
         empty = [[("  " + text, style)] for text, style in zip(EMPTY, ("title", "muted"), strict=True)]
         return [[], *empty][: frame.height]
     columns = [column for column in COLUMNS if frame.width >= column[2]]
-    room = max(NAME, frame.width - 3 - sum(width + 2 for _, width, _ in columns))
+    room = max(NAME, frame.width - 4 - sum(width + 2 for _, width, _ in columns))
     phase = max([10, *(len(phase_word(row.status)) for row in rows)])
     if phase > 10 and room - (phase - 10) >= NAME:
         room -= phase - 10

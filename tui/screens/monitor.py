@@ -22,7 +22,13 @@ from ftui.tui.drawing.loss_chart import ChartSettings, Scale, chart, panned, smo
 from ftui.tui.drawing.panes import pane
 from ftui.tui.drawing.tiles import tiles
 from ftui.tui.followed import Followed
-from ftui.tui.screens.monitor_keys import BINDINGS, QUESTIONS, SETTINGS_QUESTION
+from ftui.tui.screens.monitor_keys import (
+    BINDINGS,
+    NEEDS_ENGINE,
+    NEEDS_NO_ENGINE,
+    QUESTIONS,
+    SETTINGS_QUESTION,
+)
 from ftui.tui.stage import stage
 from ftui.window import read_window
 
@@ -70,8 +76,11 @@ class MonitorScreen(Screen[None]):
 
     def tick(self) -> None:
         """Look at the files; what has not changed is not painted (`Canvas` sees to that)."""
+        lived = self.followed.lives
         self.followed.look()
         self._draw()
+        if self.followed.lives != lived:
+            stage(self).draw_keys()
         self._tell_of_failure()
 
     def _tell_of_failure(self) -> None:
@@ -94,6 +103,11 @@ class MonitorScreen(Screen[None]):
         show["tiles"](lambda frame: tiles(frame, state, followed.curves, list(followed.machine.samples)))
         events, lines, order = followed.history.events, followed.log.lines, followed.orders.newest
         show["pane"](lambda frame: pane(frame, events, lines, order, show_log=self._shows_log))
+
+    @property
+    def hidden_keys(self) -> frozenset[str]:
+        """What the footer leaves out: controls while nobody would read a letter, resume while somebody would."""
+        return NEEDS_NO_ENGINE if self.followed.lives else NEEDS_ENGINE
 
     # -- controls
 

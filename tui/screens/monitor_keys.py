@@ -30,6 +30,9 @@ BINDINGS: list[BindingType] = [
     Binding("q", "detach", "detach", tooltip="Leave ftui; the run goes on", id="back"),
 ]
 
+NEEDS_ENGINE = frozenset({"hold", "park", "save", "stop", "evaluate", "lr", "change"})
+NEEDS_NO_ENGINE = frozenset({"resume"})
+
 QUESTIONS = {
     "park": ("Park {}? It saves a checkpoint, frees the GPU and leaves. r goes on from there.", "park it"),
     "stop": ("Stop {}? It saves a checkpoint, writes final/ and ends. `ftui resume` can go on with it.", "stop it"),

@@ -27,6 +27,7 @@ from ftui.tui.stage import stage
 PAGE = 10
 NAME_QUESTION = "The name of the run, which is also its folder's."
 VALUE_QUESTION = "A value for this run only, as section.key=value; several, with blanks between them."
+MENDING = "R reads it again, e changes a value for this run."
 COUNTING: Span = ("counting rows and tokens ...", "muted")
 
 
@@ -199,6 +200,8 @@ class ResolvedScreen(Screen[None]):
             told += [(self._problem.message, "bad"), (self._problem.hint, "good")]
         if prospect is not None:
             told += [(prospect.sentence, "title"), *((note, "warn") for note in prospect.notes)]
+        elif not self._doing:
+            told.append((MENDING, "muted"))
         if self._doing:
             told.append((self._doing, "loss"))
         source = f"run {wish.run.folder}" if wish.run is not None else f"profile {wish.profile}"

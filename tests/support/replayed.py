@@ -1,0 +1,66 @@
+"""Recorded runs (tests/fixtures/runs) put back into a runs root: what screens are shown without training anything."""
+
+import shutil
+from pathlib import Path
+
+import msgspec
+
+from ftui.curves import read_curves
+from ftui.events import Adopted, EngineStarted, RunOpened
+from ftui.identity import Identity, this_process
+from ftui.journal import Tail, encode
+from ftui.run import Run
+from ftui.status import Status, Watch
+
+ROOT = Path(__file__).parents[2]
+RUNS = ROOT / "tests" / "fixtures" / "runs"
+
+
+def recorded() -> list[str]:
+    """The names of all recorded runs."""
+    return sorted(path.parent.name for path in RUNS.glob("*/run.json"))
+
+
+def replay(name: str, folder: Path, *, living: bool = False) -> Run:
+    """A copy of a recorded run in the runs root `folder`.
+
+    `living`: this process takes the place of its engine and its supervisor, so that the program judges the run alive.
+    Without it a run that was recorded while it trained is lost, as its processes are gone.
+    """
+    run = Run(folder / name)
+    shutil.copytree(RUNS / name, run.folder, copy_function=shutil.copyfile)
+    if living:
+        _revive(run, this_process())
+    return run
+
+
+def moment(run: Run) -> float:
+    """Time of the last record of a run (Unix seconds): when to freeze the clock."""
+    files = (run.journal, run.metrics, run.supervisor_log, run.telemetry)
+    return max(record.time for path in files for record in Tail(path).read())
+
+
+def settle(run: Run, *, time: float, supervisor: Identity | None) -> None:
+    """Write status.json and curves.json as a supervisor that has read every record would, at that `time`."""
+    run.status.unlink(missing_ok=True)
+    run.curves.unlink(missing_ok=True)
+    watch = Watch(run)
+    watch.catch_up()
+    state = watch.state
+    status = Status(time=time, state=state, supervisor=supervisor, engine=state.engine, offsets=watch.offsets)
+    run.status.write_bytes(msgspec.json.encode(status))
+    curves = read_curves(run, attempt=state.attempt, start_step=state.start_step)
+    run.curves.write_bytes(msgspec.json.encode(curves))
+
+
+def _revive(run: Run, process: Identity) -> None:
+    stored = msgspec.json.decode(run.status.read_bytes(), type=Status)
+    for path in (run.journal, run.supervisor_log):
+        lines = []
+        for record in Tail(path).read():
+            is_newest = record.attempt == stored.state.attempt
+            if is_newest and isinstance(record, RunOpened | EngineStarted | Adopted):
+                record = msgspec.structs.replace(record, identity=process)
+            lines.append(encode(record))
+        path.write_bytes(b"".join(lines))
+    settle(run, time=stored.time, supervisor=process)
