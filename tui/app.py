@@ -63,7 +63,8 @@ class FtuiApp(App[list[str]]):
         for name in ("dark", "light"):
             look = choose(name, truecolor=terminal.truecolor, glyphs=terminal.glyphs)
             self.register_theme(theme_of(look))
-        self.set_reactive(FtuiApp.theme, self.look.name)  # before the style sheet is read: once is enough
+        self.set_reactive(FtuiApp.theme, self.look.name)  # before the style sheet is read: a change reads it again
+        self.stylesheet.set_variables(self.get_css_variables())
 
     def on_mount(self) -> None:
         self.push_screen(RunsScreen() if self._first_run is None else MonitorScreen(self._first_run))

@@ -8,6 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from ftui import report
+from ftui.errors import FINISHED, PARKED, STOPPED
 from ftui.events import (
     AnyRecord,
     CheckpointRejected,
@@ -42,6 +43,10 @@ TONES: dict[type, str] = {
     RunFinished: "good", RunStopped: "good", EngineEnded: "bad",
 }  # fmt: skip
 """The style of each kind of event; the others are plain text."""
+
+
+EXPECTED = (FINISHED, STOPPED, PARKED)
+"""Exit codes of engines that ended because they were to."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class History:
             case EngineEnded():
                 self.ended = record
         for text in told(record):
-            self.events.append(Event(record.time, text, TONES.get(type(record), "text")))
+            self.events.append(Event(record.time, text, tone_of(record)))
 
     def _begin(self, record: RunStarted) -> None:
         """What earlier attempts did above its first step counts no more."""
@@ -117,6 +122,13 @@ class History:
     def best(self) -> Mark | None:
         """The last one that was the best so far."""
         return next((mark for mark in reversed(self.evaluations) if mark.is_best), None)
+
+
+def tone_of(record: AnyRecord) -> str:
+    """The style of an event."""
+    if isinstance(record, EngineEnded) and record.code in EXPECTED:
+        return "muted"
+    return TONES.get(type(record), "text")
 
 
 def told(record: AnyRecord) -> list[str]:

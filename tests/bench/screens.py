@@ -1,4 +1,4 @@
-"""What the screens cost, beside a minimal Textual app: `python -m tests.bench.screens [--minutes 10] [--steps 1000000]`.
+"""What the screens cost, beside a minimal Textual app: `python -m tests.bench.screens [--minutes M] [--steps N]`.
 
 Everything is measured on a real pseudo-terminal of 120x40, over the process and its children. `first frame` is the time
 from the start of the process until 95 % of the cells that end up on the screen are right.
@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.support.long_run import Growing, make_run
@@ -46,7 +46,7 @@ def first_frames(command: Sequence[str], env: dict[str, str]) -> tuple[float, in
     return seconds, *memory
 
 
-def compare(commands: dict[str, Sequence[str]], env: dict[str, str], rounds: int) -> None:
+def compare(commands: Mapping[str, Sequence[str]], env: dict[str, str], rounds: int) -> None:
     """Each command in turn, `rounds` times; figures and ratios to the first one."""
     found: dict[str, list[tuple[float, int, int]]] = {name: [] for name in commands}
     for _ in range(rounds):
@@ -55,9 +55,9 @@ def compare(commands: dict[str, Sequence[str]], env: dict[str, str], rounds: int
     base = [seconds for seconds, _, _ in next(iter(found.values()))]
     for name, figures in found.items():
         times = sorted(seconds for seconds, _, _ in figures)
-        ratio = statistics.median(times) / statistics.median(base)
+        middle, ratio = statistics.median(times), statistics.median(times) / statistics.median(base)
         print(
-            f"{name:<28} first frame {statistics.median(times) * 1000:5.0f} ms ({times[0] * 1000:.0f}-{times[-1] * 1000:.0f})"
+            f"{name:<28} first frame {middle * 1000:5.0f} ms ({times[0] * 1000:.0f}-{times[-1] * 1000:.0f})"
             f"  {ratio:4.2f}x (by minima {times[0] / min(base):.2f}x)"
             f"  RSS {max(f[1] for f in figures) / 2**20:5.1f} MiB  PSS {max(f[2] for f in figures) / 2**20:5.1f} MiB",
             flush=True,

@@ -28,7 +28,7 @@ class ChartSettings:
 
     log: bool = False
     window: tuple[float, float] | None = None
-    smoothing: int = 2
+    smoothing: int = 3
 
 
 def zoomed(settings: ChartSettings, state: RunState, factor: float) -> ChartSettings:

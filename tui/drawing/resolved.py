@@ -39,8 +39,8 @@ class Row:
 
 def resolved_page(frame: Frame, page: Page, found: Sequence[Row], cursor: int) -> list[Line]:
     """What will happen at the top, then as many rows as fit, the one under the cursor among them."""
-    head: list[Line] = [[(f" {page.source}", "faint")]]
-    for text, style in page.told:
+    head: list[Line] = []
+    for text, style in [(page.source, "faint"), *page.told]:
         head += [[(" " + line, style)] for line in wrapped(text, frame.width - 2)]
     if not found:
         return [*head, []][: frame.height]

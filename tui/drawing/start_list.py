@@ -33,7 +33,8 @@ def start_list(frame: Frame, offers: Sequence[Offer], cursor: int, filter_text: 
         if filter_text and not here:
             continue
         lines += [*([[]] if lines else []), _heading(frame, section)]
-        lines += [] if here else [[("   " + NOTHING[section], "faint")]]
+        if not here:
+            lines += [[("   " + line, "faint")] for line in wrapped(NOTHING[section], frame.width - 4)]
         for number, offer in here:
             if number == cursor:
                 at = len(lines)

@@ -107,7 +107,9 @@ class MonitorScreen(Screen[None]):
     @property
     def hidden_keys(self) -> frozenset[str]:
         """What the footer leaves out: controls while nobody would read a letter, resume while somebody would."""
-        return NEEDS_NO_ENGINE if self.followed.lives else NEEDS_ENGINE
+        if self.followed.lives:
+            return NEEDS_NO_ENGINE
+        return NEEDS_ENGINE | NEEDS_NO_ENGINE if self.followed.state.phase == "finished" else NEEDS_ENGINE
 
     # -- controls
 
