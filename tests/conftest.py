@@ -10,6 +10,7 @@ from tests.support.bench import Workbench, bench_at, make_bench
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--trials", type=int, default=0, help="run this many trials of tests/torture/test_cuts.py")
     parser.addoption("--first-seed", type=int, default=0, help="seed of the first of them")
+    parser.addoption("--update-pictures", action="store_true", help="draw the pictures of the screens anew")
 
 
 @pytest.fixture(scope="session")

@@ -19,11 +19,13 @@ from textual.timer import Timer
 
 from ftui.errors import FtuiError
 from ftui.run import Run
+from ftui.shown import cells
 from ftui.tui.canvas import Canvas
 from ftui.tui.keys import keys_of
 from ftui.tui.look import Look, choose
 from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.runs import RunsScreen
+from ftui.tui.spans import harmless
 from ftui.tui.terminal import Terminal
 
 SAID_SECONDS = 6.0  # how long a message stands in place of the keys
@@ -100,7 +102,13 @@ class FtuiApp(App[list[str]]):
 
     def complain(self, error: FtuiError) -> None:
         """Say what went wrong and what to do about it."""
-        self.say(f"{error.message} {error.hint}".replace("\n", " ").strip(), "bad")
+        text = f"{error.message} {error.hint}".strip()
+        if "\n" not in text and cells(harmless(text)) <= self.size.width - 2:
+            self.say(text, "bad")
+            return
+        from ftui.tui.screens.ask import TellScreen
+
+        self.push_screen(TellScreen(self.look, error.message, error.hint))
 
     def draw_keys(self, screen: Screen[object] | None = None) -> None:
         keys_of(screen or self.screen, *self._said)

@@ -21,7 +21,7 @@ async def count_rows(resolved: Resolved) -> preview.DryRun:
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=clean_environment(),
+            env=clean_environment() | {"TMPDIR": folder},  # one that is killed leaves nothing behind
         )
         try:
             output, errors = await process.communicate()

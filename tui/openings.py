@@ -5,6 +5,7 @@ It loads pydantic (0.1 s): the screens import it when somebody is about to start
 
 import re
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -56,7 +57,7 @@ class Prospect:
     notes: tuple[str, ...] = ()
     parent: Run | None = None
 
-    @property
+    @cached_property
     def values(self) -> list[Value]:
         return values_of(self.resolved, self.before)
 
@@ -180,9 +181,12 @@ def how_it_stands(status: Status) -> str:
 def newest_checkpoint(run: Run) -> int | None:
     """The step an ordinary resume would go on from, by a quick look: the engine reads every byte before it does."""
     for checkpoint in checkpoints.listed(run.checkpoints):
-        is_whole = checkpoints.fault(checkpoint.path, quick=True) is None
-        if is_whole and checkpoints.read_manifest(checkpoint.path).finite:
-            return checkpoint.step
+        try:
+            is_whole = checkpoints.fault(checkpoint.path, quick=True) is None
+            if is_whole and checkpoints.read_manifest(checkpoint.path).finite:
+                return checkpoint.step
+        except FileNotFoundError:  # a living run has just deleted it
+            continue
     return None
 
 
@@ -232,14 +236,17 @@ def _taken(run: Run) -> UsageError:
     return UsageError(words, hint="Give another name; to go on with that run, choose it in the list.")
 
 
-def overrides_in(wish: Wish, text: str) -> tuple[str, ...]:
-    """What `section.key=value section.key=value` sets, if the profile is whole with it.
+def overrides_in(text: str) -> tuple[str, ...]:
+    """The single ones of `section.key=value section.key=value`."""
+    return tuple(part for part in BETWEEN.split(text.strip()) if part)
+
+
+def check_overrides(wish: Wish, text: str) -> None:
+    """Whether the profile is whole with them, and with those before them.
 
     Raises:
         FtuiError: it is not; every fault is named.
     """
-    new = tuple(part for part in BETWEEN.split(text.strip()) if part)
     path = wish.run.profile if wish.run is not None else wish.profile
-    assert path is not None
-    resolve(path, overrides=(*wish.overrides, *new))
-    return new
+    assert path is not None, "a wish is for a profile or a run"
+    resolve(path, overrides=(*wish.overrides, *overrides_in(text)))

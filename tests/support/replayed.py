@@ -21,16 +21,17 @@ def recorded() -> list[str]:
     return sorted(path.parent.name for path in RUNS.glob("*/run.json"))
 
 
-def replay(name: str, folder: Path, *, living: bool = False) -> Run:
+def replay(name: str, folder: Path, *, living: bool = False, process: Identity | None = None) -> Run:
     """A copy of a recorded run in the runs root `folder`.
 
-    `living`: this process takes the place of its engine and its supervisor, so that the program judges the run alive.
+    `living`: this process (or `process`) takes the place of its engine and its supervisor, so that the program judges
+    the run alive.
     Without it a run that was recorded while it trained is lost, as its processes are gone.
     """
     run = Run(folder / name)
     shutil.copytree(RUNS / name, run.folder, copy_function=shutil.copyfile)
-    if living:
-        _revive(run, this_process())
+    if living or process is not None:
+        _revive(run, process or this_process())
     return run
 
 

@@ -16,7 +16,7 @@ from ftui.profile import resolve
 from ftui.profile.writing import to_toml
 from ftui.run import Run, runs_root
 from ftui.tui import openings
-from ftui.tui.openings import Prospect, Wish, carry_out, check_new_name, look_ahead, overrides_in
+from ftui.tui.openings import Prospect, Wish, carry_out, check_new_name, check_overrides, look_ahead, overrides_in
 from ftui.tui.values import Value
 from tests.support import shelf
 
@@ -236,10 +236,11 @@ def test_its_own_name_may_be_given_back(path: Path, parked: Run) -> None:
 
 def test_several_values_stand_in_one_line(path: Path) -> None:
     text = 'train.max_steps=5  adapter.target_modules=["a b", "c"] data.train = my rows.jsonl'
-    new = overrides_in(Wish(path), text)
+    new = overrides_in(text)
     assert new == ("train.max_steps=5", 'adapter.target_modules=["a b", "c"]', "data.train = my rows.jsonl")
     assert look_ahead(Wish(path, overrides=new)).resolved.profile.adapter.target_modules == ("a b", "c")
-    assert overrides_in(Wish(path), "  ") == ()
+    check_overrides(Wish(path), text)
+    assert overrides_in("  ") == ()
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_several_values_stand_in_one_line(path: Path) -> None:
 )
 def test_a_value_that_does_not_fit_is_refused(path: Path, text: str, words: str) -> None:
     with pytest.raises(FtuiError, match=words):
-        overrides_in(Wish(path), text)
+        check_overrides(Wish(path), text)
 
 
 def test_an_override_may_be_what_makes_a_profile_whole(tmp_path: Path) -> None:

@@ -1,122 +1,212 @@
-"""Axes: round numbers at even distances, and a range that rarely changes (each change repaints the whole chart)."""
+"""Axes: which steps and values a plot shows, and the round numbers on its edges."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
-USED_LEAST = 0.55  # of the range: below that it is chosen anew
-CLIPPED_ABOVE = 0.975  # of many values: the first steps of a new model would flatten all the others
-MANY = 80
-ROUND = (0.02, 0.05, 0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0)
+from ftui.tui.drawing.braille import DOTS_HIGH
+from ftui.tui.drawing.words import rate
+
+LEAST_SHARE = 1e-3  # of a value: a smaller range is drawn as the flat line it is
+LEAST_USED = 0.55  # of an axis; one that is used less is made anew
+LARGEST = 1e150  # what is beyond has no place on an axis that computes with floats
+ROUND = (1, 2, 2.5, 5, 10)
+GAP = 3  # rows between two numbers on an axis, at least
+OCTAVE = math.log10(2)
+LABEL = 6  # columns of a number at a value axis, one more at most
+EPSILON = 1e-9
+
+Tick = tuple[int, str]
+"""A row (0 is the lowest) or a column, and what is written there."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """Values `low` (bottom) to `high` (top), in log10 where `log`; `ticks` are rows from the top with their labels."""
+    """The loss axis: the middle of row j stands for `bottom + j * per_row`, or ten to that power on a `log` axis."""
 
-    low: float
-    high: float
+    bottom: float
+    per_row: float
+    rows: int
     log: bool
-    ticks: tuple[tuple[int, str], ...]
+    ticks: tuple[Tick, ...]
+
+    def dot(self, value: float) -> int:
+        """The dot of a value, counted from the bottom; what is beyond an end is drawn at that end."""
+        if self.log:
+            value = math.log10(value) if value > 0 else -math.inf
+        rows = (value - self.bottom) / self.per_row
+        if rows >= self.rows:
+            return DOTS_HIGH * self.rows - 1
+        return min(DOTS_HIGH * self.rows - 1, int(rows * DOTS_HIGH + DOTS_HIGH / 2)) if rows > -0.5 else 0
+
+    def suits(self, low: float, high: float) -> bool:
+        """Whether it shows that range (in its own unit) without much waste."""
+        bottom, top = self.bottom - self.per_row / 2, self.bottom + self.per_row * (self.rows - 0.5)
+        slack = self.per_row * EPSILON
+        fits = bottom - slack <= low and high <= top + slack
+        return fits and high - low >= LEAST_USED * (top - bottom)
 
 
+@dataclass
 class Scale:
-    """Remembers the range of the last frame."""
+    """The loss axis from frame to frame: it moves only when it must, for then every cell is painted anew."""
 
-    def __init__(self) -> None:
-        self._axis: Axis | None = None
-        self._key: tuple[int, bool] = (0, False)
+    axis: Axis | None = None
+    view: tuple[object, ...] = field(default_factory=tuple)
 
-    def axis(self, values: Sequence[float], height: int, *, log: bool) -> Axis:
-        """The range for these values (at least one), the last one where it still serves."""
-        low, high = extent(values)
+    def fit(self, low: float, high: float, *, rows: int, log: bool, window: tuple[float, float] | None) -> Axis:
+        """An axis of so many rows that shows `low` to `high` (both above 0 if `log`). `window`: the steps shown."""
+        least_value = 1 / LARGEST if log else -LARGEST
+        low, high = max(least_value, min(LARGEST, low)), max(least_value, min(LARGEST, high))
         if log:
-            low, high = math.log10(low), math.log10(high)
-        old = self._axis
-        if (
-            old is None
-            or self._key != (height, log)
-            or low < old.low
-            or high > old.high
-            or high - low < USED_LEAST * (old.high - old.low) * (1 - 1 / height)
-        ):
-            self._key = (height, log)
-            self._axis = _log_axis(low, high, height) if log else _linear_axis(low, high, height)
-        assert self._axis is not None
-        return self._axis
+            low, high = _widened(math.log10(low), math.log10(high), LEAST_SHARE)
+        else:
+            low, high = _widened(low, high, max(EPSILON, LEAST_SHARE * max(abs(low), abs(high))))
+        view = (rows, log, window)
+        if self.axis is None or view != self.view or not self.axis.suits(low, high):
+            self.axis = _log_axis(low, high, rows) if log else _linear_axis(low, high, rows)
+            self.view = view
+        return self.axis
 
 
-def extent(values: Sequence[float]) -> tuple[float, float]:
-    """The range to show: all of it, but for the highest few of many."""
-    ordered = sorted(values)
-    share = CLIPPED_ABOVE if len(ordered) > MANY else 1.0
-    return ordered[0], ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+def _widened(low: float, high: float, least: float) -> tuple[float, float]:
+    if high - low >= least:
+        return low, high
+    middle = low + (high - low) / 2
+    return middle - least / 2, middle + least / 2
 
 
-def _linear_axis(low: float, high: float, height: int) -> Axis:
-    """Rows of a round size, a whole number of them between two ticks, so that the grid is even."""
-    span = max(high - low, abs(high) * 1e-3, 1e-9)
-    magnitude = 10.0 ** math.floor(math.log10(span))
+def _linear_axis(low: float, high: float, rows: int) -> Axis:
+    bottom, per_row, tick, between = _fitted(low, high, rows, _tick_sizes(high - low, (1, 2, 2.5, 5)))
+    there = _tick_rows(bottom, per_row, between, rows)
+    ticks = tuple((row, number_label(bottom + row * per_row, tick)) for row in there)
+    return Axis(bottom, per_row, rows, False, _distinct(ticks))
+
+
+def _log_axis(low: float, high: float, rows: int) -> Axis:
+    """Numbers at powers of two or ten, on whole rows; in a narrow range at round numbers, on the nearest rows."""
+    powers = [OCTAVE, 2 * OCTAVE, *(size * 10.0**n for n in range(3) for size in (1, 2, 5))]
+    bottom, per_row, size, between = _fitted(low, high, rows, powers, most=10)
+    if high - low >= LEAST_USED * per_row * rows:
+        there = _tick_rows(bottom, per_row, between, rows)
+        ticks = {row: _compact(10.0 ** (bottom + row * per_row)) for row in there}
+        for factor in _factors_between(size, between):
+            for row in range(there.start - between, rows, between):
+                at = row + round(math.log10(factor) / per_row)
+                if 0 <= at < rows:
+                    ticks[at] = _compact(factor * 10.0 ** (bottom + row * per_row))
+        if len(ticks) > 1:
+            return Axis(bottom, per_row, rows, True, _distinct(tuple(sorted(ticks.items()))))
+    bottom, per_row, _, _ = _fitted(low, high, rows, _tick_sizes(high - low, (1, 2, 2.5, 5)))
+    return Axis(bottom, per_row, rows, True, _nearest_ticks(bottom, per_row, rows))
+
+
+def _factors_between(size: float, rows: int) -> tuple[float, ...]:
+    """More round numbers between two that are so far apart, each less than half a row beside its place."""
+    if size == OCTAVE:
+        return (1.5,) if rows >= 7 else ()
+    if size == 1:
+        return (2.0, 5.0) if rows >= 9 else (3.0,) if rows >= 6 else ()
+    return ()
+
+
+def _tick_sizes(span: float, sizes: tuple[float, ...]) -> list[float]:
+    unit = 10.0 ** math.floor(math.log10(span))
+    return [size * unit * power for power in (0.01, 0.1, 1.0) for size in sizes]
+
+
+def _fitted(low: float, high: float, rows: int, sizes: list[float], most: int = 6) -> tuple[float, float, float, int]:
+    """Bottom, value of a row, value between ticks and rows between ticks: the finest that shows the range.
+
+    Ticks have a whole number of rows between them, so that they stand evenly; all is round, so it rarely changes.
+    """
+    least = GAP if rows > 14 else 2
     best: tuple[float, float, float, int] | None = None
-    for step in (share * magnitude for share in ROUND):
-        for rows in range(3 if height > 14 else 2, 7):
-            unit = step / rows
-            bottom = math.floor(low / unit) * unit
-            if bottom + unit * (height - 0.5) >= low + span and (best is None or unit < best[0] * 0.999):
-                best = unit, bottom, step, rows
+    for size in sizes:
+        for between in range(least, most + 1):
+            per_row = size / between
+            bottom = math.ceil(low / per_row - 0.5 - EPSILON) * per_row
+            if bottom + per_row * (rows - 0.5) >= high and (best is None or per_row < best[1] * 0.999):
+                best = (bottom, per_row, size, between)
     if best is None:
-        best = span / height, low, span, height
-    unit, bottom, step, rows = best
-    offset = -round(bottom / unit) % rows
-    decimals = max(0, -math.floor(math.log10(step) + 1e-9)) + (0 if _is_single(step) else 1)
-    ticks = [(height - 1 - row, number(bottom + unit * row, decimals)) for row in range(offset, height, rows)]
-    return Axis(bottom, bottom + unit * height, False, tuple(ticks))
+        per_row = max(high - low, EPSILON) / max(1.0, rows - 1.0)
+        return low, per_row, per_row * least, least
+    return best
 
 
-def _is_single(step: float) -> bool:
-    """Whether one digit says it (0.2, not 0.25)."""
-    digit = step / 10.0 ** math.floor(math.log10(step) + 1e-9)
-    return abs(digit - round(digit)) < 0.01
+def _tick_rows(bottom: float, per_row: float, between: int, rows: int) -> range:
+    return range(-round(bottom / per_row) % between, rows, between)
 
 
-def _log_axis(low: float, high: float, height: int) -> Axis:
-    span = max(high - low, 0.05)
-    low, high = low - span * 0.03, low + span * 1.05
-    ticks: list[tuple[int, str]] = []
-    for exponent in range(math.floor(low), math.ceil(high) + 1):
-        for digit in (1, 2, 5) if span > 0.4 else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9):
-            place = exponent + math.log10(digit)
-            row = height - 1 - int((place - low) / (high - low) * height)
-            if low <= place < high and all(abs(row - other) > 1 for other, _ in ticks):
-                ticks.append((row, f"{digit * 10.0**exponent:.3g}"))
-    return Axis(low, high, True, tuple(ticks))
+def _nearest_ticks(bottom: float, per_row: float, rows: int) -> tuple[Tick, ...]:
+    low, high = 10 ** (bottom - per_row / 2), 10 ** (bottom + per_row * (rows - 0.5))
+    ticks: list[Tick] = []
+    values, size = round_numbers(low, high, max(1, rows // GAP))
+    for value in values:
+        row = round((math.log10(value) - bottom) / per_row) if value > 0 else -1
+        if 0 <= row < rows and (not ticks or row - ticks[-1][0] >= 2):
+            ticks.append((row, number_label(value, size)))
+    return _distinct(tuple(ticks))
 
 
-def number(value: float, decimals: int) -> str:
-    """A tick's label in at most six columns."""
-    text = f"{value:.{decimals}f}"
-    return text if len(text) <= 6 else f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
+def _distinct(ticks: tuple[Tick, ...]) -> tuple[Tick, ...]:
+    """Where the room is too small to tell two numbers apart, the first of them."""
+    seen: dict[str, int] = {}
+    for row, label in ticks:
+        seen.setdefault(label, row)
+    return tuple((row, label) for label, row in seen.items())
 
 
-def step_ticks(first: float, last: float, columns: int) -> list[tuple[float, str]]:
-    """Round steps for the lower axis, about 16 columns apart, with their labels."""
-    span = max(1.0, last - first)
-    raw = span / max(1, columns // 16)
-    magnitude = 10.0 ** math.floor(math.log10(raw))
-    step = max(1.0, next(share * magnitude for share in (1, 2, 2.5, 5, 10) if share * magnitude >= raw * 0.999))
-    begin = math.ceil(first / step - 1e-9)
-    marks = [(begin + i) * step for i in range(int((last - begin * step) / step + 1e-9) + 1)]
-    return [(mark, step_label(mark, last)) for mark in marks]
+def round_numbers(low: float, high: float, most: int) -> tuple[list[float], float]:
+    """About `most` round numbers from `low` to `high`, and the distance between them."""
+    least = max(high - low, EPSILON) / max(1, most)
+    unit = 10.0 ** math.floor(math.log10(least))
+    size = next(size * unit for size in ROUND if size * unit >= least * (1 - EPSILON))
+    first = math.ceil(low / size - EPSILON)
+    return [(first + n) * size for n in range(int(high / size + EPSILON) - first + 1)], size
 
 
-def step_label(step: float, last: float) -> str:
-    if step and last >= 2_000_000:
-        return f"{step / 1e6:g}M"
-    return f"{step / 1000:g}k" if step and last >= 2000 else f"{step:g}"
+def number_label(value: float, distance: float) -> str:
+    """A value at an axis whose numbers are that far apart, in seven columns at most."""
+    if abs(value) < distance * EPSILON:
+        return "0" if distance >= 1 else f"{0:.{_decimals(distance)}f}"[: LABEL + 1]
+    if distance < 1000:
+        text = f"{value:.{_decimals(distance)}f}"
+        if len(text) <= LABEL and float(text):
+            return text
+    return _compact(value)
 
 
-def planned_end(step: int, max_steps: int | None) -> float:
-    """Where the lower axis ends: the plan, or a round step some way ahead where there is none (jumps by a quarter)."""
-    if max_steps is not None:
-        return float(max(1, max_steps, step))
-    return float(math.ceil(1.25 ** math.ceil(math.log(max(8, step + 1), 1.25))))
+def _decimals(distance: float) -> int:
+    """That tell such numbers apart: 0.25 takes one more than 0.2."""
+    exponent = math.floor(math.log10(distance) + EPSILON)
+    leading = distance / 10.0**exponent
+    return min(20, max(0, (abs(leading - round(leading)) > 0.01) - exponent))
+
+
+def _compact(value: float) -> str:
+    """`0.5`, `125k`, `1.2M`, `3e15`, `1e-5`."""
+    size = abs(value)
+    for limit, sign in ((1e9, "B"), (1e6, "M"), (1e3, "k")):
+        if limit <= size < 1e12:
+            return f"{value / limit:.4g}{sign}"
+    text = f"{value:.4g}"
+    return text if len(text) <= LABEL and "e" not in text else rate(value).replace(".0e", "e")
+
+
+def step_label(step: float, distance: float, last: float) -> str:
+    """A step at an axis up to `last` whose numbers are that far apart: `0`, `500`, `0.5k`, `12,340`."""
+    if step == 0:
+        return "0"
+    for limit, unit, sign in ((1e6, 1e6, "M"), (2e3, 1e3, "k")):
+        if last >= limit and distance >= unit / 10:
+            return f"{step / unit:g}{sign}"
+    return f"{step:,.0f}"
+
+
+def step_ticks(first: float, last: float, width: int) -> Iterator[tuple[float, str]]:
+    """Round steps between two, about one every sixteen columns."""
+    values, distance = round_numbers(first, last, max(2, width // 16))
+    whole = [value for value in values if abs(value - round(value)) < EPSILON]
+    for value in whole:
+        yield value, step_label(value, distance, last)

@@ -1,4 +1,4 @@
-"""A question before something that cannot be undone, and a line of input."""
+"""A question before something that cannot be undone, a line of input, and what does not fit into one line."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -52,14 +52,40 @@ class AskScreen(ModalScreen[bool]):
         self.dismiss(yes)
 
 
+class TellScreen(ModalScreen[None]):
+    """Something that is too long for one line, until it has been read."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,escape,q,space", "dismiss", "close", id="close")]
+
+    def __init__(self, look: Look, message: str, hint: str) -> None:
+        super().__init__()
+        self._look, self._message, self._hint = look, message, hint
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Canvas(self._look, id="question")
+
+    def on_mount(self) -> None:
+        canvas = self.query_one(Canvas)
+        canvas.styles.height = len(self._lines(DIALOG_WIDTH))
+        canvas.show(lambda frame: self._lines(frame.width))
+
+    def _lines(self, width: int) -> list[Line]:
+        lines: list[Line] = [[(" " + line, "bad@panel")] for line in wrapped(self._message, width - 2)]
+        lines += [[(" " + line, "text@panel")] for line in wrapped(self._hint, width - 2) if line]
+        return [*lines, [("", "text@panel")], [(" enter", "key@panel"), (" close", "muted@panel")]]
+
+
 class PromptScreen(ModalScreen[str | None]):
-    """One line of text; `check` raises an FtuiError for what cannot be taken, which is shown while it is typed."""
+    """One line of text; `check` raises an FtuiError for what cannot be taken, shown while it is typed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", id="cancel")]
 
-    def __init__(self, look: Look, question: str, text: str, check: Callable[[str], object]) -> None:
+    def __init__(
+        self, look: Look, question: str, text: str, check: Callable[[str], object], *, enter: str = "take it"
+    ) -> None:
         super().__init__()
-        self._look, self._question, self._text, self._check = look, question, text, check
+        self._look, self._question, self._text, self._check, self._enter = look, question, text, check, enter
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -82,18 +108,11 @@ class PromptScreen(ModalScreen[str | None]):
 
     def _show_problem(self, problem: str) -> None:
         def paint(frame: Frame) -> list[Line]:
-            text = [[(" " + line, "bad@panel")] for line in wrapped(problem, frame.width - 2)] if problem else []
-            keys = [
-                (" enter", "key@panel"),
-                (" send   ", "muted@panel"),
-                ("esc", "key@panel"),
-                (" cancel", "muted@panel"),
-            ]
-            return (
-                [*(text or [[("", "text@panel")]])[:2], keys]
-                if text
-                else [[("", "text@panel")], keys, [("", "text@panel")]]
-            )
+            keys: Line = [(" enter", "key@panel"), (f" {self._enter}   ", "muted@panel")]
+            keys += [("esc", "key@panel"), (" cancel", "muted@panel")]
+            blank: Line = [("", "text@panel")]
+            text: list[Line] = [[(" " + line, "bad@panel")] for line in wrapped(problem, frame.width - 2) if problem]
+            return [*text[:2], keys] if text else [blank, keys, blank]
 
         self.query_one("#problem", Canvas).show(paint)
 

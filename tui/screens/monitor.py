@@ -12,7 +12,7 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from ftui.curves import Curves
-from ftui.errors import FtuiError
+from ftui.errors import DiskError, FtuiError
 from ftui.inbox import Continue, Hold, Letter, Set
 from ftui.letters import VERBS, setting
 from ftui.run import Run
@@ -34,6 +34,8 @@ from ftui.window import read_window
 
 FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
 FAILURES = ("failed", "lost")
+GOES_ON = {"resume": "goes on", "attach": "lives already", "start": "starts"}
+"""What r does to a run that does not live, by what would happen."""
 
 
 class MonitorScreen(Screen[None]):
@@ -51,6 +53,7 @@ class MonitorScreen(Screen[None]):
         self._shows_log = False
         self._timer: Timer | None = None
         self._has_told = False
+        self._hidden: frozenset[str] = frozenset()
 
     def compose(self) -> ComposeResult:
         look = stage(self).look
@@ -76,10 +79,10 @@ class MonitorScreen(Screen[None]):
 
     def tick(self) -> None:
         """Look at the files; what has not changed is not painted (`Canvas` sees to that)."""
-        lived = self.followed.lives
         self.followed.look()
         self._draw()
-        if self.followed.lives != lived:
+        if self.hidden_keys != self._hidden:
+            self._hidden = self.hidden_keys
             stage(self).draw_keys()
         self._tell_of_failure()
 
@@ -140,7 +143,7 @@ class MonitorScreen(Screen[None]):
                 self._give(Set, settings_in(answer))
 
         look = stage(self).look
-        self.app.push_screen(PromptScreen(look, SETTINGS_QUESTION, text, settings_in), entered)
+        self.app.push_screen(PromptScreen(look, SETTINGS_QUESTION, text, settings_in, enter="send"), entered)
 
     def _give(self, kind: type[Letter], fields: dict[str, object]) -> None:
         try:
@@ -157,20 +160,24 @@ class MonitorScreen(Screen[None]):
         self.run_worker(self._resume(), exclusive=True)
 
     async def _resume(self) -> None:
-        from ftui.opening import open_run  # with pydantic, which watching does without
-        from ftui.profile import resolve
+        from ftui.tui.openings import Wish, carry_out, look_ahead  # pydantic, which watching does without
 
-        def start() -> str:
-            opened = open_run(self._run.folder, resolve(self._run.profile), stopped_too=True)
-            return opened.decision
+        def go_on() -> str:
+            wish = Wish(run=self._run)
+            prospect = look_ahead(wish)
+            if prospect.act in GOES_ON:
+                carry_out(wish, prospect)
+            return prospect.act
 
         try:
-            decision = await asyncio.to_thread(start)
+            act = await asyncio.to_thread(go_on)
         except FtuiError as error:
             stage(self).complain(error)
-            return
-        words = {"resume": "goes on", "attach": "lives already", "finished": "has finished; n starts another one"}
-        stage(self).say(f"{self._run.name} {words.get(decision, 'starts')}.", "good")
+        except OSError as error:
+            stage(self).complain(DiskError(f"{self._run.name} cannot be opened: {error}."))
+        else:
+            words = GOES_ON.get(act, "has finished; n on the list of runs starts another one")
+            stage(self).say(f"{self._run.name} {words}.", "good")
 
     # -- what is shown
 

@@ -13,13 +13,13 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ftui.errors import FtuiError
+from ftui.errors import DiskError, FtuiError
 from ftui.preview import DryRun, count_lines
 from ftui.run import Run
 from ftui.tui.canvas import Canvas
 from ftui.tui.counting import count_rows
 from ftui.tui.drawing.resolved import Page, Row, count_spans, resolved_page, rows
-from ftui.tui.openings import Prospect, Wish, carry_out, check_new_name, look_ahead, overrides_in
+from ftui.tui.openings import Prospect, Wish, carry_out, check_new_name, check_overrides, look_ahead, overrides_in
 from ftui.tui.screens.ask import PromptScreen
 from ftui.tui.spans import Frame, Line, Span
 from ftui.tui.stage import stage
@@ -57,7 +57,8 @@ class ResolvedScreen(Screen[None]):
         self.prospect: Prospect | None = None
         self._before: list[Wish] = []
         self._problem: FtuiError | None = None
-        self._doing = "looking ..."
+        self._doing = ""
+        self._is_opening = False
         self._counted: DryRun | None = None
         self._is_counting = False
         self._rows: list[Row] = []
@@ -70,9 +71,9 @@ class ResolvedScreen(Screen[None]):
         yield Canvas(look, id="keys")
 
     def on_mount(self) -> None:
-        self.query_one("#body", Canvas).show(self._lines)
-        stage(self).draw_keys()
         self._look()
+        self._draw()
+        stage(self).draw_keys()
 
     def on_screen_resume(self) -> None:
         stage(self).draw_keys()
@@ -80,6 +81,7 @@ class ResolvedScreen(Screen[None]):
     # -- what would happen
 
     def _look(self) -> None:
+        self._doing = "looking ..."
         self.run_worker(self._looked(), exclusive=True, group="look")
 
     async def _looked(self, problem: FtuiError | None = None) -> None:
@@ -93,6 +95,8 @@ class ResolvedScreen(Screen[None]):
 
     def _change(self, wish: Wish) -> None:
         """From now on this is wanted."""
+        if self._is_opening:
+            return
         self.wish = wish
         self._forget_counts()
         self._look()
@@ -115,11 +119,11 @@ class ResolvedScreen(Screen[None]):
         question = f"{VALUE_QUESTION}\n{row.meaning}" if row.meaning else VALUE_QUESTION
 
         def entered(text: str) -> Wish:
-            new = overrides_in(self.wish, text)
+            new = overrides_in(text)
             self._sought = new[-1].partition("=")[0].strip() if new else ""
             return replace(self.wish, overrides=(*self.wish.overrides, *new))
 
-        self._ask(question, row.entry, lambda text: overrides_in(self.wish, text), entered)
+        self._ask(question, row.entry, lambda text: check_overrides(self.wish, text), entered)
 
     def action_rename(self) -> None:
         name = self.prospect.run.name if self.prospect is not None else ""
@@ -157,7 +161,7 @@ class ResolvedScreen(Screen[None]):
         if self.prospect is None:
             stage(self).say("This cannot be started as it is.", "warn")
             return
-        self._doing = f"opening {self.prospect.run.name} ..."
+        self._doing, self._is_opening = f"opening {self.prospect.run.name} ...", True
         self._draw()
         self.run_worker(self._start(self.prospect), group="start")
 
@@ -165,9 +169,15 @@ class ResolvedScreen(Screen[None]):
         try:
             run = await asyncio.to_thread(carry_out, self.wish, prospect)
         except FtuiError as error:
-            await self._looked(error)
-            return
-        self._land(run)
+            await self._refused(error)
+        except OSError as error:
+            await self._refused(DiskError(f"{prospect.run.folder} cannot be opened: {error}."))
+        else:
+            self._land(run)
+
+    async def _refused(self, error: FtuiError) -> None:
+        self._is_opening = False
+        await self._looked(error)
 
     def _land(self, run: Run) -> None:
         """On the live view, with nothing but the list of runs behind it."""

@@ -8,6 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ftui.presets import find_profile
+from ftui.run import Run
 from ftui.tui.canvas import Canvas
 from ftui.tui.drawing.start_list import about, start_list, title
 from ftui.tui.offers import SHIPPED, Offer, matching, offers
@@ -95,19 +96,24 @@ class StartScreen(Screen[None]):
         self._draw()
 
     def action_open(self) -> None:
+        if (offer := self.offer) is not None:
+            self._show(offer.profile, offer.run)
+
+    def _show(self, profile: Path | None, run: Run | None = None) -> None:
         from ftui.tui.screens.resolved import ResolvedScreen  # with pydantic (0.1 s)
 
-        if (offer := self.offer) is not None:
-            self.app.push_screen(ResolvedScreen(profile=offer.profile, run=offer.run))
+        self.app.push_screen(ResolvedScreen(profile=profile, run=run))
 
     def action_other(self) -> None:
+        found: list[Path] = []
+
+        def check(text: str) -> None:
+            found[:] = [find_profile(text.strip())]
+
         def entered(answer: str | None) -> None:
-            from ftui.tui.screens.resolved import ResolvedScreen
+            if answer is not None:
+                self._show(found[0])
 
-            if answer:
-                self.app.push_screen(ResolvedScreen(profile=find_profile(answer.strip())))
-
-        check = lambda text: find_profile(text.strip())  # noqa: E731
         self.app.push_screen(PromptScreen(stage(self).look, PATH_QUESTION, "", check), entered)
 
     def action_filter(self) -> None:

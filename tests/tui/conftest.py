@@ -1,0 +1,65 @@
+"""What the tests of the screens share: private places, a frozen time zone, recorded runs, pictures to compare with."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ftui import launching, opening
+from ftui.run import Run, runs_root
+from tests.support.replayed import moment, replay
+
+PICTURES = Path(__file__).parent / "pictures"
+
+Recorded = Callable[..., Run]
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No test sees the runs of the person who runs it, starts a supervisor, or knows what time it is there."""
+    for name, place in (("FTUI_RUNS", "runs"), ("XDG_STATE_HOME", "state"), ("FTUI_CACHE", "cache")):
+        monkeypatch.setenv(name, str(tmp_path / place))
+    for room in (opening, launching):
+        monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    """Puts a recorded run into the runs root: `recorded("wiki-style-lora", living=True)`."""
+
+    def put(name: str, **options: bool) -> Run:
+        return replay(name, runs_root(), **options)
+
+    return put
+
+
+@pytest.fixture
+def clock() -> Callable[[], float]:
+    """The time at which the recordings ended, a little later."""
+    found = [moment(Run(path.parent)) for path in runs_root().glob("*/run.json")]
+    end = max(found, default=0.0) + 3
+    return lambda: end
+
+
+@pytest.fixture
+def same_picture(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compares a screen with its picture in tests/tui/pictures; `--update-pictures` draws them anew."""
+
+    def compare(name: str, picture: str) -> None:
+        path = PICTURES / f"{name}.txt"
+        if request.config.getoption("--update-pictures"):
+            PICTURES.mkdir(exist_ok=True)
+            path.write_text(picture, encoding="utf-8")
+        assert path.is_file(), f"there is no picture {name}: look at the screen, then --update-pictures"
+        assert picture.splitlines() == path.read_text(encoding="utf-8").splitlines()
+
+    return compare
