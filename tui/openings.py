@@ -21,6 +21,7 @@ from ftui.profile.writing import weights_difference
 from ftui.report import place
 from ftui.run import Run, check_name, runs_root
 from ftui.status import Status, is_living, lives, read_status
+from ftui.tui.drawing.words import place as shown_path
 from ftui.tui.values import Value, values_of
 
 BETWEEN = re.compile(r"\s+(?=[a-z_]+(?:\.[a-z_]+)+\s*=)")  # two overrides; a value may hold blanks and quotes
@@ -99,7 +100,9 @@ def _decided(wish: Wish, folder: Path, resolved: Resolved) -> Prospect:
         return _resumed(wish, run, resolved, begin)
     sentence = f"{begin}a new run {run.name} is started" if begin else f"Starts a new run {run.name}"
     act: Act = "again" if begin else "start"
-    return Prospect(act, run, resolved, _unchanged(run, resolved), f"{sentence} in {run.folder}.", _warnings())
+    return Prospect(
+        act, run, resolved, _unchanged(run, resolved), f"{sentence} in {shown_path(run.folder)}.", _warnings()
+    )
 
 
 def _attached(run: Run, resolved: Resolved, begin: str) -> Prospect:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -10,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Value:
-    """One key. `text` is spelt as in a profile, `before` is what would stand there otherwise, where that differs."""
+    """One key. `text` is spelt as in a profile (which may begin a path with `~`).
+
+    `before` is what would stand there otherwise, where that differs.
+    """
 
     section: str
     key: str
@@ -33,7 +37,7 @@ def values_of(resolved: "Resolved", before: "Profile") -> list[Value]:
     sections: dict[str, list[Value]] = {}
     old = flat(before)
     for key, given in flat(resolved.profile).items():
-        text, was = toml_value(given), toml_value(old.get(key))
+        text, was = (toml_value(value).replace(f'"{Path.home()}/', '"~/') for value in (given, old.get(key)))
         origin = str(resolved.origin(key)).replace(str(resolved.path), resolved.path.name)
         section = ".".join(key[:-1])
         value = Value(section, key[-1], text, origin, None if was == text else was, _meaning(resolved.profile, key))

@@ -26,7 +26,7 @@ from ftui.events import Phase
 from ftui.identity import Identity, is_alive, this_process
 from ftui.run import Run
 from ftui.status import Status, is_frozen, read_status
-from tests.support.replayed import ROOT, settle
+from tests.support.replayed import HEADER, ROOT, settle
 
 MOST_TELEMETRY = 300  # lines; one a second
 WHOLE = (
@@ -140,4 +140,13 @@ def taken(run: Run) -> Files:
             continue  # being written, or being deleted
         present = [manifest.parent / name for name in OF_CHECKPOINTS if (manifest.parent / name).exists()]
         files |= {path.relative_to(run.folder).as_posix(): path.read_bytes() for path in present}
+        for weights in manifest.parent.rglob("*.safetensors"):
+            files[weights.relative_to(run.folder).as_posix() + HEADER] = header_of(weights)
     return files
+
+
+def header_of(weights: Path) -> bytes:
+    """The head of a safetensors file, without its tensors (format: 8-byte little-endian length, JSON, data)."""
+    with weights.open("rb") as file:
+        length = file.read(8)
+        return length + file.read(int.from_bytes(length, "little"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import msgspec
 
+from ftui.checkpoints import MANIFEST, read_manifest
 from ftui.curves import read_curves
 from ftui.events import Adopted, EngineStarted, RunOpened
 from ftui.identity import Identity, this_process
@@ -14,6 +15,7 @@ from ftui.status import Status, Watch
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "tests" / "fixtures" / "runs"
+HEADER = ".header"  # what is kept of a file of weights
 
 
 def recorded() -> list[str]:
@@ -30,6 +32,8 @@ def replay(name: str, folder: Path, *, living: bool = False, process: Identity |
     """
     run = Run(folder / name)
     shutil.copytree(RUNS / name, run.folder, copy_function=shutil.copyfile)
+    for manifest in [*run.checkpoints.rglob(MANIFEST), *run.final.glob(MANIFEST)]:
+        _fill(manifest.parent)
     if living or process is not None:
         _revive(run, process or this_process())
     return run
@@ -52,6 +56,19 @@ def settle(run: Run, *, time: float, supervisor: Identity | None) -> None:
     run.status.write_bytes(msgspec.json.encode(status))
     curves = read_curves(run, attempt=state.attempt, start_step=state.start_step)
     run.curves.write_bytes(msgspec.json.encode(curves))
+
+
+def _fill(folder: Path) -> None:
+    """Files of the recorded sizes where the recording has none: their heads are right, the rest is zeros."""
+    for name, entry in read_manifest(folder).files.items():
+        path, head = folder / name, folder / f"{name}{HEADER}"
+        if path.exists():
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:
+            file.write(head.read_bytes() if head.exists() else b"")
+            file.truncate(entry.size)
+        head.unlink(missing_ok=True)
 
 
 def _revive(run: Run, process: Identity) -> None:

@@ -44,6 +44,10 @@ class ShownApp:
             await self.pilot.pause(0.05)
         raise AssertionError("it did not happen; the screen shows:\n" + self.text())
 
+    def shows(self, kind: type) -> bool:
+        """Whether such a screen is on top."""
+        return isinstance(self.app.screen, kind)
+
     @property
     def screen(self) -> Any:
         return self.app.screen
@@ -82,7 +86,7 @@ def picture(app: App[Any]) -> str:
     names = {style: LETTERS[i % len(LETTERS)] for i, (style, _) in enumerate(counts.most_common())}
     lines = ["".join(text for text, _ in row).rstrip() for row in rows]
     usual = next(iter(names.values()))
-    styles = ["".join(names[style] * len(text) for text, style in row).rstrip(usual) for row in rows]
+    styles = ["".join(names.get(style, "") * len(text) for text, style in row).rstrip(usual) for row in rows]
     legend = [f"{letter} {style}" for style, letter in names.items()]
     return "\n".join([*lines, "-- styles", *styles, "-- legend", *legend]) + "\n"
 

@@ -36,8 +36,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def recorded() -> Recorded:
     """Puts a recorded run into the runs root: `recorded("wiki-style-lora", living=True)`."""
 
-    def put(name: str, **options: bool) -> Run:
-        return replay(name, runs_root(), **options)
+    def put(name: str, *, living: bool = False) -> Run:
+        return replay(name, runs_root(), living=living)
 
     return put
 

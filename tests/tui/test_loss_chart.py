@@ -1,6 +1,7 @@
 """The loss chart: whatever a run did it fits its frame and says the truth; its axes are round and stand still."""
 
 import math
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -231,7 +232,7 @@ def test_a_bucket_wider_than_a_column_is_shown_over_all_its_steps() -> None:
     drawn = draw(curves, 512 * 64, settings=ChartSettings(window=(1000.0, 1100.0)))
     shown = drawn.find("loss") | drawn.find("band")
     assert {column for _, column in shown} == set(range(100))
-    assert {row for row, _ in shown} >= set(range(2, 18))  # from 0 to 1
+    assert {row for row, _ in shown} >= set(range(4, 17))  # from 0 to 1
 
 
 def test_the_range_of_the_steps_is_behind_the_line_and_never_in_its_cells() -> None:
@@ -269,7 +270,7 @@ def test_a_run_without_steps_says_so() -> None:
 def test_a_constant_loss_is_a_level_line() -> None:
     drawn = draw(curves_of([2.0] * 500))
     assert len({row for row, _ in drawn.find("loss")}) == 1
-    assert "2.000" in drawn.ticks().values()
+    assert "2.0000" in drawn.ticks().values()
 
 
 def test_few_spikes_do_not_make_all_else_small() -> None:
@@ -285,7 +286,8 @@ def test_of_few_steps_none_is_clipped() -> None:
 
 
 def test_a_run_that_diverges_is_not_cut_off() -> None:
-    drawn = draw(curves_of([1.0 + (n % 10) / 10 for n in range(895)] + [50.0] * 5), settings=RAW)
+    values: Values = [50.0 if n >= 895 else 1.0 + (n % 10) / 10 for n in range(900)]
+    drawn = draw(curves_of(values))
     assert max(float(label) for label in drawn.ticks().values()) >= 40
 
 
@@ -333,7 +335,7 @@ def test_numbers_at_the_loss_axis_are_those_of_their_rows(values: tuple[float, f
     for row, label in axis.ticks:
         scale = {"k": 1e3, "M": 1e6}.get(label[-1], 1.0)
         assert axis.dot(float(label.rstrip("kM")) * scale) == 4 * row + 2
-    assert len({b[0] - a[0] for a, b in zip(axis.ticks, axis.ticks[1:], strict=False)}) == 1
+    assert len({b[0] - a[0] for a, b in pairwise(axis.ticks)}) == 1
     assert axis.dot(values[0]) < 6 and axis.dot(values[1]) > 4 * rows * 0.5
 
 
@@ -352,7 +354,7 @@ def test_numbers_at_a_log_axis_are_less_than_a_row_from_their_place(values: tupl
 def test_a_log_axis_needs_losses_above_nought() -> None:
     on = ChartSettings(log=True, smoothing=0)
     assert "not possible" not in draw(curves_of([8.0, 1.0, 0.5]), settings=on).title
-    for history, values in ((None, [8.0, 0.0, 0.5]), (history_of(1000, [(1, -1.0)]), [8.0, 1.0, 0.5])):
+    for history, values in ((None, (8.0, 0.0, 0.5)), (history_of(1000, [(1, -1.0)]), (8.0, 1.0, 0.5))):
         drawn = draw(curves_of(list(values)), history=history, settings=on)
         assert "log: not possible" in drawn.title
         assert drawn.ticks() == draw(curves_of(list(values)), history=history).ticks()
@@ -444,11 +446,7 @@ def test_epochs_attempts_and_grid_are_behind_the_curve() -> None:
     assert with_marks.find("loss") == without.find("loss")
     assert with_marks.find("band") == without.find("band")
     assert {column for row, column in with_marks.find("faint") if row == 10} == {39}
-    assert "#2" in "".join(sign for sign, _ in with_marks.grid[drawn_bottom(with_marks)])
-
-
-def drawn_bottom(drawn: Drawn) -> int:
-    return drawn.rows
+    assert "#2" in "".join(sign for sign, _ in with_marks.grid[with_marks.rows])
 
 
 def epoch_columns(per_epoch: int, plan: int = 1000) -> list[int]:

@@ -83,9 +83,9 @@ def test_what_ends_the_run_is_asked_first(key: str, no: str, recorded: Recorded)
 
     async def play(shown: ShownApp) -> None:
         await shown.press(key)
-        assert isinstance(shown.screen, AskScreen) and run.name in shown.text()
+        assert shown.shows(AskScreen) and run.name in shown.text()
         await shown.press(no)
-        assert isinstance(shown.screen, MonitorScreen)
+        assert shown.shows(MonitorScreen)
 
     watch(run, play)
     assert letters(run) == []
@@ -107,7 +107,7 @@ def test_the_learning_rate_and_other_settings_are_typed(recorded: Recorded) -> N
 
     async def play(shown: ShownApp) -> None:
         await shown.press("f")
-        assert isinstance(shown.screen, PromptScreen)
+        assert shown.shows(PromptScreen)
         await shown.press("enter")
         await shown.press("m", *"700 save_steps=50", "enter")
         assert "set max_steps = 700, save_steps = 50: sent" in shown.text()
@@ -124,9 +124,9 @@ def test_a_wrong_setting_is_named_while_it_is_typed_and_not_sent(recorded: Recor
         await shown.press("m", *"many")
         assert "must be a number" in shown.text()
         await shown.press("enter")
-        assert isinstance(shown.screen, PromptScreen)
+        assert shown.shows(PromptScreen)
         await shown.press("escape")
-        assert isinstance(shown.screen, MonitorScreen)
+        assert shown.shows(MonitorScreen)
 
     watch(run, play)
     assert letters(run) == []
@@ -176,14 +176,14 @@ def test_a_run_that_fails_shows_why_once(recorded: Recorded) -> None:
         answer(run, RunFailed(message="The loss is not finite.", hint="Lower it.", exit_code=43, error="non-finite"))
         process.kill()
         process.wait()
-        await shown.until(lambda: isinstance(shown.screen, ProblemScreen))
+        await shown.until(lambda: shown.shows(ProblemScreen))
         assert "The loss is not finite." in shown.text() and "exit code 43 (non-finite)" in shown.text()
         await shown.press("escape")
-        assert isinstance(shown.screen, MonitorScreen)
+        assert shown.shows(MonitorScreen)
         await shown.pilot.pause(0.5)
-        assert isinstance(shown.screen, MonitorScreen)
+        assert shown.shows(MonitorScreen)
         await shown.press("w")
-        assert isinstance(shown.screen, ProblemScreen)
+        assert shown.shows(ProblemScreen)
 
     watch(run, play)
 
@@ -227,10 +227,10 @@ def test_resume_of_a_run_whose_profile_is_gone_says_so(recorded: Recorded) -> No
 
     async def play(shown: ShownApp) -> None:
         await shown.press("r")
-        await shown.until(lambda: isinstance(shown.screen, TellScreen))
+        await shown.until(lambda: shown.shows(TellScreen))
         assert "profile.toml" in "".join(shown.text().split())
         await shown.press("enter")
-        assert isinstance(shown.screen, MonitorScreen)
+        assert shown.shows(MonitorScreen)
 
     watch(run, play)
 
@@ -294,9 +294,9 @@ def test_events_and_log_share_a_pane(recorded: Recorded) -> None:
 def test_screens_over_it_come_and_go(key: str, kind: type, recorded: Recorded) -> None:
     async def play(shown: ShownApp) -> None:
         await shown.press(key)
-        assert isinstance(shown.screen, kind)
+        assert shown.shows(kind)
         await shown.press("escape")
-        assert isinstance(shown.screen, MonitorScreen)
+        assert shown.shows(MonitorScreen)
 
     watch(recorded("wiki-style-finished"), play)
 
@@ -319,11 +319,11 @@ def test_q_leaves_and_says_what_becomes_of_the_run(name: str, living: bool, word
 def test_back_leads_to_the_list_also_when_it_was_opened_first(key: str, recorded: Recorded) -> None:
     async def play(shown: ShownApp) -> None:
         await shown.press(key)
-        assert isinstance(shown.screen, RunsScreen)
+        assert shown.shows(RunsScreen)
         await shown.press("enter")
-        assert isinstance(shown.screen, MonitorScreen)
+        assert shown.shows(MonitorScreen)
         await shown.press(key)
-        assert isinstance(shown.screen, RunsScreen)
+        assert shown.shows(RunsScreen)
 
     watch(recorded("wiki-style-finished"), play)
 
@@ -341,7 +341,7 @@ def test_ctrl_c_ends_nothing(recorded: Recorded) -> None:
 
 def test_a_run_that_was_lost_shows_why_at_once(recorded: Recorded) -> None:
     async def play(shown: ShownApp) -> None:
-        assert isinstance(shown.screen, ProblemScreen)
+        assert shown.shows(ProblemScreen)
         assert "gone without a last word" in shown.text()
 
     watch(recorded("killed-by-host"), play)

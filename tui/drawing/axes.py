@@ -14,7 +14,7 @@ ROUND = (1, 2, 2.5, 5, 10)
 GAP = 3  # rows between two numbers on an axis, at least
 OCTAVE = math.log10(2)
 LABEL = 6  # columns of a number at a value axis, one more at most
-EPSILON = 1e-9
+EPSILON = 1e-9  # also what floats may be off by
 
 Tick = tuple[int, str]
 """A row (0 is the lowest) or a column, and what is written there."""
@@ -37,7 +37,7 @@ class Axis:
         rows = (value - self.bottom) / self.per_row
         if rows >= self.rows:
             return DOTS_HIGH * self.rows - 1
-        return min(DOTS_HIGH * self.rows - 1, int(rows * DOTS_HIGH + DOTS_HIGH / 2)) if rows > -0.5 else 0
+        return min(DOTS_HIGH * self.rows - 1, int(rows * DOTS_HIGH + DOTS_HIGH / 2 + EPSILON)) if rows > -0.5 else 0
 
     def suits(self, low: float, high: float) -> bool:
         """Whether it shows that range (in its own unit) without much waste."""
@@ -121,6 +121,7 @@ def _fitted(low: float, high: float, rows: int, sizes: list[float], most: int = 
     Ticks have a whole number of rows between them, so that they stand evenly; all is round, so it rarely changes.
     """
     least = GAP if rows > 14 else 2
+    most = max(least, min(most, rows // 2))  # or else there might be a single number
     best: tuple[float, float, float, int] | None = None
     for size in sizes:
         for between in range(least, most + 1):
@@ -150,10 +151,11 @@ def _nearest_ticks(bottom: float, per_row: float, rows: int) -> tuple[Tick, ...]
 
 
 def _distinct(ticks: tuple[Tick, ...]) -> tuple[Tick, ...]:
-    """Where the room is too small to tell two numbers apart, the first of them."""
+    """Those that can be written; where the room is too small to tell two apart, the first of them."""
     seen: dict[str, int] = {}
     for row, label in ticks:
-        seen.setdefault(label, row)
+        if len(label) <= LABEL + 1:
+            seen.setdefault(label, row)
     return tuple((row, label) for label, row in seen.items())
 
 
@@ -167,9 +169,9 @@ def round_numbers(low: float, high: float, most: int) -> tuple[list[float], floa
 
 
 def number_label(value: float, distance: float) -> str:
-    """A value at an axis whose numbers are that far apart, in seven columns at most."""
+    """A value at an axis whose numbers are that far apart, in few columns."""
     if abs(value) < distance * EPSILON:
-        return "0" if distance >= 1 else f"{0:.{_decimals(distance)}f}"[: LABEL + 1]
+        return f"{0:.{_decimals(distance)}f}" if _decimals(distance) < LABEL - 1 else "0"
     if distance < 1000:
         text = f"{value:.{_decimals(distance)}f}"
         if len(text) <= LABEL and float(text):

@@ -7,7 +7,7 @@ from ftui import units
 from ftui.browsing import Entry, standing
 from ftui.shown import cells
 from ftui.tui.drawing.panes import rule
-from ftui.tui.drawing.words import clock, loss
+from ftui.tui.drawing.words import clock, loss, place
 from ftui.tui.orders import Order
 from ftui.tui.spans import Frame, Line, harmless, left, right, spread, wrapped
 
@@ -129,6 +129,6 @@ def details(frame: Frame, folder: Path, entry: Entry | None, order: Order | None
     separator = f" {frame.glyphs.separator} "
     facts = [] if (age := _age(entry, now)) is None else [f"saved {clock(age)} ago by attempt {entry.attempt}"]
     facts += [f"tags: {', '.join(entry.tags)}"] if entry.tags else []
-    texts += [(str(folder / entry.path), "text"), (separator.join(facts), "muted")]
+    texts += [(place(folder / entry.path), "text"), (separator.join(facts), "muted")]
     lines += [[(" " + part, style)] for text, style in texts if text for part in wrapped(text, frame.width - 2)]
     return lines[: frame.height]

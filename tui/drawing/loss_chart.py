@@ -23,6 +23,8 @@ from ftui.tui.drawing.spark import span_of
 from ftui.tui.history import History
 from ftui.tui.spans import Frame, Line, right
 
+__all__ = ["ChartSettings", "Scale", "chart", "panned", "smoother", "zoomed"]
+
 LEAST_WINDOW = 20.0  # steps
 LEFT, RIGHT = LABEL + 2, 1  # columns beside the plot: a number, a blank and the axis; a margin
 OTHER_ROWS = 3  # title, axis, numbers

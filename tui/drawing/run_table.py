@@ -13,6 +13,7 @@ from ftui.tui.drawing.words import (
     model_name,
     phase_style,
     phase_word,
+    place,
     share_done,
     short,
     steps,
@@ -145,4 +146,4 @@ def why(row: Row) -> tuple[str, str]:
     if state.reason:
         share = share_done(state)
         return f"{state.phase}: {state.reason}" + ("" if share is None else f" ({share:.0%} of the plan)"), "muted"
-    return (f"warning: {state.warning}", "warn") if state.warning else (str(row.run.folder), "faint")
+    return (f"warning: {state.warning}", "warn") if state.warning else (place(row.run.folder), "faint")

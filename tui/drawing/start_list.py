@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from ftui.tui.drawing.words import place
 from ftui.tui.offers import HERE, RUNS, SHIPPED, Offer
 from ftui.tui.spans import Frame, Line, left, spread, width_of, wrapped
 
@@ -65,4 +66,4 @@ def about(frame: Frame, offer: Offer | None) -> list[Line]:
     where = offer.profile if offer.run is None else offer.run.folder
     words = [[(" " + line, offer.tone)] for line in wrapped(offer.words, frame.width - 2)]
     lines: list[Line] = [[(" " + frame.glyphs.rule * (frame.width - 2), "rule")], [(f" {offer.name}", "title")]]
-    return [*lines, *words[: frame.height - 3], [(f" {where}", "faint")]]
+    return [*lines, *words[: frame.height - 3], [(f" {place(where) if where else ''}", "faint")]]

@@ -1,5 +1,7 @@
 """Words and numbers as the screens write them: short, aligned, with the style that goes with their meaning."""
 
+from pathlib import Path
+
 from ftui import units
 from ftui.errors import DiskError
 from ftui.runstate import RunState
@@ -97,6 +99,12 @@ def share_done(state: RunState) -> float | None:
 def model_name(name: str) -> str:
     """The last part of a path or hub id."""
     return name.rstrip("/").rpartition("/")[2] or name
+
+
+def place(path: Path) -> str:
+    """A path as people write it: from their home, where it is in there."""
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
 
 
 def duration(seconds: float | None) -> str:

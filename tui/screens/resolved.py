@@ -19,6 +19,7 @@ from ftui.run import Run
 from ftui.tui.canvas import Canvas
 from ftui.tui.counting import count_rows
 from ftui.tui.drawing.resolved import Page, Row, count_spans, resolved_page, rows
+from ftui.tui.drawing.words import place
 from ftui.tui.openings import Prospect, Wish, carry_out, check_new_name, check_overrides, look_ahead, overrides_in
 from ftui.tui.screens.ask import PromptScreen
 from ftui.tui.spans import Frame, Line, Span
@@ -214,7 +215,7 @@ class ResolvedScreen(Screen[None]):
             told.append((MENDING, "muted"))
         if self._doing:
             told.append((self._doing, "loss"))
-        source = f"run {wish.run.folder}" if wish.run is not None else f"profile {wish.profile}"
+        source = f"run {place(wish.run.folder)}" if wish.run is not None else f"profile {place(wish.profile or Path())}"
         values = prospect.values if prospect is not None else ()
         return Page(source, [(text, style) for text, style in told if text], self._counts(width), values)
 
