@@ -34,7 +34,7 @@ def read_window(run: Run, curves: Curves, first: int, last: int, *, most_bytes: 
     """The losses of steps `first` to `last` as far as they count, in bunches of one step (wider ones beyond 512).
 
     `curves` says which attempts there were and where each began. `None` where that would take more than `most_bytes`
-    of the file, or where there is no file.
+    of the file, or where it cannot be read.
     """
     try:
         with run.metrics.open("rb") as file:
@@ -44,7 +44,7 @@ def read_window(run: Run, curves: Curves, first: int, last: int, *, most_bytes: 
             if end - begin > most_bytes:
                 return None
             return _gathered(curves, _lines(file, begin, size), first, last)
-    except FileNotFoundError:
+    except OSError:  # not there, or its volume has trouble: the chart stays as coarse as it was
         return None
 
 
@@ -90,8 +90,9 @@ def _gathered(curves: Curves, lines: Iterator[_Line], first: int, last: int) -> 
         if (line.attempt, line.step) > end:
             break
         attempt = known.get(line.attempt)
-        counts = attempt is not None and line.token == attempt.token and _attempt_at(curves, line.step) == line.attempt
-        if attempt is None or not counts or not first <= line.step <= last:
+        if attempt is None or line.token != attempt.token or _attempt_at(curves, line.step) != line.attempt:
+            continue
+        if not first <= line.step <= last or line.step > attempt.last_step:  # taken back by one that has yet to step
             continue
         if line.attempt not in found:
             found[line.attempt] = AttemptCurves(line.attempt, line.token, line.step - 1, line.step, {"loss": Series()})

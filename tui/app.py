@@ -13,13 +13,14 @@ from typing import ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
+from textual.events import Event, Paste
 from textual.screen import Screen
 from textual.theme import Theme
 from textual.timer import Timer
 
 from ftui.errors import FtuiError
 from ftui.run import Run
-from ftui.shown import cells
+from ftui.shown import cells, shown
 from ftui.tui.canvas import Canvas
 from ftui.tui.keys import keys_of
 from ftui.tui.look import Look, choose
@@ -85,6 +86,12 @@ class FtuiApp(App[list[str]]):
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self.exit)
         self.set_interval(TERMINAL_SECONDS, leave_if_abandoned)
+
+    async def on_event(self, event: Event) -> None:
+        """What is pasted is as foreign as any text: it comes in with nothing in it that could steer the terminal."""
+        if isinstance(event, Paste):
+            event.text = "\n".join(shown(line) for line in event.text.splitlines())
+        await super().on_event(event)
 
     # -- what every screen can do
 

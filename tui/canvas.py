@@ -4,6 +4,7 @@ Few widgets start fast (each costs about 2 ms), and changed spans only are what 
 compares nothing. All text passes through `harmless` here and never through markup, whatever it holds.
 """
 
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual.geometry import Region
 from textual.strip import Strip
@@ -80,13 +81,18 @@ def _span(old: Strip, new: Strip, y: int) -> Region | None:
     before, after = _cells(old), _cells(new)
     if before == after:
         return None
-    if len(before) != len(after):  # wide characters: columns and characters are not the same
+    if not _is_plain(before) or not _is_plain(after) or len(before) != len(after):
         return Region(0, y, new.cell_length, 1)
     first = next(i for i, pair in enumerate(zip(before, after, strict=True)) if pair[0] != pair[1])
     last = next(i for i in range(len(after) - 1, -1, -1) if before[i] != after[i])
-    if len(after) != new.cell_length:
-        return Region(0, y, new.cell_length, 1)
     return Region(first, y, last - first + 1, 1)
+
+
+def _is_plain(row: list[Cell]) -> bool:
+    """Whether every character takes one column, by our count and by that of the library which would cut the row."""
+    return all(
+        character.isascii() or cells(character) == cell_len(character) == 1 for character in {sign for sign, _ in row}
+    )
 
 
 def _cells(strip: Strip) -> list[Cell]:

@@ -23,17 +23,18 @@ class Commands(Provider):
 
     async def discover(self) -> Hits:
         for name, explanation, act in self._entries():
-            yield DiscoveryHit(Content(name), act, text=name, help=Content(explanation))  # type: ignore[arg-type]
+            text, help = Content(harmless(name)), Content(harmless(explanation))
+            yield DiscoveryHit(text, act, text=harmless(name), help=help)  # type: ignore[arg-type]
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for name, explanation, act in self._entries():
-            if (score := matcher.match(name)) > 0:
-                yield Hit(score, Content(name), act, text=name, help=Content(explanation))  # type: ignore[arg-type]
+            if (score := matcher.match(harmless(name))) > 0:
+                text, help = Content(harmless(name)), Content(harmless(explanation))
+                yield Hit(score, text, act, text=harmless(name), help=help)  # type: ignore[arg-type]
 
     def _entries(self) -> Iterator[Entry]:
-        for name, explanation, act in [*self._keys(), *self._runs(), *self._profiles()]:
-            yield harmless(name), harmless(explanation), act
+        yield from [*self._keys(), *self._runs(), *self._profiles()]
 
     def _keys(self) -> Iterator[Entry]:
         for binding in bindings_of(self.screen):

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 from ftui.run import Run
+from ftui.shown import shown
 from ftui.tui.terminal import look_around
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[2J\x1b[H", "\x1b[?1049l"
@@ -33,7 +34,7 @@ def open_screens(run: Run | None = None) -> int:
     app = FtuiApp(terminal, run=run, theme=theme)
     farewell = app.run(mouse=os.environ.get(MOUSE_HINT, "1") != "0")
     for line in farewell or []:
-        print(line)
+        print(shown(line))
     return app.return_code or 0
 
 

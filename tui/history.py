@@ -49,11 +49,17 @@ EXPECTED = (FINISHED, STOPPED, PARKED)
 """Exit codes of engines that ended because they were to."""
 
 
+ENDS = (EngineEnded, RunFailed, RunFinished, RunStopped)
+
+
 @dataclass(frozen=True)
 class Event:
+    """`is_end`: it tells that the run, or its process, has ended."""
+
     time: float
     text: str
     tone: str
+    is_end: bool = False
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,7 @@ class History:
             case EngineEnded():
                 self.ended = record
         for text in told(record):
-            self.events.append(Event(record.time, text, tone_of(record)))
+            self.events.append(Event(record.time, text, tone_of(record), isinstance(record, ENDS)))
 
     def _begin(self, record: RunStarted) -> None:
         """What earlier attempts did above its first step counts no more."""
@@ -117,6 +123,11 @@ class History:
         self.begins = [begin for begin in self.begins if begin.step < record.start_step]
         if record.start_step > 0:
             self.begins.append(Begin(record.attempt, record.start_step))
+
+    @property
+    def last_words(self) -> str:
+        """The newest event before the end: what it was doing. The end itself is told elsewhere."""
+        return next((event.text for event in reversed(self.events) if not event.is_end), "")
 
     @property
     def best(self) -> Mark | None:

@@ -4,7 +4,7 @@ Whatever stands in them is made harmless where it meets the screen (tui/canvas.p
 log lines and rows as they come. Widths are columns of the terminal, not characters.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ftui.shown import cells, cut, shown
@@ -29,9 +29,13 @@ Paint = Callable[[Frame], list[Line]]
 """Draws into a frame: at most `height` lines, each exactly or at most `width` wide."""
 
 
+_JOINERS = dict.fromkeys([0x200D, 0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)])
+"""What makes one picture of several: terminals do not agree on its width, so pictures are shown in their parts."""
+
+
 def harmless(text: str) -> str:
     """The text with all control characters visible; nothing to do for most of it."""
-    return text if text.isascii() and text.isprintable() else shown(text)
+    return text if text.isascii() and text.isprintable() else shown(text).translate(_JOINERS)
 
 
 def width_of(line: Sequence[Span]) -> int:
@@ -40,6 +44,7 @@ def width_of(line: Sequence[Span]) -> int:
 
 def spread(width: int, left: Sequence[Span], right: Sequence[Span] = ()) -> Line:
     """Left and right part with blanks between; where both do not fit, the left one is cut."""
+    right = clipped(right, width)
     room = width - width_of(right)
     start = clipped(left, max(0, room - 1 if right else room))
     return [*start, (" " * max(0, room - width_of(start)), "text"), *right]
@@ -78,16 +83,29 @@ def wrapped(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` columns, broken between words where that is possible; `\\n` ends a line."""
     lines = []
     for paragraph in shown(text, newlines=True).split("\n"):
-        line = ""
+        line, used = "", 0
         for word in paragraph.split(" "):
-            if line and cells(line) + 1 + cells(word) > width:
+            size = cells(word)
+            if line and used + 1 + size > width:
                 lines.append(line)
-                line = word
+                line, used = word, size
             else:
-                line = f"{line} {word}" if line else word
-            while cells(line) > width > 0:  # a word that is longer than a line
-                head = cut(line, width + 1).removesuffix("…") if cells(line) > width else line
-                lines.append(head)
-                line = line[len(head) :]
+                line, used = (f"{line} {word}", used + 1 + size) if line else (word, size)
+            if used > width > 0:  # a word that is longer than a line
+                *whole, line = _pieces(line, width)
+                lines += whole
+                used = cells(line)
         lines.append(line)
     return lines
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    """The word in pieces of at most `width` columns; a wide character stays whole."""
+    start = used = 0
+    for at, character in enumerate(word):
+        size = cells(character)
+        if used + size > width and at > start:
+            yield word[start:at]
+            start, used = at, 0
+        used += size
+    yield word[start:]

@@ -95,6 +95,16 @@ def test_a_torn_last_line_waits(tmp_path: Path) -> None:
     assert values(read_window(run, curves_of(run), 40, 60, most_bytes=1 << 20)) == {s: truth[s] for s in range(40, 51)}
 
 
+def test_what_an_attempt_took_back_is_gone_before_its_first_step(tmp_path: Path) -> None:
+    run, truth = written(tmp_path, [(0, 50)])
+    reader = CurveReader(run, afresh=True)
+    while reader.advance():
+        continue
+    reader.begin(2, 30)
+    found = values(read_window(run, reader.curves, 20, 50, most_bytes=1 << 20))
+    assert found == {step: truth[step] for step in range(20, 31)}
+
+
 def test_a_run_without_steps_has_no_window(tmp_path: Path) -> None:
     assert read_window(Run(tmp_path), Curves(), 1, 10, most_bytes=1 << 20) is None
 

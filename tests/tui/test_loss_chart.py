@@ -281,8 +281,16 @@ def test_few_spikes_do_not_make_all_else_small() -> None:
 
 
 def test_of_few_steps_none_is_clipped() -> None:
-    drawn = draw(curves_of([9.0, 1.0, 1.0, 1.0, 1.0, 1.0]), 6)
+    values: Values = [9.0 if n == 20 else 1.0 for n in range(40)]
+    drawn = draw(curves_of(values), 40)
     assert max(float(label) for label in drawn.ticks().values()) >= 8
+
+
+@pytest.mark.parametrize(("before", "after"), [(1.0, 3.0), (3.0, 1.0)])
+def test_the_line_is_whole_where_the_loss_jumps(before: float, after: float) -> None:
+    values: Values = [before if n < 500 else after for n in range(900)]
+    rows = {row for row, _ in draw(curves_of(values)).find("loss")}
+    assert len(rows) >= 12 and rows == set(range(min(rows), max(rows) + 1))
 
 
 def test_a_run_that_diverges_is_not_cut_off() -> None:

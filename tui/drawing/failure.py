@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 
 from ftui import report
-from ftui.errors import EXIT_WORDS
+from ftui.errors import EXIT_WORDS, PREEMPTED_NOT_SAVED
 from ftui.events import EngineEnded
 from ftui.runstate import RunState
-from ftui.tui.history import Event
 from ftui.tui.spans import Frame, Line, spread, wrapped
 
 LINES_SHOWN = 30
@@ -32,48 +31,60 @@ NEXT = {
     31: "Mend the row or the file, then r.",
     41: "A shorter data.max_length, activation_checkpointing = true or a smaller adapter.r, in a new run.",
     42: "Fewer processes beside it, or a pod with more RAM; r goes on from the newest checkpoint.",
-    43: "r with a lower rate: `ftui resume RUN --fork --set train.learning_rate=...`.",
+    43: "`ftui resume RUN --fork --set train.learning_rate=...` goes on from the newest checkpoint with a lower one.",
 }
 GO_ON = "r goes on from the newest checkpoint."
 
 
 def failure(
-    frame: Frame,
-    name: str,
-    state: RunState,
-    ended: EngineEnded | None,
-    last: Event | None,
-    log: Sequence[str],
-    top: int,
+    frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str, log: Sequence[str], top: int
 ) -> list[Line]:
-    """`top`: the first of the lines that is shown, for what does not fit on the screen."""
-    lines = body(frame, name, state, ended, last, log)
-    return lines[min(top, max(0, len(lines) - frame.height)) :][: frame.height]
+    """The frame filled from line `top` on; from the top the newest of the printed lines are shown, as many as fit.
+
+    `last`: the last event, `log`: what the engine printed.
+    """
+    facts = _facts(frame, name, state, ended, last)
+    printed = _printed(frame, (state.last_lines or list(log))[-LINES_SHOWN:])
+    room = frame.height - len(facts) - 2
+    if top == 0 and 3 <= room < len(printed):
+        note = f"the last {room} of {len(printed)}, down shows all "
+        return [*facts, [], _rule(frame, note), *printed[-room:]]
+    lines = [*facts, [], _rule(frame, ""), *(printed or [[(" it printed none", "faint")]])]
+    return lines[min(top, last_top(frame, lines)) :][: frame.height]
 
 
-def body(
-    frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: Event | None, log: Sequence[str]
-) -> list[Line]:
-    """All of it, however long."""
+def last_top(frame: Frame, lines: Sequence[Line]) -> int:
+    """The largest first line that still fills the frame."""
+    return max(0, len(lines) - frame.height)
+
+
+def _rule(frame: Frame, note: str) -> Line:
+    title = " the engine's last lines "
+    room = max(0, frame.width - len(title) - len(note) - 1)
+    return [(title, "title"), (frame.glyphs.rule * room, "rule"), (f" {note}" if note else "", "faint")]
+
+
+def _printed(frame: Frame, found: Sequence[str]) -> list[Line]:
+    return [[(" ", "text"), (part, "muted")] for line in found for part in wrapped(line, frame.width - 2)]
+
+
+def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str) -> list[Line]:
     word = {"lost": "was lost", "failed": "failed"}.get(state.phase, f"is {state.phase}")
     title: Line = [(f" {name} ", "number"), (word, "alarm" if state.phase in ("lost", "failed") else "title")]
     lines: list[Line] = [spread(frame.width, title, [(f"{report.place(state)} ", "muted")]), []]
     message = report.lost(state) if state.phase == "lost" else state.message or state.reason
     lines += _part(frame, "what", message, "text")
     lines += _part(frame, "how", how(state, ended), "text")
-    if last is not None:
-        lines += _part(frame, "last event", last.text, "muted")
-    code = state.exit_code if state.exit_code is not None else 21
-    lines += _part(frame, "cause", CAUSES.get(code, ""), "text")
-    hint = state.hint if state.phase != "lost" else report.LOST_HINT
-    lines += _part(frame, "do", "\n".join(part for part in (hint, NEXT.get(code, GO_ON)) if part), "good")
+    lines += _part(frame, "last event", last, "muted")
+    if state.phase in ("lost", "failed"):
+        code = state.exit_code if state.exit_code is not None else PREEMPTED_NOT_SAVED
+        lines += _part(frame, "cause", CAUSES.get(code, ""), "text")
+        hint = state.hint if state.phase != "lost" else report.LOST_HINT
+        following = NEXT.get(code, GO_ON).replace("RUN", name)
+        lines += _part(frame, "do", "\n".join(part for part in (hint, following) if part), "good")
     newest = state.newest_checkpoint
     saved = f"checkpoint-{newest.step}" + (", read back whole" if newest.verified else "") if newest else "none"
-    lines += _part(frame, "saved", saved, "text")
-    shown = (state.last_lines or list(log))[-LINES_SHOWN:]
-    lines += [[], [(" the engine's last lines ", "title"), (frame.glyphs.rule * max(0, frame.width - 26), "rule")]]
-    lines += [[(" ", "text"), (part, "muted")] for line in shown for part in wrapped(line, frame.width - 2)]
-    return lines if shown else [*lines, [(" it printed none", "faint")]]
+    return lines + _part(frame, "saved", saved, "text")
 
 
 def how(state: RunState, ended: EngineEnded | None) -> str:

@@ -10,6 +10,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from ftui.errors import FtuiError
+from ftui.shown import shown
 from ftui.tui.canvas import Canvas
 from ftui.tui.look import Look
 from ftui.tui.spans import Frame, Line, wrapped
@@ -90,7 +91,7 @@ class PromptScreen(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Canvas(self._look, id="question")
-            field = Input(self._text, compact=True, select_on_focus=False)
+            field = Input(shown(self._text), compact=True, select_on_focus=False)
             field.cursor_blink = False  # 2 kB/s over the wire otherwise
             yield field
             yield Canvas(self._look, id="problem")
@@ -100,7 +101,7 @@ class PromptScreen(ModalScreen[str | None]):
         question.styles.height = len(self._asked(DIALOG_WIDTH))
         question.show(lambda frame: self._asked(frame.width))
         self.query_one("#problem", Canvas).styles.height = 3
-        self.query_one(Input).cursor_position = len(self._text)
+        self.query_one(Input).action_end()
         self._show_problem("")
 
     def _asked(self, width: int) -> list[Line]:

@@ -17,6 +17,7 @@ from ftui.errors import FtuiError
 from ftui.inspecting import Inspected
 from ftui.letters import ON_CHECKPOINTS, done_here
 from ftui.run import Run
+from ftui.shown import shown
 from ftui.tui.browsed import Browsed, Seen, aside, kept, merged
 from ftui.tui.canvas import Canvas
 from ftui.tui.drawing.checkpoint_table import checkpoint_table, details, title
@@ -262,5 +263,8 @@ class CheckpointsScreen(Screen[None]):
     def action_copy(self) -> None:
         if (entry := self.entry) is not None:
             path = str(self._run.folder / entry.path)
+            if shown(path) != path:  # a shell would obey a line end in it, and a terminal anything else
+                stage(self).say(f"not copied, as there are control characters in it: {path}", "warn")
+                return
             self.app.copy_to_clipboard(path)
             stage(self).say(f"copied: {path}")

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.failure import body
+from ftui.tui.drawing.failure import failure
 from ftui.tui.followed import Followed
 from ftui.tui.spans import Frame, Line
 from ftui.tui.stage import stage
@@ -37,7 +37,8 @@ class ProblemScreen(Screen[None]):
 
     def __init__(self, followed: Followed, resume: Callable[[], None]) -> None:
         super().__init__()
-        self._followed, self._resume, self._top = followed, resume, 0
+        self._followed, self._resume = followed, resume
+        self._top, self._is_full = 0, True
 
     def compose(self) -> ComposeResult:
         look = stage(self).look
@@ -54,13 +55,15 @@ class ProblemScreen(Screen[None]):
     def _lines(self, frame: Frame) -> list[Line]:
         followed = self._followed
         history = followed.history
-        last = history.events[-1] if history.events else None
-        lines = body(frame, followed.run.name, followed.state, history.ended, last, followed.log.lines)
-        self._top = max(0, min(self._top, len(lines) - frame.height))
-        return lines[self._top :]
+        lines = failure(
+            frame, followed.run.name, followed.state, history.ended, history.last_words, followed.log.lines, self._top
+        )
+        self._is_full = len(lines) == frame.height
+        return lines
 
     def action_scroll(self, by: int) -> None:
-        self._top = max(0, self._top + by)
+        if by < 0 or self._is_full:  # no further than the end
+            self._top = max(0, self._top + by)
         self.query_one("#body", Canvas).show(self._lines)
 
     def action_resume(self) -> None:
