@@ -24,7 +24,7 @@ from ftui.status import Status, Watch, is_final, lives, read_status
 from tests.support.recording import Scrubber
 from tests.support.replayed import ROOT, RUNS, moment, recorded, replay
 
-MOST_BYTES = 2_500_000
+MOST_BYTES = 3_500_000
 # A path under somebody's temporary, work or home folders; a host name and a boot id that were not replaced.
 OF_A_MACHINE = re.compile(
     rb"/(?:tmp|work|root|home|Users)(?![\w-])"

@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.events import Paste
+from textual.screen import Screen
 from textual.widgets import Input
 
 from ftui.errors import UsageError
@@ -21,12 +23,13 @@ from ftui.tui.look import choose
 from ftui.tui.screens.ask import AskScreen, PromptScreen, TellScreen
 from ftui.tui.screens.checkpoints import CheckpointsScreen
 from ftui.tui.screens.log import LogScreen
+from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.resolved import ResolvedScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
-from ftui.tui.spans import clipped, harmless, left, right, spread, width_of, wrapped
-from tests.support.evil import EVIL, evil_name, evil_profile, evil_run, steers
+from ftui.tui.spans import Frame, clipped, harmless, left, right, spread, width_of, wrapped
+from tests.support.evil import TOGETHER, evil_name, evil_profile, evil_run, steers
 from tests.support.shown_app import ShownApp, shown_app, strips_of
 
 SIZES = [(80, 24), (60, 20)]
@@ -40,42 +43,57 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Visit:
-    """A walk over the screens; at each of them the picture is looked at in both sizes."""
+    """A walk over the screens; at each of them the picture is looked at, and each of its canvases in another size."""
 
     def __init__(self, shown: ShownApp, text: str) -> None:
         self.shown = shown
         self.text = text.encode(errors="replace").decode()
 
-    async def look(self, kind: type | None = None, *, seen: bool = False) -> None:
+    async def look(self, kind: type | None = None, *, seen: bool = False, ours: bool = True) -> None:
         if kind is not None:
             await self.shown.until(lambda: isinstance(self.shown.screen, kind))
-        for size in SIZES:
-            await self.shown.pilot.resize_terminal(*size)
-            await self.shown.pilot.pause()
-            rows = ["".join(segment.text for segment in strip) for strip in strips_of(self.shown.app)]
-            assert len(rows) == size[1]
-            for row in rows:
-                assert cells(row) == cell_len(row) == size[0], ascii(row)
+        rows = ["".join(segment.text for segment in strip) for strip in strips_of(self.shown.app)]
+        size = self.shown.app.size
+        assert len(rows) == size.height
+        for row in rows:
+            assert cell_len(row) == size.width and (not ours or cells(row) == size.width), ascii(row)
+            assert not steers(row), ascii(row)
+        for canvas in self.shown.screen.query(Canvas):
+            self.paint(canvas)
+        if seen:
+            part = harmless(self.text.split("\n")[0])[:SEEN].strip()
+            assert part in "\n".join(rows), f"{part!r} is not on:\n" + "\n".join(rows)
+
+    def paint(self, canvas: Canvas) -> None:
+        """As it would be in the other sizes."""
+        for width, height in (*SIZES, (30, 6), (160, 50)):
+            assert canvas._paint is not None
+            for line in canvas._paint(Frame(width, height, UNICODE))[:height]:
+                row = canvas._strip(line, width).text
+                assert cells(row) == cell_len(row) == width, ascii(row)
                 assert not steers(row), ascii(row)
-            if seen:
-                part = harmless(self.text.split("\n")[0])[:SEEN].strip()
-                assert part in "\n".join(rows), f"{part!r} is not on:\n" + "\n".join(rows)
+
+    async def show(self, screen: Screen[Any]) -> None:
+        self.shown.app.push_screen(screen)
+        await self.shown.pilot.pause()
 
     async def press(self, *keys: str) -> None:
-        await self.shown.press(*keys)
+        """Without the waits between keys that a pilot makes."""
+        await self.shown.pilot.press(*keys)
 
 
-def walk(run: Run | None, text: str, play: Callable[[Visit], object]) -> None:
+def walk(run: Run | None, text: str, play: Callable[[Visit], object], size: tuple[int, int] = SIZES[0]) -> None:
     async def main() -> None:
-        async with shown_app(run=run) as shown:
+        async with shown_app(run=run, size=size) as shown:
             await play(Visit(shown, text))  # type: ignore[misc]
 
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("text", EVIL.values(), ids=EVIL.keys())
-def test_screens_of_a_run_show_foreign_text(text: str) -> None:
+@pytest.mark.parametrize("name", TOGETHER)
+def test_screens_of_a_run_show_foreign_text(name: str) -> None:
     """It is opened by its path, so that even its folder may be called anything."""
+    text = TOGETHER[name]
     run = evil_run(runs_root() / evil_name(text), text)
 
     async def play(visit: Visit) -> None:
@@ -100,11 +118,12 @@ def test_screens_of_a_run_show_foreign_text(text: str) -> None:
         await visit.press("q", "question_mark")
         await visit.look()
 
-    walk(run, text, play)
+    walk(run, text, play, SIZES[len(name) % 2])
 
 
-@pytest.mark.parametrize("text", EVIL.values(), ids=EVIL.keys())
-def test_lists_pages_and_dialogs_show_foreign_text(text: str) -> None:
+@pytest.mark.parametrize("name", TOGETHER)
+def test_lists_pages_and_dialogs_show_foreign_text(name: str) -> None:
+    text = TOGETHER[name]
     evil_run(runs_root() / "evil", text, ended="stopped")
     evil_run(runs_root() / evil_name(text), text)
     Path(evil_name(text, ".toml")).write_text(evil_profile(text))
@@ -119,20 +138,26 @@ def test_lists_pages_and_dialogs_show_foreign_text(text: str) -> None:
         await visit.look(ResolvedScreen)
         await visit.press(*["down"] * 4, "e")
         await visit.look()
-        visit.shown.app.push_screen(PromptScreen(visit.shown.app.look, text, text, str.strip))
+        await visit.show(PromptScreen(visit.shown.app.look, text, text, str.strip))
         await visit.look(PromptScreen)
-        visit.shown.app.push_screen(TellScreen(visit.shown.app.look, text, text))
+        await visit.show(TellScreen(visit.shown.app.look, text, text))
         await visit.look(TellScreen, seen=True)
-        visit.shown.app.push_screen(AskScreen(visit.shown.app.look, text, text))
+        await visit.show(AskScreen(visit.shown.app.look, text, text))
         await visit.look(AskScreen, seen=True)
         visit.shown.app.complain(UsageError(text, hint=text))
+        await visit.shown.pilot.pause()
         await visit.look()
+        while not isinstance(visit.shown.screen, ResolvedScreen):
+            await visit.press("escape")
+        await visit.press("enter")
+        await visit.look(MonitorScreen)
 
-    walk(None, text, play)
+    walk(None, text, play, SIZES[len(name) % 2])
 
 
-@pytest.mark.parametrize("text", EVIL.values(), ids=EVIL.keys())
-def test_the_palette_and_messages_show_foreign_text(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", TOGETHER)
+def test_the_palette_and_messages_show_foreign_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TOGETHER[name]
     entry = (f"evil {text}", text, lambda: None)
     monkeypatch.setattr(Commands, "_entries", lambda self: iter([entry]))
 
@@ -147,10 +172,10 @@ def test_the_palette_and_messages_show_foreign_text(text: str, monkeypatch: pyte
         await visit.look()
         visit.shown.app.post_message(Paste(text))
         await visit.shown.pilot.pause(0.1)
-        await visit.look()
+        await visit.look(ours=False)  # an Input counts as its library does
         assert not steers(visit.shown.screen.query_one(Input).value)
 
-    walk(None, text, play)
+    walk(None, text, play, SIZES[len(name) % 2])
 
 
 def test_a_path_with_controls_in_it_is_not_copied() -> None:
@@ -167,7 +192,7 @@ def test_a_path_with_controls_in_it_is_not_copied() -> None:
 
 def test_what_is_pasted_comes_in_visible() -> None:
     async def play(visit: Visit) -> None:
-        visit.shown.app.push_screen(PromptScreen(visit.shown.app.look, "?", "", str.strip))
+        await visit.show(PromptScreen(visit.shown.app.look, "?", "", str.strip))
         await visit.look(PromptScreen)
         visit.shown.app.post_message(Paste("a\x1b]52;c;eA==\x07\u202eb\rsecond line"))
         await visit.shown.pilot.pause(0.1)

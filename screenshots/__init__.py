@@ -1,0 +1,1 @@
+"""Pictures of the screens, made by one command: `python -m screenshots.make`."""

@@ -1,0 +1,118 @@
+"""Make every picture in this folder: `python -m screenshots.make [NAME ...]`. Needs Pillow (the `test` extra).
+
+The runs are recordings of real ones (tests/fixtures/runs), the clock stands where they end; no engine runs, and what is
+drawn is what the screens draw.
+"""
+
+import asyncio
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftui.run import Run, all_runs, runs_root
+from screenshots.cells import cells_of, draw
+from tests.support.replayed import moment, recorded, replay
+from tests.support.shown_app import shown_app, strips_of
+
+HERE = Path(__file__).parent
+SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
+LIVING = ("wiki-style-lora", "wiki-style-held")
+PROFILE = """
+[run]
+stage = "sft"
+[model]
+name_or_path = "Qwen/Qwen3-0.6B"
+[data]
+train = "rows.jsonl"
+eval_fraction = 0.02
+max_length = 2048
+[adapter]
+r = 16
+[train]
+learning_rate = 2e-4
+num_train_epochs = 2
+"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A screen: the run it opens on (none: the list), the keys that lead there."""
+
+    name: str
+    run: str | None = None
+    keys: tuple[str, ...] = ()
+
+
+SCENES = (
+    Scene("runs"),
+    Scene("live", "wiki-style-lora"),
+    Scene("held", "wiki-style-held"),
+    Scene("finished", "wiki-style-finished"),
+    Scene("checkpoints", "wiki-style-finished", ("c",)),
+    Scene("failed", "exploded"),
+    Scene("start", None, ("n",)),
+    Scene("profile", None, ("n", "enter", "e", "ctrl+u", *"adapter.r=64", "enter")),
+    Scene("help", "wiki-style-lora", ("question_mark",)),
+    Scene("question", "wiki-style-lora", ("p",)),
+)
+
+
+def main(names: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        settle(Path(place))
+        now = max(moment(run) for run in all_runs()) + 3
+        for scene in SCENES:
+            if not names or scene.name in names:
+                for size in SIZES:
+                    for theme in ("dark", "light"):
+                        asyncio.run(shoot(scene, size, theme, clock_of(scene, now)))
+
+
+def settle(place: Path) -> None:
+    """A home with every recorded run in it, and a folder with a profile."""
+    os.environ |= {"HOME": str(place), "FTUI_RUNS": str(place / "runs"), "XDG_STATE_HOME": str(place / ".state")}
+    os.environ["TZ"] = "UTC"
+    time.tzset()
+    for name in recorded():
+        replay(name, runs_root(), living=name in LIVING)
+    (place / "work").mkdir()
+    (place / "work" / "mine.toml").write_text(PROFILE)
+    os.chdir(place / "work")
+
+
+def clock_of(scene: Scene, now: float) -> Callable[[], float]:
+    """The time at which the scene's run was recorded; the newest of all for the list."""
+    end = now if scene.run is None else moment(Run(runs_root() / scene.run)) + 3
+    return lambda: end
+
+
+async def shoot(scene: Scene, size: str, theme: str, clock: Callable[[], float]) -> None:
+    """One scene as SVG and PNG."""
+    run = None if scene.run is None else Run(runs_root() / scene.run)
+    async with shown_app(run=run, size=SIZES[size], theme=theme, clock=clock) as shown:
+        for key in scene.keys:
+            await shown.press(key)
+            await shown.app.workers.wait_for_complete()
+        await shown.pilot.pause()
+        name = f"{scene.name}-{size}-{theme}"
+        (HERE / f"{name}.svg").write_text(shown.app.export_screenshot(title="ftui"), encoding="utf-8")
+        palette = shown.app.look.palette
+        rows = cells_of(strips_of(shown.app), palette["text"], palette["background"])
+        draw(rows, palette["background"], HERE / f"{name}.png")
+        print(name, flush=True)
+
+
+def files() -> Iterator[Path]:
+    """The pictures this makes."""
+    for scene in SCENES:
+        for size in SIZES:
+            for theme in ("dark", "light"):
+                yield from (HERE / f"{scene.name}-{size}-{theme}.{kind}" for kind in ("svg", "png"))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
