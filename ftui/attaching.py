@@ -3,9 +3,10 @@
 import time
 
 from ftui import report
-from ftui.errors import UsageError
+from ftui.errors import PREEMPTED_NOT_SAVED, UsageError
 from ftui.launching import watched
 from ftui.run import Run, all_runs, find_run
+from ftui.shown import shown
 from ftui.status import Watch, is_final, judge, lives, read_status
 
 LOOK_SECONDS = 0.5
@@ -57,7 +58,7 @@ def attach_plain(run: Run) -> int:
         return INTERRUPTED
     for line in last_words(run, status.state.phase):
         print(line)
-    return status.state.exit_code or 0
+    return PREEMPTED_NOT_SAVED if status.state.exit_code is None else status.state.exit_code
 
 
 def last_words(run: Run, phase: str) -> list[str]:
@@ -65,4 +66,4 @@ def last_words(run: Run, phase: str) -> list[str]:
     state = read_status(run).state
     if phase in ("failed", "lost"):
         return report.failure(run, state).split("\n")
-    return [f"{run.name}: {report.history(state)}"]
+    return [f"{shown(run.name)}: {report.history(state)}"]

@@ -62,7 +62,7 @@ def draw(rows: Sequence[Sequence[Cell]], behind: str, target: Path) -> None:
         for x, cell in enumerate(row):
             if cell.sign != " ":
                 _sign(pen, (MARGIN + x * WIDTH, MARGIN + y * HEIGHT), cell, fonts[cell.bold])
-    image.quantize(COLORS).save(target, optimize=True)
+    image.quantize(COLORS, method=Image.Quantize.MAXCOVERAGE).save(target, optimize=True)
 
 
 def _sign(pen: ImageDraw.ImageDraw, place: tuple[int, int], cell: Cell, font: ImageFont.FreeTypeFont) -> None:

@@ -125,13 +125,14 @@ def test_screens_of_a_run_show_foreign_text(name: str) -> None:
 def test_lists_pages_and_dialogs_show_foreign_text(name: str) -> None:
     text = TOGETHER[name]
     evil_run(runs_root() / "evil", text, ended="stopped")
+    evil_run(runs_root() / "evil-lost", text, ended="lost")
     evil_run(runs_root() / evil_name(text), text)
     Path(evil_name(text, ".toml")).write_text(evil_profile(text))
-    Path("torn.toml").write_text(f"[{text}\n", errors="replace")
+    Path("\U0010ffff.toml").write_text(f"[{text}\n", errors="replace")
 
     async def play(visit: Visit) -> None:
         await visit.look(RunsScreen, seen=True)
-        assert "1 run " in visit.shown.text()
+        assert "2 runs" in visit.shown.text()
         await visit.press("n")
         await visit.look(StartScreen)
         await visit.press("enter")

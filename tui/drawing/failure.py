@@ -98,7 +98,8 @@ def how(state: RunState, ended: EngineEnded | None) -> str:
     if ended is not None and ended.oom_kills:
         parts.append("the kernel's out-of-memory killer")
     if state.restarts:
-        parts.append(f"started again {len(state.restarts)} times before")
+        times = "1 time" if len(state.restarts) == 1 else f"{len(state.restarts)} times"
+        parts.append(f"started again {times} before")
     return ", ".join(parts) or "nobody was there to see it"
 
 

@@ -57,7 +57,7 @@ def levels(values: Sequence[float], glyphs: Glyphs) -> str:
     low, high = min(values), max(values)
     least = max(abs(high), abs(low)) * FLAT_SHARE
     if high - low < least:
-        low = (low + high - least) / 2
+        low = (low + high - least) / 2 + least / (2 * (len(glyphs.bars) - 1))  # the middle in the middle of a bar
         high = low + least
     scale = (len(glyphs.bars) - 1) / (high - low) if high > low else 0.0
     return "".join(glyphs.bars[int((value - low) * scale + 0.5)] for value in values)

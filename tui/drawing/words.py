@@ -55,7 +55,7 @@ def short(number: float | None) -> str:
     for limit, divisor, unit in ((999_950, 1e3, "k"), (999_950_000, 1e6, "M"), (999_950_000_000, 1e9, "B")):
         if size < limit:
             value = number / divisor
-            return f"{value:.2f}{unit}" if abs(value) < 10 else f"{value:.1f}{unit}"
+            return f"{value:.2f}{unit}" if abs(value) < 9.995 else f"{value:.1f}{unit}"
     return f"{number:.1e}"
 
 

@@ -6,6 +6,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
+from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -116,6 +117,16 @@ class PromptScreen(ModalScreen[str | None]):
             return [*text[:2], keys] if text else [blank, keys, blank]
 
         self.query_one("#problem", Canvas).show(paint)
+
+    async def on_key(self, event: Key) -> None:
+        """Keys that were typed ahead, before the field had the focus, are meant for it."""
+        field = self.query_one(Input)
+        if self.focused is not None:
+            return
+        if event.is_printable and event.character:
+            field.insert_text_at_cursor(event.character)
+        elif event.key == "enter":
+            await field.action_submit()
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._problem_with(event.value)
