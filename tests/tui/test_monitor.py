@@ -194,7 +194,9 @@ def test_controls_of_a_run_that_does_not_live_say_so(recorded: Recorded) -> None
     async def play(shown: ShownApp) -> None:
         assert "hold" not in shown.lines()[-1] and "resume" in shown.lines()[-1]
         await shown.press("s")
-        assert "does not live (parked)" in shown.lines()[-1]
+        assert shown.shows(TellScreen) and "does not live (parked)" in shown.text()
+        await shown.press("escape")
+        assert shown.shows(MonitorScreen)
 
     watch(run, play)
     assert letters(run) == []

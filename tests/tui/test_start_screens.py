@@ -404,7 +404,7 @@ def test_enter_twice_starts_once(path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     async def script() -> None:
         async with at(ResolvedScreen(profile=path)) as shown:
-            await shown.pilot.press("enter", "enter", "s")
+            await shown.pilot.press("enter", "enter")
             await shown.until(lambda: isinstance(shown.screen, MonitorScreen))
 
     person(script)
