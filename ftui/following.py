@@ -15,7 +15,7 @@ from ftui.opening import Opened
 from ftui.profile import Profile
 from ftui.run import Run
 from ftui.runstate import RunState
-from ftui.shown import cut
+from ftui.shown import cut, shown
 from ftui.status import Watch, judge, lives
 
 LOOK_SECONDS = 0.25  # 4 Hz is as fast as anybody reads
@@ -34,12 +34,12 @@ class Lines:
 
     def print(self, text: str) -> None:
         self.clear()
-        self._stream.write(f"{text}\n")
+        self._stream.write(f"{shown(text, newlines=True)}\n")
         self._stream.flush()
 
     def draw(self, text: str) -> None:
         """Show `text` on the line that is drawn over, cut to the terminal's width."""
-        text = cut(text, shutil.get_terminal_size().columns - 1)
+        text = cut(shown(text), shutil.get_terminal_size().columns - 1)
         if self.live and text != self._drawn:
             self._stream.write(f"\r{text}\x1b[K")
             self._stream.flush()

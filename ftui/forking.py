@@ -10,6 +10,7 @@ from ftui.opening import create, stored_profile, successors
 from ftui.profile import Resolved
 from ftui.profile.writing import weights_difference
 from ftui.run import Run, RunFacts
+from ftui.shown import shown
 
 
 class Bests(msgspec.Struct, frozen=True):
@@ -73,7 +74,7 @@ def fork(origin: Origin, resolved: Resolved, name: str | None, *, may_differ: bo
             hint="Use the same values, or --fork to make a child run that goes on with the new ones.",
         )
     facts = RunFacts(
-        run_id="", name="", created=0.0, profile_name=resolved.path.stem, parent_run=origin.facts.run_id,
+        run_id="", name="", created=0.0, profile_name=shown(resolved.path.stem), parent_run=origin.facts.run_id,
         parent_name=origin.run.name, parent_checkpoint=origin.checkpoint.path.name, fork=may_differ,
     )  # fmt: skip
     runs = [Run(origin.run.folder.with_name(name))] if name else successors(origin.run)

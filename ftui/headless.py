@@ -73,7 +73,7 @@ def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
 def _fork(origin: Origin, text: str, resolved: Resolved, wishes: Wishes) -> int:
     name = check_name(wishes.name) if wishes.name else None
     run, differences = fork(origin, resolved, name, may_differ=wishes.fork)
-    print(f"{run.name} goes on from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is.")
+    print(shown(f"{run.name} goes on from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is."))
     for line in differences:
         print(f"  {shown(line)}")
     return attend(open_run(run.folder, resolved), text, resolved, wishes)

@@ -10,7 +10,7 @@ from ftui.checkpoints import step_of
 from ftui.errors import FINISHED, DiskError, UsageError
 from ftui.launching import watched
 from ftui.run import Run, find_run
-from ftui.shown import cells, shown
+from ftui.shown import cells, escaped, shown
 from ftui.status import read_status
 
 HEADINGS = ("checkpoint", "kind", "eval loss", "size", "state")
@@ -91,7 +91,7 @@ def chosen(run: Run, entries: Sequence[Entry], text: str) -> Entry:
 
 def print_json(run: Run, entries: list[Entry], *, hashed: bool) -> None:
     document = msgspec.json.encode(Inspected(run.name, str(run.folder), hashed, entries))
-    print(msgspec.json.format(document, indent=2).decode())
+    print(escaped(msgspec.json.format(document, indent=2).decode()))
 
 
 def lines(entries: Sequence[Entry]) -> Iterator[str]:

@@ -201,7 +201,7 @@ def _answered(run: Run, watch: Watch, letter: AnyLetter) -> int:
         if time.monotonic() > told:
             told = float("inf")
             print(
-                f"sent; {run.name} is {status.state.phase} and answers when that lets it (Ctrl-C: do not wait)",
+                f"sent; {shown(run.name)} is {status.state.phase} and answers when that lets it (Ctrl-C: do not wait)",
                 flush=True,
             )
         time.sleep(LOOK_SECONDS)

@@ -17,7 +17,7 @@ from ftui.launching import watched
 from ftui.presets import shipped
 from ftui.run import Run, all_runs, find_run
 from ftui.runstate import Evaluation, eta_seconds
-from ftui.shown import cells, cut, shown
+from ftui.shown import cells, cut, escaped, shown
 from ftui.status import Status, lives, read_status
 
 LOOK_SECONDS = 0.25
@@ -91,7 +91,7 @@ def print_status(name: str, *, as_json: bool) -> int:
     run = find_run(name)
     status = watched(run, read_status(run))
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode(status), indent=2).decode())
+        print(escaped(msgspec.json.format(msgspec.json.encode(status), indent=2).decode()))
         return 0
     for label, value in facts(run, status):
         print(f"{label:<18}{value}")

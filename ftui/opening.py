@@ -23,6 +23,7 @@ from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.writing import flat, to_toml, weights_difference
 from ftui.run import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
 from ftui.runstate import RunState, is_over
+from ftui.shown import shown
 from ftui.status import Status, Watch, judge, lives, read_status
 from ftui.volume import disk_error, is_disk_full
 
@@ -166,7 +167,7 @@ def create(
     """
     root = run.folder.parent
     temporary = root / f".{run.name}.{secrets.token_hex(4)}.new"
-    facts = template or RunFacts(run_id="", name="", created=0.0, profile_name=resolved.path.stem)
+    facts = template or RunFacts(run_id="", name="", created=0.0, profile_name=shown(resolved.path.stem))
     facts = msgspec.structs.replace(facts, run_id=new_run_id(), name=run.name, created=time.time())
     try:
         new = Run(make_private_folder(temporary))

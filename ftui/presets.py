@@ -1,5 +1,6 @@
 """The profiles that come with ftui, found by name."""
 
+import contextlib
 import difflib
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,9 +37,10 @@ def find_profile(text: str, folder: Path = SHIPPED) -> Path:
     Raises:
         ProfileError: neither; the nearest names are given.
     """
-    path = Path(text).expanduser()
-    if path.is_file():
-        return path
+    path = Path(text)
+    with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a NUL in it, the home of nobody
+        if path.expanduser().is_file():
+            return path.expanduser()
     presets = {preset.name: preset.path for preset in shipped(folder)}
     if text.removesuffix(".toml") in presets:
         return presets[text.removesuffix(".toml")]

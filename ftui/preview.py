@@ -17,7 +17,7 @@ from ftui.files import replace_file
 from ftui.processes import clean_environment
 from ftui.profile import Resolved
 from ftui.profile.writing import flat, to_toml
-from ftui.shown import cells, complaint, shown
+from ftui.shown import cells, complaint, escaped, shown
 
 WIDEST_VALUE = 40
 
@@ -95,7 +95,7 @@ def toml_value(value: object) -> str:
     """A value the way a profile would spell it."""
     if value is None:
         return '"none"'
-    return json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False)
+    return escaped(json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False))
 
 
 def count_rows(resolved: Resolved) -> DryRun:

@@ -188,7 +188,7 @@ def find_run(name: str) -> Run:
         UsageError: there is none, or the name is not safe.
     """
     if "/" in name:
-        run = Run(Path(name).expanduser().absolute())
+        run = Run(Path(os.path.expanduser(name)).absolute())  # which leaves the home of nobody as it is
         run.read_facts()
         return run
     check_name(name)

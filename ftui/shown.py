@@ -1,22 +1,31 @@
 """Foreign text (names, rows, log lines, model output) made safe to print: nothing in it can steer a terminal."""
 
 import unicodedata
+from functools import lru_cache
 
 _SURROGATES = range(0xD800, 0xE000)
 _BIDI = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 _LINE_ENDS = [0x2028, 0x2029]
+_INVISIBLE = [
+    0xAD, 0x34F, 0x115F, 0x1160, 0x180E, 0x200B, *range(0x2060, 0x2065), *range(0x206A, 0x2070), 0x3164, 0xFEFF, 0xFFA0,
+    *range(0xFFF9, 0xFFFC),
+]  # fmt: skip
+"""What takes no room or none to speak of, joiners of letters excepted: two names that differ must not look the same."""
+_TAGS = range(0xE0000, 0xE0080)
 
 _VISIBLE: dict[int, str] = (
     {code: chr(0x2400 + code) for code in range(0x20)}
     | {0x7F: "\u2421"}
     | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
-    | {code: f"\\u{code:04x}" for code in [*_BIDI, *_LINE_ENDS, *_SURROGATES]}
+    | {code: f"\\u{code:04x}" for code in [*_BIDI, *_LINE_ENDS, *_INVISIBLE, *_SURROGATES]}
+    | {code: f"\\U{code:08x}" for code in _TAGS}
 )
 _VISIBLE_BUT_NEWLINES = {code: text for code, text in _VISIBLE.items() if code != 0x0A}
+_ESCAPES = {code: f"\\u{code:04x}" for code in [*range(0x7F, 0xA0), *_BIDI, *_LINE_ENDS, *_INVISIBLE, *_SURROGATES]}
 
 
 def shown(text: str, *, newlines: bool = False) -> str:
-    """`text` with every control character (C0, C1, DEL, bidi, lone surrogate) visible.
+    """`text` with every control character (C0, C1, DEL, bidi, lone surrogate) and all that is unseen visible.
 
     ESC becomes its picture (U+241B), U+0085 becomes `\\x85`, U+202E becomes `\\u202e`. `newlines` keeps `\\n` as it is,
     for text that may take several lines.
@@ -24,14 +33,31 @@ def shown(text: str, *, newlines: bool = False) -> str:
     return text.translate(_VISIBLE_BUT_NEWLINES if newlines else _VISIBLE)
 
 
+def escaped(document: str) -> str:
+    """A JSON document or a TOML value, the same in meaning, with escapes for all that JSON itself lets through."""
+    return document if document.isascii() and "\x7f" not in document else document.translate(_ESCAPES)
+
+
+_ARABIC = range(0x600, 0x900)
+_JAMO = range(0x1160, 0x1200)  # vowels and finals, drawn into the syllable before them
+_IDEOGRAPHS = range(0x20000, 0x3FFFE)
+_PICTURES = range(0x1F000, 0x1FB00)  # the next emoji come from here
+
+
 def cells(text: str) -> int:
     """Columns a terminal needs for `text`, which has been through `shown`: 2 for wide characters, 0 for marks."""
     return len(text) if text.isascii() else sum(_cells(character) for character in text)
 
 
+@lru_cache(maxsize=4096)
 def _cells(character: str) -> int:
-    if unicodedata.combining(character) or unicodedata.category(character) in ("Mn", "Me", "Cf"):
+    code, category = ord(character), unicodedata.category(character)
+    if category == "Cf":
+        return int(code in _ARABIC)  # signs below or before a number, which are seen
+    if category in ("Mn", "Me") or code in _JAMO or unicodedata.combining(character):
         return 0
+    if category == "Cn" and code not in _PICTURES and code not in _IDEOGRAPHS:  # Python calls many of them wide
+        return 1
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 

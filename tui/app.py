@@ -13,8 +13,9 @@ from typing import ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
-from textual.events import Event, Paste
-from textual.screen import Screen
+from textual.events import Event, Key, Paste
+from textual.geometry import Size
+from textual.screen import ModalScreen, Screen
 from textual.theme import Theme
 from textual.timer import Timer
 
@@ -69,8 +70,13 @@ class FtuiApp(App[list[str]]):
         self.set_reactive(FtuiApp.theme, self.look.name)  # before the style sheet is read: a change reads it again
         self.stylesheet.set_variables(self.get_css_variables())
 
+    def get_default_screen(self) -> Screen[None]:
+        """The first screen is the one at the bottom: no empty one is drawn before it."""
+        first = RunsScreen() if self._first_run is None else MonitorScreen(self._first_run)
+        # Otherwise the classes come with the first resize, and all is laid out and painted a second time.
+        return first.add_class(*classes_for(self.size))
+
     def on_mount(self) -> None:
-        self.push_screen(RunsScreen() if self._first_run is None else MonitorScreen(self._first_run))
         if not self.is_headless:
             self._mind_the_terminal()
         self.call_after_refresh(self._settled)
@@ -137,6 +143,17 @@ class FtuiApp(App[list[str]]):
             for canvas in screen.query(Canvas):
                 canvas.wear(self.look)
 
+    def on_key(self, event: Key) -> None:
+        """What was typed ahead, before a line of input was there to take it, is meant for that line.
+
+        Without this `m1500` at a slow link's pace could become 500.
+        """
+        if event.character and event.is_printable and isinstance(self.screen, ModalScreen):
+            from ftui.tui.screens.ask import PromptScreen
+
+            if isinstance(self.screen, PromptScreen):
+                self.screen.type_ahead(event.character)
+
     def action_help_quit(self) -> None:
         """Ctrl-C: no run ever ends because of it."""
         self.say("q leaves; every run goes on. x on a run's screen ends it.")
@@ -150,6 +167,13 @@ class FtuiApp(App[list[str]]):
 
     def open_run(self, run: Run) -> None:
         self.push_screen(MonitorScreen(run))
+
+
+def classes_for(size: Size) -> list[str]:
+    """The classes a screen of that size has by the breakpoints."""
+    width = [name for least, name in FtuiApp.HORIZONTAL_BREAKPOINTS if size.width >= least]
+    height = [name for least, name in FtuiApp.VERTICAL_BREAKPOINTS if size.height >= least]
+    return [width[-1], height[-1]]
 
 
 def theme_of(look: Look) -> Theme:

@@ -6,7 +6,7 @@ compares nothing. All text passes through `harmless` here and never through mark
 
 from rich.cells import cell_len
 from rich.segment import Segment
-from textual.geometry import Region
+from textual.geometry import Region, Size
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -25,42 +25,40 @@ class Canvas(Widget, can_focus=False):
         self.look = look
         self._paint: Paint | None = None
         self._strips: list[Strip] = []
+        self._drawn_for = Size(0, 0)
 
     def show(self, paint: Paint) -> None:
-        """Draw this from now on (again whenever the size or the look changes)."""
+        """Draw this from now on (again whenever the size or the look changes); only what differs is repainted."""
         self._paint = paint
-        self._draw()
+        if self._drawn_for != self.size or not self.size:
+            self.refresh()  # it is drawn when the compositor asks for it
+            return
+        before, after = self._strips, self._drawn()
+        self._strips = after
+        changed = [span for y, (old, new) in enumerate(zip(before, after, strict=True)) if (span := _span(old, new, y))]
+        if changed:
+            self.refresh(*changed)
 
     def wear(self, look: Look) -> None:
         """Another look: everything is drawn anew."""
         self.look = look
-        self._strips = []
-        self._draw()
+        self._drawn_for = Size(0, 0)
+        self.refresh()
 
     def on_resize(self) -> None:
-        self._draw()
+        if self._drawn_for != self.size:
+            self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        if y < len(self._strips):
-            return self._strips[y]
-        return Strip.blank(self.size.width, self.look.style("text"))
+        if self._drawn_for != self.size:
+            self._strips, self._drawn_for = self._drawn(), self.size
+        return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.look.style("text"))
 
-    def _draw(self) -> None:
+    def _drawn(self) -> list[Strip]:
+        """A strip for each row."""
         width, height = self.size
-        if self._paint is None or not width or not height:
-            return
-        lines = self._paint(Frame(width, height, self.look.glyphs))[:height]
-        strips = [self._strip(line, width) for line in lines]
-        strips += [self._strip([], width)] * (height - len(strips))
-        before, self._strips = self._strips, strips
-        if len(before) != len(strips) or before[0].cell_length != width:
-            self.refresh()
-            return
-        changed = [
-            span for y, (old, new) in enumerate(zip(before, strips, strict=True)) if (span := _span(old, new, y))
-        ]
-        if changed:
-            self.refresh(*changed)
+        lines = [] if self._paint is None else self._paint(Frame(width, height, self.look.glyphs))[:height]
+        return [self._strip(line, width) for line in [*lines, *[[]] * (height - len(lines))]]
 
     def _strip(self, line: Line, width: int) -> Strip:
         segments, used = [], 0

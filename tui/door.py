@@ -29,9 +29,11 @@ def open_screens(run: Run | None = None) -> int:
         os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")  # pixel mouse reports go astray in multiplexers
         from ftui.tui import crop
         from ftui.tui.app import FtuiApp
+        from ftui.tui.parting import clearing
     crop.install()
     theme = "light" if os.environ.get("FTUI_THEME") == "light" else "dark"
     app = FtuiApp(terminal, run=run, theme=theme)
+    app.driver_class = clearing(app.driver_class)
     farewell = app.run(mouse=os.environ.get(MOUSE_HINT, "1") != "0")
     for line in farewell or []:
         print(shown(line))

@@ -58,6 +58,11 @@ class Followed:
         return self.state.phase == "lost" or (is_final(self.status) and not self.lives)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it trains, or will: an engine that has said its last word lives on for a moment."""
+        return self.lives and not is_final(self.status)
+
+    @property
     def card(self) -> str:
         """The GPU, or the CPU, in a few words."""
         newest = self.machine.newest

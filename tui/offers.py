@@ -53,7 +53,7 @@ def _run(row: Row) -> Offer:
 
 
 def _profiles(folder: Path) -> Iterator[Offer]:
-    for path in sorted(folder.glob("*.toml"))[:MOST_FILES]:
+    for path in [path for path in sorted(folder.glob("*.toml")) if path.is_file()][:MOST_FILES]:  # a pipe would not end
         try:
             table = tomllib.loads(_text(path))
         except (OSError, ValueError, RecursionError) as error:  # TOML's and Unicode's errors are ValueErrors

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftui.curves import Curves, read_stored_curves
+from ftui.curves import read_loss
 from ftui.errors import UsageError
 from ftui.launching import watched
 from ftui.run import Run, all_runs
 from ftui.status import Status, Watch, judge, lives
+from ftui.tui.drawing.spark import points_of, spark
+from ftui.tui.glyphs import Glyphs
 
 FIND_SECONDS = 5.0  # looking for new runs walks all roots
 
@@ -26,19 +28,19 @@ class Row:
     created: float | None
     watch: Watch
     signature: Signature
-    curves: Curves | None = None
-    curves_read: tuple[int, int] = (0, 0)
+    drawn: tuple[str, str] = ("", "")
+    drawn_from: tuple[object, ...] = ()
 
     @property
     def lives(self) -> bool:
         return lives(self.status)
 
-    def course(self) -> Curves:
-        """What curves.json says now; read again only when it has changed."""
-        stamp = _stamp(self.run.curves)
-        if self.curves is None or stamp != self.curves_read:
-            self.curves, self.curves_read = read_stored_curves(self.run), stamp
-        return self.curves
+    def course(self, width: int, glyphs: Glyphs) -> tuple[str, str]:
+        """The loss as a spark; curves.json is read again only when it has changed, and what it held is not kept."""
+        source = (*_stamp(self.run.curves), width, glyphs)
+        if source != self.drawn_from:
+            self.drawn_from, self.drawn = source, spark(points_of(read_loss(self.run)), width, glyphs)
+        return self.drawn
 
 
 class Roster:

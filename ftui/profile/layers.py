@@ -13,6 +13,7 @@ from ftui.errors import ProfileError, UsageError
 from ftui.profile.complaints import complaint
 from ftui.profile.lines import line_of
 from ftui.profile.sections import Profile
+from ftui.shown import cut, shown
 
 Key = tuple[str, ...]
 
@@ -159,11 +160,21 @@ def _located(key: Key, value: Any, folder: Path) -> Any:
     """Relative paths become absolute; a model name that is no folder here stays a hub id."""
     if key in FILES:
         if isinstance(value, str):
-            return str((folder / Path(value).expanduser()).resolve())
+            return str(_place(key, value, folder))
         if isinstance(value, list):
-            return [str((folder / Path(v).expanduser()).resolve()) if isinstance(v, str) else v for v in value]
+            return [str(_place(key, v, folder)) if isinstance(v, str) else v for v in value]
     if key in FOLDERS and isinstance(value, str):
-        place = (folder / Path(value).expanduser()).resolve()
+        place = _place(key, value, folder)
         if place.exists() or value.startswith((".", "/", "~")):
             return str(place)
     return value
+
+
+def _place(key: Key, value: str, folder: Path) -> Path:
+    try:
+        place = (folder / Path(value).expanduser()).resolve()
+        place.exists()
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL in it, the home of nobody
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ProfileError(f"{'.'.join(key)}: {cut(shown(value), 60)} is no path: {reason}.") from error
+    return place

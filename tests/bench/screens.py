@@ -104,7 +104,7 @@ def key_to_paint(root: Path, command: Sequence[str], presses: int) -> None:
         begin, before = time.perf_counter(), len(program.reads)
         program.press("]" if number % 8 < 4 else "[")
         while len(program.reads) == before and time.perf_counter() - begin < 2:
-            program.read(0.02, until_quiet=0.0)
+            program.read(0.005)
         if len(program.reads) > before:
             times.append(program.started + program.reads[before][0] - begin)
     program.close()

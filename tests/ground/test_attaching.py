@@ -3,6 +3,7 @@
 import io
 import subprocess
 import sys
+import time
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -74,7 +75,7 @@ def test_a_living_run_is_followed_to_its_end(monkeypatch: pytest.MonkeyPatch) ->
         process.kill()
         process.wait()
 
-    monkeypatch.setattr(attaching.time, "sleep", end)
+    monkeypatch.setattr(time, "sleep", end)
     output = io.StringIO()
     with redirect_stdout(output):
         assert attach_plain(run) == 11
@@ -87,7 +88,7 @@ def test_ctrl_c_leaves_it_alone(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(attaching.time, "sleep", interrupt)
+    monkeypatch.setattr(time, "sleep", interrupt)
     assert attach_plain(run) == 130
     assert "Detached" in capsys.readouterr().out
     assert not list(run.folder.glob("inbox/*"))

@@ -1,10 +1,13 @@
+import json
+import tomllib
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.shown import cells, complaint, cut, shown
+from ftui.preview import toml_value
+from ftui.shown import cells, complaint, cut, escaped, shown
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -51,3 +54,22 @@ def test_wide_characters_take_two_columns() -> None:
 def test_complaint_has_message_and_hint_and_no_escapes() -> None:
     assert complaint("one\ntwo\x1b", "do") == "error: one\ntwo\u241b\n  hint: do"
     assert complaint("one") == "error: one"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x1b\x7f\x9b\u202e\u200b")))
+def test_documents_mean_the_same_when_they_are_escaped(text: str) -> None:
+    document = escaped(json.dumps(text, ensure_ascii=False))
+    assert (json.loads(document) == text and shown(document) == document) or any(ord(c) > 0xFFFF for c in text)
+    assert tomllib.loads(f"key = {toml_value(text)}") == {"key": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [("\u0378", 1), ("\U0010ffff", 1), ("\U0002fffd", 2), ("\u0600", 1), ("\u1161", 0), ("\u302e", 0)],
+)
+def test_columns_of_rare_characters(text: str, width: int) -> None:
+    assert cells(text) == width
+
+
+def test_what_is_unseen_is_seen() -> None:
+    assert shown("a\u200bb\ufeff\U000e0041") == "a\\u200bb\\ufeff\\U000e0041"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.replayed import replay
+
 ROOT = Path(__file__).parents[2]
 WINGS = ("ftui", "tui", "engine", "profiles")
 MAX_LINES_A_FILE = 300
@@ -92,6 +94,60 @@ def test_no_training_stack_outside_the_engine(module: str) -> None:
 @pytest.mark.parametrize("module", GROUND[:-1])
 def test_commands_that_print_never_load_the_screens(module: str) -> None:
     assert loaded_by(f"import {module}") & SCREEN_STACK == set()
+
+
+SCREENS_AT_WORK = """
+import asyncio, os, sys, time
+from pathlib import Path
+started = []
+CHILDREN = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system")
+sys.addaudithook(lambda event, arguments: started.append(event) if event in CHILDREN else None)
+import ftui.tui.app
+from ftui.tui.screens.monitor import MonitorScreen
+from ftui.tui.screens.runs import RunsScreen
+from tests.support.replayed import replay
+from tests.support.shown_app import shown_app
+
+async def main():
+    async with shown_app() as shown:
+        assert isinstance(shown.screen, RunsScreen) and not shown.screen.roster.rows
+    for name, living in (("wiki-style-finished", False), ("wiki-style-lora", True)):
+        run = replay(name, Path(os.environ["FTUI_RUNS"]), living=living)
+        async with shown_app() as shown:
+            await shown.press("down", "enter")
+            assert isinstance(shown.screen, MonitorScreen)
+            await shown.pilot.pause(1.5)
+            await shown.press("escape")
+            assert isinstance(shown.screen, RunsScreen)
+
+asyncio.run(main())
+assert started == [], started
+"""
+
+
+def test_screens_that_watch_stay_light_and_start_nothing(tmp_path: Path) -> None:
+    """The list of runs and the live view, empty and full."""
+    places = {"FTUI_RUNS": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    loaded = loaded_by(SCREENS_AT_WORK, places)
+    assert loaded & SCREEN_STACK == SCREEN_STACK, "the screens did run"
+    assert loaded & (TRAINING_STACK | {"pydantic", "tomlkit"}) == set()
+
+
+PRINTING = [
+    "runs", "status RUN", "status RUN --json", "checkpoints RUN", "checkpoints RUN --json", "log RUN", "profiles",
+    "--help", "attach --help", "attach RUN --plain", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", PRINTING)
+def test_a_command_that_prints_loads_neither_screens_nor_training(command: str, tmp_path: Path) -> None:
+    run = replay("wiki-style-finished", tmp_path / "runs")
+    places = {"FTUI_RUNS": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path)}
+    arguments = command.replace("RUN", run.name).split()
+    code = (
+        f"import ftui.cli\ntry: assert ftui.cli.main({arguments}) == 0\nexcept SystemExit as end: assert not end.code"
+    )
+    assert loaded_by(code, places) & (SCREEN_STACK | TRAINING_STACK) == set()
 
 
 def test_the_door_opens_without_pydantic() -> None:

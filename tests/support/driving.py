@@ -1,6 +1,7 @@
 """Watching and waiting for a run that the whole program trains."""
 
 import json
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ from ftui.events import Step
 from ftui.journal import Tail
 from ftui.run import Run
 from tests.support.bench import Workbench, records
+from tests.support.pty_screen import Screened, on_screen
 
 LONG = (
     "--set", "train.num_train_epochs=4000", "--set", "train.warmup_steps=0", "--set", "checkpoint.save_total_limit=4",
@@ -55,3 +57,9 @@ def wait_for_end(bench: Workbench, run: Run) -> dict[str, Any]:
 
 def last(run: Run, kind: type[Any]) -> Any:
     return next(r for r in reversed(records(run)) if isinstance(r, kind))
+
+
+def at_screen(bench: Workbench, *arguments: str, **env: str) -> Screened:
+    """`ftui` in a terminal of its own, in the bench's folder."""
+    command = [sys.executable, "-m", "ftui", *arguments]
+    return on_screen(command, bench.env | {"TERM": "xterm-256color"} | env, 80, 24, cwd=str(bench.folder))

@@ -11,6 +11,7 @@ import termios
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Self
 
 import psutil
 import pyte
@@ -19,6 +20,7 @@ import pyte
 UNKNOWN = re.compile(
     rb"\x1b\[[<>=?][0-9;]*[u$][a-z]?|\x1b\[\?[0-9;]*\$p|\x1b\[>[0-9;]*[a-zA-Z]|\x1b\[[0-9;]*t|\x1b[P_^].*?\x1b\\"
 )
+UNFINISHED = re.compile(rb"\x1b(\[[<>=?]?[0-9;]*\$?|[P_^][^\x1b]*\x1b?)?\Z")  # the start of one that is still to come
 SYNC_QUERY, SYNC_ANSWER = b"\x1b[?2026$p", b"\x1b[?2026;2$y"  # a terminal that keeps frames whole says so
 RIGHT_SHARE = 0.95  # of the final cells: the first frame counts as full
 
@@ -33,6 +35,16 @@ class Screened:
     rows: int
     started: float
     reads: list[tuple[float, bytes]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._screen, self._stream = _emulator(self.columns, self.rows)
+        self._num_shown, self._pending = 0, b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def read(self, seconds: float, *, until_quiet: float | None = None) -> int:
         """Take in what it writes for so long, or until it has been quiet for a while; returns the number of bytes."""
@@ -64,7 +76,12 @@ class Screened:
 
     def shown(self) -> list[str]:
         """The lines on the screen now."""
-        return display(self.reads, self.columns, self.rows)
+        data = self._pending + b"".join(data for _, data in self.reads[self._num_shown :])
+        self._num_shown = len(self.reads)
+        end = found.start() if (found := UNFINISHED.search(data)) else len(data)
+        self._pending = data[end:]
+        self._stream.feed(UNKNOWN.sub(b"", data[:end]))
+        return list(self._screen.display)
 
     def wait_for(self, text: str, seconds: float = 20.0) -> list[str]:
         """Read until the text stands on the screen."""
@@ -100,8 +117,19 @@ class Screened:
         return float(times.user + times.system)
 
     def resize(self, columns: int, rows: int) -> None:
+        self.shown()  # what was drawn for the old size
         self.columns, self.rows = columns, rows
+        self._screen.resize(rows, columns)
         fcntl.ioctl(self.descriptor, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def ended(self, seconds: float = 10.0) -> int:
+        """Its exit code (minus the signal that ended it), once it has left of itself."""
+        deadline = time.perf_counter() + seconds
+        while not (found := os.waitpid(self.pid, os.WNOHANG))[0]:
+            assert time.perf_counter() < deadline, "it has not ended:\n" + "\n".join(self.shown())
+            self.read(0.05)
+        self.read(0.2)  # its last words
+        return os.waitstatus_to_exitcode(found[1])
 
     def close(self) -> int:
         """End it if it still runs, and return its wait status."""

@@ -1,13 +1,18 @@
 """Whether two runs learned the same: weights, optimizer, generators, state, figures, bit for bit."""
 
 import json
+import subprocess
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from safetensors.numpy import load_file
 
-from ftui.events import EvaluationDone, RunFinished, Step
-from ftui.journal import Tail
+from ftui.events import ControlApplied, EvaluationDone, RunFinished, Step
+from ftui.journal import Tail, Writer
+from ftui.opening import create
+from ftui.profile import resolve
 from ftui.run import Run
 from tests.support.bench import records
 
@@ -63,3 +68,21 @@ def same_runs(run: Run, reference: Run) -> None:
     ends = [next(r for r in reversed(records(r_)) if isinstance(r, RunFinished)) for r_ in (run, reference)]
     figures = [(end.step, end.reason, end.loss_before, end.loss_final, end.step_final) for end in ends]
     assert figures[0] == figures[1]
+
+
+def told_beforehand(run: Run, name: str, env: Mapping[str, str]) -> Run:
+    """Another run of the same profile, in one attempt: it knows from the start what letters set in `run`, and when.
+
+    Whatever else they asked for, nobody asks of this one.
+    """
+    other = Run(run.folder.with_name(name))
+    assert create(other, resolve(run.profile))
+    journal = Writer(other.journal)
+    for record in records(run):
+        if isinstance(record, ControlApplied) and record.settings:
+            journal.write(ControlApplied(letter="", verb="set", step=record.step, settings=record.settings))
+    journal.close()
+    with other.engine_log.open("ab") as log:
+        command = [sys.executable, "-P", "-m", "ftui.engine", str(other.folder)]
+        subprocess.run(command, env=dict(env), stdout=log, stderr=log, check=True, timeout=300)
+    return other

@@ -6,14 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from textual.events import Paste
 from textual.screen import Screen
 from textual.widgets import Input
 
-from ftui.errors import UsageError
+from ftui.errors import ProfileError, UsageError
+from ftui.presets import find_profile
+from ftui.profile import resolve
 from ftui.run import Run, runs_root
 from ftui.shown import cells
 from ftui.tui.canvas import Canvas
@@ -51,7 +53,8 @@ class Visit:
 
     async def look(self, kind: type | None = None, *, seen: bool = False, ours: bool = True) -> None:
         if kind is not None:
-            await self.shown.until(lambda: isinstance(self.shown.screen, kind))
+            await self.shown.until(lambda: isinstance(self.shown.screen, kind) and bool(self.shown.text().strip()))
+            await self.shown.pilot.pause()  # it is there, and now it has drawn itself
         rows = ["".join(segment.text for segment in strip) for strip in strips_of(self.shown.app)]
         size = self.shown.app.size
         assert len(rows) == size.height
@@ -66,7 +69,7 @@ class Visit:
 
     def paint(self, canvas: Canvas) -> None:
         """As it would be in the other sizes."""
-        for width, height in (*SIZES, (30, 6), (160, 50)):
+        for width, height in ({*SIZES} - {self.shown.app.size}) | {(160, 50)}:
             assert canvas._paint is not None
             for line in canvas._paint(Frame(width, height, UNICODE))[:height]:
                 row = canvas._strip(line, width).text
@@ -138,9 +141,9 @@ def test_lists_pages_and_dialogs_show_foreign_text(name: str) -> None:
         await visit.press("enter")
         await visit.look(ResolvedScreen)
         await visit.press(*["down"] * 4, "e")
-        await visit.look()
+        await visit.look(PromptScreen, ours=False)
         await visit.show(PromptScreen(visit.shown.app.look, text, text, str.strip))
-        await visit.look(PromptScreen)
+        await visit.look(PromptScreen, ours=False)
         await visit.show(TellScreen(visit.shown.app.look, text, text))
         await visit.look(TellScreen, seen=True)
         await visit.show(AskScreen(visit.shown.app.look, text, text))
@@ -150,8 +153,9 @@ def test_lists_pages_and_dialogs_show_foreign_text(name: str) -> None:
         await visit.look()
         while not isinstance(visit.shown.screen, ResolvedScreen):
             await visit.press("escape")
+        can_start = visit.shown.screen.prospect is not None
         await visit.press("enter")
-        await visit.look(MonitorScreen)
+        await visit.look(MonitorScreen if can_start else ResolvedScreen)
 
     walk(None, text, play, SIZES[len(name) % 2])
 
@@ -202,6 +206,15 @@ def test_what_is_pasted_comes_in_visible() -> None:
     walk(None, "", play)
 
 
+@pytest.mark.parametrize("text", ["x" * 5000, "a\0b", "~nobody-of-this-name/x"], ids=["long", "NUL", "nobody"])
+def test_what_cannot_be_a_path_is_refused(text: str) -> None:
+    Path("odd.toml").write_text(evil_profile(text))
+    with pytest.raises(ProfileError, match="is no path"):
+        resolve(Path("odd.toml"))
+    with pytest.raises(ProfileError, match="There is no profile"):
+        find_profile(text)
+
+
 # -- the rooms that draw
 
 anything = st.text(st.characters() | st.sampled_from("日🔥\u0301\u200d\ufe0f\U0001f3fd\x1b\x9b\u202e …"), max_size=60)
@@ -221,6 +234,7 @@ def test_lines_fit_their_columns(start: list[tuple[str, str]], end: list[tuple[s
     assert not steers("".join(text for text, _ in spread(width, start, end)))
 
 
+@settings(max_examples=50)
 @given(lines, st.integers(1, 40))
 def test_every_strip_is_as_wide_as_the_canvas(line: list[tuple[str, str]], width: int) -> None:
     strip = Canvas(choose("dark", truecolor=True, glyphs=UNICODE), id="x")._strip(line, width)

@@ -176,8 +176,8 @@ def test_a_run_that_fails_shows_why_once(recorded: Recorded) -> None:
         answer(run, RunFailed(message="The loss is not finite.", hint="Lower it.", exit_code=43, error="non-finite"))
         process.kill()
         process.wait()
-        await shown.until(lambda: shown.shows(ProblemScreen))
-        assert "The loss is not finite." in shown.text() and "exit code 43 (non-finite)" in shown.text()
+        await shown.until(lambda: shown.shows(ProblemScreen) and "The loss is not finite." in shown.text())
+        assert "exit code 43 (non-finite)" in shown.text()
         await shown.press("escape")
         assert shown.shows(MonitorScreen)
         await shown.pilot.pause(0.5)
@@ -339,6 +339,21 @@ def test_ctrl_c_ends_nothing(recorded: Recorded) -> None:
 
     watch(run, play)
     assert letters(run) == []
+
+
+def test_a_volume_that_is_away_for_a_moment_ends_nothing(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> bool:
+        raise OSError(5, "Input/output error")
+
+    async def play(shown: ShownApp) -> None:
+        look = shown.screen.followed.look
+        monkeypatch.setattr(shown.screen.followed, "look", refuse)
+        await shown.until(lambda: "Input/output error" in shown.lines()[-1])
+        monkeypatch.setattr(shown.screen.followed, "look", look)
+        await shown.press("v")
+        assert shown.shows(MonitorScreen)
+
+    watch(recorded("wiki-style-lora", living=True), play)
 
 
 def test_a_run_that_was_lost_shows_why_at_once(recorded: Recorded) -> None:

@@ -129,7 +129,7 @@ def test_resolved(size: str, at_home: Path, same_picture: SamePicture) -> None:
 
 
 def test_a_broken_profile(at_home: Path) -> None:
-    text = " ".join(drawn("n", "enter", clock=lambda: 0.0).split())
+    text = " ".join(drawn("n", "enter", size="200x60", clock=lambda: 0.0).split())
     assert "broken.toml:9: data.max_lenght: there is no such key" in text and "Did you mean data.max_length?" in text
 
 

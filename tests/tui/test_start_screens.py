@@ -271,7 +271,7 @@ def test_enter_starts_and_lands_on_the_live_view(path: Path) -> None:
             assert "Starts a new run mine in" in shown.words()
             await shown.press("enter")
             await shown.until(lambda: isinstance(shown.screen, MonitorScreen))
-            assert [type(screen) for screen in shown.app.screen_stack[1:]] == [RunsScreen, MonitorScreen]
+            assert [type(screen) for screen in shown.app.screen_stack] == [RunsScreen, MonitorScreen]
             assert Run(runs_root() / "mine").read_facts().profile_name == "mine"
 
     person(script)

@@ -15,6 +15,7 @@ GAP = 3  # rows between two numbers on an axis, at least
 OCTAVE = math.log10(2)
 LABEL = 6  # columns of a number at a value axis, one more at most
 EPSILON = 1e-9  # also what floats may be off by
+MOST_POWER = 300.0  # of ten, that a float still holds
 
 Tick = tuple[int, str]
 """A row (0 is the lowest) or a column, and what is written there."""
@@ -140,7 +141,8 @@ def _tick_rows(bottom: float, per_row: float, between: int, rows: int) -> range:
 
 
 def _nearest_ticks(bottom: float, per_row: float, rows: int) -> tuple[Tick, ...]:
-    low, high = 10 ** (bottom - per_row / 2), 10 ** (bottom + per_row * (rows - 0.5))
+    low = 10 ** max(-MOST_POWER, bottom - per_row / 2)
+    high = 10 ** min(MOST_POWER, bottom + per_row * (rows - 0.5))
     ticks: list[Tick] = []
     values, size = round_numbers(low, high, max(1, rows // GAP))
     for value in values:

@@ -23,10 +23,15 @@ def rule(frame: Frame, title: str, order: Order | None, note: str = "") -> Line:
 
 def events(frame: Frame, found: Sequence[Event], height: int) -> list[Line]:
     """The newest events, with their time of day."""
-    return [
-        [(time.strftime(" %H:%M:%S ", time.localtime(event.time)), "faint"), (event.text, event.tone)]
-        for event in list(found)[-height:]
-    ]
+    return [[(f" {time_of_day(event.time)} ", "faint"), (event.text, event.tone)] for event in list(found)[-height:]]
+
+
+def time_of_day(seconds: float) -> str:
+    """Hours, minutes and seconds here; nothing for a time that no calendar has (a damaged record)."""
+    try:
+        return time.strftime("%H:%M:%S", time.localtime(seconds))
+    except (OverflowError, ValueError, OSError):
+        return "        "
 
 
 def log(found: Sequence[str], height: int) -> list[Line]:

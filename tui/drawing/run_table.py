@@ -5,7 +5,6 @@ from pathlib import Path
 
 from ftui import report
 from ftui.runstate import RunState, eta_seconds
-from ftui.tui.drawing.spark import points, spark
 from ftui.tui.drawing.words import (
     clock,
     gib,
@@ -64,7 +63,7 @@ def _row(
     for name, width, _ in columns:
         line.append(("  ", "text" + behind))
         if name == "course":
-            body, last = spark(points(row.course(), "loss"), width, frame.glyphs)
+            body, last = row.course(width, frame.glyphs)
             line += [(body, "loss_dim" + behind), (last, "loss" + behind)]
             line.append((" " * (width - len(body) - len(last)), "text" + behind))
         elif name == "phase":

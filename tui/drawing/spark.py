@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from ftui.curves import Curves
+from ftui.curves import Curves, Series
 from ftui.tui.glyphs import Glyphs
 
 FLAT_SHARE = 0.08  # of the value: a smaller range is drawn as the flat line it is
@@ -15,11 +15,13 @@ Point = tuple[float, float]
 
 def points(curves: Curves, quantity: str) -> list[Point]:
     """The middle step and mean of each bucket that holds a number, over all attempts."""
+    return points_of(attempt.series[quantity] for attempt in curves.attempts if quantity in attempt.series)
+
+
+def points_of(all_series: Iterable[Series]) -> list[Point]:
+    """The same, of the series of one quantity."""
     found = []
-    for attempt in curves.attempts:
-        series = attempt.series.get(quantity)
-        if series is None:
-            continue
+    for series in all_series:
         for first, last, mean in zip(series.first, series.last, series.means(), strict=True):
             if mean is not None:
                 found.append(((first + last) / 2, mean))

@@ -6,7 +6,6 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
@@ -118,15 +117,9 @@ class PromptScreen(ModalScreen[str | None]):
 
         self.query_one("#problem", Canvas).show(paint)
 
-    async def on_key(self, event: Key) -> None:
-        """Keys that were typed ahead, before the field had the focus, are meant for it."""
-        field = self.query_one(Input)
-        if self.focused is not None:
-            return
-        if event.is_printable and event.character:
-            field.insert_text_at_cursor(event.character)
-        elif event.key == "enter":
-            await field.action_submit()
+    def type_ahead(self, character: str) -> None:
+        """Take a key that was pressed before the field could have it."""
+        self.call_later(lambda: self.query_one(Input).insert_text_at_cursor(character))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._problem_with(event.value)

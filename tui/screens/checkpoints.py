@@ -95,8 +95,8 @@ class CheckpointsScreen(Screen[None]):
     async def _look(self) -> None:
         try:
             seen = await asyncio.to_thread(self._browsed.look)
-        except FtuiError as error:
-            stage(self).complain(error)
+        except FtuiError as error:  # it is tried again in a moment: no dialog
+            stage(self).say(error.message, "bad")
             return
         finally:
             self._is_looking = False

@@ -79,7 +79,11 @@ class MonitorScreen(Screen[None]):
 
     def tick(self) -> None:
         """Look at the files; what has not changed is not painted (`Canvas` sees to that)."""
-        self.followed.look()
+        try:
+            self.followed.look()
+        except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
+            stage(self).say(f"The files of {self._run.name} cannot be read: {error}.", "bad")
+            return
         self._draw()
         if self.hidden_keys != self._hidden:
             self._hidden = self.hidden_keys
@@ -230,8 +234,8 @@ class MonitorScreen(Screen[None]):
         return read_window(self._run, self.followed.curves, int(first), int(last) + 1, most_bytes=FINE_BYTES)
 
     def action_detach(self) -> None:
-        name = self._run.name
-        goes_on = f"The run {name} goes on." if self.followed.lives else f"{name} is {self.followed.state.phase}."
+        name, followed = self._run.name, self.followed
+        goes_on = f"The run {name} goes on." if followed.goes_on else f"{name} is {followed.state.phase}."
         stage(self).leave([goes_on, f"  attach again   ftui attach {name}", f"  look           ftui status {name}"])
 
     def action_back(self) -> None:
@@ -241,7 +245,7 @@ class MonitorScreen(Screen[None]):
         if any(isinstance(screen, RunsScreen) for screen in self.app.screen_stack):
             self.app.pop_screen()
         else:
-            self.app.switch_screen(RunsScreen())
+            self.app.push_screen(RunsScreen())
 
 
 def settings_in(text: str) -> dict[str, object]:

@@ -184,10 +184,10 @@ class ResolvedScreen(Screen[None]):
         """On the live view, with nothing but the list of runs behind it."""
         from ftui.tui.screens.runs import RunsScreen  # it opens this screen itself
 
-        while len(self.app.screen_stack) > 2 and not isinstance(self.app.screen, RunsScreen):
+        while len(self.app.screen_stack) > 1 and not isinstance(self.app.screen, RunsScreen):
             self.app.pop_screen()
         if not isinstance(self.app.screen, RunsScreen):
-            self.app.switch_screen(RunsScreen())
+            self.app.push_screen(RunsScreen())
         stage(self).open_run(run)
 
     # -- what is shown

@@ -63,7 +63,10 @@ class RunsScreen(Screen[None]):
         stage(self).draw_keys()
 
     def tick(self) -> None:
-        self.roster.look()
+        try:
+            self.roster.look()
+        except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
+            stage(self).say(f"Not all runs can be read: {error}.", "bad")
         self._draw()
 
     @property
