@@ -24,6 +24,7 @@ class Canvas(Widget, can_focus=False):
         super().__init__(id=id, markup=False)
         self.look = look
         self._paint: Paint | None = None
+        self._lines: list[Line] = []
         self._strips: list[Strip] = []
         self._drawn_for = Size(0, 0)
 
@@ -33,16 +34,17 @@ class Canvas(Widget, can_focus=False):
         if self._drawn_for != self.size or not self.size:
             self.refresh()  # it is drawn when the compositor asks for it
             return
-        before, after = self._strips, self._drawn()
-        self._strips = after
-        changed = [span for y, (old, new) in enumerate(zip(before, after, strict=True)) if (span := _span(old, new, y))]
+        before = self._strips
+        self._draw()
+        pairs = enumerate(zip(before, self._strips, strict=True))
+        changed = [span for y, (old, new) in pairs if old is not new and (span := _span(old, new, y))]
         if changed:
             self.refresh(*changed)
 
     def wear(self, look: Look) -> None:
         """Another look: everything is drawn anew."""
         self.look = look
-        self._drawn_for = Size(0, 0)
+        self._lines, self._strips, self._drawn_for = [], [], Size(0, 0)
         self.refresh()
 
     def on_resize(self) -> None:
@@ -51,14 +53,21 @@ class Canvas(Widget, can_focus=False):
 
     def render_line(self, y: int) -> Strip:
         if self._drawn_for != self.size:
-            self._strips, self._drawn_for = self._drawn(), self.size
+            self._lines, self._strips = [], []
+            self._draw()
         return self._strips[y] if y < len(self._strips) else Strip.blank(self.size.width, self.look.style("text"))
 
-    def _drawn(self) -> list[Strip]:
-        """A strip for each row."""
+    def _draw(self) -> None:
+        """Make a strip for each row; one whose line is what it was stays the strip it was."""
         width, height = self.size
         lines = [] if self._paint is None else self._paint(Frame(width, height, self.look.glyphs))[:height]
-        return [self._strip(line, width) for line in [*lines, *[[]] * (height - len(lines))]]
+        lines = [*lines, *[[]] * (height - len(lines))]
+        known = dict(enumerate(zip(self._lines, self._strips, strict=True)))
+        self._strips = [
+            known[y][1] if y in known and known[y][0] == line else self._strip(line, width)
+            for y, line in enumerate(lines)
+        ]
+        self._lines, self._drawn_for = lines, self.size
 
     def _strip(self, line: Line, width: int) -> Strip:
         segments, used = [], 0

@@ -84,7 +84,9 @@ def put_evaluations(
 ) -> set[tuple[int, int]]:
     """The best is filled and always there; of many only as many as can be told apart. Returns their cells."""
     best = history.best
-    placed: dict[tuple[int, int], bool] = {}
+    placed: set[tuple[int, int]] = set()
+    near: set[int] = set()  # columns too close to one that is placed already
+    near_on_curve: set[int] = set()  # and those too close where both cover the curve
     rest = [mark for mark in history.evaluations if mark is not best]
     for mark in [best, *rest] if best is not None else rest:
         column = view.column(mark.step)
@@ -92,11 +94,14 @@ def put_evaluations(
             continue
         row = plot.rows - 1 - axis.dot(mark.loss) // DOTS_HIGH
         covers = (row, column) in curve
-        gaps = ((abs(column - c), GAP_ON_CURVE if covers and too else EVALUATION_GAP) for (_, c), too in placed.items())
-        if all(gap >= least for gap, least in gaps):
-            plot.put(row, column, glyphs.best if mark is best else glyphs.evaluation, "eval")
-            placed[row, column] = covers
-    return set(placed)
+        if column in near or (covers and column in near_on_curve):
+            continue
+        plot.put(row, column, glyphs.best if mark is best else glyphs.evaluation, "eval")
+        placed.add((row, column))
+        near.update(range(column - EVALUATION_GAP + 1, column + EVALUATION_GAP))
+        if covers:
+            near_on_curve.update(range(column - GAP_ON_CURVE + 1, column + GAP_ON_CURVE))
+    return placed
 
 
 def put_bad(plot: Plot, columns: Columns, history: History, view: View, glyphs: Glyphs) -> None:
