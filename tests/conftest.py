@@ -1,10 +1,16 @@
 """Fixtures for tests that run the whole program."""
 
+import signal
 from pathlib import Path
 
 import pytest
 
 from tests.support.bench import Workbench, bench_at, make_bench
+
+
+def pytest_configure() -> None:
+    """A shell that starts pytest in the background has it ignore Ctrl-C, and so would all the programs under test."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

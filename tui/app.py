@@ -83,6 +83,7 @@ class FtuiApp(App[list[str]]):
 
     def _settled(self) -> None:
         """The first frame is out: what was made for it is not looked through by the collector again."""
+        gc.collect()
         gc.enable()
         gc.freeze()
 

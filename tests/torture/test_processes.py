@@ -112,7 +112,7 @@ def test_nobody_else_is_taken_for_the_engine(workbench: Workbench) -> None:
     """A pid that was given to a stranger, and a copied folder: neither lives, neither harms anyone."""
     run = started(workbench, "mine")
     copy = workbench.run("copy")
-    shutil.copytree(run.folder, copy.folder)
+    shutil.copytree(run.folder, copy.folder, ignore=shutil.ignore_patterns(".trial-*", ".partial-*"))
     assert status(workbench, "mine")["state"]["phase"] != "lost"
     assert status(workbench, "copy")["state"]["phase"] == "lost", "its processes work on another folder"
     assert workbench.ftui("stop", "copy").returncode == 2

@@ -58,7 +58,8 @@ def _row(
 ) -> Line:
     behind = "@cursor" if chosen else ""
     mark = frame.glyphs.alive if row.lives else frame.glyphs.idle
-    line: Line = [(f" {mark} ", phase_style(row.status) + behind)]
+    line: Line = [(frame.glyphs.cursor if chosen else " ", "loss" + behind)]
+    line.append((f"{mark} ", phase_style(row.status) + behind))
     line.append((left(row.run.name, room), ("number" if chosen else "text") + behind))
     for name, width, _ in columns:
         line.append(("  ", "text" + behind))

@@ -8,7 +8,7 @@ from textual.screen import Screen
 
 from ftui.tui.canvas import Canvas
 from ftui.tui.keys import bindings_of, keys_of, written
-from ftui.tui.spans import Frame, Line, wrapped
+from ftui.tui.spans import Frame, Line, spread, wrapped
 from ftui.tui.stage import stage
 
 LEGEND = {
@@ -49,14 +49,21 @@ class HelpScreen(Screen[None]):
         self.query_one("#body", Canvas).show(self._lines)
 
     def _lines(self, frame: Frame) -> list[Line]:
-        lines = help_lines(frame, self._heading, self._entries)
-        self._top = min(self._top, max(0, len(lines) - frame.height))
-        return lines[self._top :]
+        lines = help_lines(frame, self._entries)
+        room = frame.height - 2
+        self._top = max(0, min(self._top, len(lines) - room))
+        below = len(lines) - room - self._top
+        more = f"{below} more below, down " if below > 0 else ""
+        return [
+            spread(frame.width, [(f" keys of {self._heading}", "title")], [(more, "faint")]),
+            [],
+            *lines[self._top :],
+        ]
 
 
-def help_lines(frame: Frame, name: str, entries: list[tuple[str, str, str]]) -> list[Line]:
+def help_lines(frame: Frame, entries: list[tuple[str, str, str]]) -> list[Line]:
     """Each key with what it does; below them what the signs mean."""
-    lines: list[Line] = [[(f" keys of {name}", "title")], []]
+    lines: list[Line] = []
     width = max((len(key) for key, _, _ in entries), default=0)
     words = max((len(word) for _, word, _ in entries), default=0)
     for key, word, explanation in entries:
@@ -66,7 +73,7 @@ def help_lines(frame: Frame, name: str, entries: list[tuple[str, str, str]]) -> 
     lines += [[], [("  ctrl+p", "key"), ("  finds runs, checkpoints, profiles and everything above by name", "muted")]]
     signs = vars(frame.glyphs)
     for label, text in LEGEND.items():
-        lines += [
-            [(f"  {label}  ", "text"), (part, "muted")] for part in wrapped(text.format(**signs), frame.width - 16)
-        ]
+        first, *rest = wrapped(text.format(**signs), frame.width - 16)
+        lines.append([(f"  {label:<10}  ", "text"), (first, "muted")])
+        lines += [[(" " * 14 + line, "muted")] for line in rest]
     return lines
