@@ -79,9 +79,9 @@ def settle(place: Path) -> None:
     time.tzset()
     for name in recorded():
         replay(name, runs_root(), living=name in LIVING)
-    (place / "work").mkdir()
-    (place / "work" / "mine.toml").write_text(PROFILE)
-    os.chdir(place / "work")
+    (place / "project").mkdir()
+    (place / "project" / "mine.toml").write_text(PROFILE)
+    os.chdir(place / "project")
 
 
 def clock_of(scene: Scene, now: float) -> Callable[[], float]:

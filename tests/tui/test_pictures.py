@@ -108,10 +108,10 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     home = tmp_path / "home"
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("FTUI_RUNS", str(home / "runs"))
-    (home / "work").mkdir(parents=True)
-    monkeypatch.chdir(home / "work")
-    (home / "work" / "mine.toml").write_text(PROFILE)
-    (home / "work" / "broken.toml").write_text(PROFILE.replace("max_length", "max_lenght"))
+    (home / "project").mkdir(parents=True)
+    monkeypatch.chdir(home / "project")
+    (home / "project" / "mine.toml").write_text(PROFILE)
+    (home / "project" / "broken.toml").write_text(PROFILE.replace("max_length", "max_lenght"))
     return home
 
 
