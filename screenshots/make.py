@@ -9,33 +9,18 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.run import Run, all_runs, runs_root
 from screenshots.cells import cells_of, draw
 from tests.support.replayed import moment, recorded, replay
-from tests.support.shown_app import shown_app, strips_of
+from tests.support.shown_app import PROFILE, shown_app, strips_of
 
 HERE = Path(__file__).parent
 SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
 LIVING = ("wiki-style-lora", "wiki-style-held")
-PROFILE = """
-[run]
-stage = "sft"
-[model]
-name_or_path = "Qwen/Qwen3-0.6B"
-[data]
-train = "rows.jsonl"
-eval_fraction = 0.02
-max_length = 2048
-[adapter]
-r = 16
-[train]
-learning_rate = 2e-4
-num_train_epochs = 2
-"""
 
 
 @dataclass(frozen=True)
@@ -104,14 +89,6 @@ async def shoot(scene: Scene, size: str, theme: str, clock: Callable[[], float])
         rows = cells_of(strips_of(shown.app), palette["text"], palette["background"])
         draw(rows, palette["background"], HERE / f"{name}.png")
         print(name, flush=True)
-
-
-def files() -> Iterator[Path]:
-    """The pictures this makes."""
-    for scene in SCENES:
-        for size in SIZES:
-            for theme in ("dark", "light"):
-                yield from (HERE / f"{scene.name}-{size}-{theme}.{kind}" for kind in ("svg", "png"))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,12 @@ def test_readme_commands_are_the_ones_ci_runs() -> None:
     assert 'eval "$tests"' in ci
 
 
+def test_readme_pictures_are_there() -> None:
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
+    assert len(pictures) == 3
+    assert all((ROOT / picture).is_file() for picture in pictures)
+
+
 def test_readme_lists_every_exit_code() -> None:
     for code, words in EXIT_WORDS.items():
         assert re.search(rf"\b{code} {words.split(' or ')[0]}", README.replace("\n  ", " ")), f"{code} {words}"

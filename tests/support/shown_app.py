@@ -17,6 +17,23 @@ from ftui.tui.terminal import Terminal
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
+PROFILE = """
+[run]
+stage = "sft"
+[model]
+name_or_path = "Qwen/Qwen3-0.6B"
+[data]
+train = "rows.jsonl"
+eval_fraction = 0.02
+max_length = 2048
+[adapter]
+r = 16
+[train]
+learning_rate = 2e-4
+num_train_epochs = 2
+"""
+"""A profile as somebody might write it."""
+
 
 @dataclass
 class ShownApp:

@@ -14,7 +14,7 @@ from ftui.run import Run, all_runs
 from ftui.tui.glyphs import ASCII, BLOCK, UNICODE
 from tests.support.replayed import moment
 from tests.support.replayed import recorded as all_recorded
-from tests.support.shown_app import picture, shown_app
+from tests.support.shown_app import PROFILE, picture, shown_app
 from tests.tui.conftest import Recorded
 
 SamePicture = Callable[[str, str], None]
@@ -25,23 +25,6 @@ LIVE = {
     "parked": ("full-parked", False),
 }  # fmt: skip
 ENDED = {"failed": "no-such-rows", "exploded": "exploded", "lost": "killed-by-host", "out-of-memory": "out-of-memory"}
-
-
-PROFILE = """
-[run]
-stage = "sft"
-[model]
-name_or_path = "Qwen/Qwen3-0.6B"
-[data]
-train = "rows.jsonl"
-eval_fraction = 0.02
-max_length = 2048
-[adapter]
-r = 16
-[train]
-learning_rate = 2e-4
-num_train_epochs = 2
-"""
 
 
 def drawn(*keys: str, run: Run | None = None, size: str = "80x24", clock: Callable[[], float], **options: Any) -> str:
