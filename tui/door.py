@@ -11,7 +11,6 @@ from ftui.shown import shown
 from ftui.tui.terminal import look_around
 
 ENTER, LEAVE = "\x1b[?1049h\x1b[2J\x1b[H", "\x1b[?1049l"
-MOUSE_HINT = "FTUI_MOUSE"
 
 
 def open_screens(run: Run | None = None) -> int:
@@ -34,7 +33,7 @@ def open_screens(run: Run | None = None) -> int:
     theme = "light" if os.environ.get("FTUI_THEME") == "light" else "dark"
     app = FtuiApp(terminal, run=run, theme=theme)
     app.driver_class = clearing(app.driver_class)
-    farewell = app.run(mouse=os.environ.get(MOUSE_HINT, "1") != "0")
+    farewell = app.run(mouse=os.environ.get("FTUI_MOUSE", "1") != "0")
     for line in farewell or []:
         print(shown(line))
     return app.return_code or 0

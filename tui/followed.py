@@ -6,10 +6,9 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from ftui.curves import CurveReader, Curves
-from ftui.errors import UsageError
 from ftui.inbox import Letter
 from ftui.launching import watched
-from ftui.run import Run, RunFacts
+from ftui.run import Run
 from ftui.runstate import RunState
 from ftui.status import Status, Watch, is_final, judge, lives
 from ftui.tui.history import History
@@ -28,7 +27,6 @@ class Followed:
     def __init__(self, run: Run, clock: Clock = time.time) -> None:
         self.run = run
         self.clock = clock
-        self.facts = _facts(run)
         self.history = History(run)
         self.log = LogTail(run)
         self.machine = MachineTail(run)
@@ -103,11 +101,3 @@ class Followed:
     def give(self, kind: type[Letter], fields: dict[str, object]) -> Order:
         """Send a letter (see `Orders.give`)."""
         return self.orders.give(self.status, kind, fields)
-
-
-def _facts(run: Run) -> RunFacts | None:
-    """What never changes about the run; `None` where run.json is damaged, which must not hide the run."""
-    try:
-        return run.read_facts()
-    except UsageError:
-        return None

@@ -88,7 +88,6 @@ class History:
         self.evaluations: list[Mark] = []
         self.begins: list[Begin] = []
         self.plan: RunStarted | None = None
-        self.opened: RunOpened | None = None
         self.ended: EngineEnded | None = None
 
     def look(self) -> list[AnyRecord]:
@@ -109,7 +108,6 @@ class History:
                     best = self.best
                     self.evaluations = [m for i, m in enumerate(self.evaluations) if i % 2 or m is best]
             case RunOpened():
-                self.opened = record
                 self.ended = None
             case EngineEnded():
                 self.ended = record

@@ -50,12 +50,7 @@ def failure(
         note = f"the last {room} of {len(printed)}, down shows all "
         return [*facts, [], _rule(frame, note), *printed[-room:]]
     lines = [*facts, [], _rule(frame, ""), *(printed or [[(" it printed none", "faint")]])]
-    return lines[min(top, last_top(frame, lines)) :][: frame.height]
-
-
-def last_top(frame: Frame, lines: Sequence[Line]) -> int:
-    """The largest first line that still fills the frame."""
-    return max(0, len(lines) - frame.height)
+    return lines[min(top, max(0, len(lines) - frame.height)) :][: frame.height]
 
 
 def _rule(frame: Frame, note: str) -> Line:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from ftui import units
 from ftui.errors import DiskError
 from ftui.runstate import RunState
 from ftui.status import Status
@@ -105,7 +104,3 @@ def place(path: Path) -> str:
     """A path as people write it: from their home, where it is in there."""
     home = Path.home()
     return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)
-
-
-def duration(seconds: float | None) -> str:
-    return units.duration(seconds)
