@@ -21,8 +21,10 @@ from ftui.checkpoints import file_hash
 from ftui.engine.hardware import Hardware
 from ftui.errors import ModelError
 from ftui.files import make_private_folder, replace_file
+from ftui.profile.adapter import AdapterSection
+from ftui.profile.model import ModelSection
 from ftui.profile.scratch import FromScratch
-from ftui.profile.sections import AdapterSection, ModelSection, Profile
+from ftui.profile.sections import Profile
 
 
 def storage_dtype(profile: Profile, hardware: Hardware) -> torch.dtype:

@@ -8,7 +8,7 @@ from torch import nn
 from transformers import get_scheduler
 from transformers.trainer_pt_utils import get_parameter_names
 
-from ftui.profile.sections import TrainSection
+from ftui.profile.train import TrainSection
 
 # Norms and biases are not decayed: the patterns of transformers' Trainer.
 NO_DECAY = [r"bias", r"layernorm", r"rmsnorm", r"(?:^|\.)norm(?:$|\.)", r"_norm(?:$|\.)"]

@@ -23,7 +23,7 @@ from transformers import (
 from ftui.engine import heads
 from ftui.engine.heads import PLAIN_HEADS, Batch, summed_loss
 from ftui.engine.model import load_model
-from ftui.profile.sections import ModelSection
+from ftui.profile.model import ModelSection
 
 VOCABULARY, ROWS, LENGTH = 90, 3, 14
 SMALL: dict[str, Any] = {

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 from ftui.engine.optim import learning_rate_curve, make_optimizer, warmup_steps
-from ftui.profile.sections import TrainSection
+from ftui.profile.train import TrainSection
 
 MAX_STEPS = 37
 SMALL: dict[str, Any] = {
