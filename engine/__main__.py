@@ -21,6 +21,7 @@ from ftui.engine.logbook import Logbook  # noqa: E402
 from ftui.errors import BUG, DiskError, DiskFullError, FtuiError, HostMemoryError, LostRunError  # noqa: E402
 from ftui.events import RunFailed  # noqa: E402
 from ftui.files import try_lock  # noqa: E402
+from ftui.ranks import LOST_RANK, RankLostError  # noqa: E402
 from ftui.redact import finish_output, redact_output, redacted  # noqa: E402
 from ftui.run import Run  # noqa: E402
 from ftui.volume import is_disk_full  # noqa: E402
@@ -36,6 +37,8 @@ def main(arguments: list[str]) -> int:
     if hasattr(signal, "SIGUSR1"):
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)  # the supervisor asks before it kills
     run = Run(Path(arguments[0]).absolute())
+    if os.environ.get("RANK", "0") != "0":
+        return accompany(run)
     control = Control()
     control.listen()
     try:
@@ -51,6 +54,13 @@ def main(arguments: list[str]) -> int:
     control.open(LetterDesk(run, logbook, answers_in(run)))
     threading.Thread(target=_stand_by, args=(logbook, control), daemon=True).start()
     return conduct(run, logbook, control)
+
+
+def accompany(run: Run) -> int:
+    """A rank above 0: it does as rank 0 orders and writes nothing but its output. Signals are rank 0's business."""
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    return conduct(run, Logbook(run, attempt=0, token="", is_silent=True), Control())
 
 
 def _stand_by(logbook: Logbook, control: Control) -> None:
@@ -79,6 +89,11 @@ def conduct(run: Run, logbook: Logbook, control: Control) -> int:
         control.answer(leaving.letter, "nothing to save yet")
         control.close("the run has ended")
         return leave_untrained(logbook, leaving)
+    except RankLostError as error:  # that rank's end is this attempt's, and the supervisor knows it
+        control.ending.acquire()
+        print(f"rank {os.environ['RANK']}: another rank is gone ({error})", flush=True)
+        control.close("another process of the run is gone")
+        return LOST_RANK
     except Exception as error:
         control.ending.acquire()
         traceback.print_exc()

@@ -15,14 +15,14 @@ from ftui.profile.sections import Profile
 UNKNOWN = "the checkpoint does not say on what it was made"
 
 
-def environment(profile: Profile, hardware: Hardware, attention: str) -> dict[str, str]:
+def environment(profile: Profile, hardware: Hardware, attention: str, num_processes: int) -> dict[str, str]:
     """All that can change the last bits of a step beside the profile, as text; in every manifest."""
     return {
         "device": f"{hardware.device.type}: {hardware.name}",
         "driver": hardware.driver or "none",
         "CPU features": cpu_features(),
         "threads": str(hardware.num_threads),
-        "processes": "1",
+        "processes": str(num_processes),
         "precision": hardware.precision,
         "attention": attention,
         "evaluation batch": str(profile.eval.per_device_eval_batch_size),
@@ -45,6 +45,10 @@ def badge(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Badg
         reasons.append("kernels on MPS are not deterministic")
     elif hardware.device.type == "cuda" and not profile.train.full_determinism:
         reasons.append("kernels on a GPU are not deterministic (train.full_determinism = true makes them so)")
+    if hardware.device.type == "cuda" and profile.adapter.is_quantised:
+        reasons.append("whether bitsandbytes' kernels on a GPU are deterministic has not been checked")
+    if profile.train.torch_compile:
+        reasons.append("compiled kernels depend on the lengths they met first (train.torch_compile)")
     if state.other_content:
         return "NOT EXACT", reasons
     return ("SAME STATE", reasons) if reasons else ("EXACT", [])

@@ -7,7 +7,8 @@ import torch
 
 from ftui.engine.control import Ready
 from ftui.engine.memory import is_out_of_memory
-from ftui.engine.training import Training
+from ftui.engine.speed import uncompiled
+from ftui.engine.training import Training, autocast
 from ftui.events import Sampled
 
 
@@ -45,10 +46,9 @@ def _answer(training: Training, prompt: str) -> str:
         inputs = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
     inputs = inputs.to(device)
     stops = [tokenizer.convert_tokens_to_ids(text) for text in sorted(training.prepared.encoder.stops)]
-    low = training.hardware.precision == "bf16"
     model.eval()
     try:
-        with torch.no_grad(), torch.autocast(device.type, dtype=torch.bfloat16, enabled=low):
+        with torch.no_grad(), autocast(training.hardware), uncompiled(training.profile.train):
             output = model.generate(
                 **inputs, do_sample=False, max_new_tokens=training.profile.eval.sample_max_new_tokens,
                 eos_token_id=stops, pad_token_id=tokenizer.pad_token_id,

@@ -4,6 +4,7 @@ import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import torch
 
@@ -13,7 +14,7 @@ from ftui.profile.sections import Profile
 
 @dataclass(frozen=True)
 class Hardware:
-    """`precision` is `bf16` or `fp32`: the type of the heavy arithmetic."""
+    """`precision` is `bf16`, `fp16` or `fp32`: the type of the heavy arithmetic."""
 
     device: torch.device
     precision: str
@@ -23,7 +24,7 @@ class Hardware:
 
     @property
     def compute_dtype(self) -> torch.dtype:
-        return torch.bfloat16 if self.precision == "bf16" else torch.float32
+        return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[self.precision]
 
 
 def find_hardware(profile: Profile) -> Hardware:
@@ -41,12 +42,12 @@ def find_hardware(profile: Profile) -> Hardware:
         raise _cuda_trouble()
     elif kind == "mps" and not torch.backends.mps.is_available():
         raise HardwareError("torch finds no MPS device here.", hint='Set hardware.device = "cpu".')
-    num_threads = profile.hardware.num_threads or usable_cores()
+    num_threads = profile.hardware.num_threads or max(1, usable_cores() // profile.hardware.num_processes)
     torch.set_num_threads(num_threads)  # 1 and 2 threads give other last bits: set, and recorded
     device = torch.device(kind)
     precision = profile.train.precision
     if precision == "auto":
-        precision = "bf16" if has_fast_bf16(device) else "fp32"
+        precision = best_precision(device)
     name = torch.cuda.get_device_name() if kind == "cuda" else _processor_name()
     return Hardware(device, precision, num_threads, name, _nvidia_driver() if kind == "cuda" else None)
 
@@ -99,6 +100,13 @@ def _cuda_trouble() -> HardwareError:
         f"The driver ({driver}) shows a GPU, but torch {torch.__version__} (CUDA: {build}) cannot use it.",
         hint='Install a torch build for this driver, or insist on the CPU with hardware.device = "cpu".',
     )
+
+
+def best_precision(device: torch.device) -> Literal["bf16", "fp16", "fp32"]:
+    """The fastest one the device is made for. NVIDIA GPUs before Ampere (T4, V100) have units for fp16 only."""
+    if has_fast_bf16(device):
+        return "bf16"
+    return "fp16" if device.type == "cuda" else "fp32"
 
 
 def has_fast_bf16(device: torch.device) -> bool:

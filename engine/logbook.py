@@ -32,10 +32,11 @@ class Patience(Protocol):
 class Logbook:
     """The one writer of journal.jsonl, metrics.jsonl and beat.json, and the keeper of engine.log's length.
 
-    `patience` is asked what to do when the disk has no room for a record.
+    `patience` is asked what to do when the disk has no room for a record. One that `is_silent` is told the same and
+    writes nothing: rank 0 alone does.
     """
 
-    def __init__(self, run: Run, *, attempt: int, token: str) -> None:
+    def __init__(self, run: Run, *, attempt: int, token: str, is_silent: bool = False) -> None:
         self.attempt = attempt
         self.token = token
         self.num_steps = 0
@@ -46,18 +47,22 @@ class Logbook:
         self.is_leaving = False
         """A record that the disk does not take is then dropped: the exit code still says how the attempt ended."""
         self._run = run
-        self._journal = Writer(run.journal, attempt=attempt, token=token)
-        self._metrics = Writer(run.metrics, attempt=attempt, token=token)
+        self._is_silent = is_silent
+        if not is_silent:
+            self._journal = Writer(run.journal, attempt=attempt, token=token)
+            self._metrics = Writer(run.metrics, attempt=attempt, token=token)
         self._phase: Phase = "starting"
         self._before: list[Phase] = []
         self._progress = 0
         self._last_beat = 0.0
 
     def event(self, record: JournalRecord, *, durable: bool = False) -> None:
-        self._write(self._journal, record, durable=durable)
+        if not self._is_silent:
+            self._write(self._journal, record, durable=durable)
 
     def step(self, record: Step) -> None:
-        self._write(self._metrics, record)
+        if not self._is_silent:
+            self._write(self._metrics, record)
 
     def warn(self, message: str) -> None:
         self.event(Warned(message=message))
@@ -93,6 +98,8 @@ class Logbook:
         """
         self._progress += 1
         self.num_steps = self.num_steps if step is None else step
+        if self._is_silent:
+            return
         now = time.monotonic()
         if at_once or now - self._last_beat >= BEAT_SECONDS:
             self._last_beat = now

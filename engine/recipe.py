@@ -1,45 +1,37 @@
 """A training run from start to end: hardware, rows, model, loop, result. The whole engine on one page."""
 
 from pathlib import Path
-from typing import Any
-
-from accelerate import Accelerator
 
 from ftui import checkpoints
-from ftui.engine.badge import badge, environment, machine_differences, note
+from ftui.engine.accounts import accounts
+from ftui.engine.assembly import assembled, model_of
+from ftui.engine.badge import badge, machine_differences, note
 from ftui.engine.checkpoint import Keeper, expected_bytes, restore
 from ftui.engine.control import Control, Leave
-from ftui.engine.data.cache import cache_folder, tokenizer_fingerprint
+from ftui.engine.data.cache import cache_folder
 from ftui.engine.desk import answers_in
 from ftui.engine.environment import versions
+from ftui.engine.follow import follow
 from ftui.engine.generate import sample
 from ftui.engine.hardware import Hardware, find_hardware
 from ftui.engine.leaving import conclude, leave
 from ftui.engine.logbook import Logbook
 from ftui.engine.loop import Loop
-from ftui.engine.model import (
-    check_vocabulary,
-    load_model,
-    new_model,
-    storage_dtype,
-    weights_fingerprint,
-    with_adapter,
-)
-from ftui.engine.optim import allocate_state, make_optimizer
-from ftui.engine.packing import check_packing
-from ftui.engine.preparation import Prepared, prepare
+from ftui.engine.optim import allocate_state
+from ftui.engine.preparation import prepare
+from ftui.engine.quantised import num_parameters
+from ftui.engine.ranks import Do, Order, join
 from ftui.engine.requests import Requests
 from ftui.engine.resume import check_same, find_checkpoint, forked, is_fork
 from ftui.engine.rng import seed_everything
+from ftui.engine.scaling import begin
 from ftui.engine.settings import replayed, value_at
-from ftui.engine.space import Space
-from ftui.engine.stages import stage_named
-from ftui.engine.training import LossModule, Training, TrainState
+from ftui.engine.speed import settle_speed
+from ftui.engine.training import Training
 from ftui.errors import ModelError, ProfileError
 from ftui.events import RunOpened, RunStarted
 from ftui.identity import this_process
 from ftui.profile.sections import Profile
-from ftui.profile.writing import fingerprint
 from ftui.run import Run
 from ftui.volume import check_room, probe, warnings
 
@@ -50,11 +42,13 @@ def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int
     Raises:
         FtuiError: anything a person can act on, from the room that knows the remedy.
         Leave: the run was told to go before it began to train.
+        RankLostError: another rank of this run is gone.
     """
-    for warning in warnings(probe(run.folder)):
-        logbook.warn(warning)
     hardware = find_hardware(profile)
-    _introduce(hardware, logbook)
+    settle_speed(profile.train, hardware)
+    ranks = join(hardware, profile.hardware.num_processes)
+    if ranks.is_leader:
+        _introduce(run, hardware, logbook, ranks.size)
     cache = cache_folder(run.folder / "cache")
 
     def report(detail: str) -> None:
@@ -62,27 +56,32 @@ def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int
         logbook.progress(detail=detail)
 
     logbook.phase("preparing", "reading the rows")
-    prepared = prepare(profile, cache, report)
+    prepared = ranks.leader_first(lambda: prepare(profile, cache, report))
     for warning in prepared.warnings:
         logbook.warn(warning)
     control.poll()
 
     logbook.phase("loading", "the model")
     seed_everything(profile.train.seed)
-    model = _model(profile, prepared, hardware)
-    training = _assemble(run, profile, hardware, prepared, model, logbook, control, cache)
+    model = model_of(profile, prepared, hardware)
+    training = assembled(run, profile, hardware, ranks, prepared, model, logbook, control, cache)
+    if not ranks.is_leader:
+        return follow(training)
     resumed = _resume(training)
     keeper = Keeper(training)
     check_room(run.folder, expected_bytes(training))
     logbook.make_reserve()
     control.poll()
-    return _trained(training, keeper, resumed)
+    code = _trained(training, keeper, resumed)
+    ranks.order(Order(Do.END))
+    return code
 
 
 def _resume(training: Training) -> checkpoints.Checkpoint | None:
     """Put the run back where its newest checkpoint left it; the checkpoint, if there is one."""
     run, state = training.run, training.state
     found = find_checkpoint(run, training.logbook)
+    training.ranks.order(Order(Do.RESTORE, 0 if found is None else found.step))
     if found is None:
         allocate_state(training.optimizer)
     else:
@@ -93,6 +92,8 @@ def _resume(training: Training) -> checkpoints.Checkpoint | None:
             restore(training, found)
         content = [f"forked with other content at step {state.step}: {', '.join(differences)}"] if differences else []
         note(state, machine_differences(found, training.environment), content)
+    begin(state, training.hardware.precision)
+    accounts(training)  # all ranks begin with the same weights, or do not begin
     state.settings = replayed(state.settings, answers_in(run))
     training.logbook.num_steps = state.step
     return found
@@ -135,9 +136,11 @@ def _trained(training: Training, keeper: Keeper, resumed: checkpoints.Checkpoint
         return leave(training, keeper, loop, leaving)
 
 
-def _introduce(hardware: Hardware, logbook: Logbook) -> None:
+def _introduce(run: Run, hardware: Hardware, logbook: Logbook, num_processes: int) -> None:
     import socket
 
+    for warning in warnings(probe(run.folder)):
+        logbook.warn(warning)
     logbook.event(
         RunOpened(
             host=socket.gethostname(),
@@ -145,73 +148,10 @@ def _introduce(hardware: Hardware, logbook: Logbook) -> None:
             driver=hardware.driver,
             versions=versions(),
             num_threads=hardware.num_threads,
-            world_size=1,
+            world_size=num_processes,
             identity=this_process(),
         )
     )
-
-
-def _model(profile: Profile, prepared: Prepared, hardware: Hardware) -> Any:
-    if profile.model.from_scratch is not None:
-        model = new_model(profile.model.from_scratch, prepared.tokenizer, profile.model.attn_implementation)
-    else:
-        assert prepared.folder is not None, "a model that is not new has a folder"
-        model = load_model(prepared.folder, profile.model, storage_dtype(profile, hardware))
-    check_vocabulary(model, prepared.tokenizer)
-    if profile.data.packing:
-        check_packing(model)
-    if profile.train.activation_checkpointing:
-        model.activation_checkpointing_enable({"use_reentrant": False})
-    if profile.adapter.method == "lora":
-        return with_adapter(model, profile.adapter, _base_name(profile, prepared))
-    return model
-
-
-def _base_name(profile: Profile, prepared: Prepared) -> str:
-    """What the adapter calls its base: the hub id, or the folder's path on this disk."""
-    return str(profile.model.name_or_path) if prepared.commit else str(prepared.folder)
-
-
-def _assemble(
-    run: Run,
-    profile: Profile,
-    hardware: Hardware,
-    prepared: Prepared,
-    model: Any,
-    logbook: Logbook,
-    control: Control,
-    cache: Path,
-) -> Training:
-    """Hand model and optimizer to accelerate: it places, wraps and casts; loaders, schedules and saving are ours."""
-    accelerator = Accelerator(
-        mixed_precision="bf16" if hardware.precision == "bf16" else "no", cpu=hardware.device.type == "cpu"
-    )
-    stage = stage_named(profile.run.stage)
-    model.train()
-    module = accelerator.prepare_model(LossModule(model, stage))
-    optimizer = make_optimizer(model, profile.train)
-    return Training(
-        run=run, profile=profile, hardware=hardware, prepared=prepared, stage=stage, model=model, module=module,
-        optimizer=optimizer, accelerator=accelerator, logbook=logbook, control=control, state=TrainState(),
-        space=Space(run, logbook, control, profile.checkpoint.max_hold_minutes),
-        fingerprints=_fingerprints(profile, prepared, cache, logbook),
-        environment=environment(profile, hardware, str(model.config._attn_implementation)),
-    )  # fmt: skip
-
-
-def _fingerprints(profile: Profile, prepared: Prepared, cache: Path, logbook: Logbook) -> dict[str, str]:
-    """What the run is made from; a checkpoint can only be continued with the same."""
-    held_out = prepared.evaluation
-    base = "from scratch"
-    if prepared.folder is not None:
-        base = prepared.commit or weights_fingerprint(prepared.folder, cache, logbook.progress)
-    return {
-        "profile": fingerprint(profile),
-        "data": prepared.train.sequences.counts.fingerprint,
-        "evaluation_data": held_out.sequences.counts.fingerprint if held_out else "none",
-        "tokenizer": tokenizer_fingerprint(prepared.tokenizer),
-        "base_model": base,
-    }
 
 
 def _started(training: Training, resumed: checkpoints.Checkpoint | None) -> RunStarted:
@@ -224,11 +164,11 @@ def _started(training: Training, resumed: checkpoints.Checkpoint | None) -> RunS
         max_steps=prepared.plan.max_steps if last is None else int(last),
         steps_per_epoch=prepared.plan.steps_per_epoch,
         effective_batch=prepared.plan.effective_batch,
-        num_train_rows=len(prepared.train.indices),
-        num_train_tokens=prepared.train.num_tokens,
-        num_target_tokens=prepared.train.num_target_tokens,
-        num_eval_rows=0 if evaluation is None else len(evaluation.indices),
-        total_parameters=sum(weight.numel() for weight in model.parameters()),
+        num_train_rows=prepared.train.num_rows,
+        num_train_tokens=prepared.epoch.num_tokens,
+        num_target_tokens=prepared.epoch.num_target_tokens,
+        num_eval_rows=0 if evaluation is None else evaluation.num_rows,
+        total_parameters=num_parameters(model),
         trainable_parameters=sum(weight.numel() for weight in model.parameters() if weight.requires_grad),
         model=Path(training.profile.model.name_or_path or "from scratch").name,
         method=training.profile.adapter.method,

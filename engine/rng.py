@@ -54,6 +54,11 @@ def _get(device: torch.device) -> torch.Tensor | None:
     return None if device.type == "cpu" else getattr(torch, device.type).get_rng_state()
 
 
+def rank_seed(seed: int, rank: int) -> int:
+    """A seed of its own for each rank above 0."""
+    return int(np.random.SeedSequence([seed, rank]).generate_state(1)[0])
+
+
 def seed_everything(seed: int) -> None:
     random.seed(seed)
     np.random.seed(seed % 2**32)

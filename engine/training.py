@@ -5,7 +5,6 @@ from typing import Any
 
 import msgspec
 import torch
-from accelerate import Accelerator
 from torch import nn
 from transformers import PreTrainedModel
 
@@ -13,6 +12,7 @@ from ftui.engine.control import Control
 from ftui.engine.hardware import Hardware
 from ftui.engine.logbook import Logbook
 from ftui.engine.preparation import Prepared
+from ftui.engine.ranks import Ranks
 from ftui.engine.settings import Setting
 from ftui.engine.space import Space
 from ftui.engine.stages import Loss, Stage
@@ -23,6 +23,7 @@ from ftui.run import Run
 class TrainState(msgspec.Struct):
     """Where a run stands after `step` finished steps; with weights, optimizer and generators it is all of the run.
 
+    `loss_scale` and the two after it are those of fp16 (engine/scaling.py), `plateau` is engine/plateau.py's.
     `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved between a step and its
     evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of step 0. `other_machine` and
     `other_content` say what has changed at any resume so far (engine/badge.py).
@@ -38,6 +39,10 @@ class TrainState(msgspec.Struct):
     best_step: int | None = None
     bad_evaluations: int = 0
     bad_steps: int = 0
+    loss_scale: float | None = None
+    steps_since_overflow: int = 0
+    num_overflows: int = 0
+    plateau: dict[str, float] = {}
     samples_before: list[str] = []
     settings: list[Setting] = []
     other_machine: list[str] = []
@@ -45,15 +50,26 @@ class TrainState(msgspec.Struct):
 
 
 class LossModule(nn.Module):
-    """The one module accelerate wraps and casts: a micro-batch in, (sum, weight, extras) out."""
+    """The one module accelerate places and wraps: a micro-batch in, (sum, weight, extras) out.
 
-    def __init__(self, model: nn.Module, stage: Stage) -> None:
+    It casts by itself: accelerate's bf16 returns float32 logits, and its fp16 refuses a CPU.
+    """
+
+    def __init__(self, model: nn.Module, stage: Stage, hardware: Hardware) -> None:
         super().__init__()
         self.model = model
         self._stage = stage
+        self._hardware = hardware
 
     def forward(self, batch: Any) -> Loss:
-        return self._stage.loss(self.model, batch)
+        with autocast(self._hardware):
+            return self._stage.loss(self.model, batch)
+
+
+def autocast(hardware: Hardware) -> torch.autocast:
+    """A block whose heavy arithmetic is done in the hardware's precision."""
+    low = hardware.precision != "fp32"
+    return torch.autocast(hardware.device.type, dtype=hardware.compute_dtype if low else None, enabled=low)
 
 
 @dataclass(frozen=True)
@@ -68,14 +84,14 @@ class Training:
     model: PreTrainedModel
     module: nn.Module
     optimizer: torch.optim.Optimizer
-    accelerator: Accelerator
     logbook: Logbook
     control: Control
     space: Space
+    ranks: Ranks
     state: TrainState
     fingerprints: dict[str, str]
     environment: dict[str, str]
 
     @property
     def is_adapter(self) -> bool:
-        return self.profile.adapter.method == "lora"
+        return self.profile.adapter.is_lora

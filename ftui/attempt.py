@@ -11,7 +11,7 @@ import msgspec
 from ftui import stall
 from ftui.curves import CurveReader, write_curves
 from ftui.errors import DiskError
-from ftui.events import Adopted, EngineEnded, EngineStarted, Record, Restarting, Telemetry
+from ftui.events import Adopted, EngineEnded, EngineStarted, Record, Restarting, Telemetry, Warned
 from ftui.files import replace_file
 from ftui.folding import fold
 from ftui.identity import Identity, this_process
@@ -23,13 +23,14 @@ from ftui.processes import (
     kill_left_over,
     kill_with_stacks,
     say,
-    start_engine,
 )
+from ftui.ranks import start_engine
 from ftui.restarts import decide
 from ftui.run import Run
 from ftui.stall import Stillness, floor_seconds, read_beat
 from ftui.status import Status, Watch, is_frozen
 from ftui.telemetry import Sampler, oom_kills
+from ftui.tracking import Trackers
 
 TICK_SECONDS = 1.0
 POLL_SECONDS = 0.05
@@ -49,10 +50,13 @@ class Mark(NamedTuple):
 class Attempt:
     """Watches over one engine. `forward` sends on each SIGTERM the supervisor got, and says whether it ever got one."""
 
-    def __init__(self, run: Run, watch: Watch, curves: CurveReader, *, number: int, token: str) -> None:
+    def __init__(
+        self, run: Run, watch: Watch, curves: CurveReader, trackers: Trackers, *, number: int, token: str
+    ) -> None:
         self._run = run
         self._watch = watch
         self._curves = curves
+        self._trackers = trackers
         self._number = number
         self._token = token
         self._log = Writer(run.supervisor_log, attempt=number, token=self._token)
@@ -89,6 +93,8 @@ class Attempt:
             verdict = "the restart could not be recorded"  # and without a record nobody could count them
         self.write_status()
         self._finish_curves()
+        if not isinstance(verdict, Restarting) and self._warn(self._trackers.finish()):
+            self.write_status()
         return verdict
 
     def close(self) -> None:
@@ -119,6 +125,7 @@ class Attempt:
             if (now := time.monotonic()) >= next_tick:
                 elapsed, last_tick, next_tick = now - last_tick, now, now + TICK_SECONDS
                 self._sample(sampler)
+                self._warn(self._trackers.look())
                 self.write_status()
                 behind = True  # most likely there are new steps
                 beat, stopped = read_beat(self._run), is_frozen(engine.identity)
@@ -160,6 +167,12 @@ class Attempt:
             say(error.message)
             return False
         return True
+
+    def _warn(self, messages: Sequence[str]) -> bool:
+        """Record each; says whether there was any."""
+        for message in messages:
+            self._record(self._log, Warned(message=message))
+        return bool(messages)
 
     def _read_news(self) -> None:
         self._watch.read()

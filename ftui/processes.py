@@ -3,20 +3,20 @@
 import contextlib
 import os
 import signal
-import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from typing import Protocol
 
 import psutil
 
-from ftui.files import open_private
 from ftui.identity import Identity, identity_of, is_alive
-from ftui.run import Run
 
 How = tuple[int | None, str | None]
 """The exit code, or the name of the signal that ended it; neither where only its parent could have asked."""
+
+
+PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""How one process of several is told its place, in torchrun's names."""
 
 
 class Engine(Protocol):
@@ -33,22 +33,6 @@ class Engine(Protocol):
     def how(self) -> How:
         """How it ended; asked once it has."""
         ...
-
-
-class Child:
-    """An engine that this process started."""
-
-    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
-        self._process = process
-        self.identity = identity_of(process.pid) or Identity("", "", process.pid, "")  # gone before it was looked at
-        self.session = os.getsid(0)
-
-    def has_ended(self) -> bool:
-        return self._process.poll() is not None
-
-    def how(self) -> How:
-        code = self._process.wait()
-        return (code, None) if code >= 0 else (None, signal_name(-code))
 
 
 class Foundling:
@@ -68,21 +52,10 @@ class Foundling:
         return None, None
 
 
-def start_engine(run: Run, command: Sequence[str], environment: dict[str, str]) -> Child:
-    """The engine in a process group of its own, everything it prints appended to engine.log."""
-    log = open_private(run.engine_log, os.O_WRONLY | os.O_APPEND)
-    try:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=run.folder, env=environment, process_group=0
-        )
-    finally:
-        os.close(log)
-    return Child(process)
-
-
 def clean_environment() -> dict[str, str]:
-    """This process's environment without the switches that change what accelerate does."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("ACCELERATE_")}
+    """This process's environment without the switches that change what accelerate does, and without the place of a rank
+    (some pods come with one for all their processes)."""
+    return {n: value for n, value in os.environ.items() if not n.startswith("ACCELERATE_") and n not in PLACE}
 
 
 def signal_name(number: int) -> str:
@@ -125,10 +98,8 @@ def kill_left_over(engine: Engine) -> int:
 
 
 def kill_with_stacks(engine: Engine, seconds: float) -> None:
-    """Let the engine write the stacks of its threads to engine.log, then kill its group."""
-    try:
-        os.kill(engine.identity.pid, signal.SIGUSR1)
-    except ProcessLookupError:
+    """Let all of the engine write the stacks of its threads to engine.log, then kill it."""
+    if not send_group(engine, signal.SIGUSR1):
         return
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline and not engine.has_ended():

@@ -12,6 +12,7 @@ from ftui.engine.environment import versions
 from ftui.engine.hardware import Hardware
 from ftui.engine.training import TrainState
 from ftui.profile import Profile
+from ftui.profile.adapter import AdapterSection
 from tests.support.tiny import make_profile
 
 CPU = Hardware(torch.device("cpu"), "fp32", 1, "a processor", None)
@@ -34,7 +35,7 @@ def checkpoint(folder: Path, **changes: Any) -> Checkpoint:
 
 
 def test_the_same_machine_is_exact_on_a_cpu(tmp_path: Path, profile: Profile) -> None:
-    now = environment(profile, CPU, "sdpa")
+    now = environment(profile, CPU, "sdpa", 1)
     assert machine_differences(checkpoint(tmp_path, environment=now), now) == []
     assert badge(TrainState(), profile, CPU) == ("EXACT", [])
 
@@ -51,8 +52,8 @@ def test_the_same_machine_is_exact_on_a_cpu(tmp_path: Path, profile: Profile) ->
 def test_another_machine_is_the_same_state(
     tmp_path: Path, profile: Profile, hardware: Hardware, attention: str, named: str
 ) -> None:
-    before = checkpoint(tmp_path, environment=environment(profile, CPU, "sdpa"))
-    differences = machine_differences(before, environment(profile, hardware, attention))
+    before = checkpoint(tmp_path, environment=environment(profile, CPU, "sdpa", 1))
+    differences = machine_differences(before, environment(profile, hardware, attention, 1))
     assert differences == [named]
     state = TrainState()
     note(state, differences, [])
@@ -61,13 +62,13 @@ def test_another_machine_is_the_same_state(
 
 
 def test_another_version_is_named(tmp_path: Path, profile: Profile) -> None:
-    now = environment(profile, CPU, "sdpa")
+    now = environment(profile, CPU, "sdpa", 1)
     before = checkpoint(tmp_path, environment=now, versions=versions() | {"torch": "2.6.0"})
     assert machine_differences(before, now) == [f"torch: 2.6.0 -> {versions()['torch']}"]
 
 
 def test_a_checkpoint_that_does_not_say_is_not_called_exact(tmp_path: Path, profile: Profile) -> None:
-    assert machine_differences(checkpoint(tmp_path), environment(profile, CPU, "sdpa")) == [UNKNOWN]
+    assert machine_differences(checkpoint(tmp_path), environment(profile, CPU, "sdpa", 1)) == [UNKNOWN]
 
 
 def test_a_gpu_is_exact_only_with_deterministic_kernels(profile: Profile) -> None:
@@ -75,6 +76,21 @@ def test_a_gpu_is_exact_only_with_deterministic_kernels(profile: Profile) -> Non
     assert kind == "SAME STATE" and "full_determinism" in reasons[0]
     train = profile.train.model_copy(update={"full_determinism": True})
     assert badge(TrainState(), profile.model_copy(update={"train": train}), GPU) == ("EXACT", [])
+
+
+def test_a_quantised_base_on_a_gpu_is_not_called_exact(profile: Profile) -> None:
+    train = profile.train.model_copy(update={"full_determinism": True})
+    adapter = AdapterSection(method="qlora")
+    quantised = profile.model_copy(update={"train": train, "adapter": adapter})
+    assert badge(TrainState(), quantised, CPU) == ("EXACT", [])
+    kind, reasons = badge(TrainState(), quantised, GPU)
+    assert kind == "SAME STATE" and "bitsandbytes" in reasons[0]
+
+
+def test_compiled_kernels_are_not_called_exact(profile: Profile) -> None:
+    train = profile.train.model_copy(update={"torch_compile": True})
+    kind, reasons = badge(TrainState(), profile.model_copy(update={"train": train}), CPU)
+    assert kind == "SAME STATE" and "train.torch_compile" in reasons[0]
 
 
 def test_other_content_is_not_exact_whatever_else(profile: Profile) -> None:

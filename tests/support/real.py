@@ -19,6 +19,7 @@ from ftui.events import Step
 from ftui.journal import Tail
 from ftui.profile import Profile
 from ftui.profile.writing import to_toml
+from ftui.ranks import start_engine
 from ftui.run import Run, RunFacts, new_run_id
 
 ROOT = Path(__file__).parents[2]
@@ -65,13 +66,18 @@ def open_run(folder: Path, sections: dict[str, dict[str, Any]]) -> Run:
 
 
 def train(run: Run) -> list[Step]:
-    """Train the run with the real engine in a process of its own; returns the lines of metrics.jsonl."""
-    env = os.environ | {"FTUI_CACHE": str(run.folder / "cache"), "HF_HUB_OFFLINE": "1"}
-    with run.engine_log.open("wb") as log:
-        command = [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
-        code = subprocess.run(command, env=env, stdout=log, stderr=log).returncode
-    assert code == 0, f"exit code {code}\n{run.engine_log.read_text()[-4000:]}"
+    """Train with the real engine, in processes as a supervisor starts them; returns the lines of metrics.jsonl."""
+    environment = os.environ | {"FTUI_CACHE": str(run.folder / "cache"), "HF_HUB_OFFLINE": "1"}
+    engine = start_engine(run, [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)], environment)
+    while not engine.has_ended():
+        time.sleep(0.2)
+    assert engine.how() == (0, None), f"{engine.how()}\n{run.engine_log.read_text()[-4000:]}"
     return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]
+
+
+def peak_memory_of_children() -> int:
+    """Bytes: the largest resident size that any ended child of this process ever had."""
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 
 
 def fresh_process(module: str, *arguments: str) -> Any:

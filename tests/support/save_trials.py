@@ -21,13 +21,14 @@ from ftui import checkpoints
 from ftui.checkpoints import Checkpoint
 from ftui.engine import space
 from ftui.engine.__main__ import as_ftui_error
+from ftui.engine.assembly import assembled, model_of
 from ftui.engine.checkpoint import Keeper, restore
 from ftui.engine.control import Control, Leave
 from ftui.engine.data.cache import cache_folder
 from ftui.engine.hardware import find_hardware
 from ftui.engine.logbook import Logbook
 from ftui.engine.preparation import prepare
-from ftui.engine.recipe import _assemble, _model
+from ftui.engine.ranks import Ranks
 from ftui.engine.resume import sweep
 from ftui.engine.rng import RngState, seed_everything
 from ftui.engine.training import Training
@@ -79,9 +80,9 @@ def assemble(run: Run) -> Training:
     cache = cache_folder(run.folder / "cache")
     prepared = prepare(profile, cache, lambda detail: None)
     torch.manual_seed(1)
-    model: Any = _model(profile, prepared, hardware)
+    model: Any = model_of(profile, prepared, hardware)
     logbook = Logbook(run, attempt=1, token="trial")
-    training = _assemble(run, profile, hardware, prepared, model, logbook, Control(), cache)
+    training = assembled(run, profile, hardware, Ranks(), prepared, model, logbook, Control(), cache)
     for weight in model.parameters():
         weight.grad = torch.ones_like(weight) if weight.requires_grad else None
     training.optimizer.step()

@@ -1,0 +1,110 @@
+"""The forward and backward passes of one step: this rank's micro-batches, then the sums over all ranks."""
+
+import json
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+
+from ftui.engine.control import Ready
+from ftui.engine.feed import Feed, Portion
+from ftui.engine.memory import give_back, is_out_of_memory
+from ftui.engine.rng import RngState
+from ftui.engine.training import Training
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What the passes of a step came to, over all ranks. Times are readings of perf_counter.
+
+    `loss` and `extras` are means over the step's target tokens, `grad_norm` is the gradient's length before it was cut.
+    """
+
+    portion: Portion
+    loss: float
+    extras: dict[str, float | None]
+    grad_norm: float
+    data_seconds: float
+    begun: float
+    done: float
+
+
+@dataclass(frozen=True)
+class NoMemory:
+    """Memory ran out in a pass, here or on another rank; gradients are dropped, the random state is put back."""
+
+    problem: str
+
+
+class Passes:
+    """Makes the gradients of a step: the sum over all its micro-batches and ranks, divided by its target tokens."""
+
+    def __init__(self, training: Training, feed: Feed) -> None:
+        self._training = training
+        self._feed = feed
+        self._weights = [w for group in training.optimizer.param_groups for w in group["params"]]
+
+    def run(self, number: int, size: int, scale: float, boundary: RngState) -> Passed | NoMemory:
+        """Step `number` in micro-batches of `size` rows, the loss multiplied by `scale` in the backward pass.
+
+        `boundary` is the random state at the step's start.
+
+        Raises:
+            Leave: between two micro-batches; `boundary` is that of the last finished step.
+        """
+        training = self._training
+        portion, data_seconds = self._feed.take(number, size)
+        self._feed.expect(number + 1, size)
+        begun, problem = time.perf_counter(), ""
+        try:
+            loss, extras = self._forward_backward(portion, scale)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            problem = str(error).split("\n")[0]
+        # Only here the traceback is gone, and with it all that it kept alive.
+        if training.ranks.any(problem != ""):
+            training.optimizer.zero_grad(set_to_none=True)
+            boundary.restore(training.hardware.device)
+            give_back(training.hardware.device)
+            return NoMemory(problem or "on another rank")
+        loss, extras = self._over_all_ranks(loss, extras)
+        training.ranks.add_gradients(self._weights)
+        weight = portion.num_target_tokens
+        extras = {name: value / weight for name, value in extras.items()}
+        norm = self._gradient_norm(scale)
+        return Passed(portion, loss / weight, dict(extras), norm, data_seconds, begun, time.perf_counter())
+
+    def _forward_backward(self, portion: Portion, scale: float) -> tuple[float, dict[str, float]]:
+        """Sums of the loss and of the extras over this rank's micro-batches."""
+        training = self._training
+        total = torch.zeros((), device=training.hardware.device)
+        sums: dict[str, torch.Tensor] = {}
+        for micro_step, batch in enumerate(portion.batches, start=1):
+            if training.ranks.size == 1:  # several act between steps only: the others would wait for this one's part
+                training.control.poll(Ready.ALL)
+            loss, _, extras = training.module(batch.to(training.hardware.device))
+            mean = loss / portion.num_target_tokens
+            (mean if scale == 1 else mean * scale).backward()
+            total += loss.detach()
+            for name, value in extras.items():
+                sums[name] = sums.get(name, torch.zeros_like(value)) + value.detach()
+            training.logbook.progress(micro_step=micro_step)
+        return float(total), {name: float(value) for name, value in sums.items()}
+
+    def _over_all_ranks(self, loss: float, extras: dict[str, float]) -> tuple[float, dict[str, float]]:
+        ranks = self._training.ranks
+        if ranks.size == 1:
+            return loss, extras
+        told = [json.loads(data) for data in ranks.gather(json.dumps([loss, extras]).encode())]
+        names = {name for _, its in told for name in its}
+        return sum(its for its, _ in told), {name: sum(its.get(name, 0.0) for _, its in told) for name in sorted(names)}
+
+    def _gradient_norm(self, scale: float) -> float:
+        """Length of the whole step's gradient, cut to max_grad_norm (the length before the cut is returned)."""
+        if scale != 1:
+            grads = [weight.grad for weight in self._weights if weight.grad is not None]
+            torch._foreach_mul_(grads, 1 / scale)
+        longest = self._training.profile.train.max_grad_norm
+        return float(torch.nn.utils.clip_grad_norm_(self._weights, math.inf if longest is None else longest))
