@@ -19,7 +19,7 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int) -> Batch:
     ids = np.full((len(rows), length), pad_id, dtype=np.int64)
     targets = np.zeros((len(rows), length), dtype=bool)
     positions = np.tile(np.arange(length, dtype=np.int64), (len(rows), 1))
-    num_tokens = 0
+    lengths = np.zeros(len(rows), dtype=np.int64)
     for number, row in enumerate(rows):
         start = 0
         for sequence in row:
@@ -28,7 +28,7 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int) -> Batch:
             targets[number, start + 1 : end] = sequence.targets[1:]
             positions[number, start:] = np.arange(length - start)  # padding goes on counting with the last sequence
             start = end
-        num_tokens += start
+        lengths[number] = start
     flat = np.flatnonzero(targets)
     packed = any(len(row) > 1 for row in rows)
     return Batch(
@@ -36,5 +36,6 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int) -> Batch:
         torch.from_numpy(positions) if packed else None,
         torch.from_numpy(flat - 1),
         torch.from_numpy(ids.reshape(-1)[flat]),
-        num_tokens,
+        int(lengths.sum()),
+        torch.from_numpy(lengths),
     )

@@ -34,11 +34,11 @@ def count(path: Path) -> dict[str, Any]:
         prepared = prepare(profile, cache_folder(Path(fallback)), lambda detail: None)
         counts, plan = prepared.train.sequences.counts, prepared.plan
         return {
-            "num_train_rows": len(prepared.train.indices),
-            "num_eval_rows": 0 if prepared.evaluation is None else len(prepared.evaluation.indices),
-            "num_train_tokens": prepared.train.num_tokens,
-            "num_target_tokens": prepared.train.num_target_tokens,
-            "num_sequences": len(plan.rows),
+            "num_train_rows": prepared.train.num_rows,
+            "num_eval_rows": 0 if prepared.evaluation is None else prepared.evaluation.num_rows,
+            "num_train_tokens": prepared.epoch.num_tokens,
+            "num_target_tokens": prepared.epoch.num_target_tokens,
+            "num_sequences": plan.rows_per_epoch,
             "steps_per_epoch": plan.steps_per_epoch,
             "max_steps": plan.max_steps,
             "effective_batch": plan.effective_batch,

@@ -5,30 +5,54 @@ is the number of finished steps; nothing else needs to be remembered to continue
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
+
+from ftui.engine.pack import Packed, pack, together
 
 Row = tuple[int, ...]
 
 MEGABATCH = 50  # steps whose rows are sorted together: transformers' figure for group_by_length
 
 
+@dataclass(frozen=True)
+class Share:
+    """Rows of one weight: `num_rows` of them in the plan, `per_epoch` in each epoch."""
+
+    num_rows: int
+    weight: float = 1.0
+
+    @property
+    def per_epoch(self) -> int:
+        return round(self.weight * self.num_rows)
+
+
 @dataclass(frozen=True, eq=False)  # compared by identity: _order is cached by plan, and rows may be millions
 class Plan:
-    """Steps 1..max_steps over `rows`. Effective batch = rows per step over all micro-batches and ranks."""
+    """Steps 1..max_steps over `rows`. Effective batch = rows per step over all micro-batches and ranks.
 
-    rows: tuple[Row, ...]
-    lengths: tuple[int, ...]
+    `lengths` are the tokens of each row (int32); `shares` the parts of the rows, in their order.
+    """
+
+    rows: Packed
+    lengths: np.ndarray
+    shares: tuple[Share, ...]
     effective_batch: int
     max_steps: int
     strategy: str
     seed: int
 
     @property
+    def rows_per_epoch(self) -> int:
+        return sum(share.per_epoch for share in self.shares)
+
+    @property
     def steps_per_epoch(self) -> int:
-        return math.ceil(len(self.rows) / self.effective_batch)
+        return math.ceil(self.rows_per_epoch / self.effective_batch)
 
     def epoch_of(self, step: int) -> float:
         """Passes over the rows finished after `step` steps."""
@@ -37,28 +61,50 @@ class Plan:
     def step(self, number: int) -> list[Row]:
         """The rows of step `number` (1-based), longest first: micro-batches of like lengths need the least padding."""
         epoch, position = divmod(number - 1, self.steps_per_epoch)
-        order = _order(self, epoch)
-        chosen = order[position * self.effective_batch : (position + 1) * self.effective_batch]
-        return [self.rows[i] for i in sorted(chosen, key=lambda i: -self.lengths[i])]
+        chosen = self.order(epoch)[position * self.effective_batch : (position + 1) * self.effective_batch]
+        by_length = chosen[np.argsort(-self.lengths[chosen], kind="stable")]
+        return [self.rows[int(i)] for i in by_length]
+
+    def order(self, epoch: int) -> np.ndarray:
+        """The numbers of the rows of an epoch, in the order in which they are learned."""
+        return _order(self, epoch)
 
 
 @lru_cache(maxsize=2)
-def _order(plan: Plan, epoch: int) -> list[int]:
-    """Every row of the epoch once, cut into steps by position."""
+def _order(plan: Plan, epoch: int) -> np.ndarray:
+    chosen = _chosen(plan, epoch)
     if plan.strategy == "sequential":
-        return list(range(len(plan.rows)))
+        return chosen
     random = np.random.default_rng([plan.seed, epoch])
-    order = random.permutation(len(plan.rows))
+    order = chosen[random.permutation(len(chosen))]
     if plan.strategy == "random":
-        return [int(i) for i in order]
-    lengths = np.asarray(plan.lengths)
+        return order
     size = plan.effective_batch * MEGABATCH
     groups = [order[start : start + size] for start in range(0, len(order), size)]
-    by_length = np.concatenate([group[np.argsort(-lengths[group], kind="stable")] for group in groups])
-    steps = [by_length[i : i + plan.effective_batch] for i in range(0, len(order), plan.effective_batch)]
-    short = [steps.pop()] if len(steps[-1]) < plan.effective_batch else []  # a short step can only be the last
-    shuffled = [steps[i] for i in random.permutation(len(steps))]
-    return [int(i) for step in shuffled + short for i in step]
+    by_length = np.concatenate([group[np.argsort(-plan.lengths[group], kind="stable")] for group in groups])
+    num_full = len(order) // plan.effective_batch
+    steps = by_length[: num_full * plan.effective_batch].reshape(num_full, plan.effective_batch)
+    short = by_length[num_full * plan.effective_batch :]  # a short step can only be the last
+    return np.concatenate([steps[random.permutation(num_full)].reshape(-1), short])
+
+
+def _chosen(plan: Plan, epoch: int) -> np.ndarray:
+    """Every row as often as its weight says, in the plan's order.
+
+    The rest that is no whole pass goes on in a fixed shuffled circle where the epoch before left off: with weight 0.5
+    two epochs see every row once.
+    """
+    parts, first = [], 0
+    for number, share in enumerate(plan.shares):
+        passes, rest = divmod(share.per_epoch, max(1, share.num_rows))
+        all_of_them = np.arange(first, first + share.num_rows, dtype=np.int32)
+        parts += [all_of_them] * passes
+        if rest:
+            circle = np.random.default_rng([plan.seed, 0x5A4E, number]).permutation(share.num_rows)
+            taken = np.arange(epoch * rest, (epoch + 1) * rest) % share.num_rows
+            parts.append(np.sort(all_of_them[circle[taken]]))
+        first += share.num_rows
+    return np.concatenate(parts)
 
 
 def make_plan(
@@ -70,31 +116,35 @@ def make_plan(
     strategy: str,
     seed: int,
     packing_length: int | None = None,
+    sources: Sequence[Share] = (),
 ) -> Plan:
     """The plan of a run. `packing_length` packs sequences into rows of at most that many tokens.
 
+    `sources` cut the sequences into parts of their own weight; without them all have weight 1. When packing, sources
+    of weight 1 are packed together and every other one by itself, so that its weight counts its packed rows.
     Without `max_steps` and `num_train_epochs` it is one epoch.
     """
-    rows = pack(lengths, packing_length) if packing_length else tuple((i,) for i in range(len(lengths)))
-    row_lengths = tuple(int(sum(lengths[i] for i in row)) for row in rows)
-    per_epoch = math.ceil(len(rows) / effective_batch)
+    sources = sources or [Share(len(lengths))]
+    if packing_length:
+        groups = _packing_groups(sources)
+        packs = [pack(lengths[members], packing_length).of(members) for members, _ in groups]
+        rows = together(packs)
+        shares = tuple(Share(len(each), weight) for each, (_, weight) in zip(packs, groups, strict=True))
+    else:
+        rows, shares = Packed.alone(len(lengths)), tuple(sources)
+    per_epoch = math.ceil(sum(share.per_epoch for share in shares) / effective_batch)
     if max_steps is None:
         max_steps = math.ceil((num_train_epochs or 1) * per_epoch)
-    return Plan(rows, row_lengths, effective_batch, max_steps, strategy, seed)
+    return Plan(rows, rows.lengths(lengths), shares, effective_batch, max_steps, strategy, seed)
 
 
-def pack(lengths: np.ndarray, room: int) -> tuple[Row, ...]:
-    """Best-fit decreasing: every sequence goes, longest first, to the fullest row that still has room for it."""
-    by_space: list[list[int]] = [[] for _ in range(room + 1)]  # rows by the tokens they still have room for
-    rows: list[list[int]] = []
-    for index in np.argsort(-lengths, kind="stable"):
-        length = int(lengths[index])
-        space = next((s for s in range(length, room + 1) if by_space[s]), None)
-        if space is None:
-            rows.append([])
-            number, space = len(rows) - 1, room
-        else:
-            number = by_space[space].pop()
-        rows[number].append(int(index))
-        by_space[space - length].append(number)
-    return tuple(tuple(row) for row in rows)
+def _packing_groups(sources: Sequence[Share]) -> list[tuple[np.ndarray, float]]:
+    """The sequences that may share rows, and their weight."""
+    ends = list(accumulate(source.num_rows for source in sources))
+    each = [
+        (np.arange(end - source.num_rows, end, dtype=np.int32), source.weight)
+        for source, end in zip(sources, ends, strict=True)
+    ]
+    plain = [members for members, weight in each if weight == 1]
+    weighted = [(members, weight) for members, weight in each if weight != 1]
+    return ([(np.concatenate(plain), 1.0)] if plain else []) + weighted

@@ -7,13 +7,21 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ftui.engine.data.cache import Sequences, tokenised
+from ftui.engine.adapter_files import starting_adapter
 from ftui.engine.data.encode import Encoder, stop_texts
-from ftui.engine.hub import model_folder
+from ftui.engine.data.mixture import Found, find, sequences_of, texts_in
+from ftui.engine.data.named_templates import take_template
+from ftui.engine.data.sequences import Sequences
+from ftui.engine.fingerprints import source_of
+from ftui.engine.hub import base_folder, tokenizer_folder
 from ftui.engine.model import eos_token_ids, longest_context
-from ftui.engine.plan import Plan, make_plan
+from ftui.engine.plan import Plan, Share, make_plan
+from ftui.engine.schedule import learning_rate_curve
+from ftui.engine.splitting import held_out
 from ftui.engine.tokenizer import load_tokenizer, train_tokenizer
+from ftui.engine.vocabulary import add_special_tokens
 from ftui.errors import DataError
+from ftui.profile.data import sources
 from ftui.profile.sections import Profile
 
 
@@ -23,6 +31,11 @@ class Rows:
 
     sequences: Sequences
     indices: np.ndarray
+
+    @property
+    def num_rows(self) -> int:
+        """Rows they were made of: one may have given several sequences."""
+        return len(np.unique(self.sequences.rows[self.indices]))
 
     @property
     def num_tokens(self) -> int:
@@ -35,7 +48,10 @@ class Rows:
 
 @dataclass(frozen=True)
 class Prepared:
-    """`folder` and `commit` are those of the base model (`None` for a new one)."""
+    """`folder` and `commit` are those of the base model, `adapter` is the one to go on from (`None` for new ones).
+
+    `new_token_ids` are entries of the tokenizer that the profile has added: the base has never seen them.
+    """
 
     tokenizer: PreTrainedTokenizerBase
     folder: Path | None
@@ -45,6 +61,20 @@ class Prepared:
     evaluation: Rows | None
     plan: Plan
     warnings: tuple[str, ...]
+    adapter: Path | None = None
+    new_token_ids: tuple[int, ...] = ()
+
+    @property
+    def epoch(self) -> Rows:
+        """What the first epoch learns: a source comes as often as its weight says."""
+        return Rows(self.train.sequences, self.train.indices[self.plan.rows.flat(self.plan.order(0))])
+
+    @property
+    def stop_ids(self) -> list[int]:
+        """The tokens that end a turn."""
+        ids = self.tokenizer.convert_tokens_to_ids(sorted(self.encoder.stops))
+        assert isinstance(ids, list)
+        return ids
 
 
 def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Prepared:
@@ -53,71 +83,96 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Pre
     Raises:
         ModelError, DataError: see the rooms that do the work.
     """
-    folder, commit, tokenizer = _tokenizer(profile, report)
+    found = find(sources(profile.data.train), profile.data.format, report)
+    folder, commit, tokenizer = _tokenizer(profile, found, cache, report)
+    new_token_ids = add_special_tokens(tokenizer, profile.model.extra_special_tokens)
+    adapter = starting_adapter(profile.adapter, report)
+    marks = take_template(tokenizer, profile.data.chat_template) if profile.data.chat_template else ()
     encoder = _encoder(profile, folder, tokenizer)
-    train_files = _paths(profile.data.train)
-    data = tokenised(train_files, profile.data.format, encoder, cache, lambda n: report(f"{n} rows read"))
+    data = sequences_of(found, encoder, cache, lambda n: report(f"{n} rows read"))
     train, evaluation = _split(profile, data)
     if profile.data.eval:
-        its = _paths(profile.data.eval)
-        held_out = tokenised(its, profile.data.format, encoder, cache, lambda n: report(f"{n} evaluation rows read"))
-        evaluation = Rows(held_out, np.arange(len(held_out)))
+        its = find(sources(profile.data.eval), profile.data.format, report)
+        apart = sequences_of(its, encoder, cache, lambda n: report(f"{n} evaluation rows read"))
+        evaluation = Rows(apart, np.arange(len(apart)))
     plan = make_plan(
         data.lengths[train.indices],
-        effective_batch=profile.train.per_device_train_batch_size * profile.train.gradient_accumulation_steps,
+        sources=_shares(found, train),
+        effective_batch=profile.train.per_device_train_batch_size
+        * profile.train.gradient_accumulation_steps
+        * profile.hardware.num_processes,
         max_steps=profile.train.max_steps,
         num_train_epochs=profile.train.num_train_epochs,
         strategy=profile.train.train_sampling_strategy,
-        seed=profile.train.seed,
+        seed=profile.train.rows_seed,
         packing_length=profile.data.max_length if profile.data.packing else None,
     )
-    return Prepared(tokenizer, folder, commit, encoder, train, evaluation, plan, _warnings(profile, data))
+    learning_rate_curve(profile.train, plan.max_steps)  # one that is longer than the run is refused now
+    warnings = (*marks, *_warnings(profile, data), *_losses(folder))
+    return Prepared(tokenizer, folder, commit, encoder, train, evaluation, plan, warnings, adapter, new_token_ids)
 
 
 def _tokenizer(
-    profile: Profile, report: Callable[[str], None]
+    profile: Profile, found: list[Found], cache: Path, report: Callable[[str], None]
 ) -> tuple[Path | None, str | None, PreTrainedTokenizerBase]:
     scratch = profile.model.from_scratch
     if scratch is None:
-        assert profile.model.name_or_path is not None, "the profile's own check"
-        folder, commit = model_folder(profile.model.name_or_path, profile.model.revision, report)
-        return folder, commit, load_tokenizer(folder)
+        folder, commit = base_folder(profile.model, cache, report)
+        return folder, commit, load_tokenizer(folder, trusted=profile.model.trust_remote_code)
     if scratch.tokenizer is not None:
-        return None, None, load_tokenizer(Path(scratch.tokenizer))
+        return None, None, load_tokenizer(tokenizer_folder(scratch.tokenizer, report))
     report("training the tokenizer")
-    return None, None, train_tokenizer(scratch, _paths(profile.data.train), profile.data.format)
+    return None, None, train_tokenizer(scratch, (text for one in found for text in texts_in(one.places, one.form)))
 
 
 def _encoder(profile: Profile, folder: Path | None, tokenizer: PreTrainedTokenizerBase) -> Encoder:
     scratch = profile.model.from_scratch
-    longest = scratch.max_position_embeddings if scratch else longest_context(folder) if folder else None
+    trusted = profile.model.trust_remote_code
+    longest = scratch.max_position_embeddings if scratch else None
+    if folder is not None:
+        longest = longest_context(folder, trusted=trusted)
     if longest is not None and profile.data.max_length > longest:
         raise DataError(
             f"data.max_length is {profile.data.max_length}, but the model sees at most {longest} tokens.",
             hint=f"Set data.max_length = {longest} or less.",
         )
-    stops = stop_texts(tokenizer, eos_token_ids(folder) if folder else [])
-    return Encoder(tokenizer, profile.run.stage, profile.data.max_length, stops)
-
-
-def _paths(files: str | tuple[str, ...]) -> tuple[Path, ...]:
-    return tuple(Path(file) for file in ([files] if isinstance(files, str) else files))
+    stops = stop_texts(tokenizer, eos_token_ids(folder, trusted=trusted) if folder else [])
+    return Encoder(tokenizer, profile.run.stage, profile.data.max_length, stops, profile.data.loss_on)
 
 
 def _split(profile: Profile, data: Sequences) -> tuple[Rows, Rows | None]:
-    """Set aside sequences for evaluation, chosen by the seed alone."""
-    wanted = profile.data.eval_num_rows or 0
-    if profile.data.eval_fraction is not None:
-        wanted = max(1, round(profile.data.eval_fraction * len(data)))
-    if not wanted:
-        return Rows(data, np.arange(len(data))), None
-    if wanted >= len(data):
-        raise DataError(
-            f"{wanted} sequences are to be set aside for evaluation, but there are only {len(data)}.",
-            hint="Lower data.eval_num_rows.",
-        )
-    order = np.random.default_rng([profile.train.seed, 0xE7A1]).permutation(len(data))
-    return Rows(data, np.sort(order[wanted:])), Rows(data, np.sort(order[:wanted]))
+    """What is learned, and what is set aside for evaluation."""
+    fraction, number = profile.data.eval_fraction, profile.data.eval_num_rows
+    if fraction is None and number is None:
+        return Rows(data, np.arange(len(data), dtype=np.int32)), None
+    apart = held_out(
+        data, fraction=fraction, num_rows=number, seed=profile.train.rows_seed,
+        may_cut=profile.run.stage == "pretrain",
+    )  # fmt: skip
+    return Rows(data, np.flatnonzero(~apart)), Rows(data, np.flatnonzero(apart))
+
+
+def _shares(found: list[Found], train: Rows) -> list[Share]:
+    """How many sequences of each source are learned, and its weight.
+
+    Raises:
+        DataError: a source whose weight leaves nothing of it.
+    """
+    bounds = np.searchsorted(train.indices, train.sequences.bounds)
+    shares = [Share(int(size), one.weight) for size, one in zip(np.diff(bounds), found, strict=True)]
+    for share, one in zip(shares, found, strict=True):
+        if not share.per_epoch:
+            raise DataError(
+                f"{one.name}: weight {share.weight:g} of {share.num_rows} sequences leaves none in an epoch.",
+                hint="Raise its weight, or leave the source out.",
+            )
+    return shares
+
+
+def _losses(folder: Path | None) -> list[str]:
+    """What was lost when the base model's folder was made from a file of another form."""
+    source = None if folder is None else source_of(folder)
+    return [] if source is None else source.notes
 
 
 def _warnings(profile: Profile, data: Sequences) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """`ftui --run P --dry-run`: every value and where it comes from, then what the rows amount to. Starts nothing."""
 
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ from ftui.profile.writing import flat, to_toml
 from ftui.shown import cells, complaint, escaped, shown
 
 WIDEST_VALUE = 40
+BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -95,6 +97,11 @@ def toml_value(value: object) -> str:
     """A value the way a profile would spell it."""
     if value is None:
         return '"none"'
+    if isinstance(value, dict):
+        pairs = (f"{key if BARE.fullmatch(key) else json.dumps(key)} = {toml_value(v)}" for key, v in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, tuple) and any(isinstance(one, dict) for one in value):
+        return f"[{', '.join(map(toml_value, value))}]"
     return escaped(json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False))
 
 

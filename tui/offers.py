@@ -36,7 +36,7 @@ def offers(folder: Path, roster: Roster) -> list[Offer]:
     roster.look()
     shipped = [Offer(SHIPPED, preset.name, preset.description, profile=preset.path) for preset in presets.shipped()]
     runs = [_run(row) for row in roster.rows if not row.lives and row.status.state.phase in GOES_ON]
-    return [*_profiles(folder), *shipped, *runs]
+    return [*_profiles(folder), *runs, *shipped]  # the longest last
 
 
 def matching(found: list[Offer], text: str) -> list[Offer]:
@@ -81,4 +81,5 @@ def _summary(table: dict[str, object]) -> str:
 def _value(table: dict[str, object], section: str, key: str) -> str:
     inner = table.get(section)
     value = inner.get(key) if isinstance(inner, dict) else None
-    return "" if value is None else " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    each = [] if value is None else value if isinstance(value, list) else [value]
+    return " ".join(str(one.get("path", one)) if isinstance(one, dict) else str(one) for one in each)

@@ -5,10 +5,9 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
 
 import msgspec
 import numpy as np
@@ -16,44 +15,16 @@ import numpy as np
 from ftui.checkpoints import file_hash
 from ftui.engine.data.encode import Encoder, Sequence
 from ftui.engine.data.formats import detect
-from ftui.engine.data.sources import Row, read_rows
+from ftui.engine.data.hub_rows import HubRows
+from ftui.engine.data.rows import Row
+from ftui.engine.data.sequences import FILES, Counts, Sequences, counts_in, mapped
+from ftui.engine.data.sources import Place, read_rows
+from ftui.engine.data.streams import kind_of
 from ftui.errors import DataError
 from ftui.files import make_private_folder, open_private, replace_file, sync_path
 
 BATCH = 512
-FORM = 1  # raise it whenever the same rows would be encoded to other tokens
-
-
-class Counts(msgspec.Struct, frozen=True):
-    """What tokenising saw. Rows without a learned token are left out and counted in `num_without_target`."""
-
-    num_rows: int
-    num_sequences: int
-    num_tokens: int
-    num_target_tokens: int
-    num_cut: int
-    num_without_target: int
-    longest: int
-    fingerprint: str
-
-
-@dataclass(frozen=True)
-class Sequences:
-    """All sequences of a data set. `lengths` and `num_targets` are int64 arrays with one entry per sequence."""
-
-    counts: Counts
-    lengths: np.ndarray
-    num_targets: np.ndarray
-    _starts: np.ndarray
-    _ids: np.ndarray
-    _targets: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.lengths)
-
-    def __getitem__(self, index: int) -> Sequence:
-        piece = slice(self._starts[index], self._starts[index] + self.lengths[index])
-        return Sequence(np.array(self._ids[piece]), np.array(self._targets[piece], dtype=bool))
+FORM = 2  # raise it whenever the same rows would be encoded to other tokens
 
 
 def cache_folder(fallback: Path) -> Path:
@@ -69,33 +40,38 @@ def cache_folder(fallback: Path) -> Path:
 
 
 def tokenised(
-    paths: Iterable[Path], form: str, encoder: Encoder, folder: Path, tick: Callable[[int], None]
+    places: Iterable[Place], form: str, encoder: Encoder, folder: Path, tick: Callable[[int], None]
 ) -> Sequences:
-    """The sequences of these files, from the cache in `folder` where these bytes were tokenised in this way before.
+    """The sequences of a source, from the cache in `folder` where the same rows were tokenised in this way before.
 
     `tick(num_rows)` is called now and then while rows are read.
 
     Raises:
         DataError: see `read_rows` and `Encoder.encode`; also when no row has a learned token.
     """
-    paths = tuple(paths)
-    key = _key(paths, form, encoder)
+    places = tuple(places)
+    key = _key(places, form, encoder)
     place = folder / "tokens" / key
-    if not _is_whole(place):
-        _build(paths, form, encoder, place, key, tick)
-    return _open(place)
+    counts = counts_in(place)
+    if counts is None:
+        _build(places, form, encoder, place, key, tick)
+        counts = counts_in(place)
+        assert counts is not None, "it was built whole"
+    return mapped(place, counts)
 
 
-def _key(paths: tuple[Path, ...], form: str, encoder: Encoder) -> str:
+def _key(places: tuple[Place, ...], form: str, encoder: Encoder) -> str:
     """Everything the tokens depend on: the bytes of the files, not their names; the tokenizer, not its folder."""
     digest = hashlib.sha256()
-    for path in paths:
+    for place in places:
         try:
-            digest.update(path.suffix.encode() + file_hash(path).encode())
+            content = place.fingerprint if isinstance(place, HubRows) else f"{kind_of(place)}{file_hash(place)}"
         except OSError as error:
-            raise DataError(f"{path} cannot be read: {error.strerror}.", hint="Check data.train, data.eval.") from error
+            words = f"{place} cannot be read: {error.strerror}."
+            raise DataError(words, hint="Check data.train and data.eval.") from error
+        digest.update(content.encode() + b"\0")
     tokenizer = tokenizer_fingerprint(encoder.tokenizer)
-    how = [FORM, form, encoder.stage, encoder.max_length, sorted(encoder.stops), tokenizer]
+    how = [FORM, form, encoder.stage, encoder.max_length, sorted(encoder.stops), encoder.loss_on, tokenizer]
     digest.update(json.dumps(how).encode())
     return digest.hexdigest()
 
@@ -109,79 +85,81 @@ def tokenizer_fingerprint(tokenizer: object) -> str:
 
 
 class _Sink:
-    """Writes sequences to the flat files and counts them."""
+    """Writes sequences to the flat files in a folder and counts them; holds none of them in memory."""
 
-    def __init__(self, ids: BinaryIO, targets: BinaryIO) -> None:
-        self._ids, self._targets = ids, targets
-        self.lengths: list[int] = []
-        self.num_targets: list[int] = []
-        self.num_cut = self.num_without_target = 0
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._files = {
+            name: stack.enter_context(os.fdopen(open_private(folder / name, os.O_WRONLY), "wb", 1 << 20))
+            for name in FILES
+        }
+        self.num_rows = self.num_sequences = self.num_tokens = self.num_target_tokens = 0
+        self.num_cut = self.num_without_target = self.longest = 0
 
     def add(self, sequence: Sequence) -> None:
+        """`sequence.row` is counted from the first row of its batch, which begins at `num_rows`."""
         self.num_cut += sequence.cut
         if not sequence.num_targets:
             self.num_without_target += 1
             return
-        self._ids.write(sequence.input_ids.astype("<i4").tobytes())
-        self._targets.write(sequence.targets.astype("u1").tobytes())
-        self.lengths.append(len(sequence.input_ids))
-        self.num_targets.append(sequence.num_targets)
+        length, num_targets = len(sequence.input_ids), sequence.num_targets
+        written = {
+            "ids.bin": sequence.input_ids, "targets.bin": sequence.targets, "lengths.bin": length,
+            "num_targets.bin": num_targets, "rows.bin": self.num_rows + sequence.row,
+        }  # fmt: skip
+        for name, value in written.items():
+            self._files[name].write(np.asarray(value, dtype=FILES[name]).tobytes())
+        self.num_sequences += 1
+        self.num_tokens += length
+        self.num_target_tokens += num_targets
+        self.longest = max(self.longest, length)
+
+    def counts(self, fingerprint: str) -> Counts:
+        return Counts(
+            self.num_rows, self.num_sequences, self.num_tokens, self.num_target_tokens, self.num_cut,
+            self.num_without_target, self.longest, fingerprint,
+        )  # fmt: skip
 
 
 def _build(
-    paths: tuple[Path, ...], form: str, encoder: Encoder, place: Path, key: str, tick: Callable[[int], None]
+    places: tuple[Place, ...], form: str, encoder: Encoder, place: Path, key: str, tick: Callable[[int], None]
 ) -> None:
     staged = make_private_folder(place.parent / f".partial-{secrets.token_hex(8)}")
     try:
-        num_rows, sink = _fill(staged, paths, form, encoder, tick)
-        lengths = np.asarray(sink.lengths, dtype="<i8")
-        targets = np.asarray(sink.num_targets, dtype="<i8")
-        if not len(lengths):
+        counts = _fill(staged, places, form, encoder, tick).counts(key)
+        if not counts.num_sequences:
             raise DataError(
-                f"None of the {num_rows} rows of {', '.join(map(str, paths))} has a token to learn.",
+                f"None of the {counts.num_rows} rows of {', '.join(map(str, places))} has a token to learn.",
                 hint="Are there assistant turns, and does data.max_length leave room for them?",
             )
-        replace_file(staged / "lengths.bin", lengths.tobytes(), durable=True)
-        replace_file(staged / "num_targets.bin", targets.tobytes(), durable=True)
-        for name in ("ids.bin", "targets.bin"):
+        for name in FILES:
             sync_path(staged / name)  # after a power cut a file may be full-length and zero
-        counts = Counts(
-            num_rows, len(lengths), int(lengths.sum()), int(targets.sum()),
-            sink.num_cut, sink.num_without_target, int(lengths.max()), key,
-        )  # fmt: skip
         replace_file(staged / "counts.json", msgspec.json.encode(counts), durable=True)
         try:
             staged.rename(place)
         except OSError:  # something is there: another run was faster, or a power cut left a part
-            if not _is_whole(place):
+            if counts_in(place) is None:
                 shutil.rmtree(place, ignore_errors=True)
                 staged.rename(place)
     finally:
         shutil.rmtree(staged, ignore_errors=True)  # gone already when it was published
 
 
-def _fill(
-    staged: Path, paths: tuple[Path, ...], form: str, encoder: Encoder, tick: Callable[[int], None]
-) -> tuple[int, _Sink]:
-    num_rows = 0
-    with (
-        open(open_private(staged / "ids.bin", os.O_WRONLY), "wb") as ids,
-        open(open_private(staged / "targets.bin", os.O_WRONLY), "wb") as targets,
-    ):
-        sink = _Sink(ids, targets)
-        for batch, its_form in _batches(paths, form):
+def _fill(staged: Path, places: tuple[Place, ...], form: str, encoder: Encoder, tick: Callable[[int], None]) -> _Sink:
+    with ExitStack() as stack:
+        sink = _Sink(staged, stack)
+        for batch, its_form in _batches(places, form):
             for sequence in encoder.encode(batch, its_form):
                 sink.add(sequence)
-            num_rows += len(batch)
-            tick(num_rows)
-    return num_rows, sink
+            sink.num_rows += len(batch)
+            tick(sink.num_rows)
+    return sink
 
 
-def _batches(paths: tuple[Path, ...], form: str) -> Iterable[tuple[list[Row], str]]:
-    for path in paths:
+def _batches(places: tuple[Place, ...], form: str) -> Iterator[tuple[list[Row], str]]:
+    for place in places:
         batch: list[Row] = []
         its_form = form
-        for row in read_rows(path):
+        for row in read_rows(place):
             if its_form == "auto":
                 its_form = detect(row)
             batch.append(row)
@@ -190,26 +168,3 @@ def _batches(paths: tuple[Path, ...], form: str) -> Iterable[tuple[list[Row], st
                 batch = []
         if batch:
             yield batch, its_form
-
-
-def _is_whole(place: Path) -> bool:
-    """Whether every file is there at its full length: a power cut can leave less than was written."""
-    try:
-        counts = msgspec.json.decode((place / "counts.json").read_bytes(), type=Counts)
-        sizes = {
-            "ids.bin": 4 * counts.num_tokens, "targets.bin": counts.num_tokens,
-            "lengths.bin": 8 * counts.num_sequences, "num_targets.bin": 8 * counts.num_sequences,
-        }  # fmt: skip
-        return all((place / name).stat().st_size == size for name, size in sizes.items())
-    except (OSError, msgspec.DecodeError):
-        return False
-
-
-def _open(place: Path) -> Sequences:
-    counts = msgspec.json.decode((place / "counts.json").read_bytes(), type=Counts)
-    lengths = np.fromfile(place / "lengths.bin", dtype="<i8")
-    starts = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    return Sequences(
-        counts, lengths, np.fromfile(place / "num_targets.bin", dtype="<i8"), starts,
-        np.memmap(place / "ids.bin", dtype="<i4", mode="r"), np.memmap(place / "targets.bin", dtype="u1", mode="r"),
-    )  # fmt: skip

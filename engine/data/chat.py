@@ -12,6 +12,7 @@ from ftui.engine.data.formats import Chat, Message
 
 Span = tuple[int, int]
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
+REASONING = ("reasoning_content", "thinking", "reasoning")  # the names transformers knows for it
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,10 @@ class Unrenderable(Exception):
     """The chat template refuses this conversation, or its assistant turns cannot be found in what it makes of it."""
 
 
-def render(tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str]) -> list[Rendered]:
-    """The conversation through the tokenizer's chat template.
+def render(
+    tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str], loss_on: str = "assistant"
+) -> list[Rendered]:
+    """The conversation through the tokenizer's chat template; `loss_on` as in `Encoder`.
 
     One sequence where the template only appends as the conversation grows; else (templates that rewrite earlier turns,
     as those that drop old reasoning do) one sequence per assistant turn, each just as the model will see it.
@@ -39,25 +42,96 @@ def render(tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str]
     Raises:
         Unrenderable: see there.
     """
-    template = tokenizer.get_chat_template()
+    writer = _Writer(tokenizer.get_chat_template(tools=chat.tools), tokenizer.special_tokens_map, chat.tools)
     try:
-        if GENERATION.search(template):
-            return [_marked(tokenizer, template, chat, stops)]
-        return _by_prefixes(tokenizer, chat, stops)
+        messages = _fitted(writer, chat.messages)
+        if loss_on == "everything":
+            return [_everything(writer.text(messages), stops)]
+        wanted = _wanted(chat, loss_on)
+        if GENERATION.search(writer.template):
+            return [_marked(writer, messages, stops, wanted)]
+        return _by_prefixes(writer, messages, stops, wanted)
     except (TemplateError, TypeError, ValueError, AttributeError, LookupError) as error:  # whatever its code may raise
         raise Unrenderable(f"the chat template refuses it: {error}") from error
 
 
-def _marked(tokenizer: PreTrainedTokenizerBase, template: str, chat: Chat, stops: frozenset[str]) -> Rendered:
+@dataclass(frozen=True)
+class _Writer:
+    """What `apply_chat_template` does, without what it does again for every message."""
+
+    template: str
+    special_tokens: dict[str, str]
+    tools: list[Any] | None
+
+    def text(self, messages: list[Message], **options: Any) -> str:
+        return self._rendered(messages, **options)[0]
+
+    def marked(self, messages: list[Message]) -> tuple[str, list[Span]]:
+        """With the spans between `{% generation %}` and its end, those that are empty left out."""
+        text, spans = self._rendered(messages, return_assistant_tokens_mask=True)
+        return text, [span for span in spans if span[1] > span[0]]
+
+    def _rendered(self, messages: list[Message], **options: Any) -> tuple[str, list[Span]]:
+        rendered: Any = render_jinja_template
+        texts, spans = rendered(
+            conversations=[messages], tools=self.tools, chat_template=self.template, **options, **self.special_tokens
+        )
+        return texts[0], spans[0] if spans else []
+
+
+def _fitted(writer: _Writer, messages: list[Message]) -> list[Message]:
+    """The conversation as this template can show it: without null values, as `apply_chat_template` does it too.
+
+    Reasoning it has no place for stands in the text, between the marks that models write it in.
+
+    Raises:
+        Unrenderable: it would leave out tools or calls without a word.
+    """
+    messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
+    calls = any(message.get("tool_calls") for message in messages)
+    for there, name in ((writer.tools, "tools"), (calls, "tool_calls")):
+        if there and name not in writer.template:
+            words = f"it has {name}, and the chat template has no place for them"
+            raise Unrenderable(f'{words} (that of data.chat_template = "qwen" has)')
+    first = next((number for number, message in enumerate(messages) if _thought(message)), None)
+    if first is None or _thought(messages[first]) in writer.text(messages[: first + 1]):
+        return messages
+    return [_with_reasoning(message) for message in messages]
+
+
+def _thought(message: Message) -> str:
+    return str(next((message[name] for name in REASONING if message.get(name)), "")).strip()
+
+
+def _with_reasoning(message: Message) -> Message:
+    thought = _thought(message)
+    if not thought:
+        return message
+    rest = {name: value for name, value in message.items() if name not in REASONING}
+    return rest | {"content": f"<think>\n{thought}\n</think>\n\n{message.get('content', '')}"}
+
+
+def _wanted(chat: Chat, loss_on: str) -> list[int]:
+    """The numbers of the messages that are learned."""
+    said = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
+    return [n for n in (said[-1:] if loss_on == "last" else said) if n not in chat.unlearned]
+
+
+def _everything(text: str, stops: frozenset[str]) -> Rendered:
+    return Rendered(text, ((0, len(text)),), text.rstrip().endswith(tuple(stops)))
+
+
+def _marked(writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]) -> Rendered:
     """The template marks the assistant's turns itself (`{% generation %}`)."""
-    rendered: Any = render_jinja_template
-    texts, spans = rendered(
-        conversations=[chat.messages], tools=chat.tools, chat_template=template,
-        return_assistant_tokens_mask=True, **tokenizer.special_tokens_map,
-    )  # fmt: skip
-    kept = tuple(_to_the_stop(texts[0], span, stops) for span in spans[0] if span[1] > span[0])
-    ends = not kept or texts[0][: kept[-1][1]].rstrip().endswith(tuple(stops))
-    return Rendered(texts[0], kept, ends)
+    text, spans = writer.marked(messages)
+    said = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
+    if wanted != said:  # a turn's marks are those that come with it
+        before = {n: len(writer.marked(messages[:n])[1]) if n else 0 for n in wanted}
+        through = {n: len(writer.marked(messages[: n + 1])[1]) for n in wanted}
+        spans = [span for n in wanted for span in spans[before[n] : through[n]]]
+    kept = tuple(_to_the_stop(text, span, stops) for span in spans)
+    ends = not kept or text[: kept[-1][1]].rstrip().endswith(tuple(stops))
+    return Rendered(text, kept, ends)
 
 
 def _to_the_stop(text: str, span: Span, stops: frozenset[str]) -> Span:
@@ -66,24 +140,17 @@ def _to_the_stop(text: str, span: Span, stops: frozenset[str]) -> Span:
     return start, end + max((len(stop) for stop in stops if text.startswith(stop, end)), default=0)
 
 
-def _by_prefixes(tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str]) -> list[Rendered]:
+def _by_prefixes(writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]) -> list[Rendered]:
     """A turn is what the template adds between "the assistant speaks now" and the conversation with that turn."""
-
-    def text(messages: list[Message], **options: Any) -> str:
-        rendered = tokenizer.apply_chat_template(messages, tools=chat.tools, tokenize=False, **options)
-        assert isinstance(rendered, str)
-        return rendered
-
     turns: list[Rendered] = []
-    for index, message in enumerate(chat.messages):
-        if message["role"] != "assistant":
-            continue
-        through = text(chat.messages[: index + 1])
-        before = text(chat.messages[:index], add_generation_prompt=True) if index else ""
+    for index in wanted:
+        through = writer.text(messages[: index + 1])
+        before = writer.text(messages[:index], add_generation_prompt=True) if index else ""
         if not through.startswith(before):
             raise Unrenderable("the chat template changes what comes before an assistant's turn")
         turns.append(_turn(through, len(before), stops))
-    whole = text(chat.messages)
+    at_the_end = bool(wanted) and wanted[-1] == len(messages) - 1
+    whole = turns[-1].text if at_the_end else writer.text(messages)
     if not turns:
         return [Rendered(whole, (), ends=True)]
     if all(whole.startswith(turn.text) for turn in turns):

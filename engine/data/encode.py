@@ -1,7 +1,7 @@
 """Examples as token ids with a mark on every token that is learned (a target token)."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -9,17 +9,21 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.engine.data.chat import Rendered, Span, Unrenderable, render
 from ftui.engine.data.formats import Chat, Completion, Example, Text, to_example
-from ftui.engine.data.sources import Row
+from ftui.engine.data.rows import Row
 from ftui.errors import DataError
 
 
 @dataclass(frozen=True)
 class Sequence:
-    """Token ids (int32) and, for each, whether it is learned (bool). `cut` = it was longer than max_length."""
+    """Token ids (int32) and, for each, whether it is learned (bool). `cut` = it was longer than max_length.
+
+    `row` is the number of its row in the batch that was encoded.
+    """
 
     input_ids: np.ndarray
     targets: np.ndarray
     cut: bool = False
+    row: int = 0
 
     @property
     def num_targets(self) -> int:
@@ -32,12 +36,14 @@ class Encoder:
     """Turns rows into sequences with one tokenizer.
 
     `stops` are the texts that end an assistant's turn (from the tokenizer and the model's generation config).
+    `loss_on` is `assistant` (all that it says), `last` (its last turn) or `everything`.
     """
 
     tokenizer: PreTrainedTokenizerBase
     stage: str
     max_length: int
     stops: frozenset[str]
+    loss_on: str = "assistant"
 
     def encode(self, rows: list[Row], form: str) -> Iterator[Sequence]:
         """Sequences of a batch of rows, in order; a row may give none, one or several.
@@ -45,13 +51,18 @@ class Encoder:
         Raises:
             DataError: a row does not have the form, or cannot be rendered (named by file and line).
         """
-        pending = [(row, rendered) for row in rows for rendered in self._render(row, to_example(row, form))]
+        pending = [
+            (number, rendered)
+            for number, row in enumerate(rows)
+            for rendered in self._render(row, to_example(row, form))
+        ]
         if not pending:
             return
         texts = [rendered.text for _, rendered in pending]
         tokens = self.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        for (_, rendered), ids, offsets in zip(pending, tokens["input_ids"], tokens["offset_mapping"], strict=True):
-            yield from self._limit(_with_targets(ids, offsets, rendered.spans))
+        for (row, rendered), ids, offsets in zip(pending, tokens["input_ids"], tokens["offset_mapping"], strict=True):
+            for sequence in self._limit(_with_targets(ids, offsets, rendered.spans)):
+                yield replace(sequence, row=row)
 
     def _render(self, row: Row, example: Example) -> list[Rendered]:
         if self.stage == "pretrain" and not isinstance(example, Text):
@@ -61,7 +72,8 @@ class Encoder:
         prompt = self._bos + (example.prompt if isinstance(example, Completion) else "")
         learned = example.completion if isinstance(example, Completion) else example.text
         text = prompt + learned + ("" if learned.endswith(self._eos) else self._eos)
-        return [Rendered(text, ((len(prompt), len(text)),), ends=True)]
+        start = len(self._bos) if self.loss_on == "everything" else len(prompt)
+        return [Rendered(text, ((start, len(text)),), ends=True)]
 
     def _render_chat(self, row: Row, chat: Chat) -> list[Rendered]:
         if not self.tokenizer.chat_template:
@@ -70,7 +82,7 @@ class Encoder:
                 hint="Use an instruct model, or rows with prompt and completion.",
             )
         try:
-            turns = render(self.tokenizer, chat, self.stops)
+            turns = render(self.tokenizer, chat, self.stops, self.loss_on)
         except Unrenderable as error:
             raise row.error(str(error)) from error
         return [turn if turn.ends else _with_stop(turn, self._eos) for turn in turns]

@@ -4,17 +4,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ftui.engine.data.sources import Row
+from ftui.engine.data.rows import Row
+from ftui.engine.data.turns import Message, listed, message_of, sharegpt_message, tools_of
 
-Message = dict[str, Any]
+__all__ = ["READERS", "Chat", "Completion", "Example", "Message", "Text", "detect", "to_example"]
 
 
 @dataclass(frozen=True)
 class Chat:
-    """A conversation; the assistant's turns are learned. `tools` goes to the chat template as it is."""
+    """A conversation; the assistant's turns are learned, but for the `unlearned` ones (their numbers, from 0).
+
+    `tools` goes to the chat template as it is.
+    """
 
     messages: list[Message]
     tools: list[Any] | None = None
+    unlearned: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -34,19 +39,6 @@ class Text:
 
 Example = Chat | Completion | Text
 
-SHAREGPT_ROLES = {
-    "system": "system",
-    "human": "user",
-    "user": "user",
-    "gpt": "assistant",
-    "assistant": "assistant",
-    "chatgpt": "assistant",
-    "bing": "assistant",
-    "tool": "tool",
-    "observation": "tool",
-}
-ROLES = {"system", "developer", "user", "assistant", "tool"}
-
 
 def _string(row: Row, key: str, *, default: str | None = None) -> str:
     value = default if row.value.get(key) is None else row.value[key]
@@ -60,47 +52,70 @@ def _system(row: Row) -> list[Message]:
     return [{"role": "system", "content": content}] if content else []
 
 
-def _alpaca(row: Row) -> Example:
-    instruction, extra = _string(row, "instruction"), _string(row, "input", default="")
-    messages = _system(row)
-    messages.append({"role": "user", "content": f"{instruction}\n\n{extra}" if extra else instruction})
-    messages.append({"role": "assistant", "content": _string(row, "output")})
+def _asked(row: Row, question: str, answer: str, extra: str | None = None) -> Example:
+    """Alpaca and its kin: a question (what `extra` holds stands below it), an answer, and perhaps turns before."""
+    messages = [*_system(row), *_history(row)]
+    asked, more = _string(row, question), _string(row, extra, default="") if extra else ""
+    messages.append({"role": "user", "content": f"{asked}\n\n{more}" if more else asked})
+    messages.append({"role": "assistant", "content": _string(row, answer)})
     return Chat(messages)
 
 
-def _messages(row: Row) -> Example:
-    return Chat(_checked(row, row.value.get("messages"), "messages"), row.value.get("tools"))
-
-
-def _checked(row: Row, messages: Any, key: str) -> list[Message]:
-    if not isinstance(messages, list) or not messages:
-        raise row.error(f"{key!r} is not a list of messages")
-    for number, message in enumerate(messages, start=1):
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
-            raise row.error(f"message {number} of {key!r} has no role of {', '.join(sorted(ROLES))}")
-        if not isinstance(message.get("content"), str) and not message.get("tool_calls"):
-            raise row.error(f"message {number} of {key!r} has no content")
+def _history(row: Row) -> list[Message]:
+    """Earlier turns of the alpaca form: a list of [question, answer]. They are learned too."""
+    messages: list[Message] = []
+    for number, pair in enumerate(listed(row, "history") or [], start=1):
+        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(said, str) for said in pair):
+            raise row.error(f"turn {number} of 'history' is no [question, answer]")
+        messages += [{"role": "user", "content": pair[0]}, {"role": "assistant", "content": pair[1]}]
     return messages
 
 
+def _alpaca(row: Row) -> Example:
+    return _asked(row, "instruction", "output", "input")
+
+
+def _dolly(row: Row) -> Example:
+    return _asked(row, "instruction", "response", "context")
+
+
+def _instruction_response(row: Row) -> Example:
+    return _asked(row, "instruction", "response")
+
+
+def _question_answer(row: Row) -> Example:
+    return _asked(row, "question", "answer")
+
+
+def _messages(row: Row) -> Example:
+    found = _checked(row, "messages")
+    unlearned = {n for n, (message, weight) in enumerate(found) if message["role"] == "assistant" and not weight}
+    messages = [message for message, _ in found]
+    if messages[0]["role"] != "system":
+        messages, unlearned = [*_system(row), *messages], {n + len(_system(row)) for n in unlearned}
+    return Chat(messages, tools_of(row), frozenset(unlearned))
+
+
+def _checked(row: Row, key: str) -> list[tuple[Message, bool]]:
+    """The messages, and whether each would be learned if the assistant said it."""
+    messages = listed(row, key)
+    if not messages:
+        raise row.error(f"{key!r} is not a list of messages")
+    return [message_of(row, message, number, key) for number, message in enumerate(messages, start=1)]
+
+
 def _sharegpt(row: Row) -> Example:
-    turns = row.value.get("conversations")
-    if not isinstance(turns, list) or not turns:
+    turns = listed(row, "conversations")
+    if not turns:
         raise row.error("'conversations' is not a list of turns")
-    messages = _system(row)
-    for number, turn in enumerate(turns, start=1):
-        role = SHAREGPT_ROLES.get(str(turn.get("from"))) if isinstance(turn, dict) else None
-        if role is None or not isinstance(turn.get("value"), str):
-            raise row.error(f"turn {number} has no known 'from' or no 'value'")
-        messages.append({"role": role, "content": turn["value"]})
-    return Chat(messages)
+    return Chat(_system(row) + [sharegpt_message(row, t, n) for n, t in enumerate(turns, start=1)], tools_of(row))
 
 
 def _prompt_completion(row: Row) -> Example:
     prompt, completion = row.value.get("prompt"), row.value.get("completion")
     if isinstance(prompt, list) and isinstance(completion, list):
-        messages = [*_checked(row, prompt, "prompt"), *_checked(row, completion, "completion")]
-        return Chat(messages, row.value.get("tools"))
+        messages = [message for key in ("prompt", "completion") for message, _ in _checked(row, key)]
+        return Chat(messages, tools_of(row))
     return Completion(_string(row, "prompt"), _string(row, "completion"))
 
 
@@ -112,6 +127,9 @@ READERS: dict[str, Callable[[Row], Example]] = {
     "messages": _messages,
     "sharegpt": _sharegpt,
     "alpaca": _alpaca,
+    "dolly": _dolly,
+    "instruction_response": _instruction_response,
+    "question_answer": _question_answer,
     "prompt_completion": _prompt_completion,
     "text": _text,
 }
@@ -119,25 +137,49 @@ _SIGNS = {
     "messages": {"messages"},
     "sharegpt": {"conversations"},
     "alpaca": {"instruction", "output"},
+    "dolly": {"instruction", "context", "response"},
+    "instruction_response": {"instruction", "response"},
+    "question_answer": {"question", "answer"},
     "prompt_completion": {"prompt", "completion"},
     "text": {"text"},
 }
+_MEDIA = ("images", "videos", "audios")
 
 
 def detect(row: Row) -> str:
     """The format of a file, from the keys of its first row.
 
     Raises:
-        DataError: no known form has these keys.
+        DataError: no known form has these keys, or one that `sft` cannot learn from (pairs to choose from, verdicts).
     """
-    for name, keys in _SIGNS.items():
-        if keys <= row.value.keys():
-            return name
+    keys = row.value.keys()
+    if {"chosen", "rejected"} <= keys:
+        raise row.error(
+            "a preference pair (chosen, rejected), and sft learns from one answer",
+            hint="Name the column of the good answers completion or messages to learn from them alone.",
+        )
+    for name, signs in _SIGNS.items():
+        if signs <= keys:
+            return _unless_judged(row, name)
     forms = "; ".join(f"{name}: {', '.join(sorted(keys))}" for name, keys in _SIGNS.items())
     keys_here = ", ".join(map(repr, row.value)) or "(none)"
     raise row.error(f"no known form has the keys {keys_here}", hint=f"Known: {forms}.")
 
 
+def _unless_judged(row: Row, form: str) -> str:
+    """KTO's rows have a verdict beside the answer: learning the bad ones too is hardly what is wanted."""
+    verdict = next((key for key in ("label", "kto_tag") if isinstance(row.value.get(key), bool)), None)
+    if verdict is None or form not in ("messages", "sharegpt", "prompt_completion"):
+        return form
+    raise row.error(
+        f"an answer with a verdict ({verdict!r}, as KTO has them), and sft would learn the bad ones too",
+        hint=f'To learn every row whatever its verdict, set format = "{form}".',
+    )
+
+
 def to_example(row: Row, form: str) -> Example:
-    """Raises `DataError` naming file and line when the row does not have this form."""
+    """Raises `DataError` naming file and line when the row does not have this form, or shows more than text."""
+    for key in _MEDIA:
+        if row.value.get(key):
+            raise row.error(f"it has {key}: only text can be learned")
     return READERS[form](row)

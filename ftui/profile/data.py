@@ -1,29 +1,95 @@
 """`[data]`: the rows, and what is learned of them."""
 
-from typing import Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import model_validator
+from pydantic import Discriminator, Tag, field_validator, model_validator
 
 from ftui.profile.fields import Section, conduct, weights
+
+Form = Literal[
+    "auto",
+    "alpaca",
+    "dolly",
+    "instruction_response",
+    "question_answer",
+    "messages",
+    "sharegpt",
+    "prompt_completion",
+    "text",
+]
+Template = Literal[
+    "chatml", "llama2", "llama3", "mistral", "gemma", "phi", "qwen", "alpaca", "vicuna", "zephyr"
+]  # fmt: skip
+
+
+class Source(Section):
+    """`[[data.train]]` and `[[data.eval]]`: one source of rows and what is particular to it."""
+
+    path: str = weights(min_length=1)
+    """File, folder, or hub id: as in data.train."""
+
+    weight: float = weights(1.0, gt=0)
+    """Times that its rows come in an epoch: 2 = twice, 0.5 = half of them (other ones in the next epoch)."""
+
+    format: Form | None = weights(None)
+    """Form of its rows, where it is not data.format."""
+
+    subset: str | None = weights(None)
+    """Subset (configuration) of a data set on the hub."""
+
+    split: str | None = weights(None)
+    """Split of a data set on the hub. Without it `train`, or the only one."""
+
+    revision: str | None = weights(None)
+    """Branch, tag or commit of a data set on the hub. Resolved to a commit when the run starts."""
+
+
+def _is_table(value: Any) -> str:
+    return "(table)" if isinstance(value, dict | Source) else "(text)"
+
+
+def _is_list(value: Any) -> str:
+    return "(list)" if isinstance(value, list | tuple) else "(text)"
+
+
+# Tagged, so that a fault in a table is told as a fault of that table; complaints leave tags in brackets out.
+_OneSource = Annotated[
+    Annotated[str, Tag("(text)")] | Annotated[Source, Tag("(table)")],
+    Discriminator(_is_table),
+]
+Sources = Annotated[
+    Annotated[str, Tag("(text)")] | Annotated[tuple[_OneSource, ...], Tag("(list)")],
+    Discriminator(_is_list),
+]
 
 
 class DataSection(Section):
     """`[data]`: the rows. Paths are relative to the profile's folder."""
 
-    train: str | tuple[str, ...] = weights()
-    """File or files to train on: `.jsonl`, `.json` or `.txt`."""
+    train: Sources = weights()
+    """What to train on: a file (`.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet`, `.txt`, also with `.gz` or `.zst`
+    appended; a text file is one document), a folder of such files, a data set on the hub (`owner/name`), or a list of
+    these; or tables `[[data.train]]` with `path` and `weight`."""
 
-    eval: str | tuple[str, ...] | None = conduct(None)
-    """File or files to evaluate on."""
+    eval: Sources | None = conduct(None)
+    """What to evaluate on: as train, without weights."""
 
     eval_fraction: float | None = weights(None, gt=0, lt=1)
-    """Share of the training rows set aside for evaluation (chosen by the seed)."""
+    """Share of the training rows of each source set aside for evaluation (chosen by the seed)."""
 
     eval_num_rows: int | None = weights(None, ge=1)
     """Number of training rows set aside for evaluation (chosen by the seed)."""
 
-    format: Literal["auto", "alpaca", "messages", "sharegpt", "prompt_completion", "text"] = weights("auto")
+    format: Form = weights("auto")
     """Form of the rows; `auto` looks at the keys of each file's first row."""
+
+    chat_template: str | None = weights(None)
+    """How conversations become text. Without it the tokenizer's own; or one of `chatml`, `llama2`, `llama3`, `mistral`,
+    `gemma`, `phi`, `qwen`, `alpaca`, `vicuna`, `zephyr`; or a `.jinja` file. It is saved with the result."""
+
+    loss_on: Literal["assistant", "last", "everything"] = weights("assistant")
+    """What is learned of a conversation: all that the assistant says, its last turn only, or every token, prompts
+    included."""
 
     max_length: int = weights(1024, ge=8)
     """Longest sequence in tokens. Longer rows are cut (`sft`) or split (`pretrain`), and counted."""
@@ -31,9 +97,33 @@ class DataSection(Section):
     packing: bool = weights(False)
     """Several short rows share one sequence without seeing each other: no padding, fewer steps."""
 
+    @field_validator("chat_template")
+    @classmethod
+    def _known_template(cls, given: str | None) -> str | None:
+        known = get_args(Template)
+        if given is not None and given not in known and not given.endswith(".jinja"):
+            raise ValueError(f"there is no template {given!r}: {', '.join(known)}, or a .jinja file")
+        return given
+
     @model_validator(mode="after")
     def _one_evaluation_source(self) -> Self:
         given = [k for k in ("eval", "eval_fraction", "eval_num_rows") if getattr(self, k) is not None]
         if len(given) > 1:
             raise ValueError(f"give one of {' and '.join(given)}")
         return self
+
+    @model_validator(mode="after")
+    def _sources_make_sense(self) -> Self:
+        if any(source.weight != 1 for source in sources(self.eval)):
+            raise ValueError("rows to evaluate on have no weight")
+        if not sources(self.train):
+            raise ValueError("train names nothing to train on")
+        if self.eval is not None and not sources(self.eval):
+            raise ValueError('eval names nothing to evaluate on; write "none"')
+        return self
+
+
+def sources(given: str | tuple[str | Source, ...] | None) -> tuple[Source, ...]:
+    """Every source as a table, however it is written."""
+    each = () if given is None else (given,) if isinstance(given, str) else given
+    return tuple(Source(path=one) if isinstance(one, str) else one for one in each)

@@ -1,6 +1,7 @@
 """Layers of a profile: defaults < tier < profile < --set; the later wins key by key; every value knows its origin."""
 
 import json
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,12 @@ EXCLUSIVE: tuple[tuple[Key, ...], ...] = (
     (("model", "name_or_path"), ("model", "from_scratch")),
 )
 FILES: tuple[Key, ...] = (("data", "train"), ("data", "eval"))
-FOLDERS: tuple[Key, ...] = (("model", "name_or_path"), ("model", "from_scratch", "tokenizer"))
+TEMPLATE: Key = ("data", "chat_template")
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+DATA_SUFFIXES = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".gz", ".zst"}
+FOLDERS: tuple[Key, ...] = (
+    ("model", "name_or_path"), ("adapter", "name_or_path"), ("model", "from_scratch", "tokenizer"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -135,11 +141,25 @@ def _merge(layers: Iterable[Layer]) -> tuple[dict[Key, Any], dict[Key, Origin]]:
     origins: dict[Key, Origin] = {}
     for layer in layers:
         for key in _displaced(layer.values, values):
-            del values[key], origins[key]
+            del values[key]
+            _forget(origins, key)
         for key, value in layer.values.items():
             values[key] = _located(key, None if value == "none" else value, layer.folder)
+            _forget(origins, key)
             origins[key] = layer.origin(key)
+            origins |= {inside: layer.origin(inside) for inside in _inside(key, value)}
     return values, origins
+
+
+def _forget(origins: dict[Key, Origin], key: Key) -> None:
+    for known in [known for known in origins if known[: len(key)] == key]:
+        del origins[known]
+
+
+def _inside(key: Key, value: Any) -> list[Key]:
+    """Keys of the tables of a list (`[[data.train]]`): `("data", "train", "0", "weight")`."""
+    each = value if isinstance(value, list) else []
+    return [(*key, str(number), name) for number, one in enumerate(each) if isinstance(one, dict) for name in one]
 
 
 def _displaced(new: Mapping[Key, Any], old: Mapping[Key, Any]) -> list[Key]:
@@ -159,15 +179,28 @@ def _displaced(new: Mapping[Key, Any], old: Mapping[Key, Any]) -> list[Key]:
 def _located(key: Key, value: Any, folder: Path) -> Any:
     """Relative paths become absolute; a model name that is no folder here stays a hub id."""
     if key in FILES:
-        if isinstance(value, str):
-            return str(_place(key, value, folder))
-        if isinstance(value, list):
-            return [str(_place(key, v, folder)) if isinstance(v, str) else v for v in value]
+        each = value if isinstance(value, list) else [value]
+        found = [_source(key, one, folder) for one in each]
+        return found if isinstance(value, list) else found[0]
+    if key == TEMPLATE and isinstance(value, str) and value.endswith(".jinja"):
+        return str(_place(key, value, folder))
     if key in FOLDERS and isinstance(value, str):
         place = _place(key, value, folder)
         if place.exists() or value.startswith((".", "/", "~")):
             return str(place)
     return value
+
+
+def _source(key: Key, one: Any, folder: Path) -> Any:
+    """A path, or a table with one; what is no file here and looks like a hub id stays one."""
+    if isinstance(one, dict):
+        table = {name: None if value == "none" else value for name, value in one.items()}
+        return table | ({"path": _source(key, one["path"], folder)} if isinstance(one.get("path"), str) else {})
+    if not isinstance(one, str):
+        return one
+    place = _place(key, one, folder)
+    of_the_hub = HUB_ID.fullmatch(one) and place.suffix.lower() not in DATA_SUFFIXES and not place.exists()
+    return one if of_the_hub else str(place)
 
 
 def _place(key: Key, value: str, folder: Path) -> Path:

@@ -1,11 +1,12 @@
 """The profile reference, made from the models so that it cannot rot: `python -m ftui.profile.reference`."""
 
-from typing import Any, Literal, get_args, get_origin
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from ftui.profile.complaints import _is_section
+from ftui.profile.complaints import tables_in
 from ftui.profile.fields import affects_weights
 from ftui.profile.sections import Profile
 
@@ -22,8 +23,8 @@ can only be resumed with the same values.
 def reference() -> str:
     parts = [HEAD]
     for name, field in Profile.model_fields.items():
-        assert _is_section(field.annotation)
-        parts.append(_section(f"[{name}]", field.annotation))  # type: ignore[arg-type]
+        (section,) = tables_in(field.annotation)
+        parts.append(_section(f"[{name}]", section))
     return "\n".join(parts)
 
 
@@ -36,27 +37,40 @@ def _section(title: str, section: type[BaseModel]) -> str:
         "| key | values | default | | meaning |",
         "|---|---|---|---|---|",
     ]
-    inner: list[str] = []
+    inner: dict[type[BaseModel], str] = {}
     for name, field in section.model_fields.items():
-        for choice in get_args(field.annotation):
-            if _is_section(choice):
-                inner.append(_section(f"{title[:-1]}.{name}]", choice))
+        here = f"{title.strip('[]')}.{name}"
+        for table in tables_in(field.annotation):
+            inner.setdefault(table, f"[[{here}]]" if tuple in _origins(field.annotation) else f"[{here}]")
         mark = "**w**" if affects_weights(field) else ""
         help_text = (field.description or "").replace("\n", " ").replace("|", "\\|")
         lines.append(
             f"| `{name}` | {_values(field.annotation, field.metadata)} | {_default(field.default)} "
             f"| {mark} | {help_text} |"
         )
-    return "\n".join([*lines, "", *inner])
+    return "\n".join([*lines, "", *(_section(where, table) for table, where in inner.items())])
 
 
 def _values(annotation: Any, limits: list[Any]) -> str:
-    kinds = get_args(annotation) if get_origin(annotation) not in (None, Literal, tuple) else (annotation,)
-    words = " \\| ".join(_kind(kind) for kind in kinds)
+    words = " \\| ".join(dict.fromkeys(_kind(kind) for kind in _choices(annotation)))
     bounds = [f"{sign} {getattr(m, name):g}" for m in limits for name, sign in BOUNDS.items() if hasattr(m, name)]
     return ", ".join([words, *bounds])
 
 
+def _choices(annotation: Any) -> list[Any]:
+    """The types of a union, those of unions inside it among them."""
+    if get_origin(annotation) is Annotated:
+        return _choices(get_args(annotation)[0])
+    if get_origin(annotation) in (Union, UnionType):
+        return [choice for inner in get_args(annotation) for choice in _choices(inner)]
+    return [annotation]
+
+
+def _origins(annotation: Any) -> set[Any]:
+    return {get_origin(choice) for choice in _choices(annotation)}
+
+
+PLURALS = {str: "texts", int: "whole numbers", float: "numbers"}
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 
 
@@ -64,12 +78,14 @@ def _kind(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return " \\| ".join(f"`{choice}`" for choice in get_args(kind))
     if get_origin(kind) is tuple:
-        return "list of texts"
+        return "list of " + " or ".join(_plural(choice) for choice in _choices(get_args(kind)[0]))
     if kind is type(None):
         return '`"none"`'
-    if _is_section(kind):
-        return "table"
-    return {str: "text", int: "whole number", float: "number", bool: "true \\| false"}[kind]
+    return {str: "text", int: "whole number", float: "number", bool: "true \\| false"}.get(kind, "table")
+
+
+def _plural(kind: Any) -> str:
+    return _kind(kind) if get_origin(kind) is Literal else PLURALS.get(kind, "tables")
 
 
 def _default(default: Any) -> str:

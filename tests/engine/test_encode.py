@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from ftui.engine.data.cache import Counts, tokenised
+from ftui.engine.data.cache import tokenised
 from ftui.engine.data.encode import Encoder, Sequence, stop_texts
+from ftui.engine.data.sequences import Counts
 from ftui.engine.data.sources import Row
 from ftui.errors import DataError
 from tests.support.tiny import MARKED, PLAIN, Rows, make_tokenizer, write_rows
@@ -226,9 +227,14 @@ def test_no_target_at_all_is_an_error(tmp_path: Path) -> None:
         (
             PLAIN,
             {"messages": [{"role": "assistant", "content": None, "tool_calls": [{"type": "function"}]}]},
-            "the chat template refuses it: 'dict object' has no attribute 'content'",
+            "it has tool_calls, and the chat template has no place for them",
         ),
-        (PLAIN, {"messages": TWO_TURNS, "tools": ["search"]}, "the chat template refuses it: Tools should"),
+        (
+            PLAIN,
+            {"messages": TWO_TURNS, "tools": ["search"]},
+            "it has tools, and the chat template has no place for them",
+        ),
+        ("{{ tools }}", {"messages": TWO_TURNS, "tools": ["search"]}, "the chat template refuses it: Tools should"),
         ("{{ messages[0]['content'] + 1 }}", {"messages": TWO_TURNS}, "the chat template refuses it: "),
     ],
 )

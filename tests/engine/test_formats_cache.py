@@ -12,9 +12,10 @@ import pytest
 from transformers import AutoTokenizer
 
 from ftui.engine.data import cache as room
-from ftui.engine.data.cache import Sequences, cache_folder, tokenised
+from ftui.engine.data.cache import cache_folder, tokenised
 from ftui.engine.data.encode import Encoder, stop_texts
 from ftui.engine.data.formats import detect
+from ftui.engine.data.sequences import FILES, Sequences
 from ftui.engine.data.sources import read_rows
 from ftui.errors import DataError
 from tests.support.tiny import MARKED, PLAIN, chats, completions, make_tokenizer, write_rows
@@ -105,6 +106,7 @@ def test_whatever_changes_the_tokens_is_read_again(encoder: Encoder, rows: Path,
     assert was_read([rows], replace(encoder, tokenizer=make_tokenizer(PLAIN, bos=True)), kept)
     assert was_read([rows], replace(encoder, max_length=127), kept)
     assert was_read([rows], replace(encoder, stops=encoder.stops | {"</s>"}), kept)
+    assert was_read([rows], replace(encoder, loss_on="last"), kept)
     assert was_read([rows], encoder, kept, form="messages")
     text = write_rows(tmp_path / "text.jsonl", [{"text": "the cache ran away"}])
     assert was_read([text], encoder, kept)
@@ -123,7 +125,7 @@ def test_the_fingerprint_of_the_data_is_that_of_its_tokens(encoder: Encoder, row
     assert shorter != one
 
 
-@pytest.mark.parametrize("name", ["counts.json", "ids.bin", "targets.bin", "lengths.bin", "num_targets.bin"])
+@pytest.mark.parametrize("name", ["counts.json", *FILES])
 @pytest.mark.parametrize("damage", ["delete", "empty", "shorten"])
 def test_a_damaged_cache_is_built_again(name: str, damage: str, encoder: Encoder, rows: Path, kept: Path) -> None:
     whole = tokenised([rows], "auto", encoder, kept, lambda num_rows: None)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.engine.plan import Plan, make_plan, pack
+from ftui.engine.pack import pack
+from ftui.engine.plan import Plan, make_plan
 
 LENGTHS = st.lists(st.integers(1, 40), min_size=1, max_size=120)
 BATCHES = st.integers(1, 17)
@@ -87,10 +88,11 @@ def test_the_number_of_steps(max_steps: int | None, num_train_epochs: float | No
 
 def padding(plan: Plan, micro_batch: int) -> float:
     """Share of the positions of an epoch that hold no token."""
+    length_of = dict(zip(plan.rows, plan.lengths.tolist(), strict=True))
     real = padded = 0
     for step in epoch(plan, 0):
         for start in range(0, len(step), micro_batch):
-            its = [plan.lengths[plan.rows.index(row)] for row in step[start : start + micro_batch]]
+            its = [length_of[row] for row in step[start : start + micro_batch]]
             real, padded = real + sum(its), padded + max(its) * len(its)
     return 1 - real / padded
 
@@ -108,6 +110,24 @@ def test_packing_keeps_every_sequence_once_within_the_room(lengths: list[int]) -
     fills = [sum(lengths[index] for index in row) for row in rows]
     assert max(fills) <= ROOM
     assert not any(a + b <= ROOM for i, a in enumerate(fills) for b in fills[:i]), "two rows would fit into one"
+
+
+def best_fit(lengths: list[int], room: int) -> list[tuple[int, ...]]:
+    """The same rule, one sequence after the other; of rows that are equally full the one filled last."""
+    rows: list[list[int]] = []
+    by_space: list[list[list[int]]] = [[] for _ in range(room + 1)]
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        space = next((s for s in range(lengths[index], room + 1) if by_space[s]), None)
+        row = by_space[space].pop() if space is not None else []
+        rows += [row] if space is None else []
+        row.append(index)
+        by_space[(room if space is None else space) - lengths[index]].append(row)
+    return [tuple(row) for row in rows]
+
+
+@given(LENGTHS, st.integers(ROOM, 3 * ROOM))
+def test_packing_many_at_once_is_packing_one_by_one(lengths: list[int], room: int) -> None:
+    assert list(pack(np.array(lengths), room)) == best_fit(lengths, room)
 
 
 @given(LENGTHS)

@@ -1,0 +1,87 @@
+"""Files as streams of bytes, whatever they are packed in: `.gz` and `.zst` are unpacked while they are read."""
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, BinaryIO, cast
+
+import zstandard
+
+from ftui.errors import DataError
+
+KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
+PACKED = (".gz", ".zst")
+CHUNK = 1 << 20
+DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+
+
+def kind_of(path: Path) -> str | None:
+    """The kind of rows in a file by its name (`.jsonl` for `rows.jsonl.gz`); `None` where it is no known one."""
+    bare = path.with_suffix("") if path.suffix.lower() in PACKED else path
+    kind = bare.suffix.lower()
+    return kind if kind in KINDS else None
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The unpacked bytes of a file.
+
+    Raises:
+        DataError: it cannot be read, or what it is packed in is damaged (also later, while it is read).
+    """
+    try:
+        with path.open("rb") as packed:
+            yield _unpacked(path, packed)
+    except DAMAGED as error:
+        raise DataError(
+            f"{path}: the compressed file is damaged ({error}).", hint="Copy or download it again."
+        ) from error
+    except OSError as error:
+        raise DataError(
+            f"{path} cannot be read: {error.strerror or error}.", hint="Check data.train and data.eval."
+        ) from error
+
+
+def _unpacked(path: Path, packed: IO[bytes]) -> BinaryIO:
+    if path.suffix.lower() == ".gz":
+        return cast(BinaryIO, gzip.GzipFile(fileobj=packed))
+    if path.suffix.lower() == ".zst":
+        return cast(BinaryIO, io.BufferedReader(_Zstd(packed), CHUNK))
+    return cast(BinaryIO, packed)
+
+
+class _Zstd(io.RawIOBase):
+    """All frames of a zst file one after another. (zstandard's own reader takes a file cut in mid-frame for whole.)"""
+
+    def __init__(self, packed: IO[bytes]) -> None:
+        self._packed = packed
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._in_frame = False
+        self._rest = b""  # packed bytes after the frame that ended last
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
+        while not self._ready:
+            packed = self._rest or self._packed.read(CHUNK >> 4)
+            self._rest = b""
+            if not packed:
+                if self._in_frame:
+                    raise EOFError("it ends in the middle")
+                return 0
+            self._unpack(packed)
+        size = min(len(buffer), len(self._ready))
+        buffer[:size], self._ready = self._ready[:size], self._ready[size:]
+        return size
+
+    def _unpack(self, packed: bytes) -> None:
+        self._ready = memoryview(self._frame.decompress(packed))
+        self._in_frame = not self._frame.eof
+        if self._frame.eof:
+            self._rest = self._frame.unused_data
+            self._frame = zstandard.ZstdDecompressor().decompressobj()
