@@ -3,15 +3,25 @@
 For model types whose head is a plain linear layer the hidden states of the positions that predict a target go through
 the head in chunks, and each chunk's gradient is computed at once, so only one chunk of logits is ever alive. Every
 other model runs its own forward with `logits_to_keep`: what it does to its logits (soft caps, scales) is its own.
+
+While a model learns, its loss may be more than the cross-entropy: smoothed labels, and the balance of its experts. An
+evaluation (autograd off) is always the plain cross-entropy.
 """
 
+import sys
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-PLAIN_HEADS = {"llama", "mistral", "qwen2", "qwen3", "smollm3", "gpt2"}
+# Model types of transformers in which nothing happens between the last hidden state and the head, or after the head.
+PLAIN_HEADS = {
+    "llama", "mistral", "qwen2", "qwen3", "smollm3", "gpt2", "phi", "phi3", "gemma", "olmo2", "starcoder2", "stablelm",
+    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
+}  # fmt: skip
+# Types whose router's logits tell their balance loss, so that padding can be left out of it in every case.
+BALANCED = {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}
 CHUNK_BYTES = 256 << 20  # of float32 logits alive at once
 
 
@@ -26,44 +36,132 @@ class Batch:
         predictors: (targets,) int64 indices into the flattened (rows x length) positions that predict a target.
         target_ids: (targets,) int64, the tokens they must predict.
         num_tokens: real tokens, padding not counted.
+        lengths: (rows,) int64, the real tokens of each row; without it, none is padded.
     """
 
     def __init__(
-        self, input_ids: Tensor, position_ids: Tensor | None, predictors: Tensor, target_ids: Tensor, num_tokens: int
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor | None,
+        predictors: Tensor,
+        target_ids: Tensor,
+        num_tokens: int,
+        lengths: Tensor | None = None,
     ) -> None:
         self.input_ids = input_ids
         self.position_ids = position_ids
         self.predictors = predictors
         self.target_ids = target_ids
         self.num_tokens = num_tokens
+        self.lengths = lengths
 
     def to(self, device: torch.device) -> "Batch":
-        def moved(tensor: Tensor) -> Tensor:
-            return tensor.to(device, non_blocking=True)
+        tensors = [
+            None if tensor is None else tensor.to(device, non_blocking=True)
+            for tensor in (self.input_ids, self.position_ids, self.predictors, self.target_ids, self.lengths)
+        ]
+        ids, positions, predictors, targets, lengths = tensors
+        assert ids is not None and predictors is not None and targets is not None, "they are always there"
+        return Batch(ids, positions, predictors, targets, self.num_tokens, lengths)
 
-        positions = None if self.position_ids is None else moved(self.position_ids)
-        return Batch(moved(self.input_ids), positions, moved(self.predictors), moved(self.target_ids), self.num_tokens)
 
+def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
+    """Sum over the batch's targets of the cross-entropy in nats (float32 scalar). `model` may carry a PEFT adapter.
 
-def summed_loss(model: nn.Module, batch: Batch) -> Tensor:
-    """Sum over the batch's targets of the cross-entropy in nats (float32 scalar). `model` may carry a PEFT adapter."""
+    While autograd is on, `label_smoothing` spreads that share of each target's probability evenly over the vocabulary,
+    and a model with experts adds what keeps them evenly used (`_router_loss`).
+    """
     base: Any = model.get_base_model() if hasattr(model, "peft_config") else model  # type: ignore[operator]
-    inputs: dict[str, Any] = {"input_ids": batch.input_ids, "use_cache": False}
+    inputs: dict[str, Any] = {"input_ids": batch.input_ids}
     if batch.position_ids is not None:
-        inputs["position_ids"] = batch.position_ids
-    head = base.get_output_embeddings()
-    if base.config.model_type in PLAIN_HEADS and type(head) is nn.Linear:
-        hidden = base.base_model(**inputs).last_hidden_state.flatten(0, 1)[batch.predictors]
-        weight: Tensor = head.weight
-        bias: Tensor | None = head.bias
-        if not torch.is_grad_enabled():  # autograd asks for a leaf's gradient even then, and it is as large as the head
-            weight, bias = weight.detach(), None if bias is None else bias.detach()
-        loss: Tensor = ChunkedCrossEntropy.apply(hidden, weight, bias, batch.target_ids)  # type: ignore[no-untyped-call]
-        return loss
-    length = batch.input_ids.shape[1]
+        inputs = in_one_row(base, inputs | {"position_ids": batch.position_ids})
+    inputs["use_cache"] = False
+    learns = torch.is_grad_enabled()
+    smoothing = label_smoothing if learns else 0.0
+    coefficient = _router_coefficient(base) if learns else None
+    if coefficient is not None:
+        inputs["output_router_logits"] = True
+        if base.config.model_type not in BALANCED and batch.lengths is not None and batch.position_ids is None:
+            inputs["attention_mask"] = _real(batch)
+    if has_plain_head(base):
+        outputs = base.base_model(**inputs)
+        loss = _chunked(base.get_output_embeddings(), outputs.last_hidden_state, batch, smoothing)
+    else:
+        outputs, logits = _kept_logits(base, inputs, batch)
+        loss = F.cross_entropy(logits.float(), batch.target_ids, reduction="sum", label_smoothing=smoothing)
+    return loss if coefficient is None else loss + _router_loss(base, coefficient, outputs, batch)
+
+
+def in_one_row(base: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Packed inputs (rows, length), for flash attention as one row (1, rows x length).
+
+    That kernel looks at positions only where there is one row; in several it would let packed sequences see each other
+    (transformers 5.24, `_is_packed_sequence`). Each row begins at position 0, so rows stay apart as sequences do.
+    """
+    if not str(base.config._attn_implementation).startswith("flash"):
+        return inputs
+    return {name: tensor.reshape(1, -1) for name, tensor in inputs.items()}
+
+
+def has_plain_head(base: Any) -> bool:
+    """Whether the logits are one linear layer of the last hidden state. Code from elsewhere may do more to them."""
+    is_known = base.config.model_type in PLAIN_HEADS and type(base).__module__.startswith("transformers.")
+    return is_known and type(base.get_output_embeddings()) is nn.Linear
+
+
+def _chunked(head: nn.Linear, hidden: Tensor, batch: Batch, smoothing: float) -> Tensor:
+    weight: Tensor = head.weight
+    bias: Tensor | None = head.bias
+    if not torch.is_grad_enabled():  # autograd asks for a leaf's gradient even then, and it is as large as the head
+        weight, bias = weight.detach(), None if bias is None else bias.detach()
+    predicting = hidden.flatten(0, 1)[batch.predictors]
+    loss: Tensor = ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        predicting, weight, bias, batch.target_ids, smoothing
+    )
+    return loss
+
+
+def _kept_logits(base: Any, inputs: dict[str, Any], batch: Batch) -> tuple[Any, Tensor]:
+    """The model's own forward: what it returns, and the logits (targets, vocabulary)."""
+    length = inputs["input_ids"].shape[1]
     columns, column_of = torch.unique(batch.predictors % length, return_inverse=True)
-    logits = base(**inputs, logits_to_keep=columns).logits[batch.predictors // length, column_of]
-    return F.cross_entropy(logits.float(), batch.target_ids, reduction="sum")
+    outputs = base(**inputs, logits_to_keep=columns)
+    if outputs.logits.shape[1] != len(columns):  # older model types take the wish and make all of them
+        column_of = batch.predictors % length
+    return outputs, outputs.logits[batch.predictors // length, column_of]
+
+
+def _router_coefficient(base: Any) -> float | None:
+    """As transformers: where the model's config asks for the router's logits, its balance is part of the loss."""
+    if not getattr(base.config, "output_router_logits", False):
+        return None
+    found: float | None = getattr(base, "router_aux_loss_coef", getattr(base, "aux_loss_coef", None))
+    return found
+
+
+def _router_loss(base: Any, coefficient: float, outputs: Any, batch: Batch) -> Tensor:
+    """The experts' balance loss with the model's own coefficient, times the number of targets.
+
+    So it has the same share in a step as in a call of the model with labels. It is a product of two means over the
+    tokens of a micro-batch, so 1x8 and 2x4 agree in it only as well as their micro-batches resemble each other: each is
+    balanced by itself, as in every framework that accumulates. Padding is not counted (but in packed rows of types
+    that are not in BALANCED).
+    """
+    loss: Tensor = outputs.aux_loss if base.config.model_type not in BALANCED else _balance(base, outputs, batch)
+    return coefficient * len(batch.target_ids) * loss.float()
+
+
+def _balance(base: Any, outputs: Any, batch: Batch) -> Tensor:
+    balance = sys.modules[type(base).__module__].load_balancing_loss_func
+    mask = None if batch.lengths is None else _real(batch)
+    loss: Tensor = balance(outputs.router_logits, base.num_experts, base.num_experts_per_tok, mask)
+    return loss
+
+
+def _real(batch: Batch) -> Tensor:
+    """(rows, length) bool: what is no padding."""
+    assert batch.lengths is not None, "only padded rows have a mask"
+    return torch.arange(batch.input_ids.shape[1], device=batch.lengths.device)[None] < batch.lengths[:, None]
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
@@ -73,7 +171,9 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target_ids: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target_ids: Tensor, smoothing: float
+    ) -> Tensor:
         operands = (hidden, weight, bias)
         grads = [
             torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and wanted else None
@@ -84,25 +184,33 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(hidden), size):
             piece, ids = hidden[start : start + size], target_ids[start : start + size]
             logits = F.linear(piece, weight, bias)
-            total += F.cross_entropy(logits.float(), ids, reduction="sum")
+            total += F.cross_entropy(logits.float(), ids, reduction="sum", label_smoothing=smoothing)
             if any(grad is not None for grad in grads):
-                _add_gradients(grads, slice(start, start + size), piece, weight, logits, ids)
+                output_grad = _output_gradient(logits, ids, smoothing)
+                _add_gradients(grads, slice(start, start + size), piece, weight, output_grad, logits.dtype)
         pairs = zip(grads, operands, strict=True)
         ctx.grads = [None if grad is None or own is None else grad.to(own.dtype) for grad, own in pairs]
         return total
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(None if grad is None else grad.mul_(grad_outputs[0]) for grad in ctx.grads), None)
+        return (*(None if grad is None else grad.mul_(grad_outputs[0]) for grad in ctx.grads), None, None)
+
+
+def _output_gradient(logits: Tensor, ids: Tensor, smoothing: float) -> Tensor:
+    """Gradient of the summed loss by the logits, float32: softmax less what should have been predicted."""
+    grad = torch.softmax(logits.float(), dim=-1)
+    if smoothing:
+        grad -= smoothing / logits.shape[1]
+    grad[torch.arange(len(ids), device=ids.device), ids] -= 1 - smoothing
+    return grad
 
 
 def _add_gradients(
-    grads: list[Tensor | None], rows: slice, piece: Tensor, weight: Tensor, logits: Tensor, ids: Tensor
+    grads: list[Tensor | None], rows: slice, piece: Tensor, weight: Tensor, grad: Tensor, dtype: torch.dtype
 ) -> None:
-    """Gradients of the summed loss: (softmax - one-hot), then the two products of a linear layer's backward pass."""
-    grad = torch.softmax(logits.float(), dim=-1)
-    grad[torch.arange(len(ids), device=ids.device), ids] -= 1
-    narrow = grad.to(logits.dtype)  # the type in which the head itself was computed, as autograd would do
+    """The products of a linear layer's backward pass, in `dtype`: that of the forward pass, as autograd does."""
+    narrow = grad.to(dtype)
     hidden_grad, weight_grad, bias_grad = grads
     if hidden_grad is not None:
         hidden_grad[rows] = (narrow @ weight.to(narrow.dtype)).float()

@@ -18,16 +18,67 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
 from tqdm import tqdm
 
 from ftui.errors import DiskError, ModelError
+from ftui.profile.model import ModelSection
 from ftui.units import size
 
+TOKENIZER = ["*.json", "*.model", "*.txt", "*.jinja"]
 # Weights as safetensors only: a repository's pickles are never fetched, so they can never be read.
-WANTED = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.model", "*.txt", "*.jinja"]
+WANTED = [*TOKENIZER, "*.safetensors", "*.safetensors.index.json"]
+CODE = ["*.py"]
+PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 Report = Callable[[str], None]
 
 
-def model_folder(name_or_path: str, revision: str | None, report: Report) -> tuple[Path, str | None]:
-    """The folder with the model's files, and its commit where it came from the hub.
+def base_folder(section: ModelSection, cache: Path, report: Report) -> tuple[Path, str | None]:
+    """The folder of the profile's base model, and its commit where it came from the hub. A `.gguf` file is unpacked.
+
+    Raises:
+        ModelError: see `model_folder` and engine/gguf.py; also where there are no weights as safetensors.
+    """
+    assert section.name_or_path is not None, "a model that is not new has a name or path"
+    path = Path(section.name_or_path)
+    if path.is_absolute() and path.suffix.lower() == ".gguf":
+        if not path.is_file():
+            raise ModelError(f"There is no file {path}.", hint="Check model.name_or_path.")
+        from ftui.engine.gguf import unpacked
+
+        return unpacked(path, cache, report), None
+    wanted = [*WANTED, *CODE] if section.trust_remote_code else WANTED
+    folder, commit = model_folder(section.name_or_path, section.revision, report, wanted=wanted)
+    _check_weights(folder, section.name_or_path)
+    return folder, commit
+
+
+def _check_weights(folder: Path, name: str) -> None:
+    if any(folder.glob("*.safetensors")):
+        return
+    pickled = [path.name for pattern in PICKLED for path in folder.glob(pattern)]
+    why = f"only {pickled[0]}: a pickle, which can run any code when it is read" if pickled else "none in its folder"
+    raise ModelError(
+        f"{name} has no weights as safetensors ({why}).",
+        hint="Where you trust it, load it with transformers: save_pretrained() writes safetensors.",
+    )
+
+
+def tokenizer_folder(name_or_path: str, report: Report) -> Path:
+    """The folder with a tokenizer's files: a local one, or the tokenizer of a model on the hub, without its weights.
+
+    Raises:
+        ModelError: see `model_folder`.
+    """
+    path = Path(name_or_path)
+    if path.is_absolute():
+        if not path.is_dir():
+            raise ModelError(f"There is no tokenizer folder {path}.", hint="Check model.from_scratch.tokenizer.")
+        return path
+    return model_folder(name_or_path, None, report, wanted=TOKENIZER)[0]
+
+
+def model_folder(
+    name_or_path: str, revision: str | None, report: Report, *, wanted: list[str] = WANTED
+) -> tuple[Path, str | None]:
+    """The folder with the files `wanted` of a model, and its commit where it came from the hub.
 
     `report(detail)` is called with the progress of a download.
 
@@ -52,8 +103,8 @@ def model_folder(name_or_path: str, revision: str | None, report: Report) -> tup
             hint="Check the spelling. A private model needs HF_TOKEN.",
         ) from error
     except (HTTPError, OfflineModeIsEnabled, OSError) as error:
-        return _cached(name_or_path, revision, error)
-    return _fetched(name_or_path, revision, report)
+        return _cached(name_or_path, revision, error, wanted)
+    return _fetched(name_or_path, revision, report, wanted)
 
 
 def _local(path: Path) -> Path:
@@ -64,10 +115,10 @@ def _local(path: Path) -> Path:
     return path
 
 
-def _cached(name: str, revision: str | None, cause: Exception) -> tuple[Path, str | None]:
+def _cached(name: str, revision: str | None, cause: Exception, wanted: list[str]) -> tuple[Path, str | None]:
     """Without the hub, what an earlier download left is as good."""
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=WANTED, local_files_only=True))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted, local_files_only=True))
     except LocalEntryNotFoundError as error:
         raise ModelError(
             f"The hub cannot be reached ({type(cause).__name__}) and {name} is not in the local cache.",
@@ -76,7 +127,7 @@ def _cached(name: str, revision: str | None, cause: Exception) -> tuple[Path, st
     return folder, folder.name
 
 
-def _fetched(name: str, revision: str | None, report: Report) -> tuple[Path, str]:
+def _fetched(name: str, revision: str | None, report: Report, wanted: list[str]) -> tuple[Path, str]:
     """Asked for by the revision's own name, so that the cache finds it by that name when offline."""
 
     class Progress(tqdm):  # type: ignore[misc]
@@ -91,7 +142,7 @@ def _fetched(name: str, revision: str | None, report: Report) -> tuple[Path, str
                 report(f"downloading {name}: {size(self.n)} of {size(self.total)}")
 
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=WANTED, tqdm_class=Progress))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted, tqdm_class=Progress))
     except (HTTPError, LocalEntryNotFoundError) as error:
         raise ModelError(
             f"The download of {name} broke off ({type(error).__name__}).",

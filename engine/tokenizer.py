@@ -6,8 +6,7 @@ from pathlib import Path
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
-from ftui.engine.data.formats import detect, to_example
-from ftui.engine.data.sources import read_rows
+from ftui.engine.foreign_code import check_code
 from ftui.errors import ModelError
 from ftui.profile.scratch import FromScratch
 
@@ -23,14 +22,16 @@ CHAT_TEMPLATE = (
 )
 
 
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in a model's folder.
+def load_tokenizer(folder: Path, *, trusted: bool = False) -> PreTrainedTokenizerBase:
+    """The tokenizer in a model's folder; `trusted` runs the Python code beside it where it is one of its own.
 
     Raises:
         ModelError: there is none, it cannot be read, or it is not a fast one (targets need character offsets).
     """
+    if trusted:
+        check_code(folder)
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
     except (OSError, ValueError, KeyError) as error:
         raise ModelError(f"The tokenizer in {folder} cannot be loaded: {error}") from error
     if not tokenizer.is_fast:
@@ -39,12 +40,8 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def train_tokenizer(scratch: FromScratch, files: Iterable[Path], form: str) -> PreTrainedTokenizerBase:
-    """A byte-level BPE with a chat template; every byte has a token, so nothing is ever unknown.
-
-    Raises:
-        DataError: the files cannot be read (see `read_rows`).
-    """
+def train_tokenizer(scratch: FromScratch, texts: Iterable[str]) -> PreTrainedTokenizerBase:
+    """A byte-level BPE with a chat template; every byte has a token, so nothing is ever unknown."""
     pad, start, *_, end = scratch.special_tokens
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -57,21 +54,10 @@ def train_tokenizer(scratch: FromScratch, files: Iterable[Path], form: str) -> P
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(_texts(files, form), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     wrapped = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token=pad, eos_token=end, clean_up_tokenization_spaces=False,
         model_max_length=scratch.max_position_embeddings, extra_special_tokens=list(scratch.special_tokens[1:-1]),
     )  # fmt: skip
     wrapped.chat_template = CHAT_TEMPLATE % {"start": start, "end": end}
     return wrapped
-
-
-def _texts(files: Iterable[Path], form: str) -> Iterable[str]:
-    for path in files:
-        its_form = form
-        for row in read_rows(path):
-            its_form = detect(row) if its_form == "auto" else its_form
-            example = to_example(row, its_form)
-            yield from (str(part) for part in vars(example).values() if isinstance(part, str))
-            for message in getattr(example, "messages", ()):
-                yield str(message.get("content") or "")

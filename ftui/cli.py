@@ -104,6 +104,14 @@ def _opening_options(to: argparse.ArgumentParser) -> None:
     )
     to.add_argument("--fork", action="store_true", help="go on from the run's newest checkpoint in a run of its own")
     to.add_argument("--detach", action="store_true", help="start the run and leave it alone")
+    to.add_argument(
+        "--allow",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        choices=["remote-code"],
+        help="remote-code: run the Python code that comes with the model (model.trust_remote_code)",
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -159,6 +167,7 @@ def _reject_stray(options: argparse.Namespace) -> None:
     """Options of --run mean nothing without it."""
     given = {"--set": options.overrides, "--again": options.again, "--dry-run": options.dry_run}
     given |= {"--detach": options.detach, "--name": options.run_name, "--fork": options.fork}
+    given |= {"--allow": options.allow}
     if stray := [option for option, value in given.items() if value]:
         raise UsageError(f"{' and '.join(stray)} only go with --run.", hint="ftui --run quickstart")
 
@@ -168,9 +177,10 @@ def _run_profile(options: argparse.Namespace) -> int:
 
     if not options.dry_run:
         return headless.run_headless(options.run, _wishes(options))
-    from ftui import preview
+    from ftui import opening, preview
 
     _, resolved = headless.chosen(options.run, options.run_name, options.overrides)
+    opening.check_code(resolved.profile, options.allow)  # the count of tokens would run it too
     return preview.preview(resolved)
 
 
@@ -191,6 +201,7 @@ def _wishes(options: argparse.Namespace) -> "headless.Wishes":
         again=options.again,
         detach=options.detach,
         fork=options.fork,
+        allow=tuple(options.allow),
     )
 
 

@@ -1,12 +1,13 @@
 """Child runs: a run of its own that goes on from a checkpoint of another one, which stays as it is."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import msgspec
 
 from ftui.checkpoints import Checkpoint, fault, listed, read_manifest, step_of
 from ftui.errors import ProfileError, UsageError
-from ftui.opening import create, stored_profile, successors
+from ftui.opening import check_code, create, stored_profile, successors
 from ftui.profile import Resolved
 from ftui.profile.writing import weights_difference
 from ftui.run import Run, RunFacts
@@ -60,13 +61,16 @@ def is_newest(origin: Origin) -> bool:
     return newest == origin.checkpoint
 
 
-def fork(origin: Origin, resolved: Resolved, name: str | None, *, may_differ: bool) -> tuple[Run, list[str]]:
+def fork(
+    origin: Origin, resolved: Resolved, name: str | None, *, may_differ: bool, allow: Collection[str] = ()
+) -> tuple[Run, list[str]]:
     """Make the child run (NAME, or the parent's name with the first free number); returns it and what differs.
 
     Raises:
         UsageError: the name is taken.
-        ProfileError: the profiles differ and may not.
+        ProfileError: the profiles differ and may not, or the model's code may not be run (`allow` does not say so).
     """
+    check_code(resolved.profile, allow, stored_profile(origin.run))
     differences = weights_difference(stored_profile(origin.run), resolved.profile)
     if differences and not may_differ:
         raise ProfileError(

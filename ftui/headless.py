@@ -27,7 +27,10 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the command line asks for beside the profile. `stopped_too` goes on with a run that was stopped."""
+    """What the command line asks for beside the profile. `stopped_too` goes on with a run that was stopped.
+
+    `allow` names what is refused without being asked for: `remote-code`, code that comes with a model.
+    """
 
     name: str | None = None
     overrides: Sequence[str] = ()
@@ -35,6 +38,7 @@ class Wishes:
     detach: bool = False
     fork: bool = False
     stopped_too: bool = False
+    allow: Sequence[str] = ()
 
 
 def run_headless(text: str, wishes: Wishes) -> int:
@@ -45,7 +49,7 @@ def run_headless(text: str, wishes: Wishes) -> int:
     """
     if not wishes.fork:
         folder, resolved = chosen(text, wishes.name, wishes.overrides)
-        return attend(open_run(folder, resolved, again=wishes.again), text, resolved, wishes)
+        return attend(open_run(folder, resolved, again=wishes.again, allow=wishes.allow), text, resolved, wishes)
     folder, resolved = chosen(text, None, wishes.overrides)
     return _fork(find_origin(Run(folder), None), text, resolved, wishes)
 
@@ -67,12 +71,12 @@ def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
     status = read_status(run)
     if status.state.phase == "held" and lives(status):
         order("continue", name)
-    return attend(open_run(run.folder, resolved, stopped_too=True), name, resolved, wishes)
+    return attend(open_run(run.folder, resolved, stopped_too=True, allow=wishes.allow), name, resolved, wishes)
 
 
 def _fork(origin: Origin, text: str, resolved: Resolved, wishes: Wishes) -> int:
     name = check_name(wishes.name) if wishes.name else None
-    run, differences = fork(origin, resolved, name, may_differ=wishes.fork)
+    run, differences = fork(origin, resolved, name, may_differ=wishes.fork, allow=wishes.allow)
     print(shown(f"{run.name} goes on from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is."))
     for line in differences:
         print(f"  {shown(line)}")

@@ -5,7 +5,7 @@ import secrets
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
@@ -27,6 +27,7 @@ from ftui.shown import shown
 from ftui.status import Status, Watch, judge, lives, read_status
 from ftui.volume import disk_error, is_disk_full
 
+REMOTE_CODE = "remote-code"  # what `--allow` can be given
 Decision = Literal["start", "attach", "resume", "finished"]
 
 SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
@@ -101,28 +102,51 @@ def _refuse_if_elsewhere(run: Run, status: Status) -> None:
         )
 
 
-def open_run(folder: Path, resolved: Resolved, *, again: bool = False, stopped_too: bool = False) -> Opened:
+def check_code(profile: Profile, allow: Collection[str], before: Profile | None = None) -> None:
+    """Code that comes with a model runs only for whom said so at the start; a run goes on with what it has run before.
+
+    Raises:
+        ProfileError: `allow` does not say so, and the profile `before` did not run that code.
+    """
+    model = profile.model
+    if not model.trust_remote_code or REMOTE_CODE in allow:
+        return
+    if before is not None and before.model.trust_remote_code:
+        then = before.model
+        if (then.name_or_path, then.revision) == (model.name_or_path, model.revision):
+            return
+    raise ProfileError(
+        f"{model.name_or_path} brings Python code, and model.trust_remote_code = true would run it here as you.",
+        hint="If you have read that code, start the run with: ftui --run P --allow remote-code",
+    )
+
+
+def open_run(
+    folder: Path, resolved: Resolved, *, again: bool = False, stopped_too: bool = False, allow: Collection[str] = ()
+) -> Opened:
     """Bring the run in `folder` to life with this profile, or find it alive or over.
 
     Of many that try at once, one holds supervisor.lock, starts the run and hands the lock to its supervisor; the others
-    find it alive. `stopped_too` continues a run that was stopped on purpose.
+    find it alive. `stopped_too` continues a run that was stopped on purpose; `allow` as in `check_code`.
 
     Raises:
-        ProfileError: the run would be resumed with values that change its weights.
+        ProfileError: the run would be resumed with values that change its weights, or it may not run its model's code.
         LostRunError: another machine is working on it.
         DiskFullError: there is no room for what that writes.
     """
     try:
-        return _opened(folder, resolved, again=again, stopped_too=stopped_too)
+        return _opened(folder, resolved, allow, again=again, stopped_too=stopped_too)
     except OSError as error:
         if not is_disk_full(error):
             raise
         raise disk_error(error, f"{folder} cannot be opened", folder) from error
 
 
-def _opened(folder: Path, resolved: Resolved, *, again: bool, stopped_too: bool) -> Opened:
+def _opened(folder: Path, resolved: Resolved, allow: Collection[str], *, again: bool, stopped_too: bool) -> Opened:
     while True:
         run, decision = decide(folder, again=again, stopped_too=stopped_too)
+        if decision in ("start", "resume"):
+            check_code(resolved.profile, allow, stored_profile(run) if decision == "resume" else None)
         if decision == "start" and not create(run, resolved):
             continue  # somebody else opened it in this moment
         watch = Watch(run)

@@ -15,7 +15,7 @@ from ftui.following import wait_for_start
 from ftui.forking import find_origin, fork
 from ftui.headless import chosen
 from ftui.logind import kills_on_logout
-from ftui.opening import decide, named, not_applied, open_run, stored_profile, successors
+from ftui.opening import check_code, decide, named, not_applied, open_run, stored_profile, successors
 from ftui.profile import Origin, Profile, Resolved, resolve
 from ftui.profile.writing import weights_difference
 from ftui.report import place
@@ -67,13 +67,18 @@ def look_ahead(wish: Wish) -> Prospect:
     """What would happen now. It may take seconds where a run has just ended or works on another machine.
 
     Raises:
-        FtuiError: nothing can: the profile is wrong, the name is taken, another machine works on the run.
+        FtuiError: nothing can: the profile is wrong or wants code to be run, the name is taken, another machine works
+            on the run.
     """
     if wish.run is not None:
-        return _for_run(wish, wish.run)
-    assert wish.profile is not None, "a wish is for a profile or a run"
-    folder, resolved = chosen(str(wish.profile.absolute()), wish.name, wish.overrides)
-    return _decided(wish, folder, resolved)
+        prospect = _for_run(wish, wish.run)
+    else:
+        assert wish.profile is not None, "a wish is for a profile or a run"
+        folder, resolved = chosen(str(wish.profile.absolute()), wish.name, wish.overrides)
+        prospect = _decided(wish, folder, resolved)
+    goes_on = prospect.parent or prospect.run
+    check_code(prospect.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
+    return prospect
 
 
 def _for_run(wish: Wish, run: Run) -> Prospect:

@@ -19,7 +19,8 @@ class Stage:
     loss: Callable[[nn.Module, Batch], Loss]
 
 
-def stage_named(name: str) -> Stage:
+def stage_named(name: str, *, label_smoothing: float = 0.0) -> Stage:
+    """The stage of the profile's `run.stage`; `label_smoothing` is `train.label_smoothing_factor`."""
     from ftui.engine.stages import pretrain, sft
 
-    return {"pretrain": pretrain.STAGE, "sft": sft.STAGE}[name]
+    return {"pretrain": pretrain.stage, "sft": sft.stage}[name](label_smoothing)

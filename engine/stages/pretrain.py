@@ -1,5 +1,9 @@
 """Pretraining: every token of a text is learned. The loss is that of sft; the rows differ (data/encode.py)."""
 
+from dataclasses import replace
+
 from ftui.engine.stages import Stage, sft
 
-STAGE = Stage("pretrain", sft.loss)
+
+def stage(label_smoothing: float) -> Stage:
+    return replace(sft.stage(label_smoothing), name="pretrain")

@@ -6,8 +6,8 @@ from ftui.engine.heads import Batch, summed_loss
 from ftui.engine.stages import Loss, Stage
 
 
-def loss(model: nn.Module, batch: Batch) -> Loss:
-    return summed_loss(model, batch), len(batch.target_ids), {}
+def stage(label_smoothing: float) -> Stage:
+    def loss(model: nn.Module, batch: Batch) -> Loss:
+        return summed_loss(model, batch, label_smoothing), len(batch.target_ids), {}
 
-
-STAGE = Stage("sft", loss)
+    return Stage("sft", loss)

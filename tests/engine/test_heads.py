@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
@@ -11,19 +12,44 @@ from transformers import (
     AutoModelForCausalLM,
     CohereConfig,
     Gemma2Config,
+    Gemma3TextConfig,
+    GemmaConfig,
     GPT2Config,
+    GptOssConfig,
     GraniteConfig,
+    GraniteMoeConfig,
     LlamaConfig,
+    LlamaForCausalLM,
     MistralConfig,
+    MixtralConfig,
+    Olmo2Config,
+    OlmoeConfig,
+    Phi3Config,
+    PhiConfig,
     Qwen2Config,
+    Qwen2MoeConfig,
     Qwen3Config,
+    Qwen3MoeConfig,
     SmolLM3Config,
+    StableLmConfig,
+    Starcoder2Config,
 )
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.trainer_pt_utils import LabelSmoother
 
 from ftui.engine import heads
-from ftui.engine.heads import PLAIN_HEADS, Batch, summed_loss
+from ftui.engine.collate import collate
+from ftui.engine.data.encode import Sequence
+from ftui.engine.heads import BALANCED, PLAIN_HEADS, Batch, summed_loss
 from ftui.engine.model import load_model
+from ftui.engine.packing import check_packing
+from ftui.engine.stages import stage_named
+from ftui.errors import ModelError
+from ftui.events import EvaluationDone
+from ftui.journal import Tail
 from ftui.profile.model import ModelSection
+from tests.support.tiny import chats, make_profile, train_run, write_rows
 
 VOCABULARY, ROWS, LENGTH = 90, 3, 14
 SMALL: dict[str, Any] = {
@@ -35,18 +61,43 @@ GPT2: dict[str, Any] = {
     "vocab_size": VOCABULARY, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 64, "initializer_range": 0.3,
     "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
-# Each in a size that a test can hold; the last three are not plain: they cap or scale their logits.
-CONFIGS: dict[str, Any] = {
+EXPERTS: dict[str, Any] = {"num_experts_per_tok": 2, "output_router_logits": True, "router_aux_loss_coef": 0.3}
+# Each in a size that a test can hold. The experts ask for their balance loss.
+PLAIN: dict[str, Any] = {
     "llama": lambda **more: LlamaConfig(**SMALL, **more),
-    "mistral": lambda **more: MistralConfig(**SMALL, **more),
+    "mistral": lambda **more: MistralConfig(**SMALL, sliding_window=6, **more),
     "qwen2": lambda **more: Qwen2Config(**SMALL, **more),
     "qwen3": lambda **more: Qwen3Config(**SMALL, head_dim=8, **more),
     "smollm3": lambda **more: SmolLM3Config(**SMALL, **more),
     "gpt2": lambda **more: GPT2Config(**GPT2, **more),
-    "gemma2": lambda **more: Gemma2Config(**SMALL, head_dim=8, final_logit_softcapping=2.0, **more),
+    "phi": lambda **more: PhiConfig(**SMALL, **more),
+    "phi3": lambda **more: Phi3Config(**SMALL, **more),
+    "gemma": lambda **more: GemmaConfig(**SMALL, head_dim=8, **more),
+    "olmo2": lambda **more: Olmo2Config(**SMALL, **more),
+    "starcoder2": lambda **more: Starcoder2Config(**SMALL, embedding_dropout=0.0, residual_dropout=0.0, **more),
+    "stablelm": lambda **more: StableLmConfig(**SMALL, **more),
+    "mixtral": lambda **more: MixtralConfig(**SMALL, num_local_experts=4, **EXPERTS | more),
+    "qwen2_moe": lambda **more: Qwen2MoeConfig(
+        **SMALL, num_experts=4, moe_intermediate_size=24, shared_expert_intermediate_size=24, **EXPERTS | more
+    ),
+    "qwen3_moe": lambda **more: Qwen3MoeConfig(
+        **SMALL, num_experts=4, moe_intermediate_size=24, **EXPERTS | more
+    ),
+    "olmoe": lambda **more: OlmoeConfig(**SMALL, num_experts=4, **EXPERTS | more),
+}  # fmt: skip
+# They cap or scale their logits, may do so, or are here to prove the way for all others.
+OWN_FORWARD: dict[str, Any] = {
+    "gemma2": lambda **more: Gemma2Config(**SMALL, head_dim=8, final_logit_softcapping=2.0, sliding_window=6, **more),
+    "gemma3_text": lambda **more: Gemma3TextConfig(**SMALL, head_dim=8, sliding_window=6, **more),
     "cohere": lambda **more: CohereConfig(**SMALL, logit_scale=0.5, **more),
     "granite": lambda **more: GraniteConfig(**SMALL, logits_scaling=3.0, **more),
-}
+    "gpt_oss": lambda **more: GptOssConfig(
+        **SMALL, num_local_experts=4, head_dim=8, sliding_window=6, **EXPERTS | more
+    ),
+    "granitemoe": lambda **more: GraniteMoeConfig(**SMALL, logits_scaling=3.0, num_local_experts=4, **EXPERTS | more),
+}  # fmt: skip
+CONFIGS = PLAIN | OWN_FORWARD
+ROUTED = ["mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "granitemoe"]
 
 
 def make_model(kind: str, **more: Any) -> Any:
@@ -64,14 +115,23 @@ def make_batch() -> tuple[Batch, torch.Tensor, torch.Tensor]:
     learned[:, 0] = False
     labels = torch.where(learned, ids, -100)
     targets = learned.flatten().nonzero().flatten()
-    batch = Batch(ids, None, targets - 1, ids.flatten()[targets], int(mask.sum()))
+    batch = Batch(ids, None, targets - 1, ids.flatten()[targets], int(mask.sum()), mask.sum(dim=1))
     return batch, labels, mask
 
 
-def own_loss(model: Any, batch: Batch, labels: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+def own_loss(
+    model: Any, batch: Batch, labels: torch.Tensor, mask: torch.Tensor, label_smoothing: float = 0.0
+) -> torch.Tensor:
     """As everybody computes it: with a mask for the padding, all logits, labels shifted by one."""
     logits = model(input_ids=batch.input_ids, attention_mask=mask.long()).logits.float()
-    return F.cross_entropy(logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten(), reduction="sum")
+    shifted = logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    return F.cross_entropy(*shifted, reduction="sum", label_smoothing=label_smoothing)
+
+
+def called_with_labels(model: Any, batch: Batch, labels: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+    """The loss the model itself gives: a mean over the targets, the balance of its experts in it."""
+    loss: torch.Tensor = model(input_ids=batch.input_ids, attention_mask=mask.long(), labels=labels).loss
+    return loss * len(batch.target_ids)
 
 
 def measured(model: Any, loss: torch.Tensor) -> tuple[float, dict[str, torch.Tensor]]:
@@ -82,24 +142,193 @@ def measured(model: Any, loss: torch.Tensor) -> tuple[float, dict[str, torch.Ten
 
 def assert_same(model: Any, tolerance: float = 1e-5) -> None:
     batch, labels, mask = make_batch()
-    loss, grads = measured(model, summed_loss(model, batch))
-    expected, expected_grads = measured(model, own_loss(model, batch, labels, mask))
-    assert loss == pytest.approx(expected, rel=tolerance)
-    assert grads.keys() == expected_grads.keys()
-    largest = max(float(grad.abs().max()) for grad in expected_grads.values())
+    assert_equal(
+        model, measured(model, summed_loss(model, batch)),
+        measured(model, called_with_labels(model, batch, labels, mask)), tolerance,
+    )  # fmt: skip
+
+
+def assert_equal(model: Any, found: Any, expected: Any, tolerance: float = 1e-5) -> None:
+    (loss, grads), (own, own_grads) = found, expected
+    assert loss == pytest.approx(own, rel=tolerance)
+    assert grads.keys() == own_grads.keys()
+    assert len(grads) == sum(weight.requires_grad for weight in model.parameters()), "every parameter is compared"
+    largest = max(float(grad.abs().max()) for grad in own_grads.values())
     assert largest > 1e-2, "there are gradients to compare"
     for name, grad in grads.items():
-        torch.testing.assert_close(grad, expected_grads[name], rtol=tolerance, atol=tolerance * largest, msg=name)
+        torch.testing.assert_close(grad, own_grads[name], rtol=tolerance, atol=tolerance * largest, msg=name)
 
 
 def test_every_plain_head_is_tested() -> None:
-    assert CONFIGS.keys() >= PLAIN_HEADS
+    assert PLAIN.keys() == PLAIN_HEADS
+    assert set(ROUTED) >= BALANCED
 
 
 @pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_loss_and_gradients_are_the_models_own(kind: str, tied: bool) -> None:
     assert_same(make_model(kind, tie_word_embeddings=tied))
+
+
+def alone(packed: Batch, lengths: list[int]) -> list[Batch]:
+    """The sequences of the one row of a packed batch, each a batch of its own."""
+    batches, start = [], 0
+    for length in lengths:
+        inside = (packed.predictors >= start) & (packed.predictors < start + length)
+        batches.append(
+            Batch(
+                packed.input_ids[:, start : start + length], None, packed.predictors[inside] - start,
+                packed.target_ids[inside], length,
+            )
+        )  # fmt: skip
+        start += length
+    return batches
+
+
+@pytest.mark.parametrize("kind", [kind for kind in CONFIGS if kind != "gpt_oss"])
+def test_a_packed_row_is_its_sequences(kind: str) -> None:
+    """The balance of experts is one of a whole micro-batch, so here it is left out."""
+    chance, lengths = np.random.default_rng(5), [9, 4, 7]
+    row = [Sequence(chance.integers(3, VOCABULARY, n).astype(np.int32), chance.random(n) < 0.7) for n in lengths]
+    model = make_model(kind, **({"output_router_logits": False} if kind in ROUTED else {}))
+    check_packing(model)
+    packed = collate([row], 0)
+    apart = torch.stack([summed_loss(model, batch) for batch in alone(packed, lengths)]).sum()
+    assert_equal(model, measured(model, summed_loss(model, packed)), measured(model, apart))
+
+
+def test_a_type_that_mixes_packed_rows_is_refused() -> None:
+    """transformers 5.24 makes gpt_oss's masks without its positions."""
+    with pytest.raises(ModelError, match="see each other"):
+        check_packing(make_model("gpt_oss"))
+
+
+@pytest.mark.parametrize("kind", ROUTED)
+def test_the_balance_of_experts_is_learned_and_not_evaluated(kind: str) -> None:
+    model, (batch, labels, mask) = make_model(kind), make_batch()
+    plain = float(own_loss(model, batch, labels, mask).detach())
+    assert abs(float(summed_loss(model, batch).detach()) - plain) > 1e-2 * plain
+    with torch.no_grad():
+        assert float(summed_loss(model, batch)) == pytest.approx(plain, rel=1e-5)
+    model.config.output_router_logits = False
+    assert float(summed_loss(model, batch).detach()) == pytest.approx(plain, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ROUTED)
+def test_the_balance_has_the_weight_of_the_targets(kind: str) -> None:
+    """Twice the same rows: twice the loss, as for the cross-entropy. So a step is the mean of its micro-batches."""
+    model, (batch, _, _) = make_model(kind), make_batch()
+    assert batch.lengths is not None
+    twice = Batch(
+        batch.input_ids.repeat(2, 1), None, torch.cat([batch.predictors, batch.predictors + batch.input_ids.numel()]),
+        batch.target_ids.repeat(2), 2 * batch.num_tokens, batch.lengths.repeat(2),
+    )  # fmt: skip
+    once = float(summed_loss(model, batch).detach())
+    assert float(summed_loss(model, twice).detach()) == pytest.approx(2 * once, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["llama", "cohere"])
+def test_flash_attention_gets_packed_rows_as_one(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of several rows it would not look at the positions. Here another kernel plays its part, in that too."""
+    shapes: list[int] = []
+
+    def kernel(module: Any, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, _: Any, **options: Any) -> Any:
+        rows, _, length, _ = query.shape
+        shapes.append(rows)
+        mask = torch.ones(length, length, dtype=torch.bool).tril()
+        if rows == 1:
+            sequence = (options["position_ids"][0] == 0).cumsum(0)
+            mask &= sequence[:, None] == sequence
+        return ALL_ATTENTION_FUNCTIONS["sdpa"](module, query, key, value, mask[None, None], **options)
+
+    monkeypatch.setitem(ALL_ATTENTION_FUNCTIONS._local_mapping, "flash_played", kernel)
+    monkeypatch.setitem(ALL_MASK_ATTENTION_FUNCTIONS._local_mapping, "flash_played", lambda *_, **__: None)
+    chance = np.random.default_rng(5)
+    rows = [
+        [Sequence(chance.integers(3, VOCABULARY, n).astype(np.int32), chance.random(n) < 0.7) for n in lengths]
+        for lengths in ([5, 4], [3, 9], [6])
+    ]
+    model, batch = make_model(kind), collate(rows, 0)
+    model.set_attn_implementation("sdpa")
+    expected = measured(model, summed_loss(model, batch))
+    model.config._attn_implementation = "flash_played"
+    assert_equal(model, measured(model, summed_loss(model, batch)), expected)
+    assert set(shapes) == {1}
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "phi", "gemma2", "mixtral"])
+def test_smoothed_labels_are_those_of_torch(kind: str) -> None:
+    model = make_model(kind, **({"output_router_logits": False} if kind in ROUTED else {}))
+    batch, labels, mask = make_batch()
+    found = measured(model, summed_loss(model, batch, 0.2))
+    assert_equal(model, found, measured(model, own_loss(model, batch, labels, mask, 0.2)))
+    plain = float(own_loss(model, batch, labels, mask).detach())
+    assert abs(found[0] - plain) > 1e-3 * plain
+    with torch.no_grad():
+        assert float(summed_loss(model, batch, 0.2)) == pytest.approx(plain, rel=1e-5), "an evaluation smooths nothing"
+
+
+def test_smoothed_labels_are_those_of_transformers() -> None:
+    model, (batch, labels, mask) = make_model("llama"), make_batch()
+    outputs = model(input_ids=batch.input_ids, attention_mask=mask.long())
+    theirs = LabelSmoother(epsilon=0.3)(outputs, labels, shift_labels=True) * len(batch.target_ids)
+    assert float(summed_loss(model, batch, 0.3).detach()) == pytest.approx(float(theirs.detach()), rel=1e-5)
+
+
+def test_a_stage_smooths_as_the_profile_says() -> None:
+    model, (batch, _, _) = make_model("llama"), make_batch()
+    for name in ("sft", "pretrain"):
+        loss, weight, _ = stage_named(name, label_smoothing=0.2).loss(model, batch)
+        assert weight == len(batch.target_ids)
+        assert float(loss.detach()) == float(summed_loss(model, batch, 0.2).detach())
+        assert stage_named(name).name == name
+
+
+def test_a_run_smooths_its_training_and_not_its_evaluation(model_folder: Path, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", chats(24))
+    losses, evaluations = [], []
+    for factor in (0.0, 0.3):
+        profile = make_profile(
+            model_folder, rows, data={"eval_num_rows": 4}, eval={"eval_strategy": "steps", "eval_steps": 1},
+            train={"max_steps": 1, "per_device_train_batch_size": 20, "label_smoothing_factor": factor},
+        )  # fmt: skip
+        run = tmp_path / str(factor)
+        losses.append(train_run(run, profile)[0].loss)
+        evaluations.append(next(e.loss for e in Tail(run / "journal.jsonl").read() if isinstance(e, EvaluationDone)))
+    assert losses[0] != pytest.approx(losses[1], rel=1e-5)
+    assert evaluations[0] == evaluations[1], "before the first step both are the same model"
+
+
+def test_a_foreign_head_of_a_known_type_is_not_trusted() -> None:
+    """Code from a repository may call itself llama and scale its logits all the same."""
+
+    class Scaled(LlamaForCausalLM):
+        def forward(self, *arguments: Any, **options: Any) -> Any:
+            outputs = super().forward(*arguments, **options)
+            outputs.logits = outputs.logits * 3
+            return outputs
+
+    batch, labels, mask = make_batch()
+    model = Scaled(PLAIN["llama"]())
+    assert_equal(
+        model, measured(model, summed_loss(model, batch)), measured(model, own_loss(model, batch, labels, mask))
+    )
+
+
+def test_a_model_that_makes_all_logits_anyway() -> None:
+    class Deaf(LlamaForCausalLM):
+        def forward(self, *arguments: Any, logits_to_keep: Any = 0, **options: Any) -> Any:
+            return super().forward(*arguments, **options)
+
+    model = Deaf(PLAIN["llama"]())
+    batch, labels, mask = make_batch()
+    few = Batch(batch.input_ids, None, batch.predictors[:2], batch.target_ids[:2], batch.num_tokens)
+    kept = torch.full_like(labels, -100).flatten()
+    kept[few.predictors + 1] = few.target_ids
+    assert_equal(
+        model, measured(model, summed_loss(model, few)),
+        measured(model, own_loss(model, few, kept.reshape(labels.shape), mask)),
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2"])

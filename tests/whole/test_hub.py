@@ -13,15 +13,23 @@ from pathlib import Path
 import pytest
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-FILES = {"config.json": b'{"model_type": "llama"}', "model.safetensors": b"w" * 300_000, "pytorch_model.bin": b"pickle"}
+FILES = {
+    "config.json": b'{"model_type": "llama"}', "model.safetensors": b"w" * 300_000, "pytorch_model.bin": b"pickle",
+    "modeling_own.py": b"print('code')", "tokenizer.json": b"{}",
+}  # fmt: skip
 ASK = """
 import json, sys
 from pathlib import Path
-from ftui.engine.hub import model_folder
+from ftui.engine.hub import base_folder, tokenizer_folder
 from ftui.errors import FtuiError
-details = []
+from ftui.profile.model import ModelSection
+details, (name, revision, what) = [], sys.argv[1:]
 try:
-    folder, commit = model_folder(sys.argv[1], sys.argv[2] or None, details.append)
+    if what == "tokenizer":
+        folder, commit = tokenizer_folder(name, details.append), None
+    else:
+        section = ModelSection(name_or_path=name, revision=revision or None, trust_remote_code=what == "code")
+        folder, commit = base_folder(section, Path("unused"), details.append)
     print(json.dumps({"files": sorted(p.name for p in folder.iterdir()), "commit": commit, "details": details}))
 except FtuiError as error:
     print(json.dumps({"message": error.message, "hint": error.hint, "code": error.exit_code}))
@@ -85,9 +93,9 @@ class Asker:
     home: Path
     extra: dict[str, str] = field(default_factory=dict)
 
-    def __call__(self, name: str, revision: str = "", **extra: str) -> dict[str, object]:
+    def __call__(self, name: str, revision: str = "", what: str = "model", **extra: str) -> dict[str, object]:
         env = os.environ | {"HF_ENDPOINT": self.endpoint, "HF_HOME": str(self.home), "HF_HUB_OFFLINE": "0"} | extra
-        command = [sys.executable, "-c", ASK, name, revision]
+        command = [sys.executable, "-c", ASK, name, revision, what]
         result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
         assert result.returncode == 0, result.stderr
         answer: dict[str, object] = json.loads(result.stdout)
@@ -109,10 +117,18 @@ def ask(tmp_path: Path) -> Iterator[Asker]:
 def test_a_model_is_fetched_at_its_commit_without_pickles(ask: Asker, revision: str) -> None:
     answer = ask("us/good", revision)
     assert answer["commit"] == COMMIT
-    assert answer["files"] == ["config.json", "model.safetensors"]
+    assert answer["files"] == ["config.json", "model.safetensors", "tokenizer.json"]
     details = answer["details"]
     assert isinstance(details, list)
     assert any(detail.startswith("downloading us/good: ") and "KiB" in detail for detail in details)
+
+
+def test_code_is_fetched_only_where_it_is_trusted(ask: Asker) -> None:
+    assert "modeling_own.py" in ask("us/good", COMMIT, "code")["files"]  # type: ignore[operator]
+
+
+def test_a_tokenizer_is_fetched_without_weights(ask: Asker) -> None:
+    assert ask("us/good", what="tokenizer")["files"] == ["config.json", "tokenizer.json"]
 
 
 def test_offline_the_cache_is_as_good(ask: Asker) -> None:

@@ -1,0 +1,55 @@
+"""What a base model is, as one hash: of its weights, its config and, where it brings any, its code."""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+
+from ftui.checkpoints import file_hash
+from ftui.files import make_private_folder, replace_file
+
+SOURCE = "source.json"
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What stands in `source.json` of a folder that was made from one file (engine/gguf.py), and what was lost then."""
+
+    sha256: str
+    notes: list[str] = []
+
+
+def source_of(folder: Path) -> Source | None:
+    path = folder / SOURCE
+    return msgspec.json.decode(path.read_bytes(), type=Source) if path.is_file() else None
+
+
+def weights_fingerprint(folder: Path, cache: Path, tick: Callable[[], None]) -> str:
+    """SHA-256 over the model's config, code and weight files; that of the file where the folder is made from one.
+
+    Code counts because a model's numbers come out of it (`model.trust_remote_code`).
+    """
+    if (source := source_of(folder)) is not None:
+        return source.sha256
+    found = file_hashes([folder / "config.json", *folder.glob("*.safetensors"), *folder.glob("*.py")], cache, tick)
+    return hashlib.sha256(json.dumps([[path.name, digest] for path, digest in found.items()]).encode()).hexdigest()
+
+
+def file_hashes(files: Iterable[Path], cache: Path, tick: Callable[[], None]) -> dict[Path, str]:
+    """SHA-256 of each file, sorted by path.
+
+    Hashing 16 GB takes some ten seconds, so a file's hash is remembered by its size, inode and modification time.
+    """
+    paths = sorted(files)
+    place = hashlib.sha256("\0".join(map(str, paths)).encode()).hexdigest()[:16]
+    memory = make_private_folder(cache / "hashes") / f"{place}.json"
+    known = json.loads(memory.read_bytes()) if memory.exists() else {}
+    remembered, found = {}, {}
+    for path in paths:
+        stat = path.stat()
+        key = f"{path.name}:{stat.st_size}:{stat.st_ino}:{stat.st_mtime_ns}"
+        found[path] = remembered[key] = known.get(key) or file_hash(path)
+        tick()
+    replace_file(memory, json.dumps(remembered).encode())
+    return found
