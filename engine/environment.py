@@ -1,10 +1,13 @@
 """The engine's environment, set before torch and transformers are imported."""
 
 import importlib.metadata
+import logging
 import os
 import sys
 
-LIBRARIES = ("ftui", "torch", "transformers", "peft", "accelerate", "tokenizers", "safetensors", "numpy")
+LIBRARIES = (
+    "ftui", "torch", "transformers", "peft", "accelerate", "bitsandbytes", "tokenizers", "safetensors", "numpy",
+)  # fmt: skip
 
 
 def settle_environment() -> None:
@@ -13,6 +16,7 @@ def settle_environment() -> None:
         del os.environ[name]  # accelerate reads precision, accumulation and device placement from these
     os.environ["USE_HUB_KERNELS"] = "0"  # transformers fetches and runs code from the hub by itself,
     sys.modules["kernels"] = None  # type: ignore[assignment]  # and bitsandbytes does wherever `kernels` is importable
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)  # it asks for `kernels` in every log
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ["TQDM_DISABLE"] = "1"

@@ -8,6 +8,7 @@ from ftui.engine.checkpoint import publish_final
 from ftui.engine.generate import sample
 from ftui.engine.training import Training
 from ftui.engine.weights import read_weights, write_weights
+from ftui.profile.adapter import AdapterSection
 
 
 def finish(training: Training) -> tuple[int, float | None]:
@@ -44,6 +45,7 @@ def _card(training: Training, step: int, loss: float | None) -> str:
     rows = [
         ("base model", f"`{Path(base).name if base.startswith('/') else base}`"),
         ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
+        *([("base held in", _held(profile.adapter))] if profile.adapter.is_quantised else []),
         ("weights", f"step {step} of {training.state.step} ({plan.epoch_of(training.state.step):.2f} epochs)"),
         ("evaluation loss", f"{_figure(training.state.loss_before)} at step 0, {_figure(loss)} here"),
         ("learning rate", f"{profile.train.learning_rate:g}, {profile.train.lr_scheduler_type}"),
@@ -55,6 +57,11 @@ def _card(training: Training, step: int, loss: float | None) -> str:
     front: dict[str, Any] = {"base_model": base, "library_name": "peft" if training.is_adapter else "transformers"}
     header = "\n".join(f"{key}: {value}" for key, value in front.items())
     return f"---\n{header}\n---\n\n# {training.run.name}\n\nTrained with ftui.\n\n| | |\n|---|---|\n{table}\n"
+
+
+def _held(adapter: AdapterSection) -> str:
+    double = ", scales quantised too" if adapter.bnb_4bit_use_double_quant else ""
+    return "8 bits (LLM.int8)" if adapter.load_in_8bit else f"4 bits ({adapter.bnb_4bit_quant_type}{double})"
 
 
 def _figure(value: float | None) -> str:

@@ -19,6 +19,7 @@ MADE_FROM: dict[str, tuple[type[FtuiError], str]] = {
     "evaluation_data": (DataError, "the evaluation rows"),
     "tokenizer": (DataError, "the tokenizer or its chat template"),
     "base_model": (ModelError, "the base model"),
+    "adapter": (ModelError, "the adapter it went on from"),
 }
 
 
@@ -83,7 +84,9 @@ def check_same(run: Run, checkpoint: Checkpoint, now: dict[str, str]) -> list[st
 
 
 def forked(state: TrainState, differences: list[str]) -> None:
-    """Let go of what belonged to the parent only: what was set by letters, and a best that was measured otherwise."""
+    """Let go of what belonged to the parent only: what was set by letters, the rate that a plateau had left, and a best
+    that was measured otherwise."""
+    state.plateau = {}
     state.settings = [setting for setting in state.settings if setting.name == MICRO_BATCH]
     if "evaluation_data" in differences:
         state.best_loss = state.best_step = state.last_loss = None

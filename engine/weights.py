@@ -1,5 +1,6 @@
 """A model's trained weights to and from a folder, in the layout PEFT and transformers load."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,26 +10,70 @@ from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save_file
 from transformers import PreTrainedModel
 
+from ftui.engine.adapter_files import ADAPTER
 from ftui.engine.training import Training
-
-ADAPTER = "adapter_model.safetensors"
+from ftui.errors import ModelError
 
 
 def write_weights(training: Training, folder: Path) -> None:
     """The adapter, or the whole model, with its config, generation config and tokenizer (chat template included)."""
     model: Any = training.model
     if training.is_adapter:
-        tensors = get_peft_model_state_dict(model, save_embedding_layers=False)
-        on_cpu = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        save_file(on_cpu, folder / ADAPTER, metadata={"format": "pt"})
-        config = model.peft_config["default"]
-        config.inference_mode = True  # as PEFT writes it: whoever loads the folder wants to use it
-        config.save_pretrained(folder)
-        config.inference_mode = False
+        write_adapter(model, folder)
         model.get_base_model().generation_config.save_pretrained(folder)
     else:
-        model.save_pretrained(folder, max_shard_size="5GB")
+        write_model(model, folder)
     training.prepared.tokenizer.save_pretrained(folder)
+
+
+def write_adapter(adapted: Any, folder: Path) -> None:
+    """Weights and config of an adapter, as PEFT writes them."""
+    save_file(adapter_tensors(adapted), folder / ADAPTER, metadata={"format": "pt"})
+    config = adapted.peft_config["default"]
+    config.inference_mode = True  # as PEFT does: whoever loads the folder wants to use it
+    config.save_pretrained(folder)
+    config.inference_mode = False
+
+
+def write_model(model: PreTrainedModel, folder: Path) -> None:
+    """A whole model. What is trained only in part lies there in two types: readers are told to load it in float32.
+
+    transformers says the type of the first weight, and would round the trained ones to that of the frozen.
+    """
+    model.save_pretrained(folder, max_shard_size="5GB")
+    if len({weight.dtype for weight in model.parameters()}) > 1:
+        config = folder / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "float32"}, indent=2) + "\n")
+
+
+def adapter_tensors(adapted: Any) -> dict[str, torch.Tensor]:
+    """The tensors of an adapter under PEFT's names, on the CPU; none shares its memory with another."""
+    found: dict[str, torch.Tensor] = {}
+    places: set[int] = set()
+    for name, tensor in get_peft_model_state_dict(adapted, save_embedding_layers=False).items():
+        own = tensor.detach().cpu().contiguous()
+        found[name] = own.clone() if own.data_ptr() in places else own  # a tied head is saved under both its names
+        places.add(own.data_ptr())
+    return found
+
+
+def fill_adapter(adapted: Any, folder: Path) -> None:
+    """Put the weights of the adapter in `folder` into a model that has one of the same shape.
+
+    Raises:
+        ModelError: it holds other weights than the model trains.
+        RuntimeError, KeyError: shapes or names differ.
+    """
+    result: Any = set_peft_model_state_dict(adapted, read_tensors(folder / ADAPTER))
+    left = set(result.missing_keys)
+    named = list(adapted.named_parameters(remove_duplicate=False))
+    filled = {id(weight) for name, weight in named if name not in left}  # of tied weights one name is enough
+    if missing := [name for name, weight in named if weight.requires_grad and id(weight) not in filled]:
+        raise ModelError(f"{folder / ADAPTER} lacks {missing[0]} and {len(missing) - 1} others.")
+    frozen = {name for name, weight in named if not weight.requires_grad and name not in left}
+    if foreign := sorted({*result.unexpected_keys, *frozen}):
+        names = ", ".join(foreign[:3])
+        raise ModelError(f"{folder / ADAPTER} holds weights that are not trained here: {names}.")
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
@@ -43,8 +88,7 @@ def read_weights(training: Training, folder: Path) -> None:
     """Put the weights in `folder` into the model of this run, in place."""
     model: Any = training.model
     if training.is_adapter:
-        result: Any = set_peft_model_state_dict(model, read_tensors(folder / ADAPTER))
-        assert not result.unexpected_keys, f"foreign adapter weights: {result.unexpected_keys[:3]}"
+        fill_adapter(model, folder)
         return
     loaded = type(model).from_pretrained(folder, dtype=torch.float32, local_files_only=True)
     model.load_state_dict(loaded.state_dict())

@@ -1,15 +1,41 @@
-"""`[adapter]`: the method, and which weights it trains."""
+"""`[adapter]`: the method, which weights it trains, and how those that stay frozen are held."""
 
-from typing import Literal
+import re
+from typing import Any, Literal, Self
+
+from pydantic import field_validator, model_validator
 
 from ftui.profile.fields import Section, weights
 
+# Keys that say nothing where another method is chosen. A value other than the default there is a misunderstanding.
+LORA_ONLY = (
+    "name_or_path", "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern",
+    "bias", "modules_to_save", "use_dora", "use_rslora", "init_lora_weights",
+)  # fmt: skip
+QLORA_ONLY = ("bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_compute_dtype")
+FREEZE_ONLY = ("trainable_layers", "trainable_modules")
+
+# Starts of an adapter that are refused, and why.
+REFUSED_STARTS = {
+    "pissa": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "olora": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "loftq": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "corda": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "lora_ga": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "eva": "needs a pass over the rows before training, which is not built yet",
+    "mica": "freezes half of the adapter, which is not built yet",
+}
+
 
 class AdapterSection(Section):
-    """`[adapter]`: which weights are trained."""
+    """`[adapter]`: which weights are trained, and how the others are held."""
 
-    method: Literal["lora", "full"] = weights("lora")
-    """`lora` trains small matrices beside the frozen base; `full` trains every weight of the model."""
+    method: Literal["lora", "qlora", "full", "freeze"] = weights("lora")
+    """`lora` trains small matrices beside the frozen base; `qlora` the same beside a base held in 4 bits; `full` trains
+    every weight of the model; `freeze` only those that trainable_layers and trainable_modules name."""
+
+    name_or_path: str | None = weights(None)
+    """A LoRA adapter to go on from: a folder, or a hub id. Its rank, layers and other keys are taken over."""
 
     r: int = weights(16, ge=1, le=1024)
     """Rank of the LoRA matrices: more learns more and costs more memory."""
@@ -20,5 +46,127 @@ class AdapterSection(Section):
     lora_dropout: float = weights(0.0, ge=0, lt=1)
     """Share of the adapter's inputs dropped while training."""
 
-    target_modules: Literal["all-linear"] | tuple[str, ...] = weights("all-linear")
-    """Layers that get an adapter: `all-linear`, or a list of names such as `["q_proj", "v_proj"]`."""
+    target_modules: str | tuple[str, ...] = weights("all-linear")
+    """Layers that get an adapter: `all-linear`, a list of names such as `["q_proj", "v_proj"]`, or one text: a regular
+    expression for the layers' whole names."""
+
+    exclude_modules: str | tuple[str, ...] | None = weights(None)
+    """Layers that get none though target_modules names them: a list of names, or one regular expression."""
+
+    layers_to_transform: tuple[int, ...] | None = weights(None)
+    """Numbers of the decoder layers (from 0) that get an adapter. "none" = all."""
+
+    layers_pattern: str | None = weights(None)
+    """Name of the list of decoder layers, where layers_to_transform does not find it by itself."""
+
+    rank_pattern: dict[str, int] = weights({})
+    """Other ranks for some layers: a table of name (or regular expression) = rank."""
+
+    alpha_pattern: dict[str, int] = weights({})
+    """Other lora_alpha for some layers: a table of name (or regular expression) = lora_alpha."""
+
+    bias: Literal["none", "all", "lora_only"] = weights("none")
+    """Biases of the base that are trained too: none, all, or those of the layers with an adapter."""
+
+    modules_to_save: tuple[str, ...] | None = weights(None)
+    """Modules trained whole beside the adapter and saved with it, such as `["embed_tokens", "lm_head"]`."""
+
+    use_dora: bool = weights(False)
+    """DoRA: the length of each row of the weights is trained apart from its direction. Slower, better at low ranks."""
+
+    use_rslora: bool = weights(False)
+    """Multiply the adapter's output by lora_alpha / sqrt(r) instead of lora_alpha / r: better at high ranks."""
+
+    init_lora_weights: bool | str = weights(True)
+    """Start of the matrices: true (the adapter begins as nothing), false (random), `gaussian`, or `orthogonal`."""
+
+    load_in_8bit: bool = weights(False)
+    """`lora` only: hold the frozen base in 8 bits (LLM.int8): half the memory of bf16, slower."""
+
+    bnb_4bit_quant_type: Literal["nf4", "fp4"] = weights("nf4")
+    """`qlora`: how 4 bits stand for a weight; `nf4` is made for weights that are normally distributed."""
+
+    bnb_4bit_use_double_quant: bool = weights(True)
+    """`qlora`: quantise the scales of the blocks too, which saves 0.4 bits per weight."""
+
+    bnb_4bit_compute_dtype: Literal["auto", "bfloat16", "float16", "float32"] = weights("auto")
+    """`qlora`: type in which the 4-bit layers compute; `auto` is that of train.precision."""
+
+    trainable_layers: int | None = weights(None, ge=1)
+    """`freeze`: train the last so many decoder layers."""
+
+    trainable_modules: tuple[str, ...] | None = weights(None)
+    """`freeze`: train the weights whose name matches one of these regular expressions; a part of the name is enough:
+    `["embed_tokens", "lm_head"]`."""
+
+    @field_validator("bias", mode="before")
+    @classmethod
+    def _none_is_a_choice(cls, bias: Any) -> Any:
+        return "none" if bias is None else bias  # elsewhere "none" turns a key off, and arrives as None
+
+    @field_validator("rank_pattern", "alpha_pattern", mode="before")
+    @classmethod
+    def _none_is_empty(cls, patterns: Any) -> Any:
+        return {} if patterns is None else patterns
+
+    @field_validator("init_lora_weights")
+    @classmethod
+    def _start_known(cls, start: bool | str) -> bool | str:
+        if isinstance(start, bool) or start in ("gaussian", "orthogonal"):
+            return start
+        reason = REFUSED_STARTS.get(start.partition("_niter")[0])
+        if reason is not None:
+            raise ValueError(f"{start} {reason}; use true, gaussian or orthogonal")
+        raise ValueError(f"true, false, gaussian or orthogonal, not {start!r}")
+
+    @field_validator("target_modules", "exclude_modules", "trainable_modules", "rank_pattern", "alpha_pattern")
+    @classmethod
+    def _patterns_compile(cls, value: Any) -> Any:
+        for pattern in (value,) if isinstance(value, str) else value or ():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        return value
+
+    @field_validator("name_or_path")
+    @classmethod
+    def _no_address(cls, name: str | None) -> str | None:
+        if "://" in (name or ""):  # it could hold a password, and a profile is copied into its run
+            raise ValueError("name_or_path is a hub id or a folder, not an address; HF_ENDPOINT names another hub")
+        return name
+
+    @model_validator(mode="after")
+    def _keys_suit_method(self) -> Self:
+        foreign = [*(() if self.is_lora else LORA_ONLY), *(() if self.method == "qlora" else QLORA_ONLY)]
+        foreign += [*(() if self.method == "freeze" else FREEZE_ONLY)]
+        if set_here := [key for key in foreign if getattr(self, key) != type(self).model_fields[key].default]:
+            raise ValueError(f'method = "{self.method}" has no use for {", ".join(set_here)}; leave them out')
+        if self.method == "freeze" and self.trainable_layers is None and not self.trainable_modules:
+            raise ValueError("freeze trains what trainable_layers or trainable_modules names: give one of them")
+        if self.load_in_8bit and self.method != "lora":
+            raise ValueError('load_in_8bit holds the frozen base of method = "lora"; qlora holds it in 4 bits')
+        return self
+
+    @model_validator(mode="after")
+    def _keys_agree(self) -> Self:
+        if self.bias != "none" and self.is_quantised:
+            raise ValueError('bias is trained beside an unquantised base only (method = "lora", no load_in_8bit)')
+        if self.layers_pattern is not None and self.layers_to_transform is None:
+            raise ValueError("layers_pattern says where to find the layers of layers_to_transform: give both")
+        one_text = isinstance(self.target_modules, str) and self.target_modules != "all-linear"
+        if self.layers_to_transform is not None and one_text:
+            raise ValueError("layers_to_transform goes with a list of target_modules; a regular expression says it all")
+        if self.init_lora_weights == "orthogonal" and any(r % 2 for r in (self.r, *self.rank_pattern.values())):
+            raise ValueError("orthogonal matrices need an even r")
+        return self
+
+    @property
+    def is_lora(self) -> bool:
+        """Whether what is trained is an adapter beside the base."""
+        return self.method in ("lora", "qlora")
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether bitsandbytes holds the base."""
+        return self.method == "qlora" or self.load_in_8bit

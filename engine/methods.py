@@ -1,0 +1,51 @@
+"""The methods: which weights of the model are trained, and in which type each is stored."""
+
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from ftui.engine.adapters import Base, continued_adapter, new_adapter
+from ftui.engine.freezing import freeze
+from ftui.engine.hardware import Hardware
+from ftui.engine.preparation import Prepared
+from ftui.engine.quantised import check_share
+from ftui.profile.sections import Profile
+
+TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def storage_dtype(profile: Profile, hardware: Hardware) -> torch.dtype | str:
+    """The type to load the model in.
+
+    Frozen weights are stored as they are computed; trained ones in float32, or small updates would round away. Where
+    there are both (`freeze`), they are loaded as they lie in their files, so that the trained ones lose no digit.
+    """
+    if profile.model.dtype != "auto":
+        return TYPES[profile.model.dtype]
+    if profile.adapter.is_lora:
+        return hardware.compute_dtype
+    return "auto" if profile.adapter.method == "freeze" else torch.float32
+
+
+def as_trained(model: PreTrainedModel, profile: Profile, hardware: Hardware, prepared: Prepared) -> Any:
+    """The loaded model as the method trains it: with an adapter, partly frozen, or whole.
+
+    Raises:
+        ModelError: the profile names layers that the model does not have, or an adapter that does not fit it; or
+            little of a model that is to be quantised can be.
+    """
+    section = profile.adapter
+    if section.method == "freeze":
+        if profile.model.dtype != "auto":
+            return freeze(model, section, frozen=model.dtype, trained=model.dtype)
+        return freeze(model, section, frozen=hardware.compute_dtype)
+    if not section.is_lora:
+        return model
+    if section.is_quantised:
+        check_share(model)
+    name = str(profile.model.name_or_path) if prepared.commit else str(prepared.folder)
+    base = Base(name, prepared.commit)
+    if prepared.adapter is not None:
+        return continued_adapter(model, section, prepared.adapter, base, prepared.new_token_ids)
+    return new_adapter(model, section, base, prepared.new_token_ids)
