@@ -3,6 +3,7 @@
 adapter_model.safetensors | model.safetensors, configs, tokenizer     at the top, for anyone
 resume/optimizer.safetensors, optimizer.json                          moments; groups
 resume/rng.safetensors, rng.json                                      random generators at the step's boundary
+resume/rng-1.safetensors ...                                          those of the other ranks
 resume/state.json                                                     TrainState
 """
 
@@ -12,16 +13,16 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import msgspec
-import torch
 from safetensors import SafetensorError
 from safetensors.torch import save_file
 
 from ftui import checkpoints
 from ftui.checkpoints import Checkpoint, Manifest
+from ftui.engine.accounts import accounts, random_state
 from ftui.engine.environment import versions
+from ftui.engine.optimizer_state import load, state_bytes, state_of
 from ftui.engine.rng import RngState
 from ftui.engine.training import Training, TrainState
 from ftui.engine.weights import all_finite, dtypes, read_tensors, read_weights, write_weights
@@ -80,7 +81,8 @@ class Keeper:
 
     def _publish(self, path: Path, rng: RngState) -> None:
         check_room(make_private_folder(path.parent), self._num_bytes)
-        _publish(path, self._training, lambda folder: fill(self._training, rng, folder))
+        others = accounts(self._training)
+        _publish(path, self._training, lambda folder: fill(self._training, rng, others, folder))
 
     def settle(self, *, wait: bool = True) -> None:
         """Once the last checkpoint has been read back, delete the ones that are no longer needed.
@@ -115,9 +117,8 @@ def expected_bytes(training: Training) -> int:
     """About the size of a checkpoint: the trained weights, the optimizer's state, and some room for the small files."""
     whole = training.model.parameters()
     weights = [weight for weight in whole if weight.requires_grad or not training.is_adapter]
-    state = [value for values in training.optimizer.state.values() for value in values.values()]
-    moments = [value for value in state if isinstance(value, torch.Tensor)]
-    return sum(tensor.numel() * tensor.element_size() for tensor in [*weights, *moments]) + SMALL_FILES
+    size = sum(weight.numel() * weight.element_size() for weight in weights)
+    return size + state_bytes(training.optimizer) + SMALL_FILES
 
 
 def _publish(target: Path, training: Training, write: Callable[[Path], None]) -> None:
@@ -160,16 +161,18 @@ def publish_final(training: Training, write: Callable[[Path], None]) -> None:
     training.space.insist(lambda: _publish(training.run.final, training, write))
 
 
-def fill(training: Training, rng: RngState, folder: Path) -> None:
-    """Write everything a checkpoint holds but its manifest."""
+def fill(training: Training, rng: RngState, others: dict[int, bytes], folder: Path) -> None:
+    """Write everything a checkpoint holds but its manifest. `others`: what the other ranks have told, by rank."""
     write_weights(training, folder)
     ours = folder / "resume"
     ours.mkdir(mode=PRIVATE_FOLDER)
-    tensors, plain = _flat(training.optimizer.state_dict())
+    tensors, plain = state_of(training.optimizer)
     save_file(tensors, ours / "optimizer.safetensors")
     (ours / "optimizer.json").write_text(json.dumps(plain))
     save_file(rng.tensors(), ours / "rng.safetensors")
     (ours / "rng.json").write_text(json.dumps(rng.plain()))
+    for rank, told in others.items():
+        (ours / f"rng-{rank}.safetensors").write_bytes(told)
     (ours / "state.json").write_bytes(msgspec.json.encode(training.state))
 
 
@@ -178,31 +181,17 @@ def restore(training: Training, checkpoint: Checkpoint) -> None:
     read_weights(training, checkpoint.path)
     ours = checkpoint.path / "resume"
     plain = json.loads((ours / "optimizer.json").read_bytes())
-    training.optimizer.load_state_dict(_nested(read_tensors(ours / "optimizer.safetensors"), plain))
-    rng = RngState.rebuilt(read_tensors(ours / "rng.safetensors"), json.loads((ours / "rng.json").read_bytes()))
-    rng.restore(training.hardware.device)
+    load(training.optimizer, read_tensors(ours / "optimizer.safetensors"), plain)
+    if (rng := _random_state(ours, training.ranks.rank)) is not None:
+        rng.restore(training.hardware.device)
     saved = msgspec.json.decode((ours / "state.json").read_bytes(), type=TrainState)
     for name in TrainState.__struct_fields__:
         setattr(training.state, name, getattr(saved, name))
 
 
-def _flat(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    """An optimizer's state as tensors for safetensors and the rest for JSON."""
-    tensors: dict[str, torch.Tensor] = {}
-    numbers: dict[str, dict[str, Any]] = {}
-    for index, values in state["state"].items():
-        numbers[str(index)] = {}
-        for name, value in values.items():
-            if isinstance(value, torch.Tensor):
-                tensors[f"{index}.{name}"] = value.detach().cpu().contiguous()
-            else:
-                numbers[str(index)][name] = value
-    return tensors, {"state": numbers, "param_groups": state["param_groups"]}
-
-
-def _nested(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str, Any]:
-    state: dict[int, dict[str, Any]] = {int(index): dict(values) for index, values in plain["state"].items()}
-    for key, tensor in tensors.items():
-        index, _, name = key.partition(".")
-        state.setdefault(int(index), {})[name] = tensor
-    return {"state": state, "param_groups": plain["param_groups"]}
+def _random_state(ours: Path, rank: int) -> RngState | None:
+    """The random state of a rank; none where the checkpoint is of fewer ranks (a fork: resumes have as many)."""
+    if rank == 0:
+        return RngState.rebuilt(read_tensors(ours / "rng.safetensors"), json.loads((ours / "rng.json").read_bytes()))
+    path = ours / f"rng-{rank}.safetensors"
+    return random_state(path.read_bytes()) if path.exists() else None

@@ -10,6 +10,8 @@ from ftui.engine.collate import collate
 from ftui.engine.control import Ready
 from ftui.engine.data.encode import Sequence
 from ftui.engine.memory import give_back, is_out_of_memory
+from ftui.engine.plateau import look_at
+from ftui.engine.speed import uncompiled
 from ftui.engine.training import Training, TrainState
 from ftui.events import EvaluationDone
 
@@ -27,7 +29,10 @@ def evaluate(training: Training, *, requested: bool = False) -> EvaluationDone:
     with training.logbook.within("evaluating"):
         loss, num_targets = _mean_loss(training)
     state = training.state
-    best = False if requested else note(state, loss, training.profile.eval.early_stopping_threshold)
+    best = False
+    if not requested:
+        best = note(state, loss, training.profile.eval.early_stopping_threshold)
+        look_at(state, training.profile.train, loss)
     event = EvaluationDone(
         step=state.step,
         epoch=training.prepared.plan.epoch_of(state.step),
@@ -55,7 +60,7 @@ def note(state: TrainState, loss: float | None, threshold: float) -> bool:
     if loss is None:
         return False
     best = finite and (state.best_loss is None or loss < state.best_loss)
-    better = finite and (state.best_loss is None or loss < state.best_loss - threshold)
+    better = best and (state.best_loss is None or state.best_loss - loss > threshold)
     state.bad_evaluations = 0 if better else state.bad_evaluations + 1
     if best:
         state.best_loss, state.best_step = loss, state.step
@@ -95,7 +100,7 @@ def _batch_loss(training: Training, sequences: list[Sequence]) -> tuple[float, i
     """Summed loss and its weight; `None` when memory ran out."""
     pad, device = int(training.prepared.tokenizer.pad_token_id or 0), training.hardware.device
     try:
-        with torch.no_grad():
+        with torch.no_grad(), uncompiled(training.profile.train):
             loss, weight, _ = training.module(collate([[sequence] for sequence in sequences], pad).to(device))
             return float(loss), weight
     except RuntimeError as error:

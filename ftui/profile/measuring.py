@@ -1,8 +1,11 @@
 """`[eval]` and `[checkpoint]`: when the model is measured and when it is saved."""
 
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import model_validator
 
 from ftui.profile.fields import Section, conduct, weights
+from ftui.profile.schedulers import PLATEAU
 
 
 class EvalSection(Section):
@@ -11,14 +14,23 @@ class EvalSection(Section):
     eval_strategy: Literal["no", "steps", "epoch"] = weights("epoch")
     """When to evaluate (where there are rows for it); the end of the run always is."""
 
-    eval_steps: int = weights(100, ge=1)
-    """Steps between evaluations with eval_strategy = "steps"."""
+    eval_steps: int | float = weights(100, gt=0)
+    """Steps between evaluations with eval_strategy = "steps": a number, or below 1 a share of all steps."""
+
+    eval_delay: float = weights(0.0, ge=0)
+    """Evaluate only after this many steps (with eval_strategy = "epoch": epochs)."""
 
     eval_on_start: bool = conduct(True)
     """Evaluate before the first step, so that there is something to compare with."""
 
     per_device_eval_batch_size: int = conduct(8, ge=1)
     """Sequences that go through the model at once while evaluating."""
+
+    metric_for_best_model: Literal["loss", "eval_loss"] = weights("loss")
+    """What the best model has least of. The loss on the evaluation rows is the only measure so far."""
+
+    greater_is_better: bool | None = weights(None)
+    """Follows from the measure, false for a loss; another value is refused."""
 
     early_stopping_patience: int | None = weights(None, ge=1)
     """End the run after this many evaluations in a row without a better loss."""
@@ -27,7 +39,7 @@ class EvalSection(Section):
     """How much lower the loss must be to count as better for early stopping."""
 
     load_best_model_at_end: bool = weights(True)
-    """Put the checkpoint with the lowest evaluation loss in final/, not the last one."""
+    """Put the checkpoint with the lowest evaluation loss (if there are evaluations) in final/, not the last one."""
 
     sample_prompts: tuple[str, ...] = conduct(())
     """Questions answered (greedily) before the first step and by the final model."""
@@ -35,15 +47,30 @@ class EvalSection(Section):
     sample_max_new_tokens: int = conduct(64, ge=1)
     """Longest sample answer in tokens."""
 
+    @model_validator(mode="after")
+    def _whole_steps(self) -> Self:
+        _check_period("eval_steps", self.eval_steps)
+        return self
+
+    @model_validator(mode="after")
+    def _less_is_better(self) -> Self:
+        if self.greater_is_better:
+            raise ValueError(f"metric_for_best_model = {self.metric_for_best_model!r} is better when it is less")
+        return self
+
 
 class CheckpointSection(Section):
     """`[checkpoint]`: when the run is saved and how many checkpoints are kept."""
 
-    save_steps: int | None = conduct(200, ge=1)
-    """Steps between checkpoints. "none" = by time only."""
+    save_strategy: Literal["no", "steps", "epoch", "best"] = conduct("steps")
+    """Save by save_steps, at the end of each epoch, or at each best evaluation only, and in each case by save_minutes;
+    or "no": at the end only. Where final/ is to hold the best weights, the best evaluations are saved always."""
+
+    save_steps: int | float | None = conduct(200, gt=0)
+    """Steps between checkpoints: a number, or below 1 a share of all steps. "none" = by time only."""
 
     save_minutes: float | None = conduct(10.0, gt=0)
-    """Longest time between checkpoints: what a kill can cost. "none" = by steps only."""
+    """Longest time between checkpoints: what a kill can cost. "none" = by save_strategy only."""
 
     save_total_limit: int = conduct(3, ge=2)
     """Checkpoints kept (the best one comes on top)."""
@@ -53,3 +80,31 @@ class CheckpointSection(Section):
 
     max_hold_minutes: float = conduct(15.0, ge=0)
     """How long a run waits for room on a full disk before it parks."""
+
+    @model_validator(mode="after")
+    def _whole_steps(self) -> Self:
+        _check_period("save_steps", self.save_steps)
+        return self
+
+
+def _check_period(name: str, period: int | float | None) -> None:
+    if period is not None and period > 1 and period != int(period):
+        raise ValueError(f"{name} is a whole number of steps, or a share of them below 1, not {period:g}")
+
+
+def measuring_problem(
+    eval_section: EvalSection, checkpoint: CheckpointSection, scheduler: str, *, has_rows: bool
+) -> str | None:
+    """What asks for evaluations that will not be, in words; `None` where nothing does."""
+    wanting = [f'train.lr_scheduler_type = "{scheduler}"'] if scheduler == PLATEAU else []
+    if eval_section.early_stopping_patience is not None:
+        wanting.append("eval.early_stopping_patience")
+    if checkpoint.save_strategy == "best":
+        wanting.append('checkpoint.save_strategy = "best"')
+    if not wanting:
+        return None
+    if not has_rows:
+        return f"{wanting[0]} needs evaluations: give data.eval, data.eval_fraction or data.eval_num_rows"
+    if eval_section.eval_strategy == "no":
+        return f'{wanting[0]} needs evaluations: set eval.eval_strategy to "steps" or "epoch"'
+    return None

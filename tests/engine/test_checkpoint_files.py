@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from ftui import checkpoints
 from ftui.checkpoints import MANIFEST, Checkpoint, FileEntry, Manifest
-from ftui.engine.checkpoint import _flat, _nested
+from ftui.engine.optimizer_state import flat, nested
 from ftui.engine.rng import RngState
 
 RUN_ID = "0123456789abcdef"
@@ -53,10 +53,10 @@ def same(one: Any, other: Any) -> bool:
 def test_an_optimizers_state_comes_back_bit_for_bit(tmp_path: Path) -> None:
     module, optimizer = trained()
     state = optimizer.state_dict()
-    tensors, plain = _flat(state)
+    tensors, plain = flat(state)
     save_file(tensors, tmp_path / "optimizer.safetensors")
     (tmp_path / "optimizer.json").write_text(json.dumps(plain))
-    back = _nested(load_file(tmp_path / "optimizer.safetensors"), json.loads((tmp_path / "optimizer.json").read_text()))
+    back = nested(load_file(tmp_path / "optimizer.safetensors"), json.loads((tmp_path / "optimizer.json").read_text()))
     assert back["state"].keys() == state["state"].keys() == {0, 1, 2, 3}
     for index, values in state["state"].items():
         assert back["state"][index].keys() == values.keys() == {"step", "exp_avg", "exp_avg_sq"}
@@ -76,9 +76,9 @@ def test_an_optimizers_state_comes_back_bit_for_bit(tmp_path: Path) -> None:
 
 def test_values_of_an_optimizer_that_are_no_tensors_come_back() -> None:
     state = {"state": {3: {"count": 5, "moment": torch.ones(2)}}, "param_groups": [{"params": [3]}]}
-    tensors, plain = _flat(state)
+    tensors, plain = flat(state)
     assert tensors.keys() == {"3.moment"}
-    back = _nested(tensors, json.loads(json.dumps(plain)))
+    back = nested(tensors, json.loads(json.dumps(plain)))
     assert back["state"][3]["count"] == 5
     assert torch.equal(back["state"][3]["moment"], torch.ones(2))
 

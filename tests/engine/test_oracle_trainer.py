@@ -17,12 +17,13 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
-from ftui.engine import feed, update
+from ftui.engine import feed, passes
 from ftui.engine.collate import collate
 from ftui.engine.data.cache import cache_folder
 from ftui.engine.heads import Batch
 from ftui.engine.preparation import Prepared, prepare
 from ftui.profile import Profile
+from ftui.profile.schedulers import given
 from tests.support.tiny import (
     MARKED,
     Rows,
@@ -95,9 +96,12 @@ def prepared_rows(profile: Profile) -> tuple[Prepared, list[int]]:
 
 
 def arguments(profile: Profile, folder: Path) -> dict[str, Any]:
-    repeats = profile.train.train_sampling_strategy == "sequential"
+    train = profile.train
+    repeats = train.train_sampling_strategy == "sequential"
     return SETTINGS | {
-        "output_dir": str(folder), "learning_rate": profile.train.learning_rate,
+        "optim": train.optim, "lr_scheduler_type": train.lr_scheduler_type,
+        "lr_scheduler_kwargs": given(train.lr_scheduler_kwargs),
+        "output_dir": str(folder), "learning_rate": train.learning_rate,
         "num_train_epochs": 2 if repeats else 1, "train_sampling_strategy": "sequential", "logging_steps": 1,
         "save_strategy": "no", "report_to": [], "use_cpu": True, "bf16": False, "disable_tqdm": True,
         "dataloader_pin_memory": False,
@@ -157,6 +161,20 @@ def test_losses_are_those_of_the_trainer(
     assert_agree(curves, oracle)
 
 
+@pytest.mark.parametrize(
+    ("optim", "curve", "details"),
+    [("adafactor", "cosine_with_min_lr", {"min_lr_rate": 0.1}), ("adamw_8bit", "polynomial", {"power": 2.0})],
+)
+def test_losses_with_another_optimizer_and_curve(
+    optim: str, curve: str, details: dict[str, float], model_folder: Path, tmp_path: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", chats(80))
+    wishes = {"optim": optim, "lr_scheduler_type": curve, "lr_scheduler_kwargs": details}
+    profile = profile_of(model_folder, rows, "full", **wishes)
+    curves = ours(profile, tmp_path / "run")
+    assert_agree(curves, trainer_curves(profile, model_folder, tmp_path / "trainer"))
+
+
 @pytest.mark.parametrize("method", ["full", "lora"])
 def test_losses_are_those_of_trl_on_conversations(method: str, model_folder: Path, tmp_path: Path) -> None:
     """TRL finds the answers by `{% generation %}`; our tokenizer has a template without it, so we find them ourselves.
@@ -186,32 +204,31 @@ Mistake = Callable[[pytest.MonkeyPatch], None]
 def mean_of_means(patch: pytest.MonkeyPatch) -> None:
     """Each micro-batch counts the same, however few targets it has."""
 
-    def forward_backward(self: update.Update, batches: list[Batch]) -> tuple[float, dict[str, float | None]]:
+    def forward_backward(self: passes.Passes, portion: feed.Portion, scale: float) -> tuple[float, dict[str, float]]:
         total = 0.0
-        for batch in batches:
+        for batch in portion.batches:
             loss, weight, _ = self._training.module(batch)
-            mean = loss / weight / len(batches)
+            mean = loss / weight / len(portion.batches)
             mean.backward()
             total += float(mean.detach())
-        return total, {}
+        return total * portion.num_target_tokens, {}
 
-    patch.setattr(update.Update, "_forward_backward", forward_backward)
+    patch.setattr(passes.Passes, "_forward_backward", forward_backward)
 
 
 def clip_each_micro_batch(patch: pytest.MonkeyPatch) -> None:
     """The gradient is cut after every micro-batch, not once when it is whole."""
 
-    def forward_backward(self: update.Update, batches: list[Batch]) -> tuple[float, dict[str, float | None]]:
-        weight = sum(len(batch.target_ids) for batch in batches)
+    def forward_backward(self: passes.Passes, portion: feed.Portion, scale: float) -> tuple[float, dict[str, float]]:
         total = 0.0
-        for batch in batches:
+        for batch in portion.batches:
             loss, _, _ = self._training.module(batch)
-            (loss / weight).backward()
+            (loss / portion.num_target_tokens).backward()
             torch.nn.utils.clip_grad_norm_(self._training.model.parameters(), 1.0)
             total += float(loss.detach())
-        return total / weight, {}
+        return total, {}
 
-    patch.setattr(update.Update, "_forward_backward", forward_backward)
+    patch.setattr(passes.Passes, "_forward_backward", forward_backward)
 
 
 def shift_once_more(patch: pytest.MonkeyPatch) -> None:
