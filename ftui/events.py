@@ -266,7 +266,7 @@ class Restarting(Record, frozen=True, tag="restarting"):
     pause_seconds: float
 
 
-SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting
+SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting | Warned
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

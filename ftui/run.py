@@ -106,6 +106,11 @@ class Run:
         return self.folder / "telemetry.jsonl"
 
     @property
+    def trackers(self) -> Path:
+        """What trackers write, and how far each has come: ftui/tracking.py."""
+        return self.folder / "trackers"
+
+    @property
     def engine_log(self) -> Path:
         return self.folder / "engine.log"
 

@@ -22,6 +22,7 @@ from ftui.identity import is_alive
 from ftui.processes import Engine, say, send_group
 from ftui.run import Run
 from ftui.status import Watch, here
+from ftui.tracking import Trackers
 
 PACE = 1.0  # of the pauses before restarts; only tests are in more of a hurry
 
@@ -55,9 +56,9 @@ def supervise(run: Run, command: Sequence[str]) -> None:
     terminations = Terminations()
     watch = Watch(run)
     watch.catch_up()
-    curves = CurveReader(run)
+    curves, trackers = CurveReader(run), Trackers(run)
     while True:
-        verdict = _one_attempt(run, watch, curves, command, terminations)
+        verdict = _one_attempt(run, watch, curves, trackers, command, terminations)
         if not isinstance(verdict, Restarting):
             say(f"The run is not started again: {verdict}.")
             return
@@ -68,15 +69,20 @@ def supervise(run: Run, command: Sequence[str]) -> None:
 
 
 def _one_attempt(
-    run: Run, watch: Watch, curves: CurveReader, command: Sequence[str], terminations: Terminations
+    run: Run,
+    watch: Watch,
+    curves: CurveReader,
+    trackers: Trackers,
+    command: Sequence[str],
+    terminations: Terminations,
 ) -> Restarting | str:
     state = watch.state
     living = here(run, state.engine)
     found = living if is_alive(living) else None
     if found is not None:
-        attempt = Attempt(run, watch, curves, number=state.attempt, token=state.token)
+        attempt = Attempt(run, watch, curves, trackers, number=state.attempt, token=state.token)
     else:
-        attempt = Attempt(run, watch, curves, number=state.attempt + 1, token=secrets.token_hex(8))
+        attempt = Attempt(run, watch, curves, trackers, number=state.attempt + 1, token=secrets.token_hex(8))
     try:
         engine = attempt.start(command) if found is None else attempt.adopt(found)
         return attempt.to_end(engine, terminations.forward)

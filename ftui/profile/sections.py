@@ -3,14 +3,14 @@
 The docstring under a key is its help text everywhere.
 """
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from ftui.profile.adapter import AdapterSection
 from ftui.profile.data import DataSection
 from ftui.profile.fields import Section, conduct, weights
-from ftui.profile.measuring import CheckpointSection, EvalSection
+from ftui.profile.measuring import CheckpointSection, EvalSection, measuring_problem
 from ftui.profile.model import ModelSection
 from ftui.profile.train import TrainSection
 
@@ -28,11 +28,25 @@ class RunSection(Section):
     """Version of the profile's form."""
 
 
+Tracker = Literal["tensorboard", "wandb", "trackio"]
+
+
 class LogSection(Section):
-    """`[log]`: what is printed."""
+    """`[log]`: what is printed, and who else is told."""
 
     logging_steps: int = conduct(10, ge=1)
     """Steps between printed lines. Every step is recorded whatever this says."""
+
+    report_to: tuple[Tracker, ...] = conduct(())
+    """Trackers that are told of every step: `tensorboard`, `wandb`, `trackio`, or a list of them. What they write
+    stands in the run's folder `trackers`; one that fails, hangs or is not installed is a warning."""
+
+    @field_validator("report_to", mode="before")
+    @classmethod
+    def _one_or_none(cls, given: Any) -> Any:
+        if isinstance(given, str | None):
+            return () if given is None else (given,)
+        return tuple(given) if isinstance(given, list) else given  # what a validator returns is taken for Python
 
 
 class HardwareSection(Section):
@@ -42,7 +56,10 @@ class HardwareSection(Section):
     """`auto` takes the GPU where there is one; `cpu` insists."""
 
     num_threads: int | None = weights(None, ge=1)
-    """CPU threads of torch. Without it, every core this process may use."""
+    """CPU threads of torch, in each process. Without it, every core this run may use."""
+
+    num_processes: int = weights(1, ge=1, le=64)
+    """Processes that share each step, one per GPU (data parallel); the effective batch is as many times larger."""
 
 
 class HealthSection(Section):
@@ -73,4 +90,10 @@ class Profile(Section):
     def _sections_agree(self) -> Self:
         if self.model.from_scratch is not None and self.adapter.method != "full":
             raise ValueError('a model from scratch is trained whole: set adapter.method = "full"')
+        if self.model.dtype == "float16" and self.adapter.method in ("full", "freeze"):
+            # AdamW's epsilon is 0 in float16, and so is the square of most gradients: 0 / 0
+            raise ValueError('weights that are trained cannot be stored in float16: set model.dtype = "bfloat16"')
+        has_rows = any(x is not None for x in (self.data.eval, self.data.eval_fraction, self.data.eval_num_rows))
+        if problem := measuring_problem(self.eval, self.checkpoint, self.train.lr_scheduler_type, has_rows=has_rows):
+            raise ValueError(problem)
         return self

@@ -1,0 +1,126 @@
+"""The process of one tracker. An error of its library ends it, and the last line of its log says why."""
+
+import faulthandler
+import importlib.util
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+import tomllib
+from pathlib import Path
+
+from ftui.engine.trackers.names import of_evaluation, of_hardware, of_step
+from ftui.engine.trackers.position import Position, load_position, save_position
+from ftui.engine.trackers.reading import News, Point, go_back, is_news
+from ftui.engine.trackers.sinks import Sink, Subject, open_sink
+from ftui.events import EvaluationDone, Sampled, Step
+from ftui.files import Lock, try_lock
+from ftui.redact import redact_output
+from ftui.run import Run
+from ftui.tracking import LEFT_SECONDS
+
+LOOK_SECONDS = 1.0
+HANGING_SECONDS = 600.0  # one look never takes so long
+LARGEST_FILE = 1 << 30  # bytes: a tracker that runs wild does not fill the disk
+
+
+class Lifeline:
+    """Notices when the other end of the pipe is closed, and sees that this process ends in time, even from a hang."""
+
+    def __init__(self, descriptor: int) -> None:
+        os.set_inheritable(descriptor, False)
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        threading.Thread(target=self._hold, args=(descriptor,), daemon=True).start()
+
+    def _hold(self, descriptor: int) -> None:
+        os.read(descriptor, 1)  # nothing is ever written to it
+        with self._lock:
+            self._ended.set()
+            faulthandler.dump_traceback_later(LEFT_SECONDS, exit=True)
+
+    def works(self) -> None:
+        """A sign of life."""
+        with self._lock:
+            if not self._ended.is_set():
+                faulthandler.dump_traceback_later(HANGING_SECONDS, exit=True)
+
+    def has_ended(self, wait: float = 0.0) -> bool:
+        return self._ended.wait(wait)
+
+
+def main(arguments: list[str]) -> int:
+    folder, name, descriptor = arguments
+    os.umask(0o077)
+    os.nice(10)  # the engine comes first
+    redact_output()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):  # the lifeline says when to go
+        signal.signal(number, lambda number, frame: None)
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (LARGEST_FILE if hard < 0 else min(LARGEST_FILE, hard), hard))
+    lifeline = Lifeline(int(descriptor))
+    if importlib.util.find_spec(name) is None:
+        print(f"{name} is not installed (pip install {name})", file=sys.stderr)
+        return 1
+    run = Run(Path(folder))
+    lock = _lock(run.trackers / f"{name}.lock")
+    follow(run, name, lifeline)
+    lock.close()
+    return 0
+
+
+def _lock(path: Path) -> Lock:
+    """An earlier process of the same tracker may still be about to end."""
+    while (lock := try_lock(path)) is None:
+        time.sleep(LOOK_SECONDS)
+    return lock
+
+
+def follow(run: Run, name: str, lifeline: Lifeline) -> None:
+    """Hand on what comes until nothing more does."""
+    path = run.trackers / f"{name}.json"
+    position = load_position(path)
+    facts, text = run.read_facts(), run.profile.read_text()
+    subject = Subject(facts.run_id, run.name, run.trackers, tomllib.loads(text), text)
+    lifeline.works()
+    sink = open_sink(name, subject, position)
+    news = News(run, position)
+    end = None  # of metrics.jsonl when the lifeline ended: with another supervisor the run may go on
+    while end is None or (news.has_moved and position.metrics < end):
+        sink.flush()
+        save_position(path, position)
+        if end is None and lifeline.has_ended(0.0 if news.has_moved else LOOK_SECONDS):
+            end = run.metrics.stat().st_size if run.metrics.exists() else 0
+        lifeline.works()
+        hand_on(news, sink, position)
+    sink.close(badly=position.ended_badly)
+    save_position(path, position)
+
+
+def hand_on(news: News, sink: Sink, position: Position) -> None:
+    back_to, points, hardware = news.look()
+    if back_to is not None and sink.forget(back_to, time.time()):
+        go_back(position, back_to)
+    for point in points:
+        if is_news(position, point):
+            _tell(sink, point, position)
+    for sample in hardware:
+        if position.step >= 0 and (values := of_hardware(sample)):
+            sink.scalars(position.step, sample.time, values)
+
+
+def _tell(sink: Sink, point: Point, position: Position) -> None:
+    match point:
+        case Step():
+            sink.scalars(point.step, point.time, of_step(point))
+        case EvaluationDone():
+            sink.scalars(point.step, point.time, of_evaluation(point))
+        case Sampled():
+            name = f"samples/{position.prompts.index(point.prompt)}"  # two of one name and step would be one
+            sink.text(point.step, point.time, name, point.prompt, point.completion)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

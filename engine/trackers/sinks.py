@@ -1,0 +1,68 @@
+"""Which trackers there are, and what each must be able to do."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ftui.engine.trackers.names import Values
+from ftui.engine.trackers.position import Position
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The run that is told of. `folder` is where all that a tracker writes belongs; `profile` are its tables."""
+
+    run_id: str
+    name: str
+    folder: Path
+    profile: dict[str, Any]
+    profile_text: str
+
+
+class Sink(Protocol):
+    """A tracker's library. Whatever it raises ends this process, which is all that can go wrong."""
+
+    def scalars(self, step: int, time: float, values: Values) -> None: ...
+
+    def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None: ...
+
+    def forget(self, step: int, time: float) -> bool:
+        """Take back all above this step; False where the library cannot."""
+        ...
+
+    def flush(self) -> None:
+        """All so far is with the library; `position` is stored after this."""
+        ...
+
+    def close(self, *, badly: bool) -> None: ...
+
+
+def open_sink(name: str, subject: Subject, position: Position) -> Sink:
+    """The library is imported here. It may set `position` back to the beginning, or leave a note in it."""
+    return _OPENERS[name](subject, position)
+
+
+def _tensorboard(subject: Subject, position: Position) -> Sink:
+    from ftui.engine.trackers.to_tensorboard import TensorBoard
+
+    return TensorBoard(subject, position)
+
+
+def _wandb(subject: Subject, position: Position) -> Sink:
+    from ftui.engine.trackers.to_wandb import Wandb
+
+    return Wandb(subject, position)
+
+
+def _trackio(subject: Subject, position: Position) -> Sink:
+    from ftui.engine.trackers.to_trackio import Trackio
+
+    return Trackio(subject, position)
+
+
+_OPENERS: dict[str, Callable[[Subject, Position], Sink]] = {
+    "tensorboard": _tensorboard,
+    "wandb": _wandb,
+    "trackio": _trackio,
+}

@@ -1,0 +1,60 @@
+"""trackio: a local database (or a Space, where TRACKIO_SPACE_ID names one); a run of the same name is gone on with."""
+
+import html
+import os
+import warnings
+from typing import TextIO
+
+from ftui.engine.trackers.names import Values
+from ftui.engine.trackers.position import Position
+from ftui.engine.trackers.sinks import Subject
+from ftui.files import make_private_folder
+
+
+class Trackio:
+    def __init__(self, subject: Subject, position: Position) -> None:
+        folder = os.environ.setdefault("TRACKIO_DIR", str(subject.folder / "trackio"))
+        make_private_folder(subject.folder / "trackio")
+        import trackio
+
+        self._position = position
+        warnings.showwarning = self._note  # it raises nothing: what it could not keep is only a warning
+        self._library = trackio
+        self._run = trackio.init(
+            project=os.environ.get("TRACKIO_PROJECT") or "ftui",
+            name=subject.name,
+            resume="allow",
+            config=subject.profile,
+            embed=False,
+            auto_log_gpu=False,
+            auto_log_cpu=False,
+        )
+        print(f"written to {folder}", flush=True)
+
+    def _note(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        print(f"{category.__name__}: {message}", flush=True)
+        self._position.note = self._position.note or str(message).split("\n")[0]
+
+    def scalars(self, step: int, time: float, values: Values) -> None:
+        self._run.log(dict(values), step=step)
+
+    def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None:
+        page = f"**{html.escape(prompt)}**\n\n{html.escape(completion)}"
+        self._run.log({name: self._library.Markdown(page)}, step=step)
+
+    def forget(self, step: int, time: float) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """trackio has a thread of its own for that."""
+
+    def close(self, *, badly: bool) -> None:
+        self._library.finish()

@@ -1,0 +1,77 @@
+"""wandb: a run whose id is the run's own, so that a later process goes on with it. It asks and hooks nothing."""
+
+import html
+import os
+from typing import Any, Literal
+
+from ftui.engine.trackers.names import Values
+from ftui.engine.trackers.position import Position
+from ftui.engine.trackers.sinks import Subject
+from ftui.files import make_private_folder
+
+STEP = "train/global_step"
+CONNECT_SECONDS = 30.0
+
+
+class Wandb:
+    """Without a key or a network it writes a folder that `wandb sync` sends later; WANDB_MODE says otherwise."""
+
+    def __init__(self, subject: Subject, position: Position) -> None:
+        folder = make_private_folder(subject.folder / "wandb")
+        os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))
+        os.environ.setdefault("WANDB_DATA_DIR", str(folder / "data"))
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+        import wandb
+
+        self._library = wandb
+        self._subject = subject
+        self._folder = os.environ.get("WANDB_DIR") or str(folder)
+        try:
+            self._run = self._started()
+        except wandb.errors.Error as error:
+            wandb.teardown()  # else the id would be in use
+            self._run = self._started(mode="offline")
+            why = str(error).split("\n")[0].rstrip(".")
+            position.note = f"{why}. It writes to {self._run.settings.sync_dir}, which `wandb sync` sends later."
+        self._run.define_metric(STEP)
+        self._run.define_metric("*", step_metric=STEP, step_sync=True)  # its own count only grows, a run goes back
+
+    def _started(self, mode: Literal["offline"] | None = None) -> Any:
+        settings = self._library.Settings(
+            console="off",
+            save_code=False,
+            disable_code=True,
+            disable_git=True,
+            silent=True,
+            init_timeout=CONNECT_SECONDS,
+            x_disable_meta=True,
+            x_disable_stats=True,
+            x_save_requirements=False,
+        )
+        subject = self._subject
+        return self._library.init(
+            project=os.environ.get("WANDB_PROJECT") or "ftui",
+            id=subject.run_id,
+            name=subject.name,
+            resume="allow",
+            dir=self._folder,
+            config=subject.profile,
+            mode=mode,
+            settings=settings,
+        )
+
+    def scalars(self, step: int, time: float, values: Values) -> None:
+        self._run.log({**values, STEP: step})
+
+    def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None:
+        page = f"<pre><b>{html.escape(prompt)}</b>\n\n{html.escape(completion)}</pre>"
+        self._run.log({name: self._library.Html(page, inject=False), STEP: step})
+
+    def forget(self, step: int, time: float) -> bool:
+        return False
+
+    def flush(self) -> None:
+        """wandb has threads of its own for that."""
+
+    def close(self, *, badly: bool) -> None:
+        self._run.finish(exit_code=int(badly))
