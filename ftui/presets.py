@@ -8,6 +8,7 @@ from pathlib import Path
 from ftui.errors import ProfileError
 
 SHIPPED = Path(__file__).parent / "profiles" / "recipes"
+FIRST = "quickstart"
 
 
 @dataclass(frozen=True)
@@ -20,8 +21,9 @@ class Preset:
 
 
 def shipped(folder: Path = SHIPPED) -> list[Preset]:
-    """Every shipped profile, by name."""
-    return [Preset(path.stem, _first_comment(path), path) for path in sorted(folder.glob("*.toml"))]
+    """Every shipped profile by name, the one to begin with first."""
+    paths = sorted(folder.glob("*.toml"), key=lambda path: (path.stem != FIRST, path.stem))
+    return [Preset(path.stem, _first_comment(path), path) for path in paths]
 
 
 def _first_comment(path: Path) -> str:

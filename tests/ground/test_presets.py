@@ -17,8 +17,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_shipped_profiles_and_their_first_comment(folder: Path) -> None:
     assert [(p.name, p.description) for p in shipped(folder)] == [
-        ("bare", ""),
         ("quickstart", "A small model, in minutes."),
+        ("bare", ""),
     ]
 
 

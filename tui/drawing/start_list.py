@@ -29,7 +29,7 @@ def start_list(frame: Frame, offers: Sequence[Offer], cursor: int, filter_text: 
     name = min(WIDEST_NAME, max([NAME, *(len(offer.name) for offer in offers)]))
     lines: list[Line] = []
     at = 0
-    for section in (HERE, SHIPPED, RUNS):
+    for section in (HERE, RUNS, SHIPPED):
         here = [(number, offer) for number, offer in enumerate(offers) if offer.section == section]
         if filter_text and not here:
             continue
