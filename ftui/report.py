@@ -30,7 +30,8 @@ LOST = "The engine and its supervisor are gone without a last word (the pod was 
 ENDED_WHILE_RESTARTING = "It crashed at step {}, and its supervisor was ended before it could start it again."
 LOST_HINT = "The same command continues from the newest checkpoint."
 
-LOADERS = {"lora": ("peft", "AutoPeftModelForCausalLM"), "full": ("transformers", "AutoModelForCausalLM")}
+PEFT = ("peft", "AutoPeftModelForCausalLM")
+LOADERS = {"lora": PEFT, "qlora": PEFT, "full": ("transformers", "AutoModelForCausalLM")}  # freeze: as full
 
 
 def measured(value: float | None, name: str, non_finite: list[str]) -> str:

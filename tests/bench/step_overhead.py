@@ -37,9 +37,10 @@ def bare(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
     from ftui.engine.collate import collate
     from ftui.engine.hardware import find_hardware
     from ftui.engine.heads import summed_loss
-    from ftui.engine.model import load_model, storage_dtype, with_adapter
-    from ftui.engine.optim import learning_rate_curve
+    from ftui.engine.methods import as_trained, storage_dtype
+    from ftui.engine.model import load_model
     from ftui.engine.preparation import prepare
+    from ftui.engine.schedule import learning_rate_curve
     from ftui.profile import Profile
 
     profile = Profile.model_validate_json(json.dumps(sections, default=str))
@@ -49,7 +50,7 @@ def bare(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
     assert prepared.folder is not None
     torch.manual_seed(profile.train.seed)
     loaded = load_model(prepared.folder, profile.model, storage_dtype(profile, hardware))
-    model = with_adapter(loaded, profile.adapter, "base").to(hardware.device).train()
+    model = as_trained(loaded, profile, hardware, prepared).to(hardware.device).train()
     rows = [[[sequences[i] for i in row] for row in plan.step(number + 1)] for number in range(plan.max_steps)]
     batches = [collate(step, pad).to(hardware.device) for step in rows]
     weights = [weight for weight in model.parameters() if weight.requires_grad]

@@ -11,6 +11,9 @@ from ftui.engine.control import Control
 from ftui.engine.desk import LetterDesk
 from ftui.engine.logbook import Logbook
 from ftui.engine.recipe import train
+from ftui.engine.resume import forked
+from ftui.engine.settings import Setting
+from ftui.engine.training import TrainState
 from ftui.errors import DataError, ModelError, ProfileError
 from ftui.events import RunStarted, Step
 from ftui.journal import Tail
@@ -94,3 +97,15 @@ def test_weights_of_another_shape_are_refused_by_name(parent: Run, model_folder:
 def test_an_end_before_the_beginning_is_refused(parent: Run, model_folder: Path) -> None:
     with pytest.raises(ProfileError, match="would end at step 3"):
         child(parent, model_folder, train__max_steps=3)
+
+
+def test_another_optimizer_begins_with_new_moments(parent: Run, model_folder: Path) -> None:
+    """From AdamW to SGD and its momentum: neither has anything that the other could go on from."""
+    run = child(parent, model_folder, train__optim="sgd", train__optim_args={"momentum": 0.9})
+    assert [step.step for step in steps(run)] == [4, 5, 6]
+
+
+def test_what_letters_and_a_plateau_made_of_the_rate_stays_with_the_parent() -> None:
+    state = TrainState(plateau={"rate": 1e-5}, settings=[Setting(3, "learning_rate_factor", 0.5)], best_loss=1.0)
+    forked(state, ["profile"])
+    assert (state.plateau, state.settings, state.best_loss) == ({}, [], 1.0)

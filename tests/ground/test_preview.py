@@ -44,7 +44,7 @@ def test_every_key_has_its_value_and_origin(resolved: Resolved) -> None:
     words = {line.split()[0]: line.split() for line in lines}
     assert words["stage"] == ["stage", '"sft"', "p.toml:2"]
     assert words["seed"] == ["seed", "7", "--set"]
-    assert words["optim"] == ["optim", '"adamw_torch"', "default"]
+    assert words["optim"] == ["optim", '"adamw_torch_fused"', "default"]
     assert words["max_grad_norm"][1] == "1.0"
     assert words["early_stopping_patience"] == ["early_stopping_patience", '"none"', "--set"]
     assert "\x1b" not in "".join(lines)

@@ -11,7 +11,8 @@ from pathlib import Path
 import torch
 
 from ftui import checkpoints
-from ftui.engine.model import new_model
+from ftui.engine.data.mixture import texts_in
+from ftui.engine.new_model import new_config, new_model
 from ftui.engine.tokenizer import train_tokenizer
 from ftui.events import AnyRecord, RunStarted
 from ftui.journal import Tail
@@ -77,7 +78,7 @@ class Workbench:
     env: dict[str, str] = field(default_factory=dict)
 
     def profile(self, name: str, *, method: str = "lora", packing: bool = False) -> Path:
-        adapter = "lora_dropout = 0.2" if method == "lora" else ""
+        adapter = "lora_dropout = 0.2" if method != "full" else ""
         path = self.folder / f"{name}.toml"
         path.write_text(PROFILE.format(method=method, adapter=adapter, packing=str(packing).lower()))
         return path
@@ -112,9 +113,9 @@ def make_bench(folder: Path) -> None:
         hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         max_position_embeddings=128, vocab_size=400,
     )  # fmt: skip
-    tokenizer = train_tokenizer(scratch, [folder / "rows.jsonl"], "auto")
+    tokenizer = train_tokenizer(scratch, texts_in([folder / "rows.jsonl"], "auto"))
     torch.manual_seed(0)
-    new_model(scratch, tokenizer, "auto").save_pretrained(folder / "base")
+    new_model(new_config(scratch, tokenizer), torch.float32, None).save_pretrained(folder / "base")
     tokenizer.save_pretrained(folder / "base")
 
 

@@ -56,17 +56,15 @@ def die() -> None:
 
 
 def arm(place: str, number: int) -> None:
-    import torch
-
     import ftui.checkpoints
-    from ftui.engine import evaluate, final, heads, recipe
+    from ftui.engine import assembly, evaluate, final, heads, update
 
     if place == "forward":
         kill_at(heads.ChunkedCrossEntropy, "forward", number, static=True)
     elif place == "backward":  # inside the n-th backward pass, when the gradient reaches the hidden states
         kill_at(heads.ChunkedCrossEntropy, "backward", number, static=True, after=True)
     elif place == "optimizer":
-        kill_at(torch.optim.AdamW, "step", number, after=True)
+        kill_at(update, "apply", number, after=True)
     elif place == "save":
         kill_at(ftui.checkpoints, "_entry", number)
     elif place == "evaluation":
@@ -80,7 +78,7 @@ def arm(place: str, number: int) -> None:
     elif place == "torn record":
         tear_at(number)
     elif place == "loading":
-        kill_at(recipe, "load_model", number, after=True)
+        kill_at(assembly, "load_model", number, after=True)
     else:
         raise SystemExit(f"no such place: {place}")
 

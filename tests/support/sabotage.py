@@ -106,7 +106,7 @@ def die_answering(verb: str, when: str) -> None:
 
 def linger(place: str, seconds: float) -> None:
     """The work of one phase takes this much longer: `preparing` each row, `evaluating` each batch, the others once."""
-    from ftui.engine import checkpoint, recipe
+    from ftui.engine import assembly, checkpoint
     from ftui.engine.data.encode import Encoder
 
     if place == "evaluating":
@@ -114,7 +114,7 @@ def linger(place: str, seconds: float) -> None:
     elif place == "preparing":
         _delay(Encoder, "encode", seconds)
     elif place == "loading":
-        _delay(recipe, "load_model", seconds)
+        _delay(assembly, "load_model", seconds)
     elif place == "saving":
         _delay(checkpoint, "write_weights", seconds)
 

@@ -86,7 +86,7 @@ def write_rows(path: Path, rows: Sequence[Any]) -> Path:
     return path
 
 
-def make_profile(model: Path, rows: Path, **sections: dict[str, Any]) -> Profile:
+def make_profile(model: Path, rows: Path, /, **sections: dict[str, Any]) -> Profile:
     """Full fine-tuning on one CPU thread in fp32, no evaluation, no checkpoints, unless `sections` say otherwise."""
     base: dict[str, dict[str, Any]] = {
         "run": {"stage": "sft"},
@@ -103,7 +103,7 @@ def make_profile(model: Path, rows: Path, **sections: dict[str, Any]) -> Profile
 
 def train_run(folder: Path, profile: Profile) -> list[Step]:
     """Train a new run in `folder` with the whole real engine; the lines of its metrics file."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     run = Run(folder)
     run.profile.write_text(to_toml(profile))
     facts = RunFacts(run_id="0123456789abcdef", name=folder.name, created=0.0, profile_name="test")

@@ -23,7 +23,7 @@ class Account:
         return f"{self.name}: " + ", ".join([*(f"{n} {what}" for what, n in self.figures.items()), *self.words])
 
 
-ACCOUNTS = pytest.StashKey[list[Account]]()
+ACCOUNT = "account"  # a report carries it, also from a worker of pytest-xdist to the summary
 
 
 @pytest.fixture(scope="session")
@@ -37,15 +37,18 @@ def zygote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Zygote]:
 
 
 @pytest.fixture
-def account(request: pytest.FixtureRequest) -> Account:
+def account(request: pytest.FixtureRequest) -> Iterator[Account]:
     """For a test that has more to tell than that it passed."""
     found = Account(request.node.name.removeprefix("test_").replace("_", " "))
-    request.config.stash.setdefault(ACCOUNTS, []).append(found)
-    return found
+    yield found
+    request.node.user_properties.append((ACCOUNT, [found.name, dict(found.figures), found.words]))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    accounts = [account for account in config.stash.get(ACCOUNTS, []) if account.figures or account.words]
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    ended = [report for reports in terminalreporter.stats.values() for report in reports]
+    told = [value for report in ended for name, value in getattr(report, "user_properties", []) if name == ACCOUNT]
+    found = [Account(name, Counter(figures), list(words)) for name, figures, words in told]
+    accounts = sorted((account for account in found if account.figures or account.words), key=lambda a: a.name)
     for account in accounts:
         terminalreporter.write_line(str(account))
     if len(accounts) > 1:

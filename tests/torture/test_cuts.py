@@ -50,10 +50,12 @@ CONFIGURATIONS = {
         killed_in=14,  # two evaluations into the patience
     ),
     "factor": Configuration("lora", letter=True),
+    "qlora": Configuration("qlora", overrides=("train.optim=paged_adamw_8bit", "train.neftune_noise_alpha=5")),
+    "fp16": Configuration(overrides=("train.precision=fp16", "train.optim=adafactor")),
 }
 ALWAYS = [
-    ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("linear", 5), ("cosine", 6), ("warmup", 7),
-    ("early", 8), ("factor", 9), ("lora", 10),
+    ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
+    ("early", 8), ("factor", 9), ("qlora", 10),
 ]  # fmt: skip
 
 

@@ -1,0 +1,91 @@
+"""Runs of the whole real engine inside this process: attempts, one killed in between, and final/ loaded by others."""
+
+from typing import Any
+
+import msgspec
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+from ftui.engine.collate import collate
+from ftui.engine.control import Control
+from ftui.engine.desk import LetterDesk
+from ftui.engine.hardware import find_hardware
+from ftui.engine.heads import summed_loss
+from ftui.engine.logbook import Logbook
+from ftui.engine.preparation import prepare
+from ftui.engine.quantised import keep_layout
+from ftui.engine.recipe import train
+from ftui.engine.training import autocast
+from ftui.engine.update import Update
+from ftui.journal import Tail
+from ftui.profile import Profile
+from ftui.profile.writing import to_toml
+from ftui.run import Run, RunFacts
+
+
+class Killed(BaseException):
+    """What happens to an engine, in a process that goes on."""
+
+
+def attempt(run: Run, profile: Profile, number: int = 1) -> int:
+    """One attempt of a run; the first one makes its folder. The exit code."""
+    if number == 1:
+        run.folder.mkdir(parents=True)
+        run.profile.write_text(to_toml(profile))
+        facts = RunFacts(run_id="0123456789abcdef", name=run.name, created=0.0, profile_name="test")
+        run.facts.write_bytes(msgspec.json.encode(facts))
+    logbook, control = Logbook(run, attempt=number, token="test"), Control()
+    control.open(LetterDesk(run, logbook))
+    return train(run, profile, logbook, control)
+
+
+def killed_attempt(run: Run, profile: Profile, step: int, patch: pytest.MonkeyPatch) -> None:
+    """A first attempt that ends as the step after `step` begins."""
+    take = Update.take
+
+    def deadly(self: Update, *boundary: Any) -> Any:
+        if self._training.state.step == step:
+            raise Killed
+        return take(self, *boundary)
+
+    with patch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Update, "take", deadly)
+        attempt(run, profile)
+
+
+def records(run: Run, kind: type) -> list[Any]:
+    """The records of one kind in the journal and the metrics."""
+    found = [*Tail(run.journal).read(), *Tail(run.metrics).read()]
+    return [record for record in found if isinstance(record, kind)]
+
+
+def plain_loss(profile: Profile, run: Run) -> float:
+    """The evaluation loss of final/, loaded by PEFT or transformers alone, in the run's own precision."""
+    from peft import AutoPeftModelForCausalLM
+
+    hardware = find_hardware(profile)
+    auto = AutoPeftModelForCausalLM if (run.final / "adapter_config.json").exists() else AutoModelForCausalLM
+    options: dict[str, Any] = {"dtype": hardware.compute_dtype if profile.adapter.is_lora else "auto"}
+    if profile.adapter.is_quantised:
+        options["quantization_config"] = _quantisation(profile)
+    model = auto.from_pretrained(run.final, **options)
+    if profile.adapter.is_quantised:
+        keep_layout(model)
+    prepared = prepare(profile, run.folder / "cache", lambda detail: None)
+    rows = prepared.evaluation
+    assert rows is not None
+    batch = collate([[rows.sequences[int(i)]] for i in rows.indices], int(prepared.tokenizer.pad_token_id or 0))
+    with torch.no_grad(), autocast(hardware):
+        return float(summed_loss(model.eval(), batch)) / len(batch.target_ids)
+
+
+def _quantisation(profile: Profile) -> BitsAndBytesConfig:
+    section = profile.adapter
+    if section.load_in_8bit:
+        return BitsAndBytesConfig(load_in_8bit=True)
+    return BitsAndBytesConfig(
+        load_in_4bit=True, bnb_4bit_quant_type=section.bnb_4bit_quant_type,
+        bnb_4bit_use_double_quant=section.bnb_4bit_use_double_quant,
+        bnb_4bit_compute_dtype=find_hardware(profile).compute_dtype,
+    )  # fmt: skip
