@@ -65,12 +65,12 @@ def usable_cores() -> int:
 def _best_device() -> str:
     if torch.cuda.is_available():
         return "cuda"
-    if _num_nvidia_gpus():
+    if num_nvidia_gpus():
         raise _cuda_trouble()
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
 
-def _num_nvidia_gpus() -> int:
+def num_nvidia_gpus() -> int:
     """GPUs the driver shows, whatever torch can do with them; 0 where there is no driver."""
     import pynvml
 

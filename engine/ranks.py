@@ -16,8 +16,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ftui.engine.hardware import Hardware
-from ftui.errors import FtuiError, ProfileError
+from ftui.engine.hardware import Hardware, num_nvidia_gpus
+from ftui.errors import FtuiError, HardwareError, ProfileError
 from ftui.processes import PLACE
 from ftui.ranks import RankLostError
 
@@ -155,6 +155,7 @@ def join(hardware: Hardware, num_processes: int) -> Ranks:
 
     Raises:
         ProfileError: there are more or fewer ranks than the profile asks for.
+        HardwareError: there are more ranks than devices.
         RankLostError: the others could not be reached.
     """
     size = int(os.environ.get("WORLD_SIZE", "1"))
@@ -165,11 +166,21 @@ def join(hardware: Hardware, num_processes: int) -> Ranks:
         )
     if size == 1:
         return Ranks()
+    _check_devices(hardware, size)
     rank = int(os.environ["RANK"])
     backend = "cpu:gloo,cuda:nccl" if hardware.device.type == "cuda" else "gloo"
     with _noticing():
         dist.init_process_group(backend, rank=rank, world_size=size, timeout=PATIENCE)
     return Ranks(rank, size)
+
+
+def _check_devices(hardware: Hardware, size: int) -> None:
+    kind, gpus = hardware.device.type, num_nvidia_gpus()
+    if kind == "mps" or (kind == "cuda" and size > gpus):
+        have = "one MPS device" if kind == "mps" else f"{gpus} GPUs"
+        raise HardwareError(
+            f"hardware.num_processes is {size}, and this machine has {have}.", hint="Each process needs one of its own."
+        )
 
 
 @contextmanager

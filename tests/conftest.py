@@ -13,6 +13,11 @@ def pytest_configure() -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whole programs first: the longest of them takes minutes, and must not be what two workers end with."""
+    items.sort(key=lambda item: (item.path.parent.name not in ("whole", "torture"), "quickstart" not in item.path.name))
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--trials", type=int, default=0, help="run this many trials of tests/torture/test_cuts.py")
     parser.addoption("--first-seed", type=int, default=0, help="seed of the first of them")

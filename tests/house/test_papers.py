@@ -16,7 +16,7 @@ def test_readme_commands_are_the_ones_ci_runs() -> None:
     blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
     commands = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
     assert "pip install -c constraints.txt . && ftui --run quickstart" in commands
-    assert "pip install -c constraints.txt -e '.[test]' && pytest -n 2" in commands
+    assert "pip install -c constraints.txt -e '.[test]' && pytest -n 2 --dist worksteal" in commands
     ci = (ROOT / ".ci" / "run").read_text()
     assert 'eval "$quickstart"' in ci
     assert 'eval "$tests"' in ci
