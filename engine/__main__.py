@@ -111,6 +111,8 @@ def _failed(logbook: Logbook, control: Control, error: Exception) -> int:
         again=type(error).__name__ == "UpdateMemoryError",
     )
     logbook.is_leaving = True
+    if rank := int(os.environ.get("RANK", "0")):  # the supervisor quotes it (ftui/endings.py)
+        print(f"rank {rank} failed: {record.message} {record.hint}", flush=True)
     control.close("the run has failed")
     logbook.event(record, durable=True)
     return record.exit_code

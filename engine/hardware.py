@@ -95,6 +95,11 @@ def _cuda_trouble() -> HardwareError:
     driver = _nvidia_driver()
     if driver is None:
         return HardwareError("There is no NVIDIA GPU or driver here.", hint='Set hardware.device = "cpu" or "auto".')
+    if os.environ.get("CUDA_VISIBLE_DEVICES") == "":
+        return HardwareError(
+            "This process sees no GPU: CUDA_VISIBLE_DEVICES is empty, or names fewer than hardware.num_processes.",
+            hint='Name one GPU for each process, or insist on the CPU with hardware.device = "cpu".',
+        )
     build = torch.version.cuda or "a CPU-only build"
     return HardwareError(
         f"The driver ({driver}) shows a GPU, but torch {torch.__version__} (CUDA: {build}) cannot use it.",

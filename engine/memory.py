@@ -30,6 +30,10 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and ("out of memory" in text or "DefaultCPUAllocator" in text)
 
 
+def first_line(error: BaseException) -> str:
+    return str(error).split("\n")[0]
+
+
 def no_memory(device: torch.device, place: str, hint: str) -> FtuiError:
     """The error for memory that ran out where nothing smaller can be tried."""
     if device.type == "cpu":

@@ -85,7 +85,7 @@ def load(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], pla
         optimizer.load_state_dict(state_dict)
         for group, own in zip(optimizer.param_groups, settings, strict=True):
             group.update(own)
-        return
+        return _uncast(optimizer, state_dict)
     allocate_state(optimizer)
     for group, its in zip(optimizer.param_groups, state_dict["param_groups"], strict=True):
         for weight, index in zip(group["params"], its["params"], strict=True):
@@ -97,3 +97,13 @@ def load(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], pla
                     value.copy_(values[name])
                 else:
                     state[name] = values[name]
+
+
+def _uncast(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
+    """Moments as they were saved: torch's loading gives them the type of their weight, and Adafactor's are float32
+    whatever that is."""
+    for group, its in zip(optimizer.param_groups, state_dict["param_groups"], strict=True):
+        for weight, index in zip(group["params"], its["params"], strict=True):
+            for name, value in state_dict["state"].get(index, {}).items():
+                if isinstance(value, torch.Tensor) and optimizer.state[weight][name].dtype != value.dtype:
+                    optimizer.state[weight][name] = value.to(weight.device)

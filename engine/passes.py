@@ -9,7 +9,8 @@ import torch
 
 from ftui.engine.control import Ready
 from ftui.engine.feed import Feed, Portion
-from ftui.engine.memory import give_back, is_out_of_memory
+from ftui.engine.memory import first_line, give_back, is_out_of_memory
+from ftui.engine.ranks import ELSEWHERE
 from ftui.engine.rng import RngState
 from ftui.engine.training import Training
 
@@ -62,19 +63,24 @@ class Passes:
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
-            problem = str(error).split("\n")[0]
+            problem = first_line(error)
         # Only here the traceback is gone, and with it all that it kept alive.
         if training.ranks.any(problem != ""):
-            training.optimizer.zero_grad(set_to_none=True)
-            boundary.restore(training.hardware.device)
-            give_back(training.hardware.device)
-            return NoMemory(problem or "on another rank")
+            return self._no_memory(problem or ELSEWHERE, boundary)
         loss, extras = self._over_all_ranks(loss, extras)
-        training.ranks.add_gradients(self._weights)
+        if problem := training.ranks.add_gradients(self._weights):
+            return self._no_memory(problem, boundary)
         weight = portion.num_target_tokens
         extras = {name: value / weight for name, value in extras.items()}
         norm = self._gradient_norm(scale)
         return Passed(portion, loss / weight, dict(extras), norm, data_seconds, begun, time.perf_counter())
+
+    def _no_memory(self, problem: str, boundary: RngState) -> NoMemory:
+        device = self._training.hardware.device
+        self._training.optimizer.zero_grad(set_to_none=True)
+        boundary.restore(device)
+        give_back(device)
+        return NoMemory(problem)
 
     def _forward_backward(self, portion: Portion, scale: float) -> tuple[float, dict[str, float]]:
         """Sums of the loss and of the extras over this rank's micro-batches."""

@@ -17,13 +17,17 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ftui.engine.hardware import Hardware, num_nvidia_gpus
+from ftui.engine.memory import first_line, is_out_of_memory
 from ftui.errors import FtuiError, HardwareError, ProfileError
 from ftui.processes import PLACE
 from ftui.ranks import RankLostError
 
 T = TypeVar("T")
 
+ELSEWHERE = "on another rank"
+
 PATIENCE = timedelta(days=365)  # a held run may stay so; a rank that has died is noticed by its broken connection
+TO_MEET = timedelta(minutes=10)  # all start together; one that has lost its supervisor waits no longer than that
 BUCKET_BYTES = 64 << 20  # of gradients sent in one piece
 
 
@@ -87,22 +91,33 @@ class Ranks:
         """Whether it is so on any rank."""
         return mine if self.size == 1 else bool(self._largest(torch.tensor([int(mine)])).item())
 
-    def add_gradients(self, weights: Sequence[torch.nn.Parameter]) -> None:
-        """Sum the gradients of all ranks. A weight without one on every rank stays so."""
+    def add_gradients(self, weights: Sequence[torch.nn.Parameter]) -> str:
+        """Sum the gradients of all ranks. A weight without one on every rank stays so.
+
+        Returns why memory ran out, here or on another rank, before anything was summed; "" where it did not.
+        """
         if self.size == 1:
-            return
-        has = self._largest(torch.tensor([int(weight.grad is not None) for weight in weights]))
-        grads = []
-        for weight, wanted in zip(weights, has.tolist(), strict=True):
-            if wanted:
-                weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
-                grads.append(weight.grad)
+            return ""
+        has = self._largest(torch.tensor([int(weight.grad is not None) for weight in weights])).tolist()
+        problem = ""
+        try:
+            buckets = list(_buckets(_grads(weights, has)))
+            room = _room(buckets)
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            problem = first_line(error)
+        if self.any(problem != ""):
+            return problem or ELSEWHERE
         with _noticing(), torch.no_grad():
-            for bucket in _buckets(grads):
-                flat = torch.cat([grad.reshape(-1) for grad in bucket])
+            for bucket in buckets:
+                sizes = [grad.numel() for grad in bucket]
+                flat = room[bucket[0].dtype][: sum(sizes)]
+                torch.cat([grad.reshape(-1) for grad in bucket], out=flat)
                 dist.all_reduce(flat)
-                for grad, summed in zip(bucket, flat.split([grad.numel() for grad in bucket]), strict=True):
+                for grad, summed in zip(bucket, flat.split(sizes), strict=True):
                     grad.copy_(summed.view_as(grad))
+        return ""
 
     def leader_first(self, act: Callable[[], T]) -> T:
         """Rank 0 does it, then all others, who find in the cache what it has left there."""
@@ -141,13 +156,34 @@ def _buckets(grads: Sequence[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
+def _grads(weights: Sequence[torch.nn.Parameter], has: Sequence[int]) -> list[Tensor]:
+    """The gradients of the weights that have one on any rank: zeros where it is not this one."""
+    found = []
+    for weight, wanted in zip(weights, has, strict=True):
+        if wanted:
+            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+            found.append(weight.grad)
+    return found
+
+
+def _room(buckets: Sequence[Sequence[Tensor]]) -> dict[torch.dtype, Tensor]:
+    """A flat tensor for the largest bucket of each type."""
+    largest: dict[torch.dtype, int] = {}
+    for bucket in buckets:
+        dtype = bucket[0].dtype
+        largest[dtype] = max(largest.get(dtype, 0), sum(grad.numel() for grad in bucket))
+    return {dtype: torch.empty(size, dtype=dtype, device=buckets[0][0].device) for dtype, size in largest.items()}
+
+
 @contextmanager
 def _noticing() -> Iterator[None]:
     """torch says with a RuntimeError that another rank has closed its connection."""
     try:
         yield
     except RuntimeError as error:
-        raise RankLostError(str(error).split("\n")[0]) from error
+        if is_out_of_memory(error):
+            raise
+        raise RankLostError(first_line(error)) from error
 
 
 def join(hardware: Hardware, num_processes: int) -> Ranks:
@@ -169,8 +205,12 @@ def join(hardware: Hardware, num_processes: int) -> Ranks:
     _check_devices(hardware, size)
     rank = int(os.environ["RANK"])
     backend = "cpu:gloo,cuda:nccl" if hardware.device.type == "cuda" else "gloo"
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     with _noticing():
-        dist.init_process_group(backend, rank=rank, world_size=size, timeout=PATIENCE)
+        store = dist.TCPStore(  # type: ignore[attr-defined]
+            address, port, size, is_master=rank == 0, timeout=TO_MEET
+        )
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
     return Ranks(rank, size)
 
 

@@ -88,6 +88,7 @@ def forked(state: TrainState, differences: list[str]) -> None:
     that was measured otherwise."""
     state.plateau = {}
     state.settings = [setting for setting in state.settings if setting.name == MICRO_BATCH]
+    state.bad_evaluations = state.bad_steps = 0  # its parent's patience may be at its end
     if "evaluation_data" in differences:
         state.best_loss = state.best_step = state.last_loss = None
         state.bad_evaluations, state.evaluated_step = 0, -1

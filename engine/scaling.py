@@ -12,16 +12,21 @@ SMALLEST_SCALE = 1.0  # here an overflow has no other reason than the numbers th
 
 
 def begin(state: TrainState, precision: str) -> None:
-    """Give a state that has none its first scale: 1 (no scaling) unless the precision is fp16."""
-    if state.loss_scale is None:
-        state.loss_scale = FIRST_SCALE if precision == "fp16" else SMALLEST_SCALE
+    """Give a state that has none its first scale under fp16, and take it away under any other precision.
+
+    A run may go on in another precision than it was saved in (another card, a fork).
+    """
+    if precision != "fp16":
+        state.loss_scale, state.steps_since_overflow = None, 0
+    elif state.loss_scale is None:
+        state.loss_scale = FIRST_SCALE
 
 
 def after_step(state: TrainState, precision: str, *, finite: bool) -> bool:
     """Move the scale after a step; whether the step overflowed because of it (and so is not a bad one)."""
-    assert state.loss_scale is not None, "begin() comes first"
     if precision != "fp16":
         return False
+    assert state.loss_scale is not None, "begin() comes first"
     if not finite:
         overflowed = state.loss_scale > SMALLEST_SCALE
         state.loss_scale = max(SMALLEST_SCALE, state.loss_scale / 2)

@@ -8,10 +8,10 @@ import math
 import time
 
 from ftui.engine.feed import Feed
-from ftui.engine.memory import UpdateMemoryError, is_out_of_memory, no_memory, used_bytes
+from ftui.engine.memory import UpdateMemoryError, first_line, is_out_of_memory, no_memory, used_bytes
 from ftui.engine.passes import Passed, Passes
 from ftui.engine.plateau import share_left
-from ftui.engine.ranks import Do, Order
+from ftui.engine.ranks import ELSEWHERE, Do, Order
 from ftui.engine.rng import RngState
 from ftui.engine.scaling import after_step
 from ftui.engine.schedule import learning_rate_curve
@@ -84,18 +84,14 @@ class Update:
             training.state.settings = changed(training.state.settings, setting)
 
     def _apply(self, number: int, rate: float) -> None:
-        training = self._training
-        try:
-            apply(training, rate)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
+        if problem := apply(self._training, rate):
             size = self.micro_batch(number)
             if size > 1:
                 self._halve(number, size, "the optimizer's update")
             raise UpdateMemoryError(
-                f"Memory ran out in the optimizer's update of step {number}, micro-batches of {size}.", hint=SMALLER
-            ) from error
+                f"Memory ran out in the optimizer's update of step {number}, micro-batches of {size} ({problem}).",
+                hint=SMALLER,
+            )
 
     def _note(self, number: int, passed: Passed, rate: float, applied: bool) -> None:
         training, state = self._training, self._training.state
@@ -128,8 +124,18 @@ class Update:
             )
 
 
-def apply(training: Training, rate: float) -> None:
-    """Update the weights by their gradients, with this learning rate."""
+def apply(training: Training, rate: float) -> str:
+    """Update the weights by their gradients, with this learning rate; why memory ran out, "" where it did not.
+
+    On whichever rank it was: then all have lost their weights, and a checkpoint is what is left.
+    """
     for group in training.optimizer.param_groups:
         group["lr"] = rate
-    training.optimizer.step()
+    problem = ""
+    try:
+        training.optimizer.step()
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        problem = first_line(error)
+    return (problem or ELSEWHERE) if training.ranks.any(problem != "") else ""

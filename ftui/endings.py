@@ -1,5 +1,7 @@
 """How an attempt ends, as part of the fold: in the engine's words, in its supervisor's, or in a restart."""
 
+import re
+
 from msgspec.structs import replace
 
 from ftui import units
@@ -17,6 +19,8 @@ from ftui.events import EngineEnded, Phase, Restarting, RunFailed, RunFinished, 
 from ftui.runstate import Restart, RunState
 
 RESTARTS_KEPT = 16  # more than follow one another
+RANK_FAILED = re.compile(r"rank \d+ failed: ")
+"""How a rank above 0, which writes no records, begins the line that says why it ended."""
 
 
 def with_restart(state: RunState, record: Restarting) -> RunState:
@@ -124,6 +128,8 @@ def _last_words(state: RunState, record: EngineEnded) -> tuple[str, str, int]:
         why = "its supervisor had been replaced, so its exit code is unknown"
         return f"The engine ended without a word ({why}).", "exit code unknown", BUG
     code = record.code if record.code in EXIT_WORDS and record.code != FINISHED else BUG
+    if said := next((line for line in record.last_lines if RANK_FAILED.match(line)), ""):
+        return said, f"exit code {record.code}", code
     return f"The engine ended without a word (exit code {record.code}).", f"exit code {record.code}", code
 
 

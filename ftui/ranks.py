@@ -40,8 +40,8 @@ def num_processes(run: Run) -> int:
 
 def rank_environment(rank: int, size: int, port: int, environment: Mapping[str, str]) -> dict[str, str]:
     """What rank `rank` of `size` is told, in torchrun's names, and the one GPU it sees."""
-    visible = environment.get("CUDA_VISIBLE_DEVICES", "")
-    gpus = visible.split(",") if visible else [str(number) for number in range(size)]
+    visible = environment.get("CUDA_VISIBLE_DEVICES")  # empty: hidden on purpose
+    gpus = [str(number) for number in range(size)] if visible is None else [gpu for gpu in visible.split(",") if gpu]
     own = dict(zip(PLACE, (rank, rank, size, "127.0.0.1", port), strict=True))
     gpu = {"CUDA_VISIBLE_DEVICES": gpus[rank] if rank < len(gpus) else ""}
     return dict(environment) | {name: str(value) for name, value in own.items()} | gpu

@@ -71,7 +71,11 @@ def _compared(profile: Profile) -> dict[Key, Any]:
 
     Content is compared by its hash, and of a data set on the hub so is the commit.
     """
-    values = {k: v for k, v in _weights(profile).items() if k not in FILES + FOLDERS}
+    values = {
+        k: tuple(v.items()) if isinstance(v, dict) and v else v  # of patterns, the first that fits counts
+        for k, v in _weights(profile).items()
+        if k not in FILES + FOLDERS
+    }
     if (profile.data.chat_template or "").endswith(".jinja"):
         values[TEMPLATE] = "a .jinja file"
     each = sources(profile.data.train)

@@ -49,7 +49,16 @@ def test_other_precisions_have_no_scale(precision: str) -> None:
     state = TrainState()
     begin(state, precision)
     assert not after_step(state, precision, finite=False)
-    assert (state.loss_scale, state.num_overflows) == (1.0, 0)
+    assert (state.loss_scale, state.num_overflows) == (None, 0)
+
+
+def test_another_precision_begins_anew() -> None:
+    """A run that goes on in fp16 after bf16 has a scale like a new one, and one that leaves fp16 has none."""
+    state = TrainState()
+    for precision, scale in (("bf16", None), ("fp16", 65536.0), ("fp32", None), ("fp16", 65536.0)):
+        begin(state, precision)
+        assert state.loss_scale == scale
+        after_step(state, precision, finite=False)
 
 
 def test_an_injected_overflow_drops_one_step(

@@ -75,6 +75,7 @@ def test_each_rank_is_told_its_place_and_sees_one_gpu() -> None:
     }  # fmt: skip
     assert rank_environment(1, 2, 1, {})["CUDA_VISIBLE_DEVICES"] == "1"
     assert rank_environment(2, 3, 1, {"CUDA_VISIBLE_DEVICES": "0,1"})["CUDA_VISIBLE_DEVICES"] == ""
+    assert rank_environment(0, 2, 1, {"CUDA_VISIBLE_DEVICES": ""})["CUDA_VISIBLE_DEVICES"] == ""
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from ftui.files import try_lock
 from ftui.identity import identity_of, is_alive
 from ftui.journal import Tail
 from ftui.processes import signal_name
+from ftui.ranks import LOST_RANK
 from ftui.run import Run
 from ftui.status import Status, read_status
 from ftui.supervisor import engine_command, main, supervise
@@ -183,6 +184,15 @@ def test_a_termination_is_passed_on_and_waited_for(run: Run) -> None:
     watcher.terminate()
     assert watcher.wait(10) == 0
     assert (ending(run).code, ending(run).last_lines) == (20, ["saved"])
+
+
+def test_what_goes_wrong_on_another_rank_is_the_run_s_last_word(run: Run) -> None:
+    """Its words are quoted from engine.log: it writes no records."""
+    run.profile.write_text("[hardware]\nnum_processes = 2\n")
+    act = "print('rank 1 failed: It sees no GPU.', flush=True); sys.exit(33)"
+    supervise(run, engine(f"import os, sys\nif os.environ['RANK'] == '0': sys.exit({LOST_RANK})\n{act}"))
+    state = read_status(run).state
+    assert (state.exit_code, state.message) == (33, "rank 1 failed: It sees no GPU.")
 
 
 def test_a_second_supervisor_leaves_quietly(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,30 @@ def no_room_in_update(step: int) -> None:
     torch.optim.AdamW.step = failing  # type: ignore[method-assign, assignment]
 
 
+def no_room_in_exchange(what: str, step: int) -> None:
+    """In this step of a new run memory runs out as its weights are updated, or as room is made for `sum`med gradients.
+
+    For one of several ranks.
+    """
+    import torch
+
+    from ftui.engine import ranks
+
+    owner, name = (torch.optim.AdamW, "step") if what == "update" else (ranks, "_room")
+    function = getattr(owner, name)
+    count = -1 if what == "update" else 0  # state is allocated by an update before the first step
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        nonlocal count
+        count += 1
+        result = function(*arguments, **options)
+        if count == step:
+            _run_out()
+        return result
+
+    setattr(owner, name, failing)
+
+
 def no_room_in_evaluation(most: int, first: int = 1) -> None:
     """From the n-th batch of an evaluation on, memory runs out in every one with more than `most` rows."""
     count = 0
@@ -160,6 +184,7 @@ HOOKS: dict[str, Callable[..., None]] = {
     "linger": linger,
     "no_room_in_backward": no_room_in_backward,
     "no_room_in_update": no_room_in_update,
+    "no_room_in_exchange": no_room_in_exchange,
     "no_room_in_evaluation": no_room_in_evaluation,
     "die_answering": die_answering,
 }

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ftui.events import ControlApplied, EngineEnded, RunStarted, RunStopped, Step
+from ftui.events import ControlApplied, EngineEnded, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Step
 from ftui.journal import Tail
 from ftui.opening import create
 from ftui.profile import resolve
@@ -19,7 +19,7 @@ from tests.support.bench import Workbench, bench_at, newest, records, resumed_fr
 from tests.support.driving import LONG, last, status, steps, wait_for_end, wait_until
 from tests.support.sameness import same_runs
 from tests.support.tiny import column
-from tests.support.zygote import Attempt, Zygote, tail_of
+from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
 
 TWO = ("hardware.num_processes=2", "train.gradient_accumulation_steps=1")
 
@@ -30,11 +30,15 @@ def opened(bench: Workbench, name: str, *overrides: str) -> Run:
     return run
 
 
-def start_two(zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1) -> list[Attempt]:
-    port = free_port()
+def start_two(
+    zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, *, hooks: Hooks | None = None
+) -> list[Attempt]:
+    """Both ranks; `hooks` are those of rank 1."""
+    port, token = free_port(), f"t{attempt}"
+    places = [rank_environment(rank, 2, port, bench.env) for rank in range(2)]
     return [
-        zygote.start(run, rank_environment(rank, 2, port, bench.env), attempt=attempt, token=f"t{attempt}")
-        for rank in range(2)
+        zygote.start(run, places[0], attempt=attempt, token=token),
+        zygote.start(run, places[1], attempt=attempt, token=token, hooks=hooks),
     ]
 
 
@@ -81,6 +85,21 @@ def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, tmp_pat
     last = cut.checkpoints / f"checkpoint-{max(s.step for s in steps(cut))}"
     assert (last / "resume" / "rng-1.safetensors").exists()
     same_runs(cut, whole)
+
+
+@pytest.mark.parametrize(("what", "codes"), [("sum", [0, 0]), ("update", [41, LOST_RANK])])
+def test_memory_that_runs_out_on_one_rank_halves_the_micro_batch_of_all(
+    what: str, codes: list[int], bench_source: Path, tmp_path: Path, zygote: Zygote
+) -> None:
+    bench = bench_at(bench_source, tmp_path / "bench")
+    run = opened(bench, "short", *TWO, "eval.eval_on_start=false")
+    engines = start_two(zygote, bench, run, hooks={"no_room_in_exchange": [what, 3]})
+    assert [engine.wait() for engine in engines] == codes, tail_of(run)
+    (changed,) = [r for r in records(run) if isinstance(r, MicroBatchChanged)]
+    assert (changed.step, changed.old, changed.new) == (3, 2, 1)
+    if what == "update":  # some weights have changed: only a checkpoint is whole
+        assert last(run, RunFailed).again and last(run, RunFailed).exit_code == 41
+        assert not any(s.step >= 3 for s in steps(run))
 
 
 def others_of(pid: int) -> list[int]:
