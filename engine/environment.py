@@ -4,6 +4,7 @@ import importlib.metadata
 import logging
 import os
 import sys
+import warnings
 
 LIBRARIES = (
     "ftui", "torch", "transformers", "peft", "accelerate", "bitsandbytes", "tokenizers", "safetensors", "numpy",
@@ -20,6 +21,8 @@ def settle_environment() -> None:
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ["TQDM_DISABLE"] = "1"
+    # peft 0.21 asks transformers 5.24 for an old name of its own; nobody who reads engine.log can do anything about it.
+    warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # the engine forks no workers
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "warning")
     # A torch thread that waits for the others spins, by default for very long. Where cores are shared that starves the

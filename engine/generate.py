@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from ftui.engine.control import Ready
+from ftui.engine.data.chat import fix_date
 from ftui.engine.memory import is_out_of_memory
 from ftui.engine.speed import uncompiled
 from ftui.engine.training import Training, autocast
@@ -39,6 +40,7 @@ def _answer(training: Training, prompt: str) -> str:
     device = training.hardware.device
     if training.stage.name == "sft" and tokenizer.chat_template:
         messages = [{"role": "user", "content": prompt}]
+        fix_date(tokenizer.get_chat_template())
         inputs = tokenizer.apply_chat_template(
             messages, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )

@@ -188,13 +188,16 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             if any(grad is not None for grad in grads):
                 output_grad = _output_gradient(logits, ids, smoothing)
                 _add_gradients(grads, slice(start, start + size), piece, weight, output_grad, logits.dtype)
-        pairs = zip(grads, operands, strict=True)
-        ctx.grads = [None if grad is None or own is None else grad.to(own.dtype) for grad, own in pairs]
+        ctx.dtypes = [None if own is None else own.dtype for own in operands]
+        pairs = zip(grads, ctx.dtypes, strict=True)
+        # float16 would lose what is small before the loss scale, a factor of the backward pass, has made it large
+        ctx.grads = [grad if grad is None or dtype == torch.float16 else grad.to(dtype) for grad, dtype in pairs]
         return total
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        return (*(None if grad is None else grad.mul_(grad_outputs[0]) for grad in ctx.grads), None, None)
+        pairs = zip(ctx.grads, ctx.dtypes, strict=True)
+        return (*(None if grad is None else grad.mul_(grad_outputs[0]).to(dtype) for grad, dtype in pairs), None, None)
 
 
 def _output_gradient(logits: Tensor, ids: Tensor, smoothing: float) -> Tensor:
@@ -210,11 +213,27 @@ def _add_gradients(
     grads: list[Tensor | None], rows: slice, piece: Tensor, weight: Tensor, grad: Tensor, dtype: torch.dtype
 ) -> None:
     """The products of a linear layer's backward pass, in `dtype`: that of the forward pass, as autograd does."""
-    narrow = grad.to(dtype)
+    factor = grad if dtype == torch.float16 else grad.to(dtype)
     hidden_grad, weight_grad, bias_grad = grads
     if hidden_grad is not None:
-        hidden_grad[rows] = (narrow @ weight.to(narrow.dtype)).float()
+        hidden_grad[rows] = _product(factor, weight.to(dtype))
     if weight_grad is not None:
-        weight_grad += (narrow.T @ piece.to(narrow.dtype)).float()
+        weight_grad += _product(factor.T, piece.to(dtype))
     if bias_grad is not None:
         bias_grad += grad.sum(0)
+
+
+def _product(factor: Tensor, other: Tensor) -> Tensor:
+    """factor (n, m) times other (m, k), in the type of `other`; the result (n, k) in float32.
+
+    For float16, whose numbers are 6e-8 to 65504 in size, a float32 factor is narrowed row by row: each is stretched so
+    far that neither it nor its sums, whatever their signs, can pass 32768, and the result is shrunk again.
+    """
+    if other.dtype != torch.float16:
+        return (factor @ other).float()
+    low, high = torch.aminmax(other)
+    largest = torch.maximum(-low, high).float().clamp(min=1)
+    bounds = torch.linalg.vector_norm(factor, ord=1, dim=1, keepdim=True) * largest
+    stretch = 2**15 / bounds.clamp(min=2**-60)
+    narrow = torch.mul(factor, stretch, out=torch.empty_like(factor, dtype=other.dtype))
+    return (narrow @ other).float() / stretch

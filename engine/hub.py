@@ -34,7 +34,7 @@ def base_folder(section: ModelSection, cache: Path, report: Report) -> tuple[Pat
     """The folder of the profile's base model, and its commit where it came from the hub. A `.gguf` file is unpacked.
 
     Raises:
-        ModelError: see `model_folder` and engine/gguf.py; also where there are no weights as safetensors.
+        ModelError: see `model_folder` and engine/gguf.py; also where there are no weights as safetensors, or an adapter.
     """
     assert section.name_or_path is not None, "a model that is not new has a name or path"
     path = Path(section.name_or_path)
@@ -51,6 +51,11 @@ def base_folder(section: ModelSection, cache: Path, report: Report) -> tuple[Pat
 
 
 def _check_weights(folder: Path, name: str) -> None:
+    if (folder / "adapter_config.json").is_file():  # transformers would put it into the model, and say nothing
+        raise ModelError(
+            f"{name} holds an adapter beside a model: which of them is to be trained?",
+            hint="Merge them, or set adapter.name_or_path to it and model.name_or_path to the base of the adapter.",
+        )
     if any(folder.glob("*.safetensors")):
         return
     pickled = [path.name for pattern in PICKLED for path in folder.glob(pattern)]

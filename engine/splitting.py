@@ -27,7 +27,7 @@ def held_out(
         if may_cut and count * fraction < 1:
             rows, count = np.arange(end - start), int(end - start)
         few = count <= 1 and len(data.bounds) > 2  # a source of one row beside others is learned
-        parts.append(_apart(rows, 0 if few else max(1, round(fraction * count)), random))
+        parts.append(_apart(rows, 0 if few else max(1, min(round(fraction * count), count - 1)), random))
     return np.concatenate(parts)
 
 

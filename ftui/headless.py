@@ -178,9 +178,12 @@ def _introduce(opened: Opened, profile: Profile, lines: Lines) -> None:
     run, state = opened.run, opened.before
     match opened.decision:
         case "finished":
-            again = "`--again` starts a new run with the same profile"
+            changed = not_applied(run, profile)
+            again = f"`--again` starts a new run with {'the profile as it is now' if changed else 'the same profile'}"
             go_on = f"; `ftui resume {run.name}` goes on with it" if state.phase == "stopped" else ""
             lines.print(f"{run.name} is over. {again}{go_on}.")
+            if changed:
+                lines.print(f"The profile has changed in {', '.join(changed)}: what follows is of the one before.")
         case "attach":
             status = read_status(run)
             holder = status.engine or status.supervisor

@@ -24,7 +24,7 @@ from ftui.errors import DataError
 from ftui.files import make_private_folder, open_private, replace_file, sync_path
 
 BATCH = 512
-FORM = 2  # raise it whenever the same rows would be encoded to other tokens
+FORM = 3  # raise it whenever the same rows would be encoded to other tokens
 
 
 def cache_folder(fallback: Path) -> Path:

@@ -2,17 +2,19 @@
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.chat_template_utils import render_jinja_template
+from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
 
 from ftui.engine.data.formats import Chat, Message
 
 Span = tuple[int, int]
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 REASONING = ("reasoning_content", "thinking", "reasoning")  # the names transformers knows for it
+DATE = datetime(2024, 7, 26)  # the one Llama's templates fall back to; whoever changes it raises FORM in cache.py
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,7 @@ def render(
     """
     writer = _Writer(tokenizer.get_chat_template(tools=chat.tools), tokenizer.special_tokens_map, chat.tools)
     try:
+        fix_date(writer.template)
         messages = _fitted(writer, chat.messages)
         if loss_on == "everything":
             return [_everything(writer.text(messages), stops)]
@@ -53,6 +56,18 @@ def render(
         return _by_prefixes(writer, messages, stops, wanted)
     except (TemplateError, TypeError, ValueError, AttributeError, LookupError) as error:  # whatever its code may raise
         raise Unrenderable(f"the chat template refuses it: {error}") from error
+
+
+def fix_date(template: str) -> None:
+    """Let this template see `DATE`, in this process, when it asks for the time (Llama 3.x and gpt-oss print the day).
+
+    Else the same rows would be other tokens tomorrow: a run resumed then would not be the same run, and tokens in the
+    cache would be of a day nobody knows. The price: the model learns a single date; when it is used it is told today's.
+    """
+    if "strftime_now" in template:
+        # `render_jinja_template` hands no functions on; a compiled template is kept, and has globals of its own.
+        compiled: Any = _compile_jinja_template
+        compiled(template).globals["strftime_now"] = DATE.strftime
 
 
 @dataclass(frozen=True)

@@ -89,11 +89,17 @@ def _question_answer(row: Row) -> Example:
 
 def _messages(row: Row) -> Example:
     found = _checked(row, "messages")
-    unlearned = {n for n, (message, weight) in enumerate(found) if message["role"] == "assistant" and not weight}
-    messages = [message for message, _ in found]
-    if messages[0]["role"] != "system":
-        messages, unlearned = [*_system(row), *messages], {n + len(_system(row)) for n in unlearned}
-    return Chat(messages, tools_of(row), frozenset(unlearned))
+    return _chat(row, found, [] if found[0][0]["role"] == "system" else _system(row))
+
+
+def _chat(row: Row, found: list[tuple[Message, bool]], before: list[Message]) -> Chat:
+    """The messages that stand `before`, then those `found`, each with whether the assistant's is learned."""
+    unlearned = {
+        number
+        for number, (message, learned) in enumerate(found, start=len(before))
+        if message["role"] == "assistant" and not learned
+    }
+    return Chat([*before, *(message for message, _ in found)], tools_of(row), frozenset(unlearned))
 
 
 def _checked(row: Row, key: str) -> list[tuple[Message, bool]]:
@@ -108,14 +114,14 @@ def _sharegpt(row: Row) -> Example:
     turns = listed(row, "conversations")
     if not turns:
         raise row.error("'conversations' is not a list of turns")
-    return Chat(_system(row) + [sharegpt_message(row, t, n) for n, t in enumerate(turns, start=1)], tools_of(row))
+    return _chat(row, [sharegpt_message(row, turn, n) for n, turn in enumerate(turns, start=1)], _system(row))
 
 
 def _prompt_completion(row: Row) -> Example:
     prompt, completion = row.value.get("prompt"), row.value.get("completion")
     if isinstance(prompt, list) and isinstance(completion, list):
-        messages = [message for key in ("prompt", "completion") for message, _ in _checked(row, key)]
-        return Chat(messages, tools_of(row))
+        asked = [(message, False) for message, _ in _checked(row, "prompt")]  # its answers are given, not learned
+        return _chat(row, asked + _checked(row, "completion"), [])
     return Completion(_string(row, "prompt"), _string(row, "completion"))
 
 

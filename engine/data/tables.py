@@ -13,6 +13,7 @@ from ftui.engine.data.rows import Row
 from ftui.errors import DataError
 
 DELIMITERS = ",;\t"
+QUOTES = "A cell with the delimiter or a line end in it needs quotes."
 BATCH = 512  # rows of a Parquet file that are in memory at once
 csv.field_size_limit(2**31 - 1)  # the default refuses cells of more than 128 KiB
 
@@ -26,7 +27,7 @@ def csv_rows(path: Path, stream: BinaryIO, delimiter: str | None = None) -> Iter
     before, first = next(((number, line) for number, line in lines if line.strip()), (0, ""))
     if not first:
         return
-    delimiter = delimiter or max(DELIMITERS, key=lambda sign: len(next(csv.reader([first], delimiter=sign), [])))
+    delimiter = delimiter or _delimiter(path, first, before)
     rest = (line for _, line in lines)
     reader = csv.reader(chain([first], rest), delimiter=delimiter, strict=True)
     header = _record(path, reader, before)
@@ -42,14 +43,31 @@ def csv_rows(path: Path, stream: BinaryIO, delimiter: str | None = None) -> Iter
             continue
         if len(record) != len(header):
             words = f"{len(record)} cells, but the header names {len(header)} columns"
-            raise Row(path, begin, {}).error(words, hint="A cell with the delimiter or a line end in it needs quotes.")
+            raise Row(path, begin, {}).error(words, hint=QUOTES)
         pairs = zip(header, record, strict=True)
         yield Row(path, begin, {name: cell for name, cell in pairs if name})  # pandas leaves its index without a name
 
 
 def _texts(path: Path, stream: BinaryIO) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(stream, start=1):
+    for number, line in enumerate(_lines(stream), start=1):
         yield number, text_of(path, number, line.removeprefix(BOM) if number == 1 else line)
+
+
+def _lines(stream: BinaryIO) -> Iterator[bytes]:
+    """Lines with the LF or CR LF that ends them; or CR, where the first one ends so (Excel's "CSV (Macintosh)").
+
+    Elsewhere a CR within a line is left for the reader to refuse: half a cell must not become a row. A file without LF
+    is held in memory as a whole.
+    """
+    first = next(stream, b"")
+    with_cr = b"\r" in first.strip(b"\r\n")
+    for line in chain([first], stream):
+        yield from line.splitlines(keepends=True) if with_cr else [line]
+
+
+def _delimiter(path: Path, header: str, line: int) -> str:
+    columns = {sign: _record(path, csv.reader([header], delimiter=sign), line) or [] for sign in DELIMITERS}
+    return max(DELIMITERS, key=lambda sign: len(columns[sign]))
 
 
 def _record(path: Path, reader: Any, begin: int) -> list[str] | None:
@@ -57,8 +75,8 @@ def _record(path: Path, reader: Any, begin: int) -> list[str] | None:
         record: list[str] | None = next(reader, None)
         return record
     except csv.Error as error:
-        hint = "A quote inside a quoted cell is doubled."
-        raise Row(path, begin, {}).error(f"not CSV ({error})", hint=hint) from error
+        reason = str(error).partition(" - ")[0]  # what follows is advice for programmers
+        raise Row(path, begin, {}).error(f"not CSV ({reason})", hint=f"{QUOTES} A quote in it is doubled.") from error
 
 
 def parquet_rows(path: Path, stream: BinaryIO) -> Iterator[Row]:

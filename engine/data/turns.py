@@ -57,9 +57,7 @@ def message_of(row: Row, message: Any, number: int, key: str) -> tuple[Message, 
     """
     if not isinstance(message, dict) or message.get("role") not in ROLES:
         raise row.error(f"message {number} of {key!r} has no role of {', '.join(sorted(ROLES))}")
-    weight = next((message[name] for name in TURN_WEIGHTS if message.get(name) is not None), 1)
-    if weight not in (0, 1):
-        raise row.error(f"message {number} of {key!r} has the weight {weight!r}: a turn is learned (1) or not (0)")
+    learned = _is_learned(row, message, f"message {number} of {key!r}")
     made = {name: value for name, value in message.items() if name not in TURN_WEIGHTS}
     if isinstance(made.get("content"), list):
         made |= _of_parts(row, made, f"message {number} of {key!r}")
@@ -67,7 +65,14 @@ def message_of(row: Row, message: Any, number: int, key: str) -> tuple[Message, 
         made["tool_calls"] = [_call(row, call, f"message {number} of {key!r}") for call in made["tool_calls"]]
     elif not isinstance(made.get("content"), str):
         raise row.error(f"message {number} of {key!r} has no content")
-    return made, bool(weight)
+    return made, learned
+
+
+def _is_learned(row: Row, turn: Message, what: str) -> bool:
+    weight = next((turn[name] for name in TURN_WEIGHTS if turn.get(name) is not None), 1)
+    if weight not in (0, 1):
+        raise row.error(f"{what} has the weight {weight!r}: a turn is learned (1) or not (0)")
+    return bool(weight)
 
 
 def _of_parts(row: Row, message: Message, what: str) -> Message:
@@ -104,11 +109,13 @@ def _call(row: Row, call: Any, what: str) -> Any:
     return call
 
 
-def sharegpt_message(row: Row, turn: Any, number: int) -> Message:
+def sharegpt_message(row: Row, turn: Any, number: int) -> tuple[Message, bool]:
+    """A turn of ShareGPT's form, as `message_of` gives one of OpenAI's."""
     role = SHAREGPT_ROLES.get(str(turn.get("from"))) if isinstance(turn, dict) else None
     if role is None or not isinstance(turn.get("value"), str):
         raise row.error(f"turn {number} has no known 'from' or no 'value'")
+    learned = _is_learned(row, turn, f"turn {number}")
     if turn["from"] == "function_call":
         calls = [_call(row, call, f"turn {number}") for call in calls_in(row, turn["value"], f"turn {number}")]
-        return {"role": role, "content": None, "tool_calls": calls}
-    return {"role": role, "content": turn["value"]}
+        return {"role": role, "content": None, "tool_calls": calls}, learned
+    return {"role": role, "content": turn["value"]}, learned

@@ -41,7 +41,7 @@ from transformers.trainer_pt_utils import LabelSmoother
 from ftui.engine import heads
 from ftui.engine.collate import collate
 from ftui.engine.data.encode import Sequence
-from ftui.engine.heads import BALANCED, PLAIN_HEADS, Batch, summed_loss
+from ftui.engine.heads import BALANCED, PLAIN_HEADS, Batch, ChunkedCrossEntropy, summed_loss
 from ftui.engine.model import load_model
 from ftui.engine.packing import check_packing
 from ftui.engine.stages import stage_named
@@ -403,6 +403,75 @@ def test_under_bf16_autocast_the_same_to_one_percent(kind: str) -> None:
         size = float(exact_grads[name].norm())
         error, its = float((grad - exact_grads[name]).norm()), float((low_grads[name] - exact_grads[name]).norm())
         assert error <= 1.5 * its + 1e-2 * size, f"{name}: further from fp32 than autocast itself is"
+
+
+def operands(confidence: float, weight_size: float = 0.05) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Hidden states (64, 32) that tell their target the surer the larger `confidence`, a head (500, 32), targets."""
+    torch.manual_seed(0)
+    weight = torch.randn(500, 32) * weight_size
+    ids = torch.randint(0, 500, (64,))
+    return (F.normalize(weight[ids] - weight.mean(0), dim=1) * confidence).half(), weight.half(), ids
+
+
+def gradients(loss: Any, hidden: torch.Tensor, weight: torch.Tensor, dtype: torch.dtype, scale: float) -> Any:
+    """Of `loss(hidden, weight)` times `scale` under autocast, divided by `scale`: what a step of the run is made of."""
+    leaves = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
+    with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
+        summed = loss(*leaves)
+    (summed * scale).backward()
+    return [leaf.grad.float() / scale for leaf in leaves if leaf.grad is not None]
+
+
+@pytest.mark.parametrize("confidence", [1.0, 60.0, 90.0, 120.0])
+@pytest.mark.parametrize("stored", [torch.float16, torch.float32], ids=["stored in 16", "stored in 32"])
+def test_small_gradients_survive_in_fp16_as_in_autograd(confidence: float, stored: torch.dtype) -> None:
+    hidden, weight, ids = operands(confidence)
+    hidden, weight, scale = hidden.to(stored), weight.to(stored), 65536.0 / 64
+
+    def ours(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
+        return ChunkedCrossEntropy.apply(hidden, weight, None, ids, 0.0)  # type: ignore[no-untyped-call]
+
+    def own(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
+        return F.cross_entropy(F.linear(hidden, weight).float(), ids, reduction="sum")
+
+    exact = gradients(own, hidden.float(), weight.float(), torch.float32, 1.0)
+    theirs = gradients(own, hidden, weight, torch.float16, scale)
+    for found, low, true in zip(gradients(ours, hidden, weight, torch.float16, scale), theirs, exact, strict=True):
+        size = float(true.norm())
+        assert size > 0
+        error, its = float((found - true).norm()) / size, float((low - true).norm()) / size
+        assert error <= 1.1 * its + 5e-4, f"{error:.1e} against autograd's {its:.1e}"
+        lost, its_lost = ((found == 0) & (true != 0)).sum(), ((low == 0) & (true != 0)).sum()
+        assert lost <= its_lost
+
+
+@pytest.mark.parametrize("weight_size", [1e-3, 1.0, 20.0])
+@pytest.mark.parametrize("hidden_size", [1e-2, 1.0, 300.0])
+def test_gradients_in_fp16_do_not_overflow_before_they_are_scaled(weight_size: float, hidden_size: float) -> None:
+    """Many rows that all push the same way, a head and hidden states of any size; compared with float32."""
+    torch.manual_seed(0)
+    logits, ids = torch.randn(2000, 50), torch.zeros(2000, dtype=torch.long)
+    hidden, weight = torch.full((2000, 8), hidden_size).half(), torch.full((50, 8), weight_size).half()
+    grad = heads._output_gradient(logits, ids, 0.0)
+    found, exact = ([torch.zeros(2000, 8), torch.zeros(50, 8), torch.zeros(50)] for _ in range(2))
+    heads._add_gradients(found, slice(0, 2000), hidden, weight, grad, torch.float16)
+    heads._add_gradients(exact, slice(0, 2000), hidden, weight, grad, torch.float32)
+    bounds = (grad.abs() @ weight.float().abs(), grad.abs().T @ hidden.float().abs())
+    for one, other, bound in zip(found, exact, bounds, strict=False):
+        assert float(((one - other).abs() / bound).max()) < 2**-10
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_other_types_are_narrowed_as_autograd_does(dtype: torch.dtype) -> None:
+    hidden, weight, ids = (tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in operands(8.0))
+    narrow = heads._output_gradient(F.linear(hidden, weight), ids, 0.0).to(dtype)
+    expected = [(narrow @ weight).float().to(dtype).mul_(0.25), (narrow.T @ hidden).float().to(dtype).mul_(0.25)]
+    leaves = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
+    loss: Any = ChunkedCrossEntropy.apply(*leaves, None, ids, 0.0)  # type: ignore[no-untyped-call]
+    (loss * 0.25).backward()
+    assert all(
+        leaf.grad is not None and torch.equal(leaf.grad, own) for leaf, own in zip(leaves, expected, strict=True)
+    )
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2"])

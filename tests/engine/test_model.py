@@ -1,11 +1,13 @@
 """Loading a model: in which type, with which kernel, with whose code; and what is refused, by name."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from transformers import (
     AutoModelForCausalLM,
     BertConfig,
@@ -147,6 +149,19 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
     (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
     with pytest.raises(ModelError, match=r"pytorch_model.bin: a pickle"):
         base_folder(section, tmp_path, lambda detail: None)
+
+
+@pytest.mark.parametrize("method", ["full", "lora"])
+def test_a_base_that_holds_an_adapter_too_is_refused(method: str, model_folder: Path, tmp_path: Path) -> None:
+    """transformers would put the adapter into the base: nothing to train is left then, or a second one comes on top."""
+    base, rows = tmp_path / "base", write_rows(tmp_path / "rows.jsonl", chats(8))
+    shutil.copytree(model_folder, base)
+    adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(target_modules=["q_proj"]))
+    adapter.save_pretrained(base)
+    assert AutoModelForCausalLM.from_pretrained(base)._hf_peft_config_loaded
+    with pytest.raises(ModelError, match="holds an adapter beside a model") as refusal:
+        train_run(tmp_path / "run", make_profile(base, rows, adapter={"method": method}, train={"max_steps": 1}))
+    assert "Merge" in refusal.value.hint and "adapter.name_or_path" in refusal.value.hint
 
 
 def test_a_gguf_file_that_is_not_there_is_named(tmp_path: Path) -> None:

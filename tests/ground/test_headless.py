@@ -276,4 +276,8 @@ def test_a_run_that_is_over_says_so_and_exits_with_its_code(
     assert run_headless(str(path), Wishes(name="mine")) == 0
     capsys.readouterr()
     assert run_headless(str(path), Wishes(name="mine")) == 0
-    assert "mine is over" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "mine is over" in said and "the same profile" in said and "has changed" not in said
+    assert run_headless(str(path), Wishes(name="mine", overrides=("train.learning_rate=0.5",))) == 0
+    said = capsys.readouterr().out
+    assert "the profile as it is now" in said and "The profile has changed in train.learning_rate:" in said
