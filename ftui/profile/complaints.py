@@ -1,6 +1,7 @@
 """A validation error in words: file, line, key, what is wrong, what to write instead."""
 
 import difflib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
@@ -90,6 +91,12 @@ OLD_SPELLINGS = {
     "fp16": 'train.precision = "fp16"',
 }
 
+# Tables of other tools.
+OTHER_TABLES = {
+    "lora": "adapter", "peft": "adapter", "qlora": "adapter", "training": "train", "optimizer": "train",
+    "scheduler": "train", "dataset": "data", "datasets": "data", "evaluation": "eval", "logging": "log",
+    "saving": "checkpoint", "save": "checkpoint",
+}  # fmt: skip
 TYPES = ("int", "float", "str", "bool")
 
 
@@ -127,12 +134,21 @@ def _words(detail: ErrorDetails, key: "Key") -> tuple[str, str]:
     message = message[0].lower() + message[1:]
     if kind == "value_error":
         return message, ""
+    if kind == "literal_error" and isinstance(given, str):
+        choices = re.findall(r"'([^']*)'", str(detail.get("ctx", {}).get("expected", "")))
+        close = difflib.get_close_matches(given, choices, n=1, cutoff=0.4)
+        return f"{message}, not {given!r}", f"Did you mean {close[0]!r}?" if close else ""
     quoted = isinstance(given, str) and kind.endswith(("_type", "_parsing"))
     return f"{message}, not {given!r}", "Write numbers and true/false without quotes." if quoted else ""
 
 
 def _nearest(key: "Key") -> str:
     name = key[-1]
+    if len(key) == 1:
+        tables = list(Profile.model_fields)
+        close = difflib.get_close_matches(name.lower(), tables, n=1, cutoff=0.6)
+        meant = OTHER_TABLES.get(name.lower()) or (close[0] if close else None)
+        return f"Did you mean [{meant}]?" if meant else f"The tables are [{'], ['.join(tables)}]."
     if name in OLD_SPELLINGS:
         return f"Here it is {OLD_SPELLINGS[name]}."
     known = all_keys()

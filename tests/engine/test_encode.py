@@ -1,5 +1,7 @@
 """Rows as tokens: what exactly is learned, where sequences begin and end, what is cut or left out."""
 
+from datetime import datetime, tzinfo
+from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
+from transformers.utils import chat_template_utils
 
 from ftui.engine.data.cache import tokenised
 from ftui.engine.data.encode import Encoder, Sequence, stop_texts
@@ -32,6 +35,12 @@ FORGETFUL = PLAIN.replace(
     "{{ message['content'] + '<|im_end|>' }}",
     "{{ (message['content'] if loop.last else message['content'].split('</think>')[-1]) + '<|im_end|>' }}",
 )
+# Ways to ask for the day: Llama's, gpt-oss's, and one that would change with every second.
+DATED = [
+    "{% if strftime_now is defined %}{% set day = strftime_now('%d %b %Y') %}{% endif %}{{ day + '\\n' }}",
+    "{{ strftime_now('%Y-%m-%d') + '\\n' }}",
+    "{% macro now() %}{{ strftime_now('%A %x %H:%M:%S') }}{% endmacro %}{{ now() + '\\n' }}",
+]
 REFUSING = "{{ raise_exception('roles must alternate') }}"
 TWO_TURNS: Rows = [
     {"role": "system", "content": "be brief"},
@@ -247,3 +256,42 @@ def test_a_row_that_cannot_be_rendered_is_named(template: str | None, value: dic
 def test_pretraining_takes_no_conversations() -> None:
     with pytest.raises(DataError, match=r"rows\.jsonl, line 3: stage pretrain learns plain text"):
         encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS}, stage="pretrain")
+
+
+def set_day(monkeypatch: pytest.MonkeyPatch, day: int) -> None:
+    """Chat templates are told this day of July 2026 when they ask, and none was compiled on another day."""
+
+    class Day(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Day":
+            return cls(2026, 7, day, day, day, day, tzinfo=tz)
+
+    monkeypatch.setattr(chat_template_utils, "datetime", Day)
+    chat_template_utils._compile_jinja_template.cache_clear()
+
+
+FROM_TRL = [
+    file.read_text()
+    for file in (Path(str(files("trl"))) / "chat_templates").glob("*.jinja")
+    if "strftime_now" in file.read_text()
+]
+
+
+@pytest.mark.parametrize("loss_on", ["assistant", "everything"])
+@pytest.mark.parametrize("template", [*(asked + rest for asked in DATED for rest in (PLAIN, MARKED)), *FROM_TRL])
+def test_tokens_are_the_same_on_every_day(template: str, loss_on: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both ways to find what is learned; the originals of Llama 3.2 and gpt-oss are among TRL's."""
+    tokenizer, days = make_tokenizer(template), []
+    asked = [m for m in TWO_TURNS if m["role"] != "system"][:2]
+    for day in (1, 22):
+        set_day(monkeypatch, day)
+        assert str(day) in tokenizer.apply_chat_template(asked, tokenize=False), (
+            "the clock of the test is the template's"
+        )
+        set_day(monkeypatch, day)
+        encoder = Encoder(tokenizer, "sft", 2048, stop_texts(tokenizer, []), loss_on)
+        (sequence,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": asked})], "messages")
+        days.append((sequence.input_ids.tolist(), sequence.targets.tolist(), text_of(tokenizer, sequence)))
+    assert days[0] == days[1]
+    assert "2026" not in days[0][2].replace("2026-01-04", "")  # the day to which one of them knows the world
+    assert "2024" in days[0][2] or "07/26/24" in days[0][2]

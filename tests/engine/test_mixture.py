@@ -15,6 +15,7 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from ftui.engine.data.cache import cache_folder
 from ftui.engine.data.encode import Encoder, stop_texts
+from ftui.engine.data.formats import Chat, to_example
 from ftui.engine.data.rows import Row
 from ftui.engine.plan import Plan, Share, make_plan
 from ftui.engine.preparation import Prepared, prepare
@@ -169,6 +170,17 @@ def test_the_order_and_the_rows_set_aside_have_a_seed_of_their_own(model_folder:
     assert all(a != b for a, b in zip(chosen(seed=1), chosen(seed=5), strict=True))
 
 
+def test_a_share_of_few_rows_leaves_one_to_learn(model_folder: Path, tmp_path: Path) -> None:
+    for number, fraction, apart in ((2, 0.9, 1), (2, 0.1, 1), (3, 0.99, 2), (10, 0.96, 9), (10, 0.94, 9)):
+        rows = write_rows(tmp_path / f"{number}.jsonl", chats(number))
+        found = prepared(model_folder, str(rows), eval_fraction=fraction)
+        assert found.evaluation is not None
+        assert (found.train.num_rows, found.evaluation.num_rows) == (number - apart, apart)
+    with pytest.raises(DataError, match="1 rows are to be set aside for evaluation, but there are only 1") as caught:
+        prepared(model_folder, str(write_rows(tmp_path / "1.jsonl", chats(1))), eval_fraction=0.9)
+    assert "eval_num_rows" not in caught.value.hint
+
+
 def test_what_was_made_of_one_row_stays_on_one_side(model_folder: Path, tmp_path: Path) -> None:
     """Long documents are split: no part of one that is measured may be learned."""
     rows = write_rows(tmp_path / "long.jsonl", [{"text": f"{i} " + "the cache ran away " * (i % 5)} for i in range(40)])
@@ -235,21 +247,55 @@ WHOLE = "".join(f"<|im_start|>{m['role']}\n{m['content']}{END}\n" for m in TWO_T
 def test_what_is_learned_of_a_conversation(loss_on: str, chat: list[str], completion: str, template: str) -> None:
     tokenizer = make_tokenizer(template)
     encoder = Encoder(tokenizer, "sft", 512, stop_texts(tokenizer, []), loss_on)
-    for form, expected in (("messages", chat), ("prompt_completion", [completion])):
-        (sequence,) = encoder.encode([Row(Path("r"), 1, ROWS[form])], form)
+    both_answers = {"prompt": TWO_TURNS[:2], "completion": TWO_TURNS[2:]}
+    for form, value, expected in (
+        ("messages", ROWS["messages"], chat),
+        ("prompt_completion", ROWS["prompt_completion"], [completion]),
+        ("prompt_completion", both_answers, chat),
+    ):
+        (sequence,) = encoder.encode([Row(Path("r"), 1, value)], form)
         assert learned(tokenizer, sequence) == expected
 
 
-@pytest.mark.parametrize("loss_on", ["assistant", "last"])
+FIRST_UNLEARNED = [message | ({"weight": 0} if number == 2 else {}) for number, message in enumerate(TWO_TURNS)]
+SHAREGPT = [
+    {"from": {"user": "human", "assistant": "gpt"}[m["role"]], "value": m["content"]} | {"weight": m.get("weight")}
+    for m in FIRST_UNLEARNED[1:]
+]
+UNLEARNED: list[tuple[str, dict[str, Any]]] = [
+    ("messages", {"messages": FIRST_UNLEARNED}),
+    ("messages", {"messages": FIRST_UNLEARNED[1:], "system": "be brief"}),
+    ("sharegpt", {"conversations": SHAREGPT, "system": "be brief"}),
+    ("sharegpt", {"conversations": [{"from": "system", "value": "be brief"}, *SHAREGPT]}),
+    ("prompt_completion", {"prompt": TWO_TURNS[:4], "completion": TWO_TURNS[4:]}),
+    ("prompt_completion", {"prompt": TWO_TURNS[:2], "completion": FIRST_UNLEARNED[2:]}),
+]
+
+
+@pytest.mark.parametrize("loss_on", ["assistant", "last", "everything"])
 @pytest.mark.parametrize("template", [PLAIN, MARKED, FORGETFUL], ids=["plain", "marked", "forgetful"])
-def test_turns_of_no_weight_are_read_and_not_learned(loss_on: str, template: str) -> None:
-    messages = [dict(message) for message in TWO_TURNS]
-    messages[2]["weight"] = 0
+def test_turns_of_no_weight_and_answers_in_a_prompt_are_read_and_not_learned(loss_on: str, template: str) -> None:
+    """The same conversation in every form that can say so."""
     tokenizer = make_tokenizer(template)
     encoder = Encoder(tokenizer, "sft", 512, stop_texts(tokenizer, []), loss_on)
-    (sequence,) = encoder.encode([Row(Path("r"), 1, {"messages": messages})], "messages")
-    assert learned(tokenizer, sequence) == [f"it forks\nquietly{END}"]
-    assert "ran away" in str(tokenizer.decode(sequence.input_ids.tolist()))
+    for form, value in UNLEARNED:
+        (sequence,) = encoder.encode([Row(Path("r"), 1, value)], form)
+        assert learned(tokenizer, sequence) == [WHOLE if loss_on == "everything" else f"it forks\nquietly{END}"]
+        assert str(tokenizer.decode(sequence.input_ids.tolist())) == WHOLE
+
+
+@pytest.mark.parametrize("name", ["weight", "loss_weight"])
+def test_a_turn_is_learned_or_not(name: str) -> None:
+    encoder = Encoder(make_tokenizer(), "sft", 512, frozenset({END}))
+    said = {"from": "gpt", "value": "so"}
+    for turn in (said | {name: 0}, {"from": "function_call", "value": '{"name": "f", "arguments": {}}', name: 0}):
+        row = Row(Path("r"), 1, {"conversations": [{"from": "human", "value": "why?"}, turn]})
+        example = to_example(row, "sharegpt")
+        assert isinstance(example, Chat)
+        assert example.unlearned == {1}
+    row = Row(Path("r"), 1, {"conversations": [said | {name: 0.5}]})
+    with pytest.raises(DataError, match=r"line 1: turn 1 has the weight 0\.5: a turn is learned \(1\) or not \(0\)"):
+        list(encoder.encode([row], "sharegpt"))
 
 
 def test_the_last_turn_of_a_template_that_rewrites_is_one_sequence() -> None:

@@ -52,8 +52,25 @@ def refusal(path: Path, data: bytes) -> str:
         (b",q\n0,1\n", [(2, {"q": "1"})]),
         (b"q\n1\n", [(2, {"q": "1"})]),
         (b"q,a\n1," + b"x" * 200_000 + b"\n", [(2, {"q": "1", "a": "x" * 200_000})]),
+        (b"\xef\xbb\xbf\rq;a\r1;2\r\r3;4", [(3, {"q": "1", "a": "2"}), (5, {"q": "3", "a": "4"})]),
+        (b'q,a\r"1\r\n1","2\n"\r3,4\r', [(2, {"q": "1\r\n1", "a": "2\n"}), (5, {"q": "3", "a": "4"})]),
+        (b"q,a\r\r\n1,2\r\r\n", [(2, {"q": "1", "a": "2"})]),
+        (b"q,a\n1\0,2\n", [(2, {"q": "1\0", "a": "2"})]),
     ],
-    ids=["commas", "semicolons", "tabs", "quoted newlines", "blank lines", "pandas index", "one column", "long cell"],
+    ids=[
+        "commas",
+        "semicolons",
+        "tabs",
+        "quoted newlines",
+        "blank lines",
+        "pandas index",
+        "one column",
+        "long cell",
+        "old mac",
+        "old mac, quoted",
+        "mangled line ends",
+        "nul",
+    ],
 )
 def test_csv(data: bytes, expected: list[tuple[int, dict[str, Any]]], tmp_path: Path) -> None:
     assert rows_of(tmp_path / "rows.csv", data) == expected
@@ -62,15 +79,17 @@ def test_csv(data: bytes, expected: list[tuple[int, dict[str, Any]]], tmp_path: 
 CELLS = st.text(st.characters(exclude_categories=["Cs"]))
 
 
-@given(st.lists(st.tuples(CELLS, CELLS), min_size=1), st.sampled_from(",;\t"))
+@given(st.lists(st.tuples(CELLS, CELLS), min_size=1), st.sampled_from(",;\t"), st.sampled_from(["\r\n", "\n", "\r"]))
 def test_whatever_csv_writes_is_read_back(
-    tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, str]], delimiter: str
+    tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, str]], delimiter: str, end: str
 ) -> None:
     written = io.StringIO(newline="")
-    csv.writer(written, delimiter=delimiter).writerows([("q", "a"), *cells])
+    quoting = csv.QUOTE_MINIMAL if end == "\r\n" else csv.QUOTE_ALL  # else CR or LF within a cell stays bare
+    csv.writer(written, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows([("q", "a"), *cells])
     found = rows_of(tmp_path_factory.getbasetemp() / "any.csv", written.getvalue().encode())
     assert [tuple(value.values()) for _, value in found] == cells
-    lines = written.getvalue().encode().split(b"\n")
+    data = written.getvalue().encode()
+    lines = data.splitlines() if end == "\r" else data.split(b"\n")
     assert all(0 < place <= len(lines) for place, _ in found)
     assert [place for place, _ in found] == sorted({place for place, _ in found})
 
@@ -87,10 +106,21 @@ def test_tsv_is_cut_at_tabs_only(tmp_path: Path) -> None:
         (b'q,a\n1,2\n"3\n,4\n', ", line 3: not CSV (unexpected end of data)."),
         (b"q,q\n1,2\n", ", line 1: two columns of the header have one name."),
         (b"q,a\n1,\xe9\n", ", line 2: not UTF-8 (byte 2: 0xe9)."),
+        (b"q,a\r1,\xe9\r", ", line 2: not UTF-8 (byte 2: 0xe9)."),
+        (b'q,a\r1,2\r"3,4\r5,6\r', ", line 3: not CSV (unexpected end of data)."),
+        (b'q,"a\n1,2\n', ", line 1: not CSV (unexpected end of data)."),
+        (b'q,a\n"1"2,3\n', ", line 2: not CSV (',' expected after '\"')."),
+        (b"q\n1\n2\r3\n", ", line 3: not CSV (new-line character seen in unquoted field)."),
+        (b"q,a\n1," + b"x" * 300_000 + b"\n", ", line 2: not CSV (field larger than field limit (250000))."),
+        (b"q," + b"x" * 300_000 + b"\n1,2\n", ", line 1: not CSV (field larger than field limit (250000))."),
     ],
 )
 def test_bad_csv_is_named_by_the_line_on_which_its_row_begins(data: bytes, reason: str, tmp_path: Path) -> None:
-    assert refusal(tmp_path / "rows.csv", data) == reason
+    limit = csv.field_size_limit(250_000)  # ours is 2 GiB
+    try:
+        assert refusal(tmp_path / "rows.csv", data) == reason
+    finally:
+        csv.field_size_limit(limit)
 
 
 def test_empty_tables(tmp_path: Path) -> None:

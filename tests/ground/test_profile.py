@@ -218,6 +218,24 @@ def test_a_new_key_stops_no_run_that_was_begun_without_it(path: Path) -> None:
     assert fingerprint(profile) == "6a695cd3536488b5c01b6c1f7787304f82f3ff5894fb3adb0d2c3297b47c6fb7"
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("[lora]\nr = 3\n", "Did you mean [adapter]?"),
+        ("[Train]\nseed = 1\n", "Did you mean [train]?"),
+        ("[trane]\nseed = 1\n", "Did you mean [train]?"),
+        ("[zebra]\nseed = 1\n", "The tables are [run], [model]"),
+        ("[train]\noptim = 'adamw'\n", "Did you mean 'adamw_"),
+        ("[eval]\neval_strategy = 'step'\n", "Did you mean 'steps'?"),
+        ("[adapter]\nmethod = 'quantised'\n", ""),
+    ],
+)
+def test_a_wrong_name_gets_the_nearest_right_one(path: Path, text: str, hint: str) -> None:
+    with pytest.raises(ProfileError) as caught:
+        read(path, text)
+    assert caught.value.hint.startswith(hint) and bool(caught.value.hint) == bool(hint)
+
+
 def test_flat_has_every_key_once(path: Path) -> None:
     values = flat(read(path).profile)
     assert values[("data", "train")].endswith("rows.jsonl")
