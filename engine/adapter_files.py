@@ -1,8 +1,12 @@
 """An adapter as a folder, in PEFT's layout: where the one to go on from lies, and its hash."""
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from pathlib import Path
+
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
 
 from ftui.checkpoints import file_hash
 from ftui.engine.hub import model_folder
@@ -29,6 +33,51 @@ def starting_adapter(section: AdapterSection, report: Callable[[str], None]) -> 
     if missing := [name for name in (CONFIG, ADAPTER) if not (folder / name).is_file()]:
         raise ModelError(f"{folder} is not an adapter: it has no {missing[0]}.", hint="Check adapter.name_or_path.")
     return folder
+
+
+def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, new_ids: Iterable[int]) -> None:
+    """Rows of the embeddings that the adapter brings must be those of the same tokens, where it has a tokenizer.
+
+    `new_ids` are entries of ours that the base has never seen.
+
+    Raises:
+        ModelError: one of them is another token, or that tokenizer cannot be read.
+    """
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        return
+    try:
+        theirs = Tokenizer.from_file(str(path))
+    except Exception as error:  # tokenizers has no class of its own for it
+        raise ModelError(f"{path} cannot be read: {error}") from error
+    learned = learned_rows(folder)
+    for number in sorted({*new_ids, *learned}):
+        here, there = tokenizer.convert_ids_to_tokens(number), theirs.id_to_token(number)
+        if here != there:
+            tokens = json.dumps([theirs.id_to_token(row) for row in learned], ensure_ascii=False)
+            raise ModelError(
+                f"Entry {number} of the tokenizer is {_token(here)}, but {_token(there)} for the adapter in {folder}.",
+                hint=f"Add the tokens it was trained with, in its order: model.extra_special_tokens = {tokens}."
+                if learned
+                else "Use the tokens that it was trained with: model.extra_special_tokens.",
+            )
+
+
+def learned_rows(folder: Path) -> list[int]:
+    """Entries of the vocabulary whose embeddings an adapter holds one by one, sorted.
+
+    Raises:
+        ModelError: its config cannot be read.
+    """
+    try:
+        rows = json.loads((folder / CONFIG).read_bytes()).get("trainable_token_indices") or []
+    except (OSError, ValueError, AttributeError) as error:
+        raise ModelError(f"{folder / CONFIG} cannot be read: {error}") from error
+    return sorted({row for its in rows.values() for row in its} if isinstance(rows, dict) else rows)
+
+
+def _token(token: object) -> str:
+    return "nothing" if token is None else repr(token)
 
 
 def adapter_fingerprint(folder: Path) -> str:

@@ -75,10 +75,11 @@ def continued_adapter(
     """
     config = _config_in(folder)
     _check_brought(config, section, folder)
-    if new_token_ids and not (config.trainable_token_indices or config.modules_to_save):
+    if missing := _unlearned(model, config, new_token_ids):
         raise ModelError(
-            f"The tokenizer has entries that are new to the base, and the adapter in {folder} does not train them.",
-            hint="Start a new adapter (no adapter.name_or_path), or use the tokenizer of the base.",
+            f"The tokenizer has entries that are new to the base (such as {min(missing)}), and the adapter in {folder} "
+            "does not train them.",
+            hint="Start a new adapter (no adapter.name_or_path), or use the tokenizer of the adapter.",
         )
     made_for, config.base_model_name_or_path, config.revision = config.base_model_name_or_path, None, None
     try:
@@ -91,6 +92,22 @@ def continued_adapter(
             hint=f"It was made for {made_for or 'another base'}: check model.name_or_path.",
         ) from error
     return adapted
+
+
+def _unlearned(model: PreTrainedModel, config: Any, ids: tuple[int, ...]) -> set[int]:
+    """Those of `ids` whose row an adapter leaves as it is: of the embeddings, or of a head that is not tied to them."""
+    paths = {module: path for path, module in model.named_modules()}
+    embeddings, head = model.get_input_embeddings(), model.get_output_embeddings()
+    whole, rows = config.modules_to_save or (), config.trainable_token_indices or {}
+    if isinstance(rows, list):  # PEFT's short way to name the embeddings
+        rows = {paths[embeddings]: rows}
+    is_tied, left = _is_tied(model), set()
+    if is_tied and any(paths[head].endswith(name) for name in whole):
+        return set()
+    for path in [paths[embeddings], *([] if head is None or is_tied else [paths[head]])]:
+        if not any(path.endswith(name) for name in whole):
+            left |= set(ids) - {row for name, its in rows.items() if path.endswith(name) for row in its}
+    return left
 
 
 def _adapted(model: PreTrainedModel, config: Any, base: Base) -> Any:

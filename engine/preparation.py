@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ftui.engine.adapter_files import starting_adapter
+from ftui.engine.adapter_files import check_tokens, starting_adapter
 from ftui.engine.data.encode import Encoder, stop_texts
 from ftui.engine.data.mixture import Found, find, sequences_of, texts_in
 from ftui.engine.data.named_templates import take_template
@@ -87,6 +87,8 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Pre
     folder, commit, tokenizer = _tokenizer(profile, found, cache, report)
     new_token_ids = add_special_tokens(tokenizer, profile.model.extra_special_tokens)
     adapter = starting_adapter(profile.adapter, report)
+    if adapter is not None:
+        check_tokens(adapter, tokenizer, new_token_ids)
     marks = take_template(tokenizer, profile.data.chat_template) if profile.data.chat_template else ()
     encoder = _encoder(profile, folder, tokenizer)
     data = sequences_of(found, encoder, cache, lambda n: report(f"{n} rows read"))

@@ -22,7 +22,7 @@ from ftui.engine.preparation import prepare
 from ftui.engine.quantised import num_parameters
 from ftui.engine.ranks import Do, Order, join
 from ftui.engine.requests import Requests
-from ftui.engine.resume import check_same, find_checkpoint, forked, is_fork
+from ftui.engine.resume import as_begun, check_same, find_checkpoint, forked, is_fork
 from ftui.engine.rng import seed_everything
 from ftui.engine.scaling import begin
 from ftui.engine.settings import replayed, value_at
@@ -56,7 +56,7 @@ def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int
         logbook.progress(detail=detail)
 
     logbook.phase("preparing", "reading the rows")
-    prepared = ranks.leader_first(lambda: prepare(profile, cache, report))
+    prepared = ranks.leader_first(lambda: prepare(as_begun(run, profile), cache, report))
     for warning in prepared.warnings:
         logbook.warn(warning)
     control.poll()

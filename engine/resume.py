@@ -3,12 +3,14 @@
 import contextlib
 
 from ftui import checkpoints
-from ftui.checkpoints import Checkpoint, read_manifest
+from ftui.checkpoints import Checkpoint, fault, read_manifest
 from ftui.engine.logbook import Logbook
 from ftui.engine.settings import MICRO_BATCH
 from ftui.engine.training import TrainState
 from ftui.errors import DataError, FtuiError, ModelError, ProfileError
 from ftui.events import CheckpointRejected
+from ftui.profile.model import FULL_COMMIT
+from ftui.profile.sections import Profile
 from ftui.run import Run, RunFacts
 
 SAME = "Give the run what it was started with, or make it a run of its own with --fork."
@@ -44,6 +46,24 @@ def find_checkpoint(run: Run, logbook: Logbook) -> Checkpoint | None:
         )
     checkpoints.supersede(run.checkpoints, found.step if found else -1)
     return found
+
+
+def as_begun(run: Run, profile: Profile) -> Profile:
+    """The profile of a resumed run, its hub model at the commit it began with: the branch may have moved since.
+
+    A commit that the profile names itself stays, and so does the branch for the first attempt of a fork.
+    """
+    if FULL_COMMIT.fullmatch(profile.model.revision or ""):
+        return profile
+    known = family(run.read_facts())
+    whole = (one for one in checkpoints.listed(run.checkpoints) if not fault(one.path, run_id=known, quick=True))
+    newest = next(whole, None)
+    if newest is None or is_fork(run, newest):
+        return profile
+    base = read_manifest(newest.path).fingerprints.get("base_model", "")
+    if not FULL_COMMIT.fullmatch(base):  # a local folder, by the hash of its files
+        return profile
+    return profile.model_copy(update={"model": profile.model.model_copy(update={"revision": base})})
 
 
 def sweep(run: Run) -> None:

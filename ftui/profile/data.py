@@ -85,7 +85,8 @@ class DataSection(Section):
 
     chat_template: str | None = weights(None)
     """How conversations become text. Without it the tokenizer's own; or one of `chatml`, `llama2`, `llama3`, `mistral`,
-    `gemma`, `phi`, `qwen`, `alpaca`, `vicuna`, `zephyr`; or a `.jinja` file. It is saved with the result."""
+    `gemma`, `phi`, `qwen`, `alpaca`, `vicuna`, `zephyr`; or a `.jinja` file. It is saved with the result.
+    Where it prints the date of today, rows are learned with 26 Jul 2024, whatever the day."""
 
     loss_on: Literal["assistant", "last", "everything"] = weights("assistant")
     """What is learned of a conversation: all that the assistant says, its last turn only, or every token, prompts

@@ -19,7 +19,7 @@ class ModelSection(Section):
     """Folder in transformers format or a `.gguf` file (relative to the profile's folder), or a hub id."""
 
     revision: str | None = weights(None)
-    """Branch, tag or commit of a hub model. Resolved to a commit when the run starts."""
+    """Branch, tag or commit of a hub model. Resolved to a commit when the run starts; a resumed run stays with it."""
 
     from_scratch: FromScratch | None = weights(None)
     """Architecture and tokenizer of a new model with random weights."""

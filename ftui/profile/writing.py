@@ -10,7 +10,10 @@ from pydantic import BaseModel
 from ftui.profile.data import sources
 from ftui.profile.fields import affects_weights
 from ftui.profile.layers import FILES, FOLDERS, TEMPLATE, Key
+from ftui.profile.model import FULL_COMMIT
 from ftui.profile.sections import Profile
+
+REVISION: Key = ("model", "revision")
 
 
 def to_toml(profile: Profile) -> str:
@@ -69,12 +72,12 @@ def _weights(profile: BaseModel, above: Key = ()) -> dict[Key, Any]:
 def _compared(profile: Profile) -> dict[Key, Any]:
     """The keys that affect the weights, without the paths: a moved file with the same content is the same.
 
-    Content is compared by its hash, and of a data set on the hub so is the commit.
+    Content is compared by its hash, and of a model or a data set on the hub so is the commit.
     """
     values = {
         k: tuple(v.items()) if isinstance(v, dict) and v else v  # of patterns, the first that fits counts
         for k, v in _weights(profile).items()
-        if k not in FILES + FOLDERS
+        if k not in (*FILES, *FOLDERS, REVISION)
     }
     if (profile.data.chat_template or "").endswith(".jinja"):
         values[TEMPLATE] = "a .jinja file"
@@ -86,6 +89,8 @@ def _compared(profile: Profile) -> dict[Key, Any]:
 def weights_difference(old: Profile, new: Profile) -> list[str]:
     """What differs of the keys that affect the weights, one `key: old -> new` each."""
     before, after = _compared(old), _compared(new)
+    if not FULL_COMMIT.fullmatch(new.model.revision or ""):  # a commit is compared to that of the checkpoint
+        before[REVISION], after[REVISION] = old.model.revision, new.model.revision
     return [
         f"{'.'.join(key)}: {before.get(key)!r} -> {after.get(key)!r}"
         for key in before | after

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from peft import AutoPeftModelForCausalLM, PeftModel
+from peft import AutoPeftModelForCausalLM, LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import (
     AutoModelForCausalLM,
@@ -214,6 +214,47 @@ def test_embeddings_of_new_tokens_are_trained_and_found_by_plain_peft(
     assert trainable(again).keys() == trainable(model).keys()
     with torch.no_grad():
         assert torch.equal(again.train()(input_ids=inputs).logits, model.train()(input_ids=inputs).logits)
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "new", "fits"),
+    [
+        ("untied", {"trainable_token_indices": {"embed_tokens": [60, 61], "lm_head": [60, 61]}}, (60, 61), True),
+        ("untied", {"trainable_token_indices": {"embed_tokens": [60], "lm_head": [60]}}, (60, 61), False),
+        ("untied", {"trainable_token_indices": {"embed_tokens": [60, 61]}}, (60, 61), False),
+        ("untied", {"trainable_token_indices": {"embed_tokens": [60]}, "modules_to_save": ["lm_head"]}, (60,), True),
+        ("untied", {"modules_to_save": ["embed_tokens"]}, (60,), False),
+        ("untied", {"modules_to_save": ["embed_tokens", "lm_head"]}, (60,), True),
+        ("untied", {"modules_to_save": ["norm"]}, (60,), False),
+        ("tied", {"trainable_token_indices": [60]}, (60,), True),
+        ("tied", {"trainable_token_indices": [60]}, (60, 61), False),
+        ("tied", {"modules_to_save": ["lm_head"], "ensure_weight_tying": True}, (60,), True),
+        ("tied", {"modules_to_save": ["norm"]}, (60,), False),
+        ("gpt2", {"trainable_token_indices": {"wte": [60]}}, (60,), True),
+        ("gpt2", {"trainable_token_indices": {"wte": [60]}}, (61,), False),
+    ],
+)
+def test_an_adapter_to_go_on_from_trains_every_new_row(
+    name: str, config: dict[str, Any], new: tuple[int, ...], fits: bool, bases: dict[str, Path], tmp_path: Path
+) -> None:
+    base = bases["biased" if name == "untied" else name]
+    targets = ["c_attn"] if name == "gpt2" else ["q_proj"]
+    keys = LoraConfig(r=4, target_modules=targets, fan_in_fan_out=name == "gpt2", task_type="CAUSAL_LM", **config)
+
+    def grown() -> PreTrainedModel:
+        model = loaded(base, section())
+        model.resize_token_embeddings(62)
+        return model
+
+    write_adapter(get_peft_model(grown(), keys), tmp_path)
+    if not fits:
+        with pytest.raises(ModelError, match="does not train them"):
+            continued_adapter(grown(), section(), tmp_path, Base(str(base)), new)
+        return
+    model = continued_adapter(grown(), section(), tmp_path, Base(str(base)), new)
+    model(input_ids=torch.tensor([[5, *new, 7]]), labels=torch.tensor([[5, *new, 7]])).loss.backward()
+    grads = [weight.grad for path, weight in trainable(model).items() if "token_adapter" in path or "saved" in path]
+    assert grads and all(grad is not None and grad.any() for grad in grads)
 
 
 def test_rows_that_cannot_be_trained_apart_are_refused(bases: dict[str, Path]) -> None:

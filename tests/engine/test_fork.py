@@ -109,3 +109,10 @@ def test_what_letters_and_a_plateau_made_of_the_rate_stays_with_the_parent() -> 
     state = TrainState(plateau={"rate": 1e-5}, settings=[Setting(3, "learning_rate_factor", 0.5)], best_loss=1.0)
     forked(state, ["profile"])
     assert (state.plateau, state.settings, state.best_loss) == ({}, [], 1.0)
+
+
+def test_a_fork_has_patience_of_its_own() -> None:
+    """That of a parent that was stopped early is at its end."""
+    state = TrainState(bad_evaluations=3, bad_steps=2)
+    forked(state, ["profile"])
+    assert (state.bad_evaluations, state.bad_steps) == (0, 0)

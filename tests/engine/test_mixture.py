@@ -20,7 +20,10 @@ from ftui.engine.data.rows import Row
 from ftui.engine.plan import Plan, Share, make_plan
 from ftui.engine.preparation import Prepared, prepare
 from ftui.errors import DataError
-from tests.engine.test_encode import FORGETFUL, TWO_TURNS, learned
+from ftui.events import Sampled
+from ftui.journal import Tail
+from ftui.run import Run
+from tests.engine.test_encode import DATED, FORGETFUL, TWO_TURNS, learned, set_day
 from tests.support.tiny import (
     MARKED,
     PLAIN,
@@ -225,6 +228,25 @@ def test_a_run_learns_its_mixture_and_keeps_its_template(
     assert kept.eos_token == "<|end|>"
     stops = GenerationConfig.from_pretrained(tmp_path / "run" / "final").eos_token_id
     assert stops == kept.convert_tokens_to_ids(["<|end|>", "<|im_end|>"])
+
+
+def test_a_run_of_another_day_is_the_same_run(
+    model_folder: Path, files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a template that prints the date, on another machine; and then on this one, its tokens in the cache."""
+    (tmp_path / "dated.jinja").write_text(DATED[0] + PLAIN)
+    data = {"train": str(files["chats"]), "chat_template": str(tmp_path / "dated.jinja"), "eval_num_rows": 3}
+    asked = {"sample_prompts": ["why?"], "eval_strategy": "epoch", "sample_max_new_tokens": 24}
+    profile = make_profile(model_folder, Path("x"), data=data, eval=asked, train={"max_steps": 2})
+    found = []
+    for day, cache in ((1, "here"), (22, "there"), (23, "here")):
+        set_day(monkeypatch, day)
+        monkeypatch.setenv("FTUI_CACHE", str(tmp_path / cache))
+        losses = column(train_run(tmp_path / f"run{day}", profile), "loss").tolist()
+        journal = Tail(Run(tmp_path / f"run{day}").journal).read()
+        found.append((losses, [record.completion for record in journal if isinstance(record, Sampled)]))
+    assert found[0] == found[1] == found[2]
+    assert found[0][1], "a sample was asked for"
 
 
 END = "<|im_end|>"

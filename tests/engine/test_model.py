@@ -5,10 +5,12 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import (
+    AutoConfig,
     AutoModelForCausalLM,
     BertConfig,
     BertForMaskedLM,
@@ -24,6 +26,7 @@ from transformers import (
     dynamic_module_utils,
 )
 
+from ftui.engine import hub
 from ftui.engine.attention import chosen
 from ftui.engine.fingerprints import weights_fingerprint
 from ftui.engine.hardware import Hardware
@@ -31,8 +34,14 @@ from ftui.engine.hub import base_folder
 from ftui.engine.methods import storage_dtype
 from ftui.engine.model import load_model, read_config
 from ftui.engine.preparation import prepare
+from ftui.engine.resume import as_begun
 from ftui.errors import ModelError
+from ftui.events import RunStarted, Step
+from ftui.profile import Profile
 from ftui.profile.model import ModelSection
+from ftui.profile.writing import fingerprint, weights_difference
+from ftui.run import Run
+from tests.support.lives import attempt, killed_attempt, records
 from tests.support.tiny import chats, column, make_profile, make_tokenizer, train_run, write_rows
 
 TINY: dict[str, Any] = {
@@ -167,6 +176,87 @@ def test_a_base_that_holds_an_adapter_too_is_refused(method: str, model_folder: 
 def test_a_gguf_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"no file .*m\.gguf"):
         base_folder(ModelSection(name_or_path=str(tmp_path / "m.gguf")), tmp_path, lambda detail: None)
+
+
+# -- a branch on the hub
+
+
+class Branch:
+    """Plays the hub: a model whose `main` and `v1` move to another commit, of which both stay there."""
+
+    def __init__(self, commits: dict[str, Path], patch: pytest.MonkeyPatch) -> None:
+        self.commits, self.now = commits, next(iter(commits))
+        patch.setattr(hub, "model_folder", self.folder)
+
+    def folder(self, name: str, revision: str | None, *_: Any, **__: Any) -> tuple[Path, str]:
+        commit = self.now if revision in (None, "v1") else str(revision)
+        return self.commits[commit], commit
+
+
+OLD, NEW = "a" * 40, "b" * 40
+
+
+@pytest.fixture
+def branch(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Branch:
+    other = tmp_path / "other"
+    shutil.copytree(model_folder, other)
+    torch.manual_seed(9)
+    LlamaForCausalLM(AutoConfig.from_pretrained(model_folder)).save_pretrained(other)
+    return Branch({OLD: model_folder, NEW: other}, monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("begun", "resumed"), [(None, None), ("v1", "v1"), (None, OLD), ("v1", OLD), (None, NEW)], ids=str
+)
+def test_a_resumed_run_stays_with_the_commit_it_began_with(
+    begun: str | None, resumed: str | None, branch: Branch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", chats(12))
+
+    def profile(revision: str | None) -> Profile:
+        return make_profile(
+            tmp_path, rows, model={"name_or_path": "us/model", "revision": revision}, adapter={"method": "lora"},
+            train={"max_steps": 4, "learning_rate": 1e-2}, checkpoint={"save_steps": 2, "save_minutes": None},
+        )  # fmt: skip
+
+    run, whole = Run(tmp_path / "run"), Run(tmp_path / "whole")
+    assert attempt(whole, profile(begun)) == 0
+    killed_attempt(run, profile(begun), 3, monkeypatch)
+    branch.now = NEW
+    assert weights_difference(profile(begun), profile(resumed)) == []
+    if resumed == NEW:
+        with pytest.raises(ModelError, match="the base model changed"):
+            attempt(run, profile(resumed), 2)
+        return
+    assert attempt(run, profile(resumed), 2) == 0
+    assert [step.loss for step in records(run, Step)][-2:] == [step.loss for step in records(whole, Step)][-2:]
+    assert records(run, RunStarted)[-1].badge == "EXACT"
+    assert json.loads((run.final / "adapter_config.json").read_bytes())["revision"] == OLD
+
+
+def test_a_fork_takes_the_branch_as_it_is_now(branch: Branch, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And from its own first checkpoint on it stays with that."""
+    run = Run(tmp_path / "run")
+    profile = make_profile(
+        tmp_path, write_rows(tmp_path / "rows.jsonl", chats(12)), model={"name_or_path": "us/model"},
+        adapter={"method": "lora"}, train={"max_steps": 4}, checkpoint={"save_steps": 2, "save_minutes": None},
+    )  # fmt: skip
+    killed_attempt(run, profile, 3, monkeypatch)
+    facts = msgspec.structs.replace(run.read_facts(), run_id="1" * 16, parent_run=run.read_facts().run_id, fork=True)
+    run.facts.write_bytes(msgspec.json.encode(facts))
+    assert as_begun(run, profile).model.revision is None
+    branch.now = NEW
+    assert attempt(run, profile, 2) == 0
+    assert "base_model" in records(run, RunStarted)[-1].badge_reasons[0]
+    assert as_begun(run, profile).model.revision == NEW
+
+
+def test_another_branch_is_another_model() -> None:
+    def on(revision: str | None) -> Profile:
+        return make_profile(Path("x"), Path("rows"), model={"name_or_path": "us/model", "revision": revision})
+
+    assert weights_difference(on(None), on("v1")) == ["model.revision: None -> 'v1'"]
+    assert fingerprint(on("v1")) == fingerprint(on(None)) == fingerprint(on(OLD))
 
 
 # -- code that comes with a model

@@ -1,11 +1,13 @@
 """Special tokens of one's own, embeddings that grow for them, and new models around any tokenizer."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from ftui.engine.new_model import new_config, new_model
@@ -90,6 +92,37 @@ def test_a_whole_run_learns_new_tokens(method: str, model_folder: Path, tmp_path
     if method == "full":
         final: Any = AutoModelForCausalLM.from_pretrained(tmp_path / "run" / "final")
         assert final.get_input_embeddings().weight.shape[0] == 302
+
+
+def test_an_adapter_goes_on_with_the_tokens_it_has_learned(model_folder: Path, tmp_path: Path) -> None:
+    rows = write_rows(
+        tmp_path / "rows.jsonl", [{"prompt": f"call {n}", "completion": "<|tool|>read"} for n in range(8)]
+    )
+
+    def run(name: str, *tokens: str, **adapter: Any) -> Path:
+        profile = make_profile(
+            model_folder, rows, model={"extra_special_tokens": tokens}, adapter={"method": "lora"} | adapter,
+            train={"max_steps": 2, "per_device_train_batch_size": 8, "learning_rate": 2e-2},
+        )  # fmt: skip
+        train_run(tmp_path / name, profile)
+        return tmp_path / name / "final"
+
+    first = run("first", "<|tool|>", r=4)
+    learned = load_file(run("same", "<|tool|>", name_or_path=str(first)) / "adapter_model.safetensors")
+    for name, before in load_file(first / "adapter_model.safetensors").items():
+        assert not torch.equal(learned[name], before) and learned[name].shape == before.shape, name
+    for name, tokens, words in (
+        ("more", NEW, "301 of the tokenizer is '<|end_tool|>', but nothing"),
+        ("swapped", NEW[::-1], "300 of the tokenizer is '<|end_tool|>', but '<|tool|>'"),
+        ("others", ("<|own|>",), "300 of the tokenizer is '<|own|>', but '<|tool|>'"),
+        ("fewer", (), "300 of the tokenizer is nothing, but '<|tool|>'"),
+    ):
+        with pytest.raises(ModelError, match=re.escape(words)) as refusal:
+            run(name, *tokens, name_or_path=str(first))
+        assert 'model.extra_special_tokens = ["<|tool|>"]' in refusal.value.hint
+    (first / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match=r"new to the base \(such as 301\)"):
+        run("more, and nobody knows their names", *NEW, name_or_path=str(first))
 
 
 def test_new_tokens_that_stay_frozen_are_refused(model_folder: Path, tmp_path: Path) -> None:

@@ -212,6 +212,16 @@ def test_only_what_affects_the_weights_is_a_difference(path: Path) -> None:
     assert fingerprint(new) != fingerprint(old)
 
 
+def test_the_order_of_patterns_is_a_difference(path: Path) -> None:
+    """PEFT takes the first pattern that fits a layer."""
+    one = read(path, "[adapter.alpha_pattern]\nq_proj = 64\n'.*_proj' = 8\n").profile
+    other = read(path, "[adapter.alpha_pattern]\n'.*_proj' = 8\nq_proj = 64\n").profile
+    assert len(weights_difference(one, other)) == 1
+    assert fingerprint(one) != fingerprint(other)
+    path.write_text(to_toml(one))
+    assert fingerprint(resolve(path).profile) == fingerprint(one)
+
+
 def test_a_new_key_stops_no_run_that_was_begun_without_it(path: Path) -> None:
     """This hash stands in the checkpoints of released versions: a key that is added must not change it."""
     profile = read(path, "[train]\nlearning_rate = 1e-3\n[adapter]\nr = 8\n").profile
