@@ -41,16 +41,12 @@ def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, new_ids: Iter
     `new_ids` are entries of ours that the base has never seen.
 
     Raises:
-        ModelError: one of them is another token, or that tokenizer cannot be read.
+        ModelError: one of them is another token.
     """
     path = folder / "tokenizer.json"
     if not path.is_file():
         return
-    try:
-        theirs = Tokenizer.from_file(str(path))
-    except Exception as error:  # tokenizers has no class of its own for it
-        raise ModelError(f"{path} cannot be read: {error}") from error
-    learned = learned_rows(folder)
+    theirs, learned = Tokenizer.from_file(str(path)), learned_rows(folder)
     for number in sorted({*new_ids, *learned}):
         here, there = tokenizer.convert_ids_to_tokens(number), theirs.id_to_token(number)
         if here != there:

@@ -234,6 +234,6 @@ def _product(factor: Tensor, other: Tensor) -> Tensor:
     low, high = torch.aminmax(other)
     largest = torch.maximum(-low, high).float().clamp(min=1)
     bounds = torch.linalg.vector_norm(factor, ord=1, dim=1, keepdim=True) * largest
-    stretch = 2**15 / bounds.clamp(min=2**-60)
+    stretch: Tensor = 2**15 / bounds.clamp(min=2**-60)
     narrow = torch.mul(factor, stretch, out=torch.empty_like(factor, dtype=other.dtype))
     return (narrow @ other).float() / stretch

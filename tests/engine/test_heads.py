@@ -453,7 +453,8 @@ def test_gradients_in_fp16_do_not_overflow_before_they_are_scaled(weight_size: f
     logits, ids = torch.randn(2000, 50), torch.zeros(2000, dtype=torch.long)
     hidden, weight = torch.full((2000, 8), hidden_size).half(), torch.full((50, 8), weight_size).half()
     grad = heads._output_gradient(logits, ids, 0.0)
-    found, exact = ([torch.zeros(2000, 8), torch.zeros(50, 8), torch.zeros(50)] for _ in range(2))
+    pair: Any = [[torch.zeros(2000, 8), torch.zeros(50, 8), torch.zeros(50)] for _ in range(2)]
+    found, exact = pair
     heads._add_gradients(found, slice(0, 2000), hidden, weight, grad, torch.float16)
     heads._add_gradients(exact, slice(0, 2000), hidden, weight, grad, torch.float32)
     bounds = (grad.abs() @ weight.float().abs(), grad.abs().T @ hidden.float().abs())

@@ -166,7 +166,7 @@ def test_a_base_that_holds_an_adapter_too_is_refused(method: str, model_folder: 
     base, rows = tmp_path / "base", write_rows(tmp_path / "rows.jsonl", chats(8))
     shutil.copytree(model_folder, base)
     adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(target_modules=["q_proj"]))
-    adapter.save_pretrained(base)
+    adapter.save_pretrained(str(base))
     assert AutoModelForCausalLM.from_pretrained(base)._hf_peft_config_loaded
     with pytest.raises(ModelError, match="holds an adapter beside a model") as refusal:
         train_run(tmp_path / "run", make_profile(base, rows, adapter={"method": method}, train={"max_steps": 1}))
@@ -305,13 +305,13 @@ def foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_code_is_not_run_without_trust(foreign: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", chats(8))
-    for attempt in (
+    for way in (
         lambda: load(foreign),
         lambda: read_config(foreign),
         lambda: prepare(make_profile(foreign, rows, train={"max_steps": 1}), tmp_path, lambda detail: None),
     ):
         with pytest.raises(ModelError) as refusal:
-            attempt()
+            way()
         assert "--allow remote-code" in refusal.value.hint
     assert not (tmp_path / "marker").exists()
 

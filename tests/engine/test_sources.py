@@ -84,7 +84,7 @@ def test_whatever_csv_writes_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, cells: list[tuple[str, str]], delimiter: str, end: str
 ) -> None:
     written = io.StringIO(newline="")
-    quoting = csv.QUOTE_MINIMAL if end == "\r\n" else csv.QUOTE_ALL  # else CR or LF within a cell stays bare
+    quoting: Any = csv.QUOTE_MINIMAL if end == "\r\n" else csv.QUOTE_ALL  # else CR or LF within a cell stays bare
     csv.writer(written, delimiter=delimiter, lineterminator=end, quoting=quoting).writerows([("q", "a"), *cells])
     found = rows_of(tmp_path_factory.getbasetemp() / "any.csv", written.getvalue().encode())
     assert [tuple(value.values()) for _, value in found] == cells
