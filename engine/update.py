@@ -97,9 +97,10 @@ class Update:
         training, state = self._training, self._training.state
         updated, portion = time.perf_counter(), passed.portion
         extras: dict[str, float | None] = dict(passed.extras)
-        if training.hardware.precision == "fp16":
-            extras["loss_scale"] = state.loss_scale
+        scale = state.loss_scale
         overflowed = after_step(state, training.hardware.precision, finite=applied)
+        if scale is not None:
+            extras |= {"loss_scale": scale, "num_overflows": float(state.num_overflows)}
         state.step = number
         state.num_tokens += portion.num_tokens
         state.num_target_tokens += portion.num_target_tokens

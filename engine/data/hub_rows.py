@@ -1,6 +1,5 @@
 """Data sets on the hub, fetched at one commit by the `datasets` library; without the hub, what its cache holds."""
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
 from ftui.engine.data.rows import Row
 from ftui.engine.data.tables import without_nulls
 from ftui.errors import DataError, DiskError
+from ftui.profile.model import FULL_COMMIT
 
 MEDIA = {"Image", "Audio", "Video", "Pdf", "Nifti", "Mesh"}  # features of `datasets` that decode a file
 
@@ -65,7 +65,7 @@ def fetched(name: str, subset: str | None, split: str | None, revision: str | No
     except OSError as error:
         raise DiskError(f"{name} could not be stored: {error}.", hint="Free space, or set HF_HOME.") from error
     there = str(builder.hash)
-    if commit is None and revision is not None and _is_commit(revision) and revision != there:
+    if commit is None and revision is not None and FULL_COMMIT.fullmatch(revision) and revision != there:
         raise DataError(
             f"{name} is in the local cache at {there[:12]}, not at {revision[:12]}, and the hub cannot be reached.",
             hint="Check the connection (and HF_HUB_OFFLINE), or set revision to the one that is there.",
@@ -97,12 +97,6 @@ def _commit(name: str, revision: str | None) -> str | None:
         ) from error
     except (HTTPError, OfflineModeIsEnabled, OSError):
         return None
-
-
-def _is_commit(revision: str) -> bool:
-    with contextlib.suppress(ValueError):
-        return len(revision) == 40 and int(revision, 16) >= 0
-    return False
 
 
 def _split(name: str, split: str | None, there: list[str]) -> str:

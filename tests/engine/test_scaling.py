@@ -80,6 +80,7 @@ def test_an_injected_overflow_drops_one_step(
     assert [s.applied for s in steps] == [True, True, True, False, True, True, True, True]
     scales = [s.extras["loss_scale"] for s in steps]
     assert scales == [65536.0] * 4 + [32768.0] * 4
+    assert [s.extras["num_overflows"] for s in steps] == [0.0] * 3 + [1.0] * 5
     assert np.isfinite(column(steps, "loss")).all()
 
 
