@@ -1,13 +1,15 @@
 """`[adapter]`: the method, which weights it trains, and how those that stay frozen are held."""
 
 import re
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import field_validator
 
 from ftui.profile.fields import Section, weights
 
-# Keys that say nothing where another method is chosen. A value other than the default there is a misunderstanding.
+# Keys that say nothing where another method is chosen. A value other than the default there is a misunderstanding; of
+# those that shape each adapter, any that was written by hand (the copies of old runs are full of them).
+LORA_SHAPE = ("r", "lora_alpha", "lora_dropout", "target_modules")
 LORA_ONLY = (
     "name_or_path", "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern",
     "bias", "modules_to_save", "use_dora", "use_rslora", "init_lora_weights",
@@ -136,31 +138,6 @@ class AdapterSection(Section):
             raise ValueError("name_or_path is a hub id or a folder, not an address; HF_ENDPOINT names another hub")
         return name
 
-    @model_validator(mode="after")
-    def _keys_suit_method(self) -> Self:
-        foreign = [*(() if self.is_lora else LORA_ONLY), *(() if self.method == "qlora" else QLORA_ONLY)]
-        foreign += [*(() if self.method == "freeze" else FREEZE_ONLY)]
-        if set_here := [key for key in foreign if getattr(self, key) != type(self).model_fields[key].default]:
-            raise ValueError(f'method = "{self.method}" has no use for {", ".join(set_here)}; leave them out')
-        if self.method == "freeze" and self.trainable_layers is None and not self.trainable_modules:
-            raise ValueError("freeze trains what trainable_layers or trainable_modules names: give one of them")
-        if self.load_in_8bit and self.method != "lora":
-            raise ValueError('load_in_8bit holds the frozen base of method = "lora"; qlora holds it in 4 bits')
-        return self
-
-    @model_validator(mode="after")
-    def _keys_agree(self) -> Self:
-        if self.bias != "none" and self.is_quantised:
-            raise ValueError('bias is trained beside an unquantised base only (method = "lora", no load_in_8bit)')
-        if self.layers_pattern is not None and self.layers_to_transform is None:
-            raise ValueError("layers_pattern says where to find the layers of layers_to_transform: give both")
-        one_text = isinstance(self.target_modules, str) and self.target_modules != "all-linear"
-        if self.layers_to_transform is not None and one_text:
-            raise ValueError("layers_to_transform goes with a list of target_modules; a regular expression says it all")
-        if self.init_lora_weights == "orthogonal" and any(r % 2 for r in (self.r, *self.rank_pattern.values())):
-            raise ValueError("orthogonal matrices need an even r")
-        return self
-
     @property
     def is_lora(self) -> bool:
         """Whether what is trained is an adapter beside the base."""
@@ -170,3 +147,13 @@ class AdapterSection(Section):
     def is_quantised(self) -> bool:
         """Whether bitsandbytes holds the base."""
         return self.method == "qlora" or self.load_in_8bit
+
+
+def unsuited(method: str) -> tuple[str, ...]:
+    """Keys of `[adapter]` that say nothing with this method."""
+    is_lora = method in ("lora", "qlora")
+    return (
+        *(() if is_lora else (*LORA_SHAPE, *LORA_ONLY)),
+        *(() if method == "qlora" else QLORA_ONLY),
+        *(() if method == "freeze" else FREEZE_ONLY),
+    )

@@ -2,164 +2,189 @@
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from ftui.errors import ProfileError
+from ftui.profile.origins import Key, Origin, Problem, nearest_origin
 from ftui.profile.sections import Profile
+from ftui.profile.spellings import OLD_SPELLINGS, OTHER_NAMES, OTHER_TABLES, WITHOUT_NEED
+from ftui.shown import toml_value
 
-if TYPE_CHECKING:
-    from ftui.profile.layers import Key, Origin
-
-# Spellings of older releases and of other tools, and what the key is called here.
-OLD_SPELLINGS = {
-    "warmup_ratio": "train.warmup_steps (below 1 it is a share)",
-    "gradient_checkpointing": "train.activation_checkpointing",
-    "group_by_length": 'train.train_sampling_strategy = "group_by_length"',
-    "evaluation_strategy": "eval.eval_strategy",
-    "max_seq_length": "data.max_length",
-    "cutoff_len": "data.max_length",
-    "dataset": "data.train",
-    "datasets": "data.train",
-    "train_file": "data.train",
-    "eval_dataset": "data.eval",
-    "test_datasets": "data.eval",
-    "val_size": "data.eval_fraction, or data.eval_num_rows",
-    "val_set_size": "data.eval_fraction, or data.eval_num_rows",
-    "template": "data.chat_template",
-    "sample_packing": "data.packing",
-    "train_on_inputs": 'data.loss_on = "everything"',
-    "mask_history": 'data.loss_on = "last"',
-    "train_on_prompt": 'data.loss_on = "everything"',
-    "assistant_only_loss": 'data.loss_on = "assistant"',
-    "completion_only_loss": 'data.loss_on = "assistant"',
-    "interleave_probs": "the weight of a [[data.train]] table",
-    "dataset_mixer": "the weight of a [[data.train]] table",
-    "sequence_len": "data.max_length",
-    "lora_r": "adapter.r",
-    "lora_rank": "adapter.r",
-    "lora_target": "adapter.target_modules",
-    "lora_target_modules": "adapter.target_modules",
-    "lora_modules_to_save": "adapter.modules_to_save",
-    "additional_target": "adapter.modules_to_save",
-    "finetuning_type": "adapter.method",
-    "use_peft": 'adapter.method = "lora"',
-    "load_in_4bit": 'adapter.method = "qlora"',
-    "quantization_bit": 'adapter.method = "qlora"',
-    "quantization_type": "adapter.bnb_4bit_quant_type",
-    "double_quantization": "adapter.bnb_4bit_use_double_quant",
-    "adapter_name_or_path": "adapter.name_or_path",
-    "lora_model_dir": "adapter.name_or_path",
-    "peft_use_dora": "adapter.use_dora",
-    "peft_use_rslora": "adapter.use_rslora",
-    "freeze_trainable_layers": "adapter.trainable_layers",
-    "freeze_trainable_modules": "adapter.trainable_modules",
-    "unfrozen_parameters": "adapter.trainable_modules",
-    "num_epochs": "train.num_train_epochs",
-    "epochs": "train.num_train_epochs",
-    "micro_batch_size": "train.per_device_train_batch_size",
-    "batch_size": "train.per_device_train_batch_size",
-    "lr": "train.learning_rate",
-    "gradient_checkpointing_kwargs": "train.activation_checkpointing_kwargs",
-    "neftune_alpha": "train.neftune_noise_alpha",
-    "label_smoothing": "train.label_smoothing_factor",
-    "liger": "train.use_liger_kernel",
-    "enable_liger_kernel": "train.use_liger_kernel",
-    "optimizer_args": "train.optim_args",
-    "epsilon": "train.adam_epsilon",
-    "gradient_clipping": "train.max_grad_norm",
-    "clip_grad_norm": "train.max_grad_norm",
-    "saves_per_epoch": 'checkpoint.save_strategy = "epoch"',
-    "evals_per_epoch": 'eval.eval_strategy = "epoch", or eval.eval_steps as a share of all steps',
-    "early_stopping": "eval.early_stopping_patience",
-    "cosine_min_lr_ratio": 'train.lr_scheduler_type = "cosine_with_min_lr" and train.lr_scheduler_kwargs.min_lr_rate',
-    "lr_scheduler": "train.lr_scheduler_type",
-    "optimizer": "train.optim",
-    "base_model": "model.name_or_path",
-    "model_name_or_path": "model.name_or_path",
-    "model_revision": "model.revision",
-    "torch_dtype": "model.dtype",
-    "flash_attn": "model.attn_implementation",
-    "flash_attention": "model.attn_implementation",
-    "additional_special_tokens": "model.extra_special_tokens",
-    "new_special_tokens": "model.extra_special_tokens",
-    "bf16": 'train.precision = "bf16"',
-    "fp16": 'train.precision = "fp16"',
-}
-
-# Tables of other tools.
-OTHER_TABLES = {
-    "lora": "adapter", "peft": "adapter", "qlora": "adapter", "training": "train", "optimizer": "train",
-    "scheduler": "train", "dataset": "data", "datasets": "data", "evaluation": "eval", "logging": "log",
-    "saving": "checkpoint", "save": "checkpoint",
-}  # fmt: skip
-TYPES = ("int", "float", "str", "bool")
+MOST, LIKELIEST = 9, 5  # names of a choice that are told: all of them, or of more these
+BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less than or equal to", "lt": "less than"}
 
 
-def complaint(error: ValidationError, path: Path, origins: "Mapping[Key, Origin]") -> ProfileError:
-    """All that is wrong with a profile as one error, a line for each fault."""
-    lines: dict[Key, str] = {}
-    hints: list[str] = []
+def as_error(problems: Sequence[Problem], path: Path) -> ProfileError:
+    """All problems as one error, a line for each: place, key and reason, and the fix, as the hint where it is one."""
+    lines = [
+        f"{problem.origin or path}: {'.'.join(problem.key) or 'profile'}: {problem.message}" for problem in problems
+    ]
+    if len(problems) == 1:
+        return ProfileError(lines[0], hint=problems[0].fix)
+    fixed = zip(lines, problems, strict=True)
+    return ProfileError("\n".join(f"{line}\n    {problem.fix}" if problem.fix else line for line, problem in fixed))
+
+
+def faults(error: ValidationError, given: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Problem]:
+    """What pydantic found in the tables that were given, each wrong value once."""
+    details: dict[Key, list[ErrorDetails]] = {}
     for detail in error.errors():
-        # A value of no type of a union has a fault for each, the type behind the key: the last one is told.
-        key = tuple(str(part) for part in detail["loc"] if not str(part).startswith("(") and part not in TYPES)
-        what, hint = _words(detail, tuple(part for part in key if not part.isdigit()))
-        lines[key] = f"{_place(key, path, origins)}: {'.'.join(key) or 'profile'}: {what}"
-        if hint and hint not in hints:
-            hints.append(hint)
-    return ProfileError("\n".join(lines.values()), hint=" ".join(hints))
+        details.setdefault(_key(detail, given), []).append(detail)
+    # A value that is of no type of a union has a fault for each; what is wrong inside it says more.
+    inner = [key for key in details if not any(other[: len(key)] == key != other for other in details)]
+    return [_precise(_problem(key, details[key], origins), given) for key in inner]
 
 
-def _place(key: "Key", path: Path, origins: "Mapping[Key, Origin]") -> str:
-    for length in range(len(key), 0, -1):
-        for known, origin in origins.items():
-            if known[:length] == key[:length]:
-                return str(origin)
-    return str(path)
+def _key(detail: ErrorDetails, given: Any) -> Key:
+    """Where the fault is in what was given: pydantic's place without the names of the types it tried."""
+    key: list[str] = []
+    for part in detail["loc"]:
+        if isinstance(given, dict) and part in given:
+            given = given[str(part)]
+        elif isinstance(given, list) and isinstance(part, int) and part < len(given):
+            given = given[part]
+        elif detail["type"] != "missing" or part != detail["loc"][-1]:
+            continue
+        key.append(str(part))
+    return tuple(key)
 
 
-def _words(detail: ErrorDetails, key: "Key") -> tuple[str, str]:
+def _problem(key: Key, details: list[ErrorDetails], origins: Mapping[Key, Origin]) -> Problem:
+    words = [_words(detail, tuple(part for part in key if not part.isdigit())) for detail in details]
+    message, fix = words[-1]
+    if all(detail["type"].endswith("_type") for detail in details):  # of a union, all that it may be
+        kinds = dict.fromkeys(detail["msg"].removeprefix("Input should be ") for detail in details)
+        message = f"input should be {' or '.join(kinds)}, not {details[0].get('input')!r}"
+    return Problem(key, nearest_origin(key, origins), message, fix or _way_out(key))
+
+
+def _precise(problem: Problem, given: Mapping[str, Any]) -> Problem:
+    """`bf16` and `fp16`, which other tools have as two switches: both on contradict each other, off means nothing."""
+    if problem.key[-1:] not in (("bf16",), ("fp16",)):
+        return problem
+    table: Any = given
+    for name in problem.key[:-1]:
+        table = table[name] if isinstance(table, dict) else {}
+    if not table.get(problem.key[-1]):
+        return replace(problem, fix='Leave it out: train.precision = "auto" chooses.')
+    if table.get("bf16") is True and table.get("fp16") is True:
+        why = f"{problem.message}, and bf16 = true and fp16 = true contradict each other"
+        return replace(problem, message=why, fix='Set train.precision to one of "bf16", "fp16" and "auto".')
+    return problem
+
+
+def _way_out(key: Key) -> str:
+    """What can be done about any wrong value of a key that there is: its default, or else what it is for."""
+    field = _field(key)
+    if field is None or isinstance(field.default, BaseModel):
+        return ""
+    if field.is_required():
+        return (field.description or "").replace("\n", " ").partition(". ")[0].rstrip(".") + "."
+    return f"The default is {toml_value(field.default)}."
+
+
+def _field(key: Key) -> FieldInfo | None:
+    """The innermost field of that key, as far as the profile knows it."""
+    table: type[BaseModel] = Profile
+    field = None
+    for name in (part for part in key if not part.isdigit()):
+        if name not in table.model_fields:
+            break  # a name in a table of names, such as `rank_pattern.q_proj`
+        field = table.model_fields[name]
+        if inner := tables_in(field.annotation):
+            table = inner[0]
+    return field
+
+
+def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
     kind, given = detail["type"], detail.get("input")
     if kind == "extra_forbidden":
-        return "there is no such key", _nearest(key)
+        return "there is no such key", _nearest_table(key[0]) if _is_table(key, given) else _nearest(key)
     if kind == "missing":
-        return "is missing", f"Add {key[-1]} to [{'.'.join(key[:-1])}]." if len(
-            key
-        ) > 1 else f"Add a [{key[-1]}] table."
+        where = f"Add {key[-1]} to [{'.'.join(key[:-1])}]." if len(key) > 1 else f"Add a [{key[-1]}] table."
+        return "is missing", where
     message = detail["msg"].removeprefix("Value error, ")
     message = message[0].lower() + message[1:]
     if kind == "value_error":
         return message, ""
-    if kind == "literal_error" and isinstance(given, str):
-        choices = re.findall(r"'([^']*)'", str(detail.get("ctx", {}).get("expected", "")))
-        close = difflib.get_close_matches(given, choices, n=1, cutoff=0.4)
-        return f"{message}, not {given!r}", f"Did you mean {close[0]!r}?" if close else ""
+    choices = re.findall(r"'([^']*)'", str(detail.get("ctx", {}).get("expected", "")))  # none of them: a number
+    if kind == "literal_error" and isinstance(given, str) and choices:
+        return _choice(given, choices, key)
+    if set(detail.get("ctx", {})) & BOUNDS.keys():
+        message = f"input should be {_range(detail, key)}"
     quoted = isinstance(given, str) and kind.endswith(("_type", "_parsing"))
     return f"{message}, not {given!r}", "Write numbers and true/false without quotes." if quoted else ""
 
 
-def _nearest(key: "Key") -> str:
+def _choice(given: str, choices: list[str], key: Key) -> tuple[str, str]:
+    """What is wrong with a name that is none of a choice, and which one was meant; the nearest names first."""
+    wanted = given.lower()
+    meant = OTHER_NAMES.get(key, {}).get(wanted)
+    close = [meant] if meant is not None else difflib.get_close_matches(wanted, choices, n=1, cutoff=0.4)
+    fix = f"Did you mean {close[0]!r}?" if close else ""
+    if len(choices) > MOST:
+        choices.sort(key=lambda one: (one not in close, -difflib.SequenceMatcher(None, wanted, one).ratio()))
+        told = (
+            f"{', '.join(map(repr, choices[:LIKELIEST]))} or one of {len(choices) - LIKELIEST} more (docs/profile.md)"
+        )
+    else:
+        *others, last = map(repr, choices)
+        told = f"{', '.join(others)} or {last}" if others else last
+    return f"input should be {told}, not {given!r}", fix
+
+
+def _range(detail: ErrorDetails, key: Key) -> str:
+    """Both ends of what a number may be, in pydantic's words."""
+    field = _field(key)
+    ends = {
+        name: getattr(end, name)
+        for end in (() if field is None else field.metadata)
+        for name in BOUNDS
+        if hasattr(end, name)
+    }
+    own = {name: end for name, end in detail["ctx"].items() if name in BOUNDS}
+    ends = ends if own.items() <= ends.items() else own  # of what is inside a list the outer field does not know
+    return " and ".join(f"{words} {ends[name]}" for name, words in BOUNDS.items() if name in ends)
+
+
+def _nearest(key: Key) -> str:
+    """What was probably meant by a key that is not known."""
     name = key[-1]
-    if len(key) == 1:
-        tables = list(Profile.model_fields)
-        close = difflib.get_close_matches(name.lower(), tables, n=1, cutoff=0.6)
-        meant = OTHER_TABLES.get(name.lower()) or (close[0] if close else None)
-        return f"Did you mean [{meant}]?" if meant else f"The tables are [{'], ['.join(tables)}]."
     if name in OLD_SPELLINGS:
         return f"Here it is {OLD_SPELLINGS[name]}."
+    if name in WITHOUT_NEED:
+        return f"Leave it out: {WITHOUT_NEED[name]}."
     known = all_keys()
+    if elsewhere := [k for k in known if k[-1] == name]:
+        return f"Did you mean {' or '.join('.'.join(k) for k in elsewhere)}?"
+    if len(key) == 1:
+        return _nearest_table(name)
     here = [k for k in known if k[:-1] == key[:-1]]
-    for pool in (here, known):
-        if close := difflib.get_close_matches(name, [k[-1] for k in pool], n=1, cutoff=0.6):
+    for pool, likeness in ((here, 0.6), (known, 0.75)):  # far from here only what is very much alike
+        if close := difflib.get_close_matches(name.lower(), [k[-1] for k in pool], n=1, cutoff=likeness):
             return f"Did you mean {'.'.join(next(k for k in pool if k[-1] == close[0]))}?"
     return f"The keys of [{'.'.join(key[:-1])}] are {', '.join(k[-1] for k in here)}." if here else ""
 
 
-def all_keys(section: type[BaseModel] = Profile, above: "Key" = ()) -> "list[Key]":
+def _is_table(key: Key, value: Any) -> bool:
+    return len(key) == 1 and isinstance(value, dict)
+
+
+def _nearest_table(name: str) -> str:
+    tables = list(Profile.model_fields)
+    close = difflib.get_close_matches(name.lower(), tables, n=1, cutoff=0.6)
+    meant = OTHER_TABLES.get(name.lower()) or (close[0] if close else None)
+    return f"Did you mean [{meant}]?" if meant else f"The tables are [{'], ['.join(tables)}]."
+
+
+def all_keys(section: type[BaseModel] = Profile, above: Key = ()) -> list[Key]:
     """Every key a profile can have, section by section, tables inside tables included."""
     keys: list[tuple[str, ...]] = []
     for name, field in section.model_fields.items():

@@ -1,8 +1,8 @@
 """`[data]`: the rows, and what is learned of them."""
 
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Discriminator, Tag, field_validator, model_validator
+from pydantic import Discriminator, Field, Tag, field_validator
 
 from ftui.profile.fields import Section, conduct, weights
 
@@ -53,12 +53,13 @@ def _is_list(value: Any) -> str:
 
 
 # Tagged, so that a fault in a table is told as a fault of that table; complaints leave tags in brackets out.
+_Text = Annotated[str, Field(min_length=1), Tag("(text)")]
 _OneSource = Annotated[
-    Annotated[str, Tag("(text)")] | Annotated[Source, Tag("(table)")],
+    _Text | Annotated[Source, Tag("(table)")],
     Discriminator(_is_table),
 ]
 Sources = Annotated[
-    Annotated[str, Tag("(text)")] | Annotated[tuple[_OneSource, ...], Tag("(list)")],
+    _Text | Annotated[tuple[_OneSource, ...], Tag("(list)")],
     Discriminator(_is_list),
 ]
 
@@ -105,23 +106,6 @@ class DataSection(Section):
         if given is not None and given not in known and not given.endswith(".jinja"):
             raise ValueError(f"there is no template {given!r}: {', '.join(known)}, or a .jinja file")
         return given
-
-    @model_validator(mode="after")
-    def _one_evaluation_source(self) -> Self:
-        given = [k for k in ("eval", "eval_fraction", "eval_num_rows") if getattr(self, k) is not None]
-        if len(given) > 1:
-            raise ValueError(f"give one of {' and '.join(given)}")
-        return self
-
-    @model_validator(mode="after")
-    def _sources_make_sense(self) -> Self:
-        if any(source.weight != 1 for source in sources(self.eval)):
-            raise ValueError("rows to evaluate on have no weight")
-        if not sources(self.train):
-            raise ValueError("train names nothing to train on")
-        if self.eval is not None and not sources(self.eval):
-            raise ValueError('eval names nothing to evaluate on; write "none"')
-        return self
 
 
 def sources(given: str | tuple[str | Source, ...] | None) -> tuple[Source, ...]:

@@ -1,59 +1,73 @@
 """Layers of a profile: defaults < tier < profile < --set; the later wins key by key; every value knows its origin."""
 
-import json
-import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from ftui.errors import ProfileError, UsageError
-from ftui.profile.complaints import complaint
-from ftui.profile.lines import line_of
+from ftui.profile.adapter import unsuited
+from ftui.profile.complaints import as_error
+from ftui.profile.examining import examined
+from ftui.profile.lines import nearest, positions
+from ftui.profile.origins import Key, Origin, Problem, origin_of
+from ftui.profile.places import located
 from ftui.profile.sections import Profile
-from ftui.shown import cut, shown
 
-Key = tuple[str, ...]
+__all__ = [
+    "Examined", "Key", "Layer", "Origin", "Problem", "Resolved", "examine", "file_layer", "override_layer", "resolve",
+    "text_layer",
+]  # fmt: skip
 
 EXCLUSIVE: tuple[tuple[Key, ...], ...] = (
     (("train", "max_steps"), ("train", "num_train_epochs")),
     (("data", "eval"), ("data", "eval_fraction"), ("data", "eval_num_rows")),
     (("model", "name_or_path"), ("model", "from_scratch")),
 )
-FILES: tuple[Key, ...] = (("data", "train"), ("data", "eval"))
-TEMPLATE: Key = ("data", "chat_template")
-HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-DATA_SUFFIXES = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".gz", ".zst"}
-FOLDERS: tuple[Key, ...] = (
-    ("model", "name_or_path"), ("adapter", "name_or_path"), ("model", "from_scratch", "tokenizer"),
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where a value comes from: `default`, a tier, a file (with the line), or `--set`."""
-
-    layer: str
-    line: int | None = None
-
-    def __str__(self) -> str:
-        return self.layer if self.line is None else f"{self.layer}:{self.line}"
+METHOD: Key = ("adapter", "method")
+ENDS = EXCLUSIVE[0]
+# What a tier says together is left out together where the profile says a part of it: half of a scale, or of an
+# effective batch, would mean something else beside the defaults of the other half.
+TOGETHER: tuple[tuple[Key, ...], ...] = (
+    (("adapter", "r"), ("adapter", "lora_alpha"), ("adapter", "use_rslora")),
+    (("train", "per_device_train_batch_size"), ("train", "gradient_accumulation_steps")),
+    (("model", "from_scratch"), ("data", "max_length")),
+)
+DEEPEST = 8  # tables and lists within each other; no key is that deep
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One source of values. `folder` is what its relative paths are relative to; `text` is for finding lines."""
+    """One source of values.
+
+    Attributes:
+        folder: what its relative paths are relative to.
+        text: TOML text, for finding lines.
+        gives_way: whether its values are proposals: what a layer above cannot go together with is left out.
+    """
 
     name: str
     values: Mapping[Key, Any]
     folder: Path
     text: str = ""
+    gives_way: bool = False
+
+    @cached_property
+    def _positions(self) -> Mapping[Key, int]:
+        return positions(self.text)
 
     def origin(self, key: Key) -> Origin:
-        return Origin(self.name, line_of(self.text, key) if self.text else None)
+        return Origin(self.name, nearest(self._positions, key))
+
+    @property
+    def is_written_out(self) -> bool:
+        """Whether it is a copy with every key (`to_toml`), so that what it says was not necessarily wished for.
+
+        Such a copy gives both ends of a run, of which a profile may have one.
+        """
+        return all(key in self.values for key in ENDS) and any(self.values[key] == "none" for key in ENDS)
 
 
 @dataclass(frozen=True)
@@ -68,32 +82,99 @@ class Resolved:
         return self.origins.get(key, Origin("default"))
 
 
+@dataclass(frozen=True)
+class Examined:
+    """What layers amount to.
+
+    Attributes:
+        profile: `None` where there is any problem.
+        values: what was given, key by key, wrong values and unknown keys among them.
+        origins: where each of them was given.
+        problems: all that is wrong.
+    """
+
+    profile: Profile | None
+    values: Mapping[Key, Any]
+    origins: Mapping[Key, Origin]
+    problems: tuple[Problem, ...]
+
+
 def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[Layer] = ()) -> Resolved:
     """Read the profile at `path` over the layers `below` it and under the `--set` overrides.
 
     Raises:
-        ProfileError: the file cannot be read, is not TOML, or a key or value is wrong (named with its line).
+        ProfileError: the file cannot be read, is not TOML, or keys or values are wrong (all are named, with lines).
         UsageError: an override is not of the form section.key=value.
     """
-    layers = [*below, file_layer(path), override_layer(overrides)]
-    values, origins = _merge(layers)
-    try:
-        profile = Profile.model_validate_json(json.dumps(_nest(values), default=str))
-    except ValidationError as error:
-        raise complaint(error, path, origins) from error
-    return Resolved(profile, origins, path)
+    found = examine([*below, file_layer(path), override_layer(overrides)], path)
+    if found.profile is None:
+        raise as_error(found.problems, path)
+    return Resolved(found.profile, found.origins, path)
+
+
+def examine(layers: Sequence[Layer], path: Path) -> Examined:
+    """All that can be said of the profile that `layers` make, the lowest first, and all that is wrong with it."""
+    without: set[Key] = set()  # of the layers that give way
+    while True:
+        values, origins, problems = _merge(layers, without)
+        copies = {layer.name for layer in layers if layer.is_written_out}
+        wished = {key for key, origin in origins.items() if origin.layer not in copies}
+        faulty = {problem.key for problem in problems}
+        profile, found = examined(values, origins, wished, faulty)
+        yielding = {layer.name for layer in layers if layer.gives_way}
+        gone = _giving_way(found, origins, yielding) - without
+        if not gone:
+            order = {layer.name: number for number, layer in enumerate(layers)}
+            told = tuple(sorted([*problems, *found], key=lambda problem: _place_in(problem.origin, order)))
+            return Examined(None if told else profile, values, origins, told)
+        without |= gone
+
+
+def _place_in(origin: Origin | None, order: Mapping[str, int]) -> tuple[int, int]:
+    """Where a problem is told: as they stand in the file, what is missing first, what is overridden last."""
+    return (-1, 0) if origin is None else (order.get(origin.layer, 0), origin.line or 0)
+
+
+def _giving_way(problems: Iterable[Problem], origins: Mapping[Key, Origin], yielding: set[str]) -> set[Key]:
+    """Keys of layers that give way which contradict one of a layer that does not."""
+    gone = set()
+    for problem in problems:
+        given = {key: origin for key in (problem.key, *problem.others) if (origin := origin_of(key, origins))}
+        proposed = {key for key, origin in given.items() if origin.layer in yielding}
+        if problem.others and len(proposed) < len(given):
+            gone |= proposed
+    return gone
 
 
 def file_layer(path: Path) -> Layer:
+    """The layer that the file at `path` is.
+
+    Raises:
+        ProfileError: it cannot be read, or is not TOML.
+    """
     try:
         text = path.read_bytes().decode("utf-8-sig")
-        table = tomllib.loads(text)
     except FileNotFoundError as error:
         raise ProfileError(f"There is no profile at {path}.", hint="`ftui profiles` lists the shipped ones.") from error
-    except (OSError, UnicodeDecodeError, RecursionError) as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
+    return text_layer(text, path)
+
+
+def text_layer(text: str, path: Path) -> Layer:
+    """The layer that a file at `path` with this text would be.
+
+    Raises:
+        ProfileError: it is not TOML.
+    """
+    try:
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ProfileError(f"{path} is not TOML: {error}.") from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
+        raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
+    if _is_too_deep(table):
+        raise ProfileError(f"{path} cannot be read as a profile: tables within tables within tables.")
     return Layer(str(path), dict(_flatten(table)), path.absolute().parent, text)
 
 
@@ -102,7 +183,7 @@ def override_layer(overrides: Iterable[str]) -> Layer:
     for override in overrides:
         dotted, equals, raw = override.partition("=")
         key = tuple(dotted.strip().split("."))
-        if not equals or len(key) < 2 or not all(key):
+        if not equals or not 2 <= len(key) <= DEEPEST or not all(key):
             raise UsageError(f"--set {override}: write section.key=value.", hint="--set train.max_steps=100")
         values[key] = _parse_value(raw.strip())
     return Layer("--set", values, Path.cwd())
@@ -110,9 +191,21 @@ def override_layer(overrides: Iterable[str]) -> Layer:
 
 def _parse_value(raw: str) -> Any:
     try:
-        return tomllib.loads(f"value = {raw}")["value"]
-    except tomllib.TOMLDecodeError:
+        value = tomllib.loads(f"value = {raw}")["value"]
+    except (ValueError, RecursionError):
         return raw  # a bare word is a string: --set run.name=mine
+    return raw if _is_too_deep(value) else value
+
+
+def _is_too_deep(value: Any) -> bool:
+    """Whether tables and lists are within each other deeper than any key is, so that nothing below need count."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [
+            inner for one in level if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]  # fmt: skip
+    return bool(level)
 
 
 def _flatten(table: Mapping[str, Any], above: Key = ()) -> Iterable[tuple[Key, Any]]:
@@ -123,32 +216,42 @@ def _flatten(table: Mapping[str, Any], above: Key = ()) -> Iterable[tuple[Key, A
             yield (*above, name), value
 
 
-def _nest(values: Mapping[Key, Any]) -> dict[str, Any]:
-    root: dict[str, Any] = {}
-    for key, value in values.items():
-        table = root
-        for name in key[:-1]:
-            inner = table.setdefault(name, {})
-            if not isinstance(inner, dict):
-                raise ProfileError(f"{'.'.join(key)}: {name} is both a value and a table.")
-            table = inner
-        table[key[-1]] = value
-    return root
-
-
-def _merge(layers: Iterable[Layer]) -> tuple[dict[Key, Any], dict[Key, Origin]]:
+def _merge(layers: Iterable[Layer], without: set[Key]) -> tuple[dict[Key, Any], dict[Key, Origin], list[Problem]]:
     values: dict[Key, Any] = {}
     origins: dict[Key, Origin] = {}
+    problems: list[Problem] = []
+    proposed: set[Key] = set()
     for layer in layers:
-        for key in _displaced(layer.values, values):
-            del values[key]
+        given = {k: v for k, v in layer.values.items() if not (layer.gives_way and k in without)}
+        for key in [*_displaced(given, values), *_broken_up(given, proposed)]:
+            values.pop(key, None)
             _forget(origins, key)
-        for key, value in layer.values.items():
-            values[key] = _located(key, None if value == "none" else value, layer.folder)
-            _forget(origins, key)
+        proposed = proposed | given.keys() if layer.gives_way else proposed - given.keys()
+        for key, value in given.items():
+            problems += _make_room(values, origins, key)
             origins[key] = layer.origin(key)
             origins |= {inside: layer.origin(inside) for inside in _inside(key, value)}
-    return values, origins
+            try:
+                values[key] = located(key, None if value == "none" else value, layer.folder)
+            except ValueError as error:
+                values[key] = value
+                problems.append(Problem(key, origins[key], str(error), "Write the path of a file or a folder."))
+    return values, origins, problems
+
+
+def _make_room(values: dict[Key, Any], origins: dict[Key, Origin], key: Key) -> list[Problem]:
+    """A table that is given whole replaces single keys of it, and a key that of a table that was off."""
+    problems = []
+    for below in [known for known in values if known[: len(key)] == key]:
+        del values[below]
+    for length in range(1, len(key)):
+        if (above := key[:length]) in values:
+            value = values.pop(above)
+            if value is not None and value != {}:
+                names = ".".join(above)
+                problems.append(Problem(above, origins.get(above), f"is a table, not {value!r}", f"Write [{names}]."))
+    _forget(origins, key)
+    return problems
 
 
 def _forget(origins: dict[Key, Origin], key: Key) -> None:
@@ -173,41 +276,15 @@ def _displaced(new: Mapping[Key, Any], old: Mapping[Key, Any]) -> list[Key]:
         chosen = {c for c in group for key, value in new.items() if under(key, c) and value != "none"}
         if chosen:
             gone += [k for k in old for c in group if under(k, c) and c not in chosen]
+    if isinstance(method := new.get(METHOD), str):
+        gone += [key for key in old if key[0] == METHOD[0] and key[1:2] and key[1] in unsuited(method)]
     return gone
 
 
-def _located(key: Key, value: Any, folder: Path) -> Any:
-    """Relative paths become absolute; a model name that is no folder here stays a hub id."""
-    if key in FILES:
-        each = value if isinstance(value, list) else [value]
-        found = [_source(key, one, folder) for one in each]
-        return found if isinstance(value, list) else found[0]
-    if key == TEMPLATE and isinstance(value, str) and value.endswith(".jinja"):
-        return str(_place(key, value, folder))
-    if key in FOLDERS and isinstance(value, str):
-        place = _place(key, value, folder)
-        if place.exists() or value.startswith((".", "/", "~")):
-            return str(place)
-    return value
-
-
-def _source(key: Key, one: Any, folder: Path) -> Any:
-    """A path, or a table with one; what is no file here and looks like a hub id stays one."""
-    if isinstance(one, dict):
-        table = {name: None if value == "none" else value for name, value in one.items()}
-        return table | ({"path": _source(key, one["path"], folder)} if isinstance(one.get("path"), str) else {})
-    if not isinstance(one, str):
-        return one
-    place = _place(key, one, folder)
-    of_the_hub = HUB_ID.fullmatch(one) and place.suffix.lower() not in DATA_SUFFIXES and not place.exists()
-    return one if of_the_hub else str(place)
-
-
-def _place(key: Key, value: str, folder: Path) -> Path:
-    try:
-        place = (folder / Path(value).expanduser()).resolve()
-        place.exists()
-    except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL in it, the home of nobody
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ProfileError(f"{'.'.join(key)}: {cut(shown(value), 60)} is no path: {reason}.") from error
-    return place
+def _broken_up(new: Mapping[Key, Any], proposed: set[Key]) -> list[Key]:
+    """Proposed keys that mean something only together with one that the layer above sets."""
+    gone = []
+    for group in TOGETHER:
+        if any(key[: len(member)] == member for key in new for member in group):
+            gone += [key for key in group if key in proposed]
+    return gone

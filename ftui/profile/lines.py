@@ -2,34 +2,66 @@
 
 import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
 
-_TABLE = re.compile(r"\s*\[+\s*([^\]]+?)\s*\]+")
-_KEY = re.compile(r"\s*([A-Za-z0-9_.\"' -]+?)\s*=")
+Key = tuple[str, ...]
+
+_STRINGS = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]', re.DOTALL
+)
+_TABLE = re.compile(r"\s*(\[\[?)([^\n]*?)\]")
+_KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"\n]*\"|'[^'\n]*'|\s*\.\s*)+?)\s*=")
+_PART = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'|([\w-]+)")
 
 
-def _parts(dotted: str) -> tuple[str, ...]:
-    return tuple(part.strip().strip("\"'") for part in dotted.split("."))
+def _parts(dotted: str) -> Key:
+    return tuple(next(part for part in found if part) if any(found) else "" for found in _PART.findall(dotted))
 
 
-def line_of(text: str, key: tuple[str, ...]) -> int | None:
+def line_of(text: str, key: Key) -> int | None:
     """The 1-based line of `key` (a path such as `("train", "learning_rate")`), or of the nearest table above it.
 
     Tables of a list (`[[data.train]]`) are counted from 0: `("data", "train", "0", "path")`.
     """
-    table: tuple[str, ...] = ()
-    best: tuple[int, int] | None = None
-    counts: Counter[tuple[str, ...]] = Counter()
-    for number, line in enumerate(text.split("\n"), start=1):
+    return nearest(positions(text), key)
+
+
+def nearest(known: Mapping[Key, int], key: Key) -> int | None:
+    """The line of `key` among `known` ones, or of the nearest table above it."""
+    return next((known[key[:length]] for length in range(len(key), 0, -1) if key[:length] in known), None)
+
+
+def positions(text: str) -> dict[Key, int]:
+    """The 1-based line of every key and every table's head, of each the first."""
+    table: Key = ()
+    found: dict[Key, int] = {}
+    counts: Counter[Key] = Counter()
+    for number, line in _statements(text):
         if match := _TABLE.match(line):
-            here = table = _parts(match[1])
-            if line.lstrip().startswith("[["):  # the nth table of a list; the first one is where the list begins
+            here = table = _parts(match[2])
+            if match[1] == "[[":  # the nth table of a list; the first one is where the list begins
+                found.setdefault(here, number)
                 counts[here] += 1
-                table = (*here, str(counts[here] - 1))
-                here = here if key == here else table
+                here = table = (*here, str(counts[here] - 1))
         elif match := _KEY.match(line):
             here = (*table, *_parts(match[1]))
         else:
             continue
-        if key[: len(here)] == here and (best is None or len(here) > best[0]):
-            best = (len(here), number)
-    return best[1] if best else None
+        found.setdefault(here, number)
+    return found
+
+
+def _statements(text: str) -> Iterator[tuple[int, str]]:
+    """Each statement's first line, and its text; a value of several lines (a list, a long text) is one statement."""
+    begin, depth, number = 0, 0, 1
+    for match in _STRINGS.finditer(text + "\n"):
+        token = match[0]
+        if token in "[{":
+            depth += 1
+        elif token in "]}":
+            depth = max(0, depth - 1)
+        elif token == "\n" and depth == 0:
+            statement = text[begin : match.start()]
+            yield number, statement
+            number += statement.count("\n") + 1
+            begin = match.end()

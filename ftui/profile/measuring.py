@@ -1,11 +1,10 @@
 """`[eval]` and `[checkpoint]`: when the model is measured and when it is saved."""
 
-from typing import Literal, Self
+from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator
 
 from ftui.profile.fields import Section, conduct, weights
-from ftui.profile.schedulers import PLATEAU
 
 
 class EvalSection(Section):
@@ -47,16 +46,10 @@ class EvalSection(Section):
     sample_max_new_tokens: int = conduct(64, ge=1)
     """Longest sample answer in tokens."""
 
-    @model_validator(mode="after")
-    def _whole_steps(self) -> Self:
-        _check_period("eval_steps", self.eval_steps)
-        return self
-
-    @model_validator(mode="after")
-    def _less_is_better(self) -> Self:
-        if self.greater_is_better:
-            raise ValueError(f"metric_for_best_model = {self.metric_for_best_model!r} is better when it is less")
-        return self
+    @field_validator("eval_steps")
+    @classmethod
+    def _whole_steps(cls, period: int | float) -> int | float:
+        return _checked_period("eval_steps", period)
 
 
 class CheckpointSection(Section):
@@ -81,30 +74,13 @@ class CheckpointSection(Section):
     max_hold_minutes: float = conduct(15.0, ge=0)
     """How long a run waits for room on a full disk before it parks."""
 
-    @model_validator(mode="after")
-    def _whole_steps(self) -> Self:
-        _check_period("save_steps", self.save_steps)
-        return self
+    @field_validator("save_steps")
+    @classmethod
+    def _whole_steps(cls, period: int | float | None) -> int | float | None:
+        return None if period is None else _checked_period("save_steps", period)
 
 
-def _check_period(name: str, period: int | float | None) -> None:
-    if period is not None and period > 1 and period != int(period):
+def _checked_period(name: str, period: int | float) -> int | float:
+    if period > 1 and period != int(period):
         raise ValueError(f"{name} is a whole number of steps, or a share of them below 1, not {period:g}")
-
-
-def measuring_problem(
-    eval_section: EvalSection, checkpoint: CheckpointSection, scheduler: str, *, has_rows: bool
-) -> str | None:
-    """What asks for evaluations that will not be, in words; `None` where nothing does."""
-    wanting = [f'train.lr_scheduler_type = "{scheduler}"'] if scheduler == PLATEAU else []
-    if eval_section.early_stopping_patience is not None:
-        wanting.append("eval.early_stopping_patience")
-    if checkpoint.save_strategy == "best":
-        wanting.append('checkpoint.save_strategy = "best"')
-    if not wanting:
-        return None
-    if not has_rows:
-        return f"{wanting[0]} needs evaluations: give data.eval, data.eval_fraction or data.eval_num_rows"
-    if eval_section.eval_strategy == "no":
-        return f'{wanting[0]} needs evaluations: set eval.eval_strategy to "steps" or "epoch"'
-    return None
+    return period

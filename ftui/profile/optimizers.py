@@ -1,9 +1,8 @@
 """`train.optim` and `[train.optim_args]`: the optimizers by transformers' names, and what each takes."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 from ftui.profile.fields import Section, weights
-from ftui.profile.schedulers import given
 
 Optimizer = Literal[
     "adamw_torch",
@@ -28,6 +27,8 @@ Optimizer = Literal[
     "paged_ademamix_32bit",
     "paged_ademamix_8bit",
 ]
+OF_TORCH = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop")
+FROM_BITSANDBYTES = tuple(name for name in get_args(Optimizer) if name not in OF_TORCH)
 ADEMAMIX = ("beta3", "alpha", "t_alpha", "t_beta3")
 TAKES: dict[str, tuple[str, ...]] = {
     "sgd": ("momentum", "dampening", "nesterov"),
@@ -72,19 +73,3 @@ class OptimArgs(Section):
 
     t_beta3: int | None = weights(None, ge=1)
     """Steps over which beta3 of `ademamix` grows to its value (at once)."""
-
-
-def optimizer_problem(optim: str, args: OptimArgs | None) -> str | None:
-    """What is wrong with the details of an optimizer, in words; `None` where nothing is."""
-    found = given(args)
-    takes = TAKES.get(optim, ())
-    foreign = [name for name in found if name not in takes]
-    if foreign:
-        return f'optim_args.{foreign[0]} is not for optim = "{optim}", which takes {", ".join(takes) or "nothing"}'
-    if found.get("nesterov") and (not found.get("momentum") or found.get("dampening")):
-        return "optim_args.nesterov needs a momentum, and no dampening"
-    if found.get("dampening") and not found.get("momentum"):
-        return "optim_args.dampening needs a momentum"
-    if optim == "rmsprop" and args is not None and (args.alpha or 0) >= 1:
-        return f"optim_args.alpha of rmsprop is below 1, not {args.alpha:g}"
-    return None

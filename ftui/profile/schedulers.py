@@ -102,22 +102,3 @@ class SchedulerKwargs(Section):
 def given(section: Section | None) -> dict[str, float | int | str | bool]:
     """The keys of a table of details that were given, by name."""
     return {} if section is None else {k: v for k, v in section.model_dump().items() if v is not None}
-
-
-def scheduler_problem(kind: str, kwargs: SchedulerKwargs | None, learning_rate: float) -> str | None:
-    """What is wrong with the details of a curve, in words; `None` where nothing is."""
-    found = given(kwargs)
-    foreign = [name for name in found if name not in TAKES[kind]]
-    if foreign:
-        takes = ", ".join(TAKES[kind]) or "nothing"
-        return f'lr_scheduler_kwargs.{foreign[0]} is not for lr_scheduler_type = "{kind}", which takes {takes}'
-    if kind in HAVE_LOWEST and len(found.keys() & {"min_lr", "min_lr_rate"}) != 1:
-        return f'lr_scheduler_type = "{kind}" needs one of lr_scheduler_kwargs.min_lr and min_lr_rate'
-    if kind == "warmup_stable_decay" and "num_decay_steps" not in found:
-        return f'lr_scheduler_type = "{kind}" needs lr_scheduler_kwargs.num_decay_steps'
-    for name in ("min_lr", "lr_end"):
-        lowest = found.get(name, LR_END if name == "lr_end" and kind == "polynomial" else 0.0)
-        assert isinstance(lowest, int | float)
-        if lowest and lowest >= learning_rate:
-            return f"lr_scheduler_kwargs.{name} = {lowest:g} must be less than learning_rate = {learning_rate:g}"
-    return None

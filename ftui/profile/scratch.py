@@ -1,8 +1,8 @@
 """`[model.from_scratch]`: a new model and, unless one is given, a new tokenizer."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from ftui.profile.fields import Section, weights
 
@@ -91,16 +91,11 @@ class FromScratch(Section):
         # pydantic takes what a validator returns for Python, where a list is no tuple
         return {key: tuple(value) if isinstance(value, list) else value for key, value in values.items()}
 
-    @model_validator(mode="after")
-    def _heads_divide(self) -> Self:
-        if self.hidden_size % (2 * self.num_attention_heads):
-            raise ValueError("hidden_size must be an even multiple of num_attention_heads")
-        if self.num_attention_heads % self.num_key_value_heads:
-            raise ValueError("num_attention_heads must be a multiple of num_key_value_heads")
-        if self.model_type == "gpt2" and self.num_key_value_heads != self.num_attention_heads:
-            raise ValueError("gpt2 shares no heads: leave num_key_value_heads out")
-        if len(self.special_tokens) < 3 or len(set(self.special_tokens)) != len(self.special_tokens):
+    @field_validator("special_tokens")
+    @classmethod
+    def _enough_tokens(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
+        if len(tokens) < 3 or len(set(tokens)) != len(tokens):
             raise ValueError(
                 "special_tokens needs three different ones or more: padding, start of a turn, end of a turn"
             )
-        return self
+        return tokens

@@ -5,14 +5,18 @@ The docstring under a key is its help text everywhere.
 
 from typing import Any, Literal, Self
 
-from pydantic import field_validator, model_validator
+from pydantic import ValidationInfo, field_validator, model_validator
 
 from ftui.profile.adapter import AdapterSection
+from ftui.profile.contradictions import contradictions
 from ftui.profile.data import DataSection
+from ftui.profile.facts import Facts
 from ftui.profile.fields import Section, conduct, weights
-from ftui.profile.measuring import CheckpointSection, EvalSection, measuring_problem
+from ftui.profile.measuring import CheckpointSection, EvalSection
 from ftui.profile.model import ModelSection
 from ftui.profile.train import TrainSection
+
+EXAMINING = "examining"  # context of a validation that looks at the keys one by one
 
 
 class RunSection(Section):
@@ -61,6 +65,9 @@ class HardwareSection(Section):
     num_processes: int = weights(1, ge=1, le=64)
     """Processes that share each step, one per GPU (data parallel); the effective batch is as many times larger."""
 
+    price_per_hour: float | None = conduct(None, ge=0)
+    """Dollars that an hour of one card costs you, for estimates. Without it, your table of prices, or ftui's."""
+
 
 class HealthSection(Section):
     """`[health]`: when a sick run is ended."""
@@ -87,13 +94,9 @@ class Profile(Section):
     health: HealthSection = HealthSection()
 
     @model_validator(mode="after")
-    def _sections_agree(self) -> Self:
-        if self.model.from_scratch is not None and self.adapter.method != "full":
-            raise ValueError('a model from scratch is trained whole: set adapter.method = "full"')
-        if self.model.dtype == "float16" and self.adapter.method in ("full", "freeze"):
-            # AdamW's epsilon is 0 in float16, and so is the square of most gradients: 0 / 0
-            raise ValueError('weights that are trained cannot be stored in float16: set model.dtype = "bfloat16"')
-        has_rows = any(x is not None for x in (self.data.eval, self.data.eval_fraction, self.data.eval_num_rows))
-        if problem := measuring_problem(self.eval, self.checkpoint, self.train.lr_scheduler_type, has_rows=has_rows):
-            raise ValueError(problem)
+    def _sections_agree(self, info: ValidationInfo) -> Self:
+        """The first contradiction, however a profile is made; `examine` looks for all of them by itself."""
+        if info.context != EXAMINING:
+            for found in contradictions(Facts(dict(self))):
+                raise ValueError(f"{'.'.join(found.keys[0])}: {found.message}")
         return self

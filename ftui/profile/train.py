@@ -1,12 +1,12 @@
 """`[train]`: steps, optimizer, learning rate, precision."""
 
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import field_validator
 
 from ftui.profile.fields import Section, weights
-from ftui.profile.optimizers import OptimArgs, Optimizer, optimizer_problem
-from ftui.profile.schedulers import NOT_OFFERED, Scheduler, SchedulerKwargs, scheduler_problem
+from ftui.profile.optimizers import OptimArgs, Optimizer
+from ftui.profile.schedulers import NOT_OFFERED, Scheduler, SchedulerKwargs
 
 
 class ActivationCheckpointingKwargs(Section):
@@ -95,10 +95,10 @@ class TrainSection(Section):
     train_sampling_strategy: Literal["random", "group_by_length", "sequential"] = weights("random")
     """Order of the rows in an epoch; `group_by_length` puts rows of like length in one step (less padding)."""
 
-    seed: int = weights(42, ge=0)
+    seed: int = weights(42, ge=0, le=2**63 - 1)
     """Seed of the order of rows, of dropout and of new weights."""
 
-    data_seed: int | None = weights(None, ge=0)
+    data_seed: int | None = weights(None, ge=0, le=2**63 - 1)
     """Seed of the order of rows and of the rows set aside for evaluation, where it is to be another than `seed`."""
 
     full_determinism: bool = weights(False)
@@ -115,18 +115,3 @@ class TrainSection(Section):
         if isinstance(kind, str) and kind in NOT_OFFERED:
             raise ValueError(f"{kind} is not offered: {NOT_OFFERED[kind]}")
         return kind
-
-    @model_validator(mode="after")
-    def _one_end(self) -> Self:
-        if self.max_steps is not None and self.num_train_epochs is not None:
-            raise ValueError("give one of max_steps and num_train_epochs")
-        return self
-
-    @model_validator(mode="after")
-    def _details_fit(self) -> Self:
-        problem = scheduler_problem(self.lr_scheduler_type, self.lr_scheduler_kwargs, self.learning_rate)
-        if problem := problem or optimizer_problem(self.optim, self.optim_args):
-            raise ValueError(problem)
-        if self.activation_checkpointing_kwargs is not None and not self.activation_checkpointing:
-            raise ValueError("activation_checkpointing_kwargs needs activation_checkpointing = true")
-        return self

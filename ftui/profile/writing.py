@@ -9,8 +9,9 @@ from pydantic import BaseModel
 
 from ftui.profile.data import sources
 from ftui.profile.fields import affects_weights
-from ftui.profile.layers import FILES, FOLDERS, TEMPLATE, Key
 from ftui.profile.model import FULL_COMMIT
+from ftui.profile.origins import Key
+from ftui.profile.places import FILES, FOLDERS, TEMPLATE
 from ftui.profile.sections import Profile
 
 REVISION: Key = ("model", "revision")

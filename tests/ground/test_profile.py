@@ -237,7 +237,7 @@ def test_a_new_key_stops_no_run_that_was_begun_without_it(path: Path) -> None:
         ("[zebra]\nseed = 1\n", "The tables are [run], [model]"),
         ("[train]\noptim = 'adamw'\n", "Did you mean 'adamw_"),
         ("[eval]\neval_strategy = 'step'\n", "Did you mean 'steps'?"),
-        ("[adapter]\nmethod = 'quantised'\n", ""),
+        ("[adapter]\nmethod = 'quantised'\n", 'The default is "lora".'),
     ],
 )
 def test_a_wrong_name_gets_the_nearest_right_one(path: Path, text: str, hint: str) -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import ProfileError
-from ftui.preview import toml_value, value_lines
+from ftui.preview import value_lines
 from ftui.profile import Resolved, resolve
 from ftui.profile.data import Source, sources
 from ftui.profile.writing import fingerprint, flat, to_toml, weights_difference
+from ftui.shown import toml_value
 from ftui.tui.offers import offers
 from ftui.tui.roster import Roster
 from ftui.tui.values import values_of
@@ -112,8 +113,13 @@ def test_what_a_source_is_belongs_to_the_weights_and_where_it_lies_does_not(path
         ('path = "own/set"\n', "", ":11: data.train.1.path: is missing", "Add path to [data.train]"),
         (TABLES, "train = 5", ":7: data.train: input should be a valid string, not 5", ""),
         (TABLES, "train = ['a', 5]", ":7: data.train.1: input should be a valid string, not 5", ""),
-        (TABLES, "train = []", "data: train names nothing to train on", ""),
-        (TABLES, "train = 'a'\neval = [{path = 'b', weight = 2}]", "data: rows to evaluate on have no weight", ""),
+        (TABLES, "train = []", ":7: data.train: names nothing to train on", ""),
+        (
+            TABLES,
+            "train = 'a'\neval = [{path = 'b', weight = 2}]",
+            ":8: data.eval: rows to evaluate on have no weight",
+            "",
+        ),
         (TABLES, "train = 'a'\nchat_template = 'chat'", "there is no template 'chat': chatml, llama2", ""),
     ],
 )

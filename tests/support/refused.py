@@ -1,0 +1,11 @@
+"""What sections of a profile contradict, in words."""
+
+from pydantic import BaseModel
+
+from ftui.profile.contradictions import contradictions
+from ftui.profile.facts import Facts
+
+
+def refused(**sections: BaseModel) -> str:
+    """A line for each contradiction in these sections, and between them; nothing where they agree."""
+    return "\n".join(found.message for found in contradictions(Facts(sections)))
