@@ -7,9 +7,10 @@ NOT EXACT: something the weights are made from was changed on purpose (a fork).
 
 from ftui.checkpoints import Checkpoint, read_manifest
 from ftui.engine.environment import versions
-from ftui.engine.hardware import Hardware, cpu_features
+from ftui.engine.hardware import Hardware
 from ftui.engine.training import TrainState
 from ftui.events import Badge
+from ftui.processor import cpu_features
 from ftui.profile.sections import Profile
 
 UNKNOWN = "the checkpoint does not say on what it was made"

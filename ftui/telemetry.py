@@ -1,16 +1,16 @@
 """What the machine is doing, as the supervisor samples it. A value that is hidden is `None`, never 0."""
 
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from ftui.driver import Driver
 from ftui.events import Gpu, Telemetry
 
 _SHORTEST_CPU_INTERVAL = 0.1  # seconds; below, utilisation since the last look is noise
-_NOT_AVAILABLE = 2**64 - 1  # what NVML puts in place of a number of bytes it does not know
+_TEMPERATURE_OF_THE_GPU = 0  # NVML_TEMPERATURE_GPU
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -104,55 +104,30 @@ def counter(folder: Path | None, name: str, key: str) -> int | None:
 
 
 class Gpus:
-    """The GPUs NVML shows, each value asked for by itself: containers and MIG hide some of them."""
+    """The GPUs the driver shows; a value that it hides is `None`."""
 
     def __init__(self) -> None:
-        self._handles: list[Any] = []
-        self._nvml: Any = None
-        try:
-            import pynvml
-        except ImportError:
-            return
-        try:
-            pynvml.nvmlInit()
-        except pynvml.NVMLError:  # no driver, or none that this container may use
-            return
-        self._nvml = pynvml
-        count = self._ask(pynvml.nvmlDeviceGetCount) or 0
-        handles = [self._ask(pynvml.nvmlDeviceGetHandleByIndex, index) for index in range(count)]
-        self._handles = [handle for handle in handles if handle is not None]
+        self._driver = Driver()
 
     def sample(self) -> list[Gpu]:
-        return [self._gpu(handle) for handle in self._handles]
+        return [self._gpu(handle) for handle in self._driver.handles]
 
     def close(self) -> None:
-        if self._nvml is not None:
-            self._ask(self._nvml.nvmlShutdown)
+        self._driver.close()
 
     def _gpu(self, handle: Any) -> Gpu:
-        nvml, ask = self._nvml, self._ask
-        memory = ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-        rates = ask(nvml.nvmlDeviceGetUtilizationRates, handle)
-        milliwatts = ask(nvml.nvmlDeviceGetPowerUsage, handle)
+        ask = self._driver.ask
+        used, total = self._driver.memory(handle)
+        rates = ask("nvmlDeviceGetUtilizationRates", handle)
+        milliwatts = ask("nvmlDeviceGetPowerUsage", handle)
         return Gpu(
-            name=ask(nvml.nvmlDeviceGetName, handle) or "GPU",
-            memory_used=None if memory is None else _bytes(memory.used),
-            memory_total=None if memory is None else _bytes(memory.total),
+            name=ask("nvmlDeviceGetName", handle) or "GPU",
+            memory_used=used,
+            memory_total=total,
             utilization=None if rates is None else rates.gpu / 100,
-            temperature=_number(ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU)),
+            temperature=_number(ask("nvmlDeviceGetTemperature", handle, _TEMPERATURE_OF_THE_GPU)),
             power_watts=None if milliwatts is None else milliwatts / 1000,
         )
-
-    def _ask(self, question: Callable[..., Any], *arguments: Any) -> Any:
-        """NVML's answer, `None` for any of its errors (not supported, no permission, GPU lost)."""
-        try:
-            return question(*arguments)
-        except self._nvml.NVMLError:
-            return None
-
-
-def _bytes(value: int) -> int | None:
-    return None if value == _NOT_AVAILABLE else int(value)
 
 
 def _number(value: Any) -> float | None:

@@ -1,0 +1,46 @@
+"""NVIDIA's driver, asked through NVML: each question by itself, since containers and MIG hide some of the answers."""
+
+from typing import Any
+
+_NOT_AVAILABLE = 2**64 - 1  # what NVML puts in place of a number of bytes it does not know
+
+
+class Driver:
+    """`handles` are those of the GPUs it shows; none where there is no driver, or none that this container may use."""
+
+    def __init__(self) -> None:
+        self.handles: list[Any] = []
+        self._nvml: Any = None
+        try:
+            import pynvml
+        except ImportError:
+            return
+        try:
+            pynvml.nvmlInit()
+        except pynvml.NVMLError:
+            return
+        self._nvml = pynvml
+        found = [self.ask("nvmlDeviceGetHandleByIndex", index) for index in range(self.ask("nvmlDeviceGetCount") or 0)]
+        self.handles = [handle for handle in found if handle is not None]
+
+    def ask(self, question: str, *arguments: Any) -> Any:
+        """NVML's answer; `None` for any of its errors (not supported, no permission, GPU lost) and without a driver."""
+        function = getattr(self._nvml, question, None)  # an older binding has not all of them
+        if function is None:
+            return None
+        try:
+            return function(*arguments)
+        except self._nvml.NVMLError:
+            return None
+
+    def memory(self, handle: Any) -> tuple[int | None, int | None]:
+        """Bytes used, and bytes there are."""
+        memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
+        return (None, None) if memory is None else (_bytes(memory.used), _bytes(memory.total))
+
+    def close(self) -> None:
+        self.ask("nvmlShutdown")
+
+
+def _bytes(value: int) -> int | None:
+    return None if value == _NOT_AVAILABLE else int(value)
