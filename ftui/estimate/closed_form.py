@@ -1,0 +1,93 @@
+"""Peak memory of a run in closed form: pure arithmetic, under 5 ms, no torch.
+
+It counts what the path of this engine holds at each of its wide moments (peak.py), and takes the widest.
+tests/engine/test_closed_form.py compares it with the simulation of that path.
+"""
+
+from ftui.cards import GiB, MiB
+from ftui.estimate.answer import PARTS, Memory
+from ftui.estimate.peak import Stage, stages_of
+from ftui.estimate.setup import Setup
+from ftui.estimate.states import FP32, gradient_bytes, moment_bytes, weight_bytes
+from ftui.estimate.trained import trained_of
+
+FRAGMENTED = 1.09
+"""Reserved by torch's allocator over what tensors take, at the peak. PEFT's runs on an L40S: 1.09; 79 runs on T4s: 1.06
+at the 10th percentile, median 1.125, 1.32 at the 90th, 1.49 at most (fitcheck-llm 0.3.1, data/measurements). Nothing in
+closed form tells where in between a run is: the simulation replays the allocator."""
+# Shares of `process` for low and high, by the number of doubts. Wider than the simulation's: see FRAGMENTED.
+RANGES = ((0.88, 1.2), (0.8, 1.25), (0.7, 1.35))
+HELD_BY_HEAP, ON_CPU = 1.2, (0.85, 1.25)
+"""Resident over what tensors take on a CPU, and the range: 8 real runs had 1.03 to 1.48 (engine/simulate/heap.py)."""
+ENGINE_BYTES = 520 * MiB
+"""Resident memory of an engine on a CPU before it has a model: torch 2.13, transformers 5.24, PEFT 0.21, x86-64."""
+HOST_BYTES = 2 * GiB
+"""Beside a GPU: the same, with the libraries of CUDA and pinned pages."""
+
+
+def num_trainable(setup: Setup) -> int:
+    """Elements of all weights that are trained."""
+    return trained_of(setup).total
+
+
+def memory(setup: Setup) -> Memory:
+    """The peak of one device."""
+    stages = stages_of(setup)
+    peak = max(stages, key=lambda stage: stage.total)
+    allocated, on_cpu = peak.total, setup.card.kind == "cpu"
+    needed = round(allocated * (HELD_BY_HEAP if on_cpu else FRAGMENTED))
+    reserved = needed if on_cpu else max(needed, _with_evaluation(setup, stages))
+    context = ENGINE_BYTES if on_cpu else setup.card.context
+    parts = {name: peak.parts.get(name, 0) for name in PARTS}
+    parts |= {"fragmentation": reserved - allocated, "context": context}
+    process, doubts = reserved + context, unvalidated(setup)
+    low, high = ON_CPU if on_cpu and not doubts else RANGES[min(len(doubts), 2)]
+    movable = moment_bytes(setup, trained_of(setup)) if setup.optim.startswith("paged") else 0
+    return Memory(
+        allocated=allocated, reserved=reserved, process=process, low=round((needed + context - movable) * low),
+        high=round(process * high), breakdown=parts, phase=peak.phase, basis="closed form", unvalidated=doubts,
+    )  # fmt: skip
+
+
+def _with_evaluation(setup: Setup, stages: list[Stage]) -> int:
+    """Bytes reserved when a wider batch is evaluated: blocks of a training step are too small for its tensors, and are
+    kept beside them while the card has room (`low` is without them)."""
+    if not setup.evaluates or setup.eval_batch <= setup.micro_batch:
+        return 0
+    lasting = stages[-1].lasting
+    return max(stage.total for stage in stages[:-1]) + stages[-1].total - lasting
+
+
+def unvalidated(setup: Setup) -> tuple[str, ...]:
+    """What of a setup has never been compared with a measurement, in the words of engine/simulate/answer.py."""
+    facts = {
+        "Apple's GPU": setup.card.kind == "mps",
+        "autocast on a GPU": setup.card.kind == "cuda" and setup.compute != FP32,
+        "8-bit weights": setup.is_8bit,
+        f"the optimizer {setup.optim}": not setup.optim.startswith("adamw_torch"),
+        "compiled layers": setup.is_compiled,
+        "Liger's kernels": setup.has_liger,
+        "several processes": setup.num_processes > 1 and setup.parallel == "ddp",
+        f"{setup.parallel}, which ftui itself does not run": setup.parallel != "ddp",
+        "mixtures of experts": any(layer.experts is not None for layer in setup.shape.layers),
+        "packed rows": setup.packing,
+    }
+    return tuple(text for text, is_so in facts.items() if is_so)
+
+
+def host_memory(setup: Setup) -> int:
+    """RAM of one machine at the peak of loading and training, all its processes together, in bytes.
+
+    An unquantised model is read into RAM in the type it is stored in, then moved to the device; a quantised one is read
+    straight to the device, tensor by tensor. What a checkpoint holds passes through RAM whole.
+    """
+    if setup.card.kind == "cpu":
+        return memory(setup).process * setup.num_processes
+    trained = trained_of(setup)
+    weights, _, _ = weight_bytes(setup, trained)
+    widest = max((inputs * outputs for layer in setup.shape.layers for inputs, outputs in layer.linears.values()))
+    loading = FP32 * widest if setup.is_quantised else weights
+    paged = setup.optim.startswith("paged")
+    moments = moment_bytes(setup, trained)
+    saving = moments + gradient_bytes(setup, trained)  # weights are as large as their gradients
+    return (HOST_BYTES + max(loading, saving) + (moments if paged else 0)) * setup.num_processes

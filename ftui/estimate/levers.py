@@ -1,0 +1,190 @@
+"""What can be changed in a profile so that its run takes less memory: each lever with its price in words.
+
+A lever is there only where the profile would stay valid with it (ftui/profile/contradictions.py) and the engine would
+take it. Those of one axis exclude each other and go from the weakest to the strongest.
+
+The loss is computed in chunks whatever the profile says (engine/heads.py), and packing changes how much is padding, not
+how much memory a full row takes: neither is a lever.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import sqrt
+from typing import Any
+
+from ftui.estimate.setup import BYTES, Setup, with_length
+
+Key = tuple[str, ...]
+
+MICRO_BATCH: Key = ("train", "per_device_train_batch_size")
+ACCUMULATION: Key = ("train", "gradient_accumulation_steps")
+EVAL_BATCH: Key = ("eval", "per_device_eval_batch_size")
+MAX_LENGTH: Key = ("data", "max_length")
+CHECKPOINTING: Key = ("train", "activation_checkpointing")
+CHECKPOINTING_KWARGS: Key = ("train", "activation_checkpointing_kwargs")
+METHOD: Key = ("adapter", "method")
+OPTIM: Key = ("train", "optim")
+DTYPE: Key = ("model", "dtype")
+RANK: Key = ("adapter", "r")
+ALPHA: Key = ("adapter", "lora_alpha")
+LAYERS: Key = ("adapter", "trainable_layers")
+MODULES: Key = ("adapter", "trainable_modules")
+
+LEAST_SHARE = 0.5
+"""engine/quantised.py: of the weights inside, the share that bitsandbytes must be able to hold in few bits."""
+
+
+@dataclass(frozen=True)
+class Lever:
+    """One thing that can be changed: fields of the setup, keys of the profile, why."""
+
+    fields: Mapping[str, Any]
+    values: Mapping[Key, Any]
+    reason: str
+
+
+# Axes by what they cost: speed alone; exactness, or what is trained; the ends of long rows; the method.
+SPEED = ("eval batch", "checkpointing", "optimizer", "micro-batch")
+LESS = ("base", "trained")
+SHORTER = ("length",)
+OTHER = ("method",)
+
+
+def axes_of(setup: Setup) -> dict[str, list[Lever]]:
+    """All levers of a setup, by axis."""
+    return {
+        "eval batch": _eval_batch(setup), "checkpointing": _checkpointing(setup), "optimizer": _optimizer(setup),
+        "micro-batch": _micro_batches(setup), "base": _base(setup), "trained": [*_ranks(setup), *_narrow(setup)],
+        "length": _lengths(setup), "method": _adapter(setup),
+    }  # fmt: skip
+
+
+def pulled(setup: Setup, levers: list[Lever]) -> Setup:
+    """The setup after these changes."""
+    changed = replace(setup, **{name: value for lever in levers for name, value in lever.fields.items()})
+    return changed if changed.length == setup.length else with_length(changed, changed.length)
+
+
+def effective(setup: Setup) -> str:
+    """What a change of the micro-batch keeps, in words."""
+    return f"the effective batch stays {setup.micro_batch * setup.accumulation * setup.num_processes}"
+
+
+def _eval_batch(setup: Setup) -> list[Lever]:
+    if not setup.evaluates or setup.eval_batch <= setup.micro_batch:
+        return []
+    why = f"evaluation in batches of {setup.micro_batch}, as in training"
+    return [Lever({"eval_batch": setup.micro_batch}, {EVAL_BATCH: setup.micro_batch}, why)]
+
+
+def _checkpointing(setup: Setup) -> list[Lever]:
+    now = setup.checkpointing
+    levers = []
+    if now is None:
+        values = {CHECKPOINTING: True, CHECKPOINTING_KWARGS: {"every_n_layers": 2}}
+        why = "activation checkpointing of every second layer: its activations are computed again in the backward pass"
+        levers.append(Lever({"checkpointing": 2}, values, why))
+    if now != 1:
+        values = {CHECKPOINTING: True} if now is None else {CHECKPOINTING_KWARGS: "none"}
+        why = "activation checkpointing: only the inputs of layers are kept, the rest is computed again"
+        levers.append(Lever({"checkpointing": 1}, values, why))
+    return levers
+
+
+def _optimizer(setup: Setup) -> list[Lever]:
+    """Not the paged one: it has a place to go when the card is full, but takes as much where it is not."""
+    if setup.optim not in ("adamw_torch", "adamw_torch_fused", "paged_adamw_32bit") or not setup.has_bitsandbytes:
+        return []
+    why = "an 8-bit AdamW: its moments take a quarter of the memory"
+    if setup.card.kind == "cuda":
+        why += " (paged_adamw_8bit takes as much, and moves them to the host should the card be full)"
+    return [Lever({"optim": "adamw_8bit"}, {OPTIM: "adamw_8bit"}, why)]
+
+
+def _micro_batches(setup: Setup) -> list[Lever]:
+    """About a half and a quarter of the rows at once, and one."""
+    rows = setup.micro_batch * setup.accumulation
+    parts = [size for size in range(1, setup.micro_batch) if rows % size == 0]
+    if not parts:
+        return []
+    half, quarter = (max(size for size in parts if size <= max(1, setup.micro_batch // n)) for n in (2, 4))
+    return [
+        Lever(
+            {"micro_batch": size, "accumulation": rows // size},
+            {MICRO_BATCH: size, ACCUMULATION: rows // size},
+            f"micro-batches of {size}: fewer rows at once; {effective(setup)}",
+        )
+        for size in sorted({half, quarter, 1}, reverse=True)
+    ]
+
+
+def _base(setup: Setup) -> list[Lever]:
+    """The frozen base in fewer bits."""
+    if setup.method != "lora" or setup.is_8bit:
+        return []
+    levers = []
+    if setup.storage > setup.compute:
+        why = "the frozen base in 16 bits, as it is computed with"
+        levers.append(Lever({"storage": setup.compute}, {DTYPE: "auto"}, why))
+    if _can_quantise(setup) and setup.bias == "none":
+        why = "the frozen base in 4 bits (QLoRA): a quarter of the memory of 16 bits, slower, a little less exact"
+        levers.append(Lever({"method": "qlora"}, {METHOD: "qlora"}, why))
+    return levers
+
+
+def _can_quantise(setup: Setup) -> bool:
+    """Whether the engine would hold the base in few bits: not where most of it are the experts of a mixture."""
+    shape = setup.shape
+    inner = shape.num_parameters - shape.vocab_size * shape.hidden_size * (1 if shape.tied else 2)
+    linear = sum(layer.num_linear for layer in shape.layers)
+    return setup.has_bitsandbytes and linear >= LEAST_SHARE * inner
+
+
+def _ranks(setup: Setup) -> list[Lever]:
+    """Half and a quarter of the rank, and of `lora_alpha`, so that the adapter is scaled as before."""
+    if not setup.is_lora or not setup.rank_is_free:
+        return []
+    levers = []
+    for part in (2, 4):
+        r = setup.r // part
+        alpha = setup.lora_alpha * (sqrt(r / setup.r) if setup.use_rslora else r / setup.r)
+        if r < 4 or (setup.even_rank and r % 2) or round(alpha) < 1:
+            continue
+        values = {RANK: r, ALPHA: round(alpha)}
+        levers.append(Lever({"r": r, "lora_alpha": round(alpha)}, values, f"adapters of rank {r}: they can learn less"))
+    return levers
+
+
+def _narrow(setup: Setup) -> list[Lever]:
+    if setup.method not in ("full", "freeze") or setup.trained != 4 or setup.precision != "bf16":
+        return []
+    why = "trained weights and moments in bfloat16: half the memory, but small updates (below 1/256) round away"
+    return [Lever({"storage": 2, "trained": 2, "dtype": "bfloat16"}, {DTYPE: "bfloat16"}, why)]
+
+
+def _lengths(setup: Setup) -> list[Lever]:
+    shorter = [n for n in (1 << k for k in range(17, 7, -1)) if n < setup.length][:4]
+    return [Lever({"length": n}, {MAX_LENGTH: n}, f"rows of at most {n} tokens: longer ones are cut") for n in shorter]
+
+
+def _adapter(setup: Setup) -> list[Lever]:
+    """An adapter beside the frozen model in place of its own weights."""
+    if setup.method not in ("full", "freeze") or setup.is_from_scratch:
+        return []
+    # written out, for a tier below would have others for them
+    values: dict[Key, Any] = {RANK: setup.r, ALPHA: setup.lora_alpha}
+    fields: dict[str, Any] = {"storage": setup.compute, "trained": 4, "trainable_layers": None, "trainable_modules": ()}
+    if setup.dtype != "auto":
+        fields["storage"] = min(setup.compute, BYTES[setup.dtype])
+        if BYTES[setup.dtype] > setup.compute:
+            fields["dtype"] = values[DTYPE] = "auto"
+    if setup.trainable_layers is not None:
+        values[LAYERS] = "none"
+    if setup.trainable_modules:
+        values[MODULES] = "none"
+    less = "small matrices are trained beside the frozen model, which learns less than all of it would"
+    levers = [Lever({**fields, "method": "lora"}, {METHOD: "lora", **values}, f"LoRA: {less}")]
+    if _can_quantise(setup):
+        why = f"QLoRA: {less}; its weights are held in 4 bits"
+        levers.append(Lever({**fields, "method": "qlora"}, {METHOD: "qlora", **values}, why))
+    return levers

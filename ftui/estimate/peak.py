@@ -1,0 +1,295 @@
+"""The wide moments of a training step and of an evaluation, and what each holds, in bytes.
+
+While the head's chunks are computed (engine/heads.py takes their gradients in the forward pass), at the start and at
+the end of the backward pass, in the optimizer's update, while evaluating: one of them is the peak.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ftui.cards import MiB
+from ftui.estimate.activations import LayerBytes, layer_bytes, widens
+from ftui.estimate.answer import Phase
+from ftui.estimate.parallel import shared
+from ftui.estimate.setup import Setup
+from ftui.estimate.states import gradient_bytes, moment_bytes, update_bytes, weight_bytes
+from ftui.estimate.trained import Trained, trained_of
+
+FP32 = 4
+CHUNK_BYTES = 256 * MiB
+"""engine/heads.py"""
+# Types of engine/heads.py PLAIN_HEADS: their logits are made in chunks. All others make them at once.
+PLAIN_HEADS = frozenset({
+    "llama", "mistral", "qwen2", "qwen3", "smollm3", "gpt2", "phi", "phi3", "gemma", "olmo2", "starcoder2", "stablelm",
+    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
+})  # fmt: skip
+
+HOPPER = 90
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One wide moment: bytes by part, and those of what is there at every moment."""
+
+    phase: Phase
+    parts: dict[str, int]
+    lasting: int
+
+    @property
+    def total(self) -> int:
+        return sum(self.parts.values())
+
+
+def stages_of(setup: Setup) -> list[Stage]:
+    """All wide moments of a setup."""
+    return _Moments(setup, trained_of(setup)).all()
+
+
+def saved_bytes(setup: Setup, trained: Trained) -> float:
+    """What all layers would keep for the backward pass, for each token."""
+    return sum(one.saved for one in _Moments(setup, trained).layers)
+
+
+class _Moments:
+    """The wide moments of a step, and of an evaluation."""
+
+    def __init__(self, setup: Setup, trained: Trained) -> None:
+        self.setup, self.trained, shape = setup, trained, setup.shape
+        self.tokens, self.c = setup.num_tokens, setup.compute
+        self.head_trained = _is_trained(trained, shape.head) or (shape.tied and _is_trained(trained, shape.embeddings))
+        self.embeddings_trained = _is_trained(trained, shape.embeddings)
+        whole_head = not self.head_trained or not setup.is_lora  # PEFT would put it into a layer of its own
+        self.is_chunked = shape.model_type in PLAIN_HEADS and whole_head and shape.head not in trained.adapted_ends
+        self.residual = FP32 if widens(setup) else setup.trained if self.embeddings_trained else setup.storage
+        self.layers = self._layers()
+        weights, constants, adapters = weight_bytes(setup, trained)
+        whole = gradient_bytes(setup, trained)
+        self.all_gradients = whole
+        per_rank = shared(setup, weights, whole, moment_bytes(setup, trained), _largest_layer(setup))
+        self.static = {
+            "weights": per_rank.weights, "quantisation": constants, "adapters": adapters,
+            "optimizer": per_rank.moments, "workspace": self._workspace(),
+        }  # fmt: skip
+        self.gradients, self.gathered = per_rank.gradients, per_rank.gathered
+
+    def _layers(self) -> list[LayerBytes]:
+        setup, known, found = self.setup, {}, []
+        stack = f"{setup.shape.stack}."
+        trained: dict[int, set[str]] = {}
+        for name in self.trained.base:
+            if name.startswith(stack):
+                place, _, path = name.removeprefix(stack).partition(".")
+                trained.setdefault(int(place), set()).add(path)
+        first = self._first_learning(trained)
+        for number, (layer, ranks) in enumerate(zip(setup.shape.layers, self.trained.ranks, strict=True)):
+            own = frozenset(trained.get(number, ()))
+            key = id(layer), tuple(ranks.items()), own
+            if key not in known:
+                known[key] = layer_bytes(setup, layer, ranks, own, self.residual)
+            one = known[key]
+            found.append(one if number >= first else LayerBytes(0, one.forward, 0, 0, one.fixed))
+        return found
+
+    def _first_learning(self, trained: dict[int, set[str]]) -> int:
+        """The first layer whose output depends on something trained: those before it keep nothing."""
+        if self.embeddings_trained:
+            return 0
+        learning = [n for n, ranks in enumerate(self.trained.ranks) if ranks or trained.get(n)]
+        return min(learning, default=self.setup.shape.num_layers)
+
+    def _workspace(self) -> int:
+        """cuBLAS takes some in each thread that multiplies: the forward pass's and autograd's."""
+        if self.setup.card.kind != "cuda":
+            return 0
+        return 2 * (32 * MiB if self.setup.card.capability >= HOPPER else 8 * MiB + 128 * 1024)
+
+    def all(self) -> list[Stage]:
+        stages = [self._at_head(), *self._backward(), self._update()]
+        return [*stages, self._evaluation()] if self.setup.evaluates else stages
+
+    def _stage(self, phase: Phase, **more: float) -> Stage:
+        parts = {name: round(value) for name, value in self.static.items()}
+        lasting = sum(parts.values())
+        for name, value in more.items():
+            parts[name] = parts.get(name, 0) + round(value)
+        return Stage(phase, parts, lasting)
+
+    def _at_head(self) -> Stage:
+        """The end of the forward pass: everything is kept, and the head computes."""
+        held = self.gradients if self.setup.accumulation > 1 else 0
+        logits = self._logits(self.tokens, learns=True)
+        head = self._head_gradient() if self.is_chunked else 0
+        kept = self._saved(self._kept()) + self._ends()
+        return self._stage(
+            "forward",
+            gradients=held + head,
+            activations=kept,
+            logits=logits,
+            weights=self._narrow_copies() + self.gathered,
+        )
+
+    def _kept(self) -> list[LayerBytes]:
+        """Layers as they stand at the end of the forward pass; of a forgotten one only its input is kept."""
+        every, input_bytes = self.setup.checkpointing, self.residual * self.setup.shape.hidden_size
+        if every is None:
+            return self.layers
+        return [
+            LayerBytes(input_bytes + one.unforgotten if one.saved else 0, 0, 0, 0, 0) if number % every == 0 else one
+            for number, one in enumerate(self.layers)
+        ]
+
+    def _saved(self, layers: Sequence[LayerBytes]) -> float:
+        return sum(one.saved for one in layers) * self.tokens + sum(one.copied for one in layers)
+
+    def _ends(self) -> float:
+        """Around the layers: the last norm and its result, rotary positions, and a mask of booleans."""
+        setup, shape = self.setup, self.setup.shape
+        rotary = 2 * self.residual * shape.head_dim * setup.length
+        mask = setup.micro_batch * setup.length**2 * (1 if setup.attention != "eager" else self.residual)
+        norm = (FP32 * shape.hidden_size + FP32 + self._last * shape.hidden_size) * self.tokens
+        return norm + rotary + (mask if setup.has_mask or setup.attention == "eager" else 0)
+
+    @property
+    def _last(self) -> int:
+        """Type of the last hidden states."""
+        return FP32 if self.setup.shape.norm == "layer" and self.c != FP32 else self.residual
+
+    def _logits(self, tokens: int, *, learns: bool) -> float:
+        """The head's widest moment."""
+        setup, shape, c = self.setup, self.setup.shape, self.c
+        vocab, hidden = shape.vocab_size, shape.hidden_size
+        if not self.is_chunked:
+            capped = c if shape.model_type == "gemma2" and learns else 0
+            return tokens * vocab * ((2 * c if c != FP32 else FP32) + 2 * FP32 + capped)
+        size = max(1, CHUNK_BYTES // (FP32 * vocab))
+        rows, then = min(tokens, size), min(max(0, tokens - size), size)
+        around = tokens * hidden * self._last  # the positions that predict, copied
+        if not learns:
+            return around + rows * vocab * (c + 2 * FP32 if c != FP32 else 2 * FP32)
+        buffer = tokens * hidden * FP32
+        each = (c if c != FP32 else 0) + 2 * FP32
+        chunk = vocab * max(
+            rows * each, rows * FP32 + then * each
+        )  # a chunk's gradient lives on while the next is made
+        head = vocab * hidden
+        stored = setup.trained if self.head_trained else setup.storage
+        narrow = c * head if stored != c else 0
+        product = head * self._product() if self.head_trained else 0
+        added = rows * vocab * (c + FP32 + (c if c != FP32 else 0)) + max(product, narrow)
+        return around + buffer + max(chunk, added)
+
+    def _head_gradient(self) -> int:
+        return FP32 * self.setup.shape.vocab_size * self.setup.shape.hidden_size if self.head_trained else 0
+
+    def _product(self) -> int:
+        """Bytes for an element of the head while its gradient is made: in the type of the arithmetic, then widened."""
+        if self.setup.precision == "fp16":  # and shrunk again, into another one
+            return 2 * FP32
+        return FP32 if self.c == FP32 else self.c + FP32
+
+    def _narrow_copies(self) -> float:
+        """Copies of float32 weights in the type of the arithmetic, which autocast keeps to the end of the pass."""
+        if self.setup.trained == self.c or self.c == FP32:
+            return 0
+        own = (*self.trained.base.items(), *self.trained.copied.items())
+        matrices = sum(size for name, size in own if self._is_matrix(name))
+        return self.c * (matrices + self.trained.num_adapter)
+
+    def _is_matrix(self, name: str) -> bool:
+        shape = self.setup.shape
+        if name == f"{shape.embeddings}.weight":
+            return shape.tied
+        return "norm" not in name and "ln_" not in name
+
+    def _backward(self) -> list[Stage]:
+        """The backward pass at its start (most is kept) and at its end (all gradients are there)."""
+        setup, shape = self.setup, self.setup.shape
+        every, hidden = setup.checkpointing, shape.hidden_size
+        kept, full = self._kept(), self.layers
+        head = self._head_gradient() * setup.trained // FP32
+        of_layers = self._narrow_copies() - self._head_copy()
+        stages = [] if self.is_chunked else [self._whole_logits()]
+        for number in sorted({len(full) - 1, self._last_forgotten(), 0}):
+            one = full[number]
+            saved = self._saved(kept[: number + 1]) + (self._saved([one]) if one is not kept[number] else 0)
+            left = (number + 1) / len(full)
+            copies = of_layers * (left if every is None else 1 / len(full))
+            grads = self.gradients if setup.accumulation > 1 else head + (1 - left) * max(0, self.gradients - head)
+            widest = max(one.backward * self.tokens, one.multiplying * self.tokens + one.fixed)
+            work = saved + widest + self.tokens * hidden * self.residual
+            stages.append(
+                self._stage(
+                    "backward",
+                    gradients=grads,
+                    activations=work,
+                    weights=copies + self.gathered,
+                    logits=self._weight_gradient(),
+                )
+            )
+        if self.embeddings_trained:  # a tied head's gradient has waited for it; all are added into another one
+            own = (
+                setup.trained
+                * shape.vocab_size
+                * hidden
+                * (1 if not shape.tied else 2 if setup.accumulation == 1 else 3)
+            )
+            stages.append(
+                self._stage(
+                    "backward", gradients=self.gradients + own, activations=2 * self.tokens * hidden * self.residual
+                )
+            )
+        return stages
+
+    def _whole_logits(self) -> Stage:
+        """The head's backward pass where all logits were made at once: their gradient, widened and narrowed."""
+        setup, shape, c = self.setup, self.setup.shape, self.c
+        held = self.gradients if setup.accumulation > 1 else 0
+        numbers = self.tokens * shape.vocab_size
+        logits = numbers * (3 * FP32 + (c if shape.model_type == "gemma2" else 0))
+        made = self._head_gradient() / FP32 * self._product()
+        kept = self._saved(self._kept()) + self._ends()
+        forgets, head = setup.checkpointing is not None, self._head_copy()
+        return self._stage(
+            "backward", gradients=held, activations=kept, logits=max(logits, 2 * c * numbers + made),
+            weights=(head if forgets else self._narrow_copies()) + self.gathered,
+        )  # fmt: skip
+
+    def _last_forgotten(self) -> int:
+        every = self.setup.checkpointing
+        return 0 if every is None else (len(self.layers) - 1) // every * every
+
+    def _weight_gradient(self) -> float:
+        """The gradient of the largest trained matrix in the type of the arithmetic, before it is widened."""
+        sizes = [size for layer in self.setup.shape.layers[:1] for size in (i * o for i, o in layer.linears.values())]
+        if not self.trained.num_base or self.c == FP32:
+            return 0
+        return self.c * max(sizes)
+
+    def _update(self) -> Stage:
+        return self._stage("optimizer", gradients=self.gradients, optimizer=update_bytes(self.setup, self.trained))
+
+    def _evaluation(self) -> Stage:
+        """Without autograd nothing is kept: one layer's work, or the head's."""
+        setup = self.setup
+        tokens = setup.eval_batch * setup.length
+        widest = max((one.forward * tokens + one.fixed for one in self.layers), default=0)
+        stream = 2 * self.residual * setup.shape.hidden_size * tokens
+        head = self._head_copy()
+        copies, logits = self._narrow_copies() - head, self._logits(tokens, learns=False) + head
+        if logits > widest:
+            return self._stage("evaluation", logits=logits, activations=stream, weights=copies)
+        return self._stage("evaluation", activations=widest + stream, weights=copies)
+
+    def _head_copy(self) -> int:
+        """The trained head in the type of the arithmetic."""
+        narrows = self.head_trained and self.setup.trained != self.c
+        return self.c * self.setup.shape.vocab_size * self.setup.shape.hidden_size if narrows else 0
+
+
+def _is_trained(trained: Trained, module: str) -> bool:
+    name = f"{module}.weight"
+    return name in trained.base or name in trained.copied
+
+
+def _largest_layer(setup: Setup) -> int:
+    return max(layer.num_parameters for layer in setup.shape.layers) * setup.storage

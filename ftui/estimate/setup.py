@@ -1,0 +1,197 @@
+"""One training run as far as memory and time depend on it: everything that was `auto` is decided here."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ftui.cards import Card
+from ftui.estimate.shape import ModelShape
+
+Attention = Literal["flash", "efficient", "math", "eager"]
+Parallel = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
+
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "fp32": 4, "bf16": 2, "fp16": 2}
+AMPERE, WIDEST_FLASH_HEAD = 80, 256
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What the closed form and the clock read. Types are bytes for a number: 4 = float32, 2 = 16 bits.
+
+    Attributes:
+        length: tokens of the longest row of a micro-batch (padded), at most `data.max_length`.
+        storage: bytes a frozen weight is stored in where it is not quantised.
+        trained: bytes a trained weight is stored in.
+        compute: bytes of the type of the heavy arithmetic (the autocast's).
+        attention: kernel: `flash` (also through sdpa), `efficient`, `math`, `eager`.
+        has_mask: whether some layer needs a mask (rows, 1, length, length): packed rows, a window shorter than a row.
+        evaluates: whether there are rows to evaluate on.
+        momentum: whether `sgd` or `rmsprop` keep one; `centered`: whether `rmsprop` keeps a mean.
+        rank_is_free: whether `r` and `lora_alpha` say it all: no other ranks or alphas by pattern, none taken over from
+            an adapter to go on from; `even_rank`: whether an odd one is refused.
+        dtype, attn_implementation: as they stand in the profile.
+        has_bitsandbytes: whether the device that the profile asks for has it.
+        rows_are_cut: whether some row is known to be longer than `data.max_length`.
+    """
+
+    shape: ModelShape
+    card: Card
+    method: Literal["lora", "qlora", "full", "freeze"]
+    length: int
+    micro_batch: int
+    eval_batch: int
+    accumulation: int
+    num_processes: int
+    r: int
+    target_modules: str | tuple[str, ...]
+    is_8bit: bool
+    double_quant: bool
+    use_dora: bool
+    lora_dropout: float
+    trainable_layers: int | None
+    modules_to_save: tuple[str, ...]
+    storage: int
+    trained: int
+    compute: int
+    attention: Attention
+    checkpointing: int | None
+    """Every n-th layer's activations are forgotten; `None`: none are."""
+    optim: str
+    packing: bool
+    parallel: Parallel = "ddp"
+    exclude_modules: str | tuple[str, ...] | None = None
+    layers_to_transform: tuple[int, ...] | None = None
+    layers_pattern: str | None = None
+    rank_pattern: Mapping[str, int] = field(default_factory=dict)
+    bias: str = "none"
+    trainable_modules: tuple[str, ...] = ()
+    has_mask: bool = False
+    evaluates: bool = True
+    weight_decay: bool = False
+    momentum: bool = False
+    centered: bool = False
+    is_compiled: bool = False
+    has_liger: bool = False
+    precision: Literal["bf16", "fp16", "fp32"] = "bf16"
+    lora_alpha: int = 32
+    use_rslora: bool = False
+    rank_is_free: bool = True
+    even_rank: bool = False
+    dtype: str = "auto"
+    attn_implementation: str = "auto"
+    is_from_scratch: bool = False
+    has_bitsandbytes: bool = True
+    rows_are_cut: bool = False
+
+    @property
+    def is_lora(self) -> bool:
+        """Whether what is trained is an adapter beside the base."""
+        return self.method in ("lora", "qlora")
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether bitsandbytes holds the base."""
+        return self.method == "qlora" or self.is_8bit
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of one micro-batch, padding included."""
+        return self.micro_batch * self.length
+
+
+def setup_of(
+    profile: Any, shape: ModelShape, card: Card, *, longest: int | None = None, rows_are_cut: bool = False
+) -> Setup:
+    """The setup of a profile (its sections are read by name) with that model, on that card.
+
+    Args:
+        longest: tokens of the longest row, where the rows are known; without it, rows are as long as they may be.
+        rows_are_cut: whether some are longer than they may be.
+    """
+    adapter, train, data = profile.adapter, profile.train, profile.data
+    length = data.max_length if longest is None or data.packing else min(longest, data.max_length)
+    precision = precision_on(card, train.precision)
+    compute = BYTES[precision]
+    storage, trained = _stored(profile, compute)
+    wanted = profile.model.attn_implementation
+    has_mask = needs_mask(wanted, shape, length, packing=data.packing)
+    details, args = train.activation_checkpointing_kwargs, train.optim_args
+    forgets = train.activation_checkpointing
+    return Setup(
+        shape=shape, card=card, method=adapter.method, length=length, micro_batch=train.per_device_train_batch_size,
+        eval_batch=profile.eval.per_device_eval_batch_size, accumulation=train.gradient_accumulation_steps,
+        num_processes=profile.hardware.num_processes, r=adapter.r, target_modules=adapter.target_modules,
+        is_8bit=adapter.load_in_8bit, double_quant=adapter.bnb_4bit_use_double_quant, use_dora=adapter.use_dora,
+        lora_dropout=adapter.lora_dropout, trainable_layers=adapter.trainable_layers,
+        modules_to_save=adapter.modules_to_save or (), storage=storage, trained=trained, compute=compute,
+        attention=kernel(wanted, shape, card, precision, has_mask=has_mask),
+        checkpointing=(1 if details is None else details.every_n_layers) if forgets else None,
+        optim=train.optim, packing=data.packing, exclude_modules=adapter.exclude_modules,
+        layers_to_transform=adapter.layers_to_transform, layers_pattern=adapter.layers_pattern,
+        rank_pattern=adapter.rank_pattern, bias=adapter.bias, trainable_modules=adapter.trainable_modules or (),
+        has_mask=has_mask,
+        evaluates=any(given is not None for given in (data.eval, data.eval_fraction, data.eval_num_rows)),
+        weight_decay=train.weight_decay > 0, momentum=bool(args is not None and args.momentum),
+        centered=bool(args is not None and args.centered),
+        is_compiled=train.torch_compile, has_liger=train.use_liger_kernel, precision=precision,
+        lora_alpha=adapter.lora_alpha, use_rslora=adapter.use_rslora,
+        rank_is_free=not (adapter.rank_pattern or adapter.alpha_pattern or adapter.name_or_path),
+        even_rank=adapter.init_lora_weights == "orthogonal", dtype=profile.model.dtype, attn_implementation=wanted,
+        is_from_scratch=profile.model.from_scratch is not None,
+        has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
+    )  # fmt: skip
+
+
+def with_length(setup: Setup, length: int) -> Setup:
+    """The same with other rows, which may need a mask where the old ones did not, and another kernel for it."""
+    wanted, shape = setup.attn_implementation, setup.shape
+    has_mask = needs_mask(wanted, shape, length, packing=setup.packing)
+    attention = kernel(wanted, shape, setup.card, setup.precision, has_mask=has_mask)
+    return replace(setup, length=length, has_mask=has_mask, attention=attention)
+
+
+def needs_mask(wanted: str, shape: ModelShape, length: int, *, packing: bool) -> bool:
+    """Whether some layer needs a mask of its own; FlashAttention's package is told of windows and rows otherwise."""
+    if wanted == "flash_attention_2":
+        return False
+    return packing or any(layer.window is not None and layer.window <= length for layer in shape.layers)
+
+
+def precision_on(card: Card, wanted: str) -> Literal["bf16", "fp16", "fp32"]:
+    """`auto` as engine/hardware.py `best_precision` decides it, on that card."""
+    if wanted in ("bf16", "fp16", "fp32"):
+        return wanted  # type: ignore[return-value]
+    if card.has_bf16:
+        return "bf16"
+    return "fp16" if card.kind == "cuda" else "fp32"
+
+
+def _stored(profile: Any, compute: int) -> tuple[int, int]:
+    """Bytes of a frozen and of a trained weight, as engine/methods.py `storage_dtype` and `freeze` have it."""
+    wanted, adapter = profile.model.dtype, profile.adapter
+    given = None if wanted == "auto" else BYTES[wanted]
+    if adapter.is_lora:
+        return given or compute, 4
+    if adapter.method == "freeze":
+        return given or compute, given or 4
+    return given or 4, given or 4
+
+
+def kernel(wanted: str, shape: ModelShape, card: Card, precision: str, *, has_mask: bool) -> Attention:
+    """Which kernel computes the attention.
+
+    Through sdpa (`auto` too, for FlashAttention's own package may be missing there) torch 2.13 chooses
+    (aten/native/transformers/cuda/sdp_utils.cpp): flash for 16 bits since Ampere without a mask; else the
+    memory-efficient one, which takes a mask but no shared keys (engine/attention.py repeats them for it) and no bf16
+    before Ampere.
+    """
+    if wanted == "eager" or (shape.eager_only and wanted != "flash_attention_2"):
+        return "eager"
+    if card.kind == "mps":
+        return "math"
+    if wanted == "flash_attention_2" or card.kind == "cpu":
+        return "flash"
+    narrow = shape.head_dim <= WIDEST_FLASH_HEAD
+    if card.capability >= AMPERE and precision != "fp32" and not has_mask and narrow:
+        return "flash"
+    return "math" if card.capability < AMPERE and precision == "bf16" else "efficient"

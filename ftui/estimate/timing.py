@@ -1,0 +1,153 @@
+"""How long a run takes and what it costs: operations and traffic over what a card really does, and Python's share.
+
+Operations per token follow Narayanan et al. (arXiv 2104.04473, appendix): 2 for each weight that a token meets in the
+forward pass, as many for the gradient of the inputs, as many again for the gradient of a weight that is trained.
+
+Three constants were fitted, together, on all published rows that are specified in full (26 on A100s, 3 on RTX 3090s
+and 4090s, 16 on T4s; tests/ground/test_estimate_timing.py): none of them belongs to a source, a card or a model.
+"""
+
+from collections.abc import Sequence
+from statistics import median
+
+from ftui.estimate.answer import Basis, Duration
+from ftui.estimate.closed_form import memory
+from ftui.estimate.disk import checkpoint_bytes
+from ftui.estimate.peak import saved_bytes
+from ftui.estimate.setup import Setup
+from ftui.estimate.states import gradient_bytes, moment_bytes
+from ftui.estimate.trained import Trained, trained_of
+from ftui.estimate.verdict import usable
+
+LAYER_SECONDS = 1.15e-3
+"""Fitted: of Python and of launching kernels, for each layer in each pass over it."""
+PRODUCTS = 1.27
+"""Fitted: speed of matrix products alone over a card's `efficiency`, which published runs reach with all else in it."""
+TRAFFIC = 2.3
+"""Fitted: bytes moved for a byte that is kept for the backward pass, in each pass over the layers: written, read, and a
+little that is not kept."""
+SCORE_BYTES = 28
+"""Moved for an attention score in a pass where they are written out: product, mask, softmax in float32, its result."""
+DEQUANTISED_BYTES, INT8_BYTES = 4.5, 3.0
+"""Moved for a quantised weight in a pass besides computing: read in few bits, written in 16, read again."""
+UPDATE_BYTES = 4
+"""Moved in an update for each byte of gradients, weights and moments: most are read and written."""
+LINK = 20e9
+"""Bytes a second between cards without NVLink, and to the host (PCIe 4.0 x16 carries 32e9 at most)."""
+READING, WRITING, STARTING = 1e9, 5e8, 15.0
+"""A rented pod's volume, bytes a second (assumed); seconds until an engine has its libraries (measured on 2 cores)."""
+SPREAD, MEASURED_SPREAD = 0.3, 0.05
+
+
+def duration(
+    setup: Setup,
+    *,
+    num_steps: int | None,
+    tokens_per_step: float | None,
+    measured_step_seconds: float | None = None,
+    price_per_hour: float | None = None,
+    evaluated_tokens: float = 0.0,
+    num_checkpoints: int = 1,
+) -> Duration:
+    """Time and money of a run, with loading, evaluations and checkpoints, without its pauses.
+
+    Args:
+        tokens_per_step: of all processes together; padding is not known, and not counted.
+        measured_step_seconds: of steps that this run has taken: then no step is guessed.
+        price_per_hour: US dollars for one card.
+        evaluated_tokens: of all evaluations together.
+    """
+    basis: Basis = "closed form" if measured_step_seconds is None else "measured here"
+    price = None if price_per_hour is None else price_per_hour * setup.num_processes / 3600
+    seconds = measured_step_seconds
+    if seconds is None and tokens_per_step is not None:
+        seconds = step_seconds(setup, tokens_per_step)
+    total = None
+    if seconds is not None and num_steps is not None:
+        evaluating = 0.0
+        if tokens_per_step:
+            evaluating = seconds * evaluated_tokens / tokens_per_step / _passes(setup)
+        writing = num_checkpoints * checkpoint_bytes(setup) / WRITING
+        total = seconds * num_steps + evaluating + writing + loading_seconds(setup)
+    return Duration(
+        num_steps=num_steps,
+        tokens_per_second=None if not seconds or tokens_per_step is None else tokens_per_step / seconds,
+        step_seconds=seconds, total_seconds=total,
+        dollars=None if total is None or price is None else total * price,
+        spread=SPREAD if measured_step_seconds is None else MEASURED_SPREAD, basis=basis,
+    )  # fmt: skip
+
+
+def loading_seconds(setup: Setup) -> float:
+    """Until the first step: libraries, and the model's files, which hold 16 bits a weight as a rule."""
+    return STARTING + 2 * setup.shape.num_parameters / READING
+
+
+def typical_seconds(steps: Sequence[float]) -> float:
+    """Seconds of a step from those of a run's first ones: their median, without the very first, which pays for kernels
+    and caches."""
+    return median(steps[1:] or steps)
+
+
+def step_seconds(setup: Setup, tokens_per_step: float) -> float | None:
+    """Seconds of one step; `None` where the card's speed has to be measured: a CPU's, Apple's, any in float32."""
+    card = setup.card
+    if card.tflops is None or card.bandwidth is None or (card.kind == "cuda" and setup.precision == "fp32"):
+        return None
+    trained = trained_of(setup)
+    tokens, bandwidth = tokens_per_step / setup.num_processes, card.bandwidth * 1e9
+    products = card.tflops * 1e12 * card.efficiency[0 if setup.is_lora else 1] * PRODUCTS
+    gradients, passes = gradient_bytes(setup, trained), _passes(setup)
+    moments = moment_bytes(setup, trained)
+    held = 2 * gradients + moments  # weights are as large as their gradients
+    return (
+        tokens * operations(setup, trained) / products
+        + passes * tokens * (TRAFFIC * saved_bytes(setup, trained) + _scores(setup)) / bandwidth
+        + passes * setup.accumulation * (setup.shape.num_layers * LAYER_SECONDS + _dequantised(setup) / bandwidth)
+        + UPDATE_BYTES / 2 * held / bandwidth
+        + 2 * _moved_out(setup, moments) / LINK
+        + (2 * gradients / LINK if setup.num_processes > 1 else 0.0)
+    )
+
+
+def _moved_out(setup: Setup, moments: int) -> int:
+    """Bytes of paged moments that find no room beside the rest: they come in for every update, and go out after it."""
+    if not setup.optim.startswith("paged") or setup.card.kind != "cuda":
+        return 0
+    return min(moments, max(0, memory(setup).process - usable(setup.card)))
+
+
+def _passes(setup: Setup) -> float:
+    """Over the layers: forward, backward, and again the forward of those that are forgotten."""
+    return 2 + (0 if setup.checkpointing is None else 1 / setup.checkpointing)
+
+
+def operations(setup: Setup, trained: Trained | None = None) -> float:
+    """Floating-point operations per token of a training step."""
+    trained = trained_of(setup) if trained is None else trained
+    shape = setup.shape
+    head = shape.vocab_size * shape.hidden_size
+    body = shape.num_active - head * (1 if shape.tied else 2)
+    attention = 2.0 * shape.num_heads * shape.head_dim * setup.length * shape.num_layers  # causal: half of 4
+    if setup.attention in ("eager", "math"):
+        attention *= 2  # scores that the mask hides are computed too
+    forward = 2 * (body + head + trained.num_adapter) + attention
+    own = sum(size for name, size in trained.base.items() if name != f"{shape.embeddings}.weight")
+    backward = 2 * (body + head + own + 2 * trained.num_adapter + trained.num_copied) + 2 * attention
+    again = 0.0 if setup.checkpointing is None else (2 * (body + trained.num_adapter) + attention) / setup.checkpointing
+    return forward + backward + again
+
+
+def _scores(setup: Setup) -> float:
+    """Bytes moved per token for attention scores that are written out, in one pass over the layers."""
+    if setup.attention not in ("eager", "math"):
+        return 0.0
+    return SCORE_BYTES * setup.shape.num_heads * setup.length * setup.shape.num_layers
+
+
+def _dequantised(setup: Setup) -> float:
+    """Bytes moved for quantised weights, in one pass over the layers."""
+    if not setup.is_quantised:
+        return 0.0
+    each = INT8_BYTES if setup.is_8bit else DEQUANTISED_BYTES
+    return each * sum(layer.num_linear for layer in setup.shape.layers)

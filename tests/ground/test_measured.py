@@ -1,0 +1,145 @@
+"""Probes: kept as lines, and what they make of later estimates."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace as replace_struct
+
+from ftui.cards import Card, GiB
+from ftui.estimate import closed_form
+from ftui.estimate.answer import PARTS, Memory
+from ftui.estimate.measured import (
+    Measured,
+    corrected,
+    measured_file,
+    nearest,
+    recall,
+    remember,
+    setting_of,
+    what_of,
+)
+from ftui.estimate.setup import Setup, setup_of
+from ftui.estimate.shape import shape_of
+from ftui.estimate.verdict import verdict
+from ftui.profile import resolve
+
+LLAMA = {
+    "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64, "vocab_size": 128256,
+    "tie_word_embeddings": True, "max_position_embeddings": 131072,
+}  # fmt: skip
+CARD = Card("l4", "NVIDIA L4", "cuda", 24 * GiB, 89, 121.0, 300.0, 300 << 20)
+
+
+@pytest.fixture
+def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = tmp_path / "p.toml"
+    path.write_text('[run]\nstage="sft"\n[model]\nname_or_path="a/b"\n[data]\ntrain="r.jsonl"\nmax_length=2048\n')
+    shape = shape_of(LLAMA)
+    assert shape is not None
+    return setup_of(resolve(path).profile, shape, CARD)
+
+
+def probe(setup: Setup, process: int) -> Measured:
+    return Measured(
+        what=what_of(setup), setting=setting_of(setup), estimated=closed_form.memory(setup).process,
+        allocated=process - 3 * GiB, reserved=process - GiB, process=process, step_seconds=2.0, num_tokens=8192,
+        versions={"torch": "2.13.0"}, time=1.0,
+    )  # fmt: skip
+
+
+def test_what_was_measured_is_kept(setup: Setup) -> None:
+    assert recall() == []
+    remember(probe(setup, 9 * GiB))
+    with measured_file().open("ab") as file:
+        file.write(b'{"of": "another version"}\n\xff torn')
+    assert recall() == [probe(setup, 9 * GiB)]
+    assert measured_file().stat().st_mode & 0o777 == 0o600
+    remember(probe(setup, 10 * GiB))
+    assert [one.process for one in recall()] == [9 * GiB, 10 * GiB]
+
+
+def test_the_very_setting_is_told_as_measured(setup: Setup) -> None:
+    closed = closed_form.memory(setup)
+    found = corrected(closed, setup, closed, [probe(setup, 8 * GiB), probe(setup, 9 * GiB)])
+    assert (found.process, found.reserved, found.allocated) == (9 * GiB, 8 * GiB, 6 * GiB)  # the newest
+    assert found.basis == "measured here" and found.low < found.process < found.high
+    assert sum(found.breakdown.values()) == found.process and set(found.breakdown) <= set(PARTS)
+
+
+def test_another_setting_is_moved_by_the_same_share(setup: Setup) -> None:
+    closed = closed_form.memory(setup)
+    measured = probe(setup, round(closed.process * 1.2))
+    longer = replace(setup, length=4096)
+    before = closed_form.memory(longer)
+    found = corrected(before, longer, before, [measured])
+    assert found.process == pytest.approx(before.process * 1.2, rel=1e-6)
+    assert found.basis == "corrected here"
+    simulated = replace(before, process=before.process + GiB, basis="simulated")
+    assert corrected(simulated, longer, before, [measured]).process == pytest.approx(before.process * 1.2, rel=1e-6)
+
+
+EVERYTHING_ELSE: dict[str, object] = {
+    "micro_batch": 2, "r": 64, "target_modules": ("q_proj",), "exclude_modules": ("q_proj",), "use_dora": True,
+    "lora_dropout": 0.1, "modules_to_save": ("lm_head",), "storage": 4, "trained": 2, "attention": "eager",
+    "checkpointing": 1, "optim": "sgd", "momentum": True, "packing": True, "bias": "all", "accumulation": 7,
+    "rank_pattern": {"q_proj": 4}, "layers_to_transform": (1,), "trainable_layers": 2, "eval_batch": 64,
+    "num_processes": 2, "is_compiled": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVERYTHING_ELSE)
+def test_nothing_that_changes_memory_is_the_very_setting(setup: Setup, name: str) -> None:
+    other = replace(setup, **{name: EVERYTHING_ELSE[name]})  # type: ignore[arg-type]
+    assert other != setup
+    closed = closed_form.memory(other)
+    found = corrected(closed, other, closed, [probe(setup, round(closed_form.memory(setup).process * 1.1))])
+    assert found.process == pytest.approx(closed.process * 1.1, rel=1e-6) and found.basis == "corrected here"
+
+
+def test_a_probe_says_nothing_of_ways_that_are_not_ours(setup: Setup) -> None:
+    other = replace(setup, num_processes=8, parallel="zero3")
+    closed = closed_form.memory(other)
+    assert corrected(closed, other, closed, [probe(setup, 9 * GiB)]) is closed
+
+
+def test_lines_that_cannot_be_true_are_left_out(setup: Setup) -> None:
+    for wrong in ({"estimated": 0}, {"num_tokens": 0}, {"process": -1}, {"step_seconds": 0.0}):
+        remember(replace_struct(probe(setup, 9 * GiB), **wrong))
+    assert recall() == []
+
+
+def test_other_models_cards_and_methods_are_left_alone(setup: Setup) -> None:
+    known = [probe(setup, 9 * GiB)]
+    others = [
+        replace(setup, card=replace(CARD, title="NVIDIA T4")),
+        replace(setup, method="full"),
+        replace(setup, is_8bit=True),
+        replace(setup, precision="fp32"),
+        replace(setup, shape=replace(setup.shape, model_type="mistral")),
+    ]
+    for other in others:
+        closed = closed_form.memory(other)
+        assert nearest(other, known) is None
+        assert corrected(closed, other, closed, known) is closed
+
+
+@pytest.mark.parametrize(
+    ("gib", "basis", "word"),
+    [
+        (20.0, "simulated", "fits"), (21.5, "simulated", "likely"), (23.0, "simulated", "tight"),
+        (25.5, "simulated", "no"), (22.5, "measured here", "fits"), (23.6, "measured here", "tight"),
+        (23.9, "simulated", "no"),
+    ],
+)  # fmt: skip
+def test_verdicts(gib: float, basis: str, word: str) -> None:
+    spread = 0.03 if basis == "measured here" else 0.08
+    process = int(gib * GiB)
+    memory = Memory(
+        process, process, process, int(process * (1 - spread / 1.6)), int(process * (1 + spread)), {}, "backward",
+        basis,  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert verdict(memory, CARD) == word
+    assert verdict(None, CARD) == verdict(memory, replace(CARD, memory=0)) == "unknown"
