@@ -6,14 +6,14 @@ from typing import Any
 from accelerate import Accelerator
 
 from ftui.engine.adapter_files import adapter_fingerprint
-from ftui.engine.attention import attention_for
+from ftui.engine.attention import attention_for, settle_groups
 from ftui.engine.badge import environment
 from ftui.engine.control import Control
 from ftui.engine.data.cache import tokenizer_fingerprint
 from ftui.engine.fingerprints import weights_fingerprint
 from ftui.engine.hardware import Hardware
 from ftui.engine.logbook import Logbook
-from ftui.engine.methods import as_trained, storage_dtype
+from ftui.engine.methods import Beginning, as_trained, storage_dtype
 from ftui.engine.model import load_model
 from ftui.engine.new_model import new_config, new_model
 from ftui.engine.optim import make_optimizer
@@ -48,6 +48,12 @@ def model_of(profile: Profile, prepared: Prepared, hardware: Hardware) -> Any:
         model.generation_config.eos_token_id = prepared.stop_ids
     if profile.data.packing:
         check_packing(model, hardware)
+    return made_ready(model, profile, hardware, prepared)
+
+
+def made_ready(model: Any, profile: Profile, hardware: Hardware, prepared: Beginning) -> Any:
+    """A base model, loaded or new, as it is trained."""
+    settle_groups(hardware)
     prepare_base(model, profile.train)
     trained = as_trained(model, profile, hardware, prepared)
     check_learned(trained, prepared.new_token_ids)

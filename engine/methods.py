@@ -1,6 +1,7 @@
 """The methods: which weights of the model are trained, and in which type each is stored."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import torch
 from transformers import PreTrainedModel
@@ -8,11 +9,23 @@ from transformers import PreTrainedModel
 from ftui.engine.adapters import Base, continued_adapter, new_adapter
 from ftui.engine.freezing import freeze
 from ftui.engine.hardware import Hardware
-from ftui.engine.preparation import Prepared
 from ftui.engine.quantised import check_share
 from ftui.profile.sections import Profile
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Beginning(Protocol):
+    """What a training begins with: a part of `Prepared`."""
+
+    @property
+    def folder(self) -> Path | None: ...
+    @property
+    def commit(self) -> str | None: ...
+    @property
+    def adapter(self) -> Path | None: ...
+    @property
+    def new_token_ids(self) -> tuple[int, ...]: ...
 
 
 def storage_dtype(profile: Profile, hardware: Hardware) -> torch.dtype | str:
@@ -28,7 +41,7 @@ def storage_dtype(profile: Profile, hardware: Hardware) -> torch.dtype | str:
     return "auto" if profile.adapter.method == "freeze" else torch.float32
 
 
-def as_trained(model: PreTrainedModel, profile: Profile, hardware: Hardware, prepared: Prepared) -> Any:
+def as_trained(model: PreTrainedModel, profile: Profile, hardware: Hardware, prepared: Beginning) -> Any:
     """The loaded model as the method trains it: with an adapter, partly frozen, or whole.
 
     Raises:

@@ -33,7 +33,7 @@ def load_model(
         ModelError: not a causal language model, damaged, or it needs code from its repository.
     """
     config = read_config(folder, trusted=section.trust_remote_code)
-    _check_kind(config, folder)
+    check_kind(config, folder)
     read: Any = AutoModelForCausalLM.from_pretrained
     try:
         model, loaded = read(
@@ -53,7 +53,7 @@ def load_model(
     return model
 
 
-def _check_kind(config: Any, folder: Path) -> None:
+def check_kind(config: Any, folder: Path) -> None:
     """Refuse by name what could be loaded, or would be refused in words nobody understands."""
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"{folder} holds an encoder-decoder model ({config.model_type}); ftui trains decoders only.")

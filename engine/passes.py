@@ -3,12 +3,16 @@
 import json
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
+from torch.nn import Module, Parameter
 
 from ftui.engine.control import Ready
 from ftui.engine.feed import Feed, Portion
+from ftui.engine.heads import Batch
 from ftui.engine.memory import first_line, give_back, is_out_of_memory
 from ftui.engine.ranks import ELSEWHERE
 from ftui.engine.rng import RngState
@@ -72,7 +76,7 @@ class Passes:
             return self._no_memory(problem, boundary)
         weight = portion.num_target_tokens
         extras = {name: value / weight for name, value in extras.items()}
-        norm = self._gradient_norm(scale)
+        norm = cut(self._weights, scale, self._training.profile.train.max_grad_norm)
         return Passed(portion, loss / weight, dict(extras), norm, data_seconds, begun, time.perf_counter())
 
     def _no_memory(self, problem: str, boundary: RngState) -> NoMemory:
@@ -90,12 +94,11 @@ class Passes:
         for micro_step, batch in enumerate(portion.batches, start=1):
             if training.ranks.size == 1:  # several act between steps only: the others would wait for this one's part
                 training.control.poll(Ready.ALL)
-            loss, _, extras = training.module(batch.to(training.hardware.device))
-            mean = loss / portion.num_target_tokens
-            (mean if scale == 1 else mean * scale).backward()
-            total += loss.detach()
+            there = batch.to(training.hardware.device)
+            loss, extras = learn(training.module, there, portion.num_target_tokens, scale)
+            total += loss
             for name, value in extras.items():
-                sums[name] = sums.get(name, torch.zeros_like(value)) + value.detach()
+                sums[name] = sums.get(name, torch.zeros_like(value)) + value
             training.logbook.progress(micro_step=micro_step)
         return float(total), {name: float(value) for name, value in sums.items()}
 
@@ -107,10 +110,22 @@ class Passes:
         names = {name for _, its in told for name in its}
         return sum(its for its, _ in told), {name: sum(its.get(name, 0.0) for _, its in told) for name in sorted(names)}
 
-    def _gradient_norm(self, scale: float) -> float:
-        """Length of the whole step's gradient, cut to max_grad_norm (the length before the cut is returned)."""
-        if scale != 1:
-            grads = [weight.grad for weight in self._weights if weight.grad is not None]
-            torch._foreach_mul_(grads, 1 / scale)
-        longest = self._training.profile.train.max_grad_norm
-        return float(torch.nn.utils.clip_grad_norm_(self._weights, math.inf if longest is None else longest))
+
+def learn(module: Module, batch: Batch, num_target_tokens: int, scale: float) -> tuple[Tensor, dict[str, Tensor]]:
+    """Add a micro-batch's part to the gradients of a step that has so many target tokens; its loss and extras.
+
+    With this function's end the graph is gone: bitsandbytes and our own loss keep tensors in it that outlive the
+    backward pass, and the next micro-batch must not find them there.
+    """
+    loss, _, extras = module(batch)
+    mean = loss / num_target_tokens
+    (mean if scale == 1 else mean * scale).backward()
+    return loss.detach(), {name: value.detach() for name, value in extras.items()}
+
+
+def cut(weights: Sequence[Parameter], scale: float, longest: float | None) -> float:
+    """Cut the gradients' length to `longest`, after dividing them by `scale`; the length before the cut."""
+    if scale != 1:
+        grads = [weight.grad for weight in weights if weight.grad is not None]
+        torch._foreach_mul_(grads, 1 / scale)
+    return float(torch.nn.utils.clip_grad_norm_(weights, math.inf if longest is None else longest))

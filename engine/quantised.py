@@ -30,16 +30,20 @@ def held(section: AdapterSection, hardware: Hardware) -> dict[str, Any]:
     device = hardware.device
     index = torch.cuda.current_device() if device.type == "cuda" and device.index is None else device.index
     place = {"": device.type if index is None else f"{device.type}:{index}"}
+    return {"quantization": quantization(section, hardware), "device_map": place}
+
+
+def quantization(section: AdapterSection, hardware: Hardware) -> BitsAndBytesConfig:
+    """How bitsandbytes holds the base."""
     if section.load_in_8bit:
-        return {"quantization": BitsAndBytesConfig(load_in_8bit=True), "device_map": place}
+        return BitsAndBytesConfig(load_in_8bit=True)
     wanted = section.bnb_4bit_compute_dtype
-    config = BitsAndBytesConfig(
+    return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type=section.bnb_4bit_quant_type,
         bnb_4bit_use_double_quant=section.bnb_4bit_use_double_quant,
         bnb_4bit_compute_dtype=hardware.compute_dtype if wanted == "auto" else getattr(torch, wanted),
     )
-    return {"quantization": config, "device_map": place}
 
 
 def keep_layout(model: PreTrainedModel) -> None:
@@ -65,8 +69,8 @@ def check_share(model: PreTrainedModel) -> None:
     ends: list[Any] = [model.get_input_embeddings(), model.get_output_embeddings()]
     outer = {id(end.weight) for end in ends if end is not None}
     inner = [weight for weight in model.parameters() if id(weight) not in outer]
-    packed = sum(_number(weight) for weight in inner if is_packed(weight))
-    share = packed / max(1, sum(_number(weight) for weight in inner))
+    packed = sum(number_of(weight) for weight in inner if is_packed(weight))
+    share = packed / max(1, sum(number_of(weight) for weight in inner))
     if share < LEAST_SHARE:
         raise ModelError(
             f"Only {share:.0%} of the layers' weights can be held in few bits: the others are no linear layers.",
@@ -81,9 +85,10 @@ def is_packed(weight: torch.Tensor) -> bool:
 
 def num_parameters(model: nn.Module) -> int:
     """Weights of the model; in 4 bits two of them share a byte."""
-    return sum(_number(weight) for weight in model.parameters())
+    return sum(number_of(weight) for weight in model.parameters())
 
 
-def _number(weight: torch.Tensor) -> int:
+def number_of(weight: torch.Tensor) -> int:
+    """Elements of a weight before it was packed."""
     state = getattr(weight, "quant_state", None)
     return weight.numel() if state is None else int(state.shape.numel())

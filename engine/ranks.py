@@ -101,8 +101,7 @@ class Ranks:
         has = self._largest(torch.tensor([int(weight.grad is not None) for weight in weights])).tolist()
         problem = ""
         try:
-            buckets = list(_buckets(_grads(weights, has)))
-            room = _room(buckets)
+            buckets, room = bucketed(_grads(weights, has))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -141,6 +140,12 @@ class Ranks:
         with _noticing():
             dist.all_reduce(values, op=dist.ReduceOp.MAX)
         return values
+
+
+def bucketed(grads: Sequence[Tensor]) -> tuple[list[list[Tensor]], dict[torch.dtype, Tensor]]:
+    """Gradients as they are sent, and for each type the flat tensor they are copied into."""
+    buckets = list(_buckets(grads))
+    return buckets, _room(buckets)
 
 
 def _buckets(grads: Sequence[Tensor]) -> Iterator[list[Tensor]]:

@@ -1,5 +1,6 @@
 """fp16: the loss scale moves as torch's own does, and an overflow costs a step, never the run."""
 
+import itertools
 import math
 from pathlib import Path
 from typing import Any
@@ -68,14 +69,14 @@ def test_an_injected_overflow_drops_one_step(
     rows = write_rows(tmp_path / "rows.jsonl", chats(24))
     train = {"precision": "fp16", "max_steps": 8, "learning_rate": 1e-2, "per_device_train_batch_size": 4}
     profile = make_profile(model_folder, rows, train=train, health={"max_bad_steps": 1})
-    norm = passes.Passes._gradient_norm
+    cut, calls = passes.cut, itertools.count(1)
 
-    def overflowing(self: Any, scale: float) -> float:
-        if self._training.state.step == 3:
-            self._weights[0].grad[0] = math.inf
-        return norm(self, scale)
+    def overflowing(weights: Any, scale: float, longest: float | None) -> float:
+        if next(calls) == 4:
+            weights[0].grad[0] = math.inf
+        return cut(weights, scale, longest)
 
-    monkeypatch.setattr(passes.Passes, "_gradient_norm", overflowing)
+    monkeypatch.setattr(passes, "cut", overflowing)
     steps = train_run(tmp_path / "run", profile)
     assert [s.applied for s in steps] == [True, True, True, False, True, True, True, True]
     scales = [s.extras["loss_scale"] for s in steps]

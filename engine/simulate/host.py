@@ -1,0 +1,72 @@
+"""What an engine's process takes before it has a model, on this machine: measured once, in a process of its own.
+
+`python -P -m ftui.engine.simulate.host` imports what an engine imports and prints its resident memory after one
+step of a model of no size.
+"""
+
+import functools
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ftui.engine.environment import settle_environment, versions
+from ftui.files import replace_file
+
+MiB = 1 << 20
+LIKELY = 520 * MiB
+"""Where it cannot be measured: torch 2.13, transformers 5.24 and PEFT 0.21 on x86-64, measured with 2 threads."""
+PATIENCE_SECONDS = 120.0
+
+
+def resident_bytes(folder: Path, num_threads: int) -> int:
+    """Resident memory of an engine with its libraries, measured once for these versions and kept in `folder`."""
+    note = folder / "host.json"
+    key = json.dumps([versions(), sys.executable, num_threads], sort_keys=True)
+    try:
+        known = json.loads(note.read_bytes())
+    except (OSError, ValueError):
+        known = {}
+    if key in known:
+        return int(known[key])
+    found = _measured(num_threads)
+    if found is None:
+        return LIKELY
+    replace_file(note, msgspec.json.encode({key: found}))
+    return found
+
+
+@functools.cache
+def _measured(num_threads: int) -> int | None:
+    command = [sys.executable, "-P", "-m", __name__, str(num_threads)]
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True).stdout
+    except (subprocess.SubprocessError, OSError):
+        return None
+    return int(told.split()[-1])
+
+
+def main(arguments: list[str]) -> int:
+    settle_environment()
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from ftui.engine import recipe  # noqa: F401  all that an engine imports
+    from ftui.engine.memory import used_bytes
+
+    torch.set_num_threads(int(arguments[0]))
+    shape: dict[str, Any] = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
+    model: Any = LlamaForCausalLM(LlamaConfig(**shape, num_attention_heads=2))
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    ids = torch.zeros(1, 8, dtype=torch.int64)
+    model(input_ids=ids, labels=ids).loss.backward()  # what a first step loads and sets up
+    optimizer.step()
+    print(used_bytes(torch.device("cpu")))
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

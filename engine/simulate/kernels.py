@@ -1,0 +1,202 @@
+"""What a device does that the `meta` device does not show: kernels it would choose, memory they need inside.
+
+QUIRKS is the table; each line names its source in the project it comes from. Figures are bytes.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from torch.optim import optimizer as torch_optimizer
+from torch.utils import _foreach_utils
+
+from ftui.cards import Card, MiB
+from ftui.engine.simulate.attention import attend
+
+aten = torch.ops.aten
+
+Sizes = Callable[[Sequence[Any], Mapping[str, Any]], Sequence[int]]
+"""Of an operation's arguments: the bytes of each block it needs while it runs, besides its results."""
+
+
+@dataclass(frozen=True)
+class Inside:
+    """The blocks of one operation, free when it ends; `is_first`: they are taken before its results."""
+
+    sizes: Sizes
+    is_first: bool = False
+
+
+PRODUCTS = {
+    aten.mm.default, aten.bmm.default, aten.addmm.default, aten.baddbmm.default, aten.addmv.default, aten.dot.default,
+}  # fmt: skip
+"""Operations of cuBLAS; bitsandbytes' join them where it is installed."""
+
+
+@dataclass(frozen=True)
+class Quirk:
+    """One thing that happens on a device only.
+
+    Attributes:
+        since, until: versions of the library, both included; `until` is the newest that was read.
+    """
+
+    name: str
+    effect: str
+    devices: tuple[str, ...]
+    library: str
+    since: str
+    until: str
+    source: str
+
+
+QUIRKS = (
+    Quirk("attention", "sdpa takes cuDNN, flash, memory-efficient or plain attention by card, type, mask and heads",
+          ("cuda", "cpu"), "torch", "2.5", "2.13", "pytorch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp"),
+    Quirk("flash backward", "sums of rows and the gradient of the queries in float32; k and v for every head",
+          ("cuda",), "torch", "2.2", "2.13", "flash-attention csrc/flash_attn/flash_api.cpp mha_bwd"),
+    Quirk("efficient backward", "delta, the gradient of the queries in float32; a product in float32 inputs",
+          ("cuda",), "torch", "2.0", "2.13",
+          "pytorch aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h workspace_size"),
+    Quirk("softmax backward", "first writes gradient x output", ("cuda",), "torch", "1.0", "2.13",
+          "pytorch aten/src/ATen/native/cuda/SoftMax.cu softmax_backward_cuda_out"),
+    Quirk("half softmax", "softmax(float16, dtype=float32) reads float16 itself; bfloat16 is copied first",
+          ("cuda",), "torch", "1.0", "2.13", "pytorch aten/src/ATen/native/SoftMax.cpp softmax"),
+    Quirk("dropout", "keeps a mask of one byte an element", ("cuda",), "torch", "1.12", "2.13",
+          "pytorch aten/src/ATen/native/Dropout.cpp is_fused_kernel_acceptable"),
+    Quirk("foreach", "optimizers work on lists of tensors; temporaries as large as all that is trained", ("cuda",),
+          "torch", "2.0", "2.13", "pytorch torch/optim/optimizer.py _default_to_fused_or_foreach"),
+    Quirk("cublas workspace", "8.125 MiB, on Hopper and later 32 MiB, for each thread that multiplies", ("cuda",),
+          "torch", "2.0", "2.13", "pytorch aten/src/ATen/cuda/CublasHandlePool.cpp parseChosenWorkspaceSize"),
+    Quirk("gemm_4bit", "above a few hundred rows the whole weight is dequantised inside", ("cuda", "cpu"),
+          "bitsandbytes", "0.50", "0.50", "bitsandbytes backends/cuda/ops.py gemm_4bit, _dequant_linear_fallback"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """How one device computes.
+
+    Attributes:
+        capability: compute capability times ten; 0: the CPU.
+        rounding: an allocation is a multiple of as many bytes.
+        workspace: bytes that cuBLAS takes in each thread that multiplies matrices (there are two: autograd's too).
+        temporaries: by operation.
+    """
+
+    capability: int
+    rounding: int
+    workspace: int
+    temporaries: Mapping[Any, Inside]
+
+    @contextmanager
+    def chosen(self) -> Iterator[None]:
+        """While it is open, torch's functions take on `meta` the kernels they would take on the device.
+
+        Functions are replaced, since a mode for functions would not be seen by what a checkpoint computes again in the
+        backward pass.
+        """
+        changes: list[tuple[Any, str, Any]] = [
+            (F, "scaled_dot_product_attention", partial(attend, self.capability)),
+        ]
+        if self.capability:
+            changes += [
+                (F, "softmax", _softmax),
+                (F, "dropout", _dropout),
+                (torch_optimizer, "_get_foreach_kernels_supported_devices", lambda: ["cuda", "meta"]),
+                (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: ["cuda", "meta"]),
+            ]
+        changes.append((torch_optimizer, "_get_fused_kernels_supported_devices", lambda: ["cuda", "cpu", "meta"]))
+        kept = [(home, name, getattr(home, name)) for home, name, _ in changes]
+        try:
+            for home, name, value in changes:
+                setattr(home, name, value)
+            yield
+        finally:
+            for home, name, value in kept:
+                setattr(home, name, value)
+
+
+def kernels_of(card: Card) -> Kernels:
+    """Those of a card, or of the CPU."""
+    return cuda_kernels(card.capability) if card.kind == "cuda" else cpu_kernels()
+
+
+def cuda_kernels(capability: int) -> Kernels:
+    """Of an NVIDIA card of this compute capability (75 = T4, 80 = A100, 89 = RTX 4090, 90 = H100)."""
+    temporaries: dict[Any, Inside] = {
+        aten._softmax_backward_data.default: Inside(_softmax_backward),
+        aten._scaled_dot_product_flash_attention_backward.default: Inside(_flash_backward),
+        aten._scaled_dot_product_cudnn_attention_backward.default: Inside(_flash_backward),
+        aten._scaled_dot_product_efficient_attention_backward.default: Inside(_efficient_backward),
+    }
+    workspace = 32 * MiB if capability >= 90 else 8 * MiB + 128 * 1024
+    return Kernels(capability, 512, workspace, temporaries | _of_bitsandbytes())
+
+
+def cpu_kernels() -> Kernels:
+    """Of the CPU: malloc aligns to 64 bytes (c10/core/alignment.h, gAlignment)."""
+    return Kernels(0, 64, 0, _of_bitsandbytes())
+
+
+def _of_bitsandbytes() -> dict[Any, Inside]:
+    try:
+        import bitsandbytes  # noqa: F401  registers its operations
+    except ImportError:
+        return {}
+    PRODUCTS.add(torch.ops.bitsandbytes.gemm_4bit.default)
+    return {torch.ops.bitsandbytes.gemm_4bit.default: Inside(_gemm_4bit, is_first=True)}
+
+
+def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    if dtype == torch.float32 and input.dtype == torch.float16 and dim is not None:
+        return aten._softmax(input, dim, True)  # type: ignore[no-any-return]
+    return torch.softmax(input, -1 if dim is None else dim, dtype=dtype)
+
+
+def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    if not training or p == 0.0 or inplace:
+        return torch.dropout_(input, p, training) if inplace else torch.dropout(input, p, training)
+    return torch.native_dropout(input, p, True)[0]
+
+
+def _bytes(tensor: Tensor) -> int:
+    return tensor.numel() * tensor.element_size()
+
+
+def _softmax_backward(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
+    gradient, output = args[0], args[1]
+    return (max(_bytes(gradient), _bytes(output)),)
+
+
+def _flash_backward(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
+    """Arguments: gradient, q, k, v, ... of (batch, heads, length, width); rows by 128, width by 32."""
+    query, key = args[1], args[2]
+    batch, heads, length, width = query.shape
+    rows = batch * heads * (-(-length // 128) * 128)
+    sizes = [rows * 4, rows * (-(-width // 32) * 32) * 4]
+    if key.shape[1] != heads:
+        sizes += [batch * key.shape[2] * heads * width * query.element_size()] * 2
+    return sizes
+
+
+def _efficient_backward(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
+    """Blocks of 64 rows. Float32: `delta` comes from a product as large as the output, gone before the rest."""
+    query = args[1]
+    batch, heads, length, width = query.shape
+    delta, queries = batch * heads * length * 4, batch * heads * (-(-length // 64) * 64) * width * 4
+    if query.dtype == torch.float32:
+        return (delta, max(queries, _bytes(query)))
+    return (delta, queries)
+
+
+def _gemm_4bit(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
+    """Arguments: input, packed weight, its shape, absmax, ...; the quantised absmax is made whole too."""
+    shape, element = args[2], args[0].element_size()
+    nested = kwargs.get("absmax_8bit")
+    return (shape[0] * shape[1] * element, 0 if nested is None else nested.numel() * 4)

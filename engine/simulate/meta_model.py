@@ -1,0 +1,160 @@
+"""The model of a profile on the `meta` device, made by the engine's own rooms: the one that a run would train."""
+
+import copy
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from ftui.cards import Card
+from ftui.engine.assembly import made_ready
+from ftui.engine.attention import FLASH, attention_for
+from ftui.engine.hardware import Hardware, best_precision
+from ftui.engine.methods import storage_dtype
+from ftui.engine.model import check_kind, read_config
+from ftui.engine.new_model import new_config, new_model
+from ftui.engine.quantised import keep_layout, quantization
+from ftui.engine.simulate.packed import pack
+from ftui.errors import ModelError
+from ftui.estimate.vocabulary import vocabulary_of
+from ftui.processor import usable_cores
+from ftui.profile.sections import Profile
+
+META = torch.device("meta")
+
+
+@dataclass(frozen=True)
+class MetaModel:
+    """A model ready to be trained, if it had weights.
+
+    `config` is that of the base; `masks` says whether packed rows need a mask (flash attention keeps them apart alone).
+    """
+
+    model: Any
+    base: PreTrainedModel
+    config: Any
+    hardware: Hardware
+    masks: bool
+
+
+@dataclass(frozen=True)
+class _Beginning:
+    """What `Prepared` tells of a base (engine/methods.py `Beginning`)."""
+
+    folder: Path | None
+    commit: str | None
+    adapter: Path | None
+    new_token_ids: tuple[int, ...]
+
+
+class _Vocabulary:
+    """As much of a tokenizer as decides the shape of a new model."""
+
+    pad_token_id = eos_token_id = bos_token_id = None
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+def card_hardware(profile: Profile, card: Card) -> Hardware:
+    """What `find_hardware` would find on a machine with this card. The CPU is this machine's own."""
+    precision = profile.train.precision
+    if precision == "auto" and card.kind == "cuda":
+        precision = "bf16" if card.has_bf16 else "fp16"
+    elif precision == "auto":
+        precision = best_precision(torch.device(card.kind))
+    threads = profile.hardware.num_threads or max(1, usable_cores() // profile.hardware.num_processes)
+    return Hardware(torch.device(card.kind), precision, threads, card.title, None, card.capability)
+
+
+def meta_model(profile: Profile, folder_or_config: Any, card: Card) -> MetaModel:
+    """The model of a profile as it would be trained on a card, at full depth, without memory for its weights.
+
+    `folder_or_config`: where its config.json lies, or transformers' config; for a model from scratch it is not looked
+    at. Compiled layers and Liger's kernels stand for the plain ones.
+
+    Raises:
+        ModelError: as loading it would; and for models that bring their own code, which is not run for an estimate.
+    """
+    hardware = card_hardware(profile, card)
+    dtype, section = storage_dtype(profile, hardware), profile.model
+    config = _config(profile, folder_or_config)
+    attention = attention_for(section.attn_implementation, config, hardware)
+    masks = attention != FLASH
+    attention = attention if masks else "sdpa"  # which takes the same kernel, and has it on `meta`
+    with warnings.catch_warnings(), META, _undrawn():
+        warnings.simplefilter("ignore")
+        base = _base(profile, config, dtype, attention, hardware)
+        tokens = _new_tokens(base, len(section.extra_special_tokens))
+        adapter = profile.adapter.name_or_path
+        begun = _Beginning(Path("base"), None, None if adapter is None else Path(adapter), tokens)
+        plain = profile.train.model_copy(update={"torch_compile": False, "use_liger_kernel": False})
+        model = made_ready(base, profile.model_copy(update={"train": plain}), hardware, begun)
+    return MetaModel(model.train(), base, config, hardware, masks)
+
+
+def _config(profile: Profile, folder_or_config: Any) -> Any:
+    scratch = profile.model.from_scratch
+    if scratch is not None:
+        return new_config(scratch, _Vocabulary(vocabulary_of(scratch)))  # type: ignore[arg-type]
+    if profile.model.trust_remote_code:
+        raise ModelError(
+            "A model that brings its own Python code is not simulated.", hint="Its code runs in a run only."
+        )
+    config = copy.deepcopy(folder_or_config)  # a simulation takes layers out of it
+    if isinstance(folder_or_config, str | Path):
+        config = read_config(Path(folder_or_config))
+    check_kind(config, Path(str(profile.model.name_or_path)))
+    return config
+
+
+def _base(
+    profile: Profile, config: Any, dtype: torch.dtype | str, attention: str | None, hardware: Hardware
+) -> PreTrainedModel:
+    if profile.model.from_scratch is not None:
+        return new_model(config, dtype, attention)
+    if dtype == "auto":  # as it lies in its files
+        dtype = getattr(config, "dtype", None) or torch.float32
+    try:
+        made = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+    except (ValueError, KeyError, ImportError) as error:
+        raise ModelError(f"A model of type {config.model_type} cannot be made: {error}") from error
+    assert isinstance(made, PreTrainedModel)
+    if profile.adapter.is_quantised:
+        pack(made, quantization(profile.adapter, hardware))
+        keep_layout(made)
+    return made
+
+
+@contextmanager
+def _undrawn() -> Iterator[None]:
+    """While it is open, no weights are drawn: on `meta` that costs torch 0.25 ms each, for nothing."""
+
+    def leave(tensor: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+        return tensor
+
+    names = ("uniform_", "normal_", "zeros_", "ones_", "kaiming_uniform_", "orthogonal_")
+    own = {name: getattr(nn.init, name) for name in names}
+    try:
+        for name in names:
+            setattr(nn.init, name, leave)
+        yield
+    finally:
+        for name, function in own.items():
+            setattr(nn.init, name, function)
+
+
+def _new_tokens(base: PreTrainedModel, number: int) -> tuple[int, ...]:
+    """Ids for as many special tokens: the last ones, as where the embeddings have room for them."""
+    embeddings: Any = base.get_input_embeddings()
+    rows = int(embeddings.weight.shape[0])
+    return tuple(range(rows - number, rows))

@@ -1,0 +1,140 @@
+"""Every tensor that is made and dies while real training code runs on the `meta` device, as a list of events."""
+
+import weakref
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ftui.engine.simulate.kernels import PRODUCTS, Kernels
+
+Event = tuple[int, int]
+"""A block's number and its bytes: positive when it is made, negative when it is given back."""
+
+CLEAR: Event = (-1, 0)
+"""Whole segments that hold nothing go back to the driver."""
+
+READ_SCALAR = torch.ops.aten._local_scalar_dense.default
+
+
+@dataclass(frozen=True)
+class Mark:
+    """From the event at `index` on, `phase` runs (of pass `iteration`), in layer number `layer` (`None`: in none)."""
+
+    index: int
+    iteration: int
+    phase: str
+    layer: int | None
+
+
+class Tracker(TorchDispatchMode):
+    """Follows storages by weak references. Sizes are rounded as the device's allocator rounds them.
+
+    Attributes:
+        events: what was made and given back, in order.
+        parts: what each block holds, by its number: a name of `ftui.estimate.answer.PARTS`.
+        marks: which phase and layer the events belong to.
+        vocab_size: tensors whose last dimension is as long are logits.
+        truth: the answer to every boolean that the model's code reads from a tensor. True says: no padding, one
+            sequence a row.
+    """
+
+    def __init__(self, kernels: Kernels, vocab_size: int = 0, truth: bool = True) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.events: list[Event] = []
+        self.parts: list[str] = []
+        self.marks: list[Mark] = [Mark(0, 0, "loading", None)]
+        self.vocab_size, self.truth = vocab_size, truth
+        self._temporaries, self._rounding = kernels.temporaries, kernels.rounding
+        self._workspace, self._threads = kernels.workspace, set[str]()
+        self._blocks: dict[int, tuple[weakref.ref[torch.UntypedStorage], int]] = {}
+
+    def take(self, num_bytes: int, part: str) -> int:
+        """Note a block that no tensor stands for; returns its number, for `give_back`."""
+        number = len(self.parts)
+        self.events.append((number, -(-num_bytes // self._rounding) * self._rounding))
+        self.parts.append(part)
+        return number
+
+    def give_back(self, number: int, num_bytes: int) -> None:
+        """The block `number` of `num_bytes`, as they were taken, is free."""
+        self.events.append((number, -(-num_bytes // self._rounding) * -self._rounding))
+
+    def clear_cache(self) -> None:
+        """The program empties the allocator's cache here (`torch.cuda.empty_cache`)."""
+        self.events.append(CLEAR)
+
+    def see(self, tensor: torch.Tensor, part: str) -> None:
+        """Note a tensor's storage, if it is new and on the `meta` device; it is given back when the storage dies."""
+        if tensor.device.type != "meta":
+            return
+        storage = tensor.untyped_storage()
+        key, size = storage._cdata, storage.nbytes()
+        if size == 0 or key in self._blocks:
+            return
+        number = self.take(size, part)
+
+        def died(_: object) -> None:
+            if self._blocks.pop(key, None) is not None:
+                self.give_back(number, size)
+
+        self._blocks[key] = (weakref.ref(storage, died), number)
+
+    def label(self, tensor: torch.Tensor, part: str) -> None:
+        """Say what a tensor that was seen is for."""
+        block = self._blocks.get(tensor.untyped_storage()._cdata) if tensor.device.type == "meta" else None
+        if block is not None and block[1] >= 0:
+            self.parts[block[1]] = part
+
+    def ignore(self, tensor: torch.Tensor) -> None:
+        """Never note this tensor's storage: something else stands for it."""
+        key = tensor.untyped_storage()._cdata
+        forget = weakref.ref(tensor.untyped_storage(), lambda _: self._blocks.pop(key, None))
+        self._blocks[key] = (forget, -1)
+
+    def enter(self, phase: str, iteration: int) -> None:
+        """A phase begins, outside the layers."""
+        self.marks.append(Mark(len(self.events), iteration, phase, None))
+
+    def enter_layer(self, layer: int | None) -> None:
+        """What follows belongs to this layer; `None`: to none."""
+        last = self.marks[-1]
+        self.marks.append(Mark(len(self.events), last.iteration, last.phase, layer))
+
+    def take_workspace(self) -> None:
+        """cuBLAS makes its workspace at the first product in a thread, and keeps it. The backward pass has a thread."""
+        thread = "backward" if self.marks[-1].phase == "backward" else "main"
+        if self._workspace and thread not in self._threads:
+            self._threads.add(thread)
+            self.take(self._workspace, "workspace")
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func is READ_SCALAR and args[0].device.type == "meta":
+            kind = args[0].dtype
+            return self.truth if kind == torch.bool else 1.0 if kind.is_floating_point else 1
+        inside = self._temporaries.get(func)
+        held = self._hold(inside.sizes(args, kwargs)) if inside is not None and inside.is_first else []
+        result = func(*args, **kwargs)
+        for tensor in _tensors(result):
+            self.see(tensor, "logits" if tensor.dim() and tensor.shape[-1] == self.vocab_size else "activations")
+        if func in PRODUCTS:
+            self.take_workspace()
+        if inside is not None and not inside.is_first:
+            held = self._hold(inside.sizes(args, kwargs))
+        for number, size in held:
+            self.give_back(number, size)
+        return result
+
+    def _hold(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
+        return [(self.take(size, "workspace"), size) for size in sizes if size]
+
+
+def _tensors(result: Any) -> Iterator[torch.Tensor]:
+    if isinstance(result, torch.Tensor):
+        yield result
+    elif isinstance(result, (tuple, list)):
+        for part in result:
+            yield from _tensors(part)
