@@ -3,7 +3,7 @@
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ftui.engine.environment import settle_environment
 
@@ -12,6 +12,9 @@ settle_environment()
 import msgspec  # noqa: E402
 
 from ftui.errors import FtuiError  # noqa: E402
+
+if TYPE_CHECKING:
+    from ftui.profile import Profile
 
 
 def main(arguments: list[str]) -> int:
@@ -25,14 +28,19 @@ def main(arguments: list[str]) -> int:
 
 def count(path: Path) -> dict[str, Any]:
     """Raises `FtuiError` when the profile, its model's files or its rows are wrong."""
-    from ftui.engine.data.cache import cache_folder
-    from ftui.engine.preparation import prepare
     from ftui.profile import resolve
 
-    profile = resolve(path).profile
+    return counts(resolve(path).profile)
+
+
+def counts(profile: "Profile") -> dict[str, Any]:
+    """Raises `FtuiError` when the model's files or the rows are wrong."""
+    from ftui.engine.data.cache import cache_folder
+    from ftui.engine.preparation import prepare
+
     with tempfile.TemporaryDirectory() as fallback:
         prepared = prepare(profile, cache_folder(Path(fallback)), lambda detail: None)
-        counts, plan = prepared.train.sequences.counts, prepared.plan
+        found, plan = prepared.train.sequences.counts, prepared.plan
         return {
             "num_train_rows": prepared.train.num_rows,
             "num_eval_rows": 0 if prepared.evaluation is None else prepared.evaluation.num_rows,
@@ -42,8 +50,8 @@ def count(path: Path) -> dict[str, Any]:
             "steps_per_epoch": plan.steps_per_epoch,
             "max_steps": plan.max_steps,
             "effective_batch": plan.effective_batch,
-            "longest": counts.longest,
-            "num_cut": counts.num_cut,
+            "longest": found.longest,
+            "num_cut": found.num_cut,
             "warnings": list(prepared.warnings),
         }
 

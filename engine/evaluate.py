@@ -81,7 +81,7 @@ def _mean_loss(training: Training) -> tuple[float | None, int]:
     try:
         while start < len(by_length):
             training.control.poll(Ready.SAVE)
-            found = _batch_loss(training, [rows.sequences[int(i)] for i in by_length[start : start + size]])
+            found = batch_loss(training, [rows.sequences[int(i)] for i in by_length[start : start + size]])
             if found is None and size == 1:
                 training.logbook.warn(f"the evaluation at step {training.state.step} does not fit into memory")
                 return None, 0
@@ -96,7 +96,7 @@ def _mean_loss(training: Training) -> tuple[float | None, int]:
     return total / num_targets, num_targets
 
 
-def _batch_loss(training: Training, sequences: list[Sequence]) -> tuple[float, int] | None:
+def batch_loss(training: Training, sequences: list[Sequence]) -> tuple[float, int] | None:
     """Summed loss and its weight; `None` when memory ran out."""
     pad, device = int(training.prepared.tokenizer.pad_token_id or 0), training.hardware.device
     try:

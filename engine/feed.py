@@ -1,6 +1,7 @@
 """The micro-batches of each step, made in a thread during the step before."""
 
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -8,6 +9,7 @@ from typing import Self
 
 from ftui.engine.collate import collate
 from ftui.engine.heads import Batch
+from ftui.engine.plan import Row
 from ftui.engine.preparation import Prepared
 from ftui.engine.ranks import Ranks
 
@@ -24,12 +26,13 @@ class Portion:
 class Feed:
     """Cuts the rows of a step into micro-batches of `size` rows, and deals these to the ranks in turn.
 
-    Closed at the end of a `with` block.
+    `rows_of` says which rows a step has, by default those of the plan. Closed at the end of a `with` block.
     """
 
-    def __init__(self, prepared: Prepared, ranks: Ranks) -> None:
+    def __init__(self, prepared: Prepared, ranks: Ranks, rows_of: Callable[[int], list[Row]] | None = None) -> None:
         self._prepared = prepared
         self._ranks = ranks
+        self._rows_of = rows_of or prepared.plan.step
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="feed")
         self._coming: tuple[tuple[int, int], Future[Portion]] | None = None
 
@@ -57,7 +60,7 @@ class Feed:
 
     def _portion(self, step: int, size: int) -> Portion:
         prepared = self._prepared
-        rows, train = prepared.plan.step(step), prepared.train
+        rows, train = self._rows_of(step), prepared.train
         pad = int(prepared.tokenizer.pad_token_id or 0)
         cut = [rows[start : start + size] for start in range(0, len(rows), size)]
         mine = cut[self._ranks.rank :: self._ranks.size]

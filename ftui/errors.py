@@ -87,6 +87,16 @@ class LostRunError(FtuiError):
     exit_code = 50
 
 
+def error_with(exit_code: int, message: str, hint: str) -> FtuiError:
+    """The error of that exit code, as another process told it."""
+    pending: list[type[FtuiError]] = [FtuiError]
+    for kind in pending:
+        if kind.exit_code == exit_code:
+            return kind(message, hint=hint)
+        pending += kind.__subclasses__()
+    return FtuiError(message, hint=hint)
+
+
 EXIT_WORDS = {
     FINISHED: "finished",
     2: "usage",

@@ -159,9 +159,13 @@ def runs_root() -> Path:
     return Path(os.environ.get("FTUI_RUNS") or "runs").absolute()
 
 
+def state_folder() -> Path:
+    """Where ftui keeps what it learns from one start to the next: $XDG_STATE_HOME/ftui."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "ftui"
+
+
 def _roots_file() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state) / "ftui" / "roots"
+    return state_folder() / "roots"
 
 
 def note_root(root: Path) -> None:
