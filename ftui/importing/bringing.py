@@ -1,0 +1,149 @@
+"""A file of another tool becomes a profile that can be run, or one that says what it still needs."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from ftui.errors import ProfileError, UsageError
+from ftui.files import replace_file
+from ftui.importing.command import read_arguments
+from ftui.importing.document import Document, read_tables, text_of
+from ftui.importing.draft import Draft
+from ftui.importing.outcome import Dropped, Imported, Key
+from ftui.importing.shapes import shape_of
+from ftui.importing.written import lost, written
+from ftui.profile.layers import examine, text_layer
+from ftui.profile.origins import Problem
+from ftui.redact import redacted
+from ftui.shown import complaint, shown
+
+ROUNDS = 40  # each takes away what cannot be said, so that what is left is a profile
+
+
+def read(path: Path) -> Document:
+    """The values of a YAML or JSON file, or the arguments of a shell script.
+
+    Raises:
+        ProfileError: it is none of these (named with line and column).
+    """
+    text = text_of(path)
+    leaves = read_arguments(path, text) if path.suffix == ".sh" else read_tables(path, text)
+    if not leaves:
+        raise ProfileError(f"{path} has no keys.", hint="Name the file that another tool trains with.")
+    return Document(path, leaves)
+
+
+def import_file(path: Path, folder: Path | None = None) -> Imported:
+    """A training file of another tool as a profile.
+
+    Args:
+        folder: where the profile will stand, which its paths are relative to (otherwise the working folder).
+
+    Raises:
+        ProfileError: it cannot be read, or has no shape that is known.
+    """
+    document = read(path)
+    shape = shape_of(document)
+    draft = Draft(document, shape.tool, Path.cwd() if folder is None else folder)
+    shape.fill(draft)
+    missing = _made_valid(draft, path)
+    text = redacted(written(draft, missing, path))
+    return Imported(
+        text, tuple(draft.carried), tuple(draft.dropped), shape.tool, missing, draft.refused, tuple(draft.unsaid)
+    )
+
+
+def _made_valid(draft: Draft, path: Path) -> tuple[str, ...]:
+    """Takes away what the profile refuses, with its reason; returns what it still needs."""
+    place = draft.folder / "imported.toml"
+    for _ in range(ROUNDS):
+        found = examine([text_layer(written(draft, (), path), place)], place)
+        if not any(_take_away(draft, problem) for problem in found.problems):
+            return tuple(dict.fromkeys(_needed(problem) for problem in found.problems))
+    raise AssertionError("an import is never done")
+
+
+def _take_away(draft: Draft, problem: Problem) -> bool:
+    """Whether a value of ours was the fault, which is gone then."""
+    given = [key for key in (problem.key, *problem.others) for key in _said(draft, key)]
+    # What nobody wrote gives way first.
+    ours = {tuple(one.ours.split(".")) for one in draft.carried}
+    for key in sorted(given, key=lambda key: key in ours):
+        del draft.values[key]
+        draft.notes.pop(key, None)
+        why = f"{'.'.join(key)}: {problem.message}"
+        for one in [carried for carried in draft.carried if tuple(carried.ours.split(".")) == key]:
+            draft.carried.remove(one)
+            draft.dropped.append(Dropped(one.foreign, draft.document.named.get(one.foreign), redacted(why), True))
+        return True
+    return False
+
+
+def _said(draft: Draft, key: Key) -> list[Key]:
+    return [known for known in draft.values if known == key[: len(known)] or known[: len(key)] == key]
+
+
+NEEDED: dict[Key, str] = {
+    ("model",): "model.name_or_path: the file does not say which model is trained",
+    ("data",): "data.train: the file does not say what it is trained on, as far as it can be read here",
+    ("data", "train"): "data.train: the file does not say what it is trained on, as far as it can be read here",
+}
+
+
+def _needed(problem: Problem) -> str:
+    return NEEDED.get(problem.key) or f"{'.'.join(problem.key)}: {problem.message}"
+
+
+def print_import(path: Path, out: Path | None, as_json: bool) -> int:
+    """`ftui import`: the profile to `out` (otherwise stdout), the report to stderr; as JSON both to stdout.
+
+    Raises:
+        ProfileError: no file of a known shape.
+        UsageError: there is a file at `out`, or its folder is missing.
+    """
+    out = None if out == Path("-") else out
+    if out is not None and out.exists():
+        raise UsageError(f"There is a file {out} already.", hint="Give another name with -o.")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UsageError(f"There is no folder {out.absolute().parent}.")
+    done = import_file(path, None if out is None else out.absolute().parent)
+    if out is not None and not done.refused:
+        replace_file(out, done.text.encode())
+    if as_json:
+        print(redacted(json.dumps(_as_json(done, out), indent=2, default=str)))
+    elif out is None and not done.refused:
+        sys.stdout.write(done.text)
+    if not as_json:
+        print(redacted("\n".join(_report(done, path, out))), file=sys.stderr)
+    if done.refused and not as_json:
+        print(complaint(f"{path}: {done.refused}."), file=sys.stderr)
+    return ProfileError.exit_code if done.refused else 0
+
+
+def _as_json(done: Imported, out: Path | None) -> dict[str, Any]:
+    return {
+        "kind": done.kind,
+        "profile": done.text,
+        "written": None if out is None or done.refused else str(out),
+        "carried": [{"from": one.foreign, "to": one.ours, "value": one.value} for one in done.carried],
+        "dropped": [
+            {"from": one.foreign, "value": one.value, "reason": one.reason, "matters": one.matters}
+            for one in done.dropped
+        ],
+        "missing": list(done.missing),
+        "unsaid": list(done.unsaid),
+        "refused": done.refused or None,
+    }
+
+
+def _report(done: Imported, path: Path, out: Path | None) -> list[str]:
+    lines = [f"{shown(path.name)} ({done.kind}): {len(done.carried)} values carried over, {len(done.dropped)} not."]
+    if out is None and not done.refused and sys.stdout.isatty():
+        return [*lines, "Write it to a file with -o FILE."]  # the rest stands in the profile that is on the screen
+    lines += lost(done.dropped)
+    lines += ["", "Not said there:", *(f"  {shown(one)}" for one in done.unsaid)] if done.unsaid else []
+    lines += ["", "Still missing:", *(f"  {shown(one)}" for one in done.missing)] if done.missing else []
+    if out is not None and not done.refused:
+        lines += ["", f"Written to {shown(str(out))}."]
+    return lines
