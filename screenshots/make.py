@@ -41,6 +41,8 @@ SCENES = (
     Scene("failed", "exploded"),
     Scene("start", None, ("n",)),
     Scene("profile", None, ("n", "enter", "e", "ctrl+u", *"adapter.r=64", "enter")),
+    Scene("form", None, ("n", "e", "t", *"rtx4090", "enter", "slash", *"lora_alpha", "enter")),
+    Scene("fit", None, ("n", "e", "t", *"rtx4090", "enter", "f")),
     Scene("help", "wiki-style-lora", ("question_mark",)),
     Scene("question", "wiki-style-lora", ("p",)),
 )

@@ -15,7 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.events import Event, Key, Paste
 from textual.geometry import Size
-from textual.screen import ModalScreen, Screen
+from textual.screen import Screen
 from textual.theme import Theme
 from textual.timer import Timer
 
@@ -30,7 +30,7 @@ from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.spans import harmless
 from ftui.tui.terminal import Terminal
 
-SAID_SECONDS = 6.0  # how long a message stands in place of the keys
+SAID_SECONDS = 4.0  # how long a message stands in place of the keys
 TERMINAL_SECONDS = 2.0  # between two looks at whether the terminal is still there
 
 
@@ -51,7 +51,7 @@ class FtuiApp(App[list[str]]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "help", key_display="?", tooltip="The keys of this screen", id="help"),
         Binding("T", "other_theme", "theme", tooltip="Light or dark", id="theme", show=False),
-        Binding("ctrl+q", "leave", "leave", tooltip="Leave ftui; runs go on", id="leave", show=False),
+        Binding("ctrl+q", "app.leave", "leave", tooltip="Leave ftui; runs go on", id="leave", show=False),
     ]
 
     def __init__(
@@ -91,8 +91,29 @@ class FtuiApp(App[list[str]]):
         """Leave in order when asked to, and at once when the terminal is gone: a read of it would never rest then."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.exit)
-        self.set_interval(TERMINAL_SECONDS, leave_if_abandoned)
+            loop.add_signal_handler(number, self._leave_at_once)
+        self.set_interval(TERMINAL_SECONDS, self._leave_if_abandoned)
+
+    def _leave_at_once(self) -> None:
+        self.keep_drafts()
+        self.exit()
+
+    def _leave_if_abandoned(self) -> None:
+        """End the process where its terminal has gone: there is nobody to show anything to."""
+        if is_abandoned():
+            self.keep_drafts()
+            os._exit(0)
+
+    def keep_drafts(self) -> None:
+        """Put away what is being edited on any screen."""
+        for screen in self.screen_stack:
+            if (keep := getattr(screen, "keep_draft", None)) is not None:
+                keep()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Textual's own end of a program with a fault in it; a fault takes nobody's work with it."""
+        self.keep_drafts()
+        super()._handle_exception(error)
 
     async def on_event(self, event: Event) -> None:
         """What is pasted is as foreign as any text: it comes in with nothing in it that could steer the terminal."""
@@ -149,17 +170,19 @@ class FtuiApp(App[list[str]]):
 
         Without this `m1500` at a slow link's pace could become 500.
         """
-        if event.character and event.is_printable and isinstance(self.screen, ModalScreen):
-            from ftui.tui.screens.ask import PromptScreen
-
-            if isinstance(self.screen, PromptScreen):
-                self.screen.type_ahead(event.character)
+        if event.character and event.is_printable and hasattr(self.screen, "type_ahead"):
+            self.screen.type_ahead(event.character)
 
     def action_help_quit(self) -> None:
         """Ctrl-C: no run ever ends because of it."""
         self.say("q leaves; every run goes on. x on a run's screen ends it.")
 
     def action_leave(self) -> None:
+        """Ends the program, unless a screen has something unsaved and asks first."""
+        for screen in reversed(self.screen_stack):
+            ask = getattr(screen, "ask_before_leaving", None)
+            if ask is not None and ask(lambda: self.leave([])):
+                return
         self.leave([])
 
     def leave(self, farewell: list[str]) -> None:
@@ -187,9 +210,10 @@ def theme_of(look: Look) -> Theme:
     )  # fmt: skip
 
 
-def leave_if_abandoned() -> None:
-    """End the process where its terminal has gone: there is nobody to show anything to, and nothing to save."""
+def is_abandoned() -> bool:
+    """Whether the terminal has gone."""
     try:
         termios.tcgetattr(sys.__stdin__.fileno() if sys.__stdin__ else 0)
     except (termios.error, OSError, ValueError):
-        os._exit(0)
+        return True
+    return False

@@ -17,10 +17,12 @@ from ftui.headless import chosen
 from ftui.logind import kills_on_logout
 from ftui.opening import check_code, decide, named, not_applied, open_run, stored_profile, successors
 from ftui.profile import Origin, Profile, Resolved, resolve
+from ftui.profile.layers import Layer
 from ftui.profile.writing import weights_difference
 from ftui.report import place
 from ftui.run import Run, check_name, runs_root
 from ftui.status import Status, is_living, lives, read_status
+from ftui.tiers import tier_layer
 from ftui.tui.drawing.words import place as shown_path
 from ftui.tui.values import Value, values_of
 
@@ -33,7 +35,7 @@ WAS = {"parked": "was parked", "stopped": "was stopped", "lost": "was lost"}
 class Wish:
     """What was chosen: a profile's file or a run, and what is to be different about it.
 
-    `checkpoint` is a step of the run's; without it the newest one is meant.
+    `checkpoint` is a step of the run's; without it the newest one is meant. `tier` lies below the profile.
     """
 
     profile: Path | None = None
@@ -41,6 +43,12 @@ class Wish:
     checkpoint: int | None = None
     overrides: tuple[str, ...] = ()
     name: str | None = None
+    tier: str | None = None
+
+    @property
+    def below(self) -> list[Layer]:
+        """The layers below the profile."""
+        return [] if self.tier is None else [tier_layer(self.tier)]
 
 
 @dataclass(frozen=True)
@@ -74,7 +82,7 @@ def look_ahead(wish: Wish) -> Prospect:
         prospect = _for_run(wish, wish.run)
     else:
         assert wish.profile is not None, "a wish is for a profile or a run"
-        folder, resolved = chosen(str(wish.profile.absolute()), wish.name, wish.overrides)
+        folder, resolved = chosen(str(wish.profile.absolute()), wish.name, wish.overrides, wish.tier)
         prospect = _decided(wish, folder, resolved)
     goes_on = prospect.parent or prospect.run
     check_code(prospect.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
@@ -106,7 +114,7 @@ def _decided(wish: Wish, folder: Path, resolved: Resolved) -> Prospect:
     sentence = f"{begin}a new run {run.name} is started" if begin else f"Starts a new run {run.name}"
     act: Act = "again" if begin else "start"
     return Prospect(
-        act, run, resolved, _unchanged(run, resolved), f"{sentence} in {shown_path(run.folder)}.", _warnings()
+        act, run, resolved, _unchanged(wish, run, resolved), f"{sentence} in {shown_path(run.folder)}.", _warnings()
     )
 
 
@@ -161,10 +169,10 @@ def _named(wish: Wish, run: Run, resolved: Resolved) -> Resolved:
     return replace(resolved, profile=named(resolved.profile, run.name), origins=origins)
 
 
-def _unchanged(run: Run, resolved: Resolved) -> Profile:
+def _unchanged(wish: Wish, run: Run, resolved: Resolved) -> Profile:
     """The same profile without the overrides; with them where only they make it whole."""
     try:
-        return named(resolve(resolved.path).profile, run.name)
+        return named(resolve(resolved.path, below=wish.below).profile, run.name)
     except ProfileError:
         return resolved.profile
 
@@ -234,7 +242,7 @@ def check_new_name(wish: Wish, text: str) -> str:
 def _own_name(wish: Wish) -> str:
     if wish.run is not None:
         return wish.run.name
-    return chosen(str(wish.profile), None, wish.overrides)[0].name
+    return chosen(str(wish.profile), None, wish.overrides, wish.tier)[0].name
 
 
 def _taken(run: Run) -> UsageError:
@@ -257,4 +265,4 @@ def check_overrides(wish: Wish, text: str) -> None:
     """
     path = wish.run.profile if wish.run is not None else wish.profile
     assert path is not None, "a wish is for a profile or a run"
-    resolve(path, overrides=(*wish.overrides, *overrides_in(text)))
+    resolve(path, overrides=(*wish.overrides, *overrides_in(text)), below=wish.below)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ftui.shown import toml_value
+
 if TYPE_CHECKING:
     from ftui.profile import Profile, Resolved
 
@@ -31,8 +33,7 @@ class Value:
 
 def values_of(resolved: "Resolved", before: "Profile") -> list[Value]:
     """All of them, section by section. `before`: the profile without what was changed."""
-    from ftui.preview import toml_value  # with pydantic, which the list of runs and the live view do without
-    from ftui.profile.writing import flat
+    from ftui.profile.writing import flat  # with pydantic, which the list of runs and the live view do without
 
     sections: dict[str, list[Value]] = {}
     old = flat(before)

@@ -6,6 +6,7 @@ from typing import Any
 
 from ftui.engine.data.rows import Row
 from ftui.engine.data.turns import Message, listed, message_of, sharegpt_message, tools_of
+from ftui.profile.row_forms import PAIR, SIGNS
 
 __all__ = ["READERS", "Chat", "Completion", "Example", "Message", "Text", "detect", "to_example"]
 
@@ -139,16 +140,6 @@ READERS: dict[str, Callable[[Row], Example]] = {
     "prompt_completion": _prompt_completion,
     "text": _text,
 }
-_SIGNS = {
-    "messages": {"messages"},
-    "sharegpt": {"conversations"},
-    "alpaca": {"instruction", "output"},
-    "dolly": {"instruction", "context", "response"},
-    "instruction_response": {"instruction", "response"},
-    "question_answer": {"question", "answer"},
-    "prompt_completion": {"prompt", "completion"},
-    "text": {"text"},
-}
 _MEDIA = ("images", "videos", "audios")
 
 
@@ -159,15 +150,15 @@ def detect(row: Row) -> str:
         DataError: no known form has these keys, or one that `sft` cannot learn from (pairs to choose from, verdicts).
     """
     keys = row.value.keys()
-    if {"chosen", "rejected"} <= keys:
+    if keys >= PAIR:
         raise row.error(
             "a preference pair (chosen, rejected), and sft learns from one answer",
             hint="Name the column of the good answers completion or messages to learn from them alone.",
         )
-    for name, signs in _SIGNS.items():
+    for name, signs in SIGNS.items():
         if signs <= keys:
             return _unless_judged(row, name)
-    forms = "; ".join(f"{name}: {', '.join(sorted(keys))}" for name, keys in _SIGNS.items())
+    forms = "; ".join(f"{name}: {', '.join(sorted(keys))}" for name, keys in SIGNS.items())
     keys_here = ", ".join(map(repr, row.value)) or "(none)"
     raise row.error(f"no known form has the keys {keys_here}", hint=f"Known: {forms}.")
 

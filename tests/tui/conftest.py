@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from ftui import launching, opening
+from ftui.cards import card_named
 from ftui.run import Run, runs_root
+from ftui.tui import forecasts
 from tests.support.replayed import moment, replay
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -23,6 +25,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setenv(name, str(tmp_path / place))
     for room in (opening, launching):
         monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
+    monkeypatch.setattr(forecasts, "look_around", lambda: forecasts.Place(card_named("rtx4090"), card_named("cpu")))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     before = os.umask(0o022)

@@ -108,3 +108,16 @@ def count_spans(lines: Sequence[str], width: int) -> list[Span]:
     beside = [*counts[half:], *[""] * (2 * half - len(counts))]
     both = [f"{one:<{longest}}    {other}".rstrip() for one, other in zip(counts[:half], beside, strict=True)]
     return [(line, "text") for line in both] + [(line, "warn") for line in warnings]
+
+
+def matching(found: Sequence[Row], text: str, cursor: int) -> list[int]:
+    """Numbers of the rows whose key or meaning has every word; names first, then the nearest below the cursor."""
+    words = text.casefold().replace("_", " ").split()
+    names = [row.entry.partition("=")[0].casefold().replace("_", " ") for row in found]
+
+    def rank(number: int) -> tuple[bool, bool, int]:
+        return not all(word in names[number] for word in words), number <= cursor, number
+
+    whole = [f"{name} {row.meaning.casefold()}" for name, row in zip(names, found, strict=True)]
+    hits = [n for n, row in enumerate(found) if row.meaning and words and all(word in whole[n] for word in words)]
+    return sorted(hits, key=rank)

@@ -13,13 +13,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ftui.errors import DiskError, FtuiError
+from ftui.errors import DiskError, FtuiError, UsageError
 from ftui.preview import DryRun, count_lines
 from ftui.run import Run
 from ftui.tui.canvas import Canvas
 from ftui.tui.counting import count_rows
-from ftui.tui.drawing.resolved import Page, Row, count_spans, resolved_page, rows
+from ftui.tui.drawing.resolved import Page, Row, count_spans, matching, resolved_page, rows
 from ftui.tui.drawing.words import place
+from ftui.tui.forecasts import verdict_on
 from ftui.tui.openings import Prospect, Wish, carry_out, check_new_name, check_overrides, look_ahead, overrides_in
 from ftui.tui.screens.ask import PromptScreen
 from ftui.tui.spans import Frame, Line, Span
@@ -27,6 +28,7 @@ from ftui.tui.stage import stage
 
 PAGE = 10
 NAME_QUESTION = "The name of the run, which is also its folder's."
+FIND_QUESTION = "Words of a key: of its name, or of what it means."
 VALUE_QUESTION = "A value for this run only, as section.key=value; several, with blanks between them."
 MENDING = "R reads it again, e changes a value for this run."
 COUNTING: Span = ("counting rows and tokens ...", "muted")
@@ -40,6 +42,7 @@ class ResolvedScreen(Screen[None]):
         Binding("enter,s", "start", "start", key_display="enter", tooltip="Do it, and watch the run", id="start"),
         Binding("e", "change", "change", tooltip="Change a value (the one under the cursor)", id="change"),
         Binding("u", "undo", "undo", tooltip="Take the last change back", id="undo"),
+        Binding("slash", "find", "find", key_display="/", tooltip="Go to a key by its name or its help", id="find"),
         Binding("n", "rename", "name", tooltip="Give the run another name", id="name"),
         Binding("d", "count", "count", tooltip="Dry run: count rows, tokens and steps; starts nothing", id="count"),
         Binding("R", "again", "read again", tooltip="Read the profile's file and the run again", id="again"),
@@ -52,12 +55,20 @@ class ResolvedScreen(Screen[None]):
         Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
     ]
 
-    def __init__(self, *, profile: Path | None = None, run: Run | None = None, checkpoint: int | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        profile: Path | None = None,
+        run: Run | None = None,
+        checkpoint: int | None = None,
+        tier: str | None = None,
+    ) -> None:
         super().__init__()
-        self.wish = Wish(profile, run, checkpoint)
+        self.wish = Wish(profile, run, checkpoint, tier=tier)
         self.prospect: Prospect | None = None
         self._before: list[Wish] = []
         self._problem: FtuiError | None = None
+        self._verdict: Span | None = None  # on the card it would run on
         self._doing = ""
         self._is_opening = False
         self._counted: DryRun | None = None
@@ -91,6 +102,10 @@ class ResolvedScreen(Screen[None]):
             self.prospect = await asyncio.to_thread(look_ahead, self.wish)
         except FtuiError as error:
             self.prospect, problem = None, error
+        prospect = self.prospect
+        self._verdict = None
+        if prospect is not None:
+            self._verdict = await asyncio.to_thread(verdict_on, prospect.resolved.profile, self.wish.tier)
         self._problem, self._doing = problem, ""
         self._draw()
 
@@ -125,6 +140,21 @@ class ResolvedScreen(Screen[None]):
             return replace(self.wish, overrides=(*self.wish.overrides, *new))
 
         self._ask(question, row.entry, lambda text: check_overrides(self.wish, text), entered)
+
+    def action_find(self) -> None:
+        found: list[int] = []
+
+        def check(text: str) -> None:
+            found[:] = matching(self._rows, text, self.cursor)
+            if text.strip() and not found:
+                raise UsageError("No key has these words in its name or its help.")
+
+        def entered(answer: str | None) -> None:
+            if answer and found:
+                self.cursor = found[0]
+                self._draw()
+
+        self.app.push_screen(PromptScreen(stage(self).look, FIND_QUESTION, "", check, enter="go there"), entered)
 
     def action_rename(self) -> None:
         name = self.prospect.run.name if self.prospect is not None else ""
@@ -211,11 +241,13 @@ class ResolvedScreen(Screen[None]):
             told += [(self._problem.message, "bad"), (self._problem.hint, "good")]
         if prospect is not None:
             told += [(prospect.sentence, "title"), *((note, "warn") for note in prospect.notes)]
+            told += [self._verdict] if self._verdict is not None and prospect.act != "attach" else []
         elif not self._doing:
             told.append((MENDING, "muted"))
         if self._doing:
             told.append((self._doing, "loss"))
         source = f"run {place(wish.run.folder)}" if wish.run is not None else f"profile {place(wish.profile or Path())}"
+        source += f" over tier {wish.tier}" if wish.tier else ""
         values = prospect.values if prospect is not None else ()
         return Page(source, [(text, style) for text, style in told if text], self._counts(width), values)
 

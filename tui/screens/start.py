@@ -27,6 +27,7 @@ class StartScreen(Screen[None]):
     HEADING = "what can be started"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", tooltip="See every value and what would happen; start it there", id="open"),
+        Binding("e", "edit", "edit", tooltip="Edit the profile; one that comes with ftui as a copy", id="edit"),
         Binding("o", "other", "other file", tooltip="A profile anywhere, by its path", id="other"),
         Binding("slash", "filter", "filter", key_display="/", tooltip="Narrow the list by words", id="filter"),
         Binding("up,k", "move(-1)", "up", show=False, tooltip="A line up", id="up"),
@@ -66,7 +67,11 @@ class StartScreen(Screen[None]):
     def _search(self) -> None:
         """Look at the files and runs again; the cursor stays on its line while that is still there."""
         before = self.offer
-        self._found = offers(Path.cwd(), self._roster)
+        try:
+            self._found = offers(Path.cwd(), self._roster)
+        except OSError as error:  # somebody has removed the folder, or nobody may read it
+            self._found = []
+            stage(self).say(f"The current folder cannot be read: {error}.", "bad")
         self._stay_on(before)
 
     def _stay_on(self, before: Offer | None) -> None:
@@ -103,6 +108,16 @@ class StartScreen(Screen[None]):
         from ftui.tui.screens.resolved import ResolvedScreen  # with pydantic (0.1 s)
 
         self.app.push_screen(ResolvedScreen(profile=profile, run=run))
+
+    def action_edit(self) -> None:
+        if (offer := self.offer) is None:
+            return
+        if offer.profile is None:
+            stage(self).say("A run keeps the profile it has; enter shows it, and starts another one with other values.")
+            return
+        from ftui.tui.screens.editing import open_editor  # with pydantic (0.1 s)
+
+        open_editor(self, offer.profile)
 
     def action_other(self) -> None:
         found: list[Path] = []

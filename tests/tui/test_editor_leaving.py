@@ -1,0 +1,185 @@
+"""The editor and the world around it: leaving, being ended, foreign names, folders that are gone, long answers."""
+
+import asyncio
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.errors import FtuiError
+from ftui.tui.editing import Editing
+from ftui.tui.screens import editor_closer
+from ftui.tui.screens.ask import AskScreen
+from ftui.tui.screens.editor import EditorScreen
+from ftui.tui.screens.editor_leaving import LeaveScreen
+from tests.support.shown_app import shown_app
+from tests.tui.test_editor import PROFILE, Person, at_home, editor, person
+
+__all__ = ["at_home"]  # the fixture
+
+
+async def change(at: Person) -> None:
+    await at.find("data.packing")
+    await at.press("space")
+
+
+def test_ctrl_q_asks_first(at_home: Path) -> None:
+    async def script() -> None:
+        async with editor() as at:
+            await change(at)
+            await at.press("d", "ctrl+q")
+            assert at.shows(LeaveScreen), "a list lay over the editor"
+            await at.press("n")
+            assert at.shows(EditorScreen) and "packing = true" in at.text
+            await at.press("ctrl+q", "s")
+            assert "packing = true" in Path("mine.toml").read_text() and at.app._exit
+        async with editor() as at:
+            await at.press("ctrl+q")
+            assert at.app._exit, "nothing to ask about"
+
+    person(script)
+
+
+def test_what_was_not_saved_is_offered_again(at_home: Path) -> None:
+    async def script() -> None:
+        async with editor() as at:
+            await change(at)
+            await at.press("slash", *"seed", "enter", "enter")
+            await at.fill("7")
+            at.app._leave_at_once()  # SIGTERM, SIGHUP
+        assert Path("mine.toml").read_text() == PROFILE
+        async with editor() as at:
+            assert at.shows(AskScreen)
+            await at.press("y")
+            assert "packing = true" in at.text and "seed = 7" in at.text and at.editing.is_changed
+            await at.press("w")
+        async with editor() as at:
+            assert at.shows(EditorScreen), "saved: nothing to offer"
+
+    person(script)
+
+
+def test_a_fault_of_the_program_takes_no_draft_with_it(at_home: Path) -> None:
+    async def script() -> None:
+        with pytest.raises(ZeroDivisionError):
+            async with editor() as at:
+                await change(at)
+                at.app.call_later(lambda: 1 // 0)
+                await at.settle()
+        async with editor() as at:
+            assert at.shows(AskScreen)
+
+    person(script)
+
+
+@pytest.mark.parametrize("name", ["~nosuch/x", "org/" + "x" * 300])
+@pytest.mark.parametrize("key", ["model.name_or_path", "data.train"])
+def test_no_name_ends_the_editor(key: str, name: str) -> None:
+    async def script() -> None:
+        async with editor() as at:
+            await at.find(key)
+            await at.press("enter")
+            await at.fill(name)
+            await at.press("enter", "down", "w")
+            assert at.shows(EditorScreen)
+
+    person(script)
+
+
+def test_a_name_that_is_no_text_is_refused(at_home: Path) -> None:
+    Path(os.fsdecode(b"a\xff.jsonl")).write_text('{"text": "a"}\n')
+
+    async def script() -> None:
+        async with editor() as at:
+            await at.find("data.train")
+            await at.press("enter", "up", "enter")
+            await at.settle()
+            assert at.text == PROFILE and "no text can hold" in at.words()
+
+    person(script)
+
+
+def test_files_that_are_gone_or_lead_nowhere_are_told(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EDITOR", "vim '")
+    monkeypatch.delenv("VISUAL", raising=False)
+
+    async def script() -> None:
+        async with editor() as at:
+            await change(at)
+            await at.press("E")
+            assert "Set $EDITOR" in at.words("keys")
+            Path("mine.toml").unlink()
+            Path("mine.toml").symlink_to("mine.toml")
+            await at.press("w", "y")
+            await at.settle()
+            assert "cannot be written" in at.words()
+            await at.press("enter")
+            shutil.rmtree(at_home)
+            await at.press("w", "y", "enter", "W", "escape", "v", "d", "escape")
+            await at.settle()
+            assert "packing = true" in at.text
+
+    person(script)
+
+
+def test_an_untouched_draft_of_a_file_that_changed_is_read_again(at_home: Path) -> None:
+    async def script() -> None:
+        async with editor() as at:
+            Path("mine.toml").write_text(PROFILE + "seed = 3\n")
+            await at.press("w", "y")
+            assert at.text.endswith("seed = 3\n") and not at.editing.is_changed
+
+    person(script)
+
+
+class SlowHelper:
+    """Answers nothing until it is closed."""
+
+    made = 0
+
+    def __init__(self) -> None:
+        type(self).made += 1
+        self._ended = threading.Event()
+
+    def ask(self, question: str, **given: Any) -> Any:
+        self._ended.wait(20)
+        raise FtuiError("Nobody waits for the answer any more.")
+
+    def close(self) -> None:
+        self._ended.set()
+
+
+def test_a_closer_look_ends_with_the_editor(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editor_closer, "Helper", SlowHelper)
+    monkeypatch.setattr(SlowHelper, "made", 0)
+
+    async def script() -> None:
+        Path("mine.toml").write_text(PROFILE)
+        async with shown_app() as shown:
+            shown.app.push_screen(EditorScreen(Editing.of(Path("mine.toml"))))
+            at = Person(shown)
+            await shown.pilot.pause()
+            await at.screen.workers.wait_for_complete()
+            await at.press("c", "c")
+            assert SlowHelper.made == 1 and "still" in at.words("keys") and "counting and" in at.words("title")
+            await at.press("escape")
+            assert not at.shows(EditorScreen)
+
+    asyncio.run(asyncio.wait_for(script(), 15))
+
+
+def test_a_models_own_code_is_not_run_for_an_estimate(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editor_closer, "Helper", SlowHelper)
+    monkeypatch.setattr(SlowHelper, "made", 0)
+
+    async def script() -> None:
+        async with editor(
+            PROFILE.replace("[data]", f'trust_remote_code = true\nrevision = "{"a" * 40}"\n\n[data]')
+        ) as at:
+            await at.press("c")
+            assert SlowHelper.made == 0 and "--allow remote-code" in at.words()
+
+    person(script)

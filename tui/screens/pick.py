@@ -1,0 +1,161 @@
+"""Choosing one of several: a list that is narrowed while typing, and where anything may be typed, what was typed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Input
+
+from ftui.errors import FtuiError
+from ftui.shown import shown
+from ftui.tui.canvas import Canvas
+from ftui.tui.drawing.form_pick import Choice, PickPage, pick_details, pick_lines, pick_title
+from ftui.tui.spans import Frame, Line
+from ftui.tui.stage import stage
+
+PAGE = 10
+Facts = Callable[[Choice], tuple[str, ...]]
+
+
+class PickScreen(Screen[Choice | None]):
+    """Gives the choice, `None` where there was none.
+
+    `takes_any`: what is typed is a choice too, and `check` raises an FtuiError for what cannot be taken. `facts` tells
+    more of a choice, once it is under the cursor.
+    """
+
+    HEADING = "a list to choose from"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "choose", tooltip="Take the one under the cursor", id="choose"),
+        Binding("up", "move(-1)", "up", show=False, tooltip="A line up", id="up"),
+        Binding("down", "move(1)", "down", show=False, tooltip="A line down", id="down"),
+        Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
+        Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
+        Binding("tab", "complete", "complete", show=False, tooltip="Type the one under the cursor", id="complete"),
+        Binding("escape", "leave", "back", key_display="esc", tooltip="Choose nothing", id="back"),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[Choice],
+        *,
+        text: str = "",
+        takes_any: bool = False,
+        check: Callable[[str], object] = str,
+        facts: Facts | None = None,
+        hint: str = "",
+    ) -> None:
+        super().__init__()
+        self._title, self._choices, self._text, self._takes_any = title, list(choices), text, takes_any
+        self._check, self._facts, self._hint = check, facts, hint
+        self._known: dict[str, tuple[str, ...]] = {}
+        self._typed = ""
+        self._problem = ""
+        self.cursor = next((n for n, choice in enumerate(choices) if choice.is_current), 0)
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        yield Canvas(look, id="title")
+        field = Input(shown(self._text), compact=True, select_on_focus=True, id="entry")
+        field.cursor_blink = False  # 2 kB/s over the wire otherwise
+        yield field
+        for name in ("body", "details", "keys"):
+            yield Canvas(look, id=name)
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._draw()
+        stage(self).draw_keys()
+
+    def on_screen_resume(self) -> None:
+        stage(self).draw_keys()
+
+    @property
+    def choices(self) -> list[Choice]:
+        """What there is for what is typed."""
+        words = self._typed.casefold().split()
+        found = [c for c in self._choices if all(word in f"{c.name} {c.words}".casefold() for word in words)]
+        is_one = any(choice.name == self._typed for choice in found)
+        if not self._takes_any or not self._typed or is_one:
+            return found
+        return [Choice(self._typed, "as it is typed", self._typed), *found]
+
+    def type_ahead(self, character: str) -> None:
+        """Take a key that was pressed before the line of input could have it."""
+        self.call_later(lambda: self.query_one(Input).insert_text_at_cursor(character))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.value == self._text and not self._typed:
+            return  # what stood there when it was opened narrows nothing
+        self._typed, self._text = event.value.strip(), ""
+        self.cursor = 0
+        if self._takes_any and "/" not in self._typed and len(self.choices) > 1 and self._typed:
+            self.cursor = 1  # a word is rather a search than a name
+        self._draw()
+
+    def on_input_submitted(self) -> None:
+        self.action_choose()
+
+    def action_move(self, by: int) -> None:
+        self.cursor = max(0, min(len(self.choices) - 1, self.cursor + by))
+        self._draw()
+
+    def action_complete(self) -> None:
+        if chosen := self._chosen():
+            self.query_one(Input).value = shown(chosen.name)
+            self.query_one(Input).action_end()
+
+    def _chosen(self) -> Choice | None:
+        found = self.choices
+        return found[self.cursor] if self.cursor < len(found) else None
+
+    def action_choose(self) -> None:
+        chosen = self._chosen()
+        if chosen is None:
+            return
+        self._problem = self._problem_with(chosen)
+        if self._problem:
+            self._draw()
+        else:
+            self.dismiss(chosen)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def _problem_with(self, choice: Choice) -> str:
+        if not self._takes_any:
+            return ""
+        try:
+            self._check(str(choice.value))
+        except FtuiError as error:
+            return f"{error.message} {error.hint}".strip()
+        return ""
+
+    def _draw(self) -> None:
+        found = self.choices
+        self.cursor = max(0, min(self.cursor, len(found) - 1))
+        if found and (more := self._facts_of(found[self.cursor])):
+            found[self.cursor] = replace(found[self.cursor], facts=more)
+        page = PickPage(
+            self._title, found, self.cursor, self._typed, self._takes_any, len(self._choices), self._hint
+        )  # fmt: skip
+        problem = self._problem_with(found[self.cursor]) if found and self._typed else ""
+
+        def title(frame: Frame) -> list[Line]:
+            return pick_title(frame, page)
+
+        self.query_one("#title", Canvas).show(title)
+        self.query_one("#body", Canvas).show(lambda frame: pick_lines(frame, page))
+        self.query_one("#details", Canvas).show(lambda frame: pick_details(frame, page, problem))
+
+    def _facts_of(self, choice: Choice) -> tuple[str, ...]:
+        if self._facts is None:
+            return ()
+        name = str(choice.value)
+        if name not in self._known:
+            self._known[name] = self._facts(choice)
+        return self._known[name]
