@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ftui import __version__
+from ftui.arguments import ON_CHECKPOINTS, ORDERS, parser
 from ftui.errors import FtuiError, UsageError
 from ftui.shown import complaint
 
@@ -16,23 +16,6 @@ if TYPE_CHECKING:
 PRIVATE_UMASK = 0o077
 INTERRUPTED = 130
 BROKEN_PIPE = 141
-
-ORDERS = {
-    "hold": "stand still within a moment and keep the GPU",
-    "pause": "the same as hold",
-    "continue": "end a hold",
-    "park": "save, free the GPU and leave; `ftui resume` goes on",
-    "checkpoint": "save now, and keep that checkpoint for good",
-    "stop": "save, write final/ and end the run",
-    "abort": "end the run at once, save nothing",
-    "evaluate": "evaluate now, beside the plan",
-    "sample": "answer prompts with the model as it is now",
-}
-ON_CHECKPOINTS = {
-    "pin": "keep a checkpoint for good",
-    "unpin": "let a checkpoint go when its time comes",
-    "delete": "delete a checkpoint that the run does not need",
-}
 
 START_PAGE = """\
 ftui fine-tunes language models. A run goes on when the terminal is gone.
@@ -45,73 +28,8 @@ ftui fine-tunes language models. A run goes on when the terminal is gone.
   ftui runs                         list the runs
   ftui hold | park | stop RUN       steer a run that lives (ftui --help lists all)
   ftui profiles                     list the profiles that come with ftui
+  ftui estimate PROFILE             what it will take: memory, time, disk, money
 """
-
-
-def parser() -> argparse.ArgumentParser:
-    top = argparse.ArgumentParser(prog="ftui", description="Fine-tune language models; runs survive the terminal.")
-    top.add_argument("--version", action="version", version=f"ftui {__version__}")
-    top.add_argument("--run", metavar="P", help="start, attach to or resume the run of a profile (a file or a name)")
-    top.add_argument("--again", action="store_true", help="if the run is over, start NAME-2, NAME-3 ...")
-    top.add_argument("--dry-run", action="store_true", help="show every value and count the rows; start nothing")
-    _opening_options(top)
-    verbs = top.add_subparsers(dest="verb", metavar="COMMAND")
-    verbs.add_parser("runs", help="list the runs")
-    attach = verbs.add_parser("attach", help="watch and steer a run", description="Watch and steer a run.")
-    attach.add_argument("name", metavar="RUN", nargs="?", help="otherwise the newest that lives")
-    attach.add_argument("--plain", action="store_true", help="the same facts as lines, for logs and screen readers")
-    _on_run(verbs, "status", "tell all about one run").add_argument("--json", action="store_true", help="as JSON")
-    browse = _on_run(verbs, "checkpoints", "list the checkpoints of a run, or read them back")
-    browse.add_argument("--json", action="store_true", help="as JSON")
-    browse.add_argument(
-        "--verify", metavar="CHECKPOINT", nargs="?", const="", help="hash every byte, of all of them or of this one"
-    )
-    log = _on_run(verbs, "log", "print what a run's engine printed")
-    log.add_argument("-f", "--follow", action="store_true", help="go on while the run lives")
-    resume = _on_run(verbs, "resume", "go on with a run that was parked, stopped, interrupted or held")
-    resume.add_argument("--from", metavar="CHECKPOINT", dest="checkpoint", help="from this one, in a run of its own")
-    _opening_options(resume)
-    for verb, help_text in ORDERS.items():
-        _on_run(verbs, verb, help_text)
-    verbs.choices["sample"].add_argument("prompts", metavar="PROMPT", nargs="*", help="otherwise the profile's")
-    change = _on_run(verbs, "set", "change a living run from its next step on")
-    change.add_argument(
-        "assignments", metavar="KEY=VALUE", nargs="+", help="learning_rate_factor, max_steps, save_steps ..."
-    )
-    for verb, help_text in ON_CHECKPOINTS.items():
-        _on_run(verbs, verb, help_text).add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint-120, or 120")
-    verbs.add_parser("profiles", help="list the profiles that come with ftui")
-    return top
-
-
-def _on_run(
-    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", verb: str, text: str
-) -> argparse.ArgumentParser:
-    added = verbs.add_parser(verb, help=text, description=text[0].upper() + text[1:] + ".")
-    added.add_argument("name", metavar="RUN")
-    return added
-
-
-def _opening_options(to: argparse.ArgumentParser) -> None:
-    to.add_argument("--name", metavar="N", dest="run_name", help="name of the run (otherwise the profile's)")
-    to.add_argument(
-        "--set",
-        metavar="section.key=value",
-        action="append",
-        default=[],
-        dest="overrides",
-        help="change one value of the profile; may be given several times",
-    )
-    to.add_argument("--fork", action="store_true", help="go on from the run's newest checkpoint in a run of its own")
-    to.add_argument("--detach", action="store_true", help="start the run and leave it alone")
-    to.add_argument(
-        "--allow",
-        metavar="WHAT",
-        action="append",
-        default=[],
-        choices=["remote-code"],
-        help="remote-code: run the Python code that comes with the model (model.trust_remote_code)",
-    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -143,6 +61,8 @@ def _run(options: argparse.Namespace) -> int:
         raise UsageError(f"--run and {options.verb} are two commands.", hint="Give one of them.")
     if options.verb == "resume":
         return _resume(options)
+    if options.verb == "estimate":
+        return _estimate(options)
     _reject_stray(options)
     if options.verb in ORDERS or options.verb in ON_CHECKPOINTS or options.verb == "set":
         return _send(options)
@@ -150,6 +70,10 @@ def _run(options: argparse.Namespace) -> int:
         return _attach(options)
     if options.verb == "checkpoints":
         return _checkpoints(options)
+    if options.verb == "import":
+        from ftui.importing import print_import
+
+        return print_import(options.file, options.out, as_json=options.json)
     from ftui import listing
 
     match options.verb:
@@ -160,14 +84,14 @@ def _run(options: argparse.Namespace) -> int:
         case "log":
             return listing.print_log(options.name, follow=options.follow)
         case _:
-            return listing.print_profiles()
+            return listing.print_profiles() if options.name is None else listing.print_profile(options.name)
 
 
 def _reject_stray(options: argparse.Namespace) -> None:
     """Options of --run mean nothing without it."""
     given = {"--set": options.overrides, "--again": options.again, "--dry-run": options.dry_run}
     given |= {"--detach": options.detach, "--name": options.run_name, "--fork": options.fork}
-    given |= {"--allow": options.allow}
+    given |= {"--allow": options.allow, "--tier": options.tier, "--probe": options.probe}
     if stray := [option for option, value in given.items() if value]:
         raise UsageError(f"{' and '.join(stray)} only go with --run.", hint="ftui --run quickstart")
 
@@ -176,17 +100,49 @@ def _run_profile(options: argparse.Namespace) -> int:
     from ftui import headless  # 0.1 s: pydantic
 
     if not options.dry_run:
+        if options.probe:
+            _probe(options)
         return headless.run_headless(options.run, _wishes(options))
     from ftui import opening, preview
 
-    _, resolved = headless.chosen(options.run, options.run_name, options.overrides)
+    _, resolved = headless.chosen(options.run, options.run_name, options.overrides, options.tier)
     opening.check_code(resolved.profile, options.allow)  # the count of tokens would run it too
     return preview.preview(resolved)
 
 
+def _probe(options: argparse.Namespace) -> None:
+    """Measure what is about to be started or gone on with; what does not fit is not.
+
+    A run that lives is left alone: another process beside it could take the memory that it needs.
+    """
+    from ftui import forecasting, headless, opening
+
+    folder, resolved = headless.chosen(options.run, options.run_name, options.overrides, options.tier)
+    run, decision = opening.decide(folder, again=options.again)
+    if decision in ("attach", "finished") and not options.fork:
+        print(f"{run.name} {'lives' if decision == 'attach' else 'is over'}: nothing is probed.")
+        return
+    opening.check_code(resolved.profile, options.allow)
+    for line in forecasting.probe_lines(resolved.profile):
+        print(line, flush=True)
+
+
+def _estimate(options: argparse.Namespace) -> int:
+    from ftui import forecasting, headless, opening
+
+    question = forecasting.Question(
+        tier=options.tier, card=options.card, quick=options.quick, probe=options.probe, fit=options.fit,
+        parallel=options.parallel, as_json=options.json,
+    )  # fmt: skip
+    _, resolved = headless.chosen(options.profile, None, options.overrides, options.tier)
+    if options.probe or not options.quick:  # both run the tokenizer's code, a probe the model's too
+        opening.check_code(resolved.profile, options.allow)
+    return forecasting.print_estimate(resolved, question)
+
+
 def _resume(options: argparse.Namespace) -> int:
-    if options.again or options.dry_run:
-        raise UsageError("--again and --dry-run only go with --run.", hint="ftui --run quickstart")
+    if options.again or options.dry_run or options.probe or options.tier:
+        raise UsageError("--again, --dry-run, --probe and --tier only go with --run.", hint="ftui --run quickstart")
     from ftui import headless
 
     return headless.resume_headless(options.name, options.checkpoint, _wishes(options))
@@ -202,6 +158,7 @@ def _wishes(options: argparse.Namespace) -> "headless.Wishes":
         detach=options.detach,
         fork=options.fork,
         allow=tuple(options.allow),
+        tier=options.tier,
     )
 
 

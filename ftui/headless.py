@@ -21,6 +21,7 @@ from ftui.profile import Profile, Resolved, resolve
 from ftui.run import Run, check_name, find_run, name_from, runs_root
 from ftui.shown import shown
 from ftui.status import lives, read_status
+from ftui.tiers import tier_layer
 
 INTERRUPTED = 130
 
@@ -39,6 +40,7 @@ class Wishes:
     fork: bool = False
     stopped_too: bool = False
     allow: Sequence[str] = ()
+    tier: str | None = None
 
 
 def run_headless(text: str, wishes: Wishes) -> int:
@@ -48,9 +50,9 @@ def run_headless(text: str, wishes: Wishes) -> int:
         FtuiError: it could not be opened.
     """
     if not wishes.fork:
-        folder, resolved = chosen(text, wishes.name, wishes.overrides)
+        folder, resolved = chosen(text, wishes.name, wishes.overrides, wishes.tier)
         return attend(open_run(folder, resolved, again=wishes.again, allow=wishes.allow), text, resolved, wishes)
-    folder, resolved = chosen(text, None, wishes.overrides)
+    folder, resolved = chosen(text, None, wishes.overrides, wishes.tier)
     return _fork(find_origin(Run(folder), None), text, resolved, wishes)
 
 
@@ -146,8 +148,11 @@ def _detached(opened: Opened, command: str, lines: Lines, *, code: int) -> int:
     return code
 
 
-def chosen(text: str, name: str | None, overrides: Sequence[str]) -> tuple[Path, Resolved]:
-    """The run's folder and the profile: from a file, a shipped profile, or an existing run of that name."""
+def chosen(text: str, name: str | None, overrides: Sequence[str], tier: str | None = None) -> tuple[Path, Resolved]:
+    """The run's folder and the profile: from a file, a shipped profile, or an existing run of that name.
+
+    `tier` names one that stands below the profile; a run's own has every key, and nothing can stand below it.
+    """
     try:
         path = find_profile(text)
     except ProfileError as no_profile:
@@ -155,9 +160,12 @@ def chosen(text: str, name: str | None, overrides: Sequence[str]) -> tuple[Path,
             run = find_run(text)
         except UsageError:
             raise no_profile from None
+        if tier is not None:
+            raise UsageError(f"{run.name} is a run and has all its values: --tier goes with a profile.") from None
         folder = runs_root() / check_name(name) if name else run.folder
         return folder, resolve(run.profile, overrides=overrides)
-    resolved = resolve(path, overrides=overrides)
+    below = [] if tier is None else [tier_layer(tier)]
+    resolved = resolve(path, overrides=overrides, below=below)
     own = name or resolved.profile.run.name
     return runs_root() / (check_name(own) if own else name_from(path.stem)), resolved
 

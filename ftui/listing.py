@@ -6,6 +6,7 @@ import shutil
 import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
@@ -14,7 +15,7 @@ from ftui import report, units
 from ftui.errors import DiskError, UsageError
 from ftui.identity import is_alive
 from ftui.launching import watched
-from ftui.presets import shipped
+from ftui.presets import find_profile, shipped
 from ftui.run import Run, all_runs, find_run
 from ftui.runstate import Evaluation, eta_seconds
 from ftui.shown import cells, cut, escaped, shown
@@ -251,6 +252,15 @@ def _inode(file: BinaryIO) -> int:
 
 def _log_line(line: bytes) -> str:
     return shown(line.decode(errors="backslashreplace"))
+
+
+def print_profile(name: str) -> int:
+    """The text of a profile with paths that are right in this folder, so that it can be saved here."""
+    from ftui.profile.saving import read_text, relocated  # with pydantic (0.1 s), which the lists do without
+
+    path = find_profile(name)
+    print(shown(relocated(read_text(path), path.parent, Path.cwd()), newlines=True), end="")
+    return 0
 
 
 def print_profiles() -> int:

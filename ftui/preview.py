@@ -1,7 +1,5 @@
 """`ftui --run P --dry-run`: every value and where it comes from, then what the rows amount to. Starts nothing."""
 
-import json
-import re
 import subprocess
 import sys
 import tempfile
@@ -13,15 +11,15 @@ import msgspec
 
 from ftui import units
 from ftui.attempt import LAST_LINES
+from ftui.detection import find_machine
 from ftui.errors import BUG
 from ftui.files import replace_file
 from ftui.processes import clean_environment
 from ftui.profile import Resolved
 from ftui.profile.writing import flat, to_toml
-from ftui.shown import cells, complaint, escaped, shown
+from ftui.shown import cells, complaint, shown, toml_value
 
 WIDEST_VALUE = 40
-BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -53,7 +51,7 @@ def dry_run_command(profile: Path) -> list[str]:
 
 def preview(resolved: Resolved) -> int:
     """Print values, origins and counts; returns the exit code the run would have failed with, else 0."""
-    for line in value_lines(resolved):
+    for line in [*value_lines(resolved), "", *machine_lines(resolved)]:
         print(line)
     print(flush=True)
     waiting = sys.stdout.isatty()
@@ -88,21 +86,19 @@ def value_lines(resolved: Resolved) -> list[str]:
     return lines
 
 
+def machine_lines(resolved: Resolved) -> list[str]:
+    """What is in this machine, and the tier that suits it where the profile stands on none."""
+    machine = find_machine()
+    titles = [found.title for found in machine.cards] or [machine.cpu.card.title]
+    lines = [f"machine {shown(', '.join(titles))}"]
+    if not any(str(origin).startswith("tier ") for origin in resolved.origins.values()):
+        lines.append(f"--tier {machine.proposed} sets what the profile leaves open as that suits: {machine.reason}")
+    return lines
+
+
 def _padded(entry: tuple[str, str, str], key_width: int, value_width: int) -> str:
     key, value, origin = entry
     return f"  {key:<{key_width}}  {value}{' ' * (value_width - cells(value))}  {origin}"
-
-
-def toml_value(value: object) -> str:
-    """A value the way a profile would spell it."""
-    if value is None:
-        return '"none"'
-    if isinstance(value, dict):
-        pairs = (f"{key if BARE.fullmatch(key) else json.dumps(key)} = {toml_value(v)}" for key, v in value.items())
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, tuple) and any(isinstance(one, dict) for one in value):
-        return f"[{', '.join(map(toml_value, value))}]"
-    return escaped(json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False))
 
 
 def count_rows(resolved: Resolved) -> DryRun:

@@ -1,5 +1,7 @@
 """Foreign text (names, rows, log lines, model output) made safe to print: nothing in it can steer a terminal."""
 
+import json
+import re
 import unicodedata
 from functools import lru_cache
 
@@ -80,3 +82,18 @@ def complaint(message: str, hint: str = "") -> str:
     if hint:
         lines.append(f"  hint: {shown(hint, newlines=True)}")
     return "\n".join(lines)
+
+
+BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
+
+
+def toml_value(value: object) -> str:
+    """A value the way a profile would spell it."""
+    if value is None:
+        return '"none"'
+    if isinstance(value, dict):
+        pairs = (f"{key if BARE.fullmatch(key) else json.dumps(key)} = {toml_value(v)}" for key, v in value.items())
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, tuple) and any(isinstance(one, dict) for one in value):
+        return f"[{', '.join(map(toml_value, value))}]"
+    return escaped(json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False))

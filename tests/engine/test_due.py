@@ -22,6 +22,7 @@ from ftui.journal import Tail
 from ftui.profile import resolve
 from ftui.profile.measuring import CheckpointSection, EvalSection
 from ftui.run import Run
+from tests.support.refused import refused
 from tests.support.tiny import chats, make_profile, train_run, write_rows
 
 MAX_STEPS = 23
@@ -141,13 +142,16 @@ def test_patience_is_counted_as_by_transformers(values: list[float], threshold: 
         ),
         (CheckpointSection, {"save_steps": 1.5}, "save_steps is a whole number"),
         (EvalSection, {"eval_steps": 0}, "greater than 0"),
-        (EvalSection, {"greater_is_better": True}, "better when it is less"),
         (EvalSection, {"metric_for_best_model": "accuracy"}, "'loss' or 'eval_loss'"),
     ],
 )
 def test_wrong_periods_and_measures_are_refused(section: type[Any], keys: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ValidationError, match=complaint):
         section.model_validate(keys)
+
+
+def test_a_loss_is_better_when_it_is_less() -> None:
+    assert "better when it is less" in refused(eval=EvalSection(greater_is_better=True))
 
 
 @pytest.mark.parametrize(

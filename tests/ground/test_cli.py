@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ftui import __version__, headless, letters, preview
-from ftui.cli import ON_CHECKPOINTS, ORDERS, main
+from ftui.arguments import ON_CHECKPOINTS, ORDERS
+from ftui.cli import main
 from ftui.headless import Wishes
 
 HEAVY = ("pydantic", "psutil", "torch", "textual", "tomlkit", "msgspec")

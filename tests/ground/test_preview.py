@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from ftui import preview
-from ftui.preview import count_lines, read_result, toml_value, value_lines
+from ftui.preview import count_lines, read_result, value_lines
 from ftui.profile import Resolved, resolve
 from ftui.run import runs_root
+from ftui.shown import toml_value
 
 COUNTS = {
     "num_train_rows": 800,

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.preview import toml_value
-from ftui.shown import cells, complaint, cut, escaped, shown
+from ftui.shown import cells, complaint, cut, escaped, shown, toml_value
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 

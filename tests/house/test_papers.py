@@ -24,7 +24,7 @@ def test_readme_commands_are_the_ones_ci_runs() -> None:
 
 def test_readme_pictures_are_there() -> None:
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
-    assert len(pictures) == 3
+    assert len(pictures) == 4
     assert all((ROOT / picture).is_file() for picture in pictures)
 
 

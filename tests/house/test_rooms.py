@@ -175,7 +175,7 @@ def test_every_module_has_a_floor() -> None:
 
 
 def test_nothing_swallows_exceptions() -> None:
-    """`except Exception: pass` and its kin; the one broad catch is the engine's, which records what it caught."""
+    """`except Exception: pass` and its kin; the broad catches are of processes that tell another what they caught."""
     broad = []
     for path in sources():
         for node in ast.walk(ast.parse(path.read_text())):
@@ -183,7 +183,7 @@ def test_nothing_swallows_exceptions() -> None:
                 broad.append(str(path.relative_to(ROOT)))
             if isinstance(node, ast.ExceptHandler) and ast.unparse(node.body[0]) == "pass":
                 broad.append(f"{path.relative_to(ROOT)}:{node.lineno} (pass)")
-    assert broad == ["engine/__main__.py"]
+    assert sorted(broad) == ["engine/__main__.py", "engine/helper.py"]
 
 
 def test_the_engine_reads_and_writes_no_pickle() -> None:

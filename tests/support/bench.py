@@ -28,8 +28,6 @@ stage = "sft"
 name_or_path = "base"
 [adapter]
 method = "{method}"
-r = 4
-lora_alpha = 8
 {adapter}
 [data]
 train = "rows.jsonl"
@@ -78,7 +76,7 @@ class Workbench:
     env: dict[str, str] = field(default_factory=dict)
 
     def profile(self, name: str, *, method: str = "lora", packing: bool = False) -> Path:
-        adapter = "lora_dropout = 0.2" if method != "full" else ""
+        adapter = "r = 4\nlora_alpha = 8\nlora_dropout = 0.2" if method != "full" else ""
         path = self.folder / f"{name}.toml"
         path.write_text(PROFILE.format(method=method, adapter=adapter, packing=str(packing).lower()))
         return path

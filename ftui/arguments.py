@@ -1,0 +1,128 @@
+"""What can be typed: every command and option of `ftui`, with its help."""
+
+import argparse
+from pathlib import Path
+
+from ftui import __version__
+
+ORDERS = {
+    "hold": "stand still within a moment and keep the GPU",
+    "pause": "the same as hold",
+    "continue": "end a hold",
+    "park": "save, free the GPU and leave; `ftui resume` goes on",
+    "checkpoint": "save now, and keep that checkpoint for good",
+    "stop": "save, write final/ and end the run",
+    "abort": "end the run at once, save nothing",
+    "evaluate": "evaluate now, beside the plan",
+    "sample": "answer prompts with the model as it is now",
+}
+ON_CHECKPOINTS = {
+    "pin": "keep a checkpoint for good",
+    "unpin": "let a checkpoint go when its time comes",
+    "delete": "delete a checkpoint that the run does not need",
+}
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="ftui", description="Fine-tune language models; runs survive the terminal.")
+    top.add_argument("--version", action="version", version=f"ftui {__version__}")
+    top.add_argument("--run", metavar="P", help="start, attach to or resume the run of a profile (a file or a name)")
+    top.add_argument("--again", action="store_true", help="if the run is over, start NAME-2, NAME-3 ...")
+    top.add_argument("--dry-run", action="store_true", help="show every value and count the rows; start nothing")
+    top.add_argument("--probe", action="store_true", help="take steps with the longest rows first: does it fit?")
+    _opening_options(top)
+    verbs = top.add_subparsers(dest="verb", metavar="COMMAND")
+    verbs.add_parser("runs", help="list the runs")
+    attach = verbs.add_parser("attach", help="watch and steer a run", description="Watch and steer a run.")
+    attach.add_argument("name", metavar="RUN", nargs="?", help="otherwise the newest that lives")
+    attach.add_argument("--plain", action="store_true", help="the same facts as lines, for logs and screen readers")
+    _on_run(verbs, "status", "tell all about one run").add_argument("--json", action="store_true", help="as JSON")
+    browse = _on_run(verbs, "checkpoints", "list the checkpoints of a run, or read them back")
+    browse.add_argument("--json", action="store_true", help="as JSON")
+    browse.add_argument(
+        "--verify", metavar="CHECKPOINT", nargs="?", const="", help="hash every byte, of all of them or of this one"
+    )
+    log = _on_run(verbs, "log", "print what a run's engine printed")
+    log.add_argument("-f", "--follow", action="store_true", help="go on while the run lives")
+    resume = _on_run(verbs, "resume", "go on with a run that was parked, stopped, interrupted or held")
+    resume.add_argument("--from", metavar="CHECKPOINT", dest="checkpoint", help="from this one, in a run of its own")
+    _opening_options(resume)
+    for verb, help_text in ORDERS.items():
+        _on_run(verbs, verb, help_text)
+    verbs.choices["sample"].add_argument("prompts", metavar="PROMPT", nargs="*", help="otherwise the profile's")
+    change = _on_run(verbs, "set", "change a living run from its next step on")
+    change.add_argument(
+        "assignments", metavar="KEY=VALUE", nargs="+", help="learning_rate_factor, max_steps, save_steps ..."
+    )
+    for verb, help_text in ON_CHECKPOINTS.items():
+        _on_run(verbs, verb, help_text).add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint-120, or 120")
+    _profile_verbs(verbs)
+    return top
+
+
+def _profile_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """Commands about profiles, which need no run."""
+    shipped = verbs.add_parser("profiles", help="list the profiles that come with ftui, or print one")
+    shipped.add_argument("name", metavar="NAME", nargs="?", help="print this one, ready to be saved as a file")
+    text = "what a profile will take: memory, time, disk and money, before it is paid for"
+    estimate = verbs.add_parser("estimate", help=text, description=text[0].upper() + text[1:] + ".")
+    estimate.add_argument("profile", metavar="PROFILE", help="a file, or the name of a shipped one")
+    _value_options(estimate)
+    _allow_option(estimate)
+    estimate.add_argument("--card", metavar="C", help="on that card; otherwise the tier's, or what is in this machine")
+    estimate.add_argument("--quick", action="store_true", help="in closed form: reads no rows, simulates nothing")
+    estimate.add_argument("--fit", action="store_true", help="say what would fit, also where the profile does")
+    estimate.add_argument(
+        "--probe", action="store_true", help="take two real steps with the longest rows, and remember"
+    )
+    ways = ["ddp", "zero1", "zero2", "zero3", "fsdp"]
+    how = "if several processes shared the model so (ftui itself does ddp; set hardware.num_processes)"
+    estimate.add_argument("--parallel", choices=ways, default="ddp", help=how)
+    estimate.add_argument("--json", action="store_true", help="as JSON")
+    text = "make a profile of a file of LLaMA-Factory, Axolotl, TRL, DeepSpeed, torchtune or a guide"
+    brought = verbs.add_parser("import", help=text, description=text[0].upper() + text[1:] + ".")
+    brought.add_argument("file", metavar="FILE", type=Path, help="YAML, JSON, or a shell script with its command")
+    brought.add_argument("-o", "--out", metavar="OUT", type=Path, help="where to write it; otherwise it is printed")
+    brought.add_argument("--json", action="store_true", help="tell what was carried and what was not as JSON")
+
+
+def _on_run(
+    verbs: "argparse._SubParsersAction[argparse.ArgumentParser]", verb: str, text: str
+) -> argparse.ArgumentParser:
+    added = verbs.add_parser(verb, help=text, description=text[0].upper() + text[1:] + ".")
+    added.add_argument("name", metavar="RUN")
+    return added
+
+
+def _opening_options(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--name", metavar="N", dest="run_name", help="name of the run (otherwise the profile's)")
+    _value_options(to)
+    to.add_argument("--fork", action="store_true", help="go on from the run's newest checkpoint in a run of its own")
+    to.add_argument("--detach", action="store_true", help="start the run and leave it alone")
+    _allow_option(to)
+
+
+def _allow_option(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--allow",
+        metavar="WHAT",
+        action="append",
+        default=[],
+        choices=["remote-code"],
+        help="remote-code: run the Python code that comes with the model (model.trust_remote_code)",
+    )
+
+
+def _value_options(to: argparse.ArgumentParser) -> None:
+    """What is put below and above the values of a profile."""
+    to.add_argument(
+        "--tier", metavar="T", help="what is not in the profile is as that card wants it: rtx4090 ..., auto = this one"
+    )
+    to.add_argument(
+        "--set",
+        metavar="section.key=value",
+        action="append",
+        default=[],
+        dest="overrides",
+        help="change one value of the profile; may be given several times",
+    )
