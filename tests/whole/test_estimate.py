@@ -95,7 +95,7 @@ def helper(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[He
 def test_the_helper_answers_goes_on_after_errors_and_comes_back(workbench: Workbench, helper: Helper) -> None:
     text = to_toml(resolve(workbench.profile("mine")).profile)
     assert helper.ask("count", profile=text)["max_steps"] == 30
-    process = psutil.Process().children()[-1]
+    (process,) = helpers()
     rows = workbench.folder / "rows.jsonl"
     (found,) = helper.ask("recognise", path=str(rows))
     assert found == {"file": str(rows), "form": "alpaca"}
@@ -111,7 +111,7 @@ def test_the_helper_answers_goes_on_after_errors_and_comes_back(workbench: Workb
     os.kill(process.pid, signal.SIGKILL)
     psutil.wait_procs([process], timeout=5)
     assert helper.ask("recognise", path=str(rows)) == [found]
-    (process,) = [child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE]
+    (process,) = helpers()
     helper.close()
     assert gone(process)
 
@@ -139,6 +139,12 @@ def test_a_helper_that_is_closed_leaves_nobody_waiting(workbench: Workbench, hel
     helper.close()
     waiting.join(timeout=10)
     assert not waiting.is_alive() and "Nobody waits" in str(told[0])
+
+
+def helpers() -> list[psutil.Process]:
+    """Those that this process has started and that live."""
+    living = (child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE)
+    return [child for child in living if "ftui.engine.helper" in child.cmdline()]
 
 
 def gone(process: psutil.Process) -> bool:
