@@ -17,6 +17,7 @@ from torch.utils import _foreach_utils
 
 from ftui.cards import Card, MiB
 from ftui.engine.simulate.attention import attend
+from ftui.engine.simulate.replaced import replaced
 
 aten = torch.ops.aten
 
@@ -112,14 +113,8 @@ class Kernels:
                 (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: ["cuda", "meta"]),
             ]
         changes.append((torch_optimizer, "_get_fused_kernels_supported_devices", lambda: ["cuda", "cpu", "meta"]))
-        kept = [(home, name, getattr(home, name)) for home, name, _ in changes]
-        try:
-            for home, name, value in changes:
-                setattr(home, name, value)
+        with replaced(changes):
             yield
-        finally:
-            for home, name, value in kept:
-                setattr(home, name, value)
 
 
 def kernels_of(card: Card) -> Kernels:

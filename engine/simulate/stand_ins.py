@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ftui.engine.simulate.replaced import replaced
+
 
 @contextmanager
 def known(length: int) -> Iterator[None]:
@@ -34,14 +36,8 @@ def known(length: int) -> Iterator[None]:
         (torch, "unique", columns), (torch, "zeros_like", like), (torch.linalg, "vector_norm", norm),
         (torch, "autocast", autocast), (torch, "_grouped_mm", _grouped), (F, "grouped_mm", _grouped),
     ]  # fmt: skip
-    kept = [(home, name, getattr(home, name)) for home, name, _ in changes]
-    try:
-        for home, name, value in changes:
-            setattr(home, name, value)
+    with replaced(changes):
         yield
-    finally:
-        for home, name, value in kept:
-            setattr(home, name, value)
 
 
 def _grouped(rows: Tensor, weights: Tensor, *rest: Any, **named: Any) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 from ftui.importing.document import Leaf
 from ftui.importing.draft import Draft, Rule
 from ftui.importing.llamafactory import STAGES
+from ftui.importing.trainer_rules import held_out
 from ftui.importing.values import (
     Unfit,
     beside,
@@ -13,7 +14,6 @@ from ftui.importing.values import (
     is_on,
     number,
     one_of,
-    real,
     whole,
     word,
 )  # fmt: skip
@@ -185,13 +185,7 @@ def switch(draft: Draft, leaf: Leaf) -> None:
 def fraction(draft: Draft, leaf: Leaf) -> None:
     if isinstance(leaf.value, str) and not leaf.value.replace(".", "").isdigit():
         raise Unfit("the name of a split: give data.eval a [[data.eval]] table with path and split")
-    size = real(leaf.value)
-    if size <= 0:
-        draft.drop(leaf, "0: nothing is set aside")
-    elif size < 1:
-        draft.carry(leaf, "data.eval_fraction", size)
-    else:
-        draft.carry(leaf, "data.eval_num_rows", whole(size))
+    held_out(draft, leaf)
 
 
 def warmup(draft: Draft, leaf: Leaf) -> None:

@@ -10,7 +10,7 @@ from ftui.importing import llamafactory_data
 from ftui.importing.document import Leaf
 from ftui.importing.draft import Draft, Rule, drops, path_to, to, walk
 from ftui.importing.trainer_keys import TRAINER, suppose_trainer
-from ftui.importing.trainer_rules import HUB, LOADER, TRACKERS, precision
+from ftui.importing.trainer_rules import HUB, LOADER, TRACKERS, held_out, precision
 from ftui.importing.values import Unfit, above_zero, beside, flag, is_on, one_of, real, text, texts, whole, word
 
 TOOL = "LLaMA-Factory"
@@ -114,16 +114,6 @@ def _template(draft: Draft, leaf: Leaf) -> None:
     draft.carry(leaf, "data.chat_template", TEMPLATES[name])
 
 
-def _val_size(draft: Draft, leaf: Leaf) -> None:
-    size = real(leaf.value)
-    if size <= 0:
-        draft.drop(leaf, "0: nothing is set aside")
-    elif size < 1:
-        draft.carry(leaf, "data.eval_fraction", size)
-    else:
-        draft.carry(leaf, "data.eval_num_rows", whole(size))
-
-
 def _packing(draft: Draft, leaf: Leaf) -> None:
     packed = is_on(draft.raw("packing")) or is_on(draft.raw("neat_packing"))
     apart = "" if is_on(draft.raw("neat_packing")) or not packed else "unlike there, rows do not see each other"
@@ -214,7 +204,7 @@ RULES: dict[str, Rule] = {
     "neat_packing": _packing,
     "train_on_prompt": _learned("everything"),
     "mask_history": _learned("last"),
-    "val_size": _val_size,
+    "val_size": held_out,
     "disable_shuffling": _no_shuffling,
     "early_stopping_steps": to("eval.early_stopping_patience", above_zero),
     "neftune_alpha": to("train.neftune_noise_alpha", real),

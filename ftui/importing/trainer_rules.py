@@ -202,3 +202,14 @@ def max_grad_norm(value: Any) -> Any:
 
 def save_steps(value: Any) -> Any:
     return "none" if number(value) <= 0 else period(value)
+
+
+def held_out(draft: Draft, leaf: Leaf) -> None:
+    """Rows set aside for evaluation: below 1 a share of them, else a number."""
+    size = real(leaf.value)
+    if size <= 0:
+        draft.drop(leaf, "0: nothing is set aside")
+    elif size < 1:
+        draft.carry(leaf, "data.eval_fraction", size)
+    else:
+        draft.carry(leaf, "data.eval_num_rows", whole(size))
