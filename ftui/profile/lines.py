@@ -18,14 +18,6 @@ def _parts(dotted: str) -> Key:
     return tuple(next(part for part in found if part) if any(found) else "" for found in _PART.findall(dotted))
 
 
-def line_of(text: str, key: Key) -> int | None:
-    """The 1-based line of `key` (a path such as `("train", "learning_rate")`), or of the nearest table above it.
-
-    Tables of a list (`[[data.train]]`) are counted from 0: `("data", "train", "0", "path")`.
-    """
-    return nearest(positions(text), key)
-
-
 def nearest(known: Mapping[Key, int], key: Key) -> int | None:
     """The line of `key` among `known` ones, or of the nearest table above it."""
     return next((known[key[:length]] for length in range(len(key), 0, -1) if key[:length] in known), None)
