@@ -1,1 +1,1 @@
-"""From files to sequences: sources -> formats -> encode -> cache."""
+"""From files to sequences: files -> forms -> tokens -> stores."""

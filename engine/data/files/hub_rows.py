@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi
@@ -15,8 +14,9 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
     RevisionNotFoundError,
 )
 
-from ftui.engine.data.rows import Row
-from ftui.engine.data.tables import without_nulls
+from ftui.data_report import Where
+from ftui.engine.data.files.parquet import BATCH, cut_of
+from ftui.engine.data.files.rows import Bad, Cut
 from ftui.errors import DataError, DiskError
 from ftui.profile.model import FULL_COMMIT
 
@@ -128,7 +128,9 @@ def _refused(name: str, subset: str | None, commit: str | None, error: Exception
     return DataError(f"{name} cannot be read: {words}")
 
 
-def read(rows: HubRows) -> Iterator[Row]:
-    path = Path(str(rows))
-    for number, value in enumerate(rows.table, start=1):
-        yield Row(path, number, {key: without_nulls(inner) for key, inner in value.items()}, "row")
+def cuts(rows: HubRows) -> Iterator[Cut | Bad]:
+    number = 0
+    for batch in rows.table.iter(batch_size=BATCH):
+        for values in zip(*batch.values(), strict=True):
+            number += 1
+            yield cut_of(Where(str(rows), number, "row"), dict(zip(batch, values, strict=True)))

@@ -15,7 +15,13 @@ from ftui.errors import DataError
 KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 PACKED = (".gz", ".zst")
 CHUNK = 1 << 20
+FEWEST = 256
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
+
+
+def named(place: object) -> str:
+    """A file's name for messages and records: bytes in it that are no UTF-8 become `\\xe9`."""
+    return str(place).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def kind_of(path: Path) -> str | None:
@@ -37,11 +43,11 @@ def opened(path: Path) -> Iterator[BinaryIO]:
             yield _unpacked(path, packed)
     except DAMAGED as error:
         raise DataError(
-            f"{path}: the compressed file is damaged ({error}).", hint="Copy or download it again."
+            f"{named(path)}: the compressed file is damaged ({error}).", hint="Copy or download it again."
         ) from error
     except OSError as error:
         raise DataError(
-            f"{path} cannot be read: {error.strerror or error}.", hint="Check data.train and data.eval."
+            f"{named(path)} cannot be read: {error.strerror or error}.", hint="Check data.train and data.eval."
         ) from error
 
 
@@ -62,14 +68,15 @@ class _Zstd(io.RawIOBase):
         self._in_frame = False
         self._rest = b""  # packed bytes after the frame that ended last
         self._ready = memoryview(b"")
+        self._bite = FEWEST  # packed bytes unpacked at once: four of them may hold 128 KiB
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: bytearray | memoryview) -> int:  # type: ignore[override]
         while not self._ready:
-            packed = self._rest or self._packed.read(CHUNK >> 4)
-            self._rest = b""
+            packed, self._rest = self._rest[: self._bite], self._rest[self._bite :]
+            packed = packed or self._packed.read(self._bite)
             if not packed:
                 if self._in_frame:
                     raise EOFError("it ends in the middle")
@@ -81,7 +88,8 @@ class _Zstd(io.RawIOBase):
 
     def _unpack(self, packed: bytes) -> None:
         self._ready = memoryview(self._frame.decompress(packed))
+        self._bite = min(2 * self._bite, CHUNK) if len(self._ready) < CHUNK // 2 else max(self._bite // 2, FEWEST)
         self._in_frame = not self._frame.eof
         if self._frame.eof:
-            self._rest = self._frame.unused_data
+            self._rest = self._frame.unused_data + self._rest
             self._frame = zstandard.ZstdDecompressor().decompressobj()

@@ -1,0 +1,1 @@
+"""From files of any kind to rows, each with its place."""

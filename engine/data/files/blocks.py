@@ -1,0 +1,186 @@
+"""Rows of a source in blocks: cut out of the files by one process, parsed wherever there is a core for it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ftui.engine.data.files import arrays, hub_rows, parquet, tables, texts
+from ftui.engine.data.files.again import text_at
+from ftui.engine.data.files.encodings import utf8_chunks
+from ftui.engine.data.files.folders import few, kinds_of_files
+from ftui.engine.data.files.hub_rows import HubRows
+from ftui.engine.data.files.jsons import parsed_row
+from ftui.engine.data.files.lines import lines
+from ftui.engine.data.files.rows import Bad, Cut, Row, Unit, kind_of_value
+from ftui.engine.data.files.streams import kind_of, named, opened
+from ftui.errors import DataError
+
+__all__ = ["Bad", "Block", "Place", "blocks", "parsed", "row_at"]
+
+Place = Path | HubRows
+SIZE = 512
+LARGE = 8 << 20  # bytes of text after which a block is full, however few rows it has
+LOOKED_AT = 64  # rows of a file that tell the kinds of its columns
+
+
+@dataclass(frozen=True)
+class Block:
+    """Up to 512 rows that stand together in one file, cut out but not parsed.
+
+    `file` is the number of the place among those of the source. `places` are line or row numbers from 1, `offsets` the
+    byte at which each row begins in the unpacked file (-1 where that means nothing), `texts` the rows as JSON in UTF-8,
+    `lines` and `columns` where they begin, where that is not their place. `bad` are the rows that the cutting itself
+    refused; they are not in the other lists. `kinds` are those of `Row`.
+    """
+
+    file: int
+    path: str
+    unit: Unit
+    places: list[int]
+    offsets: list[int]
+    texts: list[bytes]
+    bad: list[Bad] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    columns: list[int] = field(default_factory=list)
+    kinds: dict[str, dict[str, int]] = field(default_factory=dict)
+
+
+def blocks(places: Sequence[Place], *, encoding: str | None = None, size: int = SIZE) -> Iterator[Block]:
+    """All rows of the places, one after another, in memory for a few rows however large the files are.
+
+    Raises:
+        DataError: a file is missing, damaged, of an unknown kind, or in another encoding, or there is no row in any.
+            What is wrong with single rows is in the blocks.
+    """
+    has_some = False
+    for number, place in enumerate(places):
+        path, unit = named(place), unit_of(place)
+        kinds: dict[str, dict[str, int]] | None = None
+        for group in _groups(_cuts(place, encoding), size):
+            block = _block(number, path, unit, group, kinds or {})
+            if kinds is None:
+                kinds = _kinds(block)
+                block.kinds.update(kinds)
+            has_some = True
+            yield block
+    if not has_some:
+        raise DataError(f"There are no rows in {few(places)}.", hint="Check data.train and data.eval.")
+
+
+def unit_of(place: Place) -> Unit:
+    """What rows are counted in: where a file has lines that people see, those."""
+    return "row" if isinstance(place, HubRows) or kind_of(place) in (".json", ".parquet") else "line"
+
+
+def _block(number: int, path: str, unit: Unit, group: list[Cut | Bad], kinds: dict[str, dict[str, int]]) -> Block:
+    cuts = [one for one in group if isinstance(one, Cut)]
+    return Block(
+        number,
+        path,
+        unit,
+        [cut.place for cut in cuts],
+        [cut.offset for cut in cuts],
+        [cut.text for cut in cuts],
+        [one for one in group if isinstance(one, Bad)],
+        [cut.line for cut in cuts if cut.line],
+        [cut.column for cut in cuts if cut.line],
+        kinds,
+    )
+
+
+def _groups(cuts: Iterable[Cut | Bad], size: int) -> Iterator[list[Cut | Bad]]:
+    """What could be read before a file turned out to be damaged comes first."""
+    group: list[Cut | Bad] = []
+    num_bytes = 0
+    try:
+        for one in cuts:
+            group.append(one)
+            num_bytes += len(one.text) if isinstance(one, Cut) else 0
+            if len(group) >= size or num_bytes >= LARGE:
+                yield group
+                group, num_bytes = [], 0
+    except DataError:
+        if group:
+            yield group
+        raise
+    if group:
+        yield group
+
+
+def _cuts(place: Place, encoding: str | None) -> Iterator[Cut | Bad]:
+    if isinstance(place, HubRows):
+        yield from hub_rows.cuts(place)
+        return
+    kind, path = kind_of(place), named(place)
+    if kind is None:
+        raise DataError(f"{path}: unknown kind of file.", hint=f"Rows are read from {kinds_of_files()}.")
+    with opened(place) as stream:
+        if kind == ".parquet":
+            yield from parquet.parquet_rows(place, stream)
+            return
+        offset, chunks = utf8_chunks(path, stream, encoding)
+        match kind:
+            case ".jsonl":
+                yield from lines(path, chunks, offset)
+            case ".json":
+                yield from _json(place, chunks, offset, encoding)
+            case ".csv" | ".tsv":
+                yield from tables.csv_rows(path, chunks, offset, "\t" if kind == ".tsv" else None)
+            case _:
+                yield from texts.texts(path, chunks, offset)
+
+
+def _json(path: Path, chunks: Iterator[bytes], offset: int, encoding: str | None) -> Iterator[Cut | Bad]:
+    is_done = yield from arrays.rows(named(path), chunks, offset)
+    if not is_done:
+        with opened(path) as stream:
+            offset, chunks = utf8_chunks(named(path), stream, encoding)
+            yield from arrays.rows_in_object(named(path), chunks, offset)
+
+
+def _kinds(block: Block) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    first = replace(
+        block, places=block.places[:LOOKED_AT], offsets=block.offsets[:LOOKED_AT], texts=block.texts[:LOOKED_AT],
+        lines=block.lines[:LOOKED_AT], columns=block.columns[:LOOKED_AT], bad=[],
+    )  # fmt: skip
+    for row in parsed(first):
+        if isinstance(row, Row):
+            for key, value in row.value.items():
+                found.setdefault(key, {}).setdefault(kind_of_value(value), row.place)
+    return found
+
+
+def parsed(block: Block) -> list[Row | Bad]:
+    """The rows, or what is wrong with them, in the order of the file; those that the cutting refused among them."""
+    path, unit = Path(block.path), block.unit
+    lines, columns = block.lines or [0] * len(block.texts), block.columns or [1] * len(block.texts)
+    found: list[Row | Bad] = []
+    for place, offset, text, line, column in zip(block.places, block.offsets, block.texts, lines, columns, strict=True):
+        value = parsed_row(text, path, place, unit, offset, line)
+        if isinstance(value, Bad):
+            found.append(value.behind(line, column))
+        else:
+            found.append(Row(path, place, value, unit, block.kinds))
+    if block.bad:
+        found += block.bad
+        found.sort(key=_place)
+    return found
+
+
+def _place(row: Row | Bad) -> int:
+    return row.place if isinstance(row, Row) else row.where.number
+
+
+def row_at(place: Place, number: int, offset: int, *, encoding: str | None = None) -> tuple[Row, str]:
+    """One row again, and its text as it stands in the file (rows of tables: as JSON), by what its block says of it.
+
+    Raises:
+        DataError: the file has changed since: there is no such row any more.
+    """
+    text = text_at(place, number, offset, encoding)
+    if text is not None:
+        (row,) = parsed(Block(0, named(place), unit_of(place), [number], [offset], [text]))
+        if isinstance(row, Row):
+            return row, text.decode()
+    raise DataError(f"{named(place)} has changed: there is no {unit_of(place)} {number} any more.", hint="Start again.")

@@ -1,0 +1,159 @@
+"""Rows out of Parquet, a batch at a time, as JSON."""
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ftui.data_report import Where
+from ftui.engine.data.files.lines import CUT_IT, LONGEST, TOO_LONG
+from ftui.engine.data.files.rows import Bad, Cut
+from ftui.engine.data.files.streams import named
+from ftui.errors import DataError
+
+BATCH = 512  # rows in memory at once; fewer where they are long
+BATCH_BYTES = 2 << 20
+
+
+def parquet_rows(path: Path, stream: BinaryIO, first: int = 1) -> Iterator[Cut | Bad]:
+    """The rows of a Parquet file from the `first` on.
+
+    Of a packed one a copy is made in the temporary folder, for it is read from its end.
+
+    Raises:
+        DataError: it is damaged, holds pictures or sound, or has two columns of one name.
+    """
+    import pyarrow  # 0.1 s, and few need it
+    import pyarrow.parquet
+
+    with tempfile.TemporaryFile() if path.suffix.lower() != ".parquet" else path.open("rb") as file:
+        if path.suffix.lower() != ".parquet":
+            shutil.copyfileobj(stream, file)
+        if not file.seek(0, os.SEEK_END):
+            return  # an empty file has no rows, whatever its kind
+        file.seek(0)
+        try:
+            table = pyarrow.parquet.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
+            _refuse_twice(path, table.schema_arrow.names)
+            _refuse_media(path, table.schema_arrow)
+            number, groups = _groups(table.metadata, first)
+            for batch in table.iter_batches(batch_size=_batch_size(table.metadata), row_groups=groups):
+                if number + batch.num_rows >= first:
+                    left_out = max(0, first - 1 - number)
+                    yield from cuts_of(named(path), batch.slice(left_out), number + left_out)
+                number += batch.num_rows
+        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+            words = " ".join(str(error).split())
+            raise DataError(
+                f"{named(path)} is damaged or no Parquet file: {words}.", hint="Copy or download it again."
+            ) from error
+
+
+def _groups(metadata: Any, first: int) -> tuple[int, list[int]]:
+    """The groups of rows that do not end before the `first` row, and the number of rows before them."""
+    before = 0
+    for group in range(metadata.num_row_groups):
+        num_rows = metadata.row_group(group).num_rows
+        if before + num_rows >= first:
+            return before, list(range(group, metadata.num_row_groups))
+        before += num_rows
+    return before, []
+
+
+def _batch_size(metadata: Any) -> int:
+    largest = max((metadata.row_group(i) for i in range(metadata.num_row_groups)), key=_row_bytes, default=None)
+    return max(1, min(BATCH, BATCH_BYTES // max(1, _row_bytes(largest)))) if largest else BATCH
+
+
+def _row_bytes(group: Any) -> int:
+    return int(group.total_byte_size // max(1, group.num_rows))
+
+
+def _refuse_twice(path: Path, names: list[str]) -> None:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(
+            f"{named(path)}: two columns have the name {twice!r}.", hint="Write it again with one of them renamed."
+        )
+
+
+def _refuse_media(path: Path, schema: Any) -> None:
+    """A picture or sound is a struct of `bytes` and `path` wherever the hub's data sets are written as Parquet."""
+    import pyarrow
+
+    media = [
+        column.name
+        for column in schema
+        if pyarrow.types.is_struct(column.type) and {part.name for part in column.type} == {"bytes", "path"}
+    ]
+    if media:
+        raise DataError(f"{named(path)} holds images, audio or video ({', '.join(media)}): only text can be learned.")
+
+
+class _Unreadable(str):
+    """Why a cell has no value."""
+
+
+def cuts_of(path: str, batch: Any, before: int) -> Iterator[Cut | Bad]:
+    """The rows of a batch of pyarrow as JSON; `before` rows of the file stand before it."""
+    names = batch.schema.names
+    columns = [_values(batch.column(number)) for number in range(len(names))]
+    for number, values in enumerate(zip(*columns, strict=True), start=before + 1):
+        where = Where(path, number, "row")
+        wrong = next((n for n, value in enumerate(values) if isinstance(value, _Unreadable)), None)
+        if wrong is not None:
+            yield Bad(where, f"column {names[wrong]!r} cannot be read ({values[wrong]})", "Write the file again.")
+            continue
+        yield cut_of(where, dict(zip(names, values, strict=True)))
+
+
+def cut_of(where: Where, value: dict[str, Any]) -> Cut | Bad:
+    """A row of a table as JSON."""
+    text = _encode({key: without_nulls(inner) for key, inner in value.items()}).encode()
+    return Cut(where.number, -1, text) if len(text) <= LONGEST else Bad(where, TOO_LONG, CUT_IT)
+
+
+def _values(column: Any) -> list[Any]:
+    """As Python's values; those of time as text, for few of them fit Python's types."""
+    import pyarrow
+
+    if pyarrow.types.is_temporal(column.type):
+        column = column.cast(pyarrow.string())
+    try:
+        values: list[Any] = column.to_pylist()
+        return values
+    except (UnicodeDecodeError, ValueError, OverflowError):
+        return [_value(cell) for cell in column]
+
+
+def _value(cell: Any) -> Any:
+    try:
+        return cell.as_py()
+    except (UnicodeDecodeError, ValueError, OverflowError) as error:
+        return _Unreadable(error)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for. Bytes that are text come from old writers, which did not say that they wrote text."""
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"num_bytes": len(value)}
+    return str(value)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, default=_plain).encode
+
+
+def without_nulls(value: Any) -> Any:
+    """A table gives every struct all the keys that any of them has: those without a value are left out again.
+
+    A message's content may be null and must be seen to be.
+    """
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None or k == "content"}
+    return [without_nulls(item) for item in value] if isinstance(value, list) else value
