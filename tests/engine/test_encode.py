@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
-from ftui.engine.data.cache import tokenised
-from ftui.engine.data.encode import Encoder, Sequence, stop_texts
-from ftui.engine.data.sequences import Counts
-from ftui.engine.data.sources import Row
+from ftui.engine.data.files.sources import Row
+from ftui.engine.data.stores.sequences import Counts
+from ftui.engine.data.tokens.encode import Encoder, Sequence, stop_texts
 from ftui.errors import DataError
-from tests.support.tiny import MARKED, PLAIN, Rows, make_tokenizer, write_rows
+from tests.support.tiny import MARKED, PLAIN, Rows, make_tokenizer, seen, write_rows
 
 END = "<|im_end|>"
 # Templates in the manner of real ones. They differ in how a turn ends, and in what they make of earlier turns.
@@ -58,9 +57,8 @@ def encode(
     form: str = "messages",
     *,
     stage: str = "sft",
-    max_length: int = 512,
 ) -> list[Sequence]:
-    encoder = Encoder(tokenizer, stage, max_length, stop_texts(tokenizer, []))
+    encoder = Encoder(tokenizer, stage, stop_texts(tokenizer, []))
     return list(encoder.encode([Row(Path("rows.jsonl"), 3, value)], form))
 
 
@@ -181,33 +179,10 @@ def test_stop_tokens_are_the_tokenizers_and_the_generation_configs() -> None:
         stop_texts(tokenizer, [])
 
 
-def test_long_conversations_are_cut_and_say_so() -> None:
-    (whole,) = encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS})
-    (cut,) = encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS}, max_length=40)
-    assert (whole.cut, cut.cut, len(cut.input_ids)) == (False, True, 40)
-    assert cut.input_ids.tolist() == whole.input_ids[:40].tolist()
-    assert cut.targets.tolist() == whole.targets[:40].tolist()
-    (exact,) = encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS}, max_length=len(whole.input_ids))
-    assert not exact.cut
-
-
-@given(st.integers(1, 60), st.integers(8, 20))
-def test_long_texts_are_split_without_losing_a_token(num_words: int, max_length: int) -> None:
-    """Pieces follow one another, none too long, none of one token (which would be predicted from nothing)."""
-    text = " ".join(["the"] * num_words)
-    (whole,) = encode(PLAIN_TOKENIZER, {"text": text}, "text", stage="pretrain")
-    pieces = encode(PLAIN_TOKENIZER, {"text": text}, "text", stage="pretrain", max_length=max_length)
-    assert np.concatenate([piece.input_ids for piece in pieces]).tolist() == whole.input_ids.tolist()
-    assert all(2 <= len(piece.input_ids) <= max_length for piece in pieces)
-    assert len(pieces) == -(-len(whole.input_ids) // max_length)
-    assert [piece.cut for piece in pieces] == [len(pieces) > 1] + [False] * (len(pieces) - 1)
-    assert pieces[-1].targets[-1], "the end is learned"
-
-
 def counts_of(tmp_path: Path, rows: Rows, *, max_length: int = 512) -> Counts:
-    encoder = Encoder(PLAIN_TOKENIZER, "sft", max_length, stop_texts(PLAIN_TOKENIZER, []))
+    encoder = Encoder(PLAIN_TOKENIZER, "sft", stop_texts(PLAIN_TOKENIZER, []))
     path = write_rows(tmp_path / "rows.jsonl", rows)
-    return tokenised([path], "auto", encoder, tmp_path / "cache", lambda num_rows: None).counts
+    return seen([path], encoder, tmp_path / "cache", max_length=max_length).counts
 
 
 def test_rows_without_a_target_are_left_out_and_counted(tmp_path: Path) -> None:
@@ -220,12 +195,6 @@ def test_rows_without_a_target_are_left_out_and_counted(tmp_path: Path) -> None:
     ]
     counts = counts_of(tmp_path, rows, max_length=45)
     assert (counts.num_rows, counts.num_sequences, counts.num_without_target, counts.num_cut) == (4, 2, 2, 2)
-
-
-def test_no_target_at_all_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"None of the 2 rows of .*rows\.jsonl has a token to learn"):
-        counts_of(tmp_path, [{"messages": TWO_TURNS[:2]}] * 2)
-    assert list((tmp_path / "cache" / "tokens").iterdir()) == [], "nothing half-made stays in the cache"
 
 
 @pytest.mark.parametrize(
@@ -250,11 +219,11 @@ def test_no_target_at_all_is_an_error(tmp_path: Path) -> None:
 def test_a_row_that_cannot_be_rendered_is_named(template: str | None, value: dict[str, Any], reason: str) -> None:
     with pytest.raises(DataError) as caught:
         encode(make_tokenizer(template), value)
-    assert caught.value.message.startswith(f"rows.jsonl, line 3: {reason}")
+    assert caught.value.message.startswith(f"rows.jsonl:3: {reason}")
 
 
 def test_pretraining_takes_no_conversations() -> None:
-    with pytest.raises(DataError, match=r"rows\.jsonl, line 3: stage pretrain learns plain text"):
+    with pytest.raises(DataError, match=r"rows\.jsonl:3: stage pretrain learns plain text"):
         encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS}, stage="pretrain")
 
 
@@ -289,7 +258,7 @@ def test_tokens_are_the_same_on_every_day(template: str, loss_on: str, monkeypat
             "the clock of the test is the template's"
         )
         set_day(monkeypatch, day)
-        encoder = Encoder(tokenizer, "sft", 2048, stop_texts(tokenizer, []), loss_on)
+        encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), loss_on)
         (sequence,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": asked})], "messages")
         days.append((sequence.input_ids.tolist(), sequence.targets.tolist(), text_of(tokenizer, sequence)))
     assert days[0] == days[1]

@@ -9,13 +9,13 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.chat_template_utils import render_jinja_template
 
-from ftui.engine.data.encode import Encoder, stop_texts
-from ftui.engine.data.named_templates import MARKS, names, take_template
-from ftui.engine.data.rows import Row
+from ftui.engine.data.files.rows import Row
+from ftui.engine.data.tokens.encode import Encoder, stop_texts
+from ftui.engine.data.tokens.named_templates import MARKS, check, names, take_template
 from ftui.engine.vocabulary import add_special_tokens
 from ftui.errors import DataError
 from ftui.profile.data import Template
-from tests.support.tiny import Rows, make_tokenizer
+from tests.support.tiny import PLAIN, Rows, make_tokenizer
 
 SYSTEM, ASKED = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}
 TURNS: Rows = [
@@ -93,7 +93,7 @@ def text(tokenizer: PreTrainedTokenizerFast, messages: Rows, **options: Any) -> 
 
 def learned(tokenizer: PreTrainedTokenizerFast, messages: Rows, **more: Any) -> list[str]:
     """The texts of the runs of target tokens, and that there is one sequence only."""
-    encoder = Encoder(tokenizer, "sft", 4096, stop_texts(tokenizer, []))
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     (sequence,) = encoder.encode([Row(Path("rows.jsonl"), 1, {"messages": messages} | more)], "messages")
     runs: list[list[int]] = []
     for number, (token, wanted) in enumerate(zip(sequence.input_ids.tolist(), sequence.targets, strict=True)):
@@ -154,7 +154,7 @@ CALLED = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 def test_qwen_is_told_of_tools_and_calls_them_as_published() -> None:
     tokenizer = with_template("qwen")
     assert learned(tokenizer, CALLING, tools=[TOOL]) == [f"{CALLED}\n{CALLED}<|im_end|>", f"So\n{CALLED}<|im_end|>"]
-    encoder = Encoder(tokenizer, "sft", 4096, stop_texts(tokenizer, []))
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     (sequence,) = encoder.encode([Row(Path("r"), 1, {"messages": [SYSTEM, *CALLING], "tools": [TOOL]})], "messages")
     assert str(tokenizer.decode(sequence.input_ids.tolist())).startswith(
         "<|im_start|>system\nBe brief.\n\n# Tools\n\nYou may call one or more functions to assist with the user query."
@@ -194,11 +194,29 @@ def test_the_families_own_templates_give_the_same(original: str, name: str, end:
         assert theirs == ours + end
 
 
+@pytest.mark.parametrize(("original", "name", "end"), ORIGINALS)
+def test_a_template_is_checked_against_the_tokenizers_own(original: str, name: str, end: str) -> None:
+    """Said is the first place of each conversation where they part; nothing where they do not."""
+    tokenizer = make_tokenizer((Path(str(files("trl"))) / "chat_templates" / f"{original}.jinja").read_text(), bos=True)
+    found = check(tokenizer, name)
+    if end:
+        assert found == ["with an answer: '\\n' here, '\\n<|im_end|>' in the tokenizer's own"]
+    else:
+        assert found == []
+    assert tokenizer.eos_token == "<|im_end|>", "nothing is changed by asking"
+    if name != "qwen":
+        assert any(told.startswith("with a system turn: ") for told in check(tokenizer, "qwen"))
+    assert check(tokenizer, "mine.jinja") == check(make_tokenizer(None), name) == []
+    tokenizer.chat_template = "{{ raise_exception('never') }}"
+    assert check(tokenizer, name)[0].endswith("here, refused in the tokenizer's own")
+
+
 @pytest.mark.parametrize("name", sorted(WHOLE.keys() - {"qwen"}))
 def test_templates_without_tools_refuse_them(name: str) -> None:
     for messages, more in ((TURNS, {"tools": [TOOL]}), (CALLING, {})):
-        with pytest.raises(DataError, match=r"rows\.jsonl, line 1: it has tool.*no place for them"):
+        with pytest.raises(DataError, match=r"rows\.jsonl:1: it has tool.*no place for them\.$") as e:
             learned(with_template(name), messages, **more)
+        assert e.value.hint == 'data.chat_template = "qwen" has one.'
 
 
 def test_reasoning_is_learned_in_the_text_where_the_template_has_no_place_for_it() -> None:
@@ -232,3 +250,25 @@ def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
     assert text(tokenizer, TURNS) == "[Hi][Hello][Who?][Me]"
     with pytest.raises(DataError, match=re.escape(f"The chat template {path}x.jinja cannot be read")):
         take_template(tokenizer, f"{path}x.jinja")
+
+
+FIRST: Rows = [{"role": "assistant", "content": "Hello"}, *TURNS[2:]]
+DEFAULTING = "{% if messages[0]['role'] != 'system' %}{{ '<|im_start|>system\\nBe.<|im_end|>\\n' }}{% endif %}" + PLAIN
+THINKING = PLAIN.replace("assistant\\n' }}{% endif %}", "assistant\\n<think>\\n' }}{% endif %}")
+
+
+@pytest.mark.parametrize(
+    "wanted", [*sorted({"chatml", "qwen", "zephyr", "phi", "llama3", "vicuna", "alpaca"}), PLAIN, DEFAULTING, THINKING]
+)
+@pytest.mark.parametrize("system", [[], [SYSTEM]], ids=["nothing before", "a system turn before"])
+def test_of_a_conversation_that_the_assistant_begins_only_what_it_says_is_learned(wanted: str, system: Rows) -> None:
+    """Neither the mark of its turn nor an introduction: these are written for it when it is asked to speak."""
+    tokenizer = make_tokenizer(wanted)
+    if "{" not in wanted:
+        add_special_tokens(tokenizer, list(MARKS.get(wanted, ())))
+        take_template(tokenizer, wanted)
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
+    (sequence,) = encoder.encode([Row(Path("r"), 1, {"messages": [*system, *FIRST]})], "messages")
+    learned = str(tokenizer.decode(sequence.input_ids[sequence.targets].tolist()))
+    stop = str(tokenizer.eos_token)
+    assert [said.strip() for said in learned.split(stop)] == ["Hello", "Me", ""]

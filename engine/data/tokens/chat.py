@@ -1,18 +1,26 @@
 """A conversation as text with the spans that are learned: the assistant's turns, each with the token that ends it."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
+from transformers.utils.chat_template_utils import (
+    _alias_reasoning_fields,
+    _compile_jinja_template,
+    _plain_template_data,
+    _render_with_assistant_indices,
+)
 
-from ftui.engine.data.formats import Chat, Message
+from ftui.engine.data.forms.examples import Chat, Message, shared_start
 
 Span = tuple[int, int]
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
+REFUSALS = (TemplateError, TypeError, ValueError, AttributeError, LookupError)  # whatever a template's code may raise
 REASONING = ("reasoning_content", "thinking", "reasoning")  # the names transformers knows for it
 DATE = datetime(2024, 7, 26)  # the one Llama's templates fall back to; whoever changes it raises FORM in cache.py
 
@@ -32,6 +40,10 @@ class Rendered:
 class Unrenderable(Exception):
     """The chat template refuses this conversation, or its assistant turns cannot be found in what it makes of it."""
 
+    def __init__(self, reason: str, hint: str = "") -> None:
+        super().__init__(reason)
+        self.hint = hint
+
 
 def render(
     tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str], loss_on: str = "assistant"
@@ -44,18 +56,64 @@ def render(
     Raises:
         Unrenderable: see there.
     """
-    writer = _Writer(tokenizer.get_chat_template(tools=chat.tools), tokenizer.special_tokens_map, chat.tools)
-    try:
-        fix_date(writer.template)
-        messages = _fitted(writer, chat.messages)
+    with _told():
+        writer, messages = _prepared(tokenizer, chat)
         if loss_on == "everything":
             return [_everything(writer.text(messages), stops)]
         wanted = _wanted(chat, loss_on)
         if GENERATION.search(writer.template):
             return [_marked(writer, messages, stops, wanted)]
         return _by_prefixes(writer, messages, stops, wanted)
-    except (TemplateError, TypeError, ValueError, AttributeError, LookupError) as error:  # whatever its code may raise
+
+
+def rendered_text(
+    template: str, special: dict[str, Any], messages: list[Message], tools: list[Any] | None, **options: bool
+) -> str:
+    """What a template makes of a conversation. Raises `Unrenderable`."""
+    with _told():
+        fix_date(template)
+        return _Writer(template, special, tools).text(messages, **options)
+
+
+def turns_in(tokenizer: PreTrainedTokenizerBase, chat: Chat, text: str) -> list[tuple[str, int, int]]:
+    """Who says which characters of a rendered text: (role, start, end), one after the other.
+
+    What the template puts before a turn is the turn's. Turns that it cannot write without the next one, or has changed
+    since, are counted to that one.
+    """
+    with _told():
+        writer, messages = _prepared(tokenizer, chat)
+    turns: list[tuple[str, int, int]] = []
+    for number, message in enumerate(messages, start=1):
+        start = turns[-1][2] if turns else 0
+        try:
+            written = writer.text(messages[:number])
+        except REFUSALS:
+            continue
+        if len(written) > start and text.startswith(written.rstrip()):
+            turns.append((message["role"], start, min(len(written), len(text))))
+    return turns[:-1] + [(role, start, len(text)) for role, start, _ in turns[-1:]]
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Whatever a template's code may raise is a refusal."""
+    try:
+        yield
+    except REFUSALS as error:
         raise Unrenderable(f"the chat template refuses it: {error}") from error
+
+
+def _prepared(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer", list[Message]]:
+    template = tokenizer.get_chat_template(tools=chat.tools)
+    fix_date(template)
+    writer = _Writer(template, tokenizer.special_tokens_map, chat.tools)
+    plain: Any = _plain_template_data
+    aliased: Any = _alias_reasoning_fields
+    messages = _fitted(writer, aliased(plain(chat.messages)))
+    if any(not isinstance(tool, dict) for tool in chat.tools or ()):
+        raise ValueError("Tools should be objects, the schema of each")
+    return writer, messages
 
 
 def fix_date(template: str) -> None:
@@ -72,26 +130,26 @@ def fix_date(template: str) -> None:
 
 @dataclass(frozen=True)
 class _Writer:
-    """What `apply_chat_template` does, without what it does again for every message."""
+    """What `apply_chat_template` does, without what it does again for every call: the rows are plain values of JSON."""
 
     template: str
     special_tokens: dict[str, str]
     tools: list[Any] | None
 
-    def text(self, messages: list[Message], **options: Any) -> str:
-        return self._rendered(messages, **options)[0]
+    def text(self, messages: list[Message], *, add_generation_prompt: bool = False) -> str:
+        compiled: Any = _compile_jinja_template
+        return str(compiled(self.template).render(**self._values(messages, add_generation_prompt)))
 
     def marked(self, messages: list[Message]) -> tuple[str, list[Span]]:
         """With the spans between `{% generation %}` and its end, those that are empty left out."""
-        text, spans = self._rendered(messages, return_assistant_tokens_mask=True)
+        compiled: Any = _compile_jinja_template
+        rendered: Any = _render_with_assistant_indices
+        text, spans = rendered(compiled(self.template), **self._values(messages, False))
         return text, [span for span in spans if span[1] > span[0]]
 
-    def _rendered(self, messages: list[Message], **options: Any) -> tuple[str, list[Span]]:
-        rendered: Any = render_jinja_template
-        texts, spans = rendered(
-            conversations=[messages], tools=self.tools, chat_template=self.template, **options, **self.special_tokens
-        )
-        return texts[0], spans[0] if spans else []
+    def _values(self, messages: list[Message], add_generation_prompt: bool) -> dict[str, Any]:
+        values = {"messages": messages, "tools": self.tools, "documents": None}
+        return self.special_tokens | values | {"add_generation_prompt": add_generation_prompt}
 
 
 def _fitted(writer: _Writer, messages: list[Message]) -> list[Message]:
@@ -107,7 +165,7 @@ def _fitted(writer: _Writer, messages: list[Message]) -> list[Message]:
     for there, name in ((writer.tools, "tools"), (calls, "tool_calls")):
         if there and name not in writer.template:
             words = f"it has {name}, and the chat template has no place for them"
-            raise Unrenderable(f'{words} (that of data.chat_template = "qwen" has)')
+            raise Unrenderable(words, 'data.chat_template = "qwen" has one.')
     first = next((number for number, message in enumerate(messages) if _thought(message)), None)
     if first is None or _thought(messages[first]) in writer.text(messages[: first + 1]):
         return messages
@@ -156,25 +214,55 @@ def _to_the_stop(text: str, span: Span, stops: frozenset[str]) -> Span:
 
 
 def _by_prefixes(writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]) -> list[Rendered]:
-    """A turn is what the template adds between "the assistant speaks now" and the conversation with that turn."""
+    """A turn is what the template adds between "the assistant speaks now" and the conversation with that turn.
+
+    Two renderings for each turn that is learned, and one of the whole where that ends with another's turn.
+    """
     turns: list[Rendered] = []
     for index in wanted:
         through = writer.text(messages[: index + 1])
-        before = writer.text(messages[:index], add_generation_prompt=True) if index else ""
-        if not through.startswith(before):
-            raise Unrenderable("the chat template changes what comes before an assistant's turn")
-        turns.append(_turn(through, len(before), stops))
+        turns.append(_turn(through, _start(writer, messages[:index], through), stops))
     at_the_end = bool(wanted) and wanted[-1] == len(messages) - 1
     whole = turns[-1].text if at_the_end else writer.text(messages)
     if not turns:
         return [Rendered(whole, (), ends=True)]
-    if all(whole.startswith(turn.text) for turn in turns):
+    if all(whole.startswith(turn.text[: turn.spans[0][1]]) for turn in turns):
         return [Rendered(whole, tuple(turn.spans[0] for turn in turns), turns[-1].ends)]
     return turns
 
 
+def _start(writer: _Writer, before: list[Message], through: str) -> int:
+    """Where the assistant's words begin in the conversation `through` them."""
+    if not before:
+        return _start_of_the_first(writer, through)
+    asked = writer.text(before, add_generation_prompt=True)
+    return len(asked) if through.startswith(asked) else _start_by_probe(writer, before, through)
+
+
+def _start_of_the_first(writer: _Writer, through: str) -> int:
+    """The same where nobody has spoken yet: few templates can write nothing, so it is seen how they begin an answer."""
+    question: Message = {"role": "user", "content": "?"}
+    opening = writer.text([question], add_generation_prompt=True).removeprefix(writer.text([question]))
+    if opening.strip() and opening in through:  # before it may stand an introduction, or a system turn by default
+        return through.index(opening) + len(opening)
+    return _start_by_probe(writer, [], through)
+
+
+def _start_by_probe(writer: _Writer, before: list[Message], through: str) -> int:
+    """Where the assistant's words begin, if the template has it begin otherwise when it is asked to speak.
+
+    (Those of models that think begin a thought for it, which is not there in the turn that is written out.)
+    """
+    probes = [writer.text([*before, {"role": "assistant", "content": said}]) for said in ("yes", "no")]
+    head = shared_start(*probes)
+    if not through.startswith(head) or (before and not head.startswith(writer.text(before))):
+        raise Unrenderable("the chat template changes what comes before an assistant's turn")
+    return len(head)
+
+
 def _turn(through: str, start: int, stops: frozenset[str]) -> Rendered:
-    """The span ends with the stop token: white space that a template puts after it is nobody's answer."""
-    stripped = through.rstrip()
-    ends = len(stripped) > start and stripped.endswith(tuple(stops))
-    return Rendered(through, ((start, len(stripped) if ends else len(through)),), ends)
+    """The span ends with the first token that stops: white space or another such token after it is nobody's answer."""
+    end, rest = 0, through.rstrip()
+    while len(rest) > start and (stop := next((stop for stop in stops if rest.endswith(stop)), "")):
+        end, rest = len(rest), rest.removesuffix(stop).rstrip()
+    return Rendered(through, ((start, end or len(through)),), ends=bool(end))

@@ -1,0 +1,1 @@
+"""From rows of any form to examples: chats, completions, texts."""

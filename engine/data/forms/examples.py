@@ -1,0 +1,100 @@
+"""What a row is turned into, whatever form it came in."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+import numpy as np
+
+Message = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A conversation; the assistant's turns are learned, but for the `unlearned` ones (their numbers, from 0).
+
+    `tools` goes to the chat template as it is.
+    """
+
+    messages: list[Message]
+    tools: list[Any] | None = None
+    unlearned: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A prompt and what follows it; the completion is learned."""
+
+    prompt: str
+    completion: str
+
+
+@dataclass(frozen=True)
+class Text:
+    """Plain text; every token is learned. `num_joined` ends of lines were taken out of it (see `unwrapping`)."""
+
+    text: str
+    num_joined: int = 0
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """Token ids (int32) and whether each is learned (bool): a row that somebody else has tokenised.
+
+    `is_bare` = its attention mask has told what is padding, and that is gone.
+    """
+
+    input_ids: np.ndarray = field(compare=False)
+    targets: np.ndarray = field(compare=False)
+    is_bare: bool = field(default=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two answers to the same, of which the first is better. `sft` learns that one."""
+
+    chosen: Chat | Completion
+    rejected: Chat | Completion
+
+
+@dataclass(frozen=True)
+class Judged:
+    """An answer and the verdict on it. `sft` learns the good ones."""
+
+    answer: Chat | Completion
+    good: bool
+
+
+Learned = Chat | Completion | Text | Tokens
+Example = Learned | Pair | Judged
+
+
+def learned_part(example: Example) -> Learned | None:
+    """What `sft` learns of it; `None` for an answer that was found bad."""
+    if isinstance(example, Pair):
+        return example.chosen
+    if isinstance(example, Judged):
+        return example.answer if example.good else None
+    return example
+
+
+def texts_of(example: Example) -> Iterator[str]:
+    """All that is said in it, one turn after the other (of a pair, both answers)."""
+    match example:
+        case Chat(messages):
+            yield from (str(message["content"]) for message in messages if message.get("content"))
+        case Completion(prompt, completion):
+            yield from (prompt, completion)
+        case Text(text):
+            yield text
+        case Pair(chosen, rejected):
+            yield from texts_of(chosen)
+            yield from texts_of(rejected)
+        case Judged(answer):
+            yield from texts_of(answer)
+
+
+def shared_start(one: str, other: str) -> str:
+    """What both texts begin with."""
+    return one[: sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))]

@@ -1,0 +1,48 @@
+"""The forms rows come in, each turned into an example: a chat, a prompt with its completion, a text ..."""
+
+from collections.abc import Callable
+
+from ftui.engine.data.files.rows import Row
+from ftui.engine.data.forms import conversations, judged
+from ftui.engine.data.forms.examples import Chat, Completion, Example, Judged, Message, Pair, Text, Tokens
+from ftui.engine.data.forms.shape import PLAIN, Shape, missing_columns, with_our_names
+from ftui.engine.data.forms.tokenized import tokens_of
+from ftui.errors import DataError
+
+__all__ = [
+    "PLAIN", "READERS", "Chat", "Completion", "Example", "Judged", "Message", "Pair", "Shape", "Text", "Tokens",
+    "to_example",
+]  # fmt: skip
+READERS: dict[str, Callable[[Row, Shape], Example]] = {
+    "messages": conversations.messages,
+    "sharegpt": conversations.sharegpt,
+    "alpaca": conversations.alpaca,
+    "dolly": conversations.instruction_response,
+    "instruction_response": conversations.instruction_response,
+    "question_answer": conversations.question_answer,
+    "prompt_completion": conversations.prompt_completion,
+    "preference": judged.preference,
+    "kto": judged.kto,
+    "text": conversations.text,
+    "tokenized": tokens_of,
+}
+_MEDIA = ("images", "videos", "audios", "image", "video", "audio")
+
+
+def to_example(row: Row, form: str, shape: Shape = PLAIN) -> Example:
+    """The row as what `form` makes of it.
+
+    Raises:
+        DataError: the row does not have this form, or shows more than text; file and line are named.
+    """
+    named = with_our_names(row, shape)
+    for key in _MEDIA:
+        if named.value.get(key) and form not in ("text", "tokenized"):  # text is whole without a picture beside it
+            raise row.error(f"it has {key}: only text can be learned")
+    try:
+        return READERS[form](named, shape)
+    except DataError as error:
+        absent = missing_columns(row.value, shape)
+        if error.hint or not absent:
+            raise
+        raise DataError(error.message, hint=absent[0]) from error

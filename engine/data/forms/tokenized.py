@@ -1,0 +1,74 @@
+"""Rows that somebody else has tokenised: ids, and beside them what is learned."""
+
+from typing import Any
+
+import numpy as np
+
+from ftui.engine.data.files.rows import Row
+from ftui.engine.data.forms.examples import Tokens
+from ftui.engine.data.forms.shape import Shape
+from ftui.engine.data.forms.turns import listed
+
+IGNORED = -100  # the label of a token that is not learned, as PyTorch's loss has it
+MASKS = ("completion_mask", "assistant_masks")  # TRL's names
+
+
+def tokens_of(row: Row, shape: Shape) -> Tokens:
+    """`input_ids`, with `labels` (-100 = not learned) or a mask of what is learned; without them all is learned.
+
+    Padding (`attention_mask` 0) is left out; without such a mask it is still there (see `without_padding`).
+
+    Raises:
+        DataError: they are no whole numbers, not equally many, or do not fit together.
+    """
+    ids = _whole(row, "input_ids")
+    if ids is None or not len(ids):
+        raise row.error("'input_ids' is not a list of token ids")
+    if ids.min() < 0:
+        raise row.error(f"'input_ids' has {ids.min()} at position {int(ids.argmin())}: no token has such an id")
+    columns = {key: _whole(row, key) for key in ("labels", "attention_mask", *MASKS)}
+    for key, column in columns.items():
+        if column is not None and len(column) != len(ids):
+            raise row.error(f"{key!r} has {len(column)} values, 'input_ids' has {len(ids)}")
+    targets = _targets(row, ids, columns)
+    attended = columns["attention_mask"]
+    kept = np.ones(len(ids), bool) if attended is None else attended != 0
+    return Tokens(ids[kept].astype(np.int32), targets[kept], is_bare=attended is not None)
+
+
+def _targets(row: Row, ids: np.ndarray, columns: dict[str, np.ndarray | None]) -> np.ndarray:
+    targets = np.ones(len(ids), dtype=bool)
+    for name in MASKS:
+        mask = columns[name]
+        if mask is not None:
+            targets &= mask != 0
+    labels = columns["labels"]
+    if labels is None:
+        return targets
+    learned = labels != IGNORED
+    others = np.flatnonzero(learned & (labels != ids))
+    if len(others):
+        first = int(others[0])
+        shifted = np.array_equal(labels[:-1][learned[:-1]], ids[1:][learned[:-1]])
+        raise row.error(
+            f"'labels' has {labels[first]} at position {first}, where 'input_ids' has {ids[first]}",
+            hint="They are shifted by one; unshifted ones are wanted, as transformers shifts them itself."
+            if shifted
+            else f"A label is the token's own id, or {IGNORED} where it is not learned.",
+        )
+    both: np.ndarray = targets & learned
+    return both
+
+
+def _whole(row: Row, key: str) -> np.ndarray | None:
+    """The whole numbers under a key, as int64; `None` where there are none."""
+    values: list[Any] | None = listed(row, key)
+    if values is None:
+        if row.value.get(key) is not None:
+            raise row.error(f"{key!r} is not a list of whole numbers")
+        return None
+    wrong = next((n for n, value in enumerate(values) if type(value) not in (int, bool)), None)
+    if wrong is not None or any(not -(2**31) <= value < 2**31 for value in values):
+        words = f"'{key}' has {values[wrong]!r:.30} at position {wrong}" if wrong is not None else f"{key!r} has one"
+        raise row.error(f"{words}: no whole number of 32 bits")
+    return np.asarray(values, dtype=np.int64)

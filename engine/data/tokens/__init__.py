@@ -1,0 +1,1 @@
+"""From examples to tokens, and which of them are learned."""

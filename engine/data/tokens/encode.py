@@ -1,0 +1,210 @@
+"""Examples as token ids with a mark on every token that is learned (a target token)."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from tokenizers import Encoding
+from transformers import PreTrainedTokenizerBase
+
+from ftui.engine.data.files.rows import Row
+from ftui.engine.data.forms.examples import Chat, Completion, Example, Text, Tokens, learned_part
+from ftui.engine.data.forms.formats import to_example
+from ftui.engine.data.forms.shape import PLAIN, Shape
+from ftui.engine.data.tokens.chat import Rendered, Unrenderable, render
+from ftui.engine.data.tokens.masks import are_unlike, mask_of
+from ftui.engine.data.tokens.special import Special, is_said, oddities, special_of, without_padding
+from ftui.errors import DataError
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Token ids (int32) and, for each, whether it is learned (bool), however many they are.
+
+    `row` is the number of its row in the batch that was encoded.
+    """
+
+    input_ids: np.ndarray
+    targets: np.ndarray
+    row: int = 0
+
+    @property
+    def num_targets(self) -> int:
+        """The first token of a sequence is predicted from nothing, so it never counts."""
+        return int(self.targets[1:].sum())
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What became of a row. `notes` name what is odd about its tokens, as findings of the report are called."""
+
+    sequences: list[Sequence]
+    example: Example
+    notes: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Encoder:
+    """Turns rows into sequences with one tokenizer.
+
+    `stops` are the texts that end an assistant's turn (from the tokenizer and the model's generation config).
+    `loss_on` is `assistant` (all that it says), `last` (its last turn) or `everything`.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    stage: str
+    stops: frozenset[str]
+    loss_on: str = "assistant"
+    shape: Shape = PLAIN
+
+    def encode(self, rows: list[Row], form: str) -> Iterator[Sequence]:
+        """Sequences of a batch of rows, in order; a row may give none, one or several.
+
+        Raises:
+            DataError: a row does not have the form, or cannot be rendered (named by file and line).
+        """
+        for encoded in self.encode_all(rows, form):
+            if isinstance(encoded, DataError):
+                raise encoded
+            yield from encoded.sequences
+
+    def encode_all(self, rows: list[Row], form: str) -> list[Encoded | DataError]:
+        """One for each row, in order: what it became, or the fault for which it became nothing."""
+        found = [self.taken(row, form) for row in rows]
+        made = self._made([turn for one in found if isinstance(one, Taken) for turn in one.turns])
+        encoded: list[Encoded | DataError] = []
+        for number, one in enumerate(found):
+            if isinstance(one, DataError):
+                encoded.append(one)
+                continue
+            sequences: list[Sequence] = []
+            notes = {"joined_lines"} if getattr(one.example, "num_joined", 0) else set()
+            for turn in one.turns:
+                encoding, ids, targets, differs = next(made)
+                sequences.append(Sequence(np.asarray(ids, dtype=np.int32), targets, number))
+                notes |= {"masks_differ"} if differs else set()
+                notes |= {"special_in_text"} if self._has_marks(one.example, turn, encoding) else set()
+            if one.tokens is not None:
+                sequences.append(Sequence(one.tokens.input_ids, one.tokens.targets, number))
+            notes.update(name for sequence in sequences for name in oddities(sequence, self._special))
+            encoded.append(Encoded(sequences, one.example, frozenset(notes)))
+        return encoded
+
+    def _made(self, turns: list[Rendered]) -> Iterator[tuple[Encoding, list[int], np.ndarray, bool]]:
+        """Of each text its encoding, the ids, which are learned, and whether these say something else than it does."""
+        encodings = self.tokenised([turn.text for turn in turns])
+        masks = [mask_of(encoding, turn.text, turn.spans) for encoding, turn in zip(encodings, turns, strict=True)]
+        ids = [encoding.ids for encoding in encodings]
+        said = [
+            (its[first:after], turn.text[start:end])
+            for its, turn, mask in zip(ids, turns, masks, strict=True)
+            for (start, end), (first, after) in zip(turn.spans, mask.runs, strict=True)
+        ]
+        unlike = iter(are_unlike(self.tokenizer, said))
+        for encoding, its, turn, mask in zip(encodings, ids, turns, masks, strict=True):
+            differs = [next(unlike) for _ in turn.spans]
+            yield encoding, its, mask.targets, bool(mask.differs) or any(differs)
+
+    def _has_marks(self, example: Example, turn: Rendered, encoding: Encoding) -> bool:
+        """Whether a special token comes out of what is said in a conversation. (In plain text it is meant.)"""
+        chat = learned_part(example)
+        return isinstance(chat, Chat) and is_said(self._special, chat, turn.text, encoding)
+
+    def tokenised(self, texts: list[str]) -> list[Encoding]:
+        """Special tokens are those that stand in the texts: none is added."""
+        if not texts:
+            return []
+        tokens = self.tokenizer(
+            texts, add_special_tokens=False, return_attention_mask=False, return_token_type_ids=False, verbose=False
+        )
+        encodings: list[Encoding] | None = tokens.encodings
+        assert encodings is not None, "the tokenizer is a fast one"
+        return encodings
+
+    def taken(self, row: Row, form: str) -> "Taken | DataError":
+        """The row as an example and what is learned of it as text, or what is wrong with it."""
+        try:
+            example = to_example(row, form, self.shape)
+            learned = learned_part(example)
+            if isinstance(learned, Tokens):
+                return Taken(example, [], self._fitting(row, learned))
+            return Taken(example, [] if learned is None else self._rendered(row, learned))
+        except DataError as error:
+            return error
+
+    def _fitting(self, row: Row, tokens: Tokens) -> Tokens:
+        highest = int(tokens.input_ids.max(initial=0))
+        if highest >= len(self.tokenizer):
+            raise row.error(
+                f"'input_ids' has {highest}, and the vocabulary ends with {len(self.tokenizer) - 1}",
+                hint="Was it tokenised for another model?",
+            )
+        tokens = without_padding(tokens, self._special)
+        if self.loss_on == "everything":
+            return replace(tokens, targets=np.ones_like(tokens.targets))
+        return tokens
+
+    def _rendered(self, row: Row, example: Chat | Completion | Text) -> list[Rendered]:
+        if self.stage == "pretrain" and not isinstance(example, Text):
+            raise row.error("stage pretrain learns plain text", hint='Use stage = "sft" for conversations.')
+        if isinstance(example, Chat):
+            return self._rendered_chat(row, example)
+        prompt = self._bos + (example.prompt if isinstance(example, Completion) else "")
+        learned = example.completion if isinstance(example, Completion) else example.text
+        text = prompt + learned + ("" if learned.endswith(self._eos) else self._eos)
+        start = len(self._bos) if self.loss_on == "everything" else len(prompt)
+        return [Rendered(text, ((start, len(text)),), ends=True)]
+
+    def _rendered_chat(self, row: Row, chat: Chat) -> list[Rendered]:
+        if not self.tokenizer.chat_template:
+            raise row.error(
+                "a conversation, but the model's tokenizer has no chat template",
+                hint="Name one in data.chat_template, use an instruct model, or rows with prompt and completion.",
+            )
+        try:
+            turns = render(self.tokenizer, chat, self.stops, self.loss_on)
+        except Unrenderable as error:
+            raise row.error(str(error), hint=error.hint) from error
+        return [turn if turn.ends else _with_stop(turn, self._eos) for turn in turns]
+
+    @cached_property
+    def _bos(self) -> str:
+        """The one BOS of plain text, where the tokenizer would add one. (A chat template brings its own.)"""
+        ids = self.tokenizer("a").input_ids
+        return str(self.tokenizer.bos_token) if ids and ids[0] == self.tokenizer.bos_token_id else ""
+
+    @property
+    def _eos(self) -> str:
+        return str(self.tokenizer.eos_token)
+
+    @cached_property
+    def _special(self) -> Special:
+        return special_of(self.tokenizer, self.stops)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A row on its way: what it is, the texts of its sequences with what is learned of them, or its tokens."""
+
+    example: Example
+    turns: list[Rendered]
+    tokens: Tokens | None = None
+
+
+def _with_stop(rendered: Rendered, eos: str) -> Rendered:
+    """Learn to stop even where the template does not say so: the end-of-text token follows the last turn."""
+    *others, (start, end) = rendered.spans
+    return Rendered(rendered.text[:end] + eos, (*others, (start, end + len(eos))), ends=True)
+
+
+def stop_texts(tokenizer: PreTrainedTokenizerBase, eos_token_ids: list[int]) -> frozenset[str]:
+    """Texts of every token that ends a turn.
+
+    Raises:
+        DataError: the tokenizer has no end-of-text token, so nothing could teach the model to stop.
+    """
+    if tokenizer.eos_token is None:
+        raise DataError("The tokenizer has no end-of-text token.", hint="Set eos_token in its tokenizer_config.json.")
+    ids = [i for i in eos_token_ids if i < len(tokenizer)]
+    return frozenset([str(tokenizer.eos_token), *(str(tokenizer.convert_ids_to_tokens(i)) for i in ids)])

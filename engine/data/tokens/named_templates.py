@@ -1,0 +1,135 @@
+"""Chat templates of ours, for tokenizers that lack one: the published prompt formats of the families."""
+
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from ftui.engine.data.forms.examples import Message, shared_start
+from ftui.engine.data.tokens.chat import Unrenderable, rendered_text
+from ftui.errors import DataError
+
+FOLDER = Path(__file__).parent / "templates"
+# Texts that the format takes for one token each. (Those of the other formats are plain text in their families.)
+MARKS = {
+    "chatml": ("<|im_start|>", "<|im_end|>"),
+    "qwen": ("<|im_start|>", "<|im_end|>"),
+    "llama3": ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    "gemma": ("<start_of_turn>", "<end_of_turn>"),
+    "phi": ("<|user|>", "<|assistant|>", "<|end|>"),
+}  # the last one ends a turn
+
+_ASKED, _ANSWERED = {"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}
+_SYSTEM: Message = {"role": "system", "content": "Be brief."}
+_FUNCTION = {"name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}}
+_CALL: Message = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+_CALLING: list[Message] = [
+    _ASKED,
+    {"role": "assistant", "content": "", "tool_calls": [_CALL]},
+    {"role": "tool", "content": "2"},
+    _ANSWERED,
+]
+PROBES: dict[str, list[Message]] = {
+    "an answer": [_ASKED, _ANSWERED],
+    "a system turn": [_SYSTEM, _ASKED, _ANSWERED],
+    "two answers": [_ASKED, _ANSWERED, {"role": "user", "content": " And you? "}, _ANSWERED],
+    "a question": [_ASKED],
+    "tools": _CALLING,
+}
+SHOWN = 40  # characters of a template's text in words about it
+
+
+def take_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str, ...]:
+    """Give the tokenizer the template of this name or in this `.jinja` file; returns what is to be warned of.
+
+    The token that ends a turn becomes its end of text, so that whoever loads the result stops there.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    tokenizer.chat_template = _fitting(tokenizer, wanted)
+    marks = MARKS.get(wanted, ())
+    missing = [mark for mark in marks if mark not in tokenizer.get_vocab()]
+    if not missing:
+        if marks:
+            tokenizer.eos_token = marks[-1]
+        return ()
+    listed = ", ".join(f'"{mark}"' for mark in missing)
+    return (
+        f"the tokenizer has no {listed}: the marks of the {wanted} template are cut into pieces; "
+        f"model.extra_special_tokens = [{listed}] makes tokens of them",
+    )
+
+
+def check(tokenizer: PreTrainedTokenizerBase, wanted: str) -> list[str]:
+    """In words, how our template of this name differs from the tokenizer's own, the first place of each conversation.
+
+    Ask before `take_template`. Nothing is said of a tokenizer without a template, nor of a file of the user's.
+    """
+    if not tokenizer.chat_template or wanted not in names():
+        return []
+    ours, special = _fitting(tokenizer, wanted), dict(tokenizer.special_tokens_map)
+    if wanted in MARKS:
+        special["eos_token"] = MARKS[wanted][-1]
+    found: dict[tuple[str, str], str] = {}
+    for name, messages in PROBES.items():
+        tools = [{"type": "function", "function": _FUNCTION}] if name == "tools" else None
+        own = tokenizer.get_chat_template(tools=tools)
+        if tools and ("tools" not in ours or "tools" not in own):
+            continue
+        texts = [
+            _written(template, values, messages, tools)
+            for template, values in ((ours, special), (own, tokenizer.special_tokens_map))
+        ]
+        if texts[0] != texts[1]:
+            here, there = _from_the_difference(*texts)
+            found.setdefault((here, there), f"with {name}: {here} here, {there} in the tokenizer's own")
+    return list(found.values())
+
+
+def _written(template: str, special: dict[str, Any], messages: list[Message], tools: list[Any] | None) -> str:
+    try:
+        return rendered_text(template, special, messages, tools, add_generation_prompt=messages[-1]["role"] == "user")
+    except Unrenderable as error:
+        return f"\0{error}"
+
+
+def _from_the_difference(*texts: str) -> tuple[str, str]:
+    start = len(shared_start(*texts))
+    start = max((texts[0].rfind(mark, 0, start) for mark in ("<", "[", "\n")), default=0) if start else 0
+    here, there = (
+        "refused"
+        if text.startswith("\0")
+        else repr(text[max(start, 0) :][:SHOWN])
+        if text[max(start, 0) :]
+        else "nothing"
+        for text in texts
+    )
+    return here, there
+
+
+def names() -> tuple[str, ...]:
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.jinja")))
+
+
+def _fitting(tokenizer: PreTrainedTokenizerBase, wanted: str) -> str:
+    """The text of the template; of ours, without a BOS for a tokenizer that does not begin with one."""
+    text = _text(wanted)
+    if wanted in names() and not _begins_with_bos(tokenizer):
+        return text.replace("{{- bos_token }}\n", "").replace("bos_token + ", "")
+    return text
+
+
+def _text(wanted: str) -> str:
+    path = Path(wanted) if wanted.endswith(".jinja") else FOLDER / f"{wanted}.jinja"
+    try:
+        return path.read_text(encoding="utf-8").removesuffix("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        words = f"The chat template {path} cannot be read: {error}."
+        raise DataError(words, hint="Check data.chat_template.") from error
+
+
+def _begins_with_bos(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether this tokenizer begins a text with its BOS. Some have one for other uses, such as the start of a turn."""
+    ids = tokenizer("a").input_ids
+    return bool(ids) and tokenizer.bos_token_id is not None and ids[0] == tokenizer.bos_token_id
