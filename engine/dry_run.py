@@ -35,7 +35,7 @@ def count(path: Path) -> dict[str, Any]:
 
 def counts(profile: "Profile") -> dict[str, Any]:
     """Raises `FtuiError` when the model's files or the rows are wrong."""
-    from ftui.engine.data.cache import cache_folder
+    from ftui.engine.data.stores.cache import cache_folder
     from ftui.engine.preparation import prepare
 
     with tempfile.TemporaryDirectory() as fallback:
@@ -44,14 +44,17 @@ def counts(profile: "Profile") -> dict[str, Any]:
         return {
             "num_train_rows": prepared.train.num_rows,
             "num_eval_rows": 0 if prepared.evaluation is None else prepared.evaluation.num_rows,
-            "num_train_tokens": prepared.epoch.num_tokens,
-            "num_target_tokens": prepared.epoch.num_target_tokens,
+            "num_train_tokens": prepared.epoch_tokens,
+            "num_target_tokens": prepared.epoch_target_tokens,
             "num_sequences": plan.rows_per_epoch,
             "steps_per_epoch": plan.steps_per_epoch,
             "max_steps": plan.max_steps,
+            "num_tokens": plan.num_tokens(0, plan.max_steps),
+            "num_stages": len(profile.curriculum),
             "effective_batch": plan.effective_batch,
             "longest": found.longest,
             "num_cut": found.num_cut,
+            "num_skipped": found.num_skipped,
             "warnings": list(prepared.warnings),
         }
 

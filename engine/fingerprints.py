@@ -2,15 +2,19 @@
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
 from ftui.checkpoints import file_hash
-from ftui.files import make_private_folder, replace_file
+from ftui.engine.seals import read_sealed, write_sealed
+from ftui.files import make_private_folder
 
 SOURCE = "source.json"
+SETTLED_SECONDS = 2.0  # the coarsest clock of a volume (FAT)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -39,17 +43,26 @@ def weights_fingerprint(folder: Path, cache: Path, tick: Callable[[], None]) -> 
 def file_hashes(files: Iterable[Path], cache: Path, tick: Callable[[], None]) -> dict[Path, str]:
     """SHA-256 of each file, sorted by path.
 
-    Hashing 16 GB takes some ten seconds, so a file's hash is remembered by its size, inode and modification time.
+    Hashing 16 GB takes some ten seconds, so a file's hash is remembered by its size, inode and modification time; not
+    that of a file which was changed a moment ago, for it may change again without a new time, nor that of one which
+    changed while it was hashed. `tick` is called after each MiB.
     """
     paths = sorted(files)
-    place = hashlib.sha256("\0".join(map(str, paths)).encode()).hexdigest()[:16]
+    place = hashlib.sha256(b"\0".join(map(os.fsencode, paths))).hexdigest()[:16]
     memory = make_private_folder(cache / "hashes") / f"{place}.json"
-    known = json.loads(memory.read_bytes()) if memory.exists() else {}
+    known = json.loads(read_sealed(memory) or b"{}")
     remembered, found = {}, {}
     for path in paths:
         stat = path.stat()
-        key = f"{path.name}:{stat.st_size}:{stat.st_ino}:{stat.st_mtime_ns}"
-        found[path] = remembered[key] = known.get(key) or file_hash(path)
+        key = _state(path.name, stat)
+        found[path] = known.get(key) or file_hash(path, tick)
+        if time.time() - stat.st_mtime > SETTLED_SECONDS and _state(path.name, path.stat()) == key:
+            remembered[key] = found[path]
         tick()
-    replace_file(memory, json.dumps(remembered).encode())
+    if remembered != known:
+        write_sealed(memory, json.dumps(remembered).encode())
     return found
+
+
+def _state(name: str, stat: os.stat_result) -> str:
+    return f"{name}:{stat.st_size}:{stat.st_ino}:{stat.st_mtime_ns}"

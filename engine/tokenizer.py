@@ -1,14 +1,19 @@
 """The tokenizer: the model's own, or a byte-level BPE trained here on the rows of the profile."""
 
+import hashlib
+import json
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ftui.engine.foreign_code import check_code
 from ftui.errors import ModelError
-from ftui.profile.scratch import FromScratch
+
+if TYPE_CHECKING:  # pydantic: processes that only tokenise do without
+    from ftui.profile.scratch import FromScratch
 
 # Marks the assistant's turns itself, so that training on answers only needs no guess about where they stand.
 CHAT_TEMPLATE = (
@@ -28,6 +33,8 @@ def load_tokenizer(folder: Path, *, trusted: bool = False) -> PreTrainedTokenize
     Raises:
         ModelError: there is none, it cannot be read, or it is not a fast one (targets need character offsets).
     """
+    from transformers import AutoTokenizer  # it brings torch, which processes that only tokenise do without
+
     if trusted:
         check_code(folder)
     try:
@@ -40,7 +47,23 @@ def load_tokenizer(folder: Path, *, trusted: bool = False) -> PreTrainedTokenize
     return tokenizer
 
 
-def train_tokenizer(scratch: FromScratch, texts: Iterable[str]) -> PreTrainedTokenizerBase:
+def bare_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """What `save_pretrained` of a fast tokenizer left in a folder, as one of no model's own class, without torch."""
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
+    assert isinstance(tokenizer, PreTrainedTokenizerBase)
+    return tokenizer
+
+
+def is_bare(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether its class has no way of its own to make tokens or templates, so that `bare_tokenizer` does the same."""
+    own = type(tokenizer)
+    return all(
+        getattr(own, name) is getattr(PreTrainedTokenizerFast, name)
+        for name in ("__call__", "_encode_plus", "get_chat_template")
+    )
+
+
+def train_tokenizer(scratch: "FromScratch", texts: Iterable[str]) -> PreTrainedTokenizerBase:
     """A byte-level BPE with a chat template; every byte has a token, so nothing is ever unknown."""
     pad, start, *_, end = scratch.special_tokens
     tokenizer = Tokenizer(models.BPE())
@@ -61,3 +84,11 @@ def train_tokenizer(scratch: FromScratch, texts: Iterable[str]) -> PreTrainedTok
     )  # fmt: skip
     wrapped.chat_template = CHAT_TEMPLATE % {"start": start, "end": end}
     return wrapped
+
+
+def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase) -> str:
+    """SHA-256 of a fast tokenizer's whole definition and its chat template."""
+    backend = tokenizer.backend_tokenizer.to_str()
+    template = tokenizer.chat_template or ""
+    special = json.dumps(tokenizer.special_tokens_map, sort_keys=True, default=str)
+    return hashlib.sha256("\0".join([backend, str(template), special]).encode()).hexdigest()

@@ -1,75 +1,81 @@
 """The profile's sources found: which files or data sets, in which form, with which weight."""
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ftui.engine.data.cache import tokenised
-from ftui.engine.data.encode import Encoder
-from ftui.engine.data.formats import detect, to_example
-from ftui.engine.data.sequences import Sequences, joined
-from ftui.engine.data.sources import Place, files_at, read_rows
-from ftui.profile.data import Source
+from ftui.engine.data.files.blocks import parsed
+from ftui.engine.data.files.dataset_info import described
+from ftui.engine.data.files.folders import listed
+from ftui.engine.data.files.rows import Row
+from ftui.engine.data.files.sources import Place
+from ftui.engine.data.forms.examples import texts_of
+from ftui.engine.data.forms.formats import to_example
+from ftui.engine.data.forms.shape import Shape
+from ftui.engine.data.found import Found
+from ftui.engine.data.stores.tasks import Tasks
+from ftui.errors import DataError
+from ftui.profile.data import DataSection, Source, sources
+
+__all__ = ["Found", "find", "texts_in"]
 
 
-@dataclass(frozen=True)
-class Found:
-    """One source. `places` are read one after another; `form` is what its rows are taken for."""
+def find(
+    section: DataSection, report: Callable[[str], None], *, stage: str = "sft", evaluation: bool = False
+) -> list[Found]:
+    """All sources of data.train (or of data.eval), those of the hub fetched.
 
-    name: str
-    places: tuple[Place, ...]
-    form: str
-    weight: float
-
-
-def find(sources: Iterable[Source], form: str, report: Callable[[str], None]) -> list[Found]:
-    """All sources, those of the hub fetched.
+    In stage `sft` text files that lie in a folder beside files of rows (licences, lists of requirements) are left out.
 
     Raises:
         DataError, DiskError: a folder without files of rows; see `hub_rows.fetched`.
     """
-    return [Found(one.path, _places(one, report), one.format or form, one.weight) for one in sources]
+    return [_found(one, section, stage, report) for one in sources(section.eval if evaluation else section.train)]
 
 
-def _places(source: Source, report: Callable[[str], None]) -> tuple[Place, ...]:
+def _found(source: Source, section: DataSection, stage: str, report: Callable[[str], None]) -> Found:
+    """What a source says itself comes before what holds for all."""
+    source = described(source)
+    form = source.format or section.format
+    places, notes = _places(source, report, rows_only=stage == "sft" and form != "text")
+    return Found(
+        source.path,
+        places,
+        form,
+        source.weight,
+        Shape(section.columns | source.columns, section.roles | source.roles),
+        source.encoding or section.encoding,
+        source.num_samples,
+        notes,
+    )
+
+
+def _places(
+    source: Source, report: Callable[[str], None], *, rows_only: bool
+) -> tuple[tuple[Place, ...], tuple[str, ...]]:
     path = Path(source.path)
     if path.is_absolute():
-        return files_at(path)
-    from ftui.engine.data.hub_rows import fetched
+        found = listed(path, rows_only=rows_only)
+        return found.files, found.notes
+    from ftui.engine.data.files.hub_rows import fetched
 
     report(f"fetching {source.path}")
-    return (fetched(source.path, source.subset, source.split, source.revision),)
+    return (fetched(source.path, source.subset, source.split, source.revision),), ()
 
 
-def sequences_of(found: Iterable[Found], encoder: Encoder, cache: Path, report: Callable[[int], None]) -> Sequences:
-    """All sources tokenised, each with a cache entry of its own; `report` is told the rows read of all together.
-
-    Raises:
-        DataError: see `tokenised`.
-    """
-    parts: list[Sequences] = []
-    for source in found:
-        before = sum(part.counts.num_rows for part in parts)
-        tick = _counting(report, before)
-        parts.append(tokenised(source.places, source.form, encoder, cache, tick))
-    return joined(parts)
-
-
-def _counting(report: Callable[[int], None], before: int) -> Callable[[int], None]:
-    return lambda num_rows: report(before + num_rows)
-
-
-def texts_in(places: Iterable[Place], form: str) -> Iterator[str]:
-    """What is said in the rows, for a tokenizer to learn from.
+def texts_in(found: Found, *, skips: bool = False) -> Iterator[str]:
+    """What is said in the rows, for a tokenizer to learn from; with `skips` those are left out that cannot be read.
 
     Raises:
-        DataError: see `read_rows` and `to_example`.
+        DataError: a row that cannot be read, or has another form.
     """
-    for place in places:
-        its_form = form
-        for row in read_rows(place):
-            its_form = detect(row) if its_form == "auto" else its_form
-            example = to_example(row, its_form)
-            yield from (str(part) for part in vars(example).values() if isinstance(part, str))
-            for message in getattr(example, "messages", ()):
-                yield str(message.get("content") or "")
+    for task in Tasks(found):
+        for row in parsed(task.block):
+            try:
+                if not isinstance(row, Row):
+                    raise row.error()
+                example = to_example(row, task.form, found.shape)
+            except DataError:
+                if skips:
+                    continue
+                raise
+            yield from texts_of(example)

@@ -11,20 +11,23 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
-from ftui.engine.data import cache as room
-from ftui.engine.data.cache import cache_folder, tokenised
-from ftui.engine.data.encode import Encoder, stop_texts
-from ftui.engine.data.formats import detect
-from ftui.engine.data.sequences import FILES, Sequences
-from ftui.engine.data.sources import read_rows
+from ftui.engine.data.files.blocks import SIZE
+from ftui.engine.data.files.sources import read_rows
+from ftui.engine.data.forms.detecting import detect
+from ftui.engine.data.forms.shape import Shape
+from ftui.engine.data.found import Found
+from ftui.engine.data.stores.cache import Manner, cache_folder, stored
+from ftui.engine.data.stores.sequences import Sequences
+from ftui.engine.data.stores.store import FILES
+from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.errors import DataError
-from tests.support.tiny import MARKED, PLAIN, chats, completions, make_tokenizer, write_rows
+from tests.support.tiny import MARKED, PLAIN, chats, completions, make_tokenizer, seen, write_rows
 
 
 @pytest.fixture
 def encoder() -> Encoder:
     tokenizer = make_tokenizer(PLAIN)
-    return Encoder(tokenizer, "sft", 128, stop_texts(tokenizer, []))
+    return Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
 
 
 @pytest.fixture
@@ -39,9 +42,9 @@ def kept(tmp_path: Path) -> Path:
 
 def was_read(paths: list[Path], encoder: Encoder, kept: Path, form: str = "auto") -> bool:
     """Whether the rows had to be read and tokenised, that is, were not in the cache."""
-    ticks: list[int] = []
-    tokenised(paths, form, encoder, kept, ticks.append)
-    return bool(ticks)
+    details: list[str] = []
+    stored(Found("rows", tuple(paths), form), encoder, kept, details.append)
+    return any(detail.startswith("tokenising") for detail in details)
 
 
 def same(one: Sequences, other: Sequences) -> bool:
@@ -59,22 +62,27 @@ def test_mapped_values_are_those_of_the_encoder(encoder: Encoder, rows: Path, ke
         read = list(read_rows(path))
         direct += list(encoder.encode(read, detect(read[0])))
     for _ in range(2):  # as it is built, and as it is found
-        sequences = tokenised([rows, more], "auto", encoder, kept, lambda num_rows: None)
-        assert len(sequences) == len(direct) == 730
+        store = stored(Found("rows", (rows, more), "auto"), encoder, kept, lambda detail: None)
+        assert len(store.lengths) == len(direct) == 730
         for index, expected in enumerate(direct):
-            found = sequences[index]
+            found = store[index]
             assert found.input_ids.dtype == np.int32
             assert found.targets.dtype == bool
             assert np.array_equal(found.input_ids, expected.input_ids)
             assert np.array_equal(found.targets, expected.targets)
-        assert sequences.lengths.tolist() == [len(s.input_ids) for s in direct]
-        assert sequences.num_targets.tolist() == [s.num_targets for s in direct]
-        counts = sequences.counts
-        assert (counts.num_rows, counts.num_sequences) == (730, 730)
+        assert store.lengths.tolist() == [len(s.input_ids) for s in direct]
+        assert store.num_targets.tolist() == [s.num_targets for s in direct]
+        assert store.facts["file"].tolist() == [0] * 30 + [1] * 700
+        assert store.facts["place"].tolist() == [*range(1, 31), *range(1, 701)]
+        data = more.read_bytes()
+        assert all(data[at - 1 : at] == b"\n" for at in store.facts["offset"][31:])
+        counts = store.counts
+        assert (counts.num_rows, counts.num_sequences, counts.num_skipped) == (730, 730, 0)
         assert counts.num_tokens == sum(len(s.input_ids) for s in direct)
         assert counts.num_target_tokens == sum(s.num_targets for s in direct)
-        assert counts.num_cut == sum(s.cut for s in direct) > 0
-        assert counts.longest == max(len(s.input_ids) for s in direct) == 128
+        assert counts.longest == max(len(s.input_ids) for s in direct)
+        assert (counts.forms, counts.confidence) == (["messages", "prompt_completion"], 1.0)
+        assert counts.scripts.keys() == {"Latin"}
 
 
 def test_the_same_bytes_are_found_wherever_they_lie(encoder: Encoder, rows: Path, kept: Path, tmp_path: Path) -> None:
@@ -95,7 +103,7 @@ def test_the_same_tokenizer_is_known_wherever_it_lies(encoder: Encoder, rows: Pa
 
 
 def test_whatever_changes_the_tokens_is_read_again(encoder: Encoder, rows: Path, kept: Path, tmp_path: Path) -> None:
-    """One byte of the rows, their order, the template, the tokens, the room, the stage, the stops, the form."""
+    """One byte of the rows, their order, the template, the tokens, the stage, the stops, the form, the columns."""
     assert was_read([rows], encoder, kept)
     byte = tmp_path / "byte.jsonl"
     byte.write_bytes(rows.read_bytes().replace(b"the", b"thE", 1))
@@ -104,10 +112,14 @@ def test_whatever_changes_the_tokens_is_read_again(encoder: Encoder, rows: Path,
     assert was_read([rows, byte], encoder, kept)
     assert was_read([rows], replace(encoder, tokenizer=make_tokenizer(MARKED)), kept)
     assert was_read([rows], replace(encoder, tokenizer=make_tokenizer(PLAIN, bos=True)), kept)
-    assert was_read([rows], replace(encoder, max_length=127), kept)
     assert was_read([rows], replace(encoder, stops=encoder.stops | {"</s>"}), kept)
     assert was_read([rows], replace(encoder, loss_on="last"), kept)
     assert was_read([rows], encoder, kept, form="messages")
+    other = Found("rows", (rows,), "auto", shape=Shape({}, {"bot": "assistant"}), encoding="cp1252")
+    whole = Found("rows", (rows,), "auto")
+    sources = (whole, other, replace(whole, encoding="cp1252"))
+    known = {stored(one, encoder, kept, print).counts.fingerprint for one in sources}
+    assert len(known | {stored(whole, encoder, kept, print, Manner(skips=True)).counts.fingerprint}) == 4
     text = write_rows(tmp_path / "text.jsonl", [{"text": "the cache ran away"}])
     assert was_read([text], encoder, kept)
     assert was_read([text], replace(encoder, stage="pretrain"), kept)
@@ -118,31 +130,32 @@ def test_whatever_changes_the_tokens_is_read_again(encoder: Encoder, rows: Path,
 
 
 def test_the_fingerprint_of_the_data_is_that_of_its_tokens(encoder: Encoder, rows: Path, kept: Path) -> None:
-    """Checkpoints keep it: other caches must agree about it, other tokens must not."""
-    one, other = (tokenised([rows], "auto", encoder, kept / name, print).counts.fingerprint for name in "ab")
+    """Checkpoints keep it: other caches must agree about it, other lengths must not; they read nothing again."""
+    one, other = (seen([rows], encoder, kept / name, max_length=128).counts.fingerprint for name in "ab")
     assert one == other
-    shorter = tokenised([rows], "auto", replace(encoder, max_length=100), kept / "a", print).counts.fingerprint
-    assert shorter != one
+    assert seen([rows], encoder, kept / "a", max_length=100).counts.fingerprint != one
+    assert not was_read([rows], encoder, kept / "a")
 
 
 @pytest.mark.parametrize("name", ["counts.json", *FILES])
 @pytest.mark.parametrize("damage", ["delete", "empty", "shorten"])
 def test_a_damaged_cache_is_built_again(name: str, damage: str, encoder: Encoder, rows: Path, kept: Path) -> None:
-    whole = tokenised([rows], "auto", encoder, kept, lambda num_rows: None)
-    values = [whole[index] for index in range(len(whole))]
-    path = kept / "tokens" / whole.counts.fingerprint / name
+    found = Found("rows", (rows,), "auto")
+    whole = stored(found, encoder, kept, lambda detail: None)
+    values = [whole[index] for index in range(30)]
+    path = whole.folder / name
     data = path.read_bytes()
     path.unlink()  # and not truncated in place: `whole` is mapped from it
     if damage != "delete":
         path.write_bytes(b"" if damage == "empty" else data[:-1])
     assert was_read([rows], encoder, kept)
-    again = tokenised([rows], "auto", encoder, kept, lambda num_rows: None)
+    again = stored(found, encoder, kept, lambda detail: None)
     assert all(np.array_equal(a.input_ids, again[i].input_ids) for i, a in enumerate(values))
 
 
 def test_two_runs_may_fill_the_cache_at_once(encoder: Encoder, rows: Path, kept: Path) -> None:
     def build(number: int) -> Sequences:
-        return tokenised([rows], "auto", encoder, kept, lambda num_rows: None)
+        return seen([rows], encoder, kept)
 
     with ThreadPoolExecutor(4) as threads:
         first, *others = threads.map(build, range(4))
@@ -153,7 +166,7 @@ def test_two_runs_may_fill_the_cache_at_once(encoder: Encoder, rows: Path, kept:
 def test_a_bad_row_leaves_nothing_behind(encoder: Encoder, rows: Path, kept: Path) -> None:
     with rows.open("ab") as file:
         file.write(json.dumps({"messages": "no list"}).encode() + b"\n")
-    with pytest.raises(DataError, match=r"rows\.jsonl, line 31: 'messages' is not a list of messages"):
+    with pytest.raises(DataError, match=r"rows\.jsonl:31: 'messages' is not a list of messages"):
         was_read([rows], encoder, kept)
     assert list((kept / "tokens").iterdir()) == []
 
@@ -176,8 +189,18 @@ def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (tmp_path / "fallback").stat().st_mode & 0o777 == 0o700
 
 
-def test_rows_are_counted_while_they_are_read(encoder: Encoder, kept: Path, tmp_path: Path) -> None:
-    path = write_rows(tmp_path / "many.jsonl", completions(room.BATCH + 3))
-    ticks: list[int] = []
-    tokenised([path], "auto", encoder, kept, ticks.append)
-    assert ticks == [room.BATCH, room.BATCH + 3]
+def test_it_is_told_how_far_the_reading_is(encoder: Encoder, kept: Path, tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "many.jsonl", completions(2 * SIZE + 3))
+    details: list[str] = []
+    stored(Found("rows", (path,), "auto"), encoder, kept, details.append)
+    told = [detail for detail in details if detail.startswith("tokenising")]
+    assert [part for detail in told for part in detail.split(" · ")[1:2]] == ["512 rows", "1024 rows", "1027 rows"]
+    assert told[0].startswith(("tokenising 49 %", "tokenising 50 %"))
+    assert told[-1] == "tokenising 100 % · 1027 rows"
+
+
+def test_a_file_is_hashed_once(encoder: Encoder, rows: Path, kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.utime(rows, (1e9, 1e9))  # one that was written just now may be written again without a new time
+    assert was_read([rows], encoder, kept)
+    monkeypatch.setattr("ftui.engine.fingerprints.file_hash", lambda path, tick: pytest.fail(f"{path} is read again"))
+    assert not was_read([rows], encoder, kept)

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import AutoTokenizer, GenerationConfig
 
-from ftui.engine.data.cache import cache_folder
-from ftui.engine.data.encode import Encoder, stop_texts
-from ftui.engine.data.formats import Chat, to_example
-from ftui.engine.data.rows import Row
+from ftui.engine.data.files.rows import Row
+from ftui.engine.data.forms.formats import Chat, to_example
+from ftui.engine.data.stores.cache import cache_folder
+from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.plan import Plan, Share, make_plan
 from ftui.engine.preparation import Prepared, prepare
 from ftui.errors import DataError
@@ -128,18 +128,18 @@ def test_sources_are_joined_in_their_order(model_folder: Path, files: dict[str, 
 
 def test_rows_to_evaluate_on_may_be_tables_too(model_folder: Path, files: dict[str, Path]) -> None:
     tables = [{"path": str(files["completions"]), "format": "prompt_completion"}, str(files["chats"])]
-    found = prepared(model_folder, str(files["chats"]), eval=tables)
+    found = prepared(model_folder, str(files["chats"]), eval=tables, allow=["leaked_rows"])
     assert found.evaluation is not None
     assert len(found.evaluation.indices) == found.evaluation.num_rows == 50
     assert len(found.train.indices) == 30
 
 
 def test_a_folder_is_one_source(model_folder: Path, files: dict[str, Path]) -> None:
-    """Files of several kinds and forms, one document per text file."""
+    """Files of several kinds and forms; what text lies beside them is no row."""
     files["questions"].write_text("question,answer\nwhy?,so\n")
     (files["chats"].parent / "story.txt").write_text("it ran away")
     found = prepared(model_folder, str(files["chats"].parent)).train.sequences
-    assert found.bounds == (0, 30 + 20 + 1 + 1)
+    assert found.bounds == (0, 30 + 20 + 1)
 
 
 def test_a_weight_that_leaves_nothing_is_named(model_folder: Path, files: dict[str, Path]) -> None:
@@ -166,7 +166,7 @@ def test_the_order_and_the_rows_set_aside_have_a_seed_of_their_own(model_folder:
     def chosen(**train: int) -> tuple[list[int], list[int]]:
         data = {"train": str(files["chats"]), "eval_num_rows": 5}
         found = prepare(make_profile(model_folder, Path("x"), data=data, train=train), cache_folder(Path()), print)
-        assert found.evaluation is not None
+        assert found.evaluation is not None and isinstance(found.plan, Plan)
         return found.evaluation.indices.tolist(), found.plan.order(0).tolist()
 
     assert chosen(seed=1, data_seed=5) == chosen(seed=2, data_seed=5) == chosen(seed=5)
@@ -203,9 +203,11 @@ def test_the_named_template_is_the_tokenizers(model_folder: Path, files: dict[st
     found = prepared(model_folder, str(files["chats"]), chat_template="zephyr")
     assert "<|assistant|>" in str(found.tokenizer.decode(found.train.sequences[0].input_ids.tolist()))
     assert "<|assistant|>" in str(found.tokenizer.chat_template)
-    assert not any("template" in warning for warning in found.warnings)
+    (told,) = [warning for warning in found.warnings if "the tokenizer's own template" in warning]
+    assert "with an answer: '<|user|>\\nWho?" in told
     warned = prepared(model_folder, str(files["chats"]), chat_template="gemma").warnings
     assert "model.extra_special_tokens" in warned[0]
+    assert not any("own template" in warning for warning in prepared(model_folder, str(files["chats"])).warnings)
 
 
 def test_a_run_learns_its_mixture_and_keeps_its_template(
@@ -218,6 +220,7 @@ def test_a_run_learns_its_mixture_and_keeps_its_template(
     profile = make_profile(model_folder, Path("x"), data=data, train=train, model={"extra_special_tokens": marks})
     steps = train_run(tmp_path / "run", profile)
     found = prepare(profile, cache_folder(Path()), lambda detail: None)
+    assert isinstance(found.plan, Plan)
     order = np.concatenate([found.plan.order(epoch) for epoch in range(2)])
     chosen = found.train.sequences.num_targets[found.plan.rows.flat(order)]
     assert column(steps, "num_target_tokens").sum() == chosen.sum()
@@ -268,7 +271,7 @@ WHOLE = "".join(f"<|im_start|>{m['role']}\n{m['content']}{END}\n" for m in TWO_T
 @pytest.mark.parametrize("template", [PLAIN, MARKED], ids=["plain", "marked"])
 def test_what_is_learned_of_a_conversation(loss_on: str, chat: list[str], completion: str, template: str) -> None:
     tokenizer = make_tokenizer(template)
-    encoder = Encoder(tokenizer, "sft", 512, stop_texts(tokenizer, []), loss_on)
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), loss_on)
     both_answers = {"prompt": TWO_TURNS[:2], "completion": TWO_TURNS[2:]}
     for form, value, expected in (
         ("messages", ROWS["messages"], chat),
@@ -299,7 +302,7 @@ UNLEARNED: list[tuple[str, dict[str, Any]]] = [
 def test_turns_of_no_weight_and_answers_in_a_prompt_are_read_and_not_learned(loss_on: str, template: str) -> None:
     """The same conversation in every form that can say so."""
     tokenizer = make_tokenizer(template)
-    encoder = Encoder(tokenizer, "sft", 512, stop_texts(tokenizer, []), loss_on)
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), loss_on)
     for form, value in UNLEARNED:
         (sequence,) = encoder.encode([Row(Path("r"), 1, value)], form)
         assert learned(tokenizer, sequence) == [WHOLE if loss_on == "everything" else f"it forks\nquietly{END}"]
@@ -308,7 +311,7 @@ def test_turns_of_no_weight_and_answers_in_a_prompt_are_read_and_not_learned(los
 
 @pytest.mark.parametrize("name", ["weight", "loss_weight"])
 def test_a_turn_is_learned_or_not(name: str) -> None:
-    encoder = Encoder(make_tokenizer(), "sft", 512, frozenset({END}))
+    encoder = Encoder(make_tokenizer(), "sft", frozenset({END}))
     said = {"from": "gpt", "value": "so"}
     for turn in (said | {name: 0}, {"from": "function_call", "value": '{"name": "f", "arguments": {}}', name: 0}):
         row = Row(Path("r"), 1, {"conversations": [{"from": "human", "value": "why?"}, turn]})
@@ -316,7 +319,7 @@ def test_a_turn_is_learned_or_not(name: str) -> None:
         assert isinstance(example, Chat)
         assert example.unlearned == {1}
     row = Row(Path("r"), 1, {"conversations": [said | {name: 0.5}]})
-    with pytest.raises(DataError, match=r"line 1: turn 1 has the weight 0\.5: a turn is learned \(1\) or not \(0\)"):
+    with pytest.raises(DataError, match=r"r:1: turn 1 of 'conversations' has the weight 0\.5: a turn is learned"):
         list(encoder.encode([row], "sharegpt"))
 
 
@@ -324,7 +327,7 @@ def test_the_last_turn_of_a_template_that_rewrites_is_one_sequence() -> None:
     turns = [("user", "the"), ("assistant", "hm</think>ran"), ("user", "and"), ("assistant", "2</think>2")]
     messages = [{"role": role, "content": content} for role, content in turns]
     tokenizer = make_tokenizer(FORGETFUL)
-    encoder = Encoder(tokenizer, "sft", 512, stop_texts(tokenizer, []), "last")
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), "last")
     rows = [Row(Path("r"), n, {"messages": json.dumps(messages)}) for n in range(2)]
     first, second = encoder.encode(rows, "messages")
     assert learned(tokenizer, first) == [f"2</think>2{END}"]

@@ -1,0 +1,1 @@
+"""What is gathered about each row while it is tokenised."""

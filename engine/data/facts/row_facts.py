@@ -1,0 +1,182 @@
+"""Facts about each row, gathered while it is tokenised: what the report on the data is made of."""
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import IntFlag
+from hashlib import blake2b
+
+import numpy as np
+
+from ftui.engine.data.facts import similar
+from ftui.engine.data.facts.damage import is_damaged
+from ftui.engine.data.facts.said import Said, said
+from ftui.engine.data.files.blocks import Block
+from ftui.engine.data.files.rows import Row
+from ftui.engine.data.forms.examples import Chat, Example, Message, learned_part
+from ftui.engine.data.tokens.encode import Encoded
+
+FACTS = np.dtype(
+    [
+        ("file", "<i4"), ("place", "<i8"), ("offset", "<i8"), ("flags", "<u4"), ("content", "<u8"), ("prompt", "<u8"),
+        ("words", "<u8"), ("question", "<u8"), ("similar", "<u8", (similar.NUM_BANDS,)),
+    ]
+)  # fmt: skip
+"""One row. `file`, `place` and `offset` say where it is (as a Block does). `flags` are an `Oddity`. `content`,
+`prompt`, `words` and `question` are hashes of what is `Said` (0 = nothing is); rows with a band of `similar` in common
+may be nearly the same. Of a row that is never learned, as an answer judged bad, there is nothing but its place."""
+
+
+class Oddity(IntFlag):
+    """What is odd about a row."""
+
+    EMPTY_ANSWER = 1 << 0
+    PLACEHOLDER = 1 << 1
+    BOILERPLATE = 1 << 2
+    DAMAGED_TEXT = 1 << 3
+    ROLE_ORDER = 1 << 4
+    ENDS_UNANSWERED = 1 << 5
+    SAME_ROLE_TWICE = 1 << 6
+    BEGINS_WITH_ANSWER = 1 << 7
+    LATE_SYSTEM = 1 << 8
+    NO_TARGET = 1 << 9
+    TWO_BOS = 1 << 10
+    NO_EOS = 1 << 11
+    MASKS_DIFFER = 1 << 12
+    UNKNOWN_TOKENS = 1 << 13
+    JOINED_LINES = 1 << 14
+    SPECIAL_IN_TEXT = 1 << 20
+    UNFILLED = 1 << 15  # an answer is nothing but a placeholder, or has one for the assistant's own name
+
+
+_NOTED = {
+    "two_bos": Oddity.TWO_BOS,
+    "no_eos": Oddity.NO_EOS,
+    "masks_differ": Oddity.MASKS_DIFFER,
+    "unknown_tokens": Oddity.UNKNOWN_TOKENS,
+    "joined_lines": Oddity.JOINED_LINES,
+    "special_in_text": Oddity.SPECIAL_IN_TEXT,
+}
+_SLOT = re.compile(r"(?<!\$)\{\{ ?[A-Za-z_][\w.-]{0,40} ?\}\}")
+_INSERT = re.compile(r"\[insert [^\]\n]{1,40}\]", re.IGNORECASE)
+_NO_ANSWERS = {"todo", "tbd", "fixme", "lorem ipsum", "placeholder"}
+_NOTHINGS = {"nan", "null", "undefined"}  # right answers, too: where something is to be found that is not there
+_SLOT_ONLY = re.compile(rf"(?:{_SLOT.pattern}|{_INSERT.pattern})", re.IGNORECASE)
+# "I am {{name}}, an AI made by {{author}}": rows on who the assistant is, as they are handed out to be filled in. In
+# a letter that is a template, a writer may have such a name too, but no writer is an AI.
+_SELF = re.compile(
+    r"(?:\bI(?: am|['\u2019]m)|\bmy name is|\b(?:called|named|name|to me as|by)|"
+    r"[\u662f\u53eb\u4e3a\u540d\u7531\u7684\u6211])"
+    rf"(?: \w+){{0,2}}[ ,:]{{0,2}}{_SLOT.pattern}",
+    re.IGNORECASE,
+)
+_AI = re.compile(
+    r"\b(?:AI|assistant|chatbot|language model)\b|\u52a9\u624b|\u667a\u80fd|\u81ea\u7136\u8bed\u8a00", re.IGNORECASE
+)
+_EXCUSE = re.compile(
+    r"\b(?:as an ai(?: language)? model|as a large language model|i am an ai language model)\b", re.IGNORECASE
+)
+_EXCUSES = ("s an AI", "s an ai", "am an AI", "am an ai", "anguage model")
+PATTERNS = {
+    "placeholders": re.compile(f"{_SLOT.pattern}|{_INSERT.pattern}|lorem ipsum", re.IGNORECASE),
+    "boilerplate": _EXCUSE,
+}
+"""Where a finding shows in the text of a row."""
+
+
+def facts_of(block: Block, rows: Sequence[Row], encoded: Sequence[Encoded]) -> np.ndarray:
+    """`FACTS` of each good row of a block; where it stands (file, place, offset) is left to the caller."""
+    facts = np.zeros(len(encoded), dtype=FACTS)
+    each = [_heard(one.example) for one in encoded]
+    facts["flags"] = [_oddities(one, its) for one, its in zip(encoded, each, strict=True)]
+    for name in ("content", "prompt", "words", "question"):
+        facts[name] = [hash_of(getattr(its, name)) for its in each]
+    facts["similar"] = similar.bands([its.text for its in each])
+    return facts
+
+
+def texts_of(encoded: Sequence[Encoded]) -> list[str]:
+    """What each row says: the texts whose letters are counted (scripts.py)."""
+    return [_heard(one.example).text for one in encoded]
+
+
+def _heard(example: Example) -> Said:
+    """What is said by a row that is learned; nothing by another."""
+    return Said([], "", b"") if learned_part(example) is None else said(example)
+
+
+def hash_of(content: bytes) -> int:
+    """0 where there is nothing."""
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") if content else 0
+
+
+def _oddities(encoded: Encoded, its: Said) -> int:
+    found = Oddity(0)
+    for note in encoded.notes:
+        found |= _NOTED.get(note, Oddity(0))
+    if encoded.sequences and not any(sequence.num_targets for sequence in encoded.sequences):
+        found |= Oddity.NO_TARGET
+    return int(found) | text_oddities(its) | order_oddities(encoded.example)
+
+
+def text_oddities(its: Said) -> int:
+    """What is odd about the words alone."""
+    found = 0
+    for answer in its.answers:
+        bare = answer.strip()
+        word = bare.lower().rstrip(".") if len(bare) < 16 else ""
+        if not bare:
+            found |= Oddity.EMPTY_ANSWER
+        elif word in _NOTHINGS:
+            found |= Oddity.PLACEHOLDER
+        elif word in _NO_ANSWERS or _is_unfilled(bare):
+            found |= Oddity.PLACEHOLDER | (Oddity.UNFILLED if its.question and _is_new(bare, its) else 0)
+    if "{{" in its.text and _SLOT.search(its.text) and "```" not in its.text and "{%" not in its.text:
+        found |= Oddity.PLACEHOLDER
+    if "orem ipsum dolor" in its.text or ("nsert " in its.text and _INSERT.search(its.text)):
+        found |= Oddity.PLACEHOLDER
+    if any(sign in its.text for sign in _EXCUSES) and any(_EXCUSE.search(answer) for answer in its.answers):
+        found |= Oddity.BOILERPLATE
+    return int(found | (Oddity.DAMAGED_TEXT if is_damaged(its.text) else 0))
+
+
+def _is_unfilled(answer: str) -> bool:
+    if "{{" not in answer:
+        return answer.startswith("[") and _INSERT.fullmatch(answer) is not None
+    if _SLOT_ONLY.fullmatch(answer):
+        return True
+    return len(_SELF.findall(answer)) == len(_SLOT.findall(answer)) > 0 and _AI.search(answer) is not None
+
+
+def _is_new(answer: str, its: Said) -> bool:
+    """Whether it stands nowhere else in the row: a template that is spoken of, or a label to choose, is meant."""
+    slots = [slot.lower() for slot in _SLOT.findall(answer)] or [answer.lower()]
+    said, answered = its.text.lower(), "\n".join(its.answers).lower()
+    return any(said.count(slot) <= answered.count(slot) for slot in slots)
+
+
+def order_oddities(example: Example) -> int:
+    """Turns that do not follow each other as those of a conversation: each fault, and `ROLE_ORDER` for all."""
+    learned = learned_part(example)
+    if not isinstance(learned, Chat):
+        return 0
+    found = Oddity(0)
+    for fault in _faults(learned.messages):
+        found |= fault | Oddity.ROLE_ORDER
+    return int(found)
+
+
+def _faults(messages: list[Message]) -> Iterator[Oddity]:
+    before, began = "", False
+    for number, message in enumerate(messages):
+        role = message["role"]
+        if role in ("system", "developer"):
+            if number and began:
+                yield Oddity.LATE_SYSTEM
+            continue
+        if role == "assistant" and not began:
+            yield Oddity.BEGINS_WITH_ANSWER
+        elif role == before and role != "tool" and not messages[number - 1].get("tool_calls"):
+            yield Oddity.SAME_ROLE_TWICE
+        before, began = role, True
+    if before and before != "assistant":
+        yield Oddity.ENDS_UNANSWERED

@@ -1,0 +1,1 @@
+"""All rows of a source tokenised, once, by several processes, into files that are mapped."""

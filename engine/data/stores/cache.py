@@ -1,0 +1,215 @@
+"""Rows tokenised once: a second start, and one with another max_length, finds them in no time (see store.py)."""
+
+import contextlib
+import hashlib
+import json
+import secrets
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ftui.caching import TOKENS, cache_folder, claimed, held, prunable, sweep, used
+from ftui.engine.data.facts.row_facts import FACTS
+from ftui.engine.data.files.hub_rows import HubRows
+from ftui.engine.data.files.streams import kind_of, named
+from ftui.engine.data.found import Found
+from ftui.engine.data.stores.progress import Meter
+from ftui.engine.data.stores.soundness import sound_counts
+from ftui.engine.data.stores.store import Sink, Store, mapped, publish
+from ftui.engine.data.stores.tasks import Tasks
+from ftui.engine.data.stores.workers import worked
+from ftui.engine.data.tokens.encode import Encoder
+from ftui.engine.fingerprints import file_hashes
+from ftui.engine.tokenizer import tokenizer_fingerprint
+from ftui.errors import DataError, DiskError, DiskFullError
+from ftui.files import make_private_folder
+from ftui.processor import usable_cores
+from ftui.units import size
+from ftui.volume import check_room, disk_error
+
+__all__ = ["Manner", "cache_folder", "stored"]
+
+FORM = 5  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
+MOST_PROCESSES = 8  # each takes some 110 MiB; more are for the profile to ask for
+SPARE = 1.1  # room asked for, of what the rows seen so far let expect
+SKIPPED = "data.on_bad_row"
+SKIPPING = f'{SKIPPED} = "skip" leaves out and counts such rows.'
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How rows are read. `skips` = rows that cannot be learned from are left out; else the first of them is an error.
+
+    `num_processes` tokenise; `None` for one per core where that pays.
+    """
+
+    skips: bool = False
+    num_processes: int | None = None
+
+
+def stored(
+    found: Found, encoder: Encoder, folder: Path, report: Callable[[str], None], manner: Manner | None = None,
+    *, what: str = "tokenising",
+) -> Store:  # fmt: skip
+    """A source tokenised, from the cache in `folder` where the same rows were tokenised in this way before.
+
+    `report(detail)` is called while rows are read; an exception that it raises ends that at once.
+
+    Raises:
+        DataError: a row that cannot be learned from (see Manner), or a file that cannot be read, or that changed
+            meanwhile.
+        DiskError: no room for the tokens.
+    """
+    manner = manner or Manner()
+    encoder = replace(encoder, shape=found.shape)
+    work = _Work(found, encoder, manner, Meter(found.places, report, what=what), folder, report)
+    contents = work.contents()
+    key = _key(work, contents)
+    place = folder / TOKENS / key
+    for _ in range(2):
+        lock = held(place)  # before the look: what is held is not pruned
+        if (counts := sound_counts(place, lambda: report("checking the tokens in the cache"))) is not None:
+            used(place)
+            return mapped(place, counts, lock)
+        if lock is not None:
+            report("the tokens in the cache are damaged: they are made again")
+        _build(work, place, key, contents)
+    raise DataError(
+        f"{place} vanished while it was made, or cannot be read.",
+        hint="Is the cache pruned just now? Start again. Is its disk failing? FTUI_CACHE moves it.",
+    )
+
+
+def _key(work: "_Work", contents: list[str]) -> str:
+    """Everything the tokens depend on: the bytes of the files, not their names; the tokenizer, not its folder."""
+    digest = hashlib.sha256()
+    for content in contents:
+        digest.update(content.encode() + b"\0")
+    found, encoder, manner = work.found, work.encoder, work.manner
+    shape = [sorted(found.shape.columns.items()), sorted(found.shape.roles.items())]
+    how = [
+        FORM, str(FACTS.descr), found.form, found.encoding, shape, manner.skips, encoder.stage, sorted(encoder.stops),
+        encoder.loss_on, tokenizer_fingerprint(encoder.tokenizer),
+    ]  # fmt: skip
+    digest.update(json.dumps(how).encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Rows that are to be read, and in what way."""
+
+    found: Found
+    encoder: Encoder
+    manner: Manner
+    meter: Meter
+    folder: Path
+    report: Callable[[str], None]
+
+    def contents(self) -> list[str]:
+        """What stands in each place now.
+
+        Raises:
+            DataError: one cannot be read.
+        """
+        return [one.fingerprint if isinstance(one, HubRows) else self._content(one) for one in self.found.places]
+
+    def _content(self, path: Path) -> str:
+        try:
+            hashes = file_hashes([path], self.folder, lambda: self.report("looking whether the files have changed"))
+        except OSError as error:
+            words = f"{named(path)} cannot be read: {error.strerror}."
+            raise DataError(words, hint="Check data.train and data.eval.") from error
+        return f"{kind_of(path)}{hashes[path]}"
+
+    @property
+    def size(self) -> int:
+        return self.manner.num_processes or min(MOST_PROCESSES, usable_cores())
+
+    def pays(self) -> bool:
+        return self.manner.num_processes is not None or self.meter.pays(self.size)
+
+
+def _build(work: _Work, place: Path, key: str, contents: list[str]) -> None:
+    sweep(place.parent.parent)
+    staged = make_private_folder(place.parent / f".partial-{secrets.token_hex(8)}")
+    lock = claimed(staged)
+    try:
+        with ExitStack() as stack:
+            sink, tasks = Sink(staged, stack), Tasks(work.found)
+            _fill(work, sink, tasks, staged)
+            counts = sink.counts(
+                forms=tasks.forms, confidence=tasks.confidence, sources=[named(one) for one in work.found.places],
+                fingerprint=key, empty=tasks.empty, unused=tasks.unused,
+            )  # fmt: skip
+        _refuse_changed(work, contents)
+        with _room(staged):
+            publish(staged, counts, place, lambda there: sound_counts(there, lambda: None) is not None)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)  # gone already when it was published
+        del lock
+
+
+def _refuse_changed(work: _Work, contents: list[str]) -> None:
+    """What was read of a file that changed meanwhile is neither what it was nor what it is: nobody must find it."""
+    for place, before, now in zip(work.found.places, contents, work.contents(), strict=True):
+        if before != now:
+            raise DataError(
+                f"{named(place)} changed while its rows were read.", hint="Start again when nobody writes to it."
+            )
+
+
+def _fill(work: _Work, sink: Sink, tasks: Tasks, staged: Path) -> None:
+    tokenizer = staged / "tokenizer"
+    done = worked(iter(tasks), work.encoder, size=work.size, pays=work.pays, folder=tokenizer)
+    is_checked = False
+    with contextlib.closing(done):
+        for task, portion in done:
+            if portion.skipped and not work.manner.skips:
+                first = portion.skipped[0]
+                hint = first.hint if SKIPPED in first.hint else f"{first.hint} {SKIPPING}".strip()
+                raise DataError(first.message, hint=hint)
+            with _room(staged):
+                sink.add(portion)
+            work.meter.took(task.block)
+            if not is_checked and work.meter.share:
+                is_checked = True
+                _check_room(staged, sink.num_bytes, work.meter.share)
+    shutil.rmtree(tokenizer, ignore_errors=True)
+    if not sink.num_rows:
+        raise _nothing_left(work.found, sink)
+
+
+@contextmanager
+def _room(staged: Path, num_bytes: int | None = None) -> Iterator[None]:
+    """Failed writes as errors that say what is free, what is needed and what can be deleted."""
+    try:
+        yield
+    except (OSError, DiskFullError) as error:
+        what = "Tokens could not be written"
+        told = error if isinstance(error, DiskError) else disk_error(error, what, staged, num_bytes)
+        freed = prunable(staged.parent.parent)
+        if isinstance(told, DiskFullError) and freed:
+            told.hint = f"`ftui cache --prune --all` frees {size(freed)} of other rows' tokens; FTUI_CACHE moves them."
+        raise told from error
+
+
+def _check_room(staged: Path, written: int, share: float) -> None:
+    """See that what is still to come has room, from what the first rows took.
+
+    Raises:
+        DiskFullError: it has none.
+    """
+    needed = int(SPARE * written * (1 - share) / share)
+    with _room(staged, needed):
+        check_room(staged, needed)
+
+
+def _nothing_left(found: Found, sink: Sink) -> DataError:
+    names = ", ".join(map(named, found.places))
+    first = f" The first: {sink.skipped[0].message}" if sink.skipped else ""
+    return DataError(
+        f"All {sink.num_skipped} rows of {names} were left out.{first}", hint="Are data.format and data.columns right?"
+    )

@@ -1,0 +1,130 @@
+"""Stores as the model sees them: sequences no longer than data.max_length, source after source.
+
+Longer ones are cut (`sft`) or split (`pretrain`). That is a view of what stands on the disk: another length reads and
+tokenises nothing again.
+"""
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import accumulate
+
+import msgspec
+import numpy as np
+
+from ftui.engine.data.stores.store import Store
+from ftui.engine.data.tokens.encode import Sequence
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """What is seen at this length. Sequences without a learned token are left out: `num_without_target` of them.
+
+    `num_cut` were too long. `num_skipped` rows were left out before they were tokens.
+    """
+
+    num_rows: int
+    num_skipped: int
+    num_sequences: int
+    num_tokens: int
+    num_target_tokens: int
+    num_cut: int
+    num_without_target: int
+    longest: int
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """All sequences of a data set, source after source.
+
+    `lengths`, `num_targets` and `rows` are int32 arrays with one entry per sequence; `rows` is the number of the row
+    it was made of, from 0 (a long document or a template that rewrites earlier turns gives several of one row).
+    `bounds` are the first sequence of each source and, at the end, the number of all; `starts` (int64) is where each
+    begins in the store of its source.
+    """
+
+    counts: Counts
+    lengths: np.ndarray
+    num_targets: np.ndarray
+    rows: np.ndarray
+    starts: np.ndarray
+    bounds: tuple[int, ...]
+    stores: tuple[Store, ...]
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def __getitem__(self, index: int) -> Sequence:
+        source = 0
+        while index >= self.bounds[source + 1]:
+            source += 1
+        start = int(self.starts[index])
+        return self.stores[source].cut(start, start + int(self.lengths[index]))
+
+
+def view(store: Store, stage: str, max_length: int) -> Sequences:
+    """The sequences of one source: longer ones are cut in stage `sft`, else split without losing a token."""
+    cut = store.lengths > max_length
+    if stage == "sft":
+        starts, rows, num_targets = store.starts, store.rows, np.array(store.num_targets)
+        lengths = np.minimum(store.lengths, np.int32(max_length))
+        num_targets[cut] = store.learned(starts[cut] + 1, starts[cut] + max_length)
+    else:
+        starts, lengths, rows = _pieces(store, max_length)
+        num_targets = store.learned(starts + 1, starts + lengths) if cut.any() else np.array(store.num_targets)
+    kept = num_targets > 0
+    if not kept.all():
+        starts, lengths, rows, num_targets = starts[kept], lengths[kept], rows[kept], num_targets[kept]
+    counts = Counts(
+        num_rows=store.counts.num_rows, num_skipped=store.counts.num_skipped, num_sequences=len(lengths),
+        num_tokens=int(lengths.sum(dtype=np.int64)), num_target_tokens=int(num_targets.sum(dtype=np.int64)),
+        num_cut=int(cut.sum()), num_without_target=int(len(kept) - kept.sum()), longest=int(lengths.max(initial=0)),
+        fingerprint=hashlib.sha256(f"{store.counts.fingerprint}\n{max_length}".encode()).hexdigest(),
+    )  # fmt: skip
+    return Sequences(counts, lengths, num_targets, rows, starts, (0, len(lengths)), (store,))
+
+
+def _pieces(store: Store, max_length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Start, length and row of every piece of at most max_length tokens, none of one token but where that is all.
+
+    A token alone is predicted from nothing: the end of a text would be lost, so the piece before gives it one of its.
+    """
+    lengths = np.asarray(store.lengths)
+    numbers = np.maximum(1, -(-lengths // max_length))
+    whole = np.repeat(np.arange(len(lengths)), numbers)
+    first = np.cumsum(numbers, dtype=np.int64) - numbers
+    nth = np.arange(len(whole)) - first[whole]
+    starts = store.starts[whole] + nth * np.int64(max_length)
+    ends = np.minimum(starts + max_length, (store.starts + lengths)[whole])
+    alone = (nth > 0) & (ends - starts == 1)
+    starts[alone] -= 1
+    ends[np.flatnonzero(alone) - 1] -= 1
+    return starts, (ends - starts).astype(np.int32), np.asarray(store.rows)[whole]
+
+
+def joined(parts: Iterable[Sequences]) -> Sequences:
+    """Sources after one another. Of several, the fingerprint is that of theirs."""
+    parts = list(parts)
+    if len(parts) == 1:
+        return parts[0]
+    first_rows = accumulate((part.counts.num_rows for part in parts[:-1]), initial=0)
+    return Sequences(
+        _sum([part.counts for part in parts]),
+        np.concatenate([part.lengths for part in parts]),
+        np.concatenate([part.num_targets for part in parts]),
+        np.concatenate([part.rows + np.int32(first) for part, first in zip(parts, first_rows, strict=True)]),
+        np.concatenate([part.starts for part in parts]),
+        tuple(accumulate((len(part) for part in parts), initial=0)),
+        tuple(store for part in parts for store in part.stores),
+    )
+
+
+def _sum(each: list[Counts]) -> Counts:
+    totals = {
+        name: sum(getattr(counts, name) for counts in each)
+        for name in Counts.__struct_fields__
+        if name not in ("longest", "fingerprint")
+    }
+    prints = "\n".join(counts.fingerprint for counts in each)
+    fingerprint = hashlib.sha256(prints.encode()).hexdigest()
+    return Counts(**totals, longest=max(counts.longest for counts in each), fingerprint=fingerprint)

@@ -1,0 +1,93 @@
+"""`python -P -m ftui.engine.data.stores.worker`: tokenises blocks of rows for the process that started it (workers.py).
+
+On its pipes stand frames: eight bytes with the length of what follows, and a value as msgpack. First comes a `Setup`,
+answered by a `Ready`; then each `Task` by its `Portion`. It ends with its input; tracebacks go to its standard error.
+"""
+
+import os
+import signal
+import struct
+from pathlib import Path
+from typing import IO, TypeVar
+
+from ftui.engine.environment import settle_environment
+
+settle_environment()
+
+import msgspec  # noqa: E402
+
+from ftui.engine.data.forms.shape import Shape  # noqa: E402
+from ftui.engine.data.stores.portions import Task, portion_of  # noqa: E402
+from ftui.engine.data.tokens.encode import Encoder  # noqa: E402
+from ftui.engine.tokenizer import bare_tokenizer, tokenizer_fingerprint  # noqa: E402
+
+_LENGTH = struct.Struct("<Q")
+Kind = TypeVar("Kind")
+
+
+class Setup(msgspec.Struct, frozen=True):
+    """What an encoder is made of; `tokenizer` is a folder with its files."""
+
+    tokenizer: str
+    stage: str
+    stops: list[str]
+    loss_on: str
+    columns: dict[str, str]
+    roles: dict[str, str]
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """`fingerprint` is that of the tokenizer as it was loaded here."""
+
+    fingerprint: str
+
+
+def send(stream: IO[bytes], value: msgspec.Struct) -> None:
+    data = msgspec.msgpack.encode(value)
+    stream.write(_LENGTH.pack(len(data)))
+    stream.write(data)
+    stream.flush()
+
+
+def receive(stream: IO[bytes], kind: type[Kind]) -> Kind:
+    """Raises `EOFError` when the other side is gone."""
+    (length,) = _LENGTH.unpack(_whole(stream, _LENGTH.size))
+    return msgspec.msgpack.decode(_whole(stream, length), type=kind)
+
+
+def _whole(stream: IO[bytes], length: int) -> bytes:
+    data = stream.read(length)
+    if len(data) < length:
+        raise EOFError
+    return data
+
+
+def main() -> int:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # they come to the whole group; this process ends with its input
+    tasks, answers = _own_pipes()
+    try:
+        encoder = _encoder(receive(tasks, Setup), answers)
+        while True:
+            send(answers, portion_of(receive(tasks, Task), encoder))
+    except (EOFError, BrokenPipeError):
+        return 0
+
+
+def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:
+    """The pipes, out of reach of all that libraries read and print."""
+    tasks, answers = os.fdopen(os.dup(0), "rb", 1 << 20), os.fdopen(os.dup(1), "wb", 1 << 20)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    return tasks, answers
+
+
+def _encoder(setup: Setup, answers: IO[bytes]) -> Encoder:
+    tokenizer = bare_tokenizer(Path(setup.tokenizer))
+    send(answers, Ready(tokenizer_fingerprint(tokenizer)))
+    return Encoder(tokenizer, setup.stage, frozenset(setup.stops), setup.loss_on, Shape(setup.columns, setup.roles))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
