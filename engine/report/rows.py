@@ -1,0 +1,82 @@
+"""Rows of several stores as one list, and where each of them stands in its file."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ftui.data_report import Where
+from ftui.engine.data.files.blocks import unit_of
+from ftui.engine.data.files.streams import named
+from ftui.engine.data.found import Found
+from ftui.engine.data.stores.store import Store
+
+
+class RowsOf:
+    """The rows of all sources, one source after the other; `found` and `stores` belong together, one by one."""
+
+    def __init__(self, found: Sequence[Found], stores: Sequence[Store]) -> None:
+        self._found = list(found)
+        self._stores = list(stores)
+        self._bounds = np.concatenate([[0], np.cumsum([len(store.facts) for store in stores], dtype=np.int64)])
+        self._spans: tuple[np.ndarray, np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def column(self, name: str) -> np.ndarray:
+        """One of the `FACTS` of each row."""
+        return np.concatenate([store.facts[name] for store in self._stores])
+
+    def where(self, row: int) -> Where:
+        source, number = self._place(row)
+        fact = self._stores[source].facts[number]
+        place = self._found[source].places[int(fact["file"])]
+        return Where(named(place), int(fact["place"]), unit_of(place))
+
+    def spans(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the tokens of each row begin and end in its store (int64): those of all its sequences together."""
+        if self._spans is None:
+            parts = [_spans(store) for store in self._stores]
+            self._spans = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        return self._spans
+
+    def with_tokens(self) -> np.ndarray:
+        """The mask of the rows that have become tokens."""
+        begins, ends = self.spans()
+        return np.asarray(ends > begins)
+
+    def tokens(self, row: int, most: int) -> np.ndarray:
+        """The first tokens of a row."""
+        return self.tokens_of(np.array([row]), most)[0]
+
+    def tokens_of(
+        self, rows: np.ndarray, most: int, *, from_both_ends: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first tokens of each of these rows after one another, which are learned, and how many of each row.
+
+        `from_both_ends`: of a row that has more than `most`, half of them are the last ones.
+        """
+        begins, ends = self.spans()
+        sizes = np.minimum(ends[rows] - begins[rows], most)
+        before = np.cumsum(sizes) - sizes
+        places = np.repeat(begins[rows] - before, sizes) + np.arange(int(sizes.sum()))
+        if from_both_ends:
+            is_late = np.arange(len(places)) - np.repeat(before, sizes) >= most // 2
+            places += np.where(is_late, np.repeat(ends[rows] - begins[rows] - sizes, sizes), 0)
+        ids, learned = np.zeros(len(places), dtype=np.int64), np.zeros(len(places), dtype=bool)
+        owners = np.repeat(np.searchsorted(self._bounds, rows, side="right") - 1, sizes)
+        for number, store in enumerate(self._stores):
+            mine = owners == number
+            ids[mine], learned[mine] = store.ids[places[mine]], store.targets[places[mine]]
+        return ids, learned, sizes
+
+    def _place(self, row: int) -> tuple[int, int]:
+        source = int(np.searchsorted(self._bounds, row, side="right")) - 1
+        return source, row - int(self._bounds[source])
+
+
+def _spans(store: Store) -> tuple[np.ndarray, np.ndarray]:
+    numbers = np.arange(len(store.facts))
+    first, last = np.searchsorted(store.rows, numbers), np.searchsorted(store.rows, numbers, side="right")
+    bounds = np.concatenate([store.starts, [int(store.counts.num_tokens)]])
+    return bounds[first], bounds[last]
