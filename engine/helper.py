@@ -6,10 +6,11 @@ minutes without a question.
 
 import os
 import select
+import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ftui.engine.environment import settle_environment
 
@@ -23,7 +24,12 @@ from ftui.helping import Answered, Asked, Problem  # noqa: E402
 from ftui.known_models import known_config  # noqa: E402
 from ftui.profile import Profile  # noqa: E402
 
+if TYPE_CHECKING:
+    from ftui.engine.data.forms.shape import Shape
+
 IDLE_SECONDS = 300.0
+PAUSE_SECONDS = 0.1  # between two lines about how far an answer is
+Report = Callable[[str], None]
 MOST_FILES = 20
 
 
@@ -34,7 +40,8 @@ def main() -> int:
         line, newline, rest = buffer.partition(b"\n")
         if newline:
             buffer = rest
-            os.write(answers, msgspec.json.encode(_answered(msgspec.json.decode(line, type=Asked))) + b"\n")
+            asked = msgspec.json.decode(line, type=Asked)
+            _send(answers, _answered(asked, _teller(answers, asked.id)))
             continue
         if not select.select([questions], [], [], IDLE_SECONDS)[0]:
             return 0
@@ -53,9 +60,29 @@ def _own_pipes() -> tuple[int, int]:
     return questions, answers
 
 
-def _answered(asked: Asked) -> Answered:
+def _send(answers: int, answered: Answered) -> None:
+    line = memoryview(msgspec.json.encode(answered) + b"\n")
+    while line:  # a pipe takes what it has room for
+        line = line[os.write(answers, line) :]
+
+
+def _teller(answers: int, number: int) -> Report:
+    """Tells whoever has asked question `number` how far it is; at most ten times a second."""
+    last = -PAUSE_SECONDS
+
+    def tell(detail: str) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= PAUSE_SECONDS:
+            last = now
+            _send(answers, Answered(number, detail=detail))
+
+    return tell
+
+
+def _answered(asked: Asked, report: Report) -> Answered:
+    given = asked.given | ({"report": report} if asked.ask in ABOUT_ROWS else {})
     try:
-        return Answered(asked.id, answer=msgspec.to_builtins(QUESTIONS[asked.ask](**asked.given)))
+        return Answered(asked.id, answer=msgspec.to_builtins(QUESTIONS[asked.ask](**given)))
     except FtuiError as error:
         return Answered(asked.id, problem=Problem(error.message, error.hint, error.exit_code))
     except Exception as error:  # the one broad catch: the helper goes on, and whoever asked is told
@@ -107,22 +134,36 @@ def _config(profile: Profile) -> Any:
     return AutoConfig.for_model(**known)
 
 
-def recognise(path: str) -> list[dict[str, str]]:
-    """What the first row of each file is taken for: `file`, and `form` or the `problem` with it. At most 20 files."""
-    from ftui.engine.data.formats import detect
-    from ftui.engine.data.sources import files_at, read_rows
+def recognise(
+    path: str, columns: dict[str, str] | None = None, roles: dict[str, str] | None = None, encoding: str | None = None
+) -> list[dict[str, Any]]:
+    """What the first rows of each file are taken for, at most 20 files of them.
 
-    found = []
-    for file in files_at(Path(path))[:MOST_FILES]:
-        told = {"file": str(file)}
-        try:
-            told["form"] = detect(next(read_rows(file)))
-        except StopIteration:
-            told["problem"] = f"{file} has no rows."
-        except DataError as error:
-            told["problem"] = error.message
-        found.append(told)
-    return found
+    Of each `file` the `form` with its `confidence` (0..1), how many rows were `num_looked` at and `why`, and the
+    `problem` with it, if there is one.
+    """
+    from ftui.engine.data.files.sources import files_at
+    from ftui.engine.data.forms.shape import Shape
+
+    shape = Shape(columns or {}, roles or {})
+    return [_recognised(file, shape, encoding) for file in files_at(Path(path))[:MOST_FILES]]
+
+
+def _recognised(file: Path, shape: "Shape", encoding: str | None) -> dict[str, Any]:
+    from ftui.engine.data.files.blocks import Bad, blocks, parsed
+    from ftui.engine.data.forms.detecting import detect_rows
+
+    told: dict[str, Any] = {"file": str(file)}
+    try:
+        found = parsed(next(blocks([file], encoding=encoding)))
+        good = [row for row in found if not isinstance(row, Bad)]
+        if not good:
+            raise next(row for row in found if isinstance(row, Bad)).error()
+        detected = detect_rows(good, shape)
+    except DataError as error:
+        return told | {"problem": error.message}
+    told |= {"form": detected.form, "confidence": detected.confidence, "num_looked": detected.num_looked}
+    return told | {"why": detected.why} | ({"problem": detected.problem} if detected.problem else {})
 
 
 def model_config(name: str, revision: str | None) -> str:
@@ -138,11 +179,38 @@ def model_config(name: str, revision: str | None) -> str:
     )
 
 
+def sample(profile: str, jump: str, report: Report, **given: Any) -> Any:
+    """A row of a profile's training data as the model sees it: `ftui.sample.Sample`; see `looking.sample`."""
+    from ftui.engine import looking
+
+    return looking.sample(profile, jump, report, **given)
+
+
+def search(profile: str, text: str, after: int, report: Report, part: int = 0) -> Any:
+    """The next row, or part of one, with this text in it: `ftui.sample.Sample`, or `None`."""
+    from ftui.engine import looking
+
+    return looking.search(profile, text, after, report, part)
+
+
+def report_on(profile: str, report: Report) -> Any:
+    """All there is to know about the rows: `ftui.data_report.Report`."""
+    from ftui.engine import looking
+
+    return looking.report(profile, report)
+
+
+ABOUT_ROWS = ("sample", "search", "report")
+"""Questions whose answer may take a while; they tell how far they are."""
+
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "simulate": simulate,
     "count": count,
     "recognise": recognise,
     "model_config": model_config,
+    "sample": sample,
+    "search": search,
+    "report": report_on,
 }
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from typing import IO, Any
 
 import msgspec
@@ -33,11 +34,12 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Answered(msgspec.Struct, frozen=True):
-    """What came of the question with that id: an answer or a problem."""
+    """What came of the question with that id: an answer or a problem; before it, how far it is (`detail`)."""
 
     id: int
     answer: Any = None
     problem: Problem | None = None
+    detail: str | None = None
 
 
 class Helper:
@@ -53,8 +55,10 @@ class Helper:
         self._last_id = 0
         self._is_closed = False
 
-    def ask(self, question: str, **given: Any) -> Any:
+    def ask(self, question: str, *, on_detail: Callable[[str], object] | None = None, **given: Any) -> Any:
         """The answer, as plain values. Waits for it: 5 s and more for the first, while libraries are loaded.
+
+        `on_detail` is told how far it is, in this thread.
 
         Raises:
             FtuiError: the helper's own, or that it died.
@@ -62,12 +66,12 @@ class Helper:
         with self._lock:
             self._check_open()
             try:
-                return self._asked(question, given)
+                return self._asked(question, given, on_detail)
             except (BrokenPipeError, EOFError):  # it had ended before the question came: it waits five minutes
                 self._end()
             self._check_open()
             try:
-                return self._asked(question, given)
+                return self._asked(question, given, on_detail)
             except (BrokenPipeError, EOFError) as error:
                 self._check_open()
                 raise FtuiError(f"The helper process ended:\n{self._last_words()}") from error
@@ -76,7 +80,7 @@ class Helper:
         if self._is_closed:
             raise FtuiError("Nobody waits for the answer any more.")
 
-    def _asked(self, question: str, given: dict[str, Any]) -> Any:
+    def _asked(self, question: str, given: dict[str, Any], on_detail: Callable[[str], object] | None) -> Any:
         process = self._started()
         assert process.stdin is not None and process.stdout is not None, "both are pipes"
         self._last_id += 1
@@ -85,6 +89,10 @@ class Helper:
         while (line := process.stdout.readline()).endswith(b"\n"):  # half a line is one that it died in
             answered = msgspec.json.decode(line, type=Answered)
             if answered.id != self._last_id:
+                continue
+            if answered.detail is not None:
+                if on_detail is not None:
+                    on_detail(answered.detail)
                 continue
             if answered.problem is not None:
                 told = answered.problem
