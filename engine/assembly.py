@@ -9,7 +9,6 @@ from ftui.engine.adapter_files import adapter_fingerprint
 from ftui.engine.attention import attention_for, settle_groups
 from ftui.engine.badge import environment
 from ftui.engine.control import Control
-from ftui.engine.data.cache import tokenizer_fingerprint
 from ftui.engine.fingerprints import weights_fingerprint
 from ftui.engine.hardware import Hardware
 from ftui.engine.logbook import Logbook
@@ -25,6 +24,7 @@ from ftui.engine.rng import rank_seed, seed_everything
 from ftui.engine.space import Space
 from ftui.engine.speed import prepare_base, prepare_trained
 from ftui.engine.stages import stage_named
+from ftui.engine.tokenizer import tokenizer_fingerprint
 from ftui.engine.training import LossModule, Training, TrainState
 from ftui.engine.vocabulary import check_learned, fit_embeddings
 from ftui.profile.sections import Profile

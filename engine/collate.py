@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import torch
 
-from ftui.engine.data.encode import Sequence
+from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.heads import Batch
 
 

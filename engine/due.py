@@ -29,7 +29,7 @@ def evaluation_is_due(training: Training) -> bool:
     if section.eval_delay > (plan.epoch_of(step) if by_epochs else step):
         return False
     if by_epochs:
-        return step % plan.steps_per_epoch == 0
+        return plan.ends_epoch(step)
     if section.eval_strategy == "no" and moved is None:
         return False
     return step % in_steps(section.eval_steps if moved is None else moved, plan.max_steps) == 0
@@ -46,7 +46,7 @@ def save_is_due(training: Training, minutes: float) -> bool:
     if moved is not None:
         return step % int(moved) == 0
     if section.save_strategy == "epoch":
-        return step % plan.steps_per_epoch == 0
+        return plan.ends_epoch(step)
     if section.save_strategy != "steps" or section.save_steps is None:
         return False
     return step % in_steps(section.save_steps, plan.max_steps) == 0

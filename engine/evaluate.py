@@ -8,7 +8,7 @@ import torch
 
 from ftui.engine.collate import collate
 from ftui.engine.control import Ready
-from ftui.engine.data.encode import Sequence
+from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.memory import give_back, is_out_of_memory
 from ftui.engine.plateau import look_at
 from ftui.engine.speed import uncompiled

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from ftui.engine.control import Ready
-from ftui.engine.data.chat import fix_date
+from ftui.engine.data.tokens.chat import fix_date
 from ftui.engine.memory import is_out_of_memory
 from ftui.engine.speed import uncompiled
 from ftui.engine.training import Training, autocast

@@ -71,11 +71,7 @@ def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) ->
     While autograd is on, `label_smoothing` spreads that share of each target's probability evenly over the vocabulary,
     and a model with experts adds what keeps them evenly used (`_router_loss`).
     """
-    base: Any = model.get_base_model() if hasattr(model, "peft_config") else model  # type: ignore[operator]
-    inputs: dict[str, Any] = {"input_ids": batch.input_ids}
-    if batch.position_ids is not None:
-        inputs = in_one_row(base, inputs | {"position_ids": batch.position_ids})
-    inputs["use_cache"] = False
+    base, inputs = _taken(model, batch)
     learns = torch.is_grad_enabled()
     smoothing = label_smoothing if learns else 0.0
     coefficient = _router_coefficient(base) if learns else None
@@ -90,6 +86,28 @@ def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) ->
         outputs, logits = _kept_logits(base, inputs, batch)
         loss = F.cross_entropy(logits.float(), batch.target_ids, reduction="sum", label_smoothing=smoothing)
     return loss if coefficient is None else loss + _router_loss(base, coefficient, outputs, batch)
+
+
+def target_losses(model: nn.Module, batch: Batch) -> Tensor:
+    """The cross-entropy in nats of each of the batch's targets: (targets,) float32. Autograd is to be off."""
+    base, inputs = _taken(model, batch)
+    if not has_plain_head(base):
+        _, logits = _kept_logits(base, inputs, batch)
+        return F.cross_entropy(logits.float(), batch.target_ids, reduction="none")
+    head = base.get_output_embeddings()
+    predicting = base.base_model(**inputs).last_hidden_state.flatten(0, 1)[batch.predictors]
+    size = max(1, CHUNK_BYTES // (4 * head.weight.shape[0]))
+    pieces = zip(predicting.split(size), batch.target_ids.split(size), strict=True)
+    return torch.cat([F.cross_entropy(head(piece).float(), ids, reduction="none") for piece, ids in pieces])
+
+
+def _taken(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any]]:
+    """The model under an adapter, and what it takes of a batch."""
+    base: Any = model.get_base_model() if hasattr(model, "peft_config") else model  # type: ignore[operator]
+    inputs: dict[str, Any] = {"input_ids": batch.input_ids}
+    if batch.position_ids is not None:
+        inputs = in_one_row(base, inputs | {"position_ids": batch.position_ids})
+    return base, inputs | {"use_cache": False}
 
 
 def in_one_row(base: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:

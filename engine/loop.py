@@ -4,12 +4,14 @@ import time
 
 from ftui.engine.checkpoint import Keeper
 from ftui.engine.control import Ready
+from ftui.engine.curriculum import Course, in_words
 from ftui.engine.due import best_is_saved, evaluation_is_due, last_step, save_is_due
 from ftui.engine.evaluate import evaluate
 from ftui.engine.feed import Feed
 from ftui.engine.rng import RngState
 from ftui.engine.training import Training
 from ftui.engine.update import Update
+from ftui.events import StageBegan
 
 
 class Loop:
@@ -19,6 +21,7 @@ class Loop:
         self.training = training
         self.keeper = keeper
         self.boundary = RngState.capture(training.hardware.device)
+        self._stage = -1
 
     def run(self) -> str:
         """Train to the end; returns why it ended, in words.
@@ -36,8 +39,20 @@ class Loop:
                     return reason
                 if state.step >= last_step(training):
                     return f"all {state.step} steps are done"
+                self._begin_stage()
                 update.take(self.boundary)
                 self.boundary = RngState.capture(training.hardware.device)
+
+    def _begin_stage(self) -> None:
+        """Say which stage of a curriculum the next step belongs to, at its first step and where an attempt begins."""
+        plan = self.training.prepared.plan
+        if isinstance(plan, Course) and plan.stage_at(self.training.state.step + 1) != self._stage:
+            self._stage = plan.stage_at(self.training.state.step + 1)
+            section, strategy = plan.sections[self._stage], self.training.profile.train.train_sampling_strategy
+            words, number = in_words(section, strategy), self._stage + 1
+            self.training.logbook.event(
+                StageBegan(step=plan.first_step(self._stage), number=number, of=len(plan.stages), words=words)
+            )
 
     def _between_steps(self) -> str | None:
         """Evaluate and save where due; the reason to end, if any. A resumed run may do it again for its step."""

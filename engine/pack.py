@@ -42,6 +42,11 @@ class Packed:
         totals: np.ndarray = np.add.reduceat(lengths[self.members], self.starts[:-1])
         return totals.astype(np.int32)
 
+    def means(self, amounts: np.ndarray) -> np.ndarray:
+        """Mean over the sequences of each row (float64), from what each sequence has."""
+        totals: np.ndarray = np.add.reduceat(amounts[self.members].astype(np.float64), self.starts[:-1])
+        return totals / np.diff(self.starts)
+
     def of(self, sequences: np.ndarray) -> "Packed":
         """The same rows of a part of all sequences."""
         return Packed(sequences[self.members], self.starts)

@@ -54,10 +54,7 @@ def take_longest(training: Training, num_steps: int) -> dict[str, Any]:
 
 def longest_rows(prepared: Prepared, number: int) -> list[Row]:
     """As many rows of the first epoch, those with the most tokens."""
-    plan = prepared.plan
-    order = plan.order(0)
-    longest = order[np.argsort(-plan.lengths[order], kind="stable")[:number]]
-    return [plan.rows[int(index)] for index in longest]
+    return prepared.plan.longest(number)
 
 
 def evaluate_longest(training: Training) -> int:

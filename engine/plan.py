@@ -35,7 +35,8 @@ class Share:
 class Plan:
     """Steps 1..max_steps over `rows`. Effective batch = rows per step over all micro-batches and ranks.
 
-    `lengths` are the tokens of each row (int32); `shares` the parts of the rows, in their order.
+    `lengths` are the tokens of each row (int32); `shares` the parts of the rows, in their order. `places`: where each
+    row stands in a sequential order, if not where it is among `rows`.
     """
 
     rows: Packed
@@ -45,6 +46,7 @@ class Plan:
     max_steps: int
     strategy: str
     seed: int
+    places: np.ndarray | None = None
 
     @property
     def rows_per_epoch(self) -> int:
@@ -54,9 +56,45 @@ class Plan:
     def steps_per_epoch(self) -> int:
         return math.ceil(self.rows_per_epoch / self.effective_batch)
 
+    @property
+    def first_steps(self) -> list[int]:
+        """Those of a curriculum's stages: here there are none."""
+        return []
+
     def epoch_of(self, step: int) -> float:
         """Passes over the rows finished after `step` steps."""
         return step / self.steps_per_epoch
+
+    def ends_epoch(self, step: int) -> bool:
+        """Whether a pass over the rows is finished with this step."""
+        return step % self.steps_per_epoch == 0
+
+    def peak(self, step: int, otherwise: float) -> float:
+        """The highest learning rate where the profile names one for a part of the run: here it does not."""
+        return otherwise
+
+    def an_epoch(self, amounts: np.ndarray) -> int:
+        """Sum over the sequences of the first epoch; `amounts`: of each sequence."""
+        return int(amounts[self.rows.flat(self.order(0))].sum())
+
+    def num_tokens(self, before: int, last: int) -> int:
+        """Tokens of the steps from `before` + 1 to `last`; where weights let epochs differ, those between are means."""
+        first, end = divmod(before, self.steps_per_epoch), divmod(last, self.steps_per_epoch)
+        if last <= before:
+            return 0
+        return self._begun(*end) - self._begun(*first) + round((end[0] - first[0]) * self._mean_epoch)
+
+    def _begun(self, epoch: int, steps: int) -> int:
+        """Tokens of the first steps of an epoch."""
+        return int(self.lengths[self.order(epoch)[: steps * self.effective_batch]].sum()) if steps else 0
+
+    @property
+    def _mean_epoch(self) -> float:
+        ends = np.cumsum([share.num_rows for share in self.shares])
+        parts = np.split(self.lengths, ends[:-1])
+        return sum(
+            share.per_epoch * float(part.mean()) for share, part in zip(self.shares, parts, strict=True) if len(part)
+        )
 
     def step(self, number: int) -> list[Row]:
         """The rows of step `number` (1-based), longest first: micro-batches of like lengths need the least padding."""
@@ -64,6 +102,12 @@ class Plan:
         chosen = self.order(epoch)[position * self.effective_batch : (position + 1) * self.effective_batch]
         by_length = chosen[np.argsort(-self.lengths[chosen], kind="stable")]
         return [self.rows[int(i)] for i in by_length]
+
+    def longest(self, number: int) -> list[Row]:
+        """As many rows of the first epoch, those with the most tokens."""
+        order = self.order(0)
+        chosen = order[np.argsort(-self.lengths[order], kind="stable")[:number]]
+        return [self.rows[int(index)] for index in chosen]
 
     def order(self, epoch: int) -> np.ndarray:
         """The numbers of the rows of an epoch, in the order in which they are learned."""
@@ -74,7 +118,7 @@ class Plan:
 def _order(plan: Plan, epoch: int) -> np.ndarray:
     chosen = _chosen(plan, epoch)
     if plan.strategy == "sequential":
-        return chosen
+        return chosen if plan.places is None else chosen[np.argsort(plan.places[chosen], kind="stable")]
     random = np.random.default_rng([plan.seed, epoch])
     order = chosen[random.permutation(len(chosen))]
     if plan.strategy == "random":
@@ -117,34 +161,56 @@ def make_plan(
     seed: int,
     packing_length: int | None = None,
     sources: Sequence[Share] = (),
+    ranks: np.ndarray | None = None,
 ) -> Plan:
     """The plan of a run. `packing_length` packs sequences into rows of at most that many tokens.
 
     `sources` cut the sequences into parts of their own weight; without them all have weight 1. When packing, sources
-    of weight 1 are packed together and every other one by itself, so that its weight counts its packed rows.
+    of weight 1 are packed together and every other one by itself, so that its weight counts its packed rows; one that
+    it would leave no row of is not packed.
     Without `max_steps` and `num_train_epochs` it is one epoch.
+
+    `ranks` (int64, of each sequence) leaves out those below 0; the others stand in this order where the strategy is
+    sequential, packed rows by the mean of theirs.
     """
-    sources = sources or [Share(len(lengths))]
+    groups = _groups(sources or [Share(len(lengths))], ranks)
     if packing_length:
-        groups = _packing_groups(sources)
-        packs = [pack(lengths[members], packing_length).of(members) for members, _ in groups]
-        rows = together(packs)
-        shares = tuple(Share(len(each), weight) for each, (_, weight) in zip(packs, groups, strict=True))
+        groups = _packing_groups(groups)
+        packs = [_packed(lengths, members, packing_length, weight) for members, weight in groups]
     else:
-        rows, shares = Packed.alone(len(lengths)), tuple(sources)
+        packs = [Packed.alone(len(members)).of(members) for members, _ in groups]
+    shares = tuple(Share(len(each), weight) for each, (_, weight) in zip(packs, groups, strict=True))
+    rows = together(packs)
     per_epoch = math.ceil(sum(share.per_epoch for share in shares) / effective_batch)
     if max_steps is None:
         max_steps = math.ceil((num_train_epochs or 1) * per_epoch)
-    return Plan(rows, rows.lengths(lengths), shares, effective_batch, max_steps, strategy, seed)
+    places = None if ranks is None else rows.means(ranks)
+    return Plan(rows, rows.lengths(lengths), shares, effective_batch, max_steps, strategy, seed, places)
 
 
-def _packing_groups(sources: Sequence[Share]) -> list[tuple[np.ndarray, float]]:
-    """The sequences that may share rows, and their weight."""
+def _packed(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) -> Packed:
+    """Rows of these sequences, of which the weight leaves some in an epoch if there is any way."""
+    packed = pack(lengths[members], room)
+    if len(packed) and not Share(len(packed), weight).per_epoch:
+        packed = Packed.alone(len(members))
+    return packed.of(members)
+
+
+def _groups(sources: Sequence[Share], ranks: np.ndarray | None) -> list[tuple[np.ndarray, float]]:
+    """The sequences of each source that take part, and its weight."""
     ends = list(accumulate(source.num_rows for source in sources))
     each = [
         (np.arange(end - source.num_rows, end, dtype=np.int32), source.weight)
         for source, end in zip(sources, ends, strict=True)
     ]
-    plain = [members for members, weight in each if weight == 1]
-    weighted = [(members, weight) for members, weight in each if weight != 1]
+    if ranks is None:
+        return each
+    taking_part = [(members[ranks[members] >= 0], weight) for members, weight in each]
+    return [(members, weight) for members, weight in taking_part if len(members)]
+
+
+def _packing_groups(groups: Sequence[tuple[np.ndarray, float]]) -> list[tuple[np.ndarray, float]]:
+    """The sequences that may share rows, and their weight."""
+    plain = [members for members, weight in groups if weight == 1]
+    weighted = [(members, weight) for members, weight in groups if weight != 1]
     return ([(np.concatenate(plain), 1.0)] if plain else []) + weighted

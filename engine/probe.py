@@ -75,7 +75,7 @@ def measure(text: str, folder: Path, report: Any) -> dict[str, Any]:
 def _measured(profile: Any, run: Any, logbook: Any, control: Any, report: Any) -> dict[str, Any]:
     report("loading the libraries")
     from ftui.engine.assembly import assembled, model_of
-    from ftui.engine.data.cache import cache_folder
+    from ftui.engine.data.stores.cache import cache_folder
     from ftui.engine.environment import versions
     from ftui.engine.hardware import find_hardware
     from ftui.engine.optim import allocate_state

@@ -8,8 +8,9 @@ from ftui.engine.assembly import assembled, model_of
 from ftui.engine.badge import badge, machine_differences, note
 from ftui.engine.checkpoint import Keeper, expected_bytes, restore
 from ftui.engine.control import Control, Leave
-from ftui.engine.data.cache import cache_folder
+from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.desk import answers_in
+from ftui.engine.difficulty import with_losses
 from ftui.engine.environment import versions
 from ftui.engine.follow import follow
 from ftui.engine.generate import sample
@@ -65,6 +66,7 @@ def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int
     seed_everything(profile.train.seed)
     model = model_of(profile, prepared, hardware)
     training = assembled(run, profile, hardware, ranks, prepared, model, logbook, control, cache)
+    training = with_losses(training, report)
     if not ranks.is_leader:
         return follow(training)
     resumed = _resume(training)
@@ -159,15 +161,18 @@ def _started(training: Training, resumed: checkpoints.Checkpoint | None) -> RunS
     evaluation, state = prepared.evaluation, training.state
     last = value_at(state.settings, "max_steps", state.step + 1)
     mark, reasons = badge(state, training.profile, training.hardware)
+    max_steps = prepared.plan.max_steps if last is None else int(last)
     return RunStarted(
         start_step=state.step,
-        max_steps=prepared.plan.max_steps if last is None else int(last),
+        max_steps=max_steps,
         steps_per_epoch=prepared.plan.steps_per_epoch,
         effective_batch=prepared.plan.effective_batch,
         num_train_rows=prepared.train.num_rows,
-        num_train_tokens=prepared.epoch.num_tokens,
-        num_target_tokens=prepared.epoch.num_target_tokens,
+        num_train_tokens=prepared.epoch_tokens,
+        num_target_tokens=prepared.epoch_target_tokens,
         num_eval_rows=0 if evaluation is None else evaluation.num_rows,
+        num_tokens_ahead=prepared.plan.num_tokens(state.step, max_steps),
+        stages=prepared.plan.first_steps,
         total_parameters=num_parameters(model),
         trainable_parameters=sum(weight.numel() for weight in model.parameters() if weight.requires_grad),
         model=Path(training.profile.model.name_or_path or "from scratch").name,

@@ -22,6 +22,7 @@ MADE_FROM: dict[str, tuple[type[FtuiError], str]] = {
     "tokenizer": (DataError, "the tokenizer or its chat template"),
     "base_model": (ModelError, "the base model"),
     "adapter": (ModelError, "the adapter it went on from"),
+    "losses": (ModelError, "the base model's loss on the rows, which their order follows,"),
 }
 
 
@@ -70,7 +71,7 @@ def sweep(run: Run) -> None:
     """Delete what earlier attempts of the engine left half-written."""
     checkpoints.sweep(run.checkpoints)
     checkpoints.sweep(run.folder)
-    for ours in (run.beat, run.reserve):
+    for ours in (run.beat, run.reserve, run.losses):
         for path in ours.parent.glob(f".{ours.name}.*.tmp"):
             with contextlib.suppress(OSError):
                 path.unlink()

@@ -16,9 +16,12 @@ def warmup_steps(train: TrainSection, max_steps: int) -> int:
     return int(train.warmup_steps) if train.warmup_steps >= 1 else math.ceil(max_steps * train.warmup_steps)
 
 
-def learning_rate_curve(train: TrainSection, max_steps: int) -> Callable[[int], float]:
+def learning_rate_curve(
+    train: TrainSection, max_steps: int, peak: Callable[[int, float], float] | None = None
+) -> Callable[[int], float]:
     """The learning rate of step n (1-based), a pure function: nothing to save, nothing to restore.
 
+    `peak(step, train.learning_rate)` is the curve's height at a step, where it is not the same at all of them.
     Past `max_steps` (a run that was made longer) the rate stays where the curve ended. The curve itself is
     transformers'; its scheduler object is made over a weightless optimizer and only asked.
 
@@ -38,7 +41,12 @@ def learning_rate_curve(train: TrainSection, max_steps: int) -> Callable[[int], 
         num_training_steps=None if "num_stable_steps" in details else max_steps,
     )  # fmt: skip
     factor = scheduler.lr_lambdas[0]
-    return lambda step: train.learning_rate * float(factor(min(step, max_steps) - 1))
+
+    def rate(step: int) -> float:
+        height = train.learning_rate if peak is None else peak(step, train.learning_rate)
+        return height * float(factor(min(step, max_steps) - 1))
+
+    return rate
 
 
 def _check_parts(warmup: int, details: dict[str, float | int | str | bool], max_steps: int) -> None:

@@ -29,7 +29,8 @@ class Update:
     def __init__(self, training: Training, feed: Feed) -> None:
         self._training = training
         self._passes = Passes(training, feed)
-        self._learning_rate = learning_rate_curve(training.profile.train, training.prepared.plan.max_steps)
+        plan = training.prepared.plan
+        self._learning_rate = learning_rate_curve(training.profile.train, plan.max_steps, plan.peak)
 
     def take(self, boundary: RngState) -> None:
         """The next step.

@@ -44,7 +44,9 @@ class PhaseChanged(Record, frozen=True, tag="phase_changed"):
 
 
 class RunStarted(Record, frozen=True, tag="run_started"):
-    """The plan is made and the first step comes next. Counts of tokens and rows are those of one epoch.
+    """The plan is made and the first step comes next. Counts of tokens and rows are those of one epoch, but for
+    `num_tokens_ahead`, which are those of all steps from here to `max_steps` (older runs do not tell them). `stages`
+    are the first steps of a curriculum's stages.
 
     `badge` says how surely a resumed run is the same run as an uninterrupted one (`None` for one never resumed).
     """
@@ -62,9 +64,20 @@ class RunStarted(Record, frozen=True, tag="run_started"):
     model: str
     method: str
     precision: str
+    num_tokens_ahead: int | None = None
+    stages: list[int] = []
     resumed_from: str | None = None
     badge: Badge | None = None
     badge_reasons: list[str] = []
+
+
+class StageBegan(Record, frozen=True, tag="stage_began"):
+    """Stage `number` of a curriculum's `of` begins with step `step`, or an attempt goes on within it."""
+
+    step: int
+    number: int
+    of: int
+    words: str
 
 
 class Step(Record, frozen=True, tag="step"):
@@ -203,24 +216,10 @@ class RunFailed(Record, frozen=True, tag="run_failed"):
 
 
 JournalRecord = (
-    RunOpened
-    | PhaseChanged
-    | RunStarted
-    | EvaluationDone
-    | CheckpointSaved
-    | CheckpointVerified
-    | CheckpointTagged
-    | CheckpointRemoved
-    | CheckpointRejected
-    | Sampled
-    | ControlApplied
-    | ControlRefused
-    | MicroBatchChanged
-    | Warned
-    | RunFinished
-    | RunStopped
-    | RunFailed
-)
+    RunOpened | PhaseChanged | RunStarted | StageBegan | EvaluationDone | CheckpointSaved | CheckpointVerified
+    | CheckpointTagged | CheckpointRemoved | CheckpointRejected | Sampled | ControlApplied | ControlRefused
+    | MicroBatchChanged | Warned | RunFinished | RunStopped | RunFailed
+)  # fmt: skip
 
 
 class EngineStarted(Record, frozen=True, tag="engine_started"):

@@ -29,6 +29,7 @@ from ftui.events import (
     RunStarted,
     RunStopped,
     Sampled,
+    StageBegan,
     Stalled,
     Step,
     Warned,
@@ -37,6 +38,7 @@ from ftui.runstate import Checkpoint, Evaluation, RunState, Sample
 
 LEAVING = ("stop", "park", "abort")  # letters an engine obeys by ending
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
+HOLDS_KEPT = 64
 
 
 def fold(state: RunState, record: AnyRecord) -> RunState:
@@ -76,9 +78,14 @@ def _of_this_attempt(state: RunState, record: AnyRecord) -> RunState:
         case RunOpened():
             token = state.token or record.token
             return replace(state, engine=record.identity, token=token, host=record.host, device=record.device)
+        case StageBegan():
+            return replace(state, stage=f"{record.number}/{record.of}")
         case PhaseChanged() if not _is_closed(state):
             since = None if record.phase != "held" else record.time if state.held_since is None else state.held_since
-            return replace(state, phase=record.phase, detail=record.detail, held_since=since)
+            holds = state.holds
+            if state.held_since is not None and since is None:
+                holds = [*holds, (state.held_since, record.time)][-HOLDS_KEPT:]
+            return replace(state, phase=record.phase, detail=record.detail, held_since=since, holds=holds)
         case Warned():
             return replace(state, warning=record.message)
         case Stalled():
@@ -137,6 +144,10 @@ def _stepped(state: RunState, record: Step) -> RunState:
         tokens_per_second=record.tokens_per_second,
         memory=record.memory,
         non_finite=record.non_finite,
+        paced_from=record.time if state.paced_from is None else state.paced_from,
+        paced_step=record.step if state.paced_step is None else state.paced_step,
+        attempt_tokens=state.attempt_tokens + record.num_tokens,
+        paced_tokens=0 if state.paced_from is None else state.paced_tokens + record.num_tokens,
     )
 
 
@@ -166,6 +177,8 @@ def _started(state: RunState, record: RunStarted) -> RunState:
         state,
         start_step=start,
         started=record.time,
+        tokens_ahead=record.num_tokens_ahead,
+        ahead_to=record.max_steps,
         resumed_from=record.resumed_from,
         badge=record.badge,
         badge_reasons=record.badge_reasons,

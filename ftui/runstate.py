@@ -74,7 +74,21 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Time of this attempt's run_started (Unix seconds)."""
     step_time: float | None = None
     """Time of this attempt's last step (Unix seconds)."""
+    tokens_ahead: int | None = None
+    """Tokens of all steps of this attempt, to `ahead_to`; `None` in older runs."""
+    ahead_to: int | None = None
+    """The last step of the plan when this attempt began."""
+    attempt_tokens: int = 0
+    """Tokens of this attempt's steps."""
+    paced_from: float | None = None
+    """Time of this attempt's first step (Unix seconds)."""
+    paced_step: int | None = None
+    """The number of that step."""
+    paced_tokens: int = 0
+    """Tokens of this attempt's steps, without its first."""
     epoch: float | None = None
+    stage: str = ""
+    """Which one of a curriculum, as `2/3`."""
     loss: float | None = None
     learning_rate: float | None = None
     grad_norm: float | None = None
@@ -95,6 +109,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a checkpoint of this attempt was read back whole."""
     held_since: float | None = None
     """When the hold began (Unix seconds)."""
+    holds: list[tuple[float, float]] = []
+    """When this attempt's newest holds that are over began and ended (Unix seconds), oldest first."""
     leaving: str = ""
     """The letter (stop, park, abort) that this attempt obeys by ending."""
     stalled: str = ""
@@ -134,14 +150,39 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def eta_seconds(state: RunState) -> float | None:
-    """Seconds to the last step at the pace of this attempt, evaluations and saves included; `None` before its first."""
-    if None in (state.started, state.step_time, state.start_step, state.max_steps) or state.exit_code is not None:
+    """Seconds to the last step at the pace of this attempt, evaluations and saves included; `None` before its second.
+
+    The pace is that of tokens, as a step of long rows takes longer, without the first step, which pays for kernels and
+    caches: after 20 of 216 steps of a run on a quiet machine it was 1 % off (with steps alone: 16 %).
+    """
+    if None in (state.step_time, state.paced_from, state.paced_step, state.max_steps) or state.exit_code is not None:
         return None
-    assert state.started is not None and state.step_time is not None
+    assert state.step_time is not None and state.paced_from is not None
+    assert state.paced_step is not None and state.max_steps is not None
+    left, done = state.max_steps - state.step, state.step - state.paced_step
+    held = sum(max(0.0, min(end, state.step_time) - max(begin, state.paced_from)) for begin, end in state.holds)
+    spent = state.step_time - state.paced_from - held
+    if done <= 0 or spent <= 0:
+        return None
+    tokens = _tokens_left(state)
+    return spent / done * left if tokens is None or not state.paced_tokens else spent / state.paced_tokens * tokens
+
+
+def _tokens_left(state: RunState) -> float | None:
+    """Those of the plan's steps that are to come, exactly; where a letter moved its end, with a mean for what it moved
+    by."""
+    if None in (state.tokens_ahead, state.ahead_to, state.start_step, state.max_steps):
+        return None
+    assert state.tokens_ahead is not None and state.ahead_to is not None
     assert state.start_step is not None and state.max_steps is not None
-    done = state.step - state.start_step
-    spent = state.step_time - state.started
-    return spent / done * (state.max_steps - state.step) if done > 0 and spent > 0 else None
+    if state.max_steps <= state.step or state.ahead_to <= state.start_step:
+        return 0.0 if state.max_steps <= state.step else None
+    ahead = state.tokens_ahead - state.attempt_tokens
+    if state.max_steps == state.ahead_to:
+        return ahead
+    if state.max_steps < state.ahead_to:
+        return ahead * (state.max_steps - state.step) / (state.ahead_to - state.step)
+    return ahead + state.tokens_ahead / (state.ahead_to - state.start_step) * (state.max_steps - state.ahead_to)
 
 
 def is_over(state: RunState) -> bool:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ftui.cards import Card
-from ftui.engine.data.cache import cache_folder
+from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.quantised import is_packed, number_of
 from ftui.engine.simulate.allocator import Allocator
 from ftui.engine.simulate.depth import CannotUnfold

@@ -1,4 +1,4 @@
-"""Pretraining: every token of a text is learned. The loss is that of sft; the rows differ (data/encode.py)."""
+"""Pretraining: every token of a text is learned. The loss is that of sft; the rows differ (data/tokens/encode.py)."""
 
 from dataclasses import replace
 

@@ -18,8 +18,8 @@ from transformers import (
 )
 
 from ftui.engine.collate import collate
-from ftui.engine.data.cache import cache_folder
-from ftui.engine.data.encode import Sequence
+from ftui.engine.data.stores.cache import cache_folder
+from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.heads import Batch, summed_loss
 from ftui.engine.model import load_model
 from ftui.engine.packing import check_packing

@@ -35,7 +35,9 @@ def training(settings: list[Setting] | None = None, **keys: Any) -> Training:
         section.model_validate({name: value for name, value in keys.items() if name in section.model_fields})
         for section in (EvalSection, CheckpointSection)
     ]
-    plan = SimpleNamespace(max_steps=MAX_STEPS, steps_per_epoch=PER_EPOCH, epoch_of=lambda step: step / PER_EPOCH)
+    plan = SimpleNamespace(
+        max_steps=MAX_STEPS, epoch_of=lambda step: step / PER_EPOCH, ends_epoch=lambda step: step % PER_EPOCH == 0
+    )
     run = SimpleNamespace(
         profile=SimpleNamespace(eval=sections[0], checkpoint=sections[1]),
         prepared=SimpleNamespace(plan=plan, evaluation=object()),

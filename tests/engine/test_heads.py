@@ -40,7 +40,7 @@ from transformers.trainer_pt_utils import LabelSmoother
 
 from ftui.engine import heads
 from ftui.engine.collate import collate
-from ftui.engine.data.encode import Sequence
+from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.heads import BALANCED, PLAIN_HEADS, Batch, ChunkedCrossEntropy, summed_loss
 from ftui.engine.model import load_model
 from ftui.engine.packing import check_packing

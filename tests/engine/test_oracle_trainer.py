@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, Trainer, 
 
 from ftui.engine import feed, passes
 from ftui.engine.collate import collate
-from ftui.engine.data.cache import cache_folder
+from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.heads import Batch
 from ftui.engine.preparation import Prepared, prepare
 from ftui.profile import Profile

@@ -49,6 +49,17 @@ def test_a_plan_is_a_pure_function(lengths: list[int], batch: int, strategy: str
     assert [one.step(step) for step in steps] == [other.step(step) for step in reversed(steps)][::-1]
 
 
+@given(LENGTHS, BATCHES, STRATEGIES, SEEDS, st.booleans(), st.data())
+def test_the_tokens_of_steps_are_those_of_their_rows(
+    lengths: list[int], batch: int, strategy: str, seed: int, packed: bool, data: st.DataObject
+) -> None:
+    plan = plan_of(lengths, batch, strategy, seed, packing_length=ROOM if packed else None)
+    before = data.draw(st.integers(0, plan.max_steps))
+    last = data.draw(st.integers(before, 2 * plan.max_steps))
+    rows = [row for step in range(before + 1, last + 1) for row in plan.step(step)]
+    assert plan.num_tokens(before, last) == sum(lengths[index] for row in rows for index in row)
+
+
 @given(LENGTHS, BATCHES, STRATEGIES, SEEDS)
 def test_steps_are_full_except_the_last_of_an_epoch(lengths: list[int], batch: int, strategy: str, seed: int) -> None:
     plan = plan_of(lengths, batch, strategy, seed)

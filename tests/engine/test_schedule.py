@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import SchedulerType, TrainingArguments, get_scheduler
 from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
 
-from ftui.engine.data.cache import cache_folder
+from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.plateau import look_at, share_left
 from ftui.engine.preparation import prepare
 from ftui.engine.schedule import learning_rate_curve, warmup_steps

@@ -34,6 +34,7 @@ def under(preset: Preset, tier: str, model: Path, rows: dict[str, Path]) -> Prof
     stand_in = ["model.from_scratch.vocab_size=400"] if is_new else [f"model.name_or_path={json.dumps(str(model))}"]
     limit = [] if is_new else ["data.max_length=128"]
     fitting = [f"data.train={json.dumps(str(rows[stage]))}", "data.eval_num_rows=2", *stand_in, *limit]
+    fitting.append('data.allow=["answers_cut_off"]')  # its tokenizer makes a token of nearly every letter
     return resolve(preset.path, overrides=fitting, below=[tier_layer(tier)]).profile
 
 

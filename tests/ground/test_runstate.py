@@ -22,6 +22,7 @@ from ftui.events import (
     EngineStarted,
     EvaluationDone,
     MicroBatchChanged,
+    Phase,
     PhaseChanged,
     Restarting,
     RunFailed,
@@ -30,6 +31,7 @@ from ftui.events import (
     RunStarted,
     RunStopped,
     Sampled,
+    StageBegan,
     Stalled,
     Step,
     Telemetry,
@@ -46,7 +48,7 @@ def folded(*records: AnyRecord, state: RunState | None = None) -> RunState:
     return reduce(fold, records, state or RunState())
 
 
-def started(start: int = 0, *, attempt: int = 1, time: float = 0.0) -> RunStarted:
+def started(start: int = 0, *, attempt: int = 1, time: float = 0.0, num_tokens_ahead: int | None = None) -> RunStarted:
     return RunStarted(
         start_step=start,
         max_steps=20,
@@ -56,6 +58,7 @@ def started(start: int = 0, *, attempt: int = 1, time: float = 0.0) -> RunStarte
         num_train_tokens=400,
         num_target_tokens=200,
         num_eval_rows=4,
+        num_tokens_ahead=num_tokens_ahead,
         total_parameters=1000,
         trainable_parameters=10,
         model="tiny",
@@ -67,14 +70,14 @@ def started(start: int = 0, *, attempt: int = 1, time: float = 0.0) -> RunStarte
     )
 
 
-def step(number: int, *, attempt: int = 1, time: float = 0.0, loss: float | None = 2.5) -> Step:
+def step(number: int, *, attempt: int = 1, time: float = 0.0, loss: float | None = 2.5, num_tokens: int = 100) -> Step:
     return Step(
         step=number,
         epoch=number / 10,
         loss=loss,
         learning_rate=1e-4,
         grad_norm=0.5,
-        num_tokens=100,
+        num_tokens=num_tokens,
         num_target_tokens=50,
         tokens_per_second=3400.0 + number,
         data_seconds=0.0,
@@ -128,12 +131,44 @@ def test_a_step_gives_every_number() -> None:
     assert (state.memory, state.epoch, state.started, state.step_time) == (512, 0.1, 100.0, 103.0)
 
 
-def test_time_left_counts_all_that_happened_since_the_start() -> None:
-    state = folded(*FIRST, started(10, time=100.0))
+def test_time_left_is_by_the_tokens_since_the_first_step() -> None:
+    state = folded(*FIRST, started(10, time=100.0, num_tokens_ahead=1000))
     assert eta_seconds(state) is None
-    state = folded(step(11, time=110.0), evaluation(11, 1.0), step(12, time=140.0), state=state)
-    assert eta_seconds(state) == (140 - 100) / 2 * 8
+    state = folded(step(11, time=110.0), state=state)
+    assert eta_seconds(state) is None, "one step is no pace: it pays for kernels and the first evaluation"
+    state = folded(evaluation(11, 1.0), step(12, time=140.0, num_tokens=60), state=state)
+    assert eta_seconds(state) == pytest.approx((140 - 110) / 60 * (1000 - 100 - 60))
     assert eta_seconds(folded(RunStopped(step=12, reason="", exit_code=11, attempt=1), state=state)) is None
+
+
+def test_time_left_of_a_run_that_does_not_tell_its_tokens_is_by_steps() -> None:
+    state = folded(*FIRST, started(10, time=100.0), *(step(n, time=100.0 + 10 * n, num_tokens=n) for n in (11, 12, 13)))
+    assert eta_seconds(state) == 10 * 7
+
+
+@pytest.mark.parametrize(("max_steps", "tokens"), [(20, 800), (30, 800 + 10 * 50), (15, 800 / 15 * 10), (5, 0)])
+def test_time_left_goes_to_the_end_that_a_letter_has_set(max_steps: int, tokens: float) -> None:
+    letter = ControlApplied(letter="x", verb="set", step=4, settings={"max_steps": max_steps}, attempt=1)
+    steps = [step(number, time=100.0 + number, num_tokens=40) for number in range(1, 6)]
+    state = folded(*FIRST, started(time=100.0, num_tokens_ahead=1000), *steps, letter)
+    assert eta_seconds(state) == pytest.approx(tokens / 40)
+
+
+def test_time_left_ends_at_nothing() -> None:
+    steps = [step(number, time=100.0 + number, num_tokens=number) for number in range(1, 21)]
+    assert eta_seconds(folded(*FIRST, started(time=100.0, num_tokens_ahead=210), *steps)) == 0
+
+
+def test_time_left_does_not_count_holds() -> None:
+    def held(begin: float, end: float) -> list[AnyRecord]:
+        phases: list[tuple[Phase, float]] = [("held", begin), ("training", end)]
+        return [PhaseChanged(phase=phase, attempt=1, time=time) for phase, time in phases]
+
+    begun = [*FIRST, started(time=100.0, num_tokens_ahead=2000)]
+    plain = folded(*begun, step(1, time=110.0), step(2, time=120.0))
+    before = folded(*begun, *held(101.0, 104.0), step(1, time=110.0), step(2, time=120.0))
+    between = folded(*begun, step(1, time=110.0), *held(111.0, 511.0), step(2, time=520.0))
+    assert eta_seconds(plain) == eta_seconds(before) == eta_seconds(between) == 10 / 100 * 1800
 
 
 def test_time_left_is_unknown_when_the_clock_was_set_back() -> None:
@@ -198,8 +233,9 @@ def test_a_resume_drops_what_came_after_its_first_step() -> None:
     assert state.first_evaluation == Evaluation(0, 3.0)
     assert [checkpoint.step for checkpoint in state.checkpoints] == [5]
     assert state.samples_after == []
-    state = folded(step(6, attempt=2, time=202.0, loss=1.5), state=state)
-    assert (state.step, state.loss, eta_seconds(state)) == (6, 1.5, 28.0)
+    again = [step(6, attempt=2, time=202.0), step(7, attempt=2, time=204.0, loss=1.5)]
+    state = folded(*again, state=state)
+    assert (state.step, state.loss, eta_seconds(state)) == (7, 1.5, 26.0)
 
 
 def test_a_run_that_starts_over_has_no_evaluation_left() -> None:
@@ -466,3 +502,9 @@ def test_folding_does_not_depend_on_how_the_streams_are_batched(
         for _ in range(chance.randint(1, len(stream))):
             mixed.append(stream.pop(0))
     assert folded(*mixed) == expected
+
+
+def test_an_attempt_is_told_its_stage_again() -> None:
+    state = folded(started(), StageBegan(step=5, number=2, of=3, words="all rows", attempt=1))
+    assert state.stage == "2/3"
+    assert folded(PhaseChanged(phase="starting", attempt=2), state=state).stage == ""

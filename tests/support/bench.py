@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from ftui import checkpoints
-from ftui.engine.data.mixture import texts_in
+from ftui.engine.data.mixture import Found, texts_in
 from ftui.engine.new_model import new_config, new_model
 from ftui.engine.tokenizer import train_tokenizer
 from ftui.events import AnyRecord, RunStarted
@@ -50,6 +50,12 @@ save_steps = 4
 [hardware]
 num_threads = 1
 """
+# 10 + 7 + 10 steps of a curriculum that sorts by the base model's loss.
+STAGES = (
+    "train.num_train_epochs=none",
+    'curriculum=[{fraction = 0.5, num_train_epochs = 2}, {sort_by = "loss", order = "descending", fraction = 0.7, '
+    'train_sampling_strategy = "sequential", learning_rate = 1e-2}, {learning_rate = 5e-3}]',
+)
 WORDS = (
     "the",
     "quick",
@@ -111,7 +117,7 @@ def make_bench(folder: Path) -> None:
         hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         max_position_embeddings=128, vocab_size=400,
     )  # fmt: skip
-    tokenizer = train_tokenizer(scratch, texts_in([folder / "rows.jsonl"], "auto"))
+    tokenizer = train_tokenizer(scratch, texts_in(Found("rows", (folder / "rows.jsonl",), "auto")))
     torch.manual_seed(0)
     new_model(new_config(scratch, tokenizer), torch.float32, None).save_pretrained(folder / "base")
     tokenizer.save_pretrained(folder / "base")

@@ -40,8 +40,8 @@ def attempt(run: Run, profile: Profile, number: int = 1) -> int:
     return train(run, profile, logbook, control)
 
 
-def killed_attempt(run: Run, profile: Profile, step: int, patch: pytest.MonkeyPatch) -> None:
-    """A first attempt that ends as the step after `step` begins."""
+def killed_attempt(run: Run, profile: Profile, step: int, patch: pytest.MonkeyPatch, number: int = 1) -> None:
+    """An attempt (the first one) that ends as the step after `step` begins."""
     take = Update.take
 
     def deadly(self: Update, *boundary: Any) -> Any:
@@ -51,7 +51,7 @@ def killed_attempt(run: Run, profile: Profile, step: int, patch: pytest.MonkeyPa
 
     with patch.context() as patched, pytest.raises(Killed):
         patched.setattr(Update, "take", deadly)
-        attempt(run, profile)
+        attempt(run, profile, number)
 
 
 def records(run: Run, kind: type) -> list[Any]:

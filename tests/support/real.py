@@ -13,8 +13,9 @@ from typing import Any
 import msgspec
 import psutil
 
-from ftui.engine.data.formats import Chat, detect, to_example
-from ftui.engine.data.sources import read_rows
+from ftui.engine.data.files.sources import read_rows
+from ftui.engine.data.forms.detecting import detect
+from ftui.engine.data.forms.formats import Chat, to_example
 from ftui.events import Step
 from ftui.journal import Tail
 from ftui.profile import Profile

@@ -131,7 +131,7 @@ def die_answering(verb: str, when: str) -> None:
 def linger(place: str, seconds: float) -> None:
     """The work of one phase takes this much longer: `preparing` each row, `evaluating` each batch, the others once."""
     from ftui.engine import assembly, checkpoint
-    from ftui.engine.data.encode import Encoder
+    from ftui.engine.data.tokens.encode import Encoder
 
     if place == "evaluating":
         _before_forward(lambda batch, learns: None if learns else time.sleep(seconds))

@@ -24,7 +24,7 @@ from ftui.engine.__main__ import as_ftui_error
 from ftui.engine.assembly import assembled, model_of
 from ftui.engine.checkpoint import Keeper, restore
 from ftui.engine.control import Control, Leave
-from ftui.engine.data.cache import cache_folder
+from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.hardware import find_hardware
 from ftui.engine.logbook import Logbook
 from ftui.engine.preparation import prepare

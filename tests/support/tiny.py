@@ -12,6 +12,10 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 from transformers import PreTrainedTokenizerFast
 
 from ftui.engine.control import Control
+from ftui.engine.data.found import Found
+from ftui.engine.data.stores.cache import stored
+from ftui.engine.data.stores.sequences import Sequences, view
+from ftui.engine.data.tokens.encode import Encoder
 from ftui.engine.desk import LetterDesk
 from ftui.engine.logbook import Logbook
 from ftui.engine.recipe import train
@@ -84,6 +88,14 @@ def write_rows(path: Path, rows: Sequence[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows))
     return path
+
+
+def seen(
+    paths: Sequence[Path], encoder: Encoder, cache: Path, *, form: str = "auto", max_length: int = 512
+) -> Sequences:
+    """The rows of some files as the model sees them."""
+    found = Found("rows", tuple(paths), form)
+    return view(stored(found, encoder, cache, lambda detail: None), encoder.stage, max_length)
 
 
 def make_profile(model: Path, rows: Path, /, **sections: dict[str, Any]) -> Profile:

@@ -16,7 +16,7 @@ from ftui.journal import Writer
 from ftui.opening import create
 from ftui.profile import resolve
 from ftui.run import Run
-from tests.support.bench import Workbench, bench_at, records
+from tests.support.bench import STAGES, Workbench, bench_at, records
 from tests.support.cuts import Act, Life, Part, answer, carry_out, check_letters, schedule, to_end
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
@@ -51,11 +51,12 @@ CONFIGURATIONS = {
     ),
     "factor": Configuration("lora", letter=True),
     "qlora": Configuration("qlora", overrides=("train.optim=paged_adamw_8bit", "train.neftune_noise_alpha=5")),
+    "curriculum": Configuration("lora", overrides=STAGES),
     "fp16": Configuration(overrides=("train.precision=fp16", "train.optim=adafactor")),
 }
 ALWAYS = [
     ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
-    ("early", 8), ("factor", 9), ("qlora", 10),
+    ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11),
 ]  # fmt: skip
 
 

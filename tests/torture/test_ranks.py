@@ -15,7 +15,7 @@ from ftui.opening import create
 from ftui.profile import resolve
 from ftui.ranks import LOST_RANK, free_port, rank_environment
 from ftui.run import Run
-from tests.support.bench import Workbench, bench_at, newest, records, resumed_from
+from tests.support.bench import STAGES, Workbench, bench_at, newest, records, resumed_from
 from tests.support.driving import LONG, last, status, steps, wait_for_end, wait_until
 from tests.support.sameness import same_runs
 from tests.support.tiny import column
@@ -49,9 +49,12 @@ def wait_for_step(run: Run, step: int, engine: Attempt) -> None:
         engine.wait_a_little()
 
 
-def test_two_ranks_learn_what_one_process_learns(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
+@pytest.mark.parametrize("more", [(), STAGES], ids=["plain", "curriculum"])
+def test_two_ranks_learn_what_one_process_learns(
+    more: tuple[str, ...], bench_source: Path, tmp_path: Path, zygote: Zygote
+) -> None:
     bench = bench_at(bench_source, tmp_path / "bench")
-    still = ("adapter.lora_dropout=0.0",)  # each rank draws its own
+    still = ("adapter.lora_dropout=0.0", *more)  # each rank draws its own
     alone, team = opened(bench, "alone", *still), opened(bench, "team", *still, *TWO)
     assert zygote.start(alone, bench.env).wait() == 0, tail_of(alone)
     assert [engine.wait() for engine in start_two(zygote, bench, team)] == [0, 0], tail_of(team)
@@ -142,4 +145,4 @@ def test_a_supervisor_restarts_ranks_and_letters_reach_them_all(workbench: Workb
 def test_bad_rows_end_all_ranks_with_their_code(workbench: Workbench) -> None:
     (workbench.folder / "rows.jsonl").write_text('{"instruction": 1}\n')
     result = workbench.ftui("--run", str(workbench.profile("bad")), "--set", TWO[0])
-    assert result.returncode == 31 and "rows.jsonl, line 1" in result.stdout + result.stderr
+    assert result.returncode == 31 and "rows.jsonl:1" in result.stdout + result.stderr
