@@ -36,18 +36,62 @@ def _form(draft: Draft, leaf: Leaf) -> str:
     """
     kind = _of(draft, leaf, "type")
     if leaf.path[0] == "pretraining_dataset":
-        column = _of(draft, leaf, "text_column") or "text"
-        if column != "text":
-            raise Unfit(f"[data] cannot rename columns yet: name the column {column} text in the file")
         return "text"
+    if _is_own_type(draft, leaf):
+        return "alpaca"
     if kind is None:
         return ""
     if not isinstance(kind, str) or kind not in TYPES:
         raise Unfit("there is no such form of rows; docs/profile.md names those there are")
-    column = _of(draft, leaf, "field_messages")
-    if kind == "chat_template" and column == "conversations":
+    column, said = _of(draft, leaf, "field_messages"), _of(draft, leaf, "message_property_mappings.content")
+    if kind == "chat_template" and column == "conversations" and said in (None, "value"):
         return "sharegpt"
     return TYPES[kind]
+
+
+def _is_own_type(draft: Draft, leaf: Leaf) -> bool:
+    """Whether `type` is a table that says what the columns of a question and its answer are called."""
+    return any(one.path[:2] == leaf.path[:2] and one.path[2:3] == ("type",) and len(one.path) > 3
+               for one in draft.document.leaves)  # fmt: skip
+
+
+# Keys of an entry that name a column, the forms that have it, and what it is called here.
+NAMES = {
+    "type.field_instruction": (("alpaca",), "instruction"),
+    "type.field_input": (("alpaca",), "input"),
+    "type.field_output": (("alpaca",), "output"),
+    "type.field_system": (("alpaca",), "system"),
+    "field_messages": (("messages",), "messages"),
+    "field_system": (("messages", "sharegpt"), "system"),
+    "field_tools": (("messages", "sharegpt"), "tools"),
+    "field": (("text",), "text"),
+    "text_column": (("text",), "text"),
+    "message_property_mappings.role": (("messages", "sharegpt"), "role"),
+    "message_property_mappings.content": (("messages", "sharegpt"), "content"),
+    "message_field_role": (("messages", "sharegpt"), "role"),
+    "message_field_content": (("messages", "sharegpt"), "content"),
+}
+USUAL = {"sharegpt": {"role": "from", "content": "value"}}
+SPEAKERS = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "observation": "tool"}
+"""Speakers that are known by these names anyway, in rows of the form sharegpt; those of messages are called as here."""
+
+
+def _columns(draft: Draft, leaf: Leaf, form: str) -> dict[str, str]:
+    """What the columns of an entry are called where not as its form calls them."""
+    usual, found = USUAL.get(form, {}), {}
+    for key, (forms, ours) in NAMES.items():
+        theirs = _of(draft, leaf, key)
+        if form in forms and isinstance(theirs, str) and theirs not in ("", usual.get(ours, ours)):
+            found[ours] = theirs
+    return found
+
+
+def _speakers(draft: Draft, leaf: Leaf, form: str) -> dict[str, str]:
+    """What the speakers of an entry are called where not by a name that is known."""
+    known = SPEAKERS if form == "sharegpt" else {}
+    named = {role: _of(draft, leaf, f"roles.{role}") for role in ("user", "assistant", "system", "tool")}
+    found = {str(theirs): role for role, each in named.items() if each for theirs in texts(each)}
+    return {theirs: role for theirs, role in found.items() if role not in (theirs, known.get(theirs))}
 
 
 def _entry(draft: Draft, leaf: Leaf) -> list[Any]:
@@ -62,8 +106,10 @@ def _entry(draft: Draft, leaf: Leaf) -> list[Any]:
     else:
         each = [draft.rows(path)]
     more: dict[str, Any] = {}
-    with contextlib.suppress(Unfit):  # told where the type stands
+    with contextlib.suppress(Unfit):  # told where it stands
         more |= {"format": form} if (form := _form(draft, leaf)) else {}
+        more |= {"columns": columns} if (columns := _columns(draft, leaf, form)) else {}
+        more |= {"roles": roles} if (roles := _speakers(draft, leaf, form)) else {}
     more |= {"subset": name} if isinstance(name := _of(draft, leaf, "name"), str) and name else {}
     split = _of(draft, leaf, "split")
     if split not in (None, "", "train") and "[" not in str(split):
@@ -81,6 +127,12 @@ def _entries(draft: Draft, name: str) -> list[Any]:
         with contextlib.suppress(Unfit):  # told where its path stands
             found += _entry(draft, first)
     return found
+
+
+def _paths(draft: Draft, leaf: Leaf) -> list[str]:
+    with contextlib.suppress(Unfit):  # told where its path stands
+        return [one["path"] if isinstance(one, dict) else one for one in _entry(draft, leaf)]
+    return []
 
 
 def _source(draft: Draft, leaf: Leaf) -> None:
@@ -102,16 +154,23 @@ def _split(draft: Draft, leaf: Leaf) -> None:
     _source(draft, leaf)
 
 
-def _column(usual: tuple[Any, ...]) -> Rule:
-    """The name of a column, which cannot be chosen here."""
+def _column(draft: Draft, leaf: Leaf) -> None:
+    """What a column is called, or a key of a turn."""
+    form, key = _form(draft, leaf), leaf.name.partition("].")[2]
+    if text(leaf.value) in _columns(draft, leaf, form).values():
+        _source(draft, leaf)
+    elif form in NAMES[key][0] or not form or (form, key) == ("sharegpt", "field_messages"):
+        draft.drop(leaf, "as it is read here")
+    else:
+        raise Unfit(f"rows of the form {form} have no such column")
 
-    def rule(draft: Draft, leaf: Leaf) -> None:
-        if leaf.value in usual:
-            draft.drop(leaf, "as it is read here")
-        else:
-            raise Unfit("[data] cannot rename columns yet: rename it in the file (docs/profile.md names the forms)")
 
-    return rule
+def _speaker(draft: Draft, leaf: Leaf) -> None:
+    form = _form(draft, leaf)
+    if any(one in _speakers(draft, leaf, form) for one in texts(leaf.value)):
+        _source(draft, leaf)
+    else:
+        draft.drop(leaf, "known by these names here")
 
 
 def _roles(draft: Draft, leaf: Leaf) -> None:
@@ -183,18 +242,9 @@ def _below(name: str) -> dict[str, Rule]:
         entry + "data_files": _source,
         entry + "chat_template": _template,
         entry + "chat_template_jinja": _jinja,
-        entry + "field_messages": _column(("messages", "conversations")),
-        entry + "field_tools": _column(("tools",)),
-        entry + "field_system": _column(("system",)),
-        entry + "field": _column(("text",)),
-        entry + "text_column": _column(("text",)),
-        entry + "message_property_mappings.role": _column(("role", "from")),
-        entry + "message_property_mappings.content": _column(("content", "value")),
-        entry + "message_field_role": _column(("role", "from")),
-        entry + "message_field_content": _column(("content", "value")),
-        entry + "roles.user": _column((["user"], ["human"], ["user", "human"], ["human", "user"])),
-        entry + "roles.assistant": _column((["assistant"], ["gpt"], ["assistant", "gpt"], ["gpt", "assistant"])),
-        entry + "roles.system": _column((["system"],)),
+        **{entry + key: _column for key in NAMES},
+        **{entry + f"roles.{role}": _speaker for role in ("user", "assistant", "system", "tool")},
+        **drops("data.chat_template writes the words around a row", f"{entry}type.*", matters=True),
         entry + "roles_to_train": _roles,
         entry + "train_on_eos": _ends,
         entry + "train_on_eot": _ends,
@@ -219,7 +269,8 @@ def suppose(draft: Draft) -> None:
     """Alpaca rows are written in Alpaca's own words; beside rows of other types there is one template for all."""
     sources = draft.values.get(("data", "train"))
     each = sources if isinstance(sources, list) else []
-    alpaca = [isinstance(one, dict) and one.get("format") == "alpaca" for one in each]
+    own = [one for leaf in draft.document.leaves if _is_own_type(draft, leaf) for one in _paths(draft, leaf)]
+    alpaca = [isinstance(one, dict) and one.get("format") == "alpaca" and one["path"] not in own for one in each]
     if alpaca and all(alpaca):
         draft.suppose("data.chat_template", "alpaca", "type: alpaca there writes rows in these words")
     elif any(alpaca):

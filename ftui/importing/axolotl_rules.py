@@ -6,7 +6,7 @@ from typing import Any
 from ftui.importing.document import Leaf
 from ftui.importing.draft import Draft, Rule
 from ftui.importing.trainer_keys import CARRIED
-from ftui.importing.values import Unfit, above_zero, flag, is_on, real, scheduler, texts, whole
+from ftui.importing.values import Unfit, above_zero, converted, flag, is_on, real, scheduler, texts, whole
 
 TOOL = "Axolotl"
 FLAGS = {"flash_attention": "flash_attention_2", "sdp_attention": "sdpa", "eager_attention": "eager"}
@@ -151,7 +151,7 @@ def lowest_rate(draft: Draft, leaf: Leaf) -> None:
 
 
 def curve(draft: Draft, leaf: Leaf) -> None:
-    found = scheduler(leaf.value)
+    found = converted("train.lr_scheduler_type", scheduler, leaf.value)
     lowest = found == "cosine" and draft.raw("cosine_min_lr_ratio") is not None
     draft.carry(leaf, "train.lr_scheduler_type", "cosine_with_min_lr" if lowest else found)
 

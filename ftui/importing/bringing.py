@@ -8,30 +8,65 @@ from typing import Any
 from ftui.errors import ProfileError, UsageError
 from ftui.files import replace_file
 from ftui.importing.command import read_arguments
-from ftui.importing.document import Document, read_tables, text_of
+from ftui.importing.document import Document, Leaf, read_tables, references, referred, text_of
 from ftui.importing.draft import Draft
 from ftui.importing.outcome import Dropped, Imported, Key
 from ftui.importing.shapes import shape_of
+from ftui.importing.shell import UNKNOWN
 from ftui.importing.written import lost, written
 from ftui.profile.layers import examine, text_layer
 from ftui.profile.origins import Problem
 from ftui.redact import redacted
 from ftui.shown import complaint, shown
 
+SCRIPTS = (".sh", ".bash", ".zsh")
+PROGRAMS = {".py": "a Python program", ".ipynb": "a notebook"}
 ROUNDS = 40  # each takes away what cannot be said, so that what is left is a profile
 
 
 def read(path: Path) -> Document:
-    """The values of a YAML or JSON file, or the arguments of a shell script.
+    """The values of a YAML or JSON file, or the arguments of a shell script and of the file that it trains with.
 
     Raises:
         ProfileError: it is none of these (named with line and column).
     """
+    if path.suffix in PROGRAMS:
+        what = f"{path} is {PROGRAMS[path.suffix]}, which is neither run nor read."
+        raise ProfileError(
+            what, hint="Give the YAML or JSON file that it trains with, or a shell script that calls it."
+        )
     text = text_of(path)
-    leaves = read_arguments(path, text) if path.suffix == ".sh" else read_tables(path, text)
+    is_script = path.suffix in SCRIPTS or (text.startswith("#!") and "sh" in text.partition("\n")[0])
+    leaves = _of_script(path, text) if is_script else read_tables(path, text)
     if not leaves:
         raise ProfileError(f"{path} has no keys.", hint="Name the file that another tool trains with.")
-    return Document(path, leaves)
+    return Document(path, referred(leaves), references(leaves))
+
+
+def _of_script(path: Path, text: str) -> tuple[Leaf, ...]:
+    """The arguments of its command, before the keys of the file that the command names.
+
+    Raises:
+        ProfileError: as `read`; or that file is not there.
+    """
+    command = read_arguments(path, text)
+    if command.config is None:
+        return command.leaves
+    if UNKNOWN in command.config:
+        what = f"{path} trains with {shown(command.config)}, and does not say what that is."
+        raise ProfileError(what, hint="Import that file itself.")
+    places = (path.absolute().parent, Path.cwd(), *list(path.absolute().parents)[1:4])
+    found = next((place / command.config for place in places if (place / command.config).is_file()), None)
+    if found is None:
+        what = f"{path} trains with {shown(command.config)}, which is not here."
+        raise ProfileError(what, hint=f"Import that file itself: ftui import {shown(command.config)}")
+    changed = [leaf.path for leaf in command.leaves]
+    kept = [
+        leaf
+        for leaf in read_tables(found, text_of(found))
+        if not any(leaf.path[: len(one)] == one or one[: len(leaf.path)] == leaf.path for one in changed)
+    ]
+    return (*kept, *command.leaves)
 
 
 def import_file(path: Path, folder: Path | None = None) -> Imported:

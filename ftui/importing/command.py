@@ -1,43 +1,70 @@
 """A shell script that trains: the `--key value` arguments of its command, as another tool's file would give them."""
 
 import re
-import shlex
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
 from ftui.errors import ProfileError
 from ftui.importing.document import Leaf, plain_loader
-from ftui.importing.launchers import LAUNCHER, launcher_at, program_at
+from ftui.importing.launchers import ENVIRONMENT, LAUNCHER, launcher_at, program_at
+from ftui.importing.shell import ENDS, UNKNOWN, Words
 from ftui.shown import shown
 
-ENDS = ("&&", "||", ";", "|", "&", ">", ">>", "2>&1")
 _KEY = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
+_OVERRIDE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
+_CONFIG = (".yaml", ".yml", ".json")
+_BEFORE_CONFIG = ("train", "sft", "axolotl.cli.train", "llamafactory.cli")
 
 
-def read_arguments(path: Path, text: str) -> tuple[Leaf, ...]:
-    """The arguments in the order they are given; without a value an argument is true. A launcher's are `launcher.x`.
+@dataclass(frozen=True)
+class Command:
+    """`leaves`: the arguments in their order; `config`: the file that the command trains with, which they change."""
+
+    leaves: tuple[Leaf, ...]
+    config: str | None
+
+
+def read_arguments(path: Path, text: str) -> Command:
+    """The arguments in the order they are given; without a value an argument is true. A launcher's are `launcher.x`,
+    those that it takes from the environment too.
 
     Raises:
         ProfileError: a quote is not closed, or an argument is given twice (the file may hold several commands).
     """
     try:
-        words = shlex.split(text, comments=True)
+        words = Words(text)
     except ValueError as error:
         raise ProfileError(f"{path} cannot be read as a command: {error}.") from error
     lines = text.split("\n")
     found: dict[tuple[str, ...], Leaf] = {}
-    for table, own in _parts(words):
+    config: str | None = None
+    for table, name, values in _arguments(words):
+        line = next((number for number, one in enumerate(lines, start=1) if name in one), 1)
+        key = (*table, *name.replace("-", "_").split("."))
+        is_config = not table and name == "config" and bool(values) and values[0].endswith(_CONFIG)
+        if is_config and config in (None, values[0]):
+            config = values[0]
+            continue
+        if (key in found and not name.startswith("$")) or is_config:
+            again = f"{path}:{line}: --{shown(name)} is given twice."
+            raise ProfileError(again, hint="Keep one command in the file.")
+        each = [_typed(value) for value in values]
+        found[key] = Leaf(key, True if not each else each[0] if len(each) == 1 else each, line)
+    return Command(tuple(found.values()), config)
+
+
+def _arguments(words: Words) -> Iterator[tuple[tuple[str, ...], str, list[str]]]:
+    """The table, name and values of each argument: of the environment, of launchers, of programs."""
+    for name in ENVIRONMENT:
+        if name in words.values:
+            value = words.values[name]
+            yield (LAUNCHER,), name, [f"{UNKNOWN}{name}}}" if value is None else value]
+    for table, own in _parts(words.found):
         for name, values in _pairs(own):
-            line = next((number for number, one in enumerate(lines, start=1) if f"--{name}" in one), 1)
-            key = (*table, name.replace("-", "_"))
-            if key in found:
-                again = f"{path}:{line}: --{shown(name)} is given twice."
-                raise ProfileError(again, hint="Keep one command in the file.")
-            each = [_typed(value) for value in values]
-            found[key] = Leaf(key, True if not each else each[0] if len(each) == 1 else each, line)
-    return tuple(found.values())
+            yield table, name, values
 
 
 def _parts(words: list[str]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
@@ -57,7 +84,9 @@ def _parts(words: list[str]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
 def _pairs(words: list[str]) -> Iterator[tuple[str, list[str]]]:
     name: str | None = None
     values: list[str] = []
+    before = ""
     for word in [*words, "--_end"]:
+        follows = name is None and (before in _BEFORE_CONFIG or before.endswith(".py"))
         if match := _KEY.fullmatch(word):
             if name is not None:
                 yield name, values
@@ -68,8 +97,15 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, list[str]]]:
             if name is not None:
                 yield name, values
             name, values = None, []
+        elif follows and word.endswith(_CONFIG):
+            name, values = "config", [word]
+        elif name == "config" and (match := _OVERRIDE.fullmatch(word)):
+            yield match[1], [match[2]]
+        elif name is not None and values and re.fullmatch(r"\$\{\w+\}", word):
+            yield f"${word[2:-1]}", [word]  # perhaps further arguments; nobody knows
         elif name is not None and word.strip():
             values.append(word)
+        before = word
 
 
 def _typed(value: str) -> object:

@@ -4,7 +4,7 @@ import datetime
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from ftui.shown import shown
 
 MOST_VALUES = 5_000  # aliases of aliases can say more than fits in memory
 DEEPEST = 40
+LONGEST_REFERENCE = 10_000  # characters: references to references can say more than fits in memory
 MERGE = "tag:yaml.org,2002:merge"
 TABLES_AND_LISTS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 LARGEST = 4 << 20  # bytes
@@ -45,8 +46,11 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Document:
+    """`path`: of the file; `references`: names of keys whose value other keys have put in."""
+
     path: Path
     leaves: tuple[Leaf, ...]
+    references: frozenset[str] = frozenset()
 
     @cached_property
     def named(self) -> dict[str, Any]:
@@ -56,6 +60,45 @@ class Document:
     @property
     def folder(self) -> Path:
         return self.path.absolute().parent
+
+
+_REFERENCE = re.compile(r"\$\{([\w.\[\]-]+)\}")
+
+
+def referred(leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
+    """The same with `${another.key}` replaced by what that key of the file says, as OmegaConf does it.
+
+    What the file does not say stays as it is.
+    """
+    named = {leaf.name: leaf.value for leaf in leaves}
+
+    def put_in(value: Any, depth: int = 0) -> Any:
+        if isinstance(value, list):
+            return [put_in(one, depth) for one in value]
+        if not isinstance(value, str) or "${" not in value or depth > DEEPEST or len(value) > LONGEST_REFERENCE:
+            return value
+        if (match := _REFERENCE.fullmatch(value)) and match[1] in named:
+            return put_in(named[match[1]], depth + 1)
+        found = _REFERENCE.sub(lambda m: str(named[m[1]]) if _is_plain(named.get(m[1])) else m[0], value)
+        return found if found == value else put_in(found, depth + 1)
+
+    return tuple(replace(leaf, value=put_in(leaf.value)) for leaf in leaves)
+
+
+def references(leaves: tuple[Leaf, ...]) -> frozenset[str]:
+    """Names of keys that values refer to."""
+    texts = [one for leaf in leaves for one in (leaf.value if isinstance(leaf.value, list) else [leaf.value])]
+    return frozenset(name for text in texts if isinstance(text, str) for name in _REFERENCE.findall(text))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def is_open(value: Any) -> bool:
+    """Whether it refers to something that the file does not say: another key, a variable, what a command prints."""
+    each = value if isinstance(value, list) else [value]
+    return any(isinstance(one, str) and ("${" in one or "$(" in one) for one in each)
 
 
 class _Loader(yaml.SafeLoader):

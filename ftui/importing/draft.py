@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ftui.importing.document import Document, Leaf
+from ftui.importing.document import Document, Leaf, is_open
 from ftui.importing.outcome import Carried, Dropped, Key
-from ftui.importing.values import Convert, Unfit
+from ftui.importing.values import Convert, Unfit, converted
 from ftui.profile.places import DATA_SUFFIXES, HUB_ID
 from ftui.redact import HIDDEN, redacted
 
@@ -22,6 +22,7 @@ _SECRET = re.compile(
 )
 
 
+NULL = "=null"  # ends the name of a rule for a key that says something by being null
 MANY = 100  # keys that are dropped: what is meant by further ones is not worth its 2 ms each
 
 
@@ -33,6 +34,7 @@ class Draft:
         folder: where the profile will stand, which its paths are relative to.
         values: the profile's keys that are set.
         notes: comments that stand behind them.
+        unread: what says a key of the profile in the file, by that key, and has no place here.
         unsaid: what the file leaves to whoever trains with it, and what is taken here, a line each.
         refused: why nothing of this can be run yet; empty where it can.
     """
@@ -45,11 +47,13 @@ class Draft:
     carried: list[Carried] = field(default_factory=list)
     dropped: list[Dropped] = field(default_factory=list)
     unsaid: list[str] = field(default_factory=list)
+    unread: dict[Key, Leaf] = field(default_factory=dict)
     refused: str = ""
 
     def raw(self, name: str) -> Any:
-        """The value of a key of the file by its name; `None` where it is not given."""
-        return self.document.named.get(name)
+        """The value of a key of the file by its name; `None` where it is not given, or refers to what nobody knows."""
+        value = self.document.named.get(name)
+        return None if is_open(value) else value
 
     def has(self, *names: str) -> bool:
         """Whether one of these is a key of the file, by itself or as a table."""
@@ -84,7 +88,13 @@ class Draft:
         key = tuple(ours.split("."))
         if key not in self.values:
             self.values[key] = value
-            self.notes[key] = note or f"{self.tool}'s default"
+            self.notes[key] = self._instead(key) + (note or f"{self.tool}'s default")
+
+    def _instead(self, key: Key) -> str:
+        """What the file says there, where it says something that has no place here."""
+        leaf = self.unread.get(key)
+        value = None if leaf is None else "null" if leaf.value is None else _harmless(leaf.value)
+        return "" if leaf is None else f"not {leaf.name} = {value}, which is not had here: "
 
     def leave_open(self, ours: str, value: Any, note: str) -> None:
         """What no file of this kind says, nor a default of the tool's: it is told, since it is for the user to say."""
@@ -168,7 +178,7 @@ def to(ours: str, convert: Convert, note: str = "") -> Rule:
     """Carry to this key of the profile."""
 
     def rule(draft: Draft, leaf: Leaf) -> None:
-        draft.carry(leaf, ours, convert(leaf.value), note)
+        draft.carry(leaf, ours, converted(ours, convert, leaf.value), note)
 
     return rule
 
@@ -204,6 +214,8 @@ def walk(draft: Draft, rules: Rules, names: Callable[[Leaf], str] = lambda leaf:
             _settle(draft, leaf, rules, names(leaf))
         except Unfit as unfit:
             draft.drop(leaf, str(unfit), matters=True)
+            if unfit.ours:
+                draft.unread[tuple(unfit.ours.split("."))] = leaf
         new = [one.foreign for one in draft.carried[carried:]] + [one.foreign for one in draft.dropped[dropped:]]
         assert new.count(leaf.name) == 1, f"{leaf.name} is not settled once"
 
@@ -212,15 +224,23 @@ def _settle(draft: Draft, leaf: Leaf, rules: Rules, name: str) -> None:
     last = str(next((step for step in reversed(leaf.path) if isinstance(step, str)), ""))
     if _SECRET.search(last):
         draft.drop(replace(leaf, value=HIDDEN), "a secret has no place in a profile; set it in the environment")
+    elif leaf.value is None and (rule := rules.get(f"{name}{NULL}")):
+        rule(draft, leaf)
     elif leaf.value is None or leaf.value == "":
         draft.drop(leaf, "empty")
-    elif isinstance(leaf.value, str) and "${" in leaf.value:
-        draft.drop(leaf, "it refers to another key; write the value itself", matters=True)
-    elif rule := rules.get(name) or _wide(rules, name):
+    elif is_open(leaf.value):
+        draft.drop(leaf, "it refers to what the file does not say; write the value itself", matters=True)
+    elif rule := None if name.endswith(NULL) else rules.get(name) or _wide(rules, name):
         rule(draft, leaf)
+    elif leaf.name in draft.document.references:
+        draft.drop(leaf, "what refers to it has its value")
     else:
-        known = [] if len(draft.dropped) > MANY else [one for one in rules if "*" not in one]
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.75)
+        known = (
+            []
+            if len(draft.dropped) > MANY
+            else [one for one in rules if "*" not in one and NULL not in one and one[0] != "."]
+        )
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.85)
         meant = f"; is {near[0]} meant?" if near else ""
         draft.drop(leaf, f"ftui knows no such key of {draft.tool}{meant}", matters=True)
 

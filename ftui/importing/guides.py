@@ -46,7 +46,7 @@ RULES: dict[str, Rule] = {
             "bnb_4bit_use_double_quant use_double_quant double_quant use_nested_quant double_quantization"),
     **how.same(how.four("adapter.bnb_4bit_compute_dtype", one_of(DTYPES, "type")),
             "bnb_4bit_compute_dtype compute_dtype"),
-    **how.same(_RANK, "lora_r lora_rank"),
+    **how.same(_RANK, "lora_r lora_rank .r .rank"),
     **how.standing_in(how.LORA_TABLES, _RANK, "r rank"),
     **how.same(_ALPHA, "lora_alpha"),
     **how.standing_in(how.LORA_TABLES, _ALPHA, "alpha"),
@@ -54,7 +54,7 @@ RULES: dict[str, Rule] = {
     **how.standing_in(how.LORA_TABLES, _DROPOUT, "dropout"),
     **how.same(_TARGETS, "target_modules lora_target_modules lora_target"),
     **how.same(how.lora("adapter.modules_to_save", texts), "modules_to_save lora_modules_to_save"),
-    **how.same(how.lora("adapter.bias", word), "lora_bias"),
+    **how.same(how.lora("adapter.bias", word), "lora_bias .bias"),
     **how.standing_in(how.LORA_TABLES, how.lora("adapter.bias", word), "bias"),
     **how.same(how.lora("adapter.use_rslora", flag), "use_rslora"),
     **how.same(how.lora("adapter.use_dora", flag), "use_dora"),
@@ -131,7 +131,9 @@ RULES: dict[str, Rule] = {
     **drops(LAUNCH, "num_nodes distributed strategy"),
     **drops("a run has a folder of its own under runs/, named for the profile",
             "output_path save_dir checkpoint_dir adapter_dir log_dir merged_dir adapter_base_dir logs_dir cache_dir"),
-    **drops(HUB, "push_to_hub hub_repo hub_model_name merge_and_push save_method"),
+    **drops(HUB, "push_to_hub hub_repo hub_model_name merge_and_push save_method save_model save_gguf push_model"
+            " push_gguf save_path hub_path quantization_method"),
+    ".quantization": how.quantisation_or_export,
 }  # fmt: skip
 
 

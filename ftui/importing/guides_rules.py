@@ -6,7 +6,7 @@ from typing import Any
 from ftui.importing.document import Leaf
 from ftui.importing.draft import Draft, Rule
 from ftui.importing.llamafactory import STAGES
-from ftui.importing.trainer_rules import held_out
+from ftui.importing.trainer_rules import HUB, held_out
 from ftui.importing.values import (
     Unfit,
     beside,
@@ -119,6 +119,14 @@ def quantisation(draft: Draft, leaf: Leaf) -> None:
         raise Unfit("bitsandbytes with 4 or 8 bits is built")
     else:
         says_method(draft, leaf)
+
+
+def quantisation_or_export(draft: Draft, leaf: Leaf) -> None:
+    """unsloth-cli's `--quantization` is that of the GGUF it exports."""
+    if draft.has("save_gguf", "push_gguf", "save_model", "push_model", "save_method"):
+        draft.drop(leaf, HUB)
+    else:
+        quantisation(draft, leaf)
 
 
 def lora(ours: str, convert: Any) -> Rule:

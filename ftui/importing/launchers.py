@@ -1,9 +1,12 @@
 """Programs that start a training program on several GPUs: where their own arguments begin and end."""
 
 LAUNCHER = "launcher"  # the table that their arguments stand in
+ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
+"""Variables that say on how many GPUs, to them and to programs that start themselves on several."""
 _WORDS = (
     ("torchrun",), ("deepspeed",), ("accelerate", "launch"), ("accelerate-launch",), ("-m", "torch.distributed.run"),
-    ("-m", "torch.distributed.launch"), ("-m", "accelerate.commands.launch"), ("-m", "deepspeed.launcher.runner"),
+    ("tune", "run"), ("-m", "torch.distributed.launch"), ("-m", "accelerate.commands.launch"),
+    ("-m", "deepspeed.launcher.runner"),
 )  # fmt: skip
 # What takes no value: of accelerate 1.x, torch's elastic launcher and DeepSpeed.
 _SWITCHES = (

@@ -10,7 +10,7 @@ from ftui.importing import llamafactory_data
 from ftui.importing.document import Leaf
 from ftui.importing.draft import Draft, Rule, drops, path_to, to, walk
 from ftui.importing.trainer_keys import TRAINER, suppose_trainer
-from ftui.importing.trainer_rules import HUB, LOADER, TRACKERS, held_out, precision
+from ftui.importing.trainer_rules import HUB, LOADER, TRACKERS, held_out, no_clipping, precision
 from ftui.importing.values import Unfit, above_zero, beside, flag, is_on, one_of, real, text, texts, whole, word
 
 TOOL = "LLaMA-Factory"
@@ -170,6 +170,7 @@ RULES: dict[str, Rule] = {
     "bf16": precision("auto"),
     "fp16": precision("auto"),
     "pure_bf16": _pure,
+    "max_grad_norm=null": no_clipping,
     "stage": _stage,
     "model_name_or_path": path_to("model.name_or_path"),
     "model_revision": _revision,

@@ -2,17 +2,27 @@
 
 from typing import Any
 
+from ftui.importing import torchtune_data
 from ftui.importing.document import Leaf
 from ftui.importing.draft import Draft, Rule, drops, to, walk
-from ftui.importing.trainer_rules import SHARDED
-from ftui.importing.values import Unfit, above_zero, flag, is_on, number, one_of, optimizer, real, text, texts, whole
+from ftui.importing.lengths import NOTE, longest_seen, uncut
+from ftui.importing.trainer_rules import SHARDED, launched
+from ftui.importing.values import (
+    Unfit,
+    above_zero,
+    converted,
+    flag,
+    is_on,
+    number,
+    one_of,
+    optimizer,
+    real,
+    text,
+    texts,
+    whole,
+)
 
 TOOL = "torchtune"
-DATASETS = {
-    "alpaca_dataset": "tatsu-lab/alpaca",
-    "alpaca_cleaned_dataset": "yahma/alpaca-cleaned",
-    "slimorca_dataset": "Open-Orca/SlimOrca-Dedup",
-}
 DTYPES = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
 SCHEDULERS = {
     "get_cosine_schedule_with_warmup": "cosine", "get_linear_schedule_with_warmup": "linear",
@@ -44,19 +54,6 @@ def _targets(draft: Draft, leaf: Leaf) -> None:
     draft.carry(leaf, "adapter.target_modules", names)
 
 
-def _dataset(draft: Draft, leaf: Leaf) -> None:
-    name = _component(draft, "dataset")
-    source = draft.raw("dataset.source")
-    if name in DATASETS:
-        draft.carry(leaf, "data.train", DATASETS[name])
-    elif source and source not in ("json", "csv", "parquet", "text"):
-        draft.carry(leaf, "data.train", draft.rows(source))
-    elif draft.raw("dataset.data_files"):
-        draft.carry(leaf, "data.train", [draft.rows(one) for one in texts(draft.raw("dataset.data_files"))])
-    else:
-        raise Unfit("ftui does not know where these rows are")
-
-
 def _loss(draft: Draft, leaf: Leaf) -> None:
     named = text(leaf.value)
     if any(one in named.lower() for one in ("dpo", "ppo", "grpo", "kd", "kto", "simpo", "rso")):
@@ -69,11 +66,12 @@ def _loss(draft: Draft, leaf: Leaf) -> None:
 def _optimizer(draft: Draft, leaf: Leaf) -> None:
     name = text(leaf.value)
     fused = name == "torch.optim.AdamW" and is_on(draft.raw("optimizer.fused"))
-    draft.carry(leaf, "train.optim", "adamw_torch_fused" if fused else optimizer(name))
+    draft.carry(leaf, "train.optim", "adamw_torch_fused" if fused else converted("train.optim", optimizer, name))
 
 
 def _scheduler(draft: Draft, leaf: Leaf) -> None:
-    draft.carry(leaf, "train.lr_scheduler_type", one_of(SCHEDULERS, "scheduler")(_component(draft, "lr_scheduler")))
+    ours, name = "train.lr_scheduler_type", _component(draft, "lr_scheduler")
+    draft.carry(leaf, ours, converted(ours, one_of(SCHEDULERS, "scheduler"), name))
 
 
 def _clip(draft: Draft, leaf: Leaf) -> None:
@@ -104,13 +102,9 @@ RULES: dict[str, Rule] = {
     "model.use_dora": to("adapter.use_dora", flag),
     "checkpointer.checkpoint_dir": _checkpoint,
     "tokenizer.max_seq_len": to("data.max_length", above_zero),
-    "dataset._component_": _dataset,
-    "dataset.source": _dataset,
-    "dataset.data_files": _dataset,
+    "tokenizer.max_seq_len=null": uncut("checkpointer.checkpoint_dir", "dataset.packed"),
+    **torchtune_data.RULES,
     "dataset.packed": to("data.packing", flag),
-    "dataset.train_on_input": lambda draft, leaf: draft.carry(
-        leaf, "data.loss_on", "everything" if flag(leaf.value) else "assistant"
-    ),
     "shuffle": lambda draft, leaf: draft.carry(
         leaf, "train.train_sampling_strategy", "random" if flag(leaf.value) else "sequential"
     ),
@@ -133,10 +127,20 @@ RULES: dict[str, Rule] = {
     "metric_logger._component_": _tracker,
     "device": lambda draft, leaf: draft.carry(leaf, "hardware.device", one_of(
         {"cuda": "auto", "cpu": "cpu", "mps": "mps"}, "device")(leaf.value)),
+    "launcher.*": launched,
     **drops("optimizer._component_ says it", "optimizer.fused"),
     **drops("the files of the folder, in transformers' format, say it", "checkpointer.* tokenizer.*"),
-    **drops("ftui counts it", "log_peak_memory_stats log_level profiler profiler.* metric_logger.* output_dir"
-            " resume_from_checkpoint save_adapter_weights_only optimizer_in_bwd loss.* enable_async_checkpointing"),
+    **drops("every step is recorded whatever is printed", "log_peak_memory_stats log_level profiler profiler.*"),
+    **drops("the tracker's own settings are its environment variables (WANDB_PROJECT ...)", "metric_logger.*"),
+    **drops("a run has a folder of its own under runs/, named for the profile",
+            "output_dir checkpointer.output_dir metric_logger.log_dir profiler.output_dir"),
+    **drops("`ftui resume` goes on from a checkpoint", "resume_from_checkpoint checkpointer.recipe_checkpoint"),
+    **drops("checkpoints hold what is trained, the adapter alone of a LoRA, and can be resumed always",
+            "save_adapter_weights_only enable_async_checkpointing"),
+    **drops("the update comes after the backward pass: the same weights, with all gradients held", "optimizer_in_bwd"),
+    **drops("the mean over all targets of a step, as here", "loss.*"),
+    **drops("the marks come from data.chat_template, else from the tokenizer's own", "tokenizer.prompt_template"
+            " tokenizer.prompt_template.*", matters=True),
     **drops("an epoch is whole here; set train.max_steps", "max_steps_per_epoch", matters=True),
     **drops("not built", "enable_activation_offloading activation_offloading_* custom_sharded_layers model.* dataset.*"
             " dataset_val.* run_val_every_n_steps optimizer.* lr_scheduler.*", matters=True),
@@ -146,7 +150,14 @@ RULES: dict[str, Rule] = {
 
 def fill(draft: Draft) -> None:
     walk(draft, RULES)
-    draft.suppose("run.stage", "sft", "rows with answers")
+    is_text = torchtune_data.builder(draft) == "text_completion_dataset"
+    draft.suppose("run.stage", "pretrain" if is_text else "sft", "plain text" if is_text else "rows with answers")
+    torchtune_data.suppose(draft)
+    most = longest_seen(draft, draft.raw("checkpointer.checkpoint_dir"))
+    if draft.raw("tokenizer.max_seq_len") is None and most is not None and not is_on(draft.raw("dataset.packed")):
+        draft.suppose("data.max_length", most, NOTE)
+    if "tokenizer.max_seq_len" not in draft.document.named and not is_on(draft.raw("dataset.packed")):
+        draft.leave_open("data.max_length", 1024, "torchtune cuts nothing; here rows that are longer are cut")
     draft.suppose("adapter.method", _method(draft))
     draft.suppose("train.max_grad_norm", "none")
     draft.suppose("train.weight_decay", 0.01 if "AdamW" in _component(draft, "optimizer") else 0.0, "torch's default")

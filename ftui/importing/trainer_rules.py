@@ -4,9 +4,11 @@ from typing import Any
 
 from ftui.importing.document import Leaf
 from ftui.importing.draft import Draft, Rule
+from ftui.importing.launchers import ENVIRONMENT, LAUNCHER
 from ftui.importing.values import (
     Unfit,
     above_zero,
+    beside,
     details,
     flag,
     is_on,
@@ -25,6 +27,7 @@ HUB = "ftui pushes nothing to a hub; the result stands in the run's folder"
 LOADER = "rows are read from a cache without loader processes"
 LAUNCH = "ftui starts its processes itself (hardware.num_processes)"
 LOGS = "every step is recorded whatever is printed"
+SAY_PROCESSES = ("num_processes", "nproc_per_node", "num_gpus")
 TRACKERS = ("tensorboard", "wandb", "trackio")
 
 STRATEGIES = {"no": "no", "false": "no", "none": "no", "steps": "steps", "epoch": "epoch", "epochs": "epoch"}
@@ -66,8 +69,17 @@ def max_steps(draft: Draft, leaf: Leaf) -> None:
 def launched(draft: Draft, leaf: Leaf) -> None:
     """An argument of the launcher (accelerate, torchrun, deepspeed), whoever's program it starts."""
     name, half = str(leaf.path[-1]), {"bf16": "bf16", "fp16": "fp16", "no": "fp32"}
-    if name in ("num_processes", "nproc_per_node", "num_gpus"):
-        draft.carry(leaf, "hardware.num_processes", above_zero(leaf.value))
+    if name in (*SAY_PROCESSES, "NPROC_PER_NODE"):
+        draft.carry(leaf, "hardware.num_processes", above_zero(leaf.value), name)
+    elif name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "include", "gpu_ids"):
+        _devices(draft, leaf)
+    elif name == "FORCE_TORCHRUN":
+        says = any(draft.raw(f"{LAUNCHER}.{one}") is not None for one in (*SAY_PROCESSES, *ENVIRONMENT[:3]))
+        every = "it starts a process for each GPU of the machine: set hardware.num_processes"
+        draft.drop(leaf, LAUNCH if says else every, matters=not says and is_on(leaf.value))
+    elif name in ("NNODES", "nnodes", "num_machines"):
+        more = beside(leaf.value, "1") != "1"
+        draft.drop(leaf, "ftui trains on one machine: a step there has more rows" if more else LAUNCH, matters=more)
     elif name == "mixed_precision" and not draft.has("bf16", "fp16", "pure_bf16"):
         draft.carry(leaf, "train.precision", one_of(half, "precision")(leaf.value))
     elif name == "mixed_precision":
@@ -78,6 +90,22 @@ def launched(draft: Draft, leaf: Leaf) -> None:
         draft.drop(leaf, SHARDED, matters=is_on(leaf.value))
     else:
         draft.drop(leaf, LAUNCH)
+
+
+def _devices(draft: Draft, leaf: Leaf) -> None:
+    """GPUs by their numbers. Without a launcher transformers' Trainer takes all of them too, a batch for each."""
+    each = [one for one in str(leaf.value).rpartition(":")[2].split(",") if one.strip()]
+    by_launcher = any(draft.raw(f"{LAUNCHER}.{one}") is not None for one in (*SAY_PROCESSES, "NPROC_PER_NODE"))
+    if each == ["-1"]:
+        draft.carry(leaf, "hardware.device", "cpu")
+    elif by_launcher:
+        draft.drop(leaf, "the number of processes is said beside it")
+    elif each == ["all"] or "@" in str(leaf.value):
+        raise Unfit("how many there are is not said: set hardware.num_processes")
+    elif len(each) == 1:
+        draft.drop(leaf, "one GPU, as here")
+    else:
+        draft.carry(leaf, "hardware.num_processes", len(each), f"{leaf.path[-1]} = {leaf.value}")
 
 
 def epochs(draft: Draft, leaf: Leaf) -> None:
@@ -198,6 +226,11 @@ def seed(value: Any) -> int:
 
 def max_grad_norm(value: Any) -> Any:
     return real(value) if number(value) > 0 else "none"  # transformers clips where it is above 0
+
+
+def no_clipping(draft: Draft, leaf: Leaf) -> None:
+    """max_grad_norm: null."""
+    draft.carry(leaf, "train.max_grad_norm", "none")
 
 
 def save_steps(value: Any) -> Any:

@@ -5,9 +5,10 @@ from typing import Any
 from ftui.importing import axolotl_data
 from ftui.importing.document import Leaf
 from ftui.importing.draft import Draft, Rule, drops, path_to, to, walk
+from ftui.importing.lengths import uncut
 from ftui.importing.llamafactory import targets
 from ftui.importing.trainer_keys import TRAINER, suppose_trainer
-from ftui.importing.trainer_rules import LOADER, precision
+from ftui.importing.trainer_rules import LOADER, no_clipping, precision
 from ftui.importing.values import Unfit, above_zero, beside, flag, is_on, one_of, real, text, texts
 
 TOOL = "TRL"
@@ -70,6 +71,14 @@ def _rows(draft: Draft) -> tuple[Any, Any]:
     held = [source | {"split": test if isinstance(test, str) else "test"}] if times & {"steps", "epoch"} else None
     source = source | ({"split": train} if isinstance(train, str) and train not in ("", "train") else {})
     return [source] if len(source) > 1 else source["path"], held
+
+
+def _text_field(draft: Draft, leaf: Leaf) -> None:
+    if leaf.value in ("text", "messages"):
+        draft.drop(leaf, "a column of this name is known by it here")
+    else:
+        draft.carry(leaf, "data.columns", {"text": text(leaf.value)})
+        draft.suppose("data.format", "text", "dataset_text_field; leave both out where the rows are conversations")
 
 
 def _dataset(draft: Draft, leaf: Leaf) -> None:
@@ -137,6 +146,8 @@ RULES: dict[str, Rule] = {
     **{name: rule for name, rule in axolotl_data.RULES.items() if name.startswith("datasets[].")},
     "test_split_size": to("data.eval_fraction", real),
     "max_length": to("data.max_length", above_zero),
+    "max_length=null": uncut("model_name_or_path", "packing"),
+    "max_grad_norm=null": no_clipping,
     "max_seq_length": to("data.max_length", above_zero),
     "packing": to("data.packing", flag),
     "assistant_only_loss": _loss,
@@ -146,7 +157,7 @@ RULES: dict[str, Rule] = {
                     " shuffle_dataset streaming"),
     **drops("packed rows never see each other here, and the last part of a row that is too long is cut",
             "packing_strategy padding_free pad_to_multiple_of eval_packing truncation_mode pad_token"),
-    **drops("only text of the column `text` is read as plain text", "dataset_text_field"),
+    "dataset_text_field": _text_field,
     **drops("the end of a turn comes from the chat template", "eos_token", matters=True),
     **drops("not built", "model_init_kwargs model_init_kwargs.* router_aux_loss_coef loss_type activation_offloading"
             " lora_target_parameters bnb_4bit_quant_storage", matters=True),

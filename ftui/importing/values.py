@@ -15,7 +15,20 @@ LARGEST = 1 << 62  # no key has a larger number, and TOML's integers and floats 
 
 
 class Unfit(Exception):
-    """A value that the profile has no place for. The text is the reason, as a part of a sentence."""
+    """A value that the profile has no place for. The text is the reason, as a part of a sentence; `ours` the key of the
+    profile that would have said it."""
+
+    def __init__(self, reason: str, ours: str = "") -> None:
+        super().__init__(reason)
+        self.ours = ours
+
+
+def converted(ours: str, convert: Convert, value: Any) -> Any:
+    """Raises `Unfit` that knows whose value it would have been."""
+    try:
+        return convert(value)
+    except Unfit as unfit:
+        raise Unfit(str(unfit), ours) from unfit
 
 
 def number(value: Any) -> float | int:

@@ -64,8 +64,8 @@ def test_llamafactory() -> None:
     }  # fmt: skip
     assert made["data"] == {
         "train": [
-            {"path": "rows/workshop.jsonl", "format": "sharegpt"},
-            {"path": "garage/manuals", "format": "question_answer", "split": "full"},
+            {"path": "rows/dataset_info.json", "subset": "workshop"},
+            {"path": "rows/dataset_info.json", "subset": "manuals"},
         ],
         "eval_fraction": 0.05, "chat_template": "qwen", "max_length": 1536, "packing": True,
     }  # fmt: skip
@@ -84,10 +84,9 @@ def test_llamafactory() -> None:
     why = reasons(done)
     assert "is lora_rank meant?" in why["lora_rnak"]
     assert "has no such name" in why["dataset: parts_catalogue"]
-    assert "cut short" in why["dataset_info.json: manuals.num_samples"]
     assert "not built yet" in why["deepspeed"]
     assert {one.foreign for one in done.dropped if one.matters} == {
-        "lora_rnak", "dataset: parts_catalogue", "dataset_info.json: manuals.num_samples", "deepspeed", "max_samples",
+        "lora_rnak", "dataset: parts_catalogue", "deepspeed", "max_samples",
     }  # fmt: skip
 
 
@@ -103,6 +102,37 @@ def test_what_llamafactory_does_where_nothing_is_said() -> None:
         "train.num_train_epochs": 3.0, "train.lr_scheduler_type": "linear", "train.warmup_steps": 0,
         "train.activation_checkpointing": True, "train.precision": "auto",
     }  # fmt: skip
+
+
+def test_entries_of_dataset_info_are_named_unless_they_cannot_be_learned(tmp_path: Path) -> None:
+    entries: dict[str, dict[str, Any]] = {
+        "good": {"file_name": "a.json", "columns": {"prompt": "q", "response": "a"}, "num_samples": 3, "odd": 1},
+        "pairs": {"file_name": "a.json", "ranking": True}, "seen": {"file_name": "a.json", "columns": {"images": "i"}},
+        "far": {"ms_hub_url": "o/n"}, "part": {"hf_hub_url": "o/n", "folder": "x"}, "old": {"hf_hub_url": "squad"},
+    }  # fmt: skip
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "dataset_info.json").write_text(json.dumps(entries))
+    names = ",".join(entries)
+    (tmp_path / "a.yaml").write_text(f"model_name_or_path: o/m\nstage: sft\nfinetuning_type: lora\ndataset: {names}\n")
+    done = import_file(tmp_path / "a.yaml", tmp_path)
+    good = {"path": "data/dataset_info.json", "subset": "good"}
+    assert tomllib.loads(done.text)["data"]["train"] == [good]
+    text = (tmp_path / "a.yaml").read_text() + f"dataset_dir: {tmp_path / 'data'}\n"
+    (tmp_path / "b.yaml").write_text(text)
+    whole = {"path": str(tmp_path / "data" / "dataset_info.json"), "subset": "good"}
+    moved = tomllib.loads(import_file(tmp_path / "b.yaml", tmp_path).text)["data"]["train"]
+    assert moved == [whole], "a whole path stays one: the profile may be moved"
+    why = reasons(done)
+    for name, reason in (
+        ("pairs", "cannot learn from"), ("seen", "it has images"), ("far", "names no file"), ("part", "read whole"),
+        ("old", "no name on the hub"),
+    ):  # fmt: skip
+        assert reason in why[f"dataset: {name}"]
+    assert "narrowed" in why["dataset_info.json: good.odd"]
+    (tmp_path / "a.yaml").write_text("model_name_or_path: o/m\nstage: pt\nfinetuning_type: full\ndataset: good\n")
+    done = import_file(tmp_path / "a.yaml", tmp_path)
+    assert tomllib.loads(done.text)["data"]["train"] == [good | {"format": "text"}]
+    assert "that of the prompt" in reasons(done)["dataset_info.json: good"]
 
 
 def test_llamafactory_pretrains_and_freezes() -> None:
@@ -282,7 +312,7 @@ def test_a_value_is_converted(start: str, line: str, key: str, expected: Any, tm
         (LLAMAFACTORY, f"seed: 1{'0' * 400}", "too large a number"),
         (LLAMAFACTORY, "learning_rate: 1.0e+300", "too large a number"),
         (LLAMAFACTORY, "trust_remote_code: true", "needs revision"),
-        (LLAMAFACTORY, "output_dir: ${here}/x", "refers to another key"),
+        (LLAMAFACTORY, "output_dir: ${here}/x", "refers to what the file does not say"),
         (AXOLOTL, "adapter: llama-adapter", "no method llama-adapter"),
         (AXOLOTL, "chat_template_jinja: '{{ x }}'", ".jinja file"),
         (AXOLOTL, "adapter: lora\npeft_layers_to_transform: 0.1", "not a whole number"),

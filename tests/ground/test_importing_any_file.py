@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ftui.errors import ProfileError
 from ftui.importing import axolotl, deepspeed, guides, import_file, llamafactory, print_import, torchtune
 from ftui.importing import trl as trl_keys
+from ftui.importing.draft import NULL
 from ftui.profile import resolve
 from tests.support.imports import FILES, settled
 
@@ -116,7 +117,8 @@ PROGRAM = " --model_name_or_path m/m --dataset_name o/rows --use_peft --gradient
         ("accelerate launch --mixed_precision=no --gradient_accumulation_steps 8 sft.py", None,
          {"gradient_accumulation_steps"}),
         ("accelerate launch --config_file zero3.yaml --module trl.scripts.sft", None, {"config_file", "module"}),
-        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc-per-node=2 -m trl.scripts.sft", 2, {"standalone"}),
+        ("CUDA_VISIBLE_DEVICES=0,1 torchrun --standalone --nproc-per-node=2 -m trl.scripts.sft", 2,
+         {"standalone", "CUDA_VISIBLE_DEVICES"}),
         ("python -m torch.distributed.run --nproc_per_node 2 --rdzv_backend c10d train.py", 2, {"rdzv_backend"}),
         ("/usr/bin/deepspeed --num_gpus 4 --master_port 1234 src/train.py --deepspeed z.json", 4, {"master_port"}),
         ("echo deepspeed\ntrl sft", None, set()),
@@ -197,15 +199,17 @@ def keys_of_a_tool(draw: st.DrawFn) -> str:
     names = sorted(name for name in TOOLS[start] if "*" not in name)
     for name in draw(st.lists(st.sampled_from(names), max_size=14)):
         table = tree
-        *tables, last = name.split(".")
+        *tables, last = name.lstrip(".").split(".")
         for step in tables:
             inner = table.setdefault(step.removesuffix("[]"), [{}] if step.endswith("[]") else {})
-            inner = inner[0] if isinstance(inner, list) else inner
+            inner = inner[0] if isinstance(inner, list) and inner else inner
             if not isinstance(inner, dict):
                 break
             table = inner
         else:
-            if last not in table:
+            if last.endswith(NULL):
+                table[last.removesuffix(NULL)] = None
+            elif last not in table:
                 table[last] = draw(LIKELY if draw(st.integers(0, 4)) else SCALARS)
     return str(yaml.safe_dump(tree, sort_keys=False))
 
