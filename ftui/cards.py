@@ -61,15 +61,20 @@ class Card:
 
 
 # Efficiencies are shares of `tflops` reached in published runs, recomputed ones included (T4: fitcheck-llm; A100: Qwen
-# and torchtune; 3090 and 4090: Answer.AI's fsdp_qlora; H100: torchtitan). Of the L4, A10, A40, A6000, L40S, RTX 5090
-# and H200 none was found: theirs are those of the nearest card that has one.
+# and torchtune; 3090 and 4090: Answer.AI's fsdp_qlora; H100: torchtitan). The H200 computes as the H100 does. A10: 43 %
+# of full training (modula pull request 1). Of the L4, A40, A6000, L40S and RTX 5090 no run was found: theirs is
+# TRAINED of what torch's products of the largest bf16 matrices (10240 square, so that a power limit shows; else the
+# best) were measured to be. Those are people's measurements in zzc0721/torch-performance-test-data: L4 57 (issue 120;
+# 72 W hold it at less than half of what the sheet says), A40 122 (185), A6000 123, L40S 269, RTX 5090 237 (124).
 # Prices are RunPod's lowest for a pod, March 2026 (deploybase.ai/articles/runpod-gpu-pricing); they change by the week,
 # so that `hardware.price_per_hour` and a table of one's own go before them. None was found for the others.
+TRAINED = 0.58
+"""Of measured products, in training: RTX 3090 0.56 of 76.5, RTX 4090 0.57 of 165, A100 0.59 of 265 (LoRA)."""
 CARDS: tuple[Card, ...] = (
     # 24564 MiB: nvidia-smi (RLinf issue 255). 165.2 (FP16 with FP32 sums) and 1008: NVIDIA's Ada white paper.
     Card("rtx4090", "NVIDIA GeForce RTX 4090", "cuda", 24564 * MiB, 89, 165.2, 1008, CONTEXT, (0.57, 0.57), 0.34),
     # 46068 MiB: nvidia-smi (OCRFlux issue 64). 149.7 and 696: NVIDIA's A40 data sheet.
-    Card("a40", "NVIDIA A40", "cuda", 46068 * MiB, 86, 149.7, 696, CONTEXT, (0.5, 0.5)),
+    Card("a40", "NVIDIA A40", "cuda", 46068 * MiB, 86, 149.7, 696, CONTEXT, (0.47, 0.47)),
     # 40960 MiB: nvidia-smi (modal-client pull request 2797). 312 and 1555: NVIDIA's A100 data sheet.
     Card("a100-40", "NVIDIA A100 40GB", "cuda", 40960 * MiB, 80, 312, 1555, CONTEXT, (0.5, 0.55)),
     # 81920 MiB: as above. 312; 1935 is the PCIe card's (SXM: 2039): NVIDIA's A100 data sheet.
@@ -80,11 +85,11 @@ CARDS: tuple[Card, ...] = (
     # 24576 MiB: nvidia-smi (club-3090 issue 390). 82 SMs x 1.695 GHz x 512 = 71.2; 936: GA102 white paper.
     Card("rtx3090", "NVIDIA GeForce RTX 3090", "cuda", 24576 * MiB, 86, 71.2, 936, RTX3090_CONTEXT, (0.6, 0.6), 0.22),
     # 32607 MiB: nvidia-smi (club-3090 issue 617). 838.4 is sparse and with FP16 sums: a quarter; 1792: NVIDIA.
-    Card("rtx5090", "NVIDIA GeForce RTX 5090", "cuda", 32607 * MiB, 120, 209.5, 1792, CONTEXT, (0.57, 0.57), 0.69),
+    Card("rtx5090", "NVIDIA GeForce RTX 5090", "cuda", 32607 * MiB, 120, 209.5, 1792, CONTEXT, (0.66, 0.66), 0.69),
     # 23034 MiB: modal-client pull request 2797. Half of 242, and 300: NVIDIA's L4 data sheet.
-    Card("l4", "NVIDIA L4", "cuda", 23034 * MiB, 89, 121, 300, CONTEXT, (0.5, 0.5), 0.44),
+    Card("l4", "NVIDIA L4", "cuda", 23034 * MiB, 89, 121, 300, CONTEXT, (0.27, 0.27), 0.44),
     # 46068 MiB: as above. 362.05 and 864: NVIDIA's L40S data sheet.
-    Card("l40s", "NVIDIA L40S", "cuda", 46068 * MiB, 89, 362, 864, CONTEXT, (0.5, 0.5), 0.79),
+    Card("l40s", "NVIDIA L40S", "cuda", 46068 * MiB, 89, 362, 864, CONTEXT, (0.43, 0.43), 0.79),
     # 15360 MiB: as above. 65 (fp16) and 320: NVIDIA's T4 data sheet.
     Card("t4", "NVIDIA T4", "cuda", 15360 * MiB, 75, 65, 320, T4_CONTEXT, (0.18, 0.18)),
     # 81559 MiB: as above. 989.4 and 3350: NVIDIA's H100 data sheet, the SXM card's.
@@ -92,11 +97,11 @@ CARDS: tuple[Card, ...] = (
     # 143771 MiB: published nvidia-smi output. 989 and 4800: NVIDIA's H200 data sheet.
     Card("h200", "NVIDIA H200", "cuda", 143771 * MiB, 90, 989, 4800, CONTEXT, (0.32, 0.35), 3.59),
     # 23028 MiB: modal-client pull request 2797. 72 SMs x 1.695 GHz x 1024 = 125; 600: NVIDIA's A10 data sheet.
-    Card("a10", "NVIDIA A10", "cuda", 23028 * MiB, 86, 125, 600, CONTEXT, (0.5, 0.5)),
+    Card("a10", "NVIDIA A10", "cuda", 23028 * MiB, 86, 125, 600, CONTEXT, (0.43, 0.43)),
     # AWS's own A10: the same memory (baseten.co), other cores, of which NVIDIA publishes no products.
     Card("a10g", "NVIDIA A10G", "cuda", 23028 * MiB, 86, None, 600, CONTEXT, (0.5, 0.5)),
     # 49140 MiB: published nvidia-smi output, ECC off. 84 SMs x 1.8 GHz x 1024 = 154.8; 768: NVIDIA's data sheet.
-    Card("a6000", "NVIDIA RTX A6000", "cuda", 49140 * MiB, 86, 154.8, 768, CONTEXT, (0.5, 0.5)),
+    Card("a6000", "NVIDIA RTX A6000", "cuda", 49140 * MiB, 86, 154.8, 768, CONTEXT, (0.46, 0.46)),
 )
 BY_NAME = {card.name: card for card in CARDS}
 TIERS = tuple(card.name for card in CARDS[:13])  # those with a tier of their own (profiles/tiers)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ftui.cards import Card, price_of
 from ftui.errors import ModelError
-from ftui.estimate import closed_form, disk, fit, timing
+from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.answer import Duration, Estimate, Memory
-from ftui.estimate.measured import Measured, corrected, nearest
+from ftui.estimate.measured import LARGEST_RATIO, Measured, corrected, nearest
 from ftui.estimate.pauses import num_checkpoints, num_evaluations
 from ftui.estimate.setup import Parallel, Setup, setup_of
 from ftui.estimate.shape import ModelShape, shape_from_scratch, shape_of
@@ -47,11 +47,12 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
         )
     memory = memory_of(setup, known)
     told = timing_of(profile, setup, known)
+    impossible = "; ".join(lever.reason for lever in levers.needed(setup))
     notes = tuple(_notes(setup, known, told, price_of(card, profile.hardware.price_per_hour)))
     return Estimate(
         card=card.name,
         num_cards=setup.num_processes,
-        verdict=verdict(memory, setup.card),
+        verdict="no" if impossible else verdict(memory, setup.card),
         memory=memory,
         duration=told,
         ram=memory.process * setup.num_processes if card.kind == "cpu" else closed_form.host_memory(setup),
@@ -59,6 +60,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
         num_parameters=setup.shape.num_parameters,
         num_trainable=closed_form.num_trainable(setup),
         notes=notes,
+        impossible=impossible,
     )
 
 
@@ -87,12 +89,11 @@ def memory_of(setup: Setup, known: Known = NOTHING) -> Memory:
 
 
 def timing_of(profile: Profile, setup: Setup, known: Known) -> Duration:
-    """Time and money; from the speed of an earlier probe of the same setting where there is one."""
-    found = nearest(setup, known.probes)
+    """Time and money; from the speed of an earlier probe where there is one: of the same setting, else of another one
+    of that model, card and method."""
+    found = nearest(setup, known.probes) if setup.parallel == "ddp" else None
     per_step = tokens_per_step(setup, known)
-    seconds = None
-    if found is not None and found[1]:
-        seconds = found[0].step_seconds * per_step / found[0].num_tokens
+    seconds = None if found is None else seconds_by(*found, setup, per_step)
     num_steps, counts = _num_steps(profile, known), known.counts
     saves, evaluated = 1, 0.0
     if num_steps is not None and counts is not None and counts.steps_per_epoch:
@@ -105,10 +106,23 @@ def timing_of(profile: Profile, setup: Setup, known: Known) -> Duration:
         num_steps=num_steps,
         tokens_per_step=per_step,
         measured_step_seconds=seconds,
+        is_elsewhere=found is not None and not found[1],
         price_per_hour=price_of(setup.card, profile.hardware.price_per_hour),
         evaluated_tokens=evaluated,
         num_checkpoints=saves,
     )
+
+
+def seconds_by(probe: Measured, is_same: bool, setup: Setup, tokens: float) -> float | None:
+    """Seconds of a step of so many tokens, as a probe has it; `None` where another setting's tells no more than the
+    closed form does."""
+    if is_same:
+        return probe.step_seconds * tokens / probe.num_tokens
+    closed = timing.step_seconds(setup, tokens)
+    if closed is None:
+        return probe.step_seconds * tokens / probe.num_tokens / setup.num_processes
+    ratio = None if not probe.estimated_seconds else probe.step_seconds / probe.estimated_seconds
+    return closed * ratio if ratio is not None and 1 / LARGEST_RATIO < ratio < LARGEST_RATIO else None
 
 
 def suggestions(setup: Setup, known: Known = NOTHING) -> list[fit.Change]:
@@ -117,9 +131,12 @@ def suggestions(setup: Setup, known: Known = NOTHING) -> list[fit.Change]:
     def memory(changed: Setup) -> Memory:
         return memory_of(changed, replace(known, simulated=None))
 
+    tokens = tokens_per_step(setup, known)
+    if levers.needed(setup):
+        return fit.possible(setup, memory, tokens)
     if verdict(memory_of(setup, known), setup.card) not in FIT:
-        return fit.cheapest(setup, memory)
-    now, found = memory(setup), (fit.largest_micro_batch(setup, memory), fit.longest_rows(setup, memory))
+        return fit.cheapest(setup, memory, tokens)
+    now, found = memory(setup), (fit.largest_micro_batch(setup, memory, tokens), fit.longest_rows(setup, memory))
     return [change for change in found if change is not None and change.memory != now]
 
 
@@ -175,7 +192,7 @@ def _notes(setup: Setup, known: Known, told: Duration, price: float | None) -> l
     elif known.counts.error is not None:
         notes.append(f"The rows could not be counted: {known.counts.error.message}")
     if told.step_seconds is None:
-        notes.append(f"How fast {setup.card.title} computes in {setup.precision} is not known before a run or a probe.")
+        notes.append(f"How fast {setup.card.title} computes in {setup.precision} is not known before a probe.")
     elif price is None and setup.card.kind == "cuda":
         notes.append(f"The price of {setup.card.name} is not known: set hardware.price_per_hour.")
     return notes

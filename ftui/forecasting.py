@@ -17,7 +17,7 @@ from ftui import units
 from ftui.cards import CARDS, Card, card_named, price_of
 from ftui.detection import find_machine
 from ftui.errors import DiskError, FtuiError, HardwareError, UsageError, error_with
-from ftui.estimate import closed_form
+from ftui.estimate import closed_form, timing
 from ftui.estimate.answer import Estimate, Memory, Verdict
 from ftui.estimate.fit import Change
 from ftui.estimate.measured import Measured, recall, remember, setting_of, what_of
@@ -30,7 +30,7 @@ from ftui.processes import clean_environment
 from ftui.profile import Profile, Resolved
 from ftui.profile.writing import to_toml
 from ftui.shown import complaint, shown
-from ftui.tiers import AUTO
+from ftui.tiers import AUTO, chosen_tier
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,14 @@ def print_estimate(resolved: Resolved, question: Question) -> int:
     lines = [resolved.path.stem, *estimate_lines(told, card, price_of(card, profile.hardware.price_per_hour))]
     if wanted:
         lines += ["", *(_changes(told, changes))]
-    lines += ["", *wrapped(f"On other cards: {_in_words(others)}", width())]
+    lines += ["", *wrapped(f"On other cards{_with_tier(question)}: {_in_words(others)}", width())]
     print("\n".join(shown(line) for line in lines))
     return 0
+
+
+def _with_tier(question: Question) -> str:
+    """What lies below the profile there too: a card's own tier might say other values."""
+    return "" if question.tier is None else f" (with the values of the tier {chosen_tier(question.tier)})"
 
 
 def _changes(told: Estimate, changes: Sequence[Change]) -> list[str]:
@@ -159,6 +164,7 @@ def probed(profile: Profile, card: Card) -> Measured:
         what=what_of(setup), setting=setting_of(setup), estimated=closed_form.memory(setup).process,
         allocated=told["allocated"], reserved=told["reserved"], process=told["process"],
         step_seconds=told["step_seconds"], num_tokens=told["num_tokens"], versions=told["versions"], time=time.time(),
+        estimated_seconds=timing.step_seconds(dataclasses.replace(setup, accumulation=1), told["num_tokens"]),
     )  # fmt: skip
     try:
         remember(found)

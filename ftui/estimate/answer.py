@@ -65,6 +65,7 @@ class Estimate:
         disk: bytes of checkpoints and the result, at their most.
         num_parameters, num_trainable: of the model; `None` where unknown.
         notes: what a reader must know: what was assumed, what is not known.
+        impossible: why the card cannot train it whatever its memory; empty where it can.
     """
 
     card: str
@@ -77,3 +78,4 @@ class Estimate:
     num_parameters: int | None
     num_trainable: int | None
     notes: tuple[str, ...] = ()
+    impossible: str = ""

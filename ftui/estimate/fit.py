@@ -20,6 +20,7 @@ from ftui.estimate.levers import (
     Lever,
     axes_of,
     effective,
+    needed,
     pulled,
 )
 from ftui.estimate.setup import Setup, with_length
@@ -42,7 +43,9 @@ class Change:
     Attributes:
         values: the keys, as they would stand in the profile. "none" turns a key off.
         reasons: why each part of it helps, and what it costs, in words.
-        slower: share of the speed that is lost (below 0: it becomes faster); `None` where the speed is not known.
+        slower: share of the speed that is lost (below 0: it becomes faster) with the rows as they are; `None` where it
+            is not known: how much longer rows become that are not cut any more, nobody has counted. That others become
+            shorter makes nothing faster: they are no longer the same rows.
         memory, verdict: what comes of it.
     """
 
@@ -53,21 +56,36 @@ class Change:
     verdict: Verdict
 
 
-def cheapest(setup: Setup, memory_of: MemoryOf = closed_form.memory) -> list[Change]:
+def possible(setup: Setup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None) -> list[Change]:
+    """Where the card cannot train it whatever its memory: what must be changed, and what more it takes to fit then."""
+    must = needed(setup)
+    changed = pulled(setup, must)
+    memory, values = memory_of(changed), {key: value for lever in must for key, value in lever.values.items()}
+    reasons = tuple(lever.reason for lever in must)
+    if (told := verdict(memory, setup.card)) in FIT:
+        return [Change(values, reasons, None, memory, told)]
+    more = cheapest(changed, memory_of, tokens)
+    return [replace(one, values={**values, **one.values}, reasons=(*reasons, *one.reasons)) for one in more]
+
+
+def cheapest(setup: Setup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None) -> list[Change]:
     """Changes that make it fit, the best of each kind: those that cost speed alone come first, then those that make it
     less exact or train less, then those that cut rows, then another method. None changes more than another needs.
 
     Where neither of the first two kinds has one, those come in their place that are told to be `tight` for no reason
     but doubt: a simulation knows more (`ftui estimate`), and may well find that they fit.
+
+    Args:
+        tokens: of an average step, as they were counted; without it, as if every row were as long as the longest.
     """
-    search = _Search(setup, memory_of, _is_sure)
+    search = _Search(setup, memory_of, _is_sure, tokens)
     speed, less = search.smallest(SPEED), search.smallest((*SPEED, *LESS), LESS)
     shorter, other = search.smallest((*SPEED, *SHORTER), SHORTER), search.smallest((*SPEED, *OTHER), OTHER)
     for more in (LESS[:1], LESS):  # only where that is not enough
         shorter = shorter or search.smallest((*SPEED, *more, *SHORTER), SHORTER)
     other = other or search.smallest((*SPEED, *OTHER, *SHORTER), OTHER)
     if not speed and not less:
-        doubtful = _Search(setup, memory_of, _is_doubtful)
+        doubtful = _Search(setup, memory_of, _is_doubtful, tokens)
         speed, less = doubtful.smallest(SPEED), doubtful.smallest((*SPEED, *LESS), LESS)
         search.memories |= doubtful.memories
     kinds = [search.ranked(kind) for kind in (speed, less, shorter, other)]
@@ -76,7 +94,9 @@ def cheapest(setup: Setup, memory_of: MemoryOf = closed_form.memory) -> list[Cha
     return [one for kind, found in enumerate(kinds) for place, one in enumerate(found) if (place, kind) in shown]
 
 
-def largest_micro_batch(setup: Setup, memory_of: MemoryOf = closed_form.memory) -> Change | None:
+def largest_micro_batch(
+    setup: Setup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
+) -> Change | None:
     """The largest micro-batch that fits with the same effective batch; `None` where not even one row does, or where
     it is what it is already."""
     rows = setup.micro_batch * setup.accumulation
@@ -88,7 +108,7 @@ def largest_micro_batch(setup: Setup, memory_of: MemoryOf = closed_form.memory) 
                 return None
             values = {MICRO_BATCH: size, ACCUMULATION: rows // size}
             why = f"micro-batches of {size}: as many rows at once as fit; {effective(setup)}"
-            return Change(values, (why,), _slower(_speed(setup), changed), memory, told)
+            return Change(values, (why,), _slower(setup, changed, tokens), memory, told)
     return None
 
 
@@ -113,7 +133,7 @@ def longest_rows(setup: Setup, memory_of: MemoryOf = closed_form.memory) -> Chan
     changed = with_length(setup, length)
     memory = memory_of(changed)
     why = f"rows of up to {length} tokens" + (", all that the model can see" if length >= most - ROUND else "")
-    return Change({MAX_LENGTH: length}, (why,), _slower(_speed(setup), changed), memory, verdict(memory, setup.card))
+    return Change({MAX_LENGTH: length}, (why,), None, memory, verdict(memory, setup.card))
 
 
 class _Search:
@@ -121,11 +141,13 @@ class _Search:
     speaks for all beyond it, or before it. But where micro-batches begin to be added up, gradients are held that were
     not before."""
 
-    def __init__(self, setup: Setup, memory_of: MemoryOf, is_enough: Callable[[Memory, Card], bool]) -> None:
+    def __init__(
+        self, setup: Setup, memory_of: MemoryOf, is_enough: Callable[[Memory, Card], bool], tokens: float | None
+    ) -> None:
         self._setup, self._memory_of, self._is_enough = setup, memory_of, is_enough
         self._axes = axes_of(setup)
         self._adds_up = list(self._axes).index("micro-batch") if setup.accumulation == 1 else None
-        self._speed = _speed(setup)
+        self._tokens = tokens
         self.memories: dict[Steps, Memory] = {}
         self._fit: list[Steps] = []
         self._fail: list[Steps] = []
@@ -182,7 +204,7 @@ class _Search:
     def _change(self, steps: Steps) -> Change:
         levers, memory = self._levers(steps), self.memories[steps]
         values = {key: value for lever in levers for key, value in lever.values.items()}
-        slower = _slower(self._speed, pulled(self._setup, levers))
+        slower = _slower(self._setup, pulled(self._setup, levers), self._tokens)
         return Change(
             values, tuple(lever.reason for lever in levers), slower, memory, verdict(memory, self._setup.card)
         )
@@ -202,11 +224,9 @@ def _is_within(one: Steps, other: Steps) -> bool:
     return all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _slower(before: float | None, changed: Setup) -> float | None:
-    after = _speed(changed)
-    return None if before is None or after is None else 1 - after / before
-
-
-def _speed(setup: Setup) -> float | None:
-    tokens = setup.length * setup.micro_batch * setup.accumulation * setup.num_processes
-    return timing.duration(setup, num_steps=1, tokens_per_step=tokens).tokens_per_second
+def _slower(setup: Setup, changed: Setup, tokens: float | None) -> float | None:
+    """With rows as long as they are now, `tokens` of them in a step."""
+    tokens = tokens or float(setup.length * setup.micro_batch * setup.accumulation * setup.num_processes)
+    before = timing.step_seconds(setup, tokens)
+    after = timing.step_seconds(with_length(changed, setup.length), tokens)
+    return None if before is None or after is None else 1 - before / after

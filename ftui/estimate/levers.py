@@ -13,6 +13,7 @@ from math import sqrt
 from typing import Any
 
 from ftui.estimate.setup import BYTES, Setup, with_length
+from ftui.profile.optimizers import FROM_BITSANDBYTES, TAKES
 
 Key = tuple[str, ...]
 
@@ -24,6 +25,10 @@ CHECKPOINTING: Key = ("train", "activation_checkpointing")
 CHECKPOINTING_KWARGS: Key = ("train", "activation_checkpointing_kwargs")
 METHOD: Key = ("adapter", "method")
 OPTIM: Key = ("train", "optim")
+OPTIM_ARGS: Key = ("train", "optim_args")
+EIGHT_BIT: Key = ("adapter", "load_in_8bit")
+TWICE: Key = ("adapter", "bnb_4bit_use_double_quant")
+ATTENTION: Key = ("model", "attn_implementation")
 DTYPE: Key = ("model", "dtype")
 RANK: Key = ("adapter", "r")
 ALPHA: Key = ("adapter", "lora_alpha")
@@ -59,10 +64,34 @@ def axes_of(setup: Setup) -> dict[str, list[Lever]]:
     }  # fmt: skip
 
 
+def needed(setup: Setup) -> list[Lever]:
+    """What must be changed for the card to train it at all, however much memory it has.
+
+    The engine refuses it there, and a profile that names such a device is refused at once
+    (ftui/profile/training_contradictions.py).
+    """
+    found = []
+    lacks = "bitsandbytes has nothing for Apple's GPUs"
+    if not setup.has_bitsandbytes and setup.method == "qlora":
+        values: dict[Key, Any] = {METHOD: "lora"} | ({} if setup.double_quant else {TWICE: True})
+        why = f"{lacks}, so that there is no QLoRA: LoRA beside a base in 16 or 32 bits"
+        found.append(Lever({"method": "lora", "double_quant": True}, values, why))
+    if not setup.has_bitsandbytes and setup.is_8bit:
+        found.append(Lever({"is_8bit": False}, {EIGHT_BIT: False}, f"{lacks}, so that no base is held in 8 bits"))
+    if not setup.has_bitsandbytes and setup.optim in FROM_BITSANDBYTES:
+        values = {OPTIM: "adamw_torch"} | ({OPTIM_ARGS: "none"} if TAKES.get(setup.optim) else {})
+        found.append(Lever({"optim": "adamw_torch"}, values, f"{lacks}, {setup.optim} among it: torch's AdamW"))
+    if setup.attn_implementation == "flash_attention_2" and (setup.card.kind != "cuda" or setup.precision == "fp32"):
+        why = "flash_attention_2 is for 16 bits on NVIDIA's GPUs: torch's attention"
+        found.append(Lever({"attn_implementation": "auto"}, {ATTENTION: "auto"}, why))
+    return found
+
+
 def pulled(setup: Setup, levers: list[Lever]) -> Setup:
     """The setup after these changes."""
     changed = replace(setup, **{name: value for lever in levers for name, value in lever.fields.items()})
-    return changed if changed.length == setup.length else with_length(changed, changed.length)
+    is_other = changed.length != setup.length or changed.attn_implementation != setup.attn_implementation
+    return with_length(changed, changed.length) if is_other else changed
 
 
 def effective(setup: Setup) -> str:

@@ -18,7 +18,11 @@ from ftui.run import state_folder
 
 SAME, OTHER = 0.03, 0.08
 """Half the range of a corrected estimate, where the very setting was measured and where another one was."""
-APART = ("shape", "card", "method", "is_8bit", "precision", "accumulation")
+APART = (
+    "shape", "card", "method", "is_8bit", "precision", "accumulation",
+    # Not of the memory: what only proposals for changes ask for (levers.py).
+    "rows_are_cut", "has_bitsandbytes", "lora_alpha", "use_rslora",
+)  # fmt: skip
 LARGEST_RATIO = 2.0
 """A probe that is further from its estimate says nothing of other settings."""
 LONGEST_FILE = 1 << 20
@@ -29,7 +33,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
     `what` names model, card and method, `setting` all else that changes the memory; `estimated` is what the closed form
     said of that setting, before any correction. `step_seconds` are those of one micro-batch, forward, backward and
-    update, with `num_tokens` tokens.
+    update, with `num_tokens` tokens; `estimated_seconds` what the clock said of them, where it knows the card.
     """
 
     what: str
@@ -40,6 +44,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     process: int
     step_seconds: float
     num_tokens: int
+    estimated_seconds: float | None = None
     versions: dict[str, str]
     time: float
 
@@ -53,7 +58,7 @@ def what_of(setup: Setup) -> str:
 
 
 def setting_of(setup: Setup) -> str:
-    """All else that memory depends on: every field of the setup, and whether gradients wait for other micro-batches."""
+    """All else that memory may depend on: every other field, and whether gradients wait for other micro-batches."""
     told = {field.name: getattr(setup, field.name) for field in fields(setup) if field.name not in APART}
     told["waits"] = setup.accumulation > 1
     return " ".join(f"{name}={value}" for name, value in told.items())

@@ -7,9 +7,6 @@ Three constants were fitted, together, on all published rows that are specified 
 and 4090s, 16 on T4s; tests/ground/test_estimate_timing.py): none of them belongs to a source, a card or a model.
 """
 
-from collections.abc import Sequence
-from statistics import median
-
 from ftui.estimate.answer import Basis, Duration
 from ftui.estimate.closed_form import memory
 from ftui.estimate.disk import checkpoint_bytes
@@ -37,6 +34,8 @@ LINK = 20e9
 READING, WRITING, STARTING = 1e9, 5e8, 15.0
 """A rented pod's volume, bytes a second (assumed); seconds until an engine has its libraries (measured on 2 cores)."""
 SPREAD, MEASURED_SPREAD = 0.3, 0.05
+ELSEWHERE_SPREAD = 0.5
+"""By the tokens a second of another setting: on a CPU 4 rows at once were 2 % slower than 16, one row 40 %."""
 
 
 def duration(
@@ -45,6 +44,7 @@ def duration(
     num_steps: int | None,
     tokens_per_step: float | None,
     measured_step_seconds: float | None = None,
+    is_elsewhere: bool = False,
     price_per_hour: float | None = None,
     evaluated_tokens: float = 0.0,
     num_checkpoints: int = 1,
@@ -54,10 +54,14 @@ def duration(
     Args:
         tokens_per_step: of all processes together; padding is not known, and not counted.
         measured_step_seconds: of steps that this run has taken: then no step is guessed.
+        is_elsewhere: whether they are told by steps of another setting.
         price_per_hour: US dollars for one card.
         evaluated_tokens: of all evaluations together.
     """
-    basis: Basis = "closed form" if measured_step_seconds is None else "measured here"
+    basis: Basis = "corrected here" if is_elsewhere else "measured here"
+    spread = ELSEWHERE_SPREAD if is_elsewhere else MEASURED_SPREAD
+    if measured_step_seconds is None:
+        basis, spread = "closed form", SPREAD
     price = None if price_per_hour is None else price_per_hour * setup.num_processes / 3600
     seconds = measured_step_seconds
     if seconds is None and tokens_per_step is not None:
@@ -74,19 +78,13 @@ def duration(
         tokens_per_second=None if not seconds or tokens_per_step is None else tokens_per_step / seconds,
         step_seconds=seconds, total_seconds=total,
         dollars=None if total is None or price is None else total * price,
-        spread=SPREAD if measured_step_seconds is None else MEASURED_SPREAD, basis=basis,
+        spread=spread, basis=basis,
     )  # fmt: skip
 
 
 def loading_seconds(setup: Setup) -> float:
     """Until the first step: libraries, and the model's files, which hold 16 bits a weight as a rule."""
     return STARTING + 2 * setup.shape.num_parameters / READING
-
-
-def typical_seconds(steps: Sequence[float]) -> float:
-    """Seconds of a step from those of a run's first ones: their median, without the very first, which pays for kernels
-    and caches."""
-    return median(steps[1:] or steps)
 
 
 def step_seconds(setup: Setup, tokens_per_step: float) -> float | None:

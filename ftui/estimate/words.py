@@ -23,7 +23,8 @@ def width() -> int:
 def estimate_lines(told: Estimate, card: Card, price: float | None) -> list[str]:
     """All of one estimate, a fact a line. `price`: US dollars an hour for one card."""
     number = f"{told.num_cards} x " if told.num_cards > 1 else ""
-    words = f" ({IN_WORDS[told.verdict]})" if IN_WORDS[told.verdict] else ""
+    why = told.impossible or IN_WORDS[told.verdict]
+    words = f" ({why})" if why else ""
     has = units.size(card.memory) if card.memory else "memory hidden"
     lines = wrapped(f"{number}{card.title}, {has}: {told.verdict}{words}", width())
     if told.memory is not None:
@@ -86,7 +87,8 @@ def duration_words(told: Duration, price: float | None) -> str:
     if told.dollars is not None and price is not None:
         cost = f"${told.dollars:,.2f}" if told.dollars >= 0.005 else "less than a cent"
         parts.append(f"{cost} at ${price:,.2f} an hour")
-    return ", ".join(parts) + (f"; {BASES[told.basis]}" if told.tokens_per_second is not None else "")
+    basis = "from a probe of another setting" if told.basis == "corrected here" else BASES[told.basis]
+    return ", ".join(parts) + (f"; {basis}" if told.tokens_per_second is not None else "")
 
 
 def change_lines(changes: Sequence[Change]) -> list[str]:

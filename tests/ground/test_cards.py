@@ -1,10 +1,11 @@
 """Cards by name and by what the driver calls them; prices, and whose go first."""
 
+from itertools import permutations
 from pathlib import Path
 
 import pytest
 
-from ftui.cards import BY_NAME, CARDS, TIERS, MiB, card_for, card_named, price_of, prices_file
+from ftui.cards import BY_NAME, CARDS, TIERS, TRAINED, MiB, card_for, card_named, price_of, prices_file
 from ftui.errors import ProfileError, UsageError
 from ftui.tiers import SHIPPED
 
@@ -84,6 +85,33 @@ def test_figures_are_of_the_right_order() -> None:
             assert all(0.1 < share < 0.8 for share in card.efficiency)
         assert card.price_per_hour is None or 0.1 < card.price_per_hour < 10
     assert [card.name for card in CARDS if card.kind == "cuda" and not card.has_bf16] == ["t4"]
+
+
+# torch's bf16 products of 10240 square matrices (L4, A40, RTX 5090), else of the best size, in 1e12 a second, as people
+# measured them (zzc0721/torch-performance-test-data).
+MEASURED_PRODUCTS = {
+    "rtx3090": 76.5, "rtx4090": 165, "a100-80": 265, "l4": 56.9, "a40": 122.3, "a6000": 123.3, "l40s": 269,
+    "rtx5090": 237,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEASURED_PRODUCTS)
+def test_training_reaches_a_share_of_measured_products(name: str) -> None:
+    """One rule for all cards, those with published runs among them: no card trains as fast as it multiplies."""
+    card = BY_NAME[name]
+    assert card.tflops is not None
+    trained, measured = card.tflops * card.efficiency[0], MEASURED_PRODUCTS[name]
+    assert trained == pytest.approx(TRAINED * measured, rel=0.05)
+    assert card.tflops * max(card.efficiency) < 0.7 * measured
+
+
+def test_a_card_that_multiplies_and_moves_less_is_never_told_as_faster() -> None:
+    """A card of 72 W was told to be faster than one of 350 W, by what its data sheet says."""
+    for one, other in permutations(MEASURED_PRODUCTS, 2):
+        slow, fast = BY_NAME[one], BY_NAME[other]
+        assert slow.tflops and fast.tflops and slow.bandwidth and fast.bandwidth
+        if 1.1 * MEASURED_PRODUCTS[one] < MEASURED_PRODUCTS[other] and slow.bandwidth < fast.bandwidth:
+            assert slow.tflops * slow.efficiency[0] < fast.tflops * fast.efficiency[0], (one, other)
 
 
 def test_each_tier_is_that_of_a_card() -> None:

@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +19,8 @@ from ftui.known_models import known_models
 from ftui.presets import shipped
 from ftui.preview import DryRun
 from ftui.profile import Profile, resolve
+from ftui.profile.layers import examine, file_layer, override_layer
+from ftui.shown import toml_value
 from ftui.tiers import tier_layer, tier_names
 
 TEXT = '[run]\nstage="sft"\n[model]\nname_or_path="{name}"\n[data]\ntrain="r.jsonl"\nmax_length=2048\n'
@@ -93,6 +97,42 @@ def test_processes_on_a_cpu_share_its_memory(tmp_path: Path) -> None:
     four = estimate(profile(tmp_path, "hardware.device=cpu", "hardware.num_processes=4", name=name), cpu)
     assert (one.verdict, four.verdict) == ("fits", "no")
     assert four.ram and one.ram and four.ram > 3 * one.ram
+
+
+NEEDS_A_DEVICE: dict[str, list[Any]] = {
+    "adapter.method": ["lora", "qlora", "full"],
+    "adapter.load_in_8bit": [False, True],
+    "train.optim": ["adamw_torch", "adafactor", "adamw_8bit", "paged_adamw_32bit", "lion_8bit", "rmsprop_bnb"],
+    "model.attn_implementation": ["auto", "sdpa", "flash_attention_2"],
+    "train.precision": ["auto", "fp32"],
+}
+
+
+@pytest.mark.parametrize("kind", ["mps", "cpu", "cuda"])
+def test_what_a_card_cannot_do_is_no_whatever_its_memory(kind: str, tmp_path: Path) -> None:
+    """Exactly what a profile that names such a device is refused for; and what is proposed there can be done."""
+    card = replace(card_named({"cuda": "h200"}.get(kind, kind)), memory=4000 << 30)
+    path = tmp_path / "p.toml"
+    path.write_text(TEXT.format(name="Qwen/Qwen3-8B"))
+    for values in product(*NEEDS_A_DEVICE.values()):
+        wishes = [f"{key}={toml_value(value)}" for key, value in zip(NEEDS_A_DEVICE, values, strict=True)]
+        examined = examine([file_layer(path), override_layer(wishes)], path)
+        if examined.profile is None:  # does not go together on any device
+            continue
+        refused = examine([file_layer(path), override_layer([*wishes, f"hardware.device={kind}"])], path).problems
+        told = estimate(examined.profile, card)
+        assert (told.verdict == "no") == bool(told.impossible) == bool(refused), wishes
+        if not refused:
+            continue
+        assert told.impossible in " ".join(" ".join(estimate_lines(told, card, None)).split())
+        setup = setup_for(examined.profile, card)
+        assert isinstance(setup, Setup)
+        changes = suggestions(setup)
+        assert changes and all(change.verdict in ("fits", "likely") for change in changes)
+        for change in changes:
+            mended = [f"{'.'.join(key)}={toml_value(value)}" for key, value in change.values.items()]
+            after = resolve(path, overrides=[*wishes, *mended, f"hardware.device={kind}"]).profile
+            assert estimate(after, card).verdict == "fits"
 
 
 def test_a_card_that_hides_its_memory(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftui.cards import Card, GiB
-from ftui.estimate import closed_form, fit, levers
+from ftui.estimate import closed_form, fit, levers, timing
 from ftui.estimate.answer import Memory
-from ftui.estimate.setup import Setup, setup_of
+from ftui.estimate.setup import Setup, setup_of, with_length
 from ftui.estimate.shape import ModelShape, shape_from_scratch, shape_of
 from ftui.estimate.verdict import FIT, SAFE, verdict
 from ftui.profile import Profile, resolve
@@ -88,13 +88,37 @@ def test_a_change_does_what_it_says(path: Path, method: str, memory_gib: int) ->
         assert rows_a_step(after) == rows_a_step(setup)
 
 
-def told_for(setup: Setup) -> list[fit.Change]:
-    more = (fit.largest_micro_batch(setup), fit.longest_rows(setup))
-    return [*fit.cheapest(setup), *(one for one in more if one is not None)]
+def told_for(setup: Setup, tokens: float | None = None) -> list[fit.Change]:
+    more = (fit.largest_micro_batch(setup, tokens=tokens), fit.longest_rows(setup))
+    return [*fit.cheapest(setup, tokens=tokens), *(one for one in more if one is not None)]
 
 
 def rows_a_step(setup: Setup) -> int:
     return setup.micro_batch * setup.accumulation * setup.num_processes
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("memory_gib", [12, 16, 24, 48, 80])
+@pytest.mark.parametrize("share", [0.02, 0.3, 1.0])
+def test_the_promised_speed_is_what_the_clock_says_of_the_same_rows(
+    path: Path, method: str, memory_gib: int, share: float
+) -> None:
+    """Rows are shorter than they may be, on average: fixed costs weigh more then. That rows are cut makes nothing
+    faster; how much longer they become otherwise, nobody has counted."""
+    profile = resolve(path, overrides=METHODS[method]).profile
+    setup = setup_of(profile, shape(), card(memory_gib), rows_are_cut=True)
+    tokens = share * rows_a_step(setup) * setup.length
+    before = timing.step_seconds(setup, tokens)
+    assert before is not None
+    for change in told_for(setup, tokens):
+        after = setup_of(changed(path, METHODS[method], change), shape(), setup.card)
+        if after.length > setup.length:
+            assert change.slower is None
+            continue
+        seconds = timing.step_seconds(with_length(after, setup.length), tokens)
+        assert seconds is not None and change.slower == pytest.approx(1 - before / seconds, abs=1e-9)
+        if change.values.keys() == {levers.MAX_LENGTH}:
+            assert change.slower == 0.0
 
 
 SHAPES: dict[str, dict[str, Any]] = {

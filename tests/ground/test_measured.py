@@ -1,13 +1,15 @@
 """Probes: kept as lines, and what they make of later estimates."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace as replace_struct
 
 from ftui.cards import Card, GiB
-from ftui.estimate import closed_form
+from ftui.estimate import closed_form, timing
 from ftui.estimate.answer import PARTS, Memory
 from ftui.estimate.measured import (
     Measured,
@@ -22,6 +24,9 @@ from ftui.estimate.measured import (
 from ftui.estimate.setup import Setup, setup_of
 from ftui.estimate.shape import shape_of
 from ftui.estimate.verdict import verdict
+from ftui.estimate.words import duration_words
+from ftui.estimating import Known, estimate, setup_for, timing_of
+from ftui.preview import DryRun
 from ftui.profile import resolve
 
 LLAMA = {
@@ -33,13 +38,23 @@ CARD = Card("l4", "NVIDIA L4", "cuda", 24 * GiB, 89, 121.0, 300.0, 300 << 20)
 
 
 @pytest.fixture
-def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def profile_path(tmp_path: Path) -> Path:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(LLAMA))
     path = tmp_path / "p.toml"
-    path.write_text('[run]\nstage="sft"\n[model]\nname_or_path="a/b"\n[data]\ntrain="r.jsonl"\nmax_length=2048\n')
+    path.write_text(
+        '[run]\nstage="sft"\n[model]\nname_or_path="./model"\n[data]\ntrain="r.jsonl"\nmax_length=2048\n'
+        "[train]\nper_device_train_batch_size=4\n"
+    )
+    return path
+
+
+@pytest.fixture
+def setup(profile_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     shape = shape_of(LLAMA)
     assert shape is not None
-    return setup_of(resolve(path).profile, shape, CARD)
+    return setup_of(resolve(profile_path).profile, shape, CARD)
 
 
 def probe(setup: Setup, process: int) -> Measured:
@@ -143,3 +158,61 @@ def test_verdicts(gib: float, basis: str, word: str) -> None:
     )  # fmt: skip
     assert verdict(memory, CARD) == word
     assert verdict(None, CARD) == verdict(memory, replace(CARD, memory=0)) == "unknown"
+
+
+COUNTS: dict[str, DryRun] = {
+    "rows cut": DryRun(longest=2048, num_cut=3, num_sequences=50, num_train_tokens=60_000, steps_per_epoch=4),
+    "none cut": DryRun(longest=2048, num_cut=0, num_sequences=50, num_eval_rows=9, num_train_rows=50),
+    "few rows": DryRun(longest=2048, num_cut=1, num_sequences=4, num_eval_rows=1, num_train_rows=4),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", COUNTS)
+@pytest.mark.parametrize("wishes", [(), ("data.eval_fraction=0.1", "eval.per_device_eval_batch_size=8")], ids=str)
+def test_a_probe_of_this_very_profile_is_known_again(name: str, wishes: tuple[str, ...], profile_path: Path) -> None:
+    """A probe has seen the longest rows and knows no more of them; whatever the counts say beside, the profile is the
+    one that it measured."""
+    given = resolve(profile_path, overrides=wishes).profile
+    counts = COUNTS[name]
+    took = DryRun(longest=2048, num_sequences=min(4, counts.num_sequences or 4), num_eval_rows=counts.num_eval_rows)
+    seen, asked = (setup_for(given, CARD, Known(counts=one)) for one in (took, counts))
+    assert isinstance(seen, Setup) and isinstance(asked, Setup)
+    found = replace_struct(probe(seen, 9 * GiB), step_seconds=3.0, num_tokens=8192)
+    told = estimate(given, CARD, Known(counts=counts, probes=[found]))
+    assert told.memory is not None and (told.memory.basis, told.memory.process) == ("measured here", 9 * GiB)
+    assert told.duration.basis == "measured here"
+    assert told.duration.tokens_per_second == pytest.approx(8192 / 3)
+
+
+NOT_OF_THE_MEMORY = {"rows_are_cut": True, "has_bitsandbytes": False, "lora_alpha": 7, "use_rslora": True}
+
+
+@pytest.mark.parametrize("name", NOT_OF_THE_MEMORY)
+def test_what_changes_no_memory_and_no_speed_is_no_other_setting(name: str, setup: Setup) -> None:
+    other = replace(setup, **{name: NOT_OF_THE_MEMORY[name]})  # type: ignore[arg-type]
+    assert closed_form.memory(other) == closed_form.memory(setup)
+    assert timing.step_seconds(other, 8192) == timing.step_seconds(setup, 8192)
+    assert setting_of(other) == setting_of(setup)
+
+
+@pytest.mark.parametrize("change", [{"micro_batch": 2}, {"length": 512}, {"r": 64}, {"checkpointing": 1}], ids=str)
+def test_the_speed_of_another_setting_is_told_with_a_wider_range(
+    change: dict[str, Any], setup: Setup, profile_path: Path
+) -> None:
+    """On a CPU, whose speed nothing else tells; on a card that the clock knows, by how far the clock was off."""
+    given = resolve(profile_path).profile
+    cpu = replace(CARD, name="cpu", title="CPU", kind="cpu", tflops=None, bandwidth=None)
+    asked = replace(setup, card=cpu, precision="fp32", **change)
+    measured = replace_struct(probe(replace(setup, card=cpu, precision="fp32"), 9 * GiB), step_seconds=4.0)
+    told = timing_of(given, asked, Known(probes=[measured]))
+    assert told.tokens_per_second == pytest.approx(8192 / 4) and told.basis == "corrected here"
+    assert told.spread > timing.duration(asked, num_steps=1, tokens_per_step=1.0, measured_step_seconds=1.0).spread
+    assert "another setting" in duration_words(told, None)
+    asked, plain = replace(setup, **change), timing.step_seconds(setup, 8192)
+    assert plain is not None
+    measured = replace_struct(probe(setup, 9 * GiB), step_seconds=1.4 * plain, estimated_seconds=plain)
+    closed = timing_of(given, asked, Known())
+    told = timing_of(given, asked, Known(probes=[measured]))
+    assert told.step_seconds == pytest.approx(1.4 * (closed.step_seconds or 0)) and told.basis == "corrected here"
+    far = replace_struct(measured, step_seconds=4 * plain)
+    assert timing_of(given, asked, Known(probes=[far])) == closed
