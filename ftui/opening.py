@@ -20,6 +20,7 @@ from ftui.identity import this_process
 from ftui.launching import launch
 from ftui.moving import move_out, rename_folder
 from ftui.profile import Profile, Resolved, resolve
+from ftui.profile.complaints import as_error
 from ftui.profile.writing import flat, to_toml, weights_difference
 from ftui.run import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
 from ftui.runstate import RunState, is_over
@@ -121,6 +122,16 @@ def check_code(profile: Profile, allow: Collection[str], before: Profile | None 
     )
 
 
+def check_files(resolved: Resolved) -> None:
+    """Whether all that the profile names on this disk is there, before an engine is started that would look for it.
+
+    Raises:
+        ProfileError: something is not.
+    """
+    if resolved.absent:
+        raise as_error(resolved.absent, resolved.path)
+
+
 def open_run(
     folder: Path, resolved: Resolved, *, again: bool = False, stopped_too: bool = False, allow: Collection[str] = ()
 ) -> Opened:
@@ -147,6 +158,8 @@ def _opened(folder: Path, resolved: Resolved, allow: Collection[str], *, again: 
         run, decision = decide(folder, again=again, stopped_too=stopped_too)
         if decision in ("start", "resume"):
             check_code(resolved.profile, allow, stored_profile(run) if decision == "resume" else None)
+        if decision == "start":
+            check_files(resolved)
         if decision == "start" and not create(run, resolved):
             continue  # somebody else opened it in this moment
         watch = Watch(run)
@@ -198,6 +211,9 @@ def create(
         replace_file(new.profile, to_toml(named(resolved.profile, run.name)).encode(), durable=True)
         for checkpoint in inherited:
             link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
+            losses = Run(checkpoint.path.parents[1]).losses
+            if losses.exists():  # the order that the checkpoint's steps had
+                replace_file(new.losses, losses.read_bytes(), durable=True)
         replace_file(new.facts, msgspec.json.encode(facts), durable=True)
         if not rename_folder(temporary, run.folder):
             move_out(temporary, run.folder)  # run.json last: without it a folder is no run

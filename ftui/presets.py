@@ -39,13 +39,18 @@ def find_profile(text: str, folder: Path = SHIPPED) -> Path:
     Raises:
         ProfileError: neither; the nearest names are given.
     """
-    path = Path(text)
+    path, is_folder = Path(text), False
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a NUL in it, the home of nobody
         if path.expanduser().is_file():
             return path.expanduser()
+        is_folder = path.expanduser().is_dir()
     presets = {preset.name: preset.path for preset in shipped(folder)}
     if text.removesuffix(".toml") in presets:
         return presets[text.removesuffix(".toml")]
+    if is_folder:
+        from ftui.profile.syntax import a_folder  # 0.1 s: pydantic
+
+        raise a_folder(path.expanduser())
     near = difflib.get_close_matches(path.stem, presets, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`ftui profiles` lists the shipped ones."
     raise ProfileError(f"There is no profile {text!r}.", hint=hint)

@@ -1,9 +1,9 @@
 """`[adapter]`: the method, which weights it trains, and how those that stay frozen are held."""
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
 from ftui.profile.fields import Section, weights
 
@@ -61,10 +61,10 @@ class AdapterSection(Section):
     layers_pattern: str | None = weights(None)
     """Name of the list of decoder layers, where layers_to_transform does not find it by itself."""
 
-    rank_pattern: dict[str, int] = weights({})
+    rank_pattern: dict[str, Annotated[int, Field(ge=1, le=1024)]] = weights({})
     """Other ranks for some layers: a table of name (or regular expression) = rank."""
 
-    alpha_pattern: dict[str, int] = weights({})
+    alpha_pattern: dict[str, Annotated[int, Field(ge=1)]] = weights({})
     """Other lora_alpha for some layers: a table of name (or regular expression) = lora_alpha."""
 
     bias: Literal["none", "all", "lora_only"] = weights("none")
@@ -130,6 +130,22 @@ class AdapterSection(Section):
             except re.error as error:
                 raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
         return value
+
+    @field_validator("target_modules")
+    @classmethod
+    def _name_something(cls, targets: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not targets or not all(targets):
+            raise ValueError('target_modules names no layer; "all-linear" stands for all of them')
+        return targets
+
+    @field_validator("layers_to_transform")
+    @classmethod
+    def _counted_from_0(cls, layers: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if layers == ():
+            raise ValueError('layers_to_transform names no layer; "none" stands for all of them')
+        if wrong := [layer for layer in layers or () if layer < 0]:
+            raise ValueError(f"decoder layers are counted from 0: there is no layer {wrong[0]}")
+        return layers
 
     @field_validator("name_or_path")
     @classmethod

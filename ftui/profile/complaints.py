@@ -2,22 +2,34 @@
 
 import difflib
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from ftui.errors import ProfileError
+from ftui.errors import ProfileError, UsageError
+from ftui.profile.listed import in_list
 from ftui.profile.origins import Key, Origin, Problem, nearest_origin
+from ftui.profile.places import FILES
 from ftui.profile.sections import Profile
 from ftui.profile.spellings import OLD_SPELLINGS, OTHER_NAMES, OTHER_TABLES, WITHOUT_NEED
-from ftui.shown import toml_value
+from ftui.shown import cut, toml_value
 
 MOST, LIKELIEST = 9, 5  # names of a choice that are told: all of them, or of more these
+LONGEST_VALUE = 80  # columns of a wrong value that are told
+WORDS = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
+    "bool_type": "true or false", "string_type": "a text", "tuple_type": "a list", "list_type": "a list",
+    "dict_type": "a table", "model_type": "a table", "model_attributes_type": "a table",
+    "finite_number": "a finite number",
+}  # fmt: skip
+"""What a value should be, for the kinds of errors that pydantic tells apart."""
+ROWS = "Write a file, a folder, a data set on the hub (owner/name), or a list of these."
 BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less than or equal to", "lt": "less than"}
 
 
@@ -28,8 +40,11 @@ def as_error(problems: Sequence[Problem], path: Path) -> ProfileError:
     ]
     if len(problems) == 1:
         return ProfileError(lines[0], hint=problems[0].fix)
-    fixed = zip(lines, problems, strict=True)
-    return ProfileError("\n".join(f"{line}\n    {problem.fix}" if problem.fix else line for line, problem in fixed))
+    following = [*((problem.key[:2], problem.fix) for problem in problems[1:]), ((), "")]
+    # what mends several entries of one key is told once, below the last
+    fixes = ["" if (one.key[:2], one.fix) == after else one.fix for one, after in zip(problems, following, strict=True)]
+    told = zip(lines, fixes, strict=True)
+    return ProfileError("\n".join(f"{line}\n    {fix}" if fix else line for line, fix in told))
 
 
 def faults(error: ValidationError, given: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Problem]:
@@ -60,8 +75,12 @@ def _problem(key: Key, details: list[ErrorDetails], origins: Mapping[Key, Origin
     words = [_words(detail, tuple(part for part in key if not part.isdigit())) for detail in details]
     message, fix = words[-1]
     if all(detail["type"].endswith("_type") for detail in details):  # of a union, all that it may be
-        kinds = dict.fromkeys(detail["msg"].removeprefix("Input should be ") for detail in details)
-        message = f"input should be {' or '.join(kinds)}, not {details[0].get('input')!r}"
+        kinds = dict.fromkeys(WORDS.get(detail["type"], "another one") for detail in details)
+        if "a number" in kinds:
+            kinds.pop("a whole number", None)
+        if key in FILES:
+            kinds["a list"] = None
+        message = f"input should be {' or '.join(kinds)}, not {_told(details[0].get('input'))}"
     return Problem(key, nearest_origin(key, origins), message, fix or _way_out(key))
 
 
@@ -83,8 +102,14 @@ def _precise(problem: Problem, given: Mapping[str, Any]) -> Problem:
 def _way_out(key: Key) -> str:
     """What can be done about any wrong value of a key that there is: its default, or else what it is for."""
     field = _field(key)
-    if field is None or isinstance(field.default, BaseModel):
-        return ""
+    if field is None or (len(key) > 2 and not key[-1].isdigit() and field is _field(key[:-1])):
+        return f"Or leave {key[-1]} out." if field is not None else ""  # of a name in a table of names
+    if key in FILES or (key[:2] in FILES and (key[-1].isdigit() or key[-1] == "path")):
+        return ROWS
+    if tables_in(field.annotation):
+        name = ".".join(part for part in key if not part.isdigit())
+        head = f"[[{name}]]" if get_origin(field.annotation) is tuple else f"[{name}]"
+        return f"Write {head}, and its keys below it."
     if field.is_required():
         return (field.description or "").replace("\n", " ").partition(". ")[0].rstrip(".") + "."
     return f"The default is {toml_value(field.default)}."
@@ -111,23 +136,67 @@ def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
         where = f"Add {key[-1]} to [{'.'.join(key[:-1])}]." if len(key) > 1 else f"Add a [{key[-1]}] table."
         return "is missing", where
     message = detail["msg"].removeprefix("Value error, ")
-    message = message[0].lower() + message[1:]
+    message = f"input should be {WORDS[kind]}" if kind in WORDS else message[0].lower() + message[1:]
+    if kind == "string_too_short":
+        return "is empty", ""
     if kind == "value_error":
-        return message, ""
+        message, _, fix = message.partition("\n")
+        return message.rstrip("."), fix
     choices = re.findall(r"'([^']*)'", str(detail.get("ctx", {}).get("expected", "")))  # none of them: a number
-    if kind == "literal_error" and isinstance(given, str) and choices:
+    if kind == "literal_error" and choices:
         return _choice(given, choices, key)
     if set(detail.get("ctx", {})) & BOUNDS.keys():
         message = f"input should be {_range(detail, key)}"
-    quoted = isinstance(given, str) and kind.endswith(("_type", "_parsing"))
-    return f"{message}, not {given!r}", "Write numbers and true/false without quotes." if quoted else ""
+    return f"{message}, not {_told(given)}", _another_kind(kind, given, key)
 
 
-def _choice(given: str, choices: list[str], key: Key) -> tuple[str, str]:
+def _another_kind(kind: str, given: Any, key: Key) -> str:
+    """The fix where it can be seen from what was given."""
+    if isinstance(given, dict) and key in FILES:
+        return f"Write [[{'.'.join(key)}]], in two brackets: they are a list of tables."
+    if not isinstance(given, str):
+        return ""
+    if kind in ("int_type", "float_type", "bool_type"):
+        return "Write numbers and true/false without quotes."
+    return f"Write [{given if given.isdigit() else _told(given)}]." if kind in ("tuple_type", "list_type") else ""
+
+
+def _told(given: Any) -> str:
+    """A value as a profile spells it, in bounds."""
+    return repr(given) if isinstance(given, float) else cut(toml_value(given), LONGEST_VALUE)
+
+
+def of_no_table(problem: Problem, key: Key, origin: Origin) -> Problem:
+    """The problem that a key is set inside another one which is no table: told of the one that is inside."""
+    field, name = _field(problem.key), ".".join(problem.key)
+    if problem.key in FILES:
+        why = f"is a list of sources: {'.'.join(key)} cannot be set by itself"
+        fix = f"Set {in_list(problem.key, key[len(problem.key) :])}, or {name} to a path or a list."
+        return replace(problem, origin=origin, message=why, fix=fix)
+    if field is None or tables_in(field.annotation) or isinstance(field.default, dict):
+        return problem
+    return replace(problem, origin=origin, message=f"is no table: {'.'.join(key)} is no key", fix=f"Set {name} itself.")
+
+
+def refuse_table(override: str, value: Any) -> None:
+    """Raises:
+    UsageError: it sets a table at the top, of which only keys can be set.
+    """
+    name = override.partition("=")[0].strip()
+    if name not in Profile.model_fields or get_origin(Profile.model_fields[name].annotation) is tuple:
+        return
+    inside = value.items() if isinstance(value, dict) else ()
+    hint = " ".join(f"--set {shlex.quote(f'{name}.{key}={toml_value(one)}')}" for key, one in inside)
+    hint = hint or f"--set {name}.KEY=VALUE"
+    raise UsageError(f"--set {override}: {name} is a table, whose keys are set one by one.", hint=hint)
+
+
+def _choice(given: Any, choices: list[str], key: Key) -> tuple[str, str]:
     """What is wrong with a name that is none of a choice, and which one was meant; the nearest names first."""
-    wanted = given.lower()
+    wanted = str(given).lower()
     meant = OTHER_NAMES.get(key, {}).get(wanted)
-    close = [meant] if meant is not None else difflib.get_close_matches(wanted, choices, n=1, cutoff=0.4)
+    likely = difflib.get_close_matches(wanted, choices, n=1, cutoff=0.4) if isinstance(given, str) else []
+    close = likely if meant is None else [meant]
     fix = f"Did you mean {close[0]!r}?" if close else ""
     if len(choices) > MOST:
         choices.sort(key=lambda one: (one not in close, -difflib.SequenceMatcher(None, wanted, one).ratio()))
@@ -137,7 +206,7 @@ def _choice(given: str, choices: list[str], key: Key) -> tuple[str, str]:
     else:
         *others, last = map(repr, choices)
         told = f"{', '.join(others)} or {last}" if others else last
-    return f"input should be {told}, not {given!r}", fix
+    return f"input should be {told}, not {_told(given)}", fix
 
 
 def _range(detail: ErrorDetails, key: Key) -> str:
@@ -163,6 +232,7 @@ def _nearest(key: Key) -> str:
         return f"Leave it out: {WITHOUT_NEED[name]}."
     known = all_keys()
     if elsewhere := [k for k in known if k[-1] == name]:
+        elsewhere = [k for k in elsewhere if k[0] != "curriculum"] or elsewhere  # stages repeat keys of [train]
         return f"Did you mean {' or '.join('.'.join(k) for k in elsewhere)}?"
     if len(key) == 1:
         return _nearest_table(name)

@@ -6,7 +6,7 @@ They run on whatever is valid: a check that needs a value which is faulty or abs
 from collections.abc import Iterator
 from pathlib import Path
 
-from ftui.profile import training_contradictions
+from ftui.profile import row_contradictions, training_contradictions
 from ftui.profile.adapter import LORA_SHAPE, unsuited
 from ftui.profile.data import sources
 from ftui.profile.facts import Contradiction, Facts, UnknownError, contradiction
@@ -131,10 +131,31 @@ def _rows(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction("data.train", "names nothing to train on", "Name a file, a folder or a data set.")
 
 
+def _mixture(facts: Facts) -> Iterator[Contradiction]:
+    each = sources(facts("data.train"))
+    temperature = facts("data.mixing_temperature")
+    for number, source in enumerate(each):
+        here = f"data.train.{number}"
+        if source.num_samples is not None and source.weight != 1:
+            why = "num_samples and weight both say how much of a source comes in an epoch"
+            yield contradiction(f"{here}.num_samples {here}.weight", why, "Leave one of them out.")
+        said = [name for name in ("weight", "num_samples") if getattr(source, name) not in (1, None)]
+        if said and temperature is not None:
+            why = f"mixing_temperature sets the weights of all sources, and this one has {' and '.join(said)}"
+            keys = f"data.mixing_temperature {here}.{said[0]}"
+            yield contradiction(keys, why, f"Leave mixing_temperature out, or {said[0]} of every source.")
+    if temperature is not None and len(each) == 1:
+        why = "mixing_temperature mixes several sources, and data.train is one"
+        yield contradiction("data.mixing_temperature data.train", why, "List them, or leave mixing_temperature out.")
+
+
 def _rows_to_evaluate_on(facts: Facts) -> Iterator[Contradiction]:
     rows = facts("data.eval")
     if any(source.weight != 1 for source in sources(rows)):
         yield contradiction("data.eval", "rows to evaluate on have no weight", "Leave weight out.")
+    if any(source.num_samples is not None for source in sources(rows)):
+        why = "rows to evaluate on are all taken: num_samples is for rows to train on"
+        yield contradiction("data.eval", why, "Leave num_samples out.")
     if rows is not None and not sources(rows):
         yield contradiction("data.eval", "names nothing to evaluate on", 'Name a file, or write "none".')
     chosen = [dotted for dotted in training_contradictions.EVAL_ROWS if facts(dotted) is not None]
@@ -145,5 +166,6 @@ def _rows_to_evaluate_on(facts: Facts) -> Iterator[Contradiction]:
 
 CHECKS = (
     _one_source, _trusted_code, _scratch_shape, _scratch_is_whole, _stored_type, _keys_suit_method, _frozen_base, _bias,
-    _which_layers, _orthogonal, _rows, _rows_to_evaluate_on, *training_contradictions.CHECKS,
+    _which_layers, _orthogonal, _rows, _mixture, _rows_to_evaluate_on, *row_contradictions.CHECKS,
+    *training_contradictions.CHECKS,
 )  # fmt: skip

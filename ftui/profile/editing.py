@@ -17,7 +17,7 @@ from tomlkit.items import AoT, Array
 
 from ftui.errors import ProfileError
 from ftui.profile.origins import Key
-from ftui.profile.placing import added, beside, in_place
+from ftui.profile.placing import added, beside, in_place, listed
 from ftui.profile.sections import Profile
 from ftui.profile.statements import kept_lines, statements, without
 
@@ -125,7 +125,7 @@ def removed(text: str, key: Key) -> str:
     if _found(values, key) is None:
         return text
     wanted = _without(values, key)
-    while len(key) > 2 and _found(wanted, key[:-1]) in ({}, []):
+    while (len(key) > 2 or (len(key) == 2 and key[1].isdigit())) and _found(wanted, key[:-1]) in ({}, []):
         key = key[:-1]
         wanted = _without(wanted, key)
     accepted = [wanted]
@@ -141,6 +141,10 @@ def removed(text: str, key: Key) -> str:
 
 def added_in_order(text: str, key: Key, source: str) -> str:
     """A new key at the end of its table; a new table where the reference has it."""
+    if len(key) == 1 or (len(key) == 2 and key[1].isdigit()):  # a list of tables at the top, or one more of it
+        tables = value_of(source) if len(key) == 1 else [value_of(source)]
+        lines = [[f"{_bare(name)} = {source_of(one)}" for name, one in table.items()] for table in tables]
+        return listed(text, key[0], lines, list(Profile.model_fields))
     values = _read(text)
     blocking = next((key[:n] for n in range(1, len(key)) if not _can_hold(_found(values, key[:n]), key[n])), None)
     if blocking is not None:  # such as optim_args = "none"
@@ -232,7 +236,8 @@ def _replaced(text: str, key: Key, source: str) -> str:
     Raises:
         KeyError: the key has statements of its own, or its table a head.
     """
-    if any(one.is_under(key) or (one.kind == "head" and one.key == key[:-1]) for one in statements(text)):
+    own = [one for one in statements(text) if one.is_under(key) or (one.kind == "head" and one.key == key[:-1])]
+    if own or len(key) == 1:
         raise KeyError(key[-1])  # of whole statements: the other ways heed remarks
     document = tomlkit.parse(text)
     table: Any = _inside(document, key[:-1])
@@ -255,7 +260,7 @@ def _appended(text: str, key: Key, source: str) -> str:
     document = tomlkit.parse(text)
     values: Any = _inside(document, key[:-1])
     value = value_of(source)
-    if isinstance(values, AoT):
+    if isinstance(values, AoT) and len(key) > 2:
         table = tomlkit.table()
         table.update(value)
         values.append(table)

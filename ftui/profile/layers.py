@@ -8,13 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ftui.errors import ProfileError, UsageError
+from ftui.profile.absent import absent
 from ftui.profile.adapter import unsuited
-from ftui.profile.complaints import as_error
+from ftui.profile.complaints import as_error, of_no_table, refuse_table
 from ftui.profile.examining import examined
 from ftui.profile.lines import nearest, positions
+from ftui.profile.listed import in_list, is_in_list, keys_inside, set_in_list
 from ftui.profile.origins import Key, Origin, Problem, origin_of
-from ftui.profile.places import located
+from ftui.profile.places import CURRICULUM, located
 from ftui.profile.sections import Profile
+from ftui.profile.syntax import read_toml, text_of
 
 __all__ = [
     "Examined", "Key", "Layer", "Origin", "Problem", "Resolved", "examine", "file_layer", "override_layer", "resolve",
@@ -72,11 +75,12 @@ class Layer:
 
 @dataclass(frozen=True)
 class Resolved:
-    """A whole valid profile and the origin of every value that is not a default."""
+    """A whole valid profile and the origin of every value that is not a default; `absent` as in `Examined`."""
 
     profile: Profile
     origins: Mapping[Key, Origin]
     path: Path
+    absent: tuple[Problem, ...] = ()
 
     def origin(self, key: Key) -> Origin:
         return self.origins.get(key, Origin("default"))
@@ -91,12 +95,14 @@ class Examined:
         values: what was given, key by key, wrong values and unknown keys among them.
         origins: where each of them was given.
         problems: all that is wrong.
+        absent: files and folders that are not there: wrong on this machine.
     """
 
     profile: Profile | None
     values: Mapping[Key, Any]
     origins: Mapping[Key, Origin]
     problems: tuple[Problem, ...]
+    absent: tuple[Problem, ...] = ()
 
 
 def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[Layer] = ()) -> Resolved:
@@ -106,10 +112,11 @@ def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[Layer]
         ProfileError: the file cannot be read, is not TOML, or keys or values are wrong (all are named, with lines).
         UsageError: an override is not of the form section.key=value.
     """
-    found = examine([*below, file_layer(path), override_layer(overrides)], path)
+    layers = [*below, file_layer(path), override_layer(overrides)]
+    found = examine(layers, path)
     if found.profile is None:
-        raise as_error(found.problems, path)
-    return Resolved(found.profile, found.origins, path)
+        raise as_error(_in_order([*found.problems, *found.absent], layers), path)
+    return Resolved(found.profile, found.origins, path, found.absent)
 
 
 def examine(layers: Sequence[Layer], path: Path) -> Examined:
@@ -124,15 +131,20 @@ def examine(layers: Sequence[Layer], path: Path) -> Examined:
         yielding = {layer.name for layer in layers if layer.gives_way}
         gone = _giving_way(found, origins, yielding) - without
         if not gone:
-            order = {layer.name: number for number, layer in enumerate(layers)}
-            told = tuple(sorted([*problems, *found], key=lambda problem: _place_in(problem.origin, order)))
-            return Examined(None if told else profile, values, origins, told)
+            told = _in_order([*problems, *found], layers)
+            lacking = tuple(absent(values, origins, faulty | {problem.key for problem in found}))
+            return Examined(None if told else profile, values, origins, told, lacking)
         without |= gone
 
 
-def _place_in(origin: Origin | None, order: Mapping[str, int]) -> tuple[int, int]:
-    """Where a problem is told: as they stand in the file, what is missing first, what is overridden last."""
-    return (-1, 0) if origin is None else (order.get(origin.layer, 0), origin.line or 0)
+def _in_order(problems: Iterable[Problem], layers: Sequence[Layer]) -> tuple[Problem, ...]:
+    """As they stand in the file, what is missing first, what is overridden last."""
+    order = {layer.name: number for number, layer in enumerate(layers)}
+
+    def place(origin: Origin | None) -> tuple[int, int]:
+        return (-1, 0) if origin is None else (order.get(origin.layer, 0), origin.line or 0)
+
+    return tuple(sorted(problems, key=lambda problem: place(problem.origin)))
 
 
 def _giving_way(problems: Iterable[Problem], origins: Mapping[Key, Origin], yielding: set[str]) -> set[Key]:
@@ -152,13 +164,7 @@ def file_layer(path: Path) -> Layer:
     Raises:
         ProfileError: it cannot be read, or is not TOML.
     """
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as error:
-        raise ProfileError(f"There is no profile at {path}.", hint="`ftui profiles` lists the shipped ones.") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
-    return text_layer(text, path)
+    return text_layer(text_of(path), path)
 
 
 def text_layer(text: str, path: Path) -> Layer:
@@ -167,12 +173,7 @@ def text_layer(text: str, path: Path) -> Layer:
     Raises:
         ProfileError: it is not TOML.
     """
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ProfileError(f"{path} is not TOML: {error}.") from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
-        raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
+    table = read_toml(text, path)
     if _is_too_deep(table):
         raise ProfileError(f"{path} cannot be read as a profile: tables within tables within tables.")
     return Layer(str(path), dict(_flatten(table)), path.absolute().parent, text)
@@ -181,9 +182,10 @@ def text_layer(text: str, path: Path) -> Layer:
 def override_layer(overrides: Iterable[str]) -> Layer:
     values: dict[Key, Any] = {}
     for override in overrides:
+        refuse_table(override, _parse_value(override.partition("=")[2].strip()))
         dotted, equals, raw = override.partition("=")
         key = tuple(dotted.strip().split("."))
-        if not equals or not 2 <= len(key) <= DEEPEST or not all(key):
+        if not equals or not (1 if key == CURRICULUM else 2) <= len(key) <= DEEPEST or not all(key):
             raise UsageError(f"--set {override}: write section.key=value.", hint="--set train.max_steps=100")
         values[key] = _parse_value(raw.strip())
     return Layer("--set", values, Path.cwd())
@@ -228,9 +230,14 @@ def _merge(layers: Iterable[Layer], without: set[Key]) -> tuple[dict[Key, Any], 
             _forget(origins, key)
         proposed = proposed | given.keys() if layer.gives_way else proposed - given.keys()
         for key, value in given.items():
-            problems += _make_room(values, origins, key)
+            if is_in_list(values, key):
+                problems += set_in_list(values, key, value, layer.folder, layer.origin(key))
+                _forget(origins, key)
+                origins[key] = layer.origin(key)
+                continue
+            problems += [of_no_table(one, key, layer.origin(key)) for one in _make_room(values, origins, key)]
             origins[key] = layer.origin(key)
-            origins |= {inside: layer.origin(inside) for inside in _inside(key, value)}
+            origins |= {inside: layer.origin(inside) for inside in keys_inside(key, value)}
             try:
                 values[key] = located(key, None if value == "none" else value, layer.folder)
             except ValueError as error:
@@ -249,7 +256,13 @@ def _make_room(values: dict[Key, Any], origins: dict[Key, Origin], key: Key) -> 
             value = values.pop(above)
             if value is not None and value != {}:
                 names = ".".join(above)
-                problems.append(Problem(above, origins.get(above), f"is a table, not {value!r}", f"Write [{names}]."))
+                if above == CURRICULUM and isinstance(value, list):
+                    what, fix = "is a list of tables: say which one", f"Set {in_list(above, key[length:])}."
+                elif above == CURRICULUM:
+                    what, fix = f"is a list of tables, not {value!r}", f"Write [[{names}]]."
+                else:
+                    what, fix = f"is a table, not {value!r}", f"Write [{names}]."
+                problems.append(Problem(above, origins.get(above), what, fix))
     _forget(origins, key)
     return problems
 
@@ -257,12 +270,6 @@ def _make_room(values: dict[Key, Any], origins: dict[Key, Origin], key: Key) -> 
 def _forget(origins: dict[Key, Origin], key: Key) -> None:
     for known in [known for known in origins if known[: len(key)] == key]:
         del origins[known]
-
-
-def _inside(key: Key, value: Any) -> list[Key]:
-    """Keys of the tables of a list (`[[data.train]]`): `("data", "train", "0", "weight")`."""
-    each = value if isinstance(value, list) else []
-    return [(*key, str(number), name) for number, one in enumerate(each) if isinstance(one, dict) for name in one]
 
 
 def _displaced(new: Mapping[Key, Any], old: Mapping[Key, Any]) -> list[Key]:

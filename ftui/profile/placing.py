@@ -31,6 +31,24 @@ def in_place(text: str, key: Key, source: str) -> str:
     return text[: one.start] + piece[:start] + source + rest + text[one.end :]
 
 
+def instead_of(text: str, old: Key, key: Key, source: str) -> str:
+    """A key in the place of another one of its table, whose line goes with what stood behind it.
+
+    Raises:
+        KeyError: no statement is about the other one alone.
+        ValueError: the text is no TOML.
+    """
+    one = next((one for one in statements(text) if one.kind == "pair" and one.key == old), None)
+    if one is None or old[:-1] != key[:-1]:
+        raise KeyError(old[-1])
+    piece = text[one.start : one.end]
+    before, _, behind = piece[: value_span(piece)[0]].rpartition(old[-1])
+    if behind.strip() != "=":  # the other one stands in quotes
+        raise KeyError(old[-1])
+    ending = "\n" if piece.endswith("\n") else ""
+    return f"{text[: one.start]}{before}{key[-1]}{behind}{source}{ending}{text[one.end :]}"
+
+
 def beside(text: str, key: Key, source: str) -> str:
     """One more of a table that is spelt `table.name = value`, below the last one.
 
@@ -71,14 +89,27 @@ def added(text: str, table: Key, line: str, order: Sequence[str]) -> str:
     return f"{text[:place]}[{head}]\n{line}\n\n{text[place:]}"
 
 
+def listed(text: str, name: str, tables: Sequence[Sequence[str]], order: Sequence[str]) -> str:
+    """The text with a list of tables at the top that is not there yet; `tables`: the lines of each.
+
+    Raises:
+        ValueError: the text is no TOML.
+    """
+    blocks = "\n".join("\n".join([f"[[{name}]]", *lines]) + "\n" for lines in tables)
+    place = _before_later(text, [one for one in statements(text) if one.kind == "head"], (name,), order)
+    if place is None:
+        gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
+        return f"{text}{gap}{blocks}"
+    return f"{text[:place]}{blocks}\n{text[place:]}"
+
+
 def _end_of(text: str, start: int, end: int) -> int:
-    """The end of the table's last line: without blank lines, and without the remarks above the next head."""
+    """The end of the table's last line: without blank lines, and without the remarks above the next head or the end."""
     lines = text[start:end].splitlines(keepends=True)
-    if end < len(text):
-        while len(lines) > 1 and lines[-1].lstrip().startswith("#"):
-            lines.pop()
-        if lines[-1].strip():  # they were right below the last key: they are the table's own
-            lines = text[start:end].splitlines(keepends=True)
+    while len(lines) > 1 and lines[-1].lstrip().startswith("#"):
+        lines.pop()
+    if lines[-1].strip():  # they were right below the last key: they are the table's own
+        lines = text[start:end].splitlines(keepends=True)
     while len(lines) > 1 and not lines[-1].strip():
         lines.pop()
     return start + sum(map(len, lines))

@@ -24,7 +24,8 @@ def reference() -> str:
     parts = [HEAD]
     for name, field in Profile.model_fields.items():
         (section,) = tables_in(field.annotation)
-        parts.append(_section(f"[{name}]", section))
+        is_list = tuple in _origins(field.annotation)
+        parts.append(_section(f"[[{name}]]" if is_list else f"[{name}]", section))
     return "\n".join(parts)
 
 

@@ -11,6 +11,7 @@ from ftui.files import replace_file
 from ftui.profile.editing import BOM, source_of, written
 from ftui.profile.origins import Key
 from ftui.profile.places import FILES, FOLDERS, TEMPLATE, located
+from ftui.profile.syntax import a_folder, not_utf8
 
 LONGEST = 1 << 20  # bytes; no profile is longer
 
@@ -26,7 +27,11 @@ def read_text(path: Path) -> str:
         if data is None:
             raise ProfileError(f"{path} is too long for a profile.")
         return data.decode()
-    except (OSError, UnicodeDecodeError) as error:
+    except IsADirectoryError as error:
+        raise a_folder(path) from error
+    except UnicodeDecodeError as error:
+        raise not_utf8(error, path) from error
+    except OSError as error:
         raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
 
 

@@ -7,14 +7,17 @@ from typing import Any, Literal, Self
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
+from ftui.errors import UsageError
 from ftui.profile.adapter import AdapterSection
 from ftui.profile.contradictions import contradictions
+from ftui.profile.curriculum import CurriculumStage
 from ftui.profile.data import DataSection
 from ftui.profile.facts import Facts
 from ftui.profile.fields import Section, conduct, weights
 from ftui.profile.measuring import CheckpointSection, EvalSection
 from ftui.profile.model import ModelSection
 from ftui.profile.train import TrainSection
+from ftui.run import check_name
 
 EXAMINING = "examining"  # context of a validation that looks at the keys one by one
 
@@ -30,6 +33,14 @@ class RunSection(Section):
 
     format: Literal[1] = conduct(1)
     """Version of the profile's form."""
+
+    @field_validator("name")
+    @classmethod
+    def _is_a_folder(cls, name: str | None) -> str | None:
+        try:
+            return None if name is None else check_name(name)
+        except UsageError as error:
+            raise ValueError(f"{error.message}\n{error.hint}") from error
 
 
 Tracker = Literal["tensorboard", "wandb", "trackio"]
@@ -87,11 +98,21 @@ class Profile(Section):
     adapter: AdapterSection = AdapterSection()
     data: DataSection
     train: TrainSection = TrainSection()
+    curriculum: tuple[CurriculumStage, ...] = weights(())
     eval: EvalSection = EvalSection()
     checkpoint: CheckpointSection = CheckpointSection()
     log: LogSection = LogSection()
     hardware: HardwareSection = HardwareSection()
     health: HealthSection = HealthSection()
+
+    @field_validator("curriculum", mode="before")
+    @classmethod
+    def _list_of_tables(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            raise ValueError("is a list of tables: write [[curriculum]] above each stage")
+        if given is None:
+            return ()
+        return tuple(given) if isinstance(given, list) else given  # what a validator returns is taken for Python
 
     @model_validator(mode="after")
     def _sections_agree(self, info: ValidationInfo) -> Self:

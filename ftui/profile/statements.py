@@ -152,16 +152,18 @@ def without(text: str, key: Key, *, keeps_remarks: bool = False) -> str:
         KeyError: there are none: it is nowhere, or inside a value.
     """
     parts: list[str] = []
-    is_gone = False
+    is_gone = is_between = False
     for one in statements(text):
         piece = text[one.start : one.end]
         if one.is_under(key):
             is_gone = True
             if keeps_remarks and (remark := remark_of(piece)):
                 parts.append(remark + "\n")
-        elif is_gone and not piece.strip() and (not parts or not parts[-1].strip()):
-            continue  # one blank line where the statements stood between two
+            is_between = not parts or not parts[-1].strip()
+        elif is_between and not piece.strip():
+            is_between = False  # one blank line where the statements stood between two
         else:
+            is_between = False
             parts.append(piece)
     if not is_gone:
         raise KeyError(key[-1])

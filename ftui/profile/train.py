@@ -19,10 +19,10 @@ class ActivationCheckpointingKwargs(Section):
 class TrainSection(Section):
     """`[train]`: the optimizer's steps. Spelling of transformers' TrainingArguments."""
 
-    max_steps: int | None = weights(None, ge=1)
+    max_steps: int | None = weights(None, ge=1, le=10**12)
     """Number of steps (optimizer updates). One of this and num_train_epochs."""
 
-    num_train_epochs: float | None = weights(None, gt=0)
+    num_train_epochs: float | None = weights(None, gt=0, le=10**9)
     """Number of passes over the rows. One of this and max_steps; without both, 1."""
 
     per_device_train_batch_size: int = weights(4, ge=1)

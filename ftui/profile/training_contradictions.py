@@ -18,6 +18,18 @@ def _one_end(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction(keys, "give one of max_steps and num_train_epochs", "Leave the other out.")
 
 
+def _curriculum(facts: Facts) -> Iterator[Contradiction]:
+    stages = facts("curriculum")
+    if stages and facts.is_known("train.num_train_epochs") and facts("train.num_train_epochs") is not None:
+        why = "each stage of the curriculum has num_train_epochs of its own"
+        yield contradiction("curriculum train.num_train_epochs", why, "Leave train.num_train_epochs out.")
+    if facts.is_known("run.stage") and facts("run.stage") == "pretrain":
+        for number, stage in enumerate(stages):
+            if stage.sort_by == "target_share":
+                why = 'run.stage = "pretrain" learns every token, so that no row has a larger share learned than others'
+                yield contradiction(f"curriculum.{number}.sort_by run.stage", why, 'Set sort_by to "length" or "loss".')
+
+
 def _scheduler_takes(facts: Facts) -> Iterator[Contradiction]:
     kind, here = facts("train.lr_scheduler_type"), "train.lr_scheduler_kwargs"
     takes = SCHEDULER_TAKES[kind]
@@ -152,6 +164,6 @@ def _are_known(facts: Facts, *dotted: str) -> bool:
 
 
 CHECKS = (
-    _one_end, _scheduler_takes, _scheduler_needs, _scheduler_falls, _optimizer, _checkpointed, _wants_evaluations,
-    _best_needs_evaluations, _less_is_better, _on_mps, _flash_attention,
+    _one_end, _curriculum, _scheduler_takes, _scheduler_needs, _scheduler_falls, _optimizer, _checkpointed,
+    _wants_evaluations, _best_needs_evaluations, _less_is_better, _on_mps, _flash_attention,
 )  # fmt: skip

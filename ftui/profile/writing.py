@@ -11,7 +11,7 @@ from ftui.profile.data import sources
 from ftui.profile.fields import affects_weights
 from ftui.profile.model import FULL_COMMIT
 from ftui.profile.origins import Key
-from ftui.profile.places import FILES, FOLDERS, TEMPLATE
+from ftui.profile.places import CURRICULUM, FILES, FOLDERS, TEMPLATE
 from ftui.profile.sections import Profile
 
 REVISION: Key = ("model", "revision")
@@ -21,8 +21,18 @@ def to_toml(profile: Profile) -> str:
     """The whole profile, every key written out ("none" where it is off)."""
     document = tomlkit.document()
     for name, values in profile.model_dump(mode="json").items():
-        document[name] = _table(values)
+        if isinstance(values, dict):
+            document[name] = _table(values)
+        elif values:  # a list of tables; an empty one has no head to stand under
+            document[name] = _tables(values)
     return tomlkit.dumps(document)
+
+
+def _tables(each: list[dict[str, Any]]) -> Any:
+    tables = tomlkit.aot()
+    for one in each:
+        tables.append(_table(one))
+    return tables
 
 
 def _table(values: dict[str, Any]) -> Any:
@@ -82,6 +92,9 @@ def _compared(profile: Profile) -> dict[Key, Any]:
     }
     if (profile.data.chat_template or "").endswith(".jinja"):
         values[TEMPLATE] = "a .jinja file"
+    del values[CURRICULUM]
+    if profile.curriculum:  # as what was said, so that a key that is new to stages changes nothing
+        values[CURRICULUM] = tuple(stage.model_dump(exclude_defaults=True) for stage in profile.curriculum)
     each = sources(profile.data.train)
     told = [source.model_dump(exclude_defaults=True, exclude={"path", "revision"}) for source in each]
     return values | ({FILES[0]: told} if any(told) else {})

@@ -181,6 +181,32 @@ def test_sources_are_added_changed_and_taken_out() -> None:
     ]
 
 
+STAGES = """[train]
+seed = 1
+
+[[curriculum]]
+fraction = 0.25  # the shortest
+
+[[curriculum]]
+sort_by = "loss"
+
+# of eval
+[eval]
+"""
+
+
+def test_a_list_of_tables_at_the_top_comes_grows_and_goes() -> None:
+    start = Draft("[train]\nseed = 1\n\n# of eval\n[eval]\n")
+    draft = start.set(("curriculum",), [{"fraction": 0.5}]).set(("curriculum", "1"), {"sort_by": "loss"})
+    draft = draft.put(("curriculum", "0", "fraction"), "0.25")
+    assert draft.text == STAGES.replace("  # the shortest", "")
+    assert Draft(STAGES).put(("curriculum", "1", "learning_rate"), "2e-5").text == STAGES.replace(
+        '"loss"\n', '"loss"\nlearning_rate = 2e-5\n'
+    )
+    assert draft.unset(("curriculum", "1", "sort_by")).unset(("curriculum", "0", "fraction")).text == start.text
+    assert draft.unset(("curriculum",)).text == start.text
+
+
 def test_a_writer_that_loses_something_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("in_place", "_replaced", "_appended", "beside", "added_in_order", "_instead", "_in_whole"):
         monkeypatch.setattr(editing, name, lambda text, key, source: "[train]\nseed = 7\n")

@@ -37,6 +37,7 @@ class Terminal(io.StringIO):
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "My Profile.toml"
     path.write_text(PROFILE)
+    path.with_name("rows.jsonl").touch()
     return path
 
 
@@ -261,7 +262,9 @@ def test_detaching_at_once_waits_for_the_start(
 
     monkeypatch.setattr(opening, "launch", launch)
     assert run_headless(str(path), Wishes(name="mine", detach=True)) == 0
-    assert "ftui stop mine" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "ftui stop mine" in told
+    assert "it reads its rows first, and may still refuse them" in told
     child.wait()
 
 

@@ -166,3 +166,10 @@ def test_what_is_odd_about_a_run_is_among_the_facts(run: Run) -> None:
 def test_shipped_profiles_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert listing.print_profiles() == 0
     assert capsys.readouterr().out.count("\n") >= 1
+
+
+def test_an_error_of_several_lines_and_the_stage_are_among_the_facts(run: Run) -> None:
+    state = RunState(phase="failed", message="The rows:\n  are bad", stage="2/3")
+    told = list(listing.facts(run, Status(time=165.0, state=state)))
+    place = told.index(("error", "The rows:"))
+    assert told[place + 1] == ("", "  are bad") and ("stage", "2 of 3") in told

@@ -26,6 +26,7 @@ def profile(tmp_path: Path) -> Any:
     """Makes a resolved profile: `profile("train.seed=1")`."""
     path = tmp_path / "p.toml"
     path.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "hub/model"\n[data]\ntrain = "rows.jsonl"\n')
+    path.with_name("rows.jsonl").touch()
 
     def make(*overrides: str) -> Resolved:
         return resolve(path, overrides=overrides)

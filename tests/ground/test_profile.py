@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import ProfileError, UsageError
+from ftui.preview import value_lines
 from ftui.profile import Resolved, resolve
 from ftui.profile.layers import Layer
 from ftui.profile.reference import reference
@@ -24,6 +25,7 @@ train = "rows.jsonl"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    (tmp_path / "rows.jsonl").touch()
     return tmp_path / "p.toml"
 
 
@@ -54,7 +56,7 @@ def test_layers_the_later_wins_and_every_value_knows_its_origin(path: Path) -> N
     ("text", "where", "what"),
     [
         ("[train]\nlearning_rate = -1\n", ":10: train.learning_rate", "greater than or equal to 0"),
-        ("[train]\n\nseed = 1.5\n", ":11: train.seed", "integer"),
+        ("[train]\n\nseed = 1.5\n", ":11: train.seed", "a whole number, not 1.5"),
         ("[adapter]\nmethod = 'prompt'\n", ":10: adapter.method", "'lora', 'qlora', 'full' or 'freeze'"),
         ("[train]\nlearning_rate = nan\n", ":10: train.learning_rate", "finite"),
         ("[train]\nlearning_rate = inf\n", ":10: train.learning_rate", "finite"),
@@ -249,7 +251,61 @@ def test_a_wrong_name_gets_the_nearest_right_one(path: Path, text: str, hint: st
 def test_flat_has_every_key_once(path: Path) -> None:
     values = flat(read(path).profile)
     assert values[("data", "train")].endswith("rows.jsonl")
-    assert all(len(key) >= 2 for key in values)
+    assert {key for key in values if len(key) < 2} == {("curriculum",)}
+
+
+STAGED = """
+[[curriculum]]
+sort_by = "loss"
+fraction = 0.3
+learning_rate = "none"
+
+[[curriculum]]
+num_train_epochs = 2
+"""
+
+
+def test_stages_are_a_list_of_tables(path: Path) -> None:
+    resolved = read(path, STAGED)
+    first, second = resolved.profile.curriculum
+    assert (first.sort_by, first.fraction, first.learning_rate, second.num_train_epochs) == ("loss", 0.3, None, 2)
+    assert str(resolved.origin(("curriculum", "1", "num_train_epochs"))) == f"{path}:16"
+    path.write_text(to_toml(resolved.profile))
+    assert resolve(path).profile == resolved.profile
+    assert read(path, STAGED, "curriculum=none").profile.curriculum == ()
+    (other,) = read(path, STAGED, 'curriculum=[{fraction = 0.5, order = "descending"}]').profile.curriculum
+    assert (other.fraction, other.order) == (0.5, "descending")
+    assert "[[curriculum]]" not in to_toml(read(path).profile)
+    assert weights_difference(read(path, STAGED).profile, read(path).profile) == [
+        "curriculum: ({'sort_by': 'loss', 'fraction': 0.3}, {'num_train_epochs': 2.0}) -> None"
+    ]
+    assert fingerprint(read(path, STAGED + "fraction = 1.0\n").profile) == fingerprint(resolved.profile)
+    lines = "\n".join(value_lines(resolved))
+    assert "[curriculum]\n  curriculum" in lines and "curriculum" not in "\n".join(value_lines(read(path)))
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("[[curriculum]]\nfraction = 2\n", ":10: curriculum.0.fraction", "less than or equal to 1"),
+        ("[[curriculum]]\n[[curriculum]]\nsortby = 'loss'\n", ":11: curriculum.1.sortby", "there is no such key"),
+        ("[curriculum]\nfraction = 1\n", ":10: curriculum", "is a list of tables: write [[curriculum]]"),
+        ("[train]\nnum_train_epochs = 3\n[[curriculum]]\n", ":11: curriculum", "has num_train_epochs of its own"),
+    ],
+)
+def test_a_faulty_stage_is_told_where_it_stands(path: Path, text: str, where: str, what: str) -> None:
+    error = complaint(path, text)
+    assert where in error.message and what in error.message
+
+
+def test_of_a_list_it_has_to_be_said_which_table_is_meant(path: Path) -> None:
+    error = complaint(path, STAGED, "curriculum.fraction=0.5")
+    assert "curriculum: is a list of tables" in error.message and error.hint == "Set curriculum.0.fraction."
+
+
+def test_what_is_no_part_of_a_text_learns_every_token(path: Path) -> None:
+    error = complaint(path, "[[curriculum]]\nsort_by = 'target_share'\n", "run.stage=pretrain")
+    assert "curriculum.0.sort_by" in error.message and "length" in error.hint
 
 
 def test_the_reference_page_is_current() -> None:

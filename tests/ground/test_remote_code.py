@@ -34,6 +34,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(opening, "launch", lambda run, lock: None)
     path = tmp_path / "p.toml"
     path.write_text(TEXT)
+    path.with_name("rows.jsonl").touch()
     return path
 
 
@@ -80,7 +81,9 @@ def test_a_child_run_goes_on_with_the_code_of_its_parent_and_no_other(path: Path
         forked(parent, resolve(path, overrides=[f"model.revision={OTHER}"]))
 
 
-def test_the_command_line_hands_it_on(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line_hands_it_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     calls: list[Any] = []
 
     def note(text: str, wishes: Wishes) -> int:
@@ -93,6 +96,9 @@ def test_the_command_line_hands_it_on(path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(SystemExit):
         main(["--run", str(path), "--allow", "everything"])
     assert main(["--allow", "remote-code"]) == 2, "alone it means nothing"
+    with pytest.raises(SystemExit):
+        main(["--run", str(path), "--allow", "answers_cut_off"])
+    assert "--set 'data.allow=[" in capsys.readouterr().err, "findings of the rows are allowed elsewhere"
 
 
 def test_a_dry_run_runs_no_code_either(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from ftui.events import (
     RunStarted,
     RunStopped,
     Sampled,
+    StageBegan,
     Stalled,
     Warned,
 )
@@ -73,7 +74,7 @@ def test_before_training_the_phase_is_shown() -> None:
 
 
 def test_the_progress_line(make_step: Any) -> None:
-    state = state_of(started(), make_step(120, loss=2.345, time=220.0))
+    state = state_of(started(), make_step(1, time=101.0), make_step(120, loss=2.345, time=220.0))
     assert report.progress(state) == "step 120/400 · loss 2.3450 · 3400 tokens/s · 512.0 MiB · ETA 4m 40s"
     evaluating = fold(state, PhaseChanged(phase="evaluating", attempt=1))
     assert report.progress(evaluating) == "step 120/400 · loss 2.3450 · 3400 tokens/s · 512.0 MiB · evaluating"
@@ -128,6 +129,7 @@ def test_nothing_that_was_not_measured_is_shown(make_step: Any) -> None:
             ["loading stood still for 1m 10s (limit 1m 00s): the engine is killed"],
         ),
         (Adopted(identity=Identity("", "", 7, "")), ["a new supervisor watches over the engine (process 7)"]),
+        (StageBegan(step=11, number=2, of=3, words="all\x1b"), ["stage 2 of 3 from step 11 on: all\u241b"]),
         (PhaseChanged(phase="loading"), []),
         (finished(), []),
     ],
@@ -144,6 +146,9 @@ def test_the_plan_and_where_it_goes_on() -> None:
     assert lines[3] == "resumed from checkpoints/checkpoint-120 at step 120"
     assert len(report.event_lines(started())) == 3
     assert max(map(len, lines)) <= 80
+    staged = report.event_lines(msgspec.structs.replace(started(), stages=[1, 11]))
+    assert "target tokens in a mean epoch" in staged[1] and "a mean epoch" in staged[2]
+    assert not any("mean" in line for line in lines)
 
 
 def test_a_step_that_was_not_applied_is_told(make_step: Any) -> None:

@@ -36,6 +36,7 @@ format = "alpaca"
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
+    (tmp_path / "a.jsonl").touch()
     return tmp_path / "p.toml"
 
 
@@ -107,12 +108,12 @@ def test_what_a_source_is_belongs_to_the_weights_and_where_it_lies_does_not(path
 @pytest.mark.parametrize(
     ("old", "new", "words", "hint"),
     [
-        ("weight = 0.5", "weight = 'x'", ":12: data.train.1.weight: input should be a valid number", "without quotes"),
+        ("weight = 0.5", "weight = 'x'", ":12: data.train.1.weight: input should be a number", "without quotes"),
         ("weight = 0.5", "weight = 0", ":12: data.train.1.weight: input should be greater than 0", ""),
         ("weight = 0.5", "wieght = 2", ":12: data.train.1.wieght: there is no such key", "data.train.weight?"),
         ('path = "own/set"\n', "", ":11: data.train.1.path: is missing", "Add path to [data.train]"),
-        (TABLES, "train = 5", ":7: data.train: input should be a valid string, not 5", ""),
-        (TABLES, "train = ['a', 5]", ":7: data.train.1: input should be a valid string, not 5", ""),
+        (TABLES, "train = 5", ":7: data.train: input should be a text or a list, not 5", ""),
+        (TABLES, "train = ['a', 5]", ":7: data.train.1: input should be a text, not 5", ""),
         (TABLES, "train = []", ":7: data.train: names nothing to train on", ""),
         (
             TABLES,

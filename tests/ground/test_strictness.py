@@ -25,20 +25,23 @@ PLANTS = (
     ("", "learning_rate = 1e-4", "no such key"),
     ("run", 'nane = "x"', "run.name"),
     ("run", "format = 2", "1"),
+    ("run", "name = '../x'", "lower-case letters, digits"),
     ("model", 'dtype = "int8"', "'float32'"),
-    ("model", "trust_remote_code = 1", "valid boolean"),
+    ("model", "trust_remote_code = 1", "true or false, not "),
     ("model", "max_length = 8", "data.max_length"),
     ("adapter", "r = 0", "greater than or equal to 1"),
     ("adapter", "lora_rank = 8", "adapter.r"),
     ("adapter", "lora_dropout = 1.0", "less than 1"),
-    ("adapter", "target_modules = 5", "valid string or a valid array"),
-    ("adapter", "exclude_modules = ['a', 5]", "valid string, not 5"),
+    ("adapter", "target_modules = 5", "a text or a list, not 5"),
+    ("adapter", "exclude_modules = ['a', 5]", "a text, not 5"),
+    ("adapter", "rank_pattern = {q = 0}", "greater than or equal to 1, not 0"),
+    ("adapter", "alpha_pattern = {q = -1}", "Or leave q out."),
     ("adapter", "init_lora_weights = 'pissa'", "rewrites the base"),
-    ("adapter", "layers_to_transform = [1, 'x']", "valid integer"),
-    ("data", "eval = 5", "valid string"),
+    ("adapter", "layers_to_transform = [1, 'x']", "a whole number, not "),
+    ("data", "eval = 5", "a text or a list, not 5"),
     ("data", "chat_template = 'chat'", "there is no template"),
     ("data", "max_length = 7", "greater than or equal to 8"),
-    ("data", "packing = 'yes'", "valid boolean"),
+    ("data", "packing = 'yes'", "true or false, not "),
     ("train", 'learning_rate = "2e-4"', "without quotes"),
     ("train", "weight_decay = nan", "finite"),
     ("train", "adam_epsilon = inf", "finite"),
@@ -54,8 +57,8 @@ PLANTS = (
     ("checkpoint", "save_minutes = -1", "greater than 0"),
     ("log", "report_to = 'mlflow'", "'tensorboard'"),
     ("hardware", "device = 'gpu'", "'cuda'"),
-    ("hardware", "num_processes = true", "valid integer"),
-    ("health", "stall_minutes = 'long'", "valid number"),
+    ("hardware", "num_processes = true", "a whole number, not "),
+    ("health", "stall_minutes = 'long'", "a number, not "),
     ("trainer", "epochs = 3", "no such key"),
 )
 # Pairs that contradict each other, in words of what is told.
@@ -86,6 +89,14 @@ CONTRADICTIONS = (
     ("train.optim_args = {momentum = 0.5}\ntrain.optim = 'adagrad'", ("momentum is not for",)),
     ("train.lr_scheduler_type = 'cosine_with_min_lr'", ("needs one of",)),
     ("train.lr_scheduler_type = 'polynomial'\ntrain.learning_rate = 1e-8", ("must be less than learning_rate",)),
+    ("data.columns = {instrucion = 'a'}", ("columns names 'instrucion', which no form has",)),
+    ("data.format = 'text'\ndata.columns = {output = 'a'}", ('which format = "text" does not have',)),
+    ("data.columns = {prompt = 'a', completion = 'a'}", ("columns names 'a' twice",)),
+    ("data.format = 'alpaca'\ndata.roles = {bot = 'assistant'}", ("roles are who speaks in turns",)),
+    (
+        "data.eval = [{path = 'e.jsonl', format = 'kto', columns = {verdict = 'a'}}]",
+        ("columns names 'verdict', which format = \"kto\"",),
+    ),
 )
 
 
@@ -124,6 +135,23 @@ def test_what_contradicts_each_other_is_told_with_the_way_out(text: str, words: 
     for problem, part in zip(found.problems, words, strict=True):
         assert part in problem.message and problem.fix
         assert problem.origin is not None and (problem.origin.line or 0) > 1, "told where something is written"
+
+
+def test_columns_the_wrong_way_round_are_turned() -> None:
+    given = "data.columns = {Frage = 'question', 'Die Antwort' = 'answer'}"
+    (problem,) = look(f"run.stage = 'sft'\nmodel.name_or_path = 'a/b'\ndata.train = 'r.jsonl'\n{given}").problems
+    assert problem.fix == 'Turn it round: columns = {question = "Frage", answer = "Die Antwort"}.'
+    (problem,) = look(
+        f"run.stage = 'sft'\nmodel.name_or_path = 'a/b'\ndata.train = 'r.jsonl'\n{given[:-10]} 'x'}}"
+    ).problems
+    assert problem.fix.count("instruction") == 1 and "'Frage', 'Die Antwort'" in problem.message
+
+
+def test_plain_text_is_no_conversation() -> None:
+    told = "run.stage = 'pretrain'\nmodel.name_or_path = 'a/b'\ndata.train = 'r.jsonl'\ndata.format = "
+    (problem,) = look(told + "'messages'").problems
+    assert 'learns plain text, and format = "messages" is none' in problem.message
+    assert not look(told + "'tokenized'").problems
 
 
 def test_contradictions_are_told_beside_wrong_values() -> None:
@@ -199,6 +227,7 @@ def test_the_command_line_tells_all_of_them_and_ends_with_30(
 ) -> None:
     path = tmp_path / "p.toml"
     path.write_text(text_of(PLANTS))
+    path.with_name("rows.jsonl").touch()
     assert cli.main(["--run", str(path), "--dry-run"]) == 30
     error = capsys.readouterr().err
     assert error.count(f"{path}:") == len(PLANTS) and "Traceback" not in error
@@ -231,7 +260,7 @@ def test_bytes_that_are_no_utf8_are_told_by_their_key(override: str, key: str) -
         ("hardware.device=gpu", ("should be 'auto', 'cpu', 'cuda' or 'mps'", "mean 'cuda'?")),
         ("adapter.lora_dropout=5", ("or equal to 0 and less than 1, not 5", "default is 0.0")),
         ("adapter.r=0", ("or equal to 1 and less than or equal to 1024, not 0",)),
-        ("data.train=[{path = 'x', weight = 0}]", ("greater than 0, not 0",)),
+        ("data.train=[{path = 'x', weight = 0}]", ("greater than 0 and less than or equal to 1000000, not 0",)),
         ("train.lr_scheduler_kwargs={min_lr_rate = 0.1}", ('set lr_scheduler_type = "cosine_with_min_lr"',)),
     ],
 )
