@@ -133,7 +133,8 @@ class FtuiApp(App[list[str]]):
 
     def _be_silent(self) -> None:
         self._said = ("", "text")
-        self.draw_keys()
+        if self.screen_stack:  # the time may be up when all screens are gone
+            self.draw_keys()
 
     def complain(self, error: FtuiError) -> None:
         """Say what went wrong and what to do about it."""

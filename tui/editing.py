@@ -7,6 +7,7 @@ from typing import Any
 from ftui.profile.editing import Draft
 from ftui.profile.layers import Layer
 from ftui.profile.origins import Key
+from ftui.profile.places import CURRICULUM
 from ftui.profile.saving import read_text, relocated, save, text_on_disk
 from ftui.tui.form import all_fields
 from ftui.tui.form_change import cleared, entered, renamed, with_value
@@ -135,7 +136,7 @@ class Editing:
 
     def go_to(self, key: Key) -> None:
         """Put the cursor on a key; the table it is in is opened."""
-        self.opened |= {key[:n] for n in range(2, len(key))}
+        self.opened |= {key[:n] for n in range(1, len(key))}
         self.query = None
         self._lay_out()
         self.go_to_row(key)
@@ -195,11 +196,15 @@ class Editing:
         self.typed, self.tried = text, None
         self.tried = entered(self.draft, row, text)
         self._look()
+        self.go_to_row(row.key)  # rows above it may have gone with a key that cannot stand beside it
 
     def drop(self) -> None:
         """Forget what is being typed."""
         self.typed, self.tried = None, None
+        key = self.row.key if self.row else ()
         self._look()
+        if self.query is None:
+            self.go_to_row(key)
 
     def enter(self, text: str) -> None:
         """Raises:
@@ -248,7 +253,8 @@ class Editing:
         here = self.row.key if self.row else ()
         self.change(draft)
         told = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-        if told and self.query is None and not any(here[: len(key)] == key for key in told if len(key) > 1):
+        lists = [key for key in told if len(key) > 1 or key == CURRICULUM]
+        if told and self.query is None and not any(here[: len(key)] == key for key in lists):
             self.go_to(max(told, key=len))
         return True
 

@@ -19,7 +19,7 @@ from ftui.profile import Profile
 from ftui.profile.origins import Key
 from ftui.profile.writing import flat
 from ftui.tiers import description, tier_names
-from ftui.tui.drawing.form_estimate import VERDICT_STYLES, VERDICT_WORDS, Forecast, GiB
+from ftui.tui.drawing.form_estimate import VERDICT_STYLES, VERDICT_WORDS, Forecast, GiB, verdict_words
 from ftui.tui.drawing.form_pick import Choice
 from ftui.tui.form_entry import NONE, spelt
 from ftui.tui.form_lists import FAULTS
@@ -70,7 +70,7 @@ def verdict_on(profile: Profile, tier: str | None) -> tuple[str, str]:
         return f"On {card.title}: not estimated. {told.reason}".strip(), "muted"
     memory, verdict = told.told.memory, told.told.verdict
     size = f"~{memory.process / GiB:.1f} GiB ({memory.low / GiB:.1f} to {memory.high / GiB:.1f})"
-    return f"On {card.title} ({units.size(card.memory)}): {VERDICT_WORDS[verdict]}, {size}.", VERDICT_STYLES[verdict]
+    return f"On {card.title} ({units.size(card.memory)}): {verdict_words(told.told)}, {size}.", VERDICT_STYLES[verdict]
 
 
 def cards(profile: Profile | None, place: Place, tier: str) -> list[Choice]:
@@ -93,7 +93,7 @@ def cards(profile: Profile | None, place: Place, tier: str) -> list[Choice]:
 
 def _verdict(profile: Profile | None, card: Card, place: Place) -> str:
     told = forecast(profile, card, place).told if profile is not None else None
-    return f"; {VERDICT_WORDS[told.verdict]} as it is" if told is not None and told.memory is not None else ""
+    return f"; {verdict_words(told)} as it is" if told is not None and told.memory is not None else ""
 
 
 def card_of(tier: str, place: Place) -> Card:
@@ -103,13 +103,13 @@ def card_of(tier: str, place: Place) -> Card:
     return card_named(tier)
 
 
-def changes(profile: Profile, card: Card, place: Place) -> list[Choice]:
-    """What would make it fit, or use the card better.
+def changes(profile: Profile, card: Card, place: Place, known: Known | None = None) -> list[Choice]:
+    """What would make it fit, or use the card better. `known`: what was counted of the rows of this profile.
 
     Raises:
         FtuiError: the model cannot be estimated.
     """
-    known = Known(probes=place.probes)
+    known = known or Known(probes=place.probes)
     try:
         setup = setup_for(profile, card, known)
         found = suggestions(setup, known) if isinstance(setup, Setup) else []

@@ -4,7 +4,7 @@ It loads pydantic (0.1 s): the editor's screens import it when they are about to
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -19,15 +19,15 @@ from ftui.profile.origins import Key
 from ftui.profile.places import FILES, FOLDERS
 from ftui.profile.sections import Profile
 
-Kind = Literal["switch", "choice", "whole", "number", "text", "list", "texts", "table", "sources", "group"]
-"""How a value is edited. `texts`: one text or a list of them; `sources`: rows, as a text, a list or tables; `group`: a
-table with keys of its own."""
+Kind = Literal["switch", "choice", "whole", "number", "text", "list", "texts", "table", "sources", "tables", "group"]
+"""How a value is edited. `texts`: one text or a list of them; `sources`: rows, as a text, a list or tables; `tables`: a
+list of tables; `group`: a table with keys of its own."""
 
 BOUNDS = {"gt": ">", "ge": ">=", "lt": "<", "le": "<="}
 KINDS: dict[Kind, str] = {
     "switch": "true or false", "choice": "one of", "whole": "whole number", "number": "number", "text": "text",
     "list": "list", "texts": "a text or a list of texts", "table": "table of name = number", "sources": "rows",
-    "group": "table",
+    "tables": "list of tables", "group": "table",
 }  # fmt: skip
 
 
@@ -40,7 +40,7 @@ class Field:
         choices: as TOML spells their values but for the quotes.
         limits: such as `> 0`.
         items: of a list: the type of each.
-        inside: the keys of a group, or of each table of sources.
+        inside: the keys of a group, or of each table of sources or of a list.
     """
 
     key: Key
@@ -67,6 +67,11 @@ class Field:
             return "data"
         return "model" if self.key in FOLDERS else None
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it, or each item of it, is chosen from a list rather than typed."""
+        return self.picks is not None or self.kind == "choice" or (self.kind == "list" and bool(self.choices))
+
 
 @dataclass(frozen=True)
 class Heading:
@@ -84,7 +89,10 @@ def headings() -> tuple[Heading, ...]:
     for name, info in Profile.model_fields.items():
         (section,) = tables_in(info.annotation)
         words = " ".join((section.__doc__ or "").split()).partition(": ")[2]
-        found.append(Heading(name, words, tuple(_fields(section, (name,)))))
+        fields = tuple(_fields(section, (name,)))
+        if get_origin(info.annotation) is tuple:
+            fields = (replace(_field((name,), info), meaning=words, default=None),)
+        found.append(Heading(name, words, fields))
     return tuple(found)
 
 
@@ -151,6 +159,8 @@ def _types(annotation: Any) -> list[Any]:
 def _kind(key: Key, types: list[Any]) -> Kind:
     if key in FILES:
         return "sources"
+    if any(get_origin(one) is tuple and tables_in(one) for one in types):
+        return "tables"
     if any(isinstance(one, type) and issubclass(one, BaseModel) for one in types):
         return "group"
     origins = {get_origin(one) for one in types}

@@ -1,11 +1,15 @@
 """What happens to a draft when a value is typed, chosen or taken back in the form. No Textual."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from ftui.profile.editing import Draft, value_of
+from ftui.errors import ProfileError
+from ftui.profile.editing import Draft, source_of, value_of
 from ftui.profile.layers import EXCLUSIVE
 from ftui.profile.origins import Key
+from ftui.profile.places import CURRICULUM
+from ftui.profile.placing import instead_of
 from ftui.tui.form import Field
 from ftui.tui.form_entry import NONE, source_for
 from ftui.tui.form_rows import Row
@@ -21,17 +25,48 @@ def entered(draft: Draft, row: Row, text: str) -> Draft:
     assert row.field is not None, "only a key can be typed into"
     if not text.strip():
         return cleared(draft, row)
+    if is_list(draft, row) and not text.lstrip().startswith("["):
+        raise ProfileError(
+            f"{row.name} is a list of sources: one text cannot stand for it.", hint="Change its sources."
+        )
     return with_value(draft, row.field, row.key, source_for(row.field, text))
+
+
+def is_list(draft: Draft, row: Row) -> bool:
+    """Whether the row shows a list of sources in short: that is no value to be typed or chosen again."""
+    is_whole = row.field is not None and row.field.kind == "sources" and row.key == row.field.key
+    return is_whole and isinstance(Seen.inside(look_at(draft.text), row.key), list)
 
 
 def with_value(draft: Draft, field: Field, key: Key, source: str) -> Draft:
     """With a value as TOML spells it at the key, and without the keys that cannot stand beside it; one step."""
+    if len(key) == len(field.key):
+        return _put(draft, key, source).since(draft)
     changed = draft
     if value_of(source) != NONE:
         for other in excluded(draft, key):
             changed = changed.unset(other)
-    changed = _in_source(changed, key, source) if len(key) > len(field.key) else changed.put(key, source)
-    return changed.since(draft)
+    return _in_source(changed, key, source).since(draft)
+
+
+def _put(draft: Draft, key: Key, source: str) -> Draft:
+    """With the value, and in the place of one that cannot stand beside it where its line can be had."""
+    others = excluded(draft, key) if value_of(source) != NONE else []
+    changed = draft
+    for other in others:
+        changed = changed.unset(other)
+    changed = changed.put(key, source)
+    for other in others:
+        rest = draft
+        for further in others:
+            rest = rest if further == other else rest.unset(further)
+        is_dos = rest.text.count("\n") == rest.text.count("\r\n")
+        with suppress(KeyError, ValueError):  # it has no line of its own: the end of the table will do
+            text = instead_of(rest.text.replace("\r\n", "\n") if is_dos else rest.text, other, key, source)
+            text = text.replace("\n", "\r\n") if is_dos else text
+            if look_at(text) == look_at(changed.text):
+                return draft.to(text)
+    return changed
 
 
 def cleared(draft: Draft, row: Row) -> Draft:
@@ -43,6 +78,8 @@ def cleared(draft: Draft, row: Row) -> Draft:
         return draft.unset(row.key[:3])
     if len(row.key) == 4 and row.key[-1] == "path" and Seen.is_in(given, row.key[:2]):
         return draft.unset(row.key[:2])
+    if len(row.key) == 3 and Seen.is_in(given, row.key[:2]) and Seen.inside(given, row.key[:2]) == {}:
+        return draft.unset(row.key[:2])  # a stage that says nothing
     if row.field is not None and row.field.kind == "group":
         return without_group(draft, row.key)
     return draft
@@ -74,11 +111,19 @@ def went(before: Draft, after: Draft, key: Key) -> list[str]:
 
 
 def _in_source(draft: Draft, key: Key, source: str) -> Draft:
-    """A key of one source: a text becomes a table as soon as anything but its path is said of it."""
-    whole, place, name = key[:2], key[:3], key[3]
+    """A key of one source: a text becomes a table as soon as anything but its path is said of it.
+
+    Or a key of one table of a list, which is made with it where it is not there yet.
+    """
+    whole, place, name = key[:-2], key[:-1], key[-1]
     given = look_at(draft.text)
     sources = Seen.inside(given, whole) if Seen.is_in(given, whole) else None
     one = sources[int(place[-1])] if isinstance(sources, list) and int(place[-1]) < len(sources) else sources
+    if whole == CURRICULUM:
+        if isinstance(one, dict):
+            return draft.put(key, source)
+        table = {name: value_of(source)}
+        return draft.set(place, table) if isinstance(sources, list) else draft.set(whole, [table])
     if isinstance(sources, list):
         if isinstance(one, dict):
             return draft.put(key, source)
@@ -104,10 +149,16 @@ def with_source(draft: Draft, key: Key, path: str) -> Draft:
         )
     if isinstance(sources, str) and sources != NONE:
         return draft.set(key, [sources, path])
-    changed = draft
-    for other in excluded(draft, key):
-        changed = changed.unset(other)
-    return changed.set(key, path).since(draft)
+    return _put(draft, key, source_of(path)).since(draft)
+
+
+def with_stage(draft: Draft) -> tuple[Draft, int]:
+    """With one more stage of the curriculum, and its number."""
+    given, stage = look_at(draft.text), {"sort_by": "length", "num_train_epochs": 1}
+    stages = given.get(CURRICULUM)
+    if not isinstance(stages, list) or not stages:
+        return draft.set(CURRICULUM, [stage]), 0
+    return draft.set((*CURRICULUM, str(len(stages))), stage), len(stages)
 
 
 def renamed(draft: Draft, key: Key, meant: Key) -> Draft:
@@ -127,7 +178,5 @@ def with_all(draft: Draft, values: Mapping[Key, Any]) -> Draft:
     for key, value in values.items():
         for known in [known for known in look_at(changed.text) if known[: len(key)] == key and known != key]:
             changed = changed.unset(known)
-        for other in excluded(changed, key) if value != NONE else ():
-            changed = changed.unset(other)
-        changed = changed.set(key, value)
+        changed = _put(changed, key, source_of(value))
     return changed.since(draft)

@@ -54,7 +54,7 @@ def source_for(field: Field, text: str) -> str:
         ProfileError: it is begun as a list, a table or a quoted text, and is none.
     """
     text = text.strip()
-    if text == NONE and (field.is_optional or field.kind in ("sources", "group")):
+    if text == NONE and (field.is_optional or field.kind in ("sources", "tables", "group")):
         return source_of(NONE)
     if field.kind in ("whole", "number", "switch") or (field.kind == "choice" and text.isdigit()):
         return text if _is_plain(text) else source_of(text)

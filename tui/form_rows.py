@@ -1,7 +1,7 @@
 """The rows of the form: tables, keys, what is inside a table or a list, and keys that no profile has. No Textual."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ class Row:
         key: with the numbers of places in lists.
         text: the value, as it can be typed.
         note: where the value comes from, in a word or two.
-        is_open: of a group or of sources: whether the rows inside it follow.
+        is_open: of a group, of sources or of a list of tables: whether the rows inside it follow.
         is_changed: whether the file on the disk says something else.
         meant: of an unknown key: the key that was meant.
         reason: why the tier says so.
@@ -63,7 +63,7 @@ def rows_of(
     for heading in headings():
         head = _heading(seen, heading)
         inside = [row for field in heading.fields for row in _rows(seen, field, field.key, opened, before or {}, 0)]
-        if head.faults:  # the cursor passes headings over: the first key tells it
+        if head.faults and inside[0].key != head.key:  # the cursor passes headings over: the first key tells it
             inside[0] = replace(inside[0], faults=(*inside[0].faults, *head.faults))
         rows += [head, *inside]
         here = [key for key in unknown if key[0] == heading.name]
@@ -95,10 +95,12 @@ def _rows(
         return
     sources = seen.value(field, key)
     text = "" if field.is_required and sources is None else _sources_text(sources)
+    if field.kind == "tables":
+        text = _number_of(sources)
     yield _row(seen, field, key, before, depth, is_open=is_open, text=text)
     if is_open:
         for number in range(len(sources) if isinstance(sources, list) and sources else 1):
-            for inner in field.inside:
+            for inner in _of_a_source(field, sources):
                 yield _source_row(seen, inner, (*key, str(number), inner.key[-1]), sources, before, depth + 1)
 
 
@@ -119,7 +121,7 @@ def _row(
         changed = _under(seen.given, key) != _under(before, key)
     faults = seen.faults(key)
     if is_open is False:
-        faults = (*faults, *(p for p in seen.problems if p.key[: len(key)] == key and p.key != key))
+        faults = (*faults, *(p for p in seen.told if p.key[: len(key)] == key and p.key != key))
     shown = spelt(seen.value(field, key)) if text is None else text
     missing = field.is_required and text is None and not Seen.is_in(seen.values, key)
     return Row(
@@ -136,11 +138,12 @@ def _source_row(seen: Seen, field: Field, key: Key, sources: Any, before: Mappin
         one = None
     table = one if isinstance(one, dict) else {"path": one} if isinstance(one, str) else {}
     value = table.get(field.key[-1], field.default)
-    comes_from = seen.comes_from(key[:2]) if field.key[-1] in table else "default"
+    whole = key[:-2]
+    comes_from = seen.comes_from(whole) if field.key[-1] in table else "default"
     old = Seen.inside(before, key)
-    note = _note(seen, key[:2]) if field.key[-1] in table else "default"
+    note = _note(seen, whole) if field.key[-1] in table else "default"
     text = "" if field.is_required and field.key[-1] not in table else spelt(value)
-    changed = Seen.is_in(before, key[:2]) and isinstance(one, dict) and Seen.is_in(before, key) and old != value
+    changed = Seen.is_in(before, whole) and isinstance(one, dict) and Seen.is_in(before, key) and old != value
     return Row(
         "key",
         key,
@@ -153,6 +156,11 @@ def _source_row(seen: Seen, field: Field, key: Key, sources: Any, before: Mappin
         faults=seen.faults(key),
         meaning=field.meaning,
     )
+
+
+def _of_a_source(field: Field, sources: Any) -> Sequence[Field]:
+    """The keys of a source; of one that is not there yet only its path: nothing can be said of no rows."""
+    return [one for one in field.inside if one.is_required] if field.kind == "sources" and not sources else field.inside
 
 
 def _under(values: Mapping[Key, Any], key: Key) -> dict[Key, Any]:
@@ -170,6 +178,13 @@ def _sources_text(sources: Any) -> str:
         paths = [one.get("path", "?") if isinstance(one, dict) else one for one in sources]
         return f"{len(sources)} sources: {', '.join(map(str, paths))}" if len(sources) != 1 else spelt(paths[0])
     return spelt(sources)
+
+
+def _number_of(tables: Any) -> str:
+    """`3 of them`; whatever stands there that is no list as it is."""
+    if isinstance(tables, list | tuple):
+        return f"{len(tables)} of them" if tables else "none"
+    return spelt(tables)
 
 
 def _note(seen: Seen, key: Key) -> str:

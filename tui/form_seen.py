@@ -15,7 +15,7 @@ from ftui.profile.sections import Profile
 from ftui.profile.writing import flat
 from ftui.tui.form import Field, all_fields, field_at
 
-_LINE = re.compile(r"at line (\d+), column \d+")
+_LINE = re.compile(r":(\d+): ")
 TABLES = tuple(Profile.model_fields)
 From = Literal["default", "tier", "file", "--set"]
 
@@ -27,7 +27,8 @@ class Seen:
     Attributes:
         given: what the text itself says, key by key; `lines`, where.
         values: what counts as far as it was given, paths as they were written; the others have their default.
-        fault: why the text is no TOML at all; then nothing else is known.
+        fault: why the text is no TOML at all; then nothing else is known. `fix`: what to write instead.
+        absent: files and folders that are not there: the profile is whole, but does not start here.
     """
 
     text: str
@@ -39,11 +40,13 @@ class Seen:
     file: str
     tier: str = ""
     fault: str = ""
+    fix: str = ""
+    absent: tuple[Problem, ...] = ()
 
     @cached_property
     def fault_line(self) -> int | None:
         """Where the text ceases to be TOML."""
-        match = _LINE.search(self.fault)
+        match = _LINE.match(self.fault.removeprefix(self.file))
         return int(match[1]) if match else self.text.count("\n") + 1 if self.fault else None
 
     @cached_property
@@ -52,9 +55,14 @@ class Seen:
         return {} if self.profile is None else flat(self.profile)
 
     @cached_property
+    def told(self) -> tuple[Problem, ...]:
+        """All that keeps it from starting here."""
+        return (*self.problems, *self.absent)
+
+    @cached_property
     def _faults(self) -> Mapping[Key, tuple[Problem, ...]]:
         found: dict[Key, tuple[Problem, ...]] = {}
-        for problem in self.problems:
+        for problem in self.told:
             for key in (_table_of(problem.key) or problem.key, *problem.others):
                 found[key] = (*found.get(key, ()), problem)
         return found
@@ -65,7 +73,8 @@ class Seen:
 
     def own_fault(self, key: Key) -> Problem | None:
         """What makes the value wrong by itself, whatever other keys say."""
-        return next((one for one in self.faults(key) if not one.others and one.message != "is missing"), None)
+        own = (one for one in self.faults(key) if not one.others and one.message != "is missing")
+        return next((one for one in own if one not in self.absent), None)
 
     def value(self, field: Field, key: Key) -> Any:
         """What counts for the key."""
@@ -134,13 +143,15 @@ def look(text: str, path: Path, *, below: Layer | None = None, overrides: Sequen
     try:
         own = text_layer(text.removeprefix(BOM), path)
     except ProfileError as error:
-        return Seen(text, {}, {}, {}, (), None, str(path), fault=error.message)
+        return Seen(text, {}, {}, {}, (), None, str(path), fault=error.message, fix=error.hint)
     layers = [*([below] if below else []), own, override_layer(overrides)]
     found = examine(layers, path)
     values = folded({key: _as_written(key, value, own, found.origins) for key, value in found.values.items()})
     tier = below.name if below else ""
     origins = {_table_of(key) or key: origin for key, origin in reversed(list(found.origins.items()))}
-    return Seen(text, folded(own.values), values, origins, found.problems, found.profile, str(path), tier)
+    return Seen(
+        text, folded(own.values), values, origins, found.problems, found.profile, str(path), tier, absent=found.absent
+    )  # fmt: skip
 
 
 @cache

@@ -29,22 +29,23 @@ class Glyphs:
     dash: str
     separator: str
     bars: str
+    newline: str
 
 
 UNICODE = Glyphs(
     dots=True, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="╰", mark="┴", grid="·", epoch="┊",
     attempt="╎", full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="⣿", curve="⣿",
-    dash="\N{EN DASH}", separator="·", bars="▁▂▃▄▅▆▇█",
+    dash="\N{EN DASH}", separator="·", bars="▁▂▃▄▅▆▇█", newline="↵",
 )  # fmt: skip
 BLOCK = Glyphs(
     dots=False, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="└", mark="┴", grid="·", epoch="┊",
     attempt="│", full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="░", curve="█",
-    dash="\N{EN DASH}", separator="·", bars="▁▂▃▄▅▆▇█",
+    dash="\N{EN DASH}", separator="·", bars="▁▂▃▄▅▆▇█", newline="↵",
 )  # fmt: skip
 ASCII = Glyphs(
     dots=False, alive="*", idle="o", rule="-", wall="|", tick="+", corner="+", mark="+", grid=".", epoch=":",
     attempt="!", full="=", half="-", best="@", evaluation="o", checkpoint="^", cursor=">", band=":", curve="*",
-    dash="-", separator="|", bars="_.-=+*#@",
+    dash="-", separator="|", bars="_.-=+*#@", newline="\\n",
 )  # fmt: skip
 
 SETS = {"braille": UNICODE, "block": BLOCK, "ascii": ASCII}

@@ -25,6 +25,7 @@ from ftui.events import (
     RunOpened,
     RunStarted,
     RunStopped,
+    StageBegan,
     Stalled,
     Step,
     Warned,
@@ -88,6 +89,8 @@ class History:
         self.evaluations: list[Mark] = []
         self.begins: list[Begin] = []
         self.plan: RunStarted | None = None
+        self.stages: dict[int, int] = {}
+        """Of a curriculum: the last step before each stage, by its number; without the first where runs are older."""
         self.ended: EngineEnded | None = None
 
     def look(self) -> list[AnyRecord]:
@@ -107,6 +110,8 @@ class History:
                 if len(self.evaluations) > MARKS_KEPT:
                     best = self.best
                     self.evaluations = [m for i, m in enumerate(self.evaluations) if i % 2 or m is best]
+            case StageBegan() if record.number > 1:
+                self.stages[record.number] = record.step - 1
             case RunOpened():
                 self.ended = None
             case EngineEnded():
@@ -117,6 +122,7 @@ class History:
     def _begin(self, record: RunStarted) -> None:
         """What earlier attempts did above its first step counts no more."""
         self.plan = record
+        self.stages |= {number: first - 1 for number, first in enumerate(record.stages, 1)}
         self.evaluations = [mark for mark in self.evaluations if mark.step <= record.start_step]
         self.begins = [begin for begin in self.begins if begin.step < record.start_step]
         if record.start_step > 0:

@@ -12,6 +12,15 @@ from ftui.tui.drawing.keys import Key, key_line
 LAST = ("help", "leave", "back")
 """Bindings (by id) that stand last in the footer and always stay."""
 
+PAGE = 15  # lines; of the 21 that a page of text has in 24
+PAGING: list[BindingType] = [
+    Binding("pageup", f"scroll(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
+    Binding("pagedown,space", f"scroll({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
+    Binding("home,g", "scroll(-1000000)", "first", show=False, tooltip="The first line", id="first"),
+    Binding("end,G", "scroll(1000000)", "last", show=False, tooltip="The last line", id="last"),
+]
+"""Of a screen whose text is read up and down (`action_scroll`), beside its keys for one line."""
+
 NAMES = {
     "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "escape": "esc", "enter": "enter",
     "space": "space", "left": "left", "right": "right", "up": "up", "down": "down", "pageup": "pgup",

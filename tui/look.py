@@ -45,7 +45,7 @@ LIGHT_256: Palette = {
 }  # fmt: skip
 LIGHT_256 = {**LIGHT_256, "cursor": "#d7d7ff"}
 
-BOLD = {"title": "text", "number": "bright", "key": "loss", "alarm": "bad"}
+BOLD = {"title": "text", "number": "bright", "key": "loss", "alarm": "bad", "special": "violet"}
 """Styles that are another one in bold."""
 
 

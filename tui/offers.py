@@ -1,13 +1,13 @@
 """What can be started: profiles in the current folder, those that come with ftui, and runs to go on with."""
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ftui import presets, report
 from ftui.run import Run
-from ftui.tui.drawing.words import phase_style, phase_word
+from ftui.tui.drawing.words import model_name, phase_style, phase_word
 from ftui.tui.roster import Roster, Row
 
 TABLES = ("run", "model", "data")  # a TOML file with one of these is taken for a profile
@@ -18,7 +18,7 @@ GOES_ON = ("parked", "stopped", "failed", "lost")
 
 @dataclass(frozen=True)
 class Offer:
-    """One line of the list: a profile's file or a run. `words` explain it, in the style `tone`."""
+    """One line of the list: a profile's file or a run. `words` explain it, in the style `tone`; `whole` says more."""
 
     section: str
     name: str
@@ -26,6 +26,7 @@ class Offer:
     tone: str = "muted"
     profile: Path | None = None
     run: Run | None = None
+    whole: str = ""
 
 
 HERE, SHIPPED, RUNS = "profiles in this folder", "profiles that come with ftui", "runs to go on with"
@@ -42,7 +43,11 @@ def offers(folder: Path, roster: Roster) -> list[Offer]:
 def matching(found: list[Offer], text: str) -> list[Offer]:
     """Those with every word of `text` somewhere in them."""
     words = text.casefold().split()
-    return [offer for offer in found if all(word in f"{offer.name} {offer.words}".casefold() for word in words)]
+    return [
+        offer
+        for offer in found
+        if all(word in f"{offer.name} {offer.words} {offer.whole}".casefold() for word in words)
+    ]
 
 
 def _run(row: Row) -> Offer:
@@ -60,7 +65,8 @@ def _profiles(folder: Path) -> Iterator[Offer]:
             yield Offer(HERE, path.name, f"cannot be read: {error}", "bad", profile=path)
             continue
         if any(isinstance(table.get(name), dict) for name in TABLES):
-            yield Offer(HERE, path.name, _summary(table), profile=path)
+            whole, words = _summary(table, str), _summary(table, _last_part)
+            yield Offer(HERE, path.name, words, profile=path, whole=whole)
 
 
 def _text(path: Path) -> str:
@@ -71,15 +77,25 @@ def _text(path: Path) -> str:
     return data.decode("utf-8-sig")
 
 
-def _summary(table: dict[str, object]) -> str:
-    """Stage, base model and rows, as far as the file says."""
-    model = _value(table, "model", "name_or_path")
-    parts = [_value(table, "run", "stage"), model or ("from scratch" if _value(table, "model", "from_scratch") else "")]
-    return ", ".join(part for part in [*parts, _value(table, "data", "train")] if part)
+def _summary(table: dict[str, object], named: Callable[[str], str]) -> str:
+    """Stage, base model and rows, as far as the file says; `named` says how paths are called."""
+    stage, model, rows = (
+        _values(table, *key) for key in (("run", "stage"), ("model", "name_or_path"), ("data", "train"))
+    )
+    scratch = ["from scratch"] if not model and _values(table, "model", "from_scratch") else []
+    parts = [" ".join(stage), " ".join(map(named, model or scratch)), " ".join(map(named, rows))]
+    return ", ".join(part for part in parts if part)
 
 
-def _value(table: dict[str, object], section: str, key: str) -> str:
+def _last_part(name: str) -> str:
+    """Of a path what tells it from its neighbours; names on the hub stay whole."""
+    is_path = name.startswith(("/", ".", "~")) or name.count("/") > 1
+    return model_name(name) if is_path else name
+
+
+def _values(table: dict[str, object], section: str, key: str) -> list[str]:
     inner = table.get(section)
     value = inner.get(key) if isinstance(inner, dict) else None
     each = [] if value is None else value if isinstance(value, list) else [value]
-    return " ".join(str(one.get("path", one)) if isinstance(one, dict) else str(one) for one in each)
+    found = [str(one.get("path", one)) if isinstance(one, dict) else str(one) for one in each]
+    return [one for one in found if one]

@@ -4,10 +4,11 @@ Whatever stands in them is made harmless where it meets the screen (tui/canvas.p
 log lines and rows as they come. Widths are columns of the terminal, not characters.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ftui.shown import cells, cut, shown
+from ftui.shown import wrapped as wrapped
 from ftui.tui.glyphs import Glyphs
 
 Span = tuple[str, str]
@@ -77,35 +78,3 @@ def right(text: str, width: int) -> str:
     """The same, against the right edge."""
     text = cut(harmless(text), width)
     return " " * (width - cells(text)) + text
-
-
-def wrapped(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` columns, broken between words where that is possible; `\\n` ends a line."""
-    lines = []
-    for paragraph in shown(text, newlines=True).split("\n"):
-        line, used = "", 0
-        for word in paragraph.split(" "):
-            size = cells(word)
-            if line and used + 1 + size > width:
-                lines.append(line)
-                line, used = word, size
-            else:
-                line, used = (f"{line} {word}", used + 1 + size) if line else (word, size)
-            if used > width > 0:  # a word that is longer than a line
-                *whole, line = _pieces(line, width)
-                lines += whole
-                used = cells(line)
-        lines.append(line)
-    return lines
-
-
-def _pieces(word: str, width: int) -> Iterator[str]:
-    """The word in pieces of at most `width` columns; a wide character stays whole."""
-    start = used = 0
-    for at, character in enumerate(word):
-        size = cells(character)
-        if used + size > width and at > start:
-            yield word[start:at]
-            start, used = at, 0
-        used += size
-    yield word[start:]

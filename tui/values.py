@@ -28,7 +28,7 @@ class Value:
     @property
     def name(self) -> str:
         """`section.key`, as an override spells it."""
-        return f"{self.section}.{self.key}"
+        return self.key if self.section == self.key else f"{self.section}.{self.key}"
 
 
 def values_of(resolved: "Resolved", before: "Profile") -> list[Value]:
@@ -38,9 +38,11 @@ def values_of(resolved: "Resolved", before: "Profile") -> list[Value]:
     sections: dict[str, list[Value]] = {}
     old = flat(before)
     for key, given in flat(resolved.profile).items():
+        if not key[:-1] and not given:  # a list of tables that is empty stands nowhere
+            continue
         text, was = (toml_value(value).replace(f'"{Path.home()}/', '"~/') for value in (given, old.get(key)))
         origin = str(resolved.origin(key)).replace(str(resolved.path), resolved.path.name)
-        section = ".".join(key[:-1])
+        section = ".".join(key[:-1]) or key[-1]
         value = Value(section, key[-1], text, origin, None if was == text else was, _meaning(resolved.profile, key))
         sections.setdefault(section, []).append(value)
     return [value for found in sections.values() for value in found]

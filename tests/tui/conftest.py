@@ -11,7 +11,9 @@ from ftui import launching, opening
 from ftui.cards import card_named
 from ftui.run import Run, runs_root
 from ftui.tui import forecasts
+from ftui.tui.screens import editor_recognising, xray
 from tests.support.replayed import moment, replay
+from tests.support.rows_helper import StandIn
 
 PICTURES = Path(__file__).parent / "pictures"
 
@@ -23,6 +25,8 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test sees the runs of the person who runs it, starts a supervisor, or knows what time it is there."""
     for name, place in (("FTUI_RUNS", "runs"), ("XDG_STATE_HOME", "state"), ("FTUI_CACHE", "cache")):
         monkeypatch.setenv(name, str(tmp_path / place))
+    for room in (xray, editor_recognising):
+        monkeypatch.setattr(room, "Helper", StandIn)
     for room in (opening, launching):
         monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
     monkeypatch.setattr(forecasts, "look_around", lambda: forecasts.Place(card_named("rtx4090"), card_named("cpu")))

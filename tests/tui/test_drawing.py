@@ -145,7 +145,8 @@ def test_tiles_fit(width: int, glyphs: Any) -> None:
 ALIVE = Status(
     engine=this_process(), supervisor=this_process(),
     state=RunState(
-        phase="training", step=2299, max_steps=3000, start_step=0, started=0.0, step_time=2299.0, epoch=2.3,
+        phase="training", step=2299, max_steps=3000, start_step=0, started=0.0, step_time=2299.0, paced_from=1.0,
+        paced_step=1, epoch=2.3,
         model="org/Qwen3-8B", method="lora", precision="bf16", attempt=2, badge="EXACT",
         checkpoints=[Checkpoint(2250, "checkpoints/checkpoint-2250")],
     ),
@@ -157,6 +158,13 @@ def test_the_header_says_which_where_how_far_and_how_long() -> None:
     assert first.startswith(" ● mine  training   Qwen3-8B · lora · bf16 · attempt 2 EXACT · H100 80GB")
     assert first.endswith("eta 11m41   76% ")
     assert "2,299 / 3,000  epoch 2.30  49 unsaved" in second and second.lstrip().startswith("━")
+
+
+def test_the_header_names_the_stage_of_a_curriculum() -> None:
+    staged = replace(ALIVE, state=replace(ALIVE.state, stage="2/3"))
+    for width, is_there in ((80, True), (60, False)):
+        second = text_of(header(Frame(width, 2, UNICODE), "mine", staged, "H100", 0.0)[1])
+        assert ("epoch 2.30  stage 2/3" in second) == is_there and width_of([(second, "")]) <= width
 
 
 def test_a_narrow_header_drops_facts_not_numbers() -> None:

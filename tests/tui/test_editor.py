@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, nullcontext
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ from textual.widgets import Input
 from ftui import recent
 from ftui.cards import card_named
 from ftui.errors import ModelError, ProfileError
+from ftui.estimate.answer import Memory
 from ftui.presets import find_profile, shipped
+from ftui.profile import resolve
 from ftui.profile.complaints import all_keys
 from ftui.profile.editing import value_of
 from ftui.profile.origins import Key
@@ -25,10 +28,12 @@ from ftui.run import Run, runs_root
 from ftui.shown import shown
 from ftui.tui.app import FtuiApp
 from ftui.tui.canvas import Canvas
+from ftui.tui.drawing.form_estimate import breakdown, estimate_line
 from ftui.tui.editing import Editing
-from ftui.tui.forecasts import Place
+from ftui.tui.forecasts import Place, cards, forecast
 from ftui.tui.form import Field, all_fields, field_at
 from ftui.tui.form_entry import source_for, spelt
+from ftui.tui.glyphs import UNICODE
 from ftui.tui.screens import editor as editor_room
 from ftui.tui.screens import editor_closer
 from ftui.tui.screens.ask import AskScreen, PromptScreen
@@ -40,6 +45,7 @@ from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.pick import PickScreen
 from ftui.tui.screens.resolved import ResolvedScreen
 from ftui.tui.screens.start import StartScreen
+from ftui.tui.spans import Frame
 from tests.support.shown_app import ShownApp, shown_app
 
 PROFILE = """\
@@ -60,6 +66,7 @@ learning_rate = 2e-4               # usual
 num_train_epochs = 2
 """
 TURNS = 60  # of the event loop: a key goes from the program to the screen, the line of input and back to the screen
+EVALUATED = PROFILE.replace("eval_fraction = 0.1", 'eval = "rows.jsonl"')  # of every kind of source there is one
 WRONG = PROFILE.replace("eval_fraction", "eval_fractoin").replace("2e-4", '"2e-4"') + "\n[trian]\nseed = 3\n"
 
 
@@ -161,7 +168,7 @@ def person(script: Callable[[], Awaitable[None]]) -> None:
 
 TYPED = {
     "special_tokens": '["a", "b", "c"]', "init_lora_weights": "gaussian", "chat_template": "qwen", "vocab_size": "512",
-    "min_lr": "1e-5", "lr_end": "1e-5",
+    "min_lr": "1e-5", "lr_end": "1e-5", "columns": 'output = "b"', "roles": 'bot = "assistant"',
 }  # fmt: skip
 
 
@@ -181,6 +188,10 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
             await at.press("right")
             return
         await at.press("enter")
+        if at.shows(PickScreen) and field.choices:  # things to put into a list
+            await at.press("enter")
+            await at.settle()
+            return
         if at.shows(PickScreen):
             await at.fill("a/b")
         else:
@@ -188,7 +199,7 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
         await at.press("enter")
 
     async def script() -> None:
-        async with editor() as at:
+        async with editor(EVALUATED) as at:
             for _ in range(200):
                 row = at.editing.row
                 assert row is not None and row.field is not None
@@ -197,11 +208,11 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
                     await at.press("right")
                 else:
                     await change(at, row.field)
-                    if at.text == PROFILE:
+                    if at.text == EVALUATED:
                         unchanged.append(row.key)
                     await at.press("escape") if at.screen.mode else None
                     await at.press("u")
-                    assert at.text == PROFILE and at.key == row.name, (row.key, at.key)
+                    assert at.text == EVALUATED and at.key == row.name, (row.key, at.key)
                 await at.press("down")
                 if at.key == row.name:
                     break
@@ -213,7 +224,7 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
 
 def test_every_key_is_found_by_its_name() -> None:
     """Those inside closed tables too; the cursor stands on the key itself afterwards."""
-    editing = Editing.of(Path("mine.toml"))
+    editing = Editing(Path("mine.toml"), EVALUATED, None)
     for field in all_fields():
         editing.find(field.name)
         assert editing.row is not None and field_at(editing.row.key) == field, field.name
@@ -333,6 +344,29 @@ def test_sources_become_tables_when_something_is_said_of_them() -> None:
             assert at.key == "data.train.1.path", "a goes to the new one"
             await at.press("x")
             assert "rows.jsonl" in at.text and "more.jsonl" not in at.text
+
+    person(script)
+
+
+def test_stages_of_a_curriculum_come_and_go() -> None:
+    async def script() -> None:
+        async with editor() as at:
+            await at.find("curriculum.fraction")
+            assert at.key == "curriculum.0.fraction"
+            await at.press("enter")
+            await at.fill("0.25")
+            await at.press("enter")
+            assert "[[curriculum]]\nfraction = 0.25\n" in at.text
+            assert "1 fault" in at.words("title"), "the profile has num_train_epochs too"
+            await at.press("a")
+            assert at.key == "curriculum.1.sort_by" and at.text.count("[[curriculum]]") == 2
+            await at.press("right")
+            assert 'sort_by = "target_share"' in at.text
+            await at.press("u", "u")
+            assert at.text.count("[[curriculum]]") == 1
+            await at.find("curriculum.fraction")
+            await at.press("x")
+            assert at.text.rstrip() == PROFILE.rstrip()
 
     person(script)
 
@@ -461,6 +495,50 @@ def test_a_closer_look_asks_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
             await at.press("c")
             await at.settle()
             assert asked == ["count", "simulate", "closed"] and "The model [/] is not here." in at.words("keys")
+
+    person(script)
+
+
+def test_a_card_that_cannot_do_it_is_said_to_whatever_its_memory(at_home: Path) -> None:
+    Path("q.toml").write_text(PROFILE + '[adapter]\nmethod = "qlora"\n')
+    profile = resolve(Path("q.toml")).profile
+    large = replace(card_named("mps"), memory=999 << 30)
+    told = forecast(profile, large, Place())
+    line = "".join(text for text, _ in estimate_line(Frame(120, 1, UNICODE), told))
+    assert "cannot run there" in line and "fits" not in line
+    lines = ["".join(text for text, _ in line) for line in breakdown(Frame(80, 40, UNICODE), told)]
+    assert "bitsandbytes has nothing for Apple's GPUs" in " ".join(lines)
+    assert "cannot run there as it is" in next(one.words for one in cards(profile, Place(), "") if one.name == "mps")
+
+
+@pytest.mark.parametrize(("num_cut", "told"), [(None, "c counts"), (0, "nothing larger"), (5, "max_length")])
+def test_what_was_counted_is_known_to_the_list_of_changes(
+    num_cut: int | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A card that is nearly empty: what would use it better is found by the form as by the command."""
+    memory = Memory(1 << 28, 1 << 28, 1 << 29, 1 << 29, 1 << 29, {}, "backward", "simulated")
+
+    class Helper:
+        def ask(self, question: str, **given: Any) -> Any:
+            counts = {"max_steps": 30, "num_train_tokens": 9000, "steps_per_epoch": 15, "longest": 256}
+            return counts | {"num_cut": num_cut} if question == "count" else asdict(memory)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(editor_closer, "Helper", Helper)
+    alone = "per_device_train_batch_size = 1\ngradient_accumulation_steps = 1"
+    text = PROFILE.replace("[train]", f"max_length = 256\n\n[train]\n{alone}")
+
+    async def script() -> None:
+        async with editor(text) as at:
+            await at.settle()
+            if num_cut is not None:
+                await at.press("c")
+                await at.settle()
+            await at.press("f")
+            await at.settle()
+            assert told in (at.words("body") if at.shows(PickScreen) else at.words("keys"))
 
     person(script)
 

@@ -3,6 +3,9 @@
 import asyncio
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,11 +13,13 @@ from typing import Any
 import pytest
 
 from ftui.errors import FtuiError
+from ftui.run import state_folder
 from ftui.tui.editing import Editing
 from ftui.tui.screens import editor_closer
 from ftui.tui.screens.ask import AskScreen
 from ftui.tui.screens.editor import EditorScreen
 from ftui.tui.screens.editor_leaving import LeaveScreen
+from ftui.tui.unsaved import Keeping, kept
 from tests.support.shown_app import shown_app
 from tests.tui.test_editor import PROFILE, Person, at_home, editor, person
 
@@ -181,5 +186,131 @@ def test_a_models_own_code_is_not_run_for_an_estimate(at_home: Path, monkeypatch
         ) as at:
             await at.press("c")
             assert SlowHelper.made == 0 and "--allow remote-code" in at.words()
+
+    person(script)
+
+
+@pytest.mark.parametrize("key", ["escape", "q"])
+def test_not_now_keeps_what_was_not_saved(at_home: Path, key: str) -> None:
+    """Through any number of openings, leavings and changes, until somebody says yes or no."""
+
+    async def script() -> None:
+        async with editor() as at:
+            await change(at)
+            at.app._leave_at_once()
+        async with editor() as at:
+            assert at.shows(AskScreen) and "not now" in at.words("question")
+            await at.press(key)
+            assert at.shows(EditorScreen) and at.text == PROFILE
+            await at.press("escape")
+            assert not at.shows(EditorScreen)
+        async with editor() as at:
+            await at.press(key, "slash", *"seed", "enter", "enter")
+            await at.fill("7")
+            await at.press("enter", "w")
+            assert "seed = 7" in Path("mine.toml").read_text()
+        async with editor() as at:
+            assert at.shows(AskScreen), "other changes were saved meanwhile; these were not"
+            await at.press("y")
+            assert "packing = true" in at.text
+            await at.press("escape", "y")
+        async with editor() as at:
+            assert at.shows(EditorScreen), "taken up, and left without them"
+
+    person(script)
+
+
+def test_no_forgets_what_was_not_saved(at_home: Path) -> None:
+    async def script() -> None:
+        async with editor() as at:
+            await change(at)
+            at.app._leave_at_once()
+        async with editor() as at:
+            await at.press("n")
+        async with editor() as at:
+            assert at.shows(EditorScreen)
+
+    person(script)
+
+
+KILLED = """
+import asyncio, os, signal
+from pathlib import Path
+from ftui.tui import unsaved
+from ftui.tui.editing import Editing
+from ftui.tui.screens.editor import EditorScreen
+from tests.support.shown_app import shown_app
+
+async def main():
+    async with shown_app() as shown:
+        shown.app.push_screen(EditorScreen(Editing.of(Path("mine.toml"))))
+        await shown.press("slash", *"data.packing", "enter", "space", "slash", *"seed", "enter", "enter", "7")
+        await shown.pilot.pause(1.5 * unsaved.KEEP_SECONDS)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main())
+"""
+
+
+def test_a_draft_outlives_sigkill(at_home: Path) -> None:
+    """It is kept a moment after each change, what is being typed too; the leavings of the dead process go."""
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+    ended = subprocess.run([sys.executable, "-c", KILLED], env=environment, check=False)
+    assert ended.returncode == -signal.SIGKILL and Path("mine.toml").read_text() == PROFILE
+
+    async def script() -> None:
+        async with editor() as at:
+            assert at.shows(AskScreen)
+            await at.press("y")
+            assert "packing = true" in at.text and "seed = 427" in at.text
+            at.screen.keep_draft()
+            assert len(list((state_folder() / "unsaved").iterdir())) == 2, "its own draft, and its own lock"
+
+    person(script)
+
+
+def test_what_a_living_editor_keeps_is_offered_to_no_other(at_home: Path) -> None:
+    """Two terminals with the same profile: neither takes the other for ended, nor loses its own draft to it."""
+    path = at_home / "mine.toml"
+    one, other = Keeping(), Keeping()
+    one.look(path, "one")
+    other.look(path, "other")
+    assert kept(path) is None
+    one.release()
+    found = kept(path)
+    assert found is not None and found.text == "one"
+    other.release()
+    found = kept(path)
+    assert found is not None and found.text == "other", "the newest first"
+    found.forget()
+    found = kept(path)
+    assert found is not None and found.text == "one"
+
+
+def test_nothing_is_kept_of_what_is_saved_undone_or_dropped(at_home: Path) -> None:
+    folder = state_folder() / "unsaved"
+
+    def drafts() -> list[str]:
+        return [file.read_text() for file in folder.glob("*.toml")]
+
+    async def script() -> None:
+        async with editor() as at:
+            await change(at)
+            at.screen.keep_draft()
+            assert ["packing = true" in text for text in drafts()] == [True]
+            await at.press("u")
+            at.screen.keep_draft()
+            assert drafts() == []
+            await at.press("U", "W")
+            at.app.keep_drafts()
+            assert len(drafts()) == 1
+            await at.fill("other.toml")
+            await at.press("enter")
+            assert drafts() == [], "saved under another name"
+            await at.press("space")
+            at.screen.keep_draft()
+            await at.press("escape", "y")
+            assert drafts() == []
+        assert list(folder.iterdir()) == []
 
     person(script)

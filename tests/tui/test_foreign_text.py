@@ -25,13 +25,14 @@ from ftui.tui.look import choose
 from ftui.tui.screens.ask import AskScreen, PromptScreen, TellScreen
 from ftui.tui.screens.checkpoints import CheckpointsScreen
 from ftui.tui.screens.log import LogScreen
-from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.resolved import ResolvedScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
+from ftui.tui.screens.xray import XrayScreen
 from ftui.tui.spans import Frame, clipped, harmless, left, right, spread, width_of, wrapped
 from tests.support.evil import TOGETHER, evil_name, evil_profile, evil_run, steers
+from tests.support.rows_helper import StandIn, evil
 from tests.support.shown_app import ShownApp, shown_app, strips_of
 
 SIZES = [(80, 24), (60, 20)]
@@ -153,9 +154,8 @@ def test_lists_pages_and_dialogs_show_foreign_text(name: str) -> None:
         await visit.look()
         while not isinstance(visit.shown.screen, ResolvedScreen):
             await visit.press("escape")
-        can_start = visit.shown.screen.prospect is not None
         await visit.press("enter")
-        await visit.look(MonitorScreen if can_start else ResolvedScreen)
+        await visit.look(ResolvedScreen)  # there are no such files: it says so and starts nothing
 
     walk(None, text, play, SIZES[len(name) % 2])
 
@@ -179,6 +179,27 @@ def test_the_palette_and_messages_show_foreign_text(name: str, monkeypatch: pyte
         await visit.shown.pilot.pause(0.1)
         await visit.look(ours=False)  # an Input counts as its library does
         assert not steers(visit.shown.screen.query_one(Input).value)
+
+    walk(None, text, play, SIZES[len(name) % 2])
+
+
+@pytest.mark.parametrize("name", TOGETHER)
+def test_the_xray_shows_foreign_text(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = TOGETHER[name]
+    rows, report = evil(text)
+    monkeypatch.setattr(StandIn, "samples", rows)
+    monkeypatch.setattr(StandIn, "report", report)
+
+    async def play(visit: Visit) -> None:
+        await visit.show(XrayScreen(text, ""))
+        await visit.shown.until(lambda: "row 1" in visit.shown.text())
+        for keys in ((), ("b", "end"), ("v",), ("end",), ("R",), ("down",), ("end",)):
+            await visit.press(*keys)
+            await visit.look(XrayScreen)
+        monkeypatch.setattr(StandIn, "problem", UsageError(text, hint=text))
+        await visit.show(XrayScreen(text, ""))
+        await visit.shown.until(lambda: "tries again" in visit.shown.text() or len(text) > 500)
+        await visit.look(XrayScreen)
 
     walk(None, text, play, SIZES[len(name) % 2])
 

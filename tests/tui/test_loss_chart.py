@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ftui.curves import AttemptCurves, Curves, Series
-from ftui.events import EvaluationDone, RunStarted
+from ftui.events import EvaluationDone, RunStarted, StageBegan
 from ftui.run import Run
 from ftui.runstate import Checkpoint, RunState
 from ftui.tui.drawing.axes import number_label, step_label
@@ -470,6 +471,25 @@ def test_epochs_are_marked_and_every_kth_of_many() -> None:
     assert all(f"epoch {number}" in drawn.text for number in (1, 2, 3))
     drawn = draw(curves_of([1.0]), history=history_of(1000, per_epoch=10))
     assert "epoch" not in drawn.text and " 90" in drawn.text.replace(UNICODE.epoch, " ")
+
+
+def test_stages_of_a_curriculum_stand_in_place_of_epochs() -> None:
+    history = history_of(1000, per_epoch=100)
+    for number, step in ((1, 1), (2, 251), (3, 701), (3, 701)):  # an attempt that goes on says it again
+        history.take(StageBegan(step=step, number=number, of=3, words="all rows"))
+    drawn = draw(curves_of([1.0]), history=history)
+    assert [column for column in range(100) if drawn.at(5, column)[0] == UNICODE.epoch] == [24, 69]
+    assert "stage 2" in drawn.text and "stage 3" in drawn.text and "epoch" not in drawn.text
+
+
+def test_stages_are_known_before_they_begin() -> None:
+    """From the plan: no epoch of a mean length is drawn, and the first stage has its label too."""
+    history = history_of(1000, per_epoch=100)
+    assert history.plan is not None
+    history.take(structs.replace(history.plan, stages=[1, 251, 701]))
+    drawn = draw(curves_of([1.0]), history=history)
+    assert [column for column in range(100) if drawn.at(5, column)[0] == UNICODE.epoch] == [0, 24, 69]
+    assert all(f"stage {number}" in drawn.text for number in (1, 2, 3)) and "epoch" not in drawn.text
 
 
 def test_checkpoints_are_triangles_on_the_axis() -> None:

@@ -41,6 +41,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "mine.toml"
     path.write_text(PROFILE)
+    path.with_name("rows.jsonl").touch()
     return path
 
 

@@ -28,7 +28,7 @@ from ftui.tui.canvas import Canvas
 from ftui.tui.drawing.resolved import Page, count_spans, resolved_page, rows
 from ftui.tui.drawing.start_list import about, start_list
 from ftui.tui.glyphs import ASCII, UNICODE
-from ftui.tui.offers import HERE, RUNS, SHIPPED, Offer, offers
+from ftui.tui.offers import HERE, RUNS, SHIPPED, Offer, matching, offers
 from ftui.tui.openings import Prospect, Wish, look_ahead
 from ftui.tui.roster import Roster
 from ftui.tui.screens import resolved as resolved_screen
@@ -65,6 +65,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def path() -> Path:
     path = Path.cwd() / "mine.toml"
     path.write_text(PROFILE)
+    path.with_name("rows.jsonl").touch()
     return path
 
 
@@ -156,6 +157,20 @@ def test_the_list_has_profiles_and_runs_to_go_on_with(path: Path, parked: Run) -
     assert [name for section, name in found if section == RUNS] == ["old"]
     assert found[RUNS, "old"] == "parked at step 0/40: on [/request]"
     assert not any(name == "pyproject.toml" for _, name in found)
+
+
+def test_profiles_of_one_model_are_told_apart_by_their_rows() -> None:
+    """Of long paths the last part is listed; all of them stand below, and are found by words."""
+    for name in ("law", "tales"):
+        text = PROFILE.replace("hub/model", "/data/models/smol/SmolLM2").replace(
+            "rows.jsonl", f"../rows/2026/{name}.jsonl"
+        )
+        Path(f"{name}.toml").write_text(text)
+    found = [offer for offer in offers(Path.cwd(), Roster()) if offer.section == HERE]
+    assert [offer.words for offer in found] == ["sft, SmolLM2, law.jsonl", "sft, SmolLM2, tales.jsonl"]
+    (law,) = matching(found, "2026/law")
+    below = "".join(text for line in about(Frame(80, 6, ASCII), law) for text, _ in line)
+    assert "/data/models/smol/SmolLM2, ../rows/2026/law.jsonl" in below
 
 
 def test_what_a_profile_says_of_itself_may_be_anything() -> None:
@@ -420,7 +435,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
 @pytest.mark.parametrize(
     ("printed", "words"),
     [
-        (COUNTS, ["rows to train on            1,713", "steps                          30", "3 rows were cut"]),
+        (COUNTS, ["rows to train on                1,713", "steps                              30", "3 rows were cut"]),
         (REFUSED, ["rows.jsonl:3: no [/answer]", "Mend it."]),
         ("", ["dry run failed (exit code 3)"]),
     ],

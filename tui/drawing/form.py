@@ -12,6 +12,7 @@ from ftui.tui.spans import Frame, Line, Span, harmless, left, right, spread, wid
 KEY, FOUND_KEY = 33, 48  # columns: the longest key with a sign behind it; with its table before it
 NOTE = 11
 CHANGED, FAULT = "*", "!"
+MORE = " ... i: more"
 VALUE_STYLES = {"default": "muted", "tier": "violet", "file": "bright", "--set": "eval"}
 NOTE_STYLES = {"default": "faint", "tier": "violet", "file": "faint", "--set": "eval"}
 
@@ -38,6 +39,7 @@ class Head:
     num_faults: int
     tier: str
     doing: str = ""
+    num_red: int = 0  # findings in the rows that would stop a run, as far as they were looked at
 
 
 def head_line(frame: Frame, head: Head) -> Line:
@@ -49,6 +51,8 @@ def head_line(frame: Frame, head: Head) -> Line:
     told: list[Span] = [(f"{head.doing}  ", "loss")] if head.doing else []
     if head.num_faults:
         told.append((f"{head.num_faults} fault" + ("s" if head.num_faults > 1 else ""), "bad"))
+    elif head.num_red:
+        told.append((f"rows: {head.num_red} red", "bad"))
     else:
         told.append(("no fault", "good"))
     told.append((f"  {frame.glyphs.separator}  tier ", "faint"))
@@ -136,8 +140,11 @@ def _heading(frame: Frame, row: Row) -> Line:
     return spread(frame.width, text, fault)
 
 
-def details(frame: Frame, row: Row | None, problem: str = "") -> list[Line]:
-    """The key under the cursor: what may stand there, what it means, what is wrong. `problem`: with what is typed."""
+def details(frame: Frame, row: Row | None, problem: str = "", *, more: str = MORE) -> list[Line]:
+    """The key under the cursor: what may stand there, what is wrong, what it means. `problem`: with what is typed.
+
+    What is wrong comes first: it may fill the room. What the room cuts off ends with `more`.
+    """
     rule: Line = [(" " + frame.glyphs.rule * (frame.width - 2), "rule")]
     if row is None:
         return [rule]
@@ -146,23 +153,36 @@ def details(frame: Frame, row: Row | None, problem: str = "") -> list[Line]:
         rule,
         spread(frame.width, [(f" {row.name}", "title"), *_allowed(row.field)], _default(row.field)),
     ]
-    told = [(problem, "")] if problem else [(fault_text(fault, row), fault.fix) for fault in row.faults]
     room = frame.height - len(lines)
-    wrong: list[Line] = []
+    told = [(problem, "")] if problem else [(fault_text(fault, row), fault.fix) for fault in row.faults]
+    body = _wrong(told, width, room, more)
+    whole = [] if body else [(line, "bright") for line in _whole(row, frame)]
+    why = [] if body or not row.reason else wrapped(row.reason, width - 12)
+    reason = [(f"{row.note}: {line}" if n == 0 else line, "violet") for n, line in enumerate(why)]
+    kept = max(0 if body else 1, room - len(body) - len(whole) - len(reason))  # below a fault only where there is room
+    meaning = _cut(wrapped(row.meaning, width) if row.meaning else [], kept, width, more)
+    body = [*body, *whole, *((line, "text") for line in meaning), *reason]
+    texts = _cut([text for text, _ in body], room, width, more)
+    return [*lines, *([(" " + text, style)] for text, (_, style) in zip(texts, body, strict=False))]
+
+
+def _wrong(told: Sequence[tuple[str, str]], width: int, room: int, more: str) -> list[Span]:
+    """The lines of the faults and their fixes; of the first one the fix is seen, whatever room there is."""
+    lines: list[Span] = []
     for message, fix in told:
-        mended = [(line, "good") for line in wrapped(fix, width)] if fix else []
-        broken = [(line, "bad") for line in wrapped(message, width)]
-        if not wrong:  # of the first one the way out is seen, whatever room there is
-            broken = broken[: max(1, room - len(mended))]
-        wrong += [[(" " + text, style)] for text, style in [*broken, *mended]]
-    meaning: list[Line] = [[(" " + line, "text")] for line in wrapped(row.meaning, width) if row.meaning]
-    if wrong:  # what is wrong first: it may fill the room
-        kept = max(1, room - len(wrong)) if meaning and room > 2 else 0
-        return [*lines, *meaning[:kept], *wrong][: frame.height]
-    whole = _whole(row, frame)
-    why = [f"{row.note}: {line}" if n == 0 else line for n, line in enumerate(wrapped(row.reason, width - 12))]
-    reason: list[Line] = [[(" " + line, "violet")] for line in why if row.reason]
-    return [*lines, *whole, *meaning[: max(1, room - len(reason))], *reason][: frame.height]
+        mended = wrapped(fix, width) if fix else []
+        broken = wrapped(message, width)
+        if not lines:
+            broken = _cut(broken, max(1, room - len(mended)), width, more)
+        lines += [*((line, "bad") for line in broken), *((line, "good") for line in mended)]
+    return lines
+
+
+def _cut(lines: Sequence[str], room: int, width: int, more: str) -> list[str]:
+    """As many as there is room for; where that is not all, the last one says so."""
+    if len(lines) <= room or room <= 0:
+        return list(lines[: max(0, room)])
+    return [*lines[: room - 1], left(lines[room - 1], width - len(more)).rstrip() + more]
 
 
 def fault_text(fault: Problem, row: Row) -> str:
@@ -175,12 +195,12 @@ def fault_text(fault: Problem, row: Row) -> str:
     )
 
 
-def _whole(row: Row, frame: Frame) -> list[Line]:
+def _whole(row: Row, frame: Frame) -> list[str]:
     """The value where the form has no room for it."""
     text = harmless(row.text)
     if width_of([(text, "")]) <= value_width(frame.width):
         return []
-    return [[(" " + line, "bright")] for line in wrapped(text, frame.width - 2)][:2]
+    return wrapped(text, frame.width - 2)[:2]
 
 
 def _allowed(field: Field | None) -> list[Span]:

@@ -49,12 +49,12 @@ def estimate_line(frame: Frame, forecast: Forecast) -> Line:
         return [*card, (" unknown ", "muted"), (f" {reason}", "faint")]
     memory, style = told.memory, VERDICT_STYLES[told.verdict]
     if forecast.is_old:
-        was = f"  before the fault: ~{_size(memory.process)}, {VERDICT_WORDS[told.verdict]}"
+        was = f"  before the fault: ~{_size(memory.process)}, {verdict_words(told)}"
         return [*card, (" unknown ", "muted"), (was, "faint")]
     figures: list[Span] = [
         (f" ~{_size(memory.process)}", "number"),
         (f" ({_number(memory.low)}{frame.glyphs.dash}{_number(memory.high)})", "faint"),
-        (f"  {VERDICT_WORDS[told.verdict]}", style),
+        (f"  {verdict_words(told)}", style),
     ]
     later = _later(told.duration)
     room = frame.width - width_of([*card, *figures, *later]) - 2
@@ -63,6 +63,10 @@ def estimate_line(frame: Frame, forecast: Forecast) -> Line:
         room = frame.width - width_of([*card, *figures, *later]) - 2
     size = max(0, min(WIDE_BAR, room))
     return [*card, *_bar(frame.glyphs, memory, forecast.card.memory, size, style), *figures, *later]
+
+
+def verdict_words(told: Estimate) -> str:
+    return "cannot run there" if told.impossible else VERDICT_WORDS[told.verdict]
 
 
 def _later(told: Duration) -> list[Span]:
@@ -105,7 +109,7 @@ def breakdown(frame: Frame, forecast: Forecast) -> list[Line]:
         lines += _facts_of(frame, told.memory)
     lines += [_fact(label, text) for label, text in _facts(told) if text]
     lines += [_fact("unproven", text) for text in (told.memory.unvalidated if told.memory else ())]
-    for note in told.notes:
+    for note in filter(None, (told.impossible, *told.notes)):
         lines += [[(" " + line, "faint")] for line in wrapped(note, frame.width - 2)]
     return lines[: frame.height]
 
@@ -114,7 +118,7 @@ def _verdict_line(frame: Frame, forecast: Forecast) -> Line:
     told, card = forecast.told, forecast.card
     assert told is not None and card is not None, "the caller has looked"
     number = f"{told.num_cards} x " if told.num_cards > 1 else ""
-    words = f"{'before the fault: ' if forecast.is_old else ''}{VERDICT_WORDS[told.verdict]} "
+    words = f"{'before the fault: ' if forecast.is_old else ''}{verdict_words(told)} "
     right_side: list[Span] = [(words, "faint" if forecast.is_old else VERDICT_STYLES[told.verdict])]
     return spread(frame.width, [(f" {number}{card.title}", "text"), (f"  {_size(card.memory)}", "faint")], right_side)
 

@@ -57,6 +57,8 @@ def _bar(frame: Frame, status: Status) -> Line:
         right.append((f" / {state.max_steps:,}", "muted"))
     if state.epoch is not None:
         right.append((f"  epoch {state.epoch:.2f}", "muted"))
+    if state.stage and frame.width >= 80:
+        right.append((f"  stage {state.stage}", "muted"))
     unsaved = _unsaved(status)
     if unsaved and frame.width >= 100:
         right.append((f"  {unsaved}", "faint"))

@@ -45,12 +45,19 @@ def epochs_shown(steps_per_epoch: int, view: View, width: int) -> list[tuple[int
     return found
 
 
+def parts_shown(history: History, view: View, width: int) -> tuple[str, list[tuple[int, int]]]:
+    """The stages of a curriculum where they begin, or else epochs: what they are, and each line with its number."""
+    if history.stages:  # their epochs are of unequal length
+        columns = ((view.column(max(1, step)), number) for number, step in sorted(history.stages.items()))
+        return "stage", [(column, number) for column, number in columns if column is not None]
+    return "epoch", [] if history.plan is None else epochs_shown(history.plan.steps_per_epoch, view, width)
+
+
 def put_verticals(plot: Plot, history: History, view: View, glyphs: Glyphs) -> None:
-    """Lines behind the curve where epochs end and where attempts after the first begin."""
-    if history.plan is not None:
-        for column, _ in epochs_shown(history.plan.steps_per_epoch, view, plot.width):
-            for row in range(plot.rows):
-                plot.put(row, column, glyphs.epoch, "rule", behind=True)
+    """Lines behind the curve where epochs end (or stages begin) and where attempts after the first begin."""
+    for column, _ in parts_shown(history, view, plot.width)[1]:
+        for row in range(plot.rows):
+            plot.put(row, column, glyphs.epoch, "rule", behind=True)
     for begin in history.begins:
         column_there = view.column(begin.step)
         if column_there is not None:
@@ -60,12 +67,11 @@ def put_verticals(plot: Plot, history: History, view: View, glyphs: Glyphs) -> N
 
 def put_labels(plot: Plot, history: History, view: View) -> None:
     """The numbers of those lines, where the curve leaves room: epochs at the top, attempts at the bottom."""
-    if history.plan is not None and plot.rows > 4:
-        shown = epochs_shown(history.plan.steps_per_epoch, view, plot.width)
+    if plot.rows > 4:
+        word, shown = parts_shown(history, view, plot.width)
         near = min((b[0] - a[0] for a, b in pairwise(shown)), default=plot.width)
-        word = "epoch " if near >= EPOCH_WORD_GAP else ""
         for column, number in shown:
-            _put_label(plot, 0, column, f"{word}{number}", "faint")
+            _put_label(plot, 0, column, f"{word} {number}" if near >= EPOCH_WORD_GAP else f"{number}", "faint")
     for begin in reversed(history.begins):
         column_there = view.column(begin.step)
         if column_there is not None:

@@ -64,6 +64,6 @@ def about(frame: Frame, offer: Offer | None) -> list[Line]:
     if offer is None:
         return []
     where = offer.profile if offer.run is None else offer.run.folder
-    words = [[(" " + line, offer.tone)] for line in wrapped(offer.words, frame.width - 2)]
+    words = [[(" " + line, offer.tone)] for line in wrapped(offer.whole or offer.words, frame.width - 2)]
     lines: list[Line] = [[(" " + frame.glyphs.rule * (frame.width - 2), "rule")], [(f" {offer.name}", "title")]]
     return [*lines, *words[: frame.height - 3], [(f" {place(where) if where else ''}", "faint")]]

@@ -19,16 +19,21 @@ DIALOG_WIDTH = 70
 
 
 class AskScreen(ModalScreen[bool]):
-    """Yes or no. `question` may be long; `yes` says what y does."""
+    """Yes or no. `question` may be long; `yes` and `no` say what y and n do.
+
+    Esc is no answer (`None`); `later` says what that means where it is not the same as no.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y,enter", "answer(True)", "yes", id="yes"),
-        Binding("n,escape,q", "answer(False)", "no", id="no"),
+        Binding("n", "answer(False)", "no", id="no"),
+        Binding("escape,q", "dismiss(None)", "no answer", id="later"),
     ]
 
-    def __init__(self, look: Look, question: str, yes: str) -> None:
+    def __init__(self, look: Look, question: str, yes: str, *, no: str = "no", later: str = "") -> None:
         super().__init__()
-        self._look, self._question, self._yes = look, question, yes
+        self._look, self._question = look, question
+        self._keys = [("y", yes), ("n", no), *([("esc", later)] if later else [])]
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -41,13 +46,10 @@ class AskScreen(ModalScreen[bool]):
 
     def _lines(self, width: int) -> list[Line]:
         text: list[Line] = [[(" " + line, "text@panel")] for line in wrapped(self._question, width - 2)]
-        keys: Line = [
-            (" y", "key@panel"),
-            (f" {self._yes}   ", "muted@panel"),
-            ("n", "key@panel"),
-            (" no", "muted@panel"),
-        ]
-        return [*text, [("", "text@panel")], keys]
+        keys: Line = []
+        for key, words in self._keys:
+            keys += [("   " if keys else "", "muted@panel"), (key, "key@panel"), (f" {words}", "muted@panel")]
+        return [*text, [("", "text@panel")], [(" ", "key@panel"), *keys]]
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)

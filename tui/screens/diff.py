@@ -8,10 +8,9 @@ from textual.screen import Screen
 
 from ftui.tui.canvas import Canvas
 from ftui.tui.drawing.form_diff import DiffPage, diff_lines, diff_title
+from ftui.tui.keys import PAGING
 from ftui.tui.spans import Frame, Line
 from ftui.tui.stage import stage
-
-PAGE = 10
 
 
 class DiffScreen(Screen[None]):
@@ -21,8 +20,7 @@ class DiffScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll(-1)", "up", tooltip="A line up", id="up"),
         Binding("down,j", "scroll(1)", "down", tooltip="A line down", id="down"),
-        Binding("pageup", f"scroll(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
-        Binding("pagedown", f"scroll({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
+        *PAGING,
         Binding("escape,backspace,q,d", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
     ]
 

@@ -31,6 +31,7 @@ from ftui.tui.screens import editor_choices, editor_leaving
 from ftui.tui.screens.editor_drawing import Shown
 from ftui.tui.screens.editor_keys import EDITOR_KEYS, TYPING_ACTIONS, hidden
 from ftui.tui.screens.editor_rooms import ROOMS
+from ftui.tui.screens.editor_rows import RowsSeen
 from ftui.tui.screens.editor_words import nothing, problem_with, tell_what_went
 from ftui.tui.stage import stage
 
@@ -52,7 +53,9 @@ class EditorScreen(Screen[None]):
         self.card: Card | None = None
         self.forecast = Forecast(None, None)
         self.known: tuple[object, Known] | None = None  # what the helper process found, and of which profile and card
+        self.keeping = unsaved.Keeping()
         self.helper: Helper | None = None  # at work for a closer estimate
+        self.rows_seen: RowsSeen | None = None
         self.mode: Literal["", "typing", "finding"] = ""
         self.view: View = "form"
         self._opened_with = ""
@@ -79,17 +82,18 @@ class EditorScreen(Screen[None]):
         stage(self).draw_keys()
         self.run_worker(self._look_around(), group="machine")
         editor_leaving.offer_kept(self)
+        self.set_interval(unsaved.KEEP_SECONDS, self.keep_draft)
 
     def ask_before_leaving(self, then: Callable[[], object]) -> bool:
         """Whether it asks: before ftui is left with something unsaved; `then` leaves it."""
         return editor_leaving.ask_before_leaving(self, then)
 
     def keep_draft(self) -> None:
-        """Put away what is not saved: ftui is being ended from outside."""
-        if self.editing.would_lose:
-            unsaved.keep(self.editing.path, self.editing.text)
+        """Put away what is not saved: ftui may be ended from outside at any time."""
+        self.keeping.look(self.editing.path, self.editing.text if self.editing.would_lose else None)
 
     def on_unmount(self) -> None:
+        self.keeping.release()
         if self.helper is not None:
             self.helper.close()  # whoever waits for its answer waits no more
 
@@ -176,7 +180,7 @@ class EditorScreen(Screen[None]):
             return
         if row.kind == "unknown":
             editor_choices.rename(self)
-        elif row.field is not None and (row.field.picks or row.field.kind == "choice"):
+        elif row.field is not None and row.field.is_chosen:
             editor_choices.choose_value(self)
         elif row.field is not None and row.field.kind == "switch":
             self.action_cycle(1)
@@ -188,7 +192,7 @@ class EditorScreen(Screen[None]):
         """A line of input in the place of the value under the cursor."""
         row = self.editing.row
         assert row is not None, "there is a key to type into"
-        self._opened_with = "" if row.text == NONE else row.text  # what is typed stands in place of `none`
+        self._opened_with = "" if row.text in (NONE, "[]") else row.text  # what is typed stands in place of nothing
         self.mode, self.editing.typed = "typing", self._opened_with
         self._open_entry(self._opened_with)
         self.draw()

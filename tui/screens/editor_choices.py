@@ -9,6 +9,7 @@ from ftui import recent
 from ftui.errors import FtuiError
 from ftui.presets import shipped
 from ftui.profile.layers import Layer
+from ftui.profile.places import CURRICULUM
 from ftui.profile.saving import read_text
 from ftui.shown import shown
 from ftui.tiers import reasons, tier_layer, tier_names
@@ -17,13 +18,15 @@ from ftui.tui.drawing.form_pick import Choice
 from ftui.tui.drawing.words import place
 from ftui.tui.forecasts import card_of, cards, changes
 from ftui.tui.form import Field, all_fields
-from ftui.tui.form_change import went, with_all, with_source, with_value
+from ftui.tui.form_change import is_list, went, with_all, with_source, with_stage, with_value
 from ftui.tui.form_entry import source_for, spelt
 from ftui.tui.form_lists import data, facts_of_data, facts_of_model, models
 from ftui.tui.form_rows import Row
 from ftui.tui.form_seen import Seen, look
 from ftui.tui.screens.diff import DiffScreen
-from ftui.tui.screens.editor_words import tell_what_went
+from ftui.tui.screens.editor_recognising import recognise
+from ftui.tui.screens.editor_rows import choose_items
+from ftui.tui.screens.editor_words import nothing_found, tell_what_went
 from ftui.tui.screens.pick import PickScreen
 from ftui.tui.stage import stage
 
@@ -39,6 +42,12 @@ def choose_value(screen: "EditorScreen") -> None:
     row = screen.editing.row
     assert row is not None and row.field is not None, "the cursor stands on a key"
     field, folder = row.field, screen.editing.path.absolute().parent
+    if field.kind == "list":
+        choose_items(screen, row)
+        return
+    if is_list(screen.editing.draft, row):
+        screen.editing.go_to((*row.key, "0", "path"))
+        return
     if field.picks == "model":
         found = [*models(folder, row.text), *_none(field, row)]
         facts = lambda choice: facts_of_model(str(choice.value), folder)  # noqa: E731
@@ -59,6 +68,8 @@ def choose_value(screen: "EditorScreen") -> None:
         title, found, text=text, takes_any=True, facts=facts, hint="Nothing here yet: type a path or a name."
     )
     screen.app.push_screen(pick, lambda choice: _chosen(screen, row, choice))
+    if field.picks == "data":
+        recognise(screen, pick, found, folder)
 
 
 def _none(field: Field, row: Row) -> list[Choice]:
@@ -105,8 +116,10 @@ def rename(screen: "EditorScreen") -> None:
 def add_source(screen: "EditorScreen") -> None:
     """One more source of the rows under the cursor."""
     row = screen.editing.row
+    if row is not None and row.key[:1] == CURRICULUM:
+        return _add_stage(screen)
     if row is None or row.key[:2] not in (("data", "train"), ("data", "eval")):
-        stage(screen).say("a adds a source of rows: go to data.train or data.eval first.")
+        stage(screen).say("a adds a source of rows, or a stage: go to data.train, data.eval or curriculum first.")
         return
     key, folder = row.key[:2], screen.editing.path.absolute().parent
 
@@ -124,7 +137,20 @@ def add_source(screen: "EditorScreen") -> None:
 
     title = f"one more source of {'.'.join(key)}"
     facts = lambda choice: facts_of_data(str(choice.value), folder)  # noqa: E731
-    screen.app.push_screen(PickScreen(title, data(folder, []), takes_any=True, facts=facts), chosen)
+    found = data(folder, [])
+    pick = PickScreen(title, found, takes_any=True, facts=facts)
+    screen.app.push_screen(pick, chosen)
+    recognise(screen, pick, found, folder)
+
+
+def _add_stage(screen: "EditorScreen") -> None:
+    """One more stage of the curriculum; the cursor goes to it."""
+    before = screen.editing.draft
+    screen.tried(lambda: screen.take(with_stage(before)[0]))
+    stages = screen.editing.seen.given.get(CURRICULUM)
+    if screen.editing.draft is not before and isinstance(stages, list):
+        screen.editing.go_to((*CURRICULUM, str(len(stages) - 1), "sort_by"))
+    screen.draw()
 
 
 # -- cards and changes
@@ -168,6 +194,7 @@ def choose_change(screen: "EditorScreen") -> None:
         stage(screen).say("The profile has faults: mend them first." if card else "t chooses a card first.", "warn")
         return
     asked = screen.editing.draft.text
+    known = screen.known[1] if screen.known is not None and screen.known[0] == (profile, card) else None
 
     def chosen(choice: Choice | None) -> None:
         if choice is not None and screen.editing.draft.text == asked:
@@ -179,7 +206,7 @@ def choose_change(screen: "EditorScreen") -> None:
 
     async def look_for() -> None:
         try:
-            found = await asyncio.to_thread(changes, profile, card, screen.place)
+            found = await asyncio.to_thread(changes, profile, card, screen.place, known)
         except FtuiError as error:
             stage(screen).complain(error)
             return
@@ -191,7 +218,7 @@ def choose_change(screen: "EditorScreen") -> None:
             screen.app.push_screen(PickScreen(f"{title}: {card.title}", found), chosen)
         else:
             stage(screen).say(
-                "Nothing is known that would help." if told and told.memory else "The model is not known."
+                "The model is not known." if not told or not told.memory else nothing_found(told, known is not None)
             )
 
     screen.run_worker(look_for(), group="fit", exclusive=True)
@@ -247,6 +274,8 @@ def _differences(here: Seen, there: Seen) -> list[Difference]:
     are_whole = here.profile is not None and there.profile is not None
     for field in all_fields():
         if (field.inside and field.kind == "group") or (len(field.key) > 2 and field.key[0] == "data"):
+            continue
+        if len(field.key) > 1 and field.key[:1] == CURRICULUM:
             continue
         mine, theirs = (spelt(_value(seen, field, are_whole)) for seen in (here, there))
         if mine != theirs:

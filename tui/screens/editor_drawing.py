@@ -4,12 +4,23 @@ from typing import TYPE_CHECKING
 
 from ftui.profile import Profile
 from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.form import FormPage, Head, details, form_lines, head_line, top_for, value_column, value_width
+from ftui.tui.drawing.form import (
+    MORE,
+    FormPage,
+    Head,
+    details,
+    form_lines,
+    head_line,
+    top_for,
+    value_column,
+    value_width,
+)
 from ftui.tui.drawing.form_estimate import Forecast, breakdown, estimate_line
 from ftui.tui.drawing.form_toml import toml_lines, top_of
 from ftui.tui.drawing.words import place
 from ftui.tui.forecasts import forecast
 from ftui.tui.screens.editor_closer import DOING
+from ftui.tui.screens.editor_rows import red_rows
 from ftui.tui.spans import Frame, Line, wrapped
 
 if TYPE_CHECKING:
@@ -73,9 +84,10 @@ class Shown:
             place(editing.path.absolute().parent),
             editing.is_new,
             editing.is_changed,
-            len(editing.seen.problems) + bool(editing.seen.fault),
+            len(editing.seen.told) + bool(editing.seen.fault),
             editing.seen.tier.removeprefix("tier "),
             DOING if self.screen.helper is not None else "",
+            len(red_rows(self.screen)),
         )
         first: Line = [(FIND, "title")] if self.screen.mode == "finding" else head_line(frame, head)
         return [first, estimate_line(frame, self.screen.forecast)][: frame.height]
@@ -83,16 +95,17 @@ class Shown:
     def _form(self, frame: Frame) -> list[Line]:
         editing = self.screen.editing
         if editing.seen.fault:
-            lines = [*wrapped(editing.seen.fault, frame.width - 2), ""]
-            told: list[Line] = [[(f" {line}", "bad")] for line in lines]
-            return [[], *told, [(" v shows the text, E opens it in your editor, u takes a change back.", "good")]]
+            told: list[Line] = [[(f" {line}", "bad")] for line in wrapped(editing.seen.fault, frame.width - 2)]
+            told += [[(f" {line}", "good")] for line in wrapped(editing.seen.fix, frame.width - 2)]
+            return [[], *told, [], [(" v shows the text, E opens it in your editor, u takes a change back.", "good")]]
         self._top = top_for(editing.cursor, self._top, frame.height, len(editing.rows))
         page = FormPage(editing.rows, editing.cursor, self._top, editing.typed, editing.query)
         return form_lines(frame, page)
 
     def _details(self, frame: Frame) -> list[Line]:
         editing = self.screen.editing
-        return details(frame, None if editing.seen.fault else editing.row, self.screen.problem)
+        more = " ..." if self.screen.mode else MORE  # i is a letter while something is typed
+        return details(frame, None if editing.seen.fault else editing.row, self.screen.problem, more=more)
 
     def _aside(self, frame: Frame) -> list[Line]:
         view, has_place = self.screen.view, frame.height >= LEAST_TEXT_ROWS + BREAKDOWN_ROWS // 2
@@ -114,7 +127,7 @@ class Shown:
         at = seen.fault_line or at
         count = seen.text.count("\n") + 1
         self._text_top = top_of(None if self._is_scrolled else at, self._text_top, frame.height, count)
-        wrong = {p.origin.line for p in seen.problems if p.origin is not None and p.origin.layer == seen.file}
+        wrong = {p.origin.line for p in seen.told if p.origin is not None and p.origin.layer == seen.file}
         wrong.add(seen.fault_line)
         return toml_lines(frame, seen.text, at=at, wrong={line for line in wrong if line}, top=self._text_top)
 

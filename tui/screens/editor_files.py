@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING
 
 from ftui import recent
 from ftui.errors import FtuiError, UsageError
-from ftui.tui import unsaved
 from ftui.tui.drawing.words import place
 from ftui.tui.profile_places import current_folder, is_shipped
 from ftui.tui.screens.ask import AskScreen, PromptScreen
+from ftui.tui.screens.editor_rows import red_rows
 from ftui.tui.stage import stage
 
 if TYPE_CHECKING:
     from ftui.tui.screens.editor import EditorScreen
 
+RED_QUESTION = "A run would not start with these rows: {} (r shows them; data.allow lets it). Go on all the same?"
 NAME_QUESTION = "Where it is saved; a path from the current folder."
 
 
@@ -100,7 +101,7 @@ def _ask_and_write(screen: "EditorScreen", path: Path, then: Callable[[], object
 
         if screen.tried(act):
             recent.note("profile", str(path.absolute()))
-            unsaved.forget(path.absolute())
+            screen.keep_draft()
             stage(screen).say(f"Saved as {place(path.absolute())}.", "good")
             screen.draw()
             if then is not None:
@@ -126,8 +127,8 @@ def _ask_and_write(screen: "EditorScreen", path: Path, then: Callable[[], object
 def start(screen: "EditorScreen") -> None:
     """Save it, then the page of what would be started."""
     editing = screen.editing
-    if editing.seen.profile is None:
-        number = len(editing.seen.problems) or 1
+    if editing.seen.profile is None or editing.seen.absent:
+        number = len(editing.seen.told) or 1
         stage(screen).say(
             f"{number} fault{'s keep' if number > 1 else ' keeps'} it from starting; n goes to the next.", "warn"
         )
@@ -139,10 +140,17 @@ def start(screen: "EditorScreen") -> None:
         tier = editing.tier.name.removeprefix("tier ") if editing.tier else None
         screen.app.push_screen(ResolvedScreen(profile=editing.path, tier=tier))
 
-    if editing.is_changed:
-        save(screen, go_on)
+    def answered(yes: bool | None) -> None:
+        if yes and editing.is_changed:
+            save(screen, go_on)
+        elif yes:
+            go_on()
+
+    if red := red_rows(screen):
+        question = RED_QUESTION.format(", ".join(one.name for one in red))
+        screen.app.push_screen(AskScreen(stage(screen).look, question, "go on"), answered)
     else:
-        go_on()
+        answered(True)
 
 
 def edit_outside(screen: "EditorScreen") -> None:

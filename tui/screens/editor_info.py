@@ -9,6 +9,7 @@ from textual.screen import Screen
 from ftui.tui.canvas import Canvas
 from ftui.tui.drawing.form import details
 from ftui.tui.form_rows import Row
+from ftui.tui.keys import PAGING
 from ftui.tui.spans import Frame, Line
 from ftui.tui.stage import stage
 
@@ -25,6 +26,7 @@ class InfoScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll(-1)", "up", tooltip="A line up", id="up"),
         Binding("down,j", "scroll(1)", "down", tooltip="A line down", id="down"),
+        *PAGING,
         Binding("escape,enter,backspace,q,i", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
     ]
 

@@ -17,6 +17,7 @@ EDITOR_KEYS: list[BindingType] = [
     Binding("slash", "find", "find", key_display="/", tooltip="Find a key by its name or its help", id="find"),
     Binding("w", "open('save')", "save", tooltip="Write the file; remarks and order stay", id="save"),
     Binding("s", "open('start')", "start", tooltip="Save it and see what would be started", id="start"),
+    Binding("r", "open('rows')", "rows", tooltip="The rows as the model sees them, and what is wrong", id="rows"),
     Binding(
         "t",
         "open('tier')",

@@ -62,7 +62,7 @@ def leave(screen: "EditorScreen", then: Callable[[], object] | None = None) -> N
     editing = screen.editing
 
     def out() -> None:
-        unsaved.forget(editing.path)
+        screen.keeping.end()
         go()
 
     def answered(answer: Answer | None) -> None:
@@ -92,14 +92,19 @@ def ask_before_leaving(screen: "EditorScreen", then: Callable[[], object]) -> bo
 def offer_kept(screen: "EditorScreen") -> None:
     """What was not saved when ftui was ended from outside, as one step that u takes back."""
     editing = screen.editing
-    text = unsaved.kept(editing.path)
-    if text is None or text == editing.draft.text:
+    found = unsaved.kept(editing.path)
+    if found is None:
+        return
+    if found.text == editing.draft.text:
+        found.forget()
         return
 
     def answered(yes: bool | None) -> None:
         if yes:
-            screen.take(editing.draft.to(text))
-        else:
-            unsaved.forget(editing.path)
+            screen.take(editing.draft.to(found.text))
+            screen.keep_draft()
+        if yes is not None:  # no answer: it is asked again the next time
+            found.forget()
 
-    screen.app.push_screen(AskScreen(stage(screen).look, KEPT_QUESTION, "take them up"), answered)
+    question = AskScreen(stage(screen).look, KEPT_QUESTION, "take them up", no="drop them", later="not now")
+    screen.app.push_screen(question, answered)

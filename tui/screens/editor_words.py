@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from ftui.errors import FtuiError
+from ftui.estimate.answer import Estimate
 from ftui.profile.editing import Draft
 from ftui.tui.editing import Editing
 from ftui.tui.form_change import went
@@ -11,12 +12,14 @@ from ftui.tui.stage import stage
 if TYPE_CHECKING:
     from ftui.tui.screens.editor import EditorScreen
 
+NOT_COUNTED = "It fits as it is. c counts the rows: if some are cut, f may find room for longer ones."
+
 
 def nothing(editing: Editing, wanted: str) -> str:
     """Why there is no next one to go to."""
     if wanted != "fault":
         return "Nothing differs from the file."
-    problem = next(iter(editing.seen.problems), None)
+    problem = next(iter(editing.seen.told), None)
     return "Nothing is wrong." if problem is None else f"{'.'.join(problem.key)}: {problem.message}. {problem.fix}"
 
 
@@ -38,3 +41,11 @@ def tell_what_went(screen: "EditorScreen", before: Draft) -> None:
     if gone:
         words = f"{', '.join(gone)} {'was' if len(gone) == 1 else 'were'} taken out"
         stage(screen).say(f"{words}, which cannot stand beside it; u takes that back.", "warn")
+
+
+def nothing_found(told: Estimate, is_counted: bool) -> str:
+    """Where nothing makes it fit, or nothing would use the card better: as many rows at once as a step has are taken
+    then, and longer rows help only where some are known to be cut."""
+    if told.verdict in ("tight", "no"):
+        return "Nothing is known that would make it fit."
+    return "It fits as it is, and nothing larger is known to help." if is_counted else NOT_COUNTED

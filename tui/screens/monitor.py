@@ -24,6 +24,7 @@ from ftui.tui.drawing.tiles import tiles
 from ftui.tui.followed import Followed
 from ftui.tui.screens.monitor_keys import (
     BINDINGS,
+    LEGEND,
     NEEDS_ENGINE,
     NEEDS_NO_ENGINE,
     QUESTIONS,
@@ -42,6 +43,7 @@ class MonitorScreen(Screen[None]):
     """Shows what the run's files say; every control is a letter, and its fate is shown."""
 
     HEADING = "a run"
+    LEGEND = LEGEND
     BINDINGS: ClassVar[list[BindingType]] = BINDINGS
 
     def __init__(self, run: Run) -> None:

@@ -36,6 +36,12 @@ BINDINGS: list[BindingType] = [
     Binding("q", "detach", "detach", tooltip="Leave ftui; the run goes on", id="back"),
 ]
 
+LEGEND = {
+    "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA)",
+    "signs": "evaluation {evaluation}  best {best}  checkpoint {checkpoint}  epoch {epoch}  attempt {attempt}",
+}
+"""What its help tells of the chart."""
+
 NEEDS_ENGINE = frozenset({"hold", "park", "save", "stop", "evaluate", "lr", "change"})
 NEEDS_NO_ENGINE = frozenset({"resume"})
 

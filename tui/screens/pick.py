@@ -135,6 +135,14 @@ class PickScreen(Screen[Choice | None]):
             return f"{error.message} {error.hint}".strip()
         return ""
 
+    def learn(self, value: str, words: str, facts: tuple[str, ...], tone: str) -> None:
+        """More is known of a choice now than when the list was made."""
+        self._known[value] = facts
+        self._choices = [
+            replace(choice, words=words, tone=tone) if choice.value == value else choice for choice in self._choices
+        ]
+        self._draw()
+
     def _draw(self) -> None:
         found = self.choices
         self.cursor = max(0, min(self.cursor, len(found) - 1))

@@ -41,6 +41,7 @@ class ResolvedScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,s", "start", "start", key_display="enter", tooltip="Do it, and watch the run", id="start"),
         Binding("e", "change", "change", tooltip="Change a value (the one under the cursor)", id="change"),
+        Binding("r", "rows", "rows", tooltip="Its rows as the model sees them, and what is wrong with them", id="rows"),
         Binding("u", "undo", "undo", tooltip="Take the last change back", id="undo"),
         Binding("slash", "find", "find", key_display="/", tooltip="Go to a key by its name or its help", id="find"),
         Binding("n", "rename", "name", tooltip="Give the run another name", id="name"),
@@ -178,6 +179,14 @@ class ResolvedScreen(Screen[None]):
         self._counted, self._is_counting, self.cursor = None, True, 0
         self._draw()
         self.run_worker(self._count(self.prospect), exclusive=True, group="count")
+
+    def action_rows(self) -> None:
+        from ftui.tui.screens.xray_opening import open_rows
+
+        if self.prospect is None:
+            stage(self).say("There is no whole profile to read the rows of.", "warn")
+        else:
+            open_rows(self, self.prospect.resolved.profile, self.prospect.run.name)
 
     async def _count(self, prospect: Prospect) -> None:
         self._counted = await count_rows(prospect.resolved)

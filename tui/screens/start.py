@@ -28,6 +28,7 @@ class StartScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", tooltip="See every value and what would happen; start it there", id="open"),
         Binding("e", "edit", "edit", tooltip="Edit the profile; one that comes with ftui as a copy", id="edit"),
+        Binding("r", "rows", "rows", tooltip="Its rows as the model sees them, and what is wrong with them", id="rows"),
         Binding("o", "other", "other file", tooltip="A profile anywhere, by its path", id="other"),
         Binding("slash", "filter", "filter", key_display="/", tooltip="Narrow the list by words", id="filter"),
         Binding("up,k", "move(-1)", "up", show=False, tooltip="A line up", id="up"),
@@ -118,6 +119,15 @@ class StartScreen(Screen[None]):
         from ftui.tui.screens.editing import open_editor  # with pydantic (0.1 s)
 
         open_editor(self, offer.profile)
+
+    def action_rows(self) -> None:
+        if (offer := self.offer) is None:
+            return
+        from ftui.tui.screens.xray_opening import open_rows_of  # with pydantic (0.1 s)
+
+        path = offer.profile if offer.run is None else offer.run.profile
+        if path is not None:
+            open_rows_of(self, path, offer.name)
 
     def action_other(self) -> None:
         found: list[Path] = []

@@ -1,0 +1,53 @@
+"""Opening the X-ray on a profile: on one that is looked at, on a file, or on what is being edited."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.screen import Screen
+
+from ftui.data_report import Report
+from ftui.errors import FtuiError
+from ftui.opening import check_code
+from ftui.profile import Profile, resolve
+from ftui.profile.writing import to_toml
+from ftui.tui.screens.editor_rows import RowsSeen
+from ftui.tui.screens.xray import XrayScreen
+from ftui.tui.stage import stage
+
+if TYPE_CHECKING:
+    from ftui.tui.screens.editor import EditorScreen
+
+
+def open_rows(screen: Screen[Any], profile: Profile, name: str, tell: Callable[[Report], object] | None = None) -> None:
+    """Over `screen`; `tell` gets the report. A tokenizer that brings code is read where the profile allows it."""
+    try:
+        check_code(profile, ())
+    except FtuiError as error:
+        stage(screen).complain(error)
+        return
+    screen.app.push_screen(XrayScreen(name, to_toml(profile), tell))
+
+
+def open_rows_of(screen: Screen[Any], path: Path, name: str) -> None:
+    """Of the profile in a file."""
+    try:
+        profile = resolve(path).profile
+    except FtuiError as error:
+        stage(screen).complain(error)
+        return
+    open_rows(screen, profile, name)
+
+
+def open_rows_of_draft(screen: "EditorScreen") -> None:
+    """Of the profile as it is being edited, saved or not."""
+    profile = screen.editing.seen.profile
+    if profile is None:
+        stage(screen).say("The profile has faults: mend them first; n goes to the next.", "warn")
+        return
+
+    def tell(report: Report) -> None:
+        screen.rows_seen = RowsSeen(profile, report)
+        screen.draw()
+
+    open_rows(screen, profile, screen.editing.path.name, tell)
