@@ -16,6 +16,7 @@ ORDERS = {
     "evaluate": "evaluate now, beside the plan",
     "sample": "answer prompts with the model as it is now",
 }
+REMOTE_CODE = "remote-code"
 ON_CHECKPOINTS = {
     "pin": "keep a checkpoint for good",
     "unpin": "let a checkpoint go when its time comes",
@@ -57,7 +58,16 @@ def parser() -> argparse.ArgumentParser:
     for verb, help_text in ON_CHECKPOINTS.items():
         _on_run(verbs, verb, help_text).add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint-120, or 120")
     _profile_verbs(verbs)
+    _cache_verb(verbs)
     return top
+
+
+def _cache_verb(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "list the tokenised rows that are kept on this disk, or delete some"
+    cache = verbs.add_parser("cache", help=text, description=text[0].upper() + text[1:] + ".")
+    cache.add_argument("--prune", action="store_true", help="delete what was not used for 30 days and is not in use")
+    cache.add_argument("--older-than", metavar="TIME", help="with --prune: not used for 12h, 7d or 8w")
+    cache.add_argument("--all", action="store_true", dest="everything", help="with --prune: all that is not in use")
 
 
 def _profile_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -79,11 +89,38 @@ def _profile_verbs(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]")
     how = "if several processes shared the model so (ftui itself does ddp; set hardware.num_processes)"
     estimate.add_argument("--parallel", choices=ways, default="ddp", help=how)
     estimate.add_argument("--json", action="store_true", help="as JSON")
+    _preview_verb(verbs)
+    _split_verb(verbs)
     text = "make a profile of a file of LLaMA-Factory, Axolotl, TRL, DeepSpeed, torchtune or a guide"
     brought = verbs.add_parser("import", help=text, description=text[0].upper() + text[1:] + ".")
     brought.add_argument("file", metavar="FILE", type=Path, help="YAML, JSON, or a shell script with its command")
     brought.add_argument("-o", "--out", metavar="OUT", type=Path, help="where to write it; otherwise it is printed")
     brought.add_argument("--json", action="store_true", help="tell what was carried and what was not as JSON")
+
+
+def _preview_verb(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "the rows of a profile as the model will see them, and what is wrong with them"
+    preview = verbs.add_parser("preview", help=text, description=text[0].upper() + text[1:] + ".")
+    preview.add_argument("profile", metavar="PROFILE", help="a file, or the name of a shipped one")
+    _value_options(preview)
+    _allow_option(preview)
+    preview.add_argument("--rows", metavar="N", type=int, default=3, help="show so many rows (3)")
+    jump = "longest, shortest, most_truncated, least_trained, random, a row's number (from 1) or row/part"
+    preview.add_argument("--jump", metavar="WHICH", help=f"show not the first rows, but the {jump}")
+    preview.add_argument("--report", action="store_true", help="show no rows")
+    preview.add_argument("--json", action="store_true", help="as JSON")
+
+
+def _split_verb(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "make two files of one, to learn and to evaluate on; what is alike stays on one side"
+    split = verbs.add_parser("split", help=text, description=text[0].upper() + text[1:] + ".")
+    split.add_argument("file", metavar="FILE", type=Path, help="rows of any kind that ftui reads")
+    split.add_argument("--eval", metavar="SHARE", required=True, dest="how_many", help="10%%, or a number of rows")
+    split.add_argument("--seed", metavar="N", type=int, default=0, help="another choice of rows (0)")
+    split.add_argument("--out", metavar="DIR", type=Path, help="where to write; otherwise beside FILE")
+    split.add_argument("--encoding", metavar="E", help="of a text file that is not UTF-8, as in data.encoding")
+    split.add_argument("--force", action="store_true", help="overwrite files of an earlier split")
+    split.add_argument("--json", action="store_true", help="tell what was done as JSON")
 
 
 def _on_run(
@@ -102,13 +139,23 @@ def _opening_options(to: argparse.ArgumentParser) -> None:
     _allow_option(to)
 
 
+def _allowed(text: str) -> str:
+    """What may be allowed on the command line; what the rows may have is said by the profile."""
+    if text != REMOTE_CODE:
+        raise argparse.ArgumentTypeError(
+            f"it is remote-code, not {text!r}. What `ftui preview` finds is allowed in the profile, or by: "
+            f"--set 'data.allow=[\"NAME\"]'"
+        )
+    return text
+
+
 def _allow_option(to: argparse.ArgumentParser) -> None:
     to.add_argument(
         "--allow",
         metavar="WHAT",
         action="append",
         default=[],
-        choices=["remote-code"],
+        type=_allowed,
         help="remote-code: run the Python code that comes with the model (model.trust_remote_code)",
     )
 

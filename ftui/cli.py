@@ -29,6 +29,8 @@ ftui fine-tunes language models. A run goes on when the terminal is gone.
   ftui hold | park | stop RUN       steer a run that lives (ftui --help lists all)
   ftui profiles                     list the profiles that come with ftui
   ftui estimate PROFILE             what it will take: memory, time, disk, money
+  ftui preview PROFILE              what its rows are, as the model will see them
+  ftui split FILE --eval 10%        two files of one, to learn and to evaluate on
 """
 
 
@@ -63,6 +65,8 @@ def _run(options: argparse.Namespace) -> int:
         return _resume(options)
     if options.verb == "estimate":
         return _estimate(options)
+    if options.verb == "preview":
+        return _preview(options)
     _reject_stray(options)
     if options.verb in ORDERS or options.verb in ON_CHECKPOINTS or options.verb == "set":
         return _send(options)
@@ -70,6 +74,10 @@ def _run(options: argparse.Namespace) -> int:
         return _attach(options)
     if options.verb == "checkpoints":
         return _checkpoints(options)
+    if options.verb == "split":
+        return _split(options)
+    if options.verb == "cache":
+        return _cache(options)
     if options.verb == "import":
         from ftui.importing import print_import
 
@@ -107,6 +115,7 @@ def _run_profile(options: argparse.Namespace) -> int:
 
     _, resolved = headless.chosen(options.run, options.run_name, options.overrides, options.tier)
     opening.check_code(resolved.profile, options.allow)  # the count of tokens would run it too
+    opening.check_files(resolved)
     return preview.preview(resolved)
 
 
@@ -138,6 +147,27 @@ def _estimate(options: argparse.Namespace) -> int:
     if options.probe or not options.quick:  # both run the tokenizer's code, a probe the model's too
         opening.check_code(resolved.profile, options.allow)
     return forecasting.print_estimate(resolved, question)
+
+
+def _preview(options: argparse.Namespace) -> int:
+    from ftui import headless, opening, sampling
+
+    if options.rows < 0:
+        raise UsageError(f"--rows {options.rows}: fewer than none.", hint="--rows 3, or --report for the report alone.")
+    _, resolved = headless.chosen(options.profile, None, options.overrides, options.tier)
+    opening.check_code(resolved.profile, options.allow)  # the tokenizer's would be run
+    opening.check_files(resolved)
+    wanted = sampling.Wanted(options.rows, options.jump, options.report, options.json)
+    return sampling.print_sampling(resolved, wanted)
+
+
+def _split(options: argparse.Namespace) -> int:
+    from ftui.splitting import print_split
+
+    return print_split(
+        options.file, options.how_many, seed=options.seed, out=options.out, encoding=options.encoding,
+        force=options.force, as_json=options.json,
+    )  # fmt: skip
 
 
 def _resume(options: argparse.Namespace) -> int:
@@ -178,6 +208,16 @@ def _checkpoints(options: argparse.Namespace) -> int:
     if options.verify is None:
         return inspecting.print_checkpoints(options.name, as_json=options.json)
     return inspecting.verify(options.name, options.verify, as_json=options.json)
+
+
+def _cache(options: argparse.Namespace) -> int:
+    from ftui import caching
+
+    if options.prune:
+        return caching.prune(options.older_than, everything=options.everything)
+    if options.older_than or options.everything:
+        raise UsageError("--older-than and --all only go with --prune.", hint="ftui cache --prune --all")
+    return caching.print_cache()
 
 
 def _has_screen() -> bool:

@@ -210,8 +210,10 @@ def _introduce(opened: Opened, profile: Profile, lines: Lines) -> None:
 def farewell(run: Run, command: str) -> list[str]:
     """What a person needs to know who leaves a run alone."""
     status = read_status(run)
+    begins = status.state.max_steps is None
+    more = "; it reads its rows first, and may still refuse them" if begins else ""
     lines = [
-        f"Detached: the run {run.name} goes on." if lives(status) else f"Detached from {run.name}.",
+        f"Detached: the run {run.name} goes on{more}." if lives(status) else f"Detached from {run.name}.",
         f"  attach again   {shown(command)}",
         f"  look           ftui status {run.name}",
     ]

@@ -115,6 +115,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "model", " · ".join(shown(x) for x in (state.model, state.method, state.precision) if x) or units.MISSING
     yield "machine", " · ".join(shown(x) for x in (state.host, state.device) if x) or units.MISSING
     yield "step", report.place(state).removeprefix("step ")
+    if state.stage:
+        yield "stage", state.stage.replace("/", " of ")
     yield "epoch", units.quantity(state.epoch, 2)
     yield "loss", report.measured(state.loss, "loss", state.non_finite)
     yield "gradient norm", report.measured(state.grad_norm, "grad_norm", state.non_finite)
@@ -151,8 +153,8 @@ def _troubles(status: Status) -> Iterator[str]:
 def _ending(status: Status) -> Iterator[tuple[str, str]]:
     state = status.state
     for label, text in (("reason", state.reason), ("error", state.message), ("hint", state.hint)):
-        if text:
-            yield label, shown(text)
+        for number, line in enumerate(text.splitlines() if text else ()):
+            yield "" if number else label, shown(line)
     if state.exit_code is not None:
         yield "exit code", str(state.exit_code)
     for line in state.last_lines:

@@ -6,7 +6,7 @@ between the quotes of `seal`, so that not even a bit that leaves every value the
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path, PurePosixPath
 
 import msgspec
@@ -59,12 +59,17 @@ def read_manifest(folder: Path) -> Manifest:
     return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
 
 
-def file_hash(path: Path) -> str:
-    """SHA-256 of a file (hex), read in pieces with plain reads (mmap fails on some network volumes)."""
+def file_hash(path: Path, tick: Callable[[], object] | None = None) -> str:
+    """SHA-256 of a file (hex), read in pieces with plain reads (mmap fails on some network volumes).
+
+    `tick` is called after each piece.
+    """
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
+            if tick is not None:
+                tick()
     return digest.hexdigest()
 
 

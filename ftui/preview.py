@@ -29,7 +29,11 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine's dry run prints: counts of one epoch (tokens, rows, sequences) and the plan, or a problem."""
+    """What the engine's dry run prints: counts of one epoch (tokens, rows, sequences) and the plan, or a problem.
+
+    Of a curriculum of `num_stages` the epoch is a mean one, for those of its stages differ. `num_tokens` are those of
+    all steps.
+    """
 
     num_train_rows: int | None = None
     num_eval_rows: int | None = None
@@ -38,9 +42,12 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     num_sequences: int | None = None
     steps_per_epoch: int | None = None
     max_steps: int | None = None
+    num_tokens: int | None = None
+    num_stages: int = 0
     effective_batch: int | None = None
     longest: int | None = None
     num_cut: int | None = None
+    num_skipped: int | None = None
     warnings: list[str] = []
     error: Problem | None = None
 
@@ -76,7 +83,8 @@ def value_lines(resolved: Resolved) -> list[str]:
     for key, value in flat(resolved.profile).items():
         origin = str(resolved.origin(key)).replace(str(resolved.path), resolved.path.name)
         entry = (key[-1], shown(toml_value(value)), shown(origin))
-        sections.setdefault(".".join(key[:-1]), []).append(entry)
+        if key[:-1] or value:  # a list of tables stands by itself, and an empty one nowhere
+            sections.setdefault(".".join(key[:-1]) or key[-1], []).append(entry)
     entries = [entry for section in sections.values() for entry in section]
     key_width = max(len(key) for key, _, _ in entries)
     value_width = min(WIDEST_VALUE, max(cells(value) for _, value, _ in entries))
@@ -127,17 +135,20 @@ def read_result(output: bytes, errors: bytes, code: int) -> DryRun:
 
 
 def count_lines(result: DryRun) -> list[str]:
+    epoch = "mean epoch" if result.num_stages else "epoch"
     facts: Mapping[str, Any] = {
         "rows to train on": result.num_train_rows,
         "rows to evaluate on": result.num_eval_rows,
-        "tokens": result.num_train_tokens,
-        "target tokens": result.num_target_tokens,
-        "sequences": result.num_sequences,
+        f"tokens per {epoch}": result.num_train_tokens,
+        f"target tokens per {epoch}": result.num_target_tokens,
+        f"sequences per {epoch}": result.num_sequences,
         "longest": result.longest,
         "cut": result.num_cut,
+        "left out": result.num_skipped,
         "effective batch": result.effective_batch,
-        "steps per epoch": result.steps_per_epoch,
+        f"steps per {epoch}": result.steps_per_epoch,
         "steps": result.max_steps,
+        "tokens of all steps": result.num_tokens,
     }
     return [*_aligned(facts), *(f"warning: {shown(warning)}" for warning in result.warnings)]
 

@@ -18,6 +18,7 @@ from ftui.events import (
     RunOpened,
     RunStarted,
     Sampled,
+    StageBegan,
     Stalled,
     Step,
     Warned,
@@ -110,6 +111,8 @@ def event_lines(record: AnyRecord) -> list[str]:
             return [f"{shown(record.path)} is damaged ({shown(record.reason)}): moved to {shown(record.moved_to)}"]
         case Sampled():
             return [f"sample at step {record.step}: {shown(record.prompt)} -> {shown(record.completion)}"]
+        case StageBegan():
+            return [f"stage {record.number} of {record.of} from step {record.step} on: {shown(record.words)}"]
         case Warned():
             return [f"warning: {shown(record.message)}"]
         case ControlApplied() | ControlRefused() | MicroBatchChanged():
@@ -169,12 +172,13 @@ def _rows(number: int) -> str:
 
 
 def _plan(record: RunStarted) -> list[str]:
+    epoch, of_it = ("a mean epoch", " in a mean epoch") if record.stages else ("an epoch", "")
     lines = [
         f"{shown(record.model)} · {shown(record.method)} · {shown(record.precision)}"
         f" · {units.count(record.trainable_parameters)} of {units.count(record.total_parameters)} parameters trained",
         f"{record.num_train_rows} rows · {units.count(record.num_train_tokens)} tokens"
-        f" · {units.count(record.num_target_tokens)} target tokens · {record.num_eval_rows} rows to evaluate on",
-        f"{record.max_steps} steps · {record.steps_per_epoch} an epoch · {record.effective_batch} sequences a step",
+        f" · {units.count(record.num_target_tokens)} target tokens{of_it} · {record.num_eval_rows} rows to evaluate on",
+        f"{record.max_steps} steps · {record.steps_per_epoch} {epoch} · {record.effective_batch} sequences a step",
     ]
     if record.resumed_from:
         end = f" · {record.badge}" if record.badge else ""

@@ -60,6 +60,11 @@ class Run:
         return self.folder / "metrics.jsonl"
 
     @property
+    def losses(self) -> Path:
+        """The base model's loss on each row, where a curriculum sorts by it."""
+        return self.folder / "losses.safetensors"
+
+    @property
     def beat(self) -> Path:
         return self.folder / "beat.json"
 

@@ -3,6 +3,7 @@
 import json
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
 _SURROGATES = range(0xD800, 0xE000)
@@ -74,6 +75,38 @@ def cut(text: str, width: int) -> str:
             break
         kept.append(character)
     return "".join(kept) + "…" if width > 0 else ""
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most `width` columns, broken between words where that is possible; `\\n` ends a line."""
+    lines = []
+    for paragraph in shown(text, newlines=True).split("\n"):
+        line, used = "", 0
+        for word in paragraph.split(" "):
+            size = cells(word)
+            if line and used + 1 + size > width:
+                lines.append(line)
+                line, used = word, size
+            else:
+                line, used = (f"{line} {word}", used + 1 + size) if line else (word, size)
+            if used > width > 0:  # a word that is longer than a line
+                *whole, line = _pieces(line, width)
+                lines += whole
+                used = cells(line)
+        lines.append(line)
+    return lines
+
+
+def _pieces(word: str, width: int) -> Iterator[str]:
+    """The word in pieces of at most `width` columns; a wide character stays whole."""
+    start = used = 0
+    for at, character in enumerate(word):
+        size = cells(character)
+        if used + size > width and at > start:
+            yield word[start:at]
+            start, used = at, 0
+        used += size
+    yield word[start:]
 
 
 def complaint(message: str, hint: str = "") -> str:

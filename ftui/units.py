@@ -44,6 +44,11 @@ def count(number: float | None) -> str:
     return f"{number / 1e9:.2f} B"
 
 
+def amount(number: int) -> str:
+    """A count of things in a text: `9,999`, `12.3 k`."""
+    return f"{number:,}" if abs(number) < 10_000 else count(number)
+
+
 def quantity(value: float | None, digits: int = 4) -> str:
     """A measured float with fixed decimals; `n/a` where it was not measured or not finite."""
     return MISSING if value is None else f"{value:.{digits}f}"

@@ -1,7 +1,7 @@
 """Make every picture in this folder: `python -m screenshots.make [NAME ...]`. Needs Pillow (the `test` extra).
 
 The runs are recordings of real ones (tests/fixtures/runs), the clock stands where they end; no engine runs, and what is
-drawn is what the screens draw.
+drawn is what the screens draw. The rows that are looked at are made up (tests/support/rows_helper.py).
 """
 
 import asyncio
@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.run import Run, all_runs, runs_root
+from ftui.tui.screens import xray
 from screenshots.cells import cells_of, draw
 from tests.support.replayed import moment, recorded, replay
+from tests.support.rows_helper import StandIn
 from tests.support.shown_app import PROFILE, shown_app, strips_of
 
 HERE = Path(__file__).parent
@@ -43,6 +45,8 @@ SCENES = (
     Scene("profile", None, ("n", "enter", "e", "ctrl+u", *"adapter.r=64", "enter")),
     Scene("form", None, ("n", "e", "t", *"rtx4090", "enter", "slash", *"lora_alpha", "enter")),
     Scene("fit", None, ("n", "e", "t", *"rtx4090", "enter", "f")),
+    Scene("rows", None, ("n", "r")),
+    Scene("report", None, ("n", "r", "R")),
     Scene("help", "wiki-style-lora", ("question_mark",)),
     Scene("question", "wiki-style-lora", ("p",)),
 )
@@ -69,6 +73,7 @@ def settle(place: Path) -> None:
     (place / "project").mkdir()
     (place / "project" / "mine.toml").write_text(PROFILE)
     os.chdir(place / "project")
+    setattr(xray, "Helper", StandIn)  # noqa: B010 (no process is started for a picture)
 
 
 def clock_of(scene: Scene, now: float) -> Callable[[], float]:

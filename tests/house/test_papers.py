@@ -3,10 +3,14 @@
 import re
 import tomllib
 from pathlib import Path
+from typing import get_args
 
+from ftui.engine.report.findings import KINDS
+from ftui.engine.report.reference import reference
 from ftui.errors import EXIT_WORDS
 from ftui.presets import shipped
 from ftui.profile import resolve
+from ftui.profile.data import FindingName
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
@@ -24,7 +28,7 @@ def test_readme_commands_are_the_ones_ci_runs() -> None:
 
 def test_readme_pictures_are_there() -> None:
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", README)
-    assert len(pictures) == 4
+    assert len(pictures) == 5
     assert all((ROOT / picture).is_file() for picture in pictures)
 
 
@@ -63,3 +67,9 @@ def test_no_path_of_a_machine_is_in_the_repository() -> None:
     pattern = re.compile(r"(?<![\w/.])/(?:home|work|root|Users)/[a-z]")
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("profiles/**/*.toml"), *ROOT.glob("*.toml")]:
         assert not pattern.search(path.read_text()), path
+
+
+def test_the_page_on_data_is_current() -> None:
+    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
+    assert page == reference(), "docs/data.md is stale: python -m ftui.engine.report.reference > docs/data.md"
+    assert set(KINDS) == set(get_args(FindingName)), "data.allow names what the table has"

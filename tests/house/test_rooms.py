@@ -80,6 +80,7 @@ GROUND = [
     "ftui.headless",
     "ftui.listing",
     "ftui.preview",
+    "ftui.sampling",
     "ftui.supervisor",
     "ftui.checkpoints",
     "ftui.tui",
@@ -135,7 +136,7 @@ def test_screens_that_watch_stay_light_and_start_nothing(tmp_path: Path) -> None
 
 PRINTING = [
     "runs", "status RUN", "status RUN --json", "checkpoints RUN", "checkpoints RUN --json", "log RUN", "profiles",
-    "--help", "attach --help", "attach RUN --plain", "",
+    "cache", "--help", "attach --help", "attach RUN --plain", "",
 ]  # fmt: skip
 
 

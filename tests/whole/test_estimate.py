@@ -23,16 +23,18 @@ from tests.support.bench import Workbench
 
 def test_an_estimate_then_a_probe_that_corrects_it(workbench: Workbench) -> None:
     profile = str(workbench.profile("mine"))
-    whole = workbench.ftui("estimate", profile, "--json", "--set", "hardware.price_per_hour=0.5")
+    cut = ("--set", "data.max_length=28", "--set", 'data.allow=["answers_cut_off"]')  # some rows are
+    changed = ("--set", "hardware.price_per_hour=0.5", *cut)
+    whole = workbench.ftui("estimate", profile, "--json", *changed)
     assert whole.returncode == 0, whole.stderr
     told = json.loads(whole.stdout)
     assert (told["card"], told["verdict"], told["memory"]["basis"]) == ("cpu", "fits", "simulated")
-    assert told["duration"]["num_steps"] == 30  # 3 epochs of 40 rows in steps of 4
+    assert told["duration"]["num_steps"] == 30, told["notes"]  # 3 epochs of 40 rows in steps of 4
     assert told["duration"]["tokens_per_second"] is None  # nobody knows how fast this CPU is
     assert sum(told["memory"]["breakdown"].values()) == told["memory"]["process"]
     assert told["other_cards"]["t4"] == "fits"
 
-    probed = workbench.ftui("estimate", profile, "--json", "--probe", "--set", "hardware.price_per_hour=0.5")
+    probed = workbench.ftui("estimate", profile, "--json", "--probe", *changed)
     assert probed.returncode == 0, probed.stderr
     after = json.loads(probed.stdout)
     assert after["memory"]["basis"] == after["duration"]["basis"] == "measured here"
@@ -44,6 +46,11 @@ def test_an_estimate_then_a_probe_that_corrects_it(workbench: Workbench) -> None
 
     quick = workbench.ftui("estimate", profile, "--quick")
     assert "corrected by a probe" in quick.stdout and "The rows were not read" in quick.stdout
+    assert "from a probe of another setting" in " ".join(quick.stdout.split())
+
+    tier = workbench.ftui("estimate", profile, "--quick", "--tier", "cpu")
+    assert "On other cards: " in quick.stdout
+    assert "On other cards (with the values of the tier cpu): " in " ".join(tier.stdout.split())
 
     other = workbench.ftui("estimate", profile, "--probe", "--card", "rtx4090")
     assert other.returncode == 2 and "can say nothing of rtx4090" in other.stderr
@@ -77,7 +84,7 @@ def test_a_run_that_is_probed_first(workbench: Workbench) -> None:
     assert re.match(r"measured: [\d.]+ [MG]iB at the peak, [\d,]+ tokens/s with the longest rows\n", ended.stdout)
     (workbench.folder / "rows.jsonl").write_text('{"text": 5}\n')
     ended = workbench.ftui("--run", profile, "--probe", "--name", "other")
-    assert ended.returncode == DataError.exit_code and "rows.jsonl, line 1" in ended.stderr
+    assert ended.returncode == DataError.exit_code and "rows.jsonl:1" in ended.stderr
     assert not workbench.run("other").folder.exists()
     over = workbench.ftui("--run", profile, "--probe")
     assert over.returncode == 0 and over.stdout.startswith("mine is over: nothing is probed.")
@@ -98,7 +105,7 @@ def test_the_helper_answers_goes_on_after_errors_and_comes_back(workbench: Workb
     (process,) = helpers()
     rows = workbench.folder / "rows.jsonl"
     (found,) = helper.ask("recognise", path=str(rows))
-    assert found == {"file": str(rows), "form": "alpaca"}
+    assert (found["file"], found["form"], found["confidence"]) == (str(rows), "alpaca", 1.0)
     with pytest.raises(ModelError, match="no model folder"):
         helper.ask("count", profile=text.replace("/base", "/nowhere"))
     with pytest.raises(ModelError):

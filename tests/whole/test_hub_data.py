@@ -44,8 +44,8 @@ FILES: dict[str, dict[str, bytes]] = {
 }
 ASK = """
 import json, sys
-from ftui.engine.data.hub_rows import fetched
-from ftui.engine.data.sources import read_rows
+from ftui.engine.data.files.hub_rows import fetched
+from ftui.engine.data.files.sources import read_rows
 from ftui.errors import FtuiError
 answers = []
 for name, subset, split, revision in json.loads(sys.argv[1]):

@@ -183,8 +183,8 @@ def test_another_data_set_under_the_same_name_is_refused(workbench: Workbench) -
 @pytest.mark.parametrize(
     ("damage", "code", "words"),
     [
-        ("row", 31, "rows.jsonl, line 4: 'output' is missing"),
-        ("model", 32, "There is no model folder"),
+        ("row", 31, "rows.jsonl:4: 'output' is missing"),
+        ("model", 30, "model.name_or_path: there is no folder nowhere in"),
         ("length", 31, "the model sees at most 128 tokens"),
     ],
 )
