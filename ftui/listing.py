@@ -258,7 +258,8 @@ def _log_line(line: bytes) -> str:
 
 def print_profile(name: str) -> int:
     """The text of a profile with paths that are right in this folder, so that it can be saved here."""
-    from ftui.profile.saving import read_text, relocated  # with pydantic (0.1 s), which the lists do without
+    from ftui.profile.saving import relocated  # with pydantic (0.1 s), which the lists do without
+    from ftui.profile.syntax import read_text
 
     path = find_profile(name)
     print(shown(relocated(read_text(path), path.parent, Path.cwd()), newlines=True), end="")

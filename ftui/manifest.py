@@ -15,7 +15,6 @@ from ftui.files import replace_file
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 2
-SEALED = 2  # formats from here on must have a seal
 _CHUNK = 1 << 20
 _UNREADABLE = (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 

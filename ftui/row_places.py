@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from ftui.data_report import Example, Report, Where
-from ftui.shown import cells, shown
+from ftui.shown import cells, cut_front, shown
 
 Names = Mapping[str, str]
 """Files, each with what it is called in short."""
@@ -29,12 +29,7 @@ def short_names(files: Iterable[str]) -> dict[str, str]:
 
 def spot(where: Where, names: Names, width: int) -> str:
     """`rows.jsonl:17` in at most so many columns; what does not fit is cut from the front, and the number stays."""
-    text = shown(str(Where(names.get(where.file, where.file), where.number, where.unit)))
-    if cells(text) <= width:
-        return text
-    while text and cells(text) >= width:
-        text = text[1:]
-    return f"…{text}" if width > 0 else ""
+    return cut_front(shown(str(Where(names.get(where.file, where.file), where.number, where.unit))), width)
 
 
 def like_words(example: Example, names: Names, width: int) -> str:

@@ -77,6 +77,15 @@ def cut(text: str, width: int) -> str:
     return "".join(kept) + "…" if width > 0 else ""
 
 
+def cut_front(text: str, width: int) -> str:
+    """The end of `text` in at most `width` columns, after a `…` where something was cut away."""
+    if cells(text) <= width:
+        return text
+    while text and cells(text) >= width:
+        text = text[1:]
+    return f"…{text}" if width > 0 else ""
+
+
 def wrapped(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` columns, broken between words where that is possible; `\\n` ends a line."""
     lines = []

@@ -8,7 +8,8 @@ from ftui.profile.editing import Draft
 from ftui.profile.layers import Layer
 from ftui.profile.origins import Key
 from ftui.profile.places import CURRICULUM
-from ftui.profile.saving import read_text, relocated, save, text_on_disk
+from ftui.profile.saving import relocated, save, text_on_disk
+from ftui.profile.syntax import read_text
 from ftui.tui.form import all_fields
 from ftui.tui.form_change import cleared, entered, renamed, with_value
 from ftui.tui.form_entry import source_for

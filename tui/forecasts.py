@@ -4,7 +4,7 @@ No Textual; it loads the closed form of the estimate, never a training library.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from ftui import units
@@ -132,7 +132,3 @@ def _choice(change: Change, values: Mapping[Key, Any]) -> Choice:
     words = f"~{units.size(change.memory.process)} {VERDICT_WORDS[change.verdict]}{speed}"
     facts = (", ".join(f"{'.'.join(key)} = {spelt(value)}" for key, value in values.items()), *change.reasons)
     return Choice(name, words, dict(values), facts)
-
-
-def without_simulation(known: Known) -> Known:
-    return replace(known, simulated=None)

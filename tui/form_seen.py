@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ftui.errors import ProfileError
-from ftui.profile.editing import BOM
 from ftui.profile.layers import Layer, examine, override_layer, text_layer
 from ftui.profile.origins import Key, Origin, Problem
 from ftui.profile.sections import Profile
+from ftui.profile.syntax import BOM
 from ftui.profile.writing import flat
 from ftui.tui.form import Field, all_fields, field_at
 

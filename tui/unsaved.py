@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.files import Lock, make_private_folder, replace_file, try_lock
-from ftui.profile.saving import LONGEST
+from ftui.profile.syntax import LONGEST
 from ftui.run import state_folder
 
 KEEP_SECONDS = 1.0  # between two looks at whether the draft has changed

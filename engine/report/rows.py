@@ -40,11 +40,6 @@ class RowsOf:
             self._spans = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         return self._spans
 
-    def with_tokens(self) -> np.ndarray:
-        """The mask of the rows that have become tokens."""
-        begins, ends = self.spans()
-        return np.asarray(ends > begins)
-
     def tokens(self, row: int, most: int) -> np.ndarray:
         """The first tokens of a row."""
         return self.tokens_of(np.array([row]), most)[0]

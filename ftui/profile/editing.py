@@ -20,9 +20,9 @@ from ftui.profile.origins import Key
 from ftui.profile.placing import added, beside, in_place, listed
 from ftui.profile.sections import Profile
 from ftui.profile.statements import kept_lines, statements, without
+from ftui.profile.syntax import BOM
 
 MOST_TEXTS = 2000  # a text is a few KiB
-BOM = "\ufeff"
 QUIRKS = (TOMLKitError, KeyError, IndexError, TypeError, ValueError, AttributeError)
 """What tomlkit raises on texts that are TOML but not to its liking."""
 Writer = Callable[[str, Key, str], str]

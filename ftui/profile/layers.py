@@ -17,7 +17,7 @@ from ftui.profile.listed import in_list, is_in_list, keys_inside, set_in_list
 from ftui.profile.origins import Key, Origin, Problem, origin_of
 from ftui.profile.places import CURRICULUM, located
 from ftui.profile.sections import Profile
-from ftui.profile.syntax import read_toml, text_of
+from ftui.profile.syntax import BOM, read_text, read_toml
 
 __all__ = [
     "Examined", "Key", "Layer", "Origin", "Problem", "Resolved", "examine", "file_layer", "override_layer", "resolve",
@@ -164,7 +164,7 @@ def file_layer(path: Path) -> Layer:
     Raises:
         ProfileError: it cannot be read, or is not TOML.
     """
-    return text_layer(text_of(path), path)
+    return text_layer(read_text(path).removeprefix(BOM), path)
 
 
 def text_layer(text: str, path: Path) -> Layer:

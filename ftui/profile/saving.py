@@ -8,31 +8,10 @@ from pathlib import Path
 
 from ftui.errors import DiskError, ProfileError
 from ftui.files import replace_file
-from ftui.profile.editing import BOM, source_of, written
+from ftui.profile.editing import source_of, written
 from ftui.profile.origins import Key
 from ftui.profile.places import FILES, FOLDERS, TEMPLATE, located
-from ftui.profile.syntax import a_folder, not_utf8
-
-LONGEST = 1 << 20  # bytes; no profile is longer
-
-
-def read_text(path: Path) -> str:
-    """The file's text, line ends and byte order mark included: `text.encode()` is the file again.
-
-    Raises:
-        ProfileError: it cannot be read, or is no text.
-    """
-    try:
-        data = path.read_bytes() if path.stat().st_size <= LONGEST else None
-        if data is None:
-            raise ProfileError(f"{path} is too long for a profile.")
-        return data.decode()
-    except IsADirectoryError as error:
-        raise a_folder(path) from error
-    except UnicodeDecodeError as error:
-        raise not_utf8(error, path) from error
-    except OSError as error:
-        raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
+from ftui.profile.syntax import BOM, read_text
 
 
 def text_on_disk(path: Path) -> str | None:

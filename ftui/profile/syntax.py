@@ -12,6 +12,8 @@ from ftui.shown import cut, shown
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
 _HEAD = re.compile(r"\s*\[\[?([^\]\n]+)\]")
 _PAIR = re.compile(r"""\s*([\w."'-]+)\s*=\s*([^#\n]*)""")
+BOM = "\ufeff"
+LONGEST = 1 << 20  # bytes; no profile is longer
 USUAL = "Write key = value, a line for each, texts in quotes, and tables as [name]."
 
 
@@ -29,20 +31,22 @@ def read_toml(text: str, path: Path) -> dict[str, Any]:
         raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
 
 
-def text_of(path: Path) -> str:
-    """The text of a profile's file, without a byte order mark.
+def read_text(path: Path) -> str:
+    """The text of a profile's file, line ends and byte order mark included: `text.encode()` is the file again.
 
     Raises:
-        ProfileError: there is none, or it is no text in UTF-8: which line.
+        ProfileError: there is none, it is too long for one, or it is no text in UTF-8: which line.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        if path.stat().st_size > LONGEST:
+            raise ProfileError(f"{path} is too long for a profile.")
+        return path.read_bytes().decode()
     except FileNotFoundError as error:
         raise ProfileError(f"There is no profile at {path}.", hint="`ftui profiles` lists the shipped ones.") from error
     except IsADirectoryError as error:
         raise a_folder(path) from error
     except UnicodeDecodeError as error:
-        raise not_utf8(error, path) from error
+        raise _not_utf8(error, path) from error
     except OSError as error:
         raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
 
@@ -54,7 +58,7 @@ def a_folder(path: Path) -> ProfileError:
     return ProfileError(f"{path} is a folder, and a profile is a file.", hint=hint)
 
 
-def not_utf8(error: UnicodeDecodeError, path: Path) -> ProfileError:
+def _not_utf8(error: UnicodeDecodeError, path: Path) -> ProfileError:
     """What is said of bytes that are no UTF-8."""
     data, at = error.object, error.start
     line, column = data[:at].count(b"\n") + 1, at - data.rfind(b"\n", 0, at)

@@ -18,7 +18,8 @@ from ftui.presets import shipped
 from ftui.profile import editing, resolve
 from ftui.profile.complaints import all_keys
 from ftui.profile.editing import Draft, source_of, value_of
-from ftui.profile.saving import read_text, relocated, save, text_on_disk
+from ftui.profile.saving import relocated, save, text_on_disk
+from ftui.profile.syntax import read_text
 from ftui.profile.writing import flat
 
 SHIPPED = {preset.name: preset.path.read_text(encoding="utf-8") for preset in shipped()}

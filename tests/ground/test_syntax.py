@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from ftui.errors import ProfileError
 from ftui.presets import find_profile, shipped
 from ftui.profile import resolve
-from ftui.profile.saving import read_text
-from ftui.profile.syntax import read_toml
+from ftui.profile.syntax import read_text, read_toml
 
 HERE = Path("/nowhere/p.toml")
 

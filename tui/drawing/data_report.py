@@ -14,7 +14,6 @@ from ftui.tui.spans import Frame, Line, Span, left, right, spread, width_of, wra
 NAME, WHERE = 20, 26  # columns: of a finding's name, and of an example's place
 LABEL = 15
 MOST_BARS = 12
-DETAILS = 6  # rows of what is told of the line under the cursor
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from ftui import data_words
 from ftui.data_report import Report, Where
 from ftui.sample import Sample, Token
 from ftui.sample_lines import NO_TOKEN, Kind, Piece, RowLine, Signs
-from ftui.shown import cells, shown
+from ftui.shown import cells, cut_front, shown
 from ftui.tui.drawing.words import place
 from ftui.tui.glyphs import Glyphs
 from ftui.tui.spans import Frame, Line, Span, harmless, spread, width_of, wrapped
@@ -90,12 +90,7 @@ def where_words(where: Where, width: int) -> str:
     text = harmless(str(Where(path, where.number, where.unit)))
     if cells(text) <= width:
         return text
-    text = harmless(str(Where(path.rpartition("/")[2], where.number, where.unit)))
-    if cells(text) <= width:
-        return text
-    while text and cells(text) >= width:
-        text = text[1:]
-    return f"…{text}" if width > 0 else ""
+    return cut_front(harmless(str(Where(path.rpartition("/")[2], where.number, where.unit))), width)
 
 
 def token_map(frame: Frame, sample: Sample, seen: range) -> Line:

@@ -10,7 +10,7 @@ from ftui.errors import FtuiError
 from ftui.presets import shipped
 from ftui.profile.layers import Layer
 from ftui.profile.places import CURRICULUM
-from ftui.profile.saving import read_text
+from ftui.profile.syntax import read_text
 from ftui.shown import shown
 from ftui.tiers import reasons, tier_layer, tier_names
 from ftui.tui.drawing.form_diff import Difference, DiffPage, text_difference
