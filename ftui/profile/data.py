@@ -139,7 +139,7 @@ class DataSection(Section):
 
     columns: dict[str, str] = weights({})
     """What the columns are called where not as the form calls them: {instruction = "frage", output = "antwort"}. Of
-    turns, `role` and `content`."""
+    turns, `role` and `content`. One that shall not be read has the name "": {context = ""}."""
 
     roles: dict[str, Role] = weights({})
     """What the speakers are called where not by a known name: {bot = "assistant", person = "user"}."""

@@ -27,7 +27,7 @@ def _columns(facts: Facts) -> Iterator[Contradiction]:
             which = "no form has" if form == "auto" else f'format = "{form}" does not have'
             why = f"columns names {', '.join(map(repr, unknown))}, which {which}: the form's name stands first"
             yield contradiction(f"{where}.columns {where}.format", why, _meant(unknown, known))
-        twice = [theirs for theirs, number in Counter(columns.values()).items() if number > 1]
+        twice = [theirs for theirs, number in Counter(filter(None, columns.values())).items() if number > 1]
         if twice:
             yield contradiction(f"{where}.columns", f"columns names {twice[0]!r} twice", "A column has one meaning.")
 

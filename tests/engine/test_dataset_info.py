@@ -13,6 +13,7 @@ from ftui.engine.data.mixture import find
 from ftui.errors import DataError
 from ftui.profile.data import DataSection, Source
 
+UNREAD = dict.fromkeys(("context", "input", "system", "tools", "history"), "")  # of which an entry says nothing
 USER, ASSISTANT = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}
 
 
@@ -26,7 +27,8 @@ def entry(folder: Path, value: Any, **source: Any) -> Source:
     ("value", "row", "messages"),
     [
         ({}, {"instruction": "why?", "input": "", "output": "so"}, [USER, ASSISTANT]),
-        ({"columns": {"prompt": "q", "response": "a"}}, {"q": "why?", "a": "so", "input": "x"}, [USER, ASSISTANT]),
+        ({"columns": {"prompt": "q", "response": "a"}}, {"q": "why?", "a": "so", "input": "x", "system": "be"},
+         [USER, ASSISTANT]),
         (
             {"columns": {"prompt": "q", "query": "more", "response": "a", "system": "s", "history": "h"}},
             {"q": "why?", "more": "", "a": "so", "s": "be", "h": [["1", "2"]]},
@@ -73,23 +75,23 @@ def test_what_else_an_entry_says(tmp_path: Path) -> None:
     ranked = {"ranking": True, "columns": {"prompt": "q", "chosen": "good", "rejected": "bad"}, "num_samples": 7}
     source = entry(tmp_path, ranked | {"file_name": "rows.jsonl", "subset": "x", "split": "train"})
     assert source.format == "preference" and source.num_samples == 7 and source.subset is source.split is None
-    assert source.columns == {"question": "q", "chosen": "good", "rejected": "bad"}
+    assert source.columns == {"question": "q", "chosen": "good", "rejected": "bad"} | UNREAD
     judged = {"formatting": "sharegpt", "columns": {"messages": "conversations", "kto_tag": "ok"}}
     source = entry(tmp_path, judged | {"hf_hub_url": "o/n", "ms_hub_url": "m/n", "subset": "en", "split": "test"})
     assert (source.path, source.subset, source.split, source.format) == ("o/n", "en", "test", "kto")
-    assert source.columns == {"kto_tag": "ok"}
+    assert source.columns == {"kto_tag": "ok"} | UNREAD
     texts = entry(tmp_path, {"file_name": "rows.jsonl", "columns": {"prompt": "body"}})
-    assert texts.format == "text" and texts.columns == {"text": "body"}
+    assert texts.format == "text" and texts.columns == {"text": "body"} | UNREAD
 
 
 def test_the_profile_comes_before_the_entry(tmp_path: Path) -> None:
     columns = {"prompt": "q", "query": "c", "response": "a"}
     mine = {"columns": {"output": "b"}, "num_samples": 3, "weight": 2.0, "encoding": "cp1252"}
     source = entry(tmp_path, {"file_name": "rows.jsonl", "columns": columns, "num_samples": 9}, **mine)
-    assert source.columns == {"instruction": "q", "input": "c", "output": "b"} and source.num_samples == 3
+    assert source.columns == UNREAD | {"instruction": "q", "input": "c", "output": "b"} and source.num_samples == 3
     assert (source.weight, source.encoding) == (2.0, "cp1252")
     told = entry(tmp_path, {"file_name": "rows.jsonl", "columns": columns}, format="text")
-    assert told.format == "text" and told.columns == {"text": "q"}
+    assert told.format == "text" and told.columns == {"text": "q"} | UNREAD
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_a_source_of_a_profile(tmp_path: Path) -> None:
     given = Source(path=str(tmp_path / "dataset_info.json"), subset="mine")
     (found,) = find(DataSection(train=(given,)), lambda words: None)
     assert found.places == (tmp_path / "folder" / "a.jsonl",) and found.form == "question_answer"
-    assert found.shape == Shape({"question": "q", "answer": "a"}, {}) and found.num_samples == 5
+    assert found.shape == Shape({"question": "q", "answer": "a"} | UNREAD, {}) and found.num_samples == 5
     with pytest.raises(DataError) as caught:
         find(DataSection(train=str(tmp_path / "dataset_info.json")), lambda words: None)
     assert '{ path = "dataset_info.json", subset = "mine" }. There are mine.' in caught.value.hint

@@ -179,9 +179,9 @@ def test_a_share_of_few_rows_leaves_one_to_learn(model_folder: Path, tmp_path: P
         found = prepared(model_folder, str(rows), eval_fraction=fraction)
         assert found.evaluation is not None
         assert (found.train.num_rows, found.evaluation.num_rows) == (number - apart, apart)
-    with pytest.raises(DataError, match="1 rows are to be set aside for evaluation, but there are only 1") as caught:
+    with pytest.raises(DataError, match="1 row is to be set aside for evaluation, and there is only one.") as caught:
         prepared(model_folder, str(write_rows(tmp_path / "1.jsonl", chats(1))), eval_fraction=0.9)
-    assert "eval_num_rows" not in caught.value.hint
+    assert caught.value.hint.startswith("Get more rows, or leave out what sets some aside: data.eval_fraction")
 
 
 def test_what_was_made_of_one_row_stays_on_one_side(model_folder: Path, tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_what_was_made_of_one_row_stays_on_one_side(model_folder: Path, tmp_path
         assert (len(sides[0]), len(sides[1])) == (33, 7) == (found.train.num_rows, found.evaluation.num_rows)
         assert not sides[0] & sides[1]
         assert len(found.evaluation.indices) > 7
-    with pytest.raises(DataError, match="40 rows are to be set aside for evaluation, but there are only 40"):
+    with pytest.raises(DataError, match="40 rows are to be set aside for evaluation, and there are only 40"):
         prepared(model_folder, str(rows), stage="pretrain", eval_num_rows=40)
 
 

@@ -24,6 +24,7 @@ SPEAKERS: dict[str, Role] = {
 }  # fmt: skip
 COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}  # where an entry names none
 BESIDE = ("system", "tools", "history", "chosen", "rejected", "kto_tag")  # are called the same here
+UNASKED = ("context", "input", "system", "tools", "history")  # columns of ours that LLaMA-Factory reads only where named
 
 
 def described(source: Source) -> Source:
@@ -45,6 +46,7 @@ def described(source: Source) -> Source:
     if entry.get("folder"):
         raise refused("is one folder of a data set, and these are read whole", "Name its files in data.train.")
     form, found = _form(entry, columns, source.format, refused)
+    found |= {ours: "" for ours in UNASKED if columns and ours not in found}
     tags = _table(entry, "tags", refused)
     keys = {"role": (tags.get("role_tag"), ROLE_KEYS), "content": (tags.get("content_tag"), CONTENT_KEYS)}
     found |= {ours: theirs for ours, (theirs, known) in keys.items() if theirs and theirs not in known}

@@ -13,7 +13,7 @@ OF_TURNS = ("role", "content")
 class Shape:
     """`columns`: the form's name of a column -> the one it has here; `role` and `content` are those of a turn's keys.
 
-    `roles`: what a speaker is called here -> system, user, assistant, tool or function_call.
+    A column called "" here is not read. `roles`: what a speaker is called here -> system, user, assistant, tool or function_call.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)
@@ -39,14 +39,14 @@ def with_our_names(row: Row, shape: Shape) -> Row:
     if not columns:
         return row
     kept = {name: value for name, value in row.value.items() if name not in columns and name not in columns.values()}
-    renamed = {ours: row.value[theirs] for ours, theirs in columns.items() if theirs in row.value}
+    renamed = {ours: row.value[theirs] for ours, theirs in columns.items() if theirs and theirs in row.value}
     return row.with_value(kept | renamed)
 
 
 def missing_columns(there: Collection[str], shape: Shape) -> list[str]:
     """In words, each column of the mapping that is not `there`."""
     names = ", ".join(map(repr, there)) or "(none)"
-    absent = [(ours, theirs) for ours, theirs in _of_rows(shape).items() if theirs not in there]
+    absent = [(ours, theirs) for ours, theirs in _of_rows(shape).items() if theirs and theirs not in there]
     return [
         " ".join(
             filter(
