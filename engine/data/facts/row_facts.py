@@ -10,8 +10,6 @@ import numpy as np
 from ftui.engine.data.facts import similar
 from ftui.engine.data.facts.damage import is_damaged
 from ftui.engine.data.facts.said import Said, said
-from ftui.engine.data.files.blocks import Block
-from ftui.engine.data.files.rows import Row
 from ftui.engine.data.forms.examples import Chat, Example, Message, learned_part
 from ftui.engine.data.tokens.encode import Encoded
 
@@ -83,10 +81,9 @@ PATTERNS = {
 """Where a finding shows in the text of a row."""
 
 
-def facts_of(block: Block, rows: Sequence[Row], encoded: Sequence[Encoded]) -> np.ndarray:
-    """`FACTS` of each good row of a block; where it stands (file, place, offset) is left to the caller."""
+def facts_of(encoded: Sequence[Encoded], each: Sequence[Said]) -> np.ndarray:
+    """`FACTS` of rows and what they say (`heard`); where they stand (file, place, offset) is left to the caller."""
     facts = np.zeros(len(encoded), dtype=FACTS)
-    each = [_heard(one.example) for one in encoded]
     facts["flags"] = [_oddities(one, its) for one, its in zip(encoded, each, strict=True)]
     for name in ("content", "prompt", "words", "question"):
         facts[name] = [hash_of(getattr(its, name)) for its in each]
@@ -94,12 +91,7 @@ def facts_of(block: Block, rows: Sequence[Row], encoded: Sequence[Encoded]) -> n
     return facts
 
 
-def texts_of(encoded: Sequence[Encoded]) -> list[str]:
-    """What each row says: the texts whose letters are counted (scripts.py)."""
-    return [_heard(one.example).text for one in encoded]
-
-
-def _heard(example: Example) -> Said:
+def heard(example: Example) -> Said:
     """What is said by a row that is learned; nothing by another."""
     return Said([], "", b"") if learned_part(example) is None else said(example)
 

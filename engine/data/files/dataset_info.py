@@ -24,7 +24,7 @@ SPEAKERS: dict[str, Role] = {
 }  # fmt: skip
 COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}  # where an entry names none
 BESIDE = ("system", "tools", "history", "chosen", "rejected", "kto_tag")  # are called the same here
-UNASKED = ("context", "input", "system", "tools", "history")  # columns of ours that LLaMA-Factory reads only where named
+UNASKED = ("context", "input", "system", "tools", "history")  # columns that LLaMA-Factory reads only if named
 
 
 def described(source: Source) -> Source:

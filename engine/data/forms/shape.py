@@ -13,7 +13,8 @@ OF_TURNS = ("role", "content")
 class Shape:
     """`columns`: the form's name of a column -> the one it has here; `role` and `content` are those of a turn's keys.
 
-    A column called "" here is not read. `roles`: what a speaker is called here -> system, user, assistant, tool or function_call.
+    A column called "" here is not read.
+    `roles`: what a speaker is called here -> system, user, assistant, tool or function_call.
     """
 
     columns: Mapping[str, str] = field(default_factory=dict)

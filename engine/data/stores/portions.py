@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from ftui.engine.data.facts import scripts
-from ftui.engine.data.facts.row_facts import facts_of, texts_of
+from ftui.engine.data.facts.row_facts import facts_of, heard
 from ftui.engine.data.files.blocks import Block, parsed
 from ftui.engine.data.files.rows import Bad, Row
 from ftui.engine.data.stores.store import FILES, Portion, Skipped
@@ -45,7 +45,8 @@ def _skipped(row: Row | Bad, error: object) -> Skipped:
 
 def _portion(block: Block, good: list[tuple[Row, Encoded]], skipped: list[Skipped]) -> Portion:
     rows, encoded = [row for row, _ in good], [one for _, one in good]
-    facts = facts_of(block, rows, encoded)
+    said = [heard(one.example) for one in encoded]
+    facts = facts_of(encoded, said)
     offsets = dict(zip(block.places, block.offsets, strict=True))
     facts["file"] = block.file
     facts["place"] = [row.place for row in rows]
@@ -59,7 +60,7 @@ def _portion(block: Block, good: list[tuple[Row, Encoded]], skipped: list[Skippe
         "rows.bin": _bytes([number for number, _ in sequences], "rows.bin"),
         "facts.bin": facts.tobytes(),
     }
-    return Portion(num_rows=len(good), files=files, skipped=skipped, scripts=scripts.count(texts_of(encoded)))
+    return Portion(num_rows=len(good), files=files, skipped=skipped, scripts=scripts.count([its.text for its in said]))
 
 
 def _together(arrays: Several[np.ndarray], name: str) -> bytes:
