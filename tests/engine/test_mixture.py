@@ -179,7 +179,7 @@ def test_a_share_of_few_rows_leaves_one_to_learn(model_folder: Path, tmp_path: P
         found = prepared(model_folder, str(rows), eval_fraction=fraction)
         assert found.evaluation is not None
         assert (found.train.num_rows, found.evaluation.num_rows) == (number - apart, apart)
-    with pytest.raises(DataError, match="1 row is to be set aside for evaluation, and there is only one.") as caught:
+    with pytest.raises(DataError, match=r"1 row is to be set aside for evaluation, and there is only one\.") as caught:
         prepared(model_folder, str(write_rows(tmp_path / "1.jsonl", chats(1))), eval_fraction=0.9)
     assert caught.value.hint.startswith("Get more rows, or leave out what sets some aside: data.eval_fraction")
 
