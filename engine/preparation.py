@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from ftui.engine.curriculum import Course
 from ftui.engine.data.found import Found
 from ftui.engine.data.tokens.encode import Encoder
+from ftui.engine.distinct import distinct
 from ftui.engine.fingerprints import source_of
 from ftui.engine.plan import Plan, Share
 from ftui.engine.planning import planned, shares_of, shortfall
@@ -90,7 +91,7 @@ def _shares(found: list[Found], train: Rows, temperature: float | None) -> tuple
     """
     bounds = np.searchsorted(train.indices, train.sequences.bounds)
     rows = np.split(train.sequences.rows[train.indices], bounds[1:-1])
-    return shares_of(found, [len(np.unique(one)) for one in rows], np.diff(bounds).tolist(), temperature)
+    return shares_of(found, [len(distinct(one)) for one in rows], np.diff(bounds).tolist(), temperature)
 
 
 def _losses(folder: Path | None) -> list[str]:

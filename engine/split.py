@@ -23,6 +23,7 @@ from ftui.engine.data.files.rows import Bad, Row
 from ftui.engine.data.forms.detecting import detect_rows
 from ftui.engine.data.forms.formats import to_example
 from ftui.engine.data.forms.shape import PLAIN
+from ftui.engine.distinct import distinct
 from ftui.errors import DataError, DiskError, FtuiError
 from ftui.splitting import Answer, Problem, Split, Wish
 
@@ -156,7 +157,7 @@ def _same(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
 def _near(content: np.ndarray, bands: np.ndarray) -> np.ndarray:
     """Pairs (n, 2) of rows that say the same, or look alike."""
     same = _same(content, np.arange(len(content)))
-    firsts = np.unique(same[:, 0])
+    firsts = distinct(same[:, 0])
     return np.concatenate([same, firsts[similar.likely_pairs(bands[firsts])]])
 
 

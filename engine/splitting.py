@@ -8,6 +8,7 @@ import numpy as np
 from ftui.engine.data.facts.similar import united
 from ftui.engine.data.stores.pairs import likely_pairs_of
 from ftui.engine.data.stores.sequences import Sequences
+from ftui.engine.distinct import distinct
 from ftui.errors import DataError
 
 
@@ -29,7 +30,7 @@ def held_out(
     parts = []
     for start, end in zip(data.bounds, data.bounds[1:], strict=False):
         rows = data.rows[start:end]
-        count = len(np.unique(rows))
+        count = len(distinct(rows))
         if may_cut and count * fraction < 1:
             few = end - start <= 1 and len(data.bounds) > 2
             parts.append(_pieces_apart(int(end - start), 0 if few else _share(fraction, int(end - start)), random))
@@ -45,11 +46,11 @@ def _share(fraction: float, count: int) -> int:
 
 def _groups(data: Sequences) -> np.ndarray:
     """For each row (of all stores, in their order) the first one that it is like: itself, for most."""
-    content = np.concatenate([store.facts["content"] for store in data.stores])
+    content = np.concatenate([store.column("content") for store in data.stores])
     _, firsts, which = np.unique(content, return_index=True, return_inverse=True)
     same = np.stack([firsts[which], np.arange(len(content))], axis=1)
     later = same[:, 0] != same[:, 1]
-    return united(len(content), np.concatenate([same[later], likely_pairs_of(data.stores)]))
+    return united(len(content), np.concatenate([same[later], likely_pairs_of(data.stores)], dtype=np.int32))
 
 
 class _Chooser:
@@ -85,7 +86,7 @@ class _Chooser:
 
 def _apart(rows: np.ndarray, wanted: int, chooser: _Chooser, *, may_cut: bool = False) -> np.ndarray:
     """The mask of `wanted` rows; `rows` has the row of every sequence."""
-    names = np.unique(rows)
+    names = distinct(rows)
     if may_cut and wanted >= len(names):
         return _pieces_apart(len(rows), wanted, chooser.random)
     _check(wanted, len(names))

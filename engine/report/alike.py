@@ -6,6 +6,7 @@ import msgspec
 import numpy as np
 
 from ftui.engine.data.facts.similar import LIKE
+from ftui.engine.distinct import distinct
 from ftui.engine.report.rows import RowsOf
 
 MOST_PAIRS = 50_000  # that are compared token by token: 2 s
@@ -138,7 +139,7 @@ def _verified(rows: RowsOf, pairs: np.ndarray) -> np.ndarray:
     words, question = rows.column("words"), rows.column("question")
     sizes = np.minimum(ends - begins, LONGEST)[pairs].sum(axis=1)
     portion = np.cumsum(sizes) // _PORTION
-    for number in np.unique(portion):
+    for number in distinct(portion):
         part = np.flatnonzero(portion == number)
         sides = [_Tokens(*rows.tokens_of(pairs[part, side], LONGEST, from_both_ends=True)) for side in (0, 1)]
         are_long = np.maximum(*(side.sizes for side in sides)) > LONG

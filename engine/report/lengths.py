@@ -6,6 +6,7 @@ import numpy as np
 
 from ftui.data_report import OtherLength
 from ftui.engine.data.stores.store import Store
+from ftui.engine.distinct import distinct
 
 PERCENTILES = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
 NUM_BARS = 20
@@ -59,7 +60,7 @@ def losses(stores: Sequence[Store], wanted: Iterable[int]) -> list[OtherLength]:
             longer = np.flatnonzero(store.lengths > max_length)
             begins = store.starts[longer] + max_length
             ends = store.starts[longer] + store.lengths[longer]
-            num_cut += len(np.unique(store.rows[longer]))
+            num_cut += len(distinct(store.rows[longer]))
             num_tokens += int((ends - begins).sum())
             num_target_tokens += int(store.learned(begins, ends).sum(dtype=np.int64))
         found.append(OtherLength(max_length, num_cut, num_tokens, num_target_tokens))
@@ -71,4 +72,4 @@ def cut_answers(store: Store, max_length: int) -> np.ndarray:
     longer = np.flatnonzero(store.lengths > max_length)
     begins = store.starts[longer] + max_length
     lost = store.learned(begins, store.starts[longer] + store.lengths[longer])
-    return np.unique(store.rows[longer[lost > 0]])
+    return distinct(store.rows[longer[lost > 0]])

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ftui.engine.distinct import distinct
 from ftui.engine.model import read_config
 from ftui.engine.reading import Read
 from ftui.profile.sections import Profile
@@ -42,6 +43,6 @@ def outside(read: Read, limits: Limits) -> np.ndarray:
                 ids = store.ids[start : start + _CHUNK]
                 places = np.flatnonzero((ids >= size) | (ids < 0)) + start
                 sequences = np.searchsorted(store.starts, places, side="right") - 1
-                found.append(np.unique(store.rows[sequences]) + first)
+                found.append(distinct(store.rows[sequences]) + first)
         first += len(store.facts)
-    return np.unique(np.concatenate(found))
+    return distinct(np.concatenate(found))

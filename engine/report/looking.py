@@ -11,6 +11,7 @@ from ftui.data_report import Example, Finding, Padding
 from ftui.data_words import percent
 from ftui.engine.data.facts.row_facts import Oddity
 from ftui.engine.data.stores.sequences import Sequences
+from ftui.engine.distinct import distinct
 from ftui.engine.reading import Read
 from ftui.engine.report.alike import Alike, Sameness
 from ftui.engine.report.excerpts import excerpt
@@ -142,7 +143,7 @@ def _too_long(looked: Looked) -> Iterator[Finding]:
     max_length, stores = looked.profile.data.max_length, looked.read.stores
     firsts = np.cumsum([0, *(len(store.facts) for store in stores)])
     cut = [store.rows[store.lengths > max_length] + first for store, first in zip(stores, firsts, strict=False)]
-    for one in _of_rows(looked, "truncated", np.unique(np.concatenate(cut)), looked.num_learned):
+    for one in _of_rows(looked, "truncated", distinct(np.concatenate(cut)), looked.num_learned):
         yield msgspec.structs.replace(one, fix=_a_length(looked, one))
     pairs = [pair for pair in zip(stores, firsts, strict=False) if set(pair[0].counts.forms) != {"text"}]
     ends = [np.zeros(0, dtype=np.int64), *(cut_answers(store, max_length) + first for store, first in pairs)]
@@ -150,7 +151,7 @@ def _too_long(looked: Looked) -> Iterator[Finding]:
         yield msgspec.structs.replace(one, fix=_a_length(looked, one))
     if longest := looked.limits.positions:
         beyond = [store.rows[store.lengths > longest] + first for store, first in zip(stores, firsts, strict=False)]
-        yield from _of_rows(looked, "too_long_for_model", np.unique(np.concatenate(beyond)), looked.num_learned)
+        yield from _of_rows(looked, "too_long_for_model", distinct(np.concatenate(beyond)), looked.num_learned)
 
 
 def _a_length(looked: Looked, one: Finding) -> str:
@@ -181,7 +182,7 @@ def _torn(looked: Looked) -> Iterator[Finding]:
     train, evaluation = looked.read.train, looked.read.evaluation
     if evaluation is None:
         return
-    learned, apart = (np.unique(part.sequences.rows[part.indices]) for part in (train, evaluation))
+    learned, apart = (distinct(part.sequences.rows[part.indices]) for part in (train, evaluation))
     content = looked.rows.column("content")
     whole = np.setdiff1d(apart, learned)  # of a long text, parts may be on both sides
     for one in _of_rows(looked, "leaked_rows", whole[np.isin(content[whole], content[learned])], len(apart)):

@@ -25,7 +25,7 @@ class RowsOf:
 
     def column(self, name: str) -> np.ndarray:
         """One of the `FACTS` of each row."""
-        return np.concatenate([store.facts[name] for store in self._stores])
+        return np.concatenate([store.column(name) for store in self._stores])
 
     def where(self, row: int) -> Where:
         source, number = self._place(row)

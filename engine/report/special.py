@@ -7,6 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.engine.data.stores.sequences import Sequences
 from ftui.engine.data.tokens.encode import Sequence as Row
+from ftui.engine.distinct import distinct
 
 LOOKED_AT = 64
 
@@ -19,7 +20,7 @@ def verdicts(tokenizer: PreTrainedTokenizerBase, sequences: Sequences) -> list[s
     begin, end = _bounds(sequences)
     begins = Counter(int(sequences[place].input_ids[0]) for place in _first(sequences, begin))
     ends = Counter(_last_learned(sequences[place]) for place in _first(sequences, end))
-    is_cut = len(np.unique(sequences.rows[end])) < len(np.unique(sequences.rows))
+    is_cut = len(distinct(sequences.rows[end])) < len(distinct(sequences.rows))
     return [_beginning(tokenizer, begins), _end(tokenizer, ends, is_cut=is_cut), _padding(tokenizer)]
 
 
@@ -29,9 +30,14 @@ def _bounds(sequences: Sequences) -> tuple[np.ndarray, np.ndarray]:
     for number, store in enumerate(sequences.stores):
         start, stop = sequences.bounds[number], sequences.bounds[number + 1]
         its = sequences.starts[start:stop]
-        begins.append(np.isin(its, store.starts))
-        ends.append(np.isin(its + sequences.lengths[start:stop], store.starts + store.lengths))
+        begins.append(_are_among(its, store.starts))
+        ends.append(_are_among(its + sequences.lengths[start:stop], store.starts + store.lengths))
     return np.concatenate(begins), np.concatenate(ends)
+
+
+def _are_among(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:
+    places = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    return np.asarray(ascending[places] == values) if len(ascending) else np.zeros(len(values), dtype=bool)
 
 
 def _first(sequences: Sequences, wanted: np.ndarray) -> list[int]:

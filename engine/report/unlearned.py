@@ -9,6 +9,7 @@ import numpy as np
 from ftui.engine.data.found import Found
 from ftui.engine.data.stores.sequences import Sequences
 from ftui.engine.data.stores.store import Store
+from ftui.engine.distinct import distinct
 
 MOST_NAMED = 3
 TOO_LONG = "What stands before the answer (tools, system, prompt) fills data.max_length: raise it."
@@ -44,7 +45,7 @@ def unlearned(found: Sequence[Found], stores: Sequence[Store], seen: Sequences) 
     rows, shares = [], []
     first = num_rows = num_too_long = 0
     for source, store in zip(found, stores, strict=True):
-        there = np.unique(store.rows)
+        there = distinct(store.rows)
         lost = there[~np.isin(there + first, seen.rows)]
         num_too_long += int(np.isin(lost, store.rows[store.num_targets > 0]).sum())
         if len(lost):

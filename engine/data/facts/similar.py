@@ -13,13 +13,14 @@ from functools import cache
 import numpy as np
 
 from ftui.engine.data.facts.letters import ALONE, KINDS, LETTER, Table, codes_of, lowered, portions
+from ftui.engine.distinct import distinct
 
 NUM_HASHES = 32
 NUM_BANDS = 8
 LONGEST = 20_000  # characters of a text that are looked at
 LIKE = 0.8
 LEAST_ALIKE = 22  # of the hashes: a share of 0.69, for 32 of them miss the truth by 0.07
-_PAIRS = 1 << 17  # that are looked at together
+_PAIRS = 1 << 16  # that are looked at together
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _BASE = np.uint64(0xD1342543DE82EF95)  # of the polynomials: odd, so that it can be divided by
 _random = np.random.default_rng(0x51317A7)
@@ -53,33 +54,40 @@ def _bands(texts: list[str]) -> np.ndarray:
 
 
 def likely_pairs(bands: np.ndarray) -> np.ndarray:
-    """Pairs (n, 2; the earlier text first, each pair once) that have a band in common and look alike by most hashes.
+    """Pairs (n, 2, int32; the earlier text first, each pair once) that have a band in common and look alike by most hashes.
 
     In a band every text is compared with the first one that has it and with the one before: not each with each.
     """
-    keys = []
-    for band in bands.T:
-        order = np.argsort(band, kind="stable")
-        ordered = band[order]
-        begins = np.concatenate([[True], (ordered[1:] != ordered[:-1]) | (ordered[1:] == 0)])
-        later = np.flatnonzero(~begins)
-        first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))[later]
-        earlier = np.concatenate([first, (later - 1)[first != later - 1]])
-        both = np.stack([order[earlier], order[np.concatenate([later, later[first != later - 1]])]], axis=1)
-        both = both[_look_alike(bands, both)]
-        keys.append(both.min(axis=1) * len(bands) + both.max(axis=1))
-    together = np.unique(np.concatenate(keys))
-    return np.stack(np.divmod(together, max(1, len(bands))), axis=1)
+    number = max(1, len(bands))
+    found = np.zeros(0, dtype=np.int64)  # number of the earlier text * number of all + number of the later one
+    for band in range(NUM_BANDS):
+        order, later, earlier = _neighbours(bands[:, band])
+        keys = [found]
+        for start in range(0, len(later), _PAIRS):
+            one, other = order[earlier[start : start + _PAIRS]], order[later[start : start + _PAIRS]]
+            alike = _look_alike(bands, one, other)  # `order` is stable: the earlier text is the one before
+            keys.append(one[alike] * np.int64(number) + other[alike])
+        found = distinct(np.concatenate(keys))  # band by band: all at once are 300 MB for a million texts
+    pairs = np.empty((len(found), 2), dtype=np.int32)
+    pairs[:, 0], pairs[:, 1] = found // number, found % number
+    return pairs
 
 
-def _look_alike(bands: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+def _neighbours(band: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The texts in the order of their band, and places in it to compare: later ones, and for each an earlier one."""
+    order = np.argsort(band, kind="stable").astype(np.int32)
+    ordered = band[order]
+    begins = np.concatenate([[True], (ordered[1:] != ordered[:-1]) | (ordered[1:] == 0)])
+    later = np.flatnonzero(~begins).astype(np.int32)
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(order), dtype=np.int32), np.int32(0)))[later]
+    between = later[first != later - 1]
+    return order, np.concatenate([later, between]), np.concatenate([first, between - 1])
+
+
+def _look_alike(bands: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.ndarray:
     """The mask of the pairs that have at least `LEAST_ALIKE` of the 32 hashes in common."""
-    found = np.zeros(len(pairs), dtype=bool)
-    for start in range(0, len(pairs), _PAIRS):
-        part = pairs[start : start + _PAIRS]
-        one, other = (np.ascontiguousarray(bands[part[:, side]]).view("<u2") for side in (0, 1))
-        found[start : start + _PAIRS] = (one == other).sum(axis=1) >= LEAST_ALIKE
-    return found
+    hashes = (np.ascontiguousarray(bands[side]).view("<u2") for side in (one, other))
+    return np.asarray((next(hashes) == next(hashes)).sum(axis=1) >= LEAST_ALIKE)
 
 
 def united(number: int, pairs: np.ndarray) -> np.ndarray:
@@ -87,10 +95,12 @@ def united(number: int, pairs: np.ndarray) -> np.ndarray:
     least = np.arange(number, dtype=np.int64)
     while True:
         before = least.copy()
-        both = np.minimum(least[pairs[:, 0]], least[pairs[:, 1]])
-        for side in (0, 1):
-            np.minimum.at(least, pairs[:, side], both)
-            np.minimum.at(least, before[pairs[:, side]], both)
+        for start in range(0, len(pairs), _PAIRS):
+            one, other = pairs[start : start + _PAIRS].T
+            both = np.minimum(least[one], least[other])
+            for side in (one, other):
+                np.minimum.at(least, side, both)
+                np.minimum.at(least, before[side], both)
         least = least[least]
         if np.array_equal(least, before):
             return least

@@ -9,20 +9,21 @@ from ftui.engine.data.facts.similar import likely_pairs
 from ftui.engine.data.stores.store import Store
 from ftui.engine.seals import read_sealed, write_sealed
 
-FORM = 2  # raise it whenever other pairs would be found
+FORM = 3  # raise it whenever other pairs would be found
 
 
 def likely_pairs_of(stores: Sequence[Store]) -> np.ndarray:
-    """Pairs (n, 2; int64) of rows of different content that look alike, the earlier first.
+    """Pairs (n, 2; int32) of rows of different content that look alike, the earlier first.
 
     Rows are counted over all stores in their order; of rows with the same content the first stands for all.
     """
     names = "\n".join([str(FORM), *(store.counts.fingerprint for store in stores)])
     file = stores[0].folder / f"pairs-{hashlib.sha256(names.encode()).hexdigest()[:16]}.bin"
     if (data := read_sealed(file)) is not None:
-        return np.frombuffer(data, np.int64).reshape(-1, 2).copy()
-    firsts = np.sort(np.unique(np.concatenate([store.facts["content"] for store in stores]), return_index=True)[1])
-    similar = np.concatenate([store.facts["similar"] for store in stores])
-    pairs = np.asarray(firsts[likely_pairs(similar[firsts])], dtype=np.int64).reshape(-1, 2)
+        return np.frombuffer(data, np.int32).reshape(-1, 2)
+    firsts = np.sort(np.unique(np.concatenate([store.column("content") for store in stores]), return_index=True)[1])
+    similar = np.concatenate([store.column("similar") for store in stores])
+    is_all = len(firsts) == len(similar)
+    pairs: np.ndarray = likely_pairs(similar) if is_all else firsts.astype(np.int32)[likely_pairs(similar[firsts])]
     write_sealed(file, pairs.tobytes())
     return pairs

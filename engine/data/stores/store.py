@@ -32,6 +32,7 @@ PER_SEQUENCE: dict[str, np.dtype] = {name: np.dtype("<i4") for name in ("lengths
 FILES: dict[str, np.dtype] = PER_TOKEN | PER_SEQUENCE | {"facts.bin": FACTS}
 COUNTS = "counts.json"
 EXAMPLES = 20  # rows that were left out, kept with their reasons
+_ROWS = 1 << 14  # whose facts are read at once
 _SPANS = 512  # sequences whose targets are read at once
 
 
@@ -114,10 +115,18 @@ class Store:
         """The tokens from `start` to before `end`."""
         return Sequence(np.array(self.ids[start:end]), np.array(self.targets[start:end], dtype=bool))
 
+    def column(self, name: str) -> np.ndarray:
+        """One of the `FACTS` of each row, with plain reads: mapped pages would count as memory of this process."""
+        parts = [np.zeros(0, dtype=FACTS[name])]
+        with (self.folder / "facts.bin").open("rb") as file:
+            while len(read := np.fromfile(file, FACTS, _ROWS)):
+                parts.append(np.array(read[name]))
+        return np.concatenate(parts)
+
     def learned(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The number of learned tokens (int32) in each span of tokens; the spans ascend and do not overlap.
 
-        Read with plain reads: mapped pages would count as memory of this process.
+        With plain reads, too.
         """
         found = np.zeros(len(starts), dtype=np.int32)
         for first in range(0, len(starts), _SPANS):
