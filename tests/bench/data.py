@@ -1,15 +1,16 @@
 """Rows read, tokenised and reported, beside `datasets.map`: rows per second, and the most memory of all processes.
 
-    python -m tests.bench.data [--rows 1000000] [--processes N] [--rounds 1] [--only ftui datasets]
+    python -m tests.bench.data [--rows 1000000] [--processes N] [--rounds 1] [--only ftui datasets masks]
 
 From the top of the repository, on a quiet machine. The rows are made of the shipped conversations: the sentences of an
 answer in another order, a number in the question, so that no two are the same. The tokenizer is SmolLM2's. In every
-round both contestants work, one after the other, each in fresh processes and with empty caches:
+round all contestants work, one after the other, each in fresh processes and with empty caches:
 
     ftui      read, template, tokens, what is learned of them, facts about each row, the store, the report; and the same
               again as a second start
     datasets  load_dataset("json"), and map (batched, as many processes): apply_chat_template, then the tokenizer; which
               tokens are learned is left out
+    masks     the same and which tokens are learned, by the marks of a template, a row at a time as TRL 1.16 does
 
 `cpu s` are the seconds of all cores, imports included. Memory is the most that all processes of a contestant held at
 one moment, looked at five times a second: `rss` counts what they share once for each, `pss` once in all. Mapped files
@@ -38,6 +39,11 @@ from tests.support import real
 
 LOOK_SECONDS = 0.2
 MIB = 2**20
+MARKED = (  # SmolLM2's template with the assistant's words marked
+    "{% for m in messages %}{{ '<|im_start|>' + m['role'] + '\n' }}{% if m['role'] == 'assistant' %}"
+    "{% generation %}{{ m['content'] + '<|im_end|>' }}{% endgeneration %}"
+    "{% else %}{{ m['content'] + '<|im_end|>' }}{% endif %}{{ '\n' }}{% endfor %}"
+)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -78,7 +84,6 @@ def ftui(rows: Path, model: Path, folder: Path, processes: int) -> dict[str, flo
 
 
 def datasets(rows: Path, model: Path, folder: Path, processes: int) -> dict[str, float]:
-    from datasets import load_dataset
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(model)
@@ -87,15 +92,37 @@ def datasets(rows: Path, model: Path, folder: Path, processes: int) -> dict[str,
         texts = [tokenizer.apply_chat_template(messages, tokenize=False) for messages in batch["messages"]]
         return {"input_ids": tokenizer(texts, add_special_tokens=False)["input_ids"]}
 
+    return _mapped(rows, folder, encoded, batched=True, num_proc=processes)
+
+
+def masks(rows: Path, model: Path, folder: Path, processes: int) -> dict[str, float]:
+    from transformers import AutoTokenizer
+
+    tokenizer: Any = AutoTokenizer.from_pretrained(model)
+
+    def encoded(row: dict[str, Any]) -> Any:
+        made = tokenizer.apply_chat_template(
+            row["messages"], chat_template=MARKED, return_dict=True, return_assistant_tokens_mask=True
+        )
+        return {name: made[name] for name in ("input_ids", "assistant_masks")}
+
+    return _mapped(rows, folder, encoded, num_proc=processes)
+
+
+def _mapped(rows: Path, folder: Path, encoded: Callable[[Any], Any], **how: Any) -> dict[str, float]:
+    from datasets import load_dataset
+
     begun = time.perf_counter()
     loaded = load_dataset("json", data_files=str(rows), split="train", cache_dir=str(folder))
-    mapped = loaded.map(encoded, batched=True, num_proc=processes, remove_columns=loaded.column_names)
+    mapped = loaded.map(encoded, remove_columns=loaded.column_names, **how)
     seconds = time.perf_counter() - begun
     num_tokens = sum(len(ids) for ids in mapped.select(range(100))["input_ids"])
     return {"read": seconds, "num_rows": len(mapped), "num_tokens_of_100": num_tokens}
 
 
-CONTESTANTS: dict[str, Callable[[Path, Path, Path, int], dict[str, float]]] = {"ftui": ftui, "datasets": datasets}
+CONTESTANTS: dict[str, Callable[[Path, Path, Path, int], dict[str, float]]] = {
+    "ftui": ftui, "datasets": datasets, "masks": masks,
+}  # fmt: skip
 
 
 def measured(name: str, rows: Path, model: str, processes: int) -> dict[str, float]:

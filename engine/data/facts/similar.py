@@ -54,7 +54,7 @@ def _bands(texts: list[str]) -> np.ndarray:
 
 
 def likely_pairs(bands: np.ndarray) -> np.ndarray:
-    """Pairs (n, 2, int32; the earlier text first, each pair once) that have a band in common and look alike by most hashes.
+    """Pairs of texts that have a band in common and look alike by most hashes (n, 2, int32; the earlier text first).
 
     In a band every text is compared with the first one that has it and with the one before: not each with each.
     """

@@ -109,8 +109,7 @@ def _read_back(tokenizer: PreTrainedTokenizerBase, each: Sequence[Sequence[int]]
 
 
 def _difference(tokenizer: PreTrainedTokenizerBase, decoded: str, said: str) -> str:
-    found, wanted = _squeezed(decoded), _squeezed(said)
-    if found == wanted:
+    if decoded == said or (found := _squeezed(decoded)) == (wanted := _squeezed(said)):
         return ""
     normalizer = getattr(tokenizer, "backend_tokenizer").normalizer  # noqa: B009
     if normalizer is not None and found == _squeezed(normalizer.normalize_str(said)):
