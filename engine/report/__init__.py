@@ -24,7 +24,7 @@ __all__ = ["make"]
 
 
 def make(read: Read, profile: Profile) -> Report:
-    """The report on what was read: 3 to 8 s of a million rows, and what takes them is kept in the cache for the next."""
+    """The report on what was read: 3 to 8 s of a million rows; what takes them is kept in the cache for the next."""
     data, seen, limits = profile.data, read.train.sequences, limits_of(read, profile)
     rows = RowsOf([*read.found, *read.eval_found], [*read.stores, *read.eval_stores])
     num_learned = sum(len(store.facts) for store in read.stores)
