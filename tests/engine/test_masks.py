@@ -36,6 +36,13 @@ def learned(tokenizer: PreTrainedTokenizerFast, found: Encoded) -> list[str]:
     return [str(tokenizer.decode(one.input_ids[one.targets].tolist())) for one in found.sequences]
 
 
+def refused(tokenizer: PreTrainedTokenizerFast, messages: Rows) -> DataError:
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
+    (found,) = encoder.encode_all([Row(Path("rows.jsonl"), 3, {"messages": messages})], "messages")
+    assert isinstance(found, DataError), found
+    return found
+
+
 def test_an_answer_that_shares_its_first_token_with_the_prompt_is_learned_whole() -> None:
     """As TRL does it. White space in that token is nothing to speak of, words are."""
     tokenizer = make_tokenizer()
@@ -198,6 +205,25 @@ def test_a_thought_that_only_the_prompt_begins_is_not_looked_for_in_the_answer()
     assert learned(tokenizer, encoded(tokenizer, messages=ASKED)) == [f"it ran away{END}"]
     thought = [ASKED[0], {"role": "assistant", "content": "<think>\nhm</think>it"}]
     assert learned(tokenizer, encoded(tokenizer, messages=thought)) == [f"hm</think>it{END}"]
+
+
+@pytest.mark.parametrize("said", [{"content": "<think>\nhm</think>it"}, {"content": "it", "reasoning_content": "hm"}])
+def test_a_template_that_leaves_out_the_last_thought_is_refused(said: dict[str, str]) -> None:
+    """As DeepSeek-R1's own does: what is learned would be an answer without it, and nobody would be told."""
+    forgetful = THINKING.replace("message['content']", "message['content'].split('</think>')[-1]")
+    messages = [ASKED[0], {"role": "assistant"} | said]
+    tokenizer = make_tokenizer(forgetful)
+    found = refused(tokenizer, messages)
+    assert "it has a thought (<think>), and the chat template leaves it out" in found.message
+    assert "data.chat_template" in found.hint
+    assert learned(tokenizer, encoded(tokenizer, messages=ASKED)) == [f"it ran away{END}"]
+
+
+def test_a_template_that_leaves_out_text_is_refused() -> None:
+    """Those of models that see may write lists of parts only: of text they make turns without a word in them."""
+    in_parts = "{% for part in message['content'] %}{{ part['text'] }}{% endfor %}"
+    tokenizer = make_tokenizer(PLAIN.replace("{{ message['content'] +", in_parts + "{{ ''  +"))
+    assert "leaves out what is said" in refused(tokenizer, ASKED).message
 
 
 def test_special_tokens_that_come_out_of_what_is_said_are_noted() -> None:

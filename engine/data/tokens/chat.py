@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from jinja2 import TemplateError
@@ -17,11 +18,11 @@ from transformers.utils.chat_template_utils import (
 )
 
 from ftui.engine.data.forms.examples import Chat, Message, shared_start
+from ftui.engine.data.tokens.thoughts import thought, thought_in, with_reasoning
 
 Span = tuple[int, int]
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 REFUSALS = (TemplateError, TypeError, ValueError, AttributeError, LookupError)  # whatever a template's code may raise
-REASONING = ("reasoning_content", "thinking", "reasoning")  # the names transformers knows for it
 DATE = datetime(2024, 7, 26)  # the one Llama's templates fall back to; whoever changes it raises FORM in cache.py
 
 
@@ -113,7 +114,23 @@ def _prepared(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer"
     messages = _fitted(writer, aliased(plain(chat.messages)))
     if any(not isinstance(tool, dict) for tool in chat.tools or ()):
         raise ValueError("Tools should be objects, the schema of each")
+    if not _says(template):
+        words = "the chat template leaves out what is said: it wants content in parts, as models that see do"
+        raise Unrenderable(words, "Name another one in data.chat_template.")
     return writer, messages
+
+
+@lru_cache(maxsize=8)
+def _says(template: str) -> bool:
+    """Whether it writes text that an assistant says."""
+    compiled: Any = _compile_jinja_template
+    said = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}]
+    try:
+        return "Me." in compiled(template).render(
+            messages=said, tools=None, documents=None, add_generation_prompt=False
+        )
+    except REFUSALS:  # it is the conversation that matters
+        return True
 
 
 def fix_date(template: str) -> None:
@@ -158,7 +175,7 @@ def _fitted(writer: _Writer, messages: list[Message]) -> list[Message]:
     Reasoning it has no place for stands in the text, between the marks that models write it in.
 
     Raises:
-        Unrenderable: it would leave out tools or calls without a word.
+        Unrenderable: it would leave out tools, calls or the last thought without a word.
     """
     messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
     calls = any(message.get("tool_calls") for message in messages)
@@ -166,22 +183,27 @@ def _fitted(writer: _Writer, messages: list[Message]) -> list[Message]:
         if there and name not in writer.template:
             words = f"it has {name}, and the chat template has no place for them"
             raise Unrenderable(words, 'data.chat_template = "qwen" has one.')
-    first = next((number for number, message in enumerate(messages) if _thought(message)), None)
-    if first is None or _thought(messages[first]) in writer.text(messages[: first + 1]):
-        return messages
-    return [_with_reasoning(message) for message in messages]
+    first = next((number for number, message in enumerate(messages) if thought(message)), None)
+    if first is not None and thought(messages[first]) not in writer.text(messages[: first + 1]):
+        messages = [with_reasoning(message) for message in messages]
+    if "</think>" in writer.template:
+        _refuse_forgetful(writer, messages)
+    return messages
 
 
-def _thought(message: Message) -> str:
-    return str(next((message[name] for name in REASONING if message.get(name)), "")).strip()
+def _refuse_forgetful(writer: _Writer, messages: list[Message]) -> None:
+    """Many templates leave out earlier thoughts, some (DeepSeek-R1's) the last one too: nobody would learn to think.
 
-
-def _with_reasoning(message: Message) -> Message:
-    thought = _thought(message)
-    if not thought:
-        return message
-    rest = {name: value for name, value in message.items() if name not in REASONING}
-    return rest | {"content": f"<think>\n{thought}\n</think>\n\n{message.get('content', '')}"}
+    Raises:
+        Unrenderable: this one does.
+    """
+    thoughts = [thought(message) or thought_in(message) for message in messages]
+    last = max((number for number, one in enumerate(thoughts) if one), default=None)
+    if last is not None and thoughts[last] not in writer.text(messages[: last + 1]):
+        words = "it has a thought (<think>), and the chat template leaves it out"
+        raise Unrenderable(
+            words, "Let data.chat_template name a .jinja file that keeps it, or take it out of the rows."
+        )
 
 
 def _wanted(chat: Chat, loss_on: str) -> list[int]:
