@@ -7,6 +7,7 @@ import numpy as np
 
 from ftui.engine.curriculum import Course, Pool, make_course
 from ftui.engine.plan import Plan, Share, make_plan
+from ftui.engine.reading import Rows
 from ftui.errors import DataError
 from ftui.profile.sections import Profile
 
@@ -56,6 +57,17 @@ def shares_of(
             )
     _refuse_endless(sources, shares)
     return shares
+
+
+def shares_in(sources: Sequence[Mixed], train: Rows, temperature: float | None) -> tuple[Share, ...]:
+    """The same of the rows that are learned, none of those set aside.
+
+    Raises:
+        DataError: see `shares_of`.
+    """
+    bounds = np.searchsorted(train.indices, train.sequences.bounds)
+    rows = np.split(train.sequences.rows[train.indices], bounds[1:-1])
+    return shares_of(sources, [len(np.unique(one)) for one in rows], np.diff(bounds).tolist(), temperature)
 
 
 def _refuse_endless(sources: Sequence[Mixed], shares: Sequence[Share]) -> None:
