@@ -142,6 +142,18 @@ def test_a_folder_is_one_source(model_folder: Path, files: dict[str, Path]) -> N
     assert found.bounds == (0, 30 + 20 + 1)
 
 
+def test_a_split_of_a_folder_is_refused(model_folder: Path, files: dict[str, Path]) -> None:
+    """Else a copy of a data set of the hub would be learned with its test files."""
+    for more, words in (
+        ({"split": "train"}, "split is"),
+        ({"subset": "en", "revision": "main"}, "subset and revision are"),
+    ):
+        for path in (files["chats"], files["chats"].parent):
+            with pytest.raises(DataError, match=f"{words} of a data set on the hub") as caught:
+                prepared(model_folder, [{"path": str(path), **more}])
+            assert f"Leave {words.rpartition(' ')[0]} out" in caught.value.hint
+
+
 def test_a_weight_that_leaves_nothing_is_named(model_folder: Path, files: dict[str, Path]) -> None:
     with pytest.raises(DataError, match=r"completions\.jsonl: weight 0\.01 of 20 sequences leaves none in an epoch"):
         prepared(model_folder, [str(files["chats"]), {"path": str(files["completions"]), "weight": 0.01}])
