@@ -7,7 +7,7 @@ from typing import Any
 from ftui.engine.data.files.rows import Row
 from ftui.engine.data.forms.examples import Completion, Message, learned_part
 from ftui.engine.data.forms.formats import READERS
-from ftui.engine.data.forms.shape import PLAIN
+from ftui.engine.data.forms.shape import PLAIN, known_by
 from ftui.errors import DataError
 from ftui.profile.row_forms import COLUMNS, OF_CHATS, OF_TURNS, SIGNS, VERDICTS
 
@@ -45,7 +45,7 @@ def _is_read(row: Row, name: str, form: str) -> bool:
     if form == "kto":
         if name in VERDICTS:
             return True
-        form = next((one for one in SIGNS if SIGNS[one] <= value.keys()), "prompt_completion")
+        form = known_by(row, SIGNS) or "prompt_completion"
     if name not in COLUMNS[form] - OF_TURNS or (name in OF_CHATS and _is_text_alone(row, form)):
         return False
     if name in ("context", "input") and form == "preference" and next(filter(value.get, _PROMPTS), "") == "prompt":
