@@ -1,5 +1,6 @@
 """Which tokens are learned where tokens and answers do not end at the same character, and what is said about it."""
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +37,9 @@ def learned(tokenizer: PreTrainedTokenizerFast, found: Encoded) -> list[str]:
     return [str(tokenizer.decode(one.input_ids[one.targets].tolist())) for one in found.sequences]
 
 
-def refused(tokenizer: PreTrainedTokenizerFast, messages: Rows) -> DataError:
+def refused(tokenizer: PreTrainedTokenizerFast, messages: Rows, **more: Any) -> DataError:
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
-    (found,) = encoder.encode_all([Row(Path("rows.jsonl"), 3, {"messages": messages})], "messages")
+    (found,) = encoder.encode_all([Row(Path("rows.jsonl"), 3, {"messages": messages, **more})], "messages")
     assert isinstance(found, DataError), found
     return found
 
@@ -224,6 +225,43 @@ def test_a_template_that_leaves_out_text_is_refused() -> None:
     in_parts = "{% for part in message['content'] %}{{ part['text'] }}{% endfor %}"
     tokenizer = make_tokenizer(PLAIN.replace("{{ message['content'] +", in_parts + "{{ ''  +"))
     assert "leaves out what is said" in refused(tokenizer, ASKED).message
+
+
+def published(name: str) -> PreTrainedTokenizerFast:
+    """A tokenizer with a family's own template."""
+    return make_tokenizer((Path(str(files("trl"))) / "chat_templates" / f"{name}.jinja").read_text(), bos=True)
+
+
+def called(*numbers: int, **more: str) -> Rows:
+    """A question, its calls with their results, and the answer."""
+    calls = [{"type": "function", "function": {"name": "add", "arguments": {"a": number}}} for number in numbers]
+    results: Rows = [{"role": "tool", "name": "add", "content": f"sum {number}"} for number in numbers]
+    return [ASKED[0], {"role": "assistant", "tool_calls": calls, **more}, *results, ASKED[1]]
+
+
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}]
+
+
+@pytest.mark.parametrize("key", ["thinking", "content"])
+def test_what_is_thought_before_a_call_is_learned_where_the_answer_drops_it(key: str) -> None:
+    """gpt-oss's template: each turn is learned just as the model will see it, the first with the thought."""
+    tokenizer = published("gptoss")
+    found = encoded(tokenizer, messages=called(7, **{key: "hm so"}), tools=TOOLS)
+    call, answer = learned(tokenizer, found)
+    assert call.startswith("<|channel|>analysis<|message|>hm so<|end|><|start|>assistant to=functions.add")
+    assert '{"a": 7}' in call and "sum 7" not in call
+    assert answer.startswith("<|channel|>final<|message|>it ran away") and "sum" not in answer
+    seen = [str(tokenizer.decode(one.input_ids.tolist())) for one in found.sequences]
+    assert ["hm so" in text for text in seen] == [True, False] and "sum 7" in seen[1]
+
+
+def test_calls_and_text_that_a_template_leaves_out_are_told() -> None:
+    assert "it has 2 calls at once" in refused(published("gptoss"), called(7, 8), tools=TOOLS).message
+    assert encoded(published("qwen2_5"), messages=called(7, 8), tools=TOOLS).notes == frozenset()
+    llama = published("llama3_1")
+    assert "masks_differ" in encoded(llama, messages=called(7, content="wait for it"), tools=TOOLS).notes
+    assert "masks_differ" not in encoded(llama, messages=called(7, content=""), tools=TOOLS).notes
+    assert "a thought (<think>)" in refused(llama, called(7, reasoning_content="hm so"), tools=TOOLS).message
 
 
 def test_special_tokens_that_come_out_of_what_is_said_are_noted() -> None:

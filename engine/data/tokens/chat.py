@@ -18,7 +18,7 @@ from transformers.utils.chat_template_utils import (
 )
 
 from ftui.engine.data.forms.examples import Chat, Message, shared_start
-from ftui.engine.data.tokens.thoughts import thought, thought_in, with_reasoning
+from ftui.engine.data.tokens.fitting import Unrenderable, fitted
 
 Span = tuple[int, int]
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
@@ -36,14 +36,6 @@ class Rendered:
     text: str
     spans: tuple[Span, ...]
     ends: bool
-
-
-class Unrenderable(Exception):
-    """The chat template refuses this conversation, or its assistant turns cannot be found in what it makes of it."""
-
-    def __init__(self, reason: str, hint: str = "") -> None:
-        super().__init__(reason)
-        self.hint = hint
 
 
 def render(
@@ -111,7 +103,7 @@ def _prepared(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer"
     writer = _Writer(template, tokenizer.special_tokens_map, chat.tools)
     plain: Any = _plain_template_data
     aliased: Any = _alias_reasoning_fields
-    messages = _fitted(writer, aliased(plain(chat.messages)))
+    messages = fitted(writer.text, template, chat.tools, aliased(plain(chat.messages)))
     if any(not isinstance(tool, dict) for tool in chat.tools or ()):
         raise ValueError("Tools should be objects, the schema of each")
     if not _says(template):
@@ -167,43 +159,6 @@ class _Writer:
     def _values(self, messages: list[Message], add_generation_prompt: bool) -> dict[str, Any]:
         values = {"messages": messages, "tools": self.tools, "documents": None}
         return self.special_tokens | values | {"add_generation_prompt": add_generation_prompt}
-
-
-def _fitted(writer: _Writer, messages: list[Message]) -> list[Message]:
-    """The conversation as this template can show it: without null values, as `apply_chat_template` does it too.
-
-    Reasoning it has no place for stands in the text, between the marks that models write it in.
-
-    Raises:
-        Unrenderable: it would leave out tools, calls or the last thought without a word.
-    """
-    messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
-    calls = any(message.get("tool_calls") for message in messages)
-    for there, name in ((writer.tools, "tools"), (calls, "tool_calls")):
-        if there and name not in writer.template:
-            words = f"it has {name}, and the chat template has no place for them"
-            raise Unrenderable(words, 'data.chat_template = "qwen" has one.')
-    first = next((number for number, message in enumerate(messages) if thought(message)), None)
-    if first is not None and thought(messages[first]) not in writer.text(messages[: first + 1]):
-        messages = [with_reasoning(message) for message in messages]
-    if "</think>" in writer.template:
-        _refuse_forgetful(writer, messages)
-    return messages
-
-
-def _refuse_forgetful(writer: _Writer, messages: list[Message]) -> None:
-    """Many templates leave out earlier thoughts, some (DeepSeek-R1's) the last one too: nobody would learn to think.
-
-    Raises:
-        Unrenderable: this one does.
-    """
-    thoughts = [thought(message) or thought_in(message) for message in messages]
-    last = max((number for number, one in enumerate(thoughts) if one), default=None)
-    if last is not None and thoughts[last] not in writer.text(messages[: last + 1]):
-        words = "it has a thought (<think>), and the chat template leaves it out"
-        raise Unrenderable(
-            words, "Let data.chat_template name a .jinja file that keeps it, or take it out of the rows."
-        )
 
 
 def _wanted(chat: Chat, loss_on: str) -> list[int]:
@@ -277,9 +232,22 @@ def _start_by_probe(writer: _Writer, before: list[Message], through: str) -> int
     """
     probes = [writer.text([*before, {"role": "assistant", "content": said}]) for said in ("yes", "no")]
     head = shared_start(*probes)
-    if not through.startswith(head) or (before and not head.startswith(writer.text(before))):
-        raise Unrenderable("the chat template changes what comes before an assistant's turn")
-    return len(head)
+    if through.startswith(head):
+        if not before or head.startswith(writer.text(before)):
+            return len(head)
+        opening = _opening(writer, before) if before[1:] else ""
+        if opening.strip() and opening in head:
+            return head.rindex(opening) + len(opening)
+    raise Unrenderable("the chat template changes what comes before an assistant's turn")
+
+
+def _opening(writer: _Writer, before: list[Message]) -> str:
+    """What the template adds with the last message and "the assistant speaks now".
+
+    It stands where it did if the answer changes earlier turns (gpt-oss's drops what was thought before a call).
+    """
+    asked = writer.text(before, add_generation_prompt=True)
+    return asked.removeprefix(shared_start(asked, writer.text(before[:-1])))
 
 
 def _turn(through: str, start: int, stops: frozenset[str]) -> Rendered:

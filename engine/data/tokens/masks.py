@@ -1,5 +1,6 @@
 """Which tokens are learned, from the characters that are; and whether they say just that."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,10 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
+from ftui.engine.data.forms.examples import Chat, Example, learned_part
+
 Span = tuple[int, int]
+WORD = re.compile(r"\w+")
 SHOWN = 24  # characters of a text in words about it
 
 
@@ -75,6 +79,19 @@ def _torn(encoding: Encoding, text: str, span: Span, run: Span) -> str:
     if ends > end and text[end:ends].strip():
         return f"{text[end:ends]!r} after its end is in one token with it, so it is learned too"
     return ""
+
+
+def leaves_out(example: Example, texts: Sequence[str]) -> bool:
+    """Whether what the assistant says beside a call is in none of these texts, as Llama 3.1's template leaves it out.
+
+    Templates may write it otherwise: it is told by the longest word.
+    """
+    learned = learned_part(example)
+    if not isinstance(learned, Chat) or not texts:
+        return False
+    said = [str(message.get("content") or "") for message in learned.messages if message.get("tool_calls")]
+    words = [max(WORD.findall(one.rpartition("</think>")[2]), key=len, default="") for one in said]
+    return any(word not in "\n".join(texts) for word in words)
 
 
 def difference(
