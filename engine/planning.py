@@ -50,6 +50,11 @@ def shares_of(
     shares = tuple(Share(size, weight) for size, weight in zip(num_sequences, weights, strict=True))
     raised = "its weight" if temperature is None else "data.mixing_temperature"
     for source, share in zip(sources, shares, strict=True):
+        if not share.num_rows:
+            raise DataError(
+                f"{source.name}: all of its rows are set aside for evaluation.",
+                hint="Lower data.eval_num_rows; data.eval_fraction leaves rows of each source to learn.",
+            )
         if not share.per_epoch:
             raise DataError(
                 f"{source.name}: weight {share.weight:g} of {share.num_rows} sequences leaves none in an epoch.",

@@ -159,6 +159,16 @@ def test_a_weight_that_leaves_nothing_is_named(model_folder: Path, files: dict[s
         prepared(model_folder, [str(files["chats"]), {"path": str(files["completions"]), "weight": 0.01}])
 
 
+def test_a_source_that_is_set_aside_whole_is_named(model_folder: Path, files: dict[str, Path], tmp_path: Path) -> None:
+    """Its weight has nothing to do with it."""
+    small = write_rows(tmp_path / "small" / "rows.jsonl", [{"prompt": "one", "completion": "alone"}])
+    with pytest.raises(
+        DataError, match=r"small/rows\.jsonl: all of its rows are set aside for evaluation\.$"
+    ) as caught:
+        prepared(model_folder, [str(files["chats"]), str(small)], eval_num_rows=30, allow=["few_rows", "leaked_rows"])
+    assert "eval_num_rows" in caught.value.hint and "weight" not in caught.value.hint
+
+
 def test_a_share_of_each_source_is_set_aside(model_folder: Path, files: dict[str, Path]) -> None:
     train = [str(files["chats"]), {"path": str(files["completions"]), "weight": 2.0}]
     found = prepared(model_folder, train, eval_fraction=0.1)
