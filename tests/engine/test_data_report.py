@@ -20,6 +20,7 @@ from ftui.engine.report import findings, make
 from ftui.engine.report.lengths import histogram, losses
 from ftui.engine.seals import read_sealed, write_sealed
 from ftui.errors import DataError
+from ftui.sampling import report_lines
 from tests.support.tiny import PLAIN, TEXT, Rows, chats, completions, make_profile, make_tokenizer, write_rows
 
 WORDS = TEXT.split()
@@ -305,6 +306,17 @@ def test_a_sources_share_of_an_epoch_is_that_of_the_run(model_folder: Path, tmp_
         learned = made.train.indices[made.plan.order(0)] < made.train.sequences.bounds[1]
         report, _ = reported(model_folder, tmp_path, data=data)
         assert learned.sum() == wanted and report.sources[0].share == pytest.approx(learned.mean())
+
+
+def test_where_nothing_is_learned_the_reason_is_told(model_folder: Path, tmp_path: Path) -> None:
+    judged = [row | {"label": False} for row in completions(5)]
+    rows = write_rows(tmp_path / "judged.jsonl", judged)
+    report, _ = reported(model_folder, rows, data={"format": "kto"})
+    assert report.special[0] == "nothing is learned of any row, so that none begins or ends"
+    assert not any(line.split() == ["lengths"] for line in report_lines("judged", report))
+    with pytest.raises(DataError, match="None of the 5 rows") as caught:
+        prepare(make_profile(model_folder, rows, data={"format": "kto"}), cache_folder(Path()), lambda detail: None)
+    assert caught.value.hint.startswith("All of their answers were found bad")
 
 
 def saved(folder: Path, tokenizer: PreTrainedTokenizerFast, model: Path) -> Path:
