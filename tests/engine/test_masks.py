@@ -11,7 +11,7 @@ from tokenizers import normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from ftui.engine.data.files.rows import Row
-from ftui.engine.data.forms.formats import Chat, Judged
+from ftui.engine.data.forms.formats import Chat, Judged, Shape
 from ftui.engine.data.tokens.chat import render, turns_in
 from ftui.engine.data.tokens.encode import Encoded, Encoder, stop_texts
 from ftui.engine.data.tokens.masks import mask_of, unlike
@@ -262,6 +262,22 @@ def test_calls_and_text_that_a_template_leaves_out_are_told() -> None:
     assert "masks_differ" in encoded(llama, messages=called(7, content="wait for it"), tools=TOOLS).notes
     assert "masks_differ" not in encoded(llama, messages=called(7, content=""), tools=TOOLS).notes
     assert "a thought (<think>)" in refused(llama, called(7, reasoning_content="hm so"), tools=TOOLS).message
+
+
+def test_a_turn_that_a_template_passes_over_is_refused() -> None:
+    """Qwen's and many others write the roles they know: what OpenAI's `developer` says would not be there."""
+    told = [{"role": "developer", "content": "Be brief."}, *ASKED]
+    found = refused(published("qwen2_5"), told)
+    assert "it has a turn of the role 'developer', and the chat template leaves it out" in found.message
+    assert 'data.roles = {developer = "system"}' in found.hint
+    tokenizer = published("qwen2_5")
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), shape=Shape({}, {"developer": "system"}))
+    (learned_so,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": told})], "messages")
+    assert "Be brief." in str(tokenizer.decode(learned_so.input_ids.tolist()))
+    result = [*ASKED, {"role": "tool", "content": "42"}, ASKED[1]]
+    assert "the role 'tool'" in refused(published("phi3"), result).message
+    after = [*ASKED, {"role": "developer", "content": "Stop."}]
+    assert learned(published("qwen2_5"), encoded(published("qwen2_5"), messages=after))[0].startswith("it ran away")
 
 
 def test_special_tokens_that_come_out_of_what_is_said_are_noted() -> None:

@@ -14,7 +14,7 @@ from ftui.engine.data.forms.formats import to_example
 from ftui.engine.data.forms.shape import PLAIN, Shape
 from ftui.engine.data.tokens.chat import Rendered, render
 from ftui.engine.data.tokens.fitting import Unrenderable
-from ftui.engine.data.tokens.masks import are_unlike, leaves_out, mask_of
+from ftui.engine.data.tokens.masks import are_unlike, leaves_out, mask_of, speaker_left_out
 from ftui.engine.data.tokens.special import Special, is_said, oddities, special_of, without_padding
 from ftui.errors import DataError
 
@@ -168,6 +168,12 @@ class Encoder:
             turns = render(self.tokenizer, chat, self.stops, self.loss_on)
         except Unrenderable as error:
             raise row.error(str(error), hint=error.hint) from error
+        if role := speaker_left_out(chat, [turn.text for turn in turns]):
+            way = 'data.roles = {developer = "system"}' if role == "developer" else "data.roles"
+            raise row.error(
+                f"it has a turn of the role {role!r}, and the chat template leaves it out",
+                hint=f"Name another template in data.chat_template, or give it a role that this one writes: {way}.",
+            )
         return [turn if turn.ends else _with_stop(turn, self._eos) for turn in turns]
 
     @cached_property

@@ -12,6 +12,7 @@ from ftui.engine.data.forms.examples import Chat, Example, learned_part
 
 Span = tuple[int, int]
 WORD = re.compile(r"\w+")
+LOOKED_AT = 400  # characters of a turn that are looked for
 SHOWN = 24  # characters of a text in words about it
 
 
@@ -90,8 +91,29 @@ def leaves_out(example: Example, texts: Sequence[str]) -> bool:
     if not isinstance(learned, Chat) or not texts:
         return False
     said = [str(message.get("content") or "") for message in learned.messages if message.get("tool_calls")]
-    words = [max(WORD.findall(one.rpartition("</think>")[2]), key=len, default="") for one in said]
-    return any(word not in "\n".join(texts) for word in words)
+    whole = "\n".join(texts)
+    return any(_longest_word(one.rpartition("</think>")[2]) not in whole for one in said)
+
+
+def speaker_left_out(chat: Chat, texts: Sequence[str]) -> str:
+    """The role of the first turn before the last answer of which nothing is in these texts; empty for none.
+
+    Many templates write the roles they know and pass over others (Qwen's `developer`, Phi's `tool`).
+    """
+    answers = [
+        n for n, message in enumerate(chat.messages) if message["role"] == "assistant" and n not in chat.unlearned
+    ]
+    whole = "\n".join(texts)
+    for message in chat.messages[: answers[-1]] if answers else ():
+        content = message.get("content")
+        if message["role"] != "assistant" and isinstance(content, str) and _longest_word(content) not in whole:
+            return str(message["role"])
+    return ""
+
+
+def _longest_word(text: str) -> str:
+    """Of the beginning; a template may write it otherwise, but not its words."""
+    return max(WORD.findall(text[:LOOKED_AT]), key=len, default="")
 
 
 def difference(
