@@ -83,16 +83,12 @@ def _torn(encoding: Encoding, text: str, span: Span, run: Span) -> str:
 
 
 def leaves_out(example: Example, texts: Sequence[str]) -> bool:
-    """Whether what the assistant says beside a call is in none of these texts, as Llama 3.1's template leaves it out.
-
-    Templates may write it otherwise: it is told by the longest word.
-    """
+    """Whether what is said beside a call is in none of these texts, as Llama 3.1's template leaves it out."""
     learned = learned_part(example)
     if not isinstance(learned, Chat) or not texts:
         return False
     said = [str(message.get("content") or "") for message in learned.messages if message.get("tool_calls")]
-    whole = "\n".join(texts)
-    return any(_longest_word(one.rpartition("</think>")[2]) not in whole for one in said)
+    return not all(_is_there(one.rpartition("</think>")[2], texts) for one in said)
 
 
 def speaker_left_out(chat: Chat, texts: Sequence[str]) -> str:
@@ -103,17 +99,20 @@ def speaker_left_out(chat: Chat, texts: Sequence[str]) -> str:
     answers = [
         n for n, message in enumerate(chat.messages) if message["role"] == "assistant" and n not in chat.unlearned
     ]
-    whole = "\n".join(texts)
     for message in chat.messages[: answers[-1]] if answers else ():
         content = message.get("content")
-        if message["role"] != "assistant" and isinstance(content, str) and _longest_word(content) not in whole:
+        if message["role"] != "assistant" and isinstance(content, str) and not _is_there(content, texts):
             return str(message["role"])
     return ""
 
 
-def _longest_word(text: str) -> str:
-    """Of the beginning; a template may write it otherwise, but not its words."""
-    return max(WORD.findall(text[:LOOKED_AT]), key=len, default="")
+def _is_there(said: str, texts: Sequence[str]) -> bool:
+    """Whether its beginning stands in one of the texts, or its longest word, for a template may write it otherwise."""
+    beginning = said[:LOOKED_AT].strip()[:SHOWN]
+    if any(beginning in text for text in texts):
+        return True
+    word = max(WORD.findall(said[:LOOKED_AT]), key=len, default="")
+    return any(word in text for text in texts)
 
 
 def difference(
