@@ -8,8 +8,9 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.engine.data.files.rows import Row
 from ftui.engine.data.forms.examples import Chat, Completion, Tokens, learned_part
-from ftui.engine.data.tokens.chat import Rendered, Unrenderable, turns_in
+from ftui.engine.data.tokens.chat import Rendered, turns_in
 from ftui.engine.data.tokens.encode import Encoder
+from ftui.engine.data.tokens.fitting import Unrenderable
 from ftui.engine.data.tokens.masks import difference, mask_of
 from ftui.errors import DataError
 

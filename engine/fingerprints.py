@@ -1,5 +1,6 @@
 """What a base model is, as one hash: of its weights, its config and, where it brings any, its code."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -43,13 +44,16 @@ def weights_fingerprint(folder: Path, cache: Path, tick: Callable[[], None]) -> 
 def file_hashes(files: Iterable[Path], cache: Path, tick: Callable[[], None]) -> dict[Path, str]:
     """SHA-256 of each file, sorted by path.
 
-    Hashing 16 GB takes some ten seconds, so a file's hash is remembered by its size, inode and modification time; not
-    that of a file which was changed a moment ago, for it may change again without a new time, nor that of one which
-    changed while it was hashed. `tick` is called after each MiB.
+    Hashing 16 GB takes some ten seconds, so a file's hash is remembered by its size, inode and times; not that of a
+    file which was changed a moment ago, for it may change again without a new time, nor that of one which changed while
+    it was hashed. Where nothing can be remembered, it is hashed each time. `tick` is called after each MiB.
+
+    Raises:
+        OSError: one of them cannot be read.
     """
     paths = sorted(files)
     place = hashlib.sha256(b"\0".join(map(os.fsencode, paths))).hexdigest()[:16]
-    memory = make_private_folder(cache / "hashes") / f"{place}.json"
+    memory = cache / "hashes" / f"{place}.json"
     known = json.loads(read_sealed(memory) or b"{}")
     remembered, found = {}, {}
     for path in paths:
@@ -60,9 +64,13 @@ def file_hashes(files: Iterable[Path], cache: Path, tick: Callable[[], None]) ->
             remembered[key] = found[path]
         tick()
     if remembered != known:
+        with contextlib.suppress(OSError):
+            make_private_folder(memory.parent)
         write_sealed(memory, json.dumps(remembered).encode())
     return found
 
 
 def _state(name: str, stat: os.stat_result) -> str:
-    return f"{name}:{stat.st_size}:{stat.st_ino}:{stat.st_mtime_ns}"
+    """What the system says of a file's content. Its time of modification can be set, and some programs set it back to
+    what it was; the time of its last change of any kind cannot."""
+    return f"{name}:{stat.st_size}:{stat.st_ino}:{stat.st_mtime_ns}:{stat.st_ctime_ns}"

@@ -118,11 +118,16 @@ class Opened:
             "least_trained": np.argsort(self.shares, kind="stable"),
         }
 
-    def number_at(self, source: int, file: int, place: int) -> int | None:
-        """The number of the row at that place of a file of a source; `None` for one that was left out."""
+    def number_at(self, source: int, file: int, place: int, offset: int | None = None) -> int | None:
+        """The number of the row at that place of a file of a source; `None` for one that was left out.
+
+        A line of many MiB is cut into several rows: they are told apart by the byte at which they begin.
+        """
         facts = self.read.stores[source].facts
         first, last = np.searchsorted(facts["file"], file), np.searchsorted(facts["file"], file, side="right")
         at = int(first) + int(np.searchsorted(facts["place"][first:last], place))
+        while offset is not None and at < last and facts["place"][at] == place and facts["offset"][at] != offset:
+            at += 1
         return int(self.bounds[source]) + at if at < last and facts["place"][at] == place else None
 
     def place_of(self, number: int) -> tuple[int, int]:

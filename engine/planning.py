@@ -6,7 +6,9 @@ from typing import Protocol
 import numpy as np
 
 from ftui.engine.curriculum import Course, Pool, make_course
+from ftui.engine.distinct import distinct
 from ftui.engine.plan import Plan, Share, make_plan
+from ftui.engine.reading import Rows
 from ftui.errors import DataError
 from ftui.profile.sections import Profile
 
@@ -49,6 +51,11 @@ def shares_of(
     shares = tuple(Share(size, weight) for size, weight in zip(num_sequences, weights, strict=True))
     raised = "its weight" if temperature is None else "data.mixing_temperature"
     for source, share in zip(sources, shares, strict=True):
+        if not share.num_rows:
+            raise DataError(
+                f"{source.name}: all of its rows are set aside for evaluation.",
+                hint="Lower data.eval_num_rows; data.eval_fraction leaves rows of each source to learn.",
+            )
         if not share.per_epoch:
             raise DataError(
                 f"{source.name}: weight {share.weight:g} of {share.num_rows} sequences leaves none in an epoch.",
@@ -56,6 +63,17 @@ def shares_of(
             )
     _refuse_endless(sources, shares)
     return shares
+
+
+def shares_in(sources: Sequence[Mixed], train: Rows, temperature: float | None) -> tuple[Share, ...]:
+    """The same of the rows that are learned, none of those set aside.
+
+    Raises:
+        DataError: see `shares_of`.
+    """
+    bounds = np.searchsorted(train.indices, train.sequences.bounds)
+    rows = np.split(train.sequences.rows[train.indices], bounds[1:-1])
+    return shares_of(sources, [len(distinct(one)) for one in rows], np.diff(bounds).tolist(), temperature)
 
 
 def _refuse_endless(sources: Sequence[Mixed], shares: Sequence[Share]) -> None:

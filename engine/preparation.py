@@ -4,16 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ftui.engine.curriculum import Course
-from ftui.engine.data.found import Found
 from ftui.engine.data.tokens.encode import Encoder
-from ftui.engine.distinct import distinct
 from ftui.engine.fingerprints import source_of
 from ftui.engine.plan import Plan, Share
-from ftui.engine.planning import planned, shares_of, shortfall
+from ftui.engine.planning import planned, shares_in, shortfall
 from ftui.engine.reading import Rows, read
 from ftui.engine.report import make
 from ftui.engine.report.findings import stop, warnings
@@ -70,7 +67,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Pre
     found = make(its, profile)
     stop(found)
     data, train = its.train.sequences, its.train
-    shares = _shares(its.found, train, profile.data.mixing_temperature)
+    shares = shares_in(its.found, train, profile.data.mixing_temperature)
     plan = planned(profile, data.lengths[train.indices], data.num_targets[train.indices], shares)
     learning_rate_curve(profile.train, plan.max_steps)  # one that is longer than the run is refused now
     warned = (
@@ -81,17 +78,6 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Pre
         its.tokenizer, its.folder, its.commit, its.encoder, train, its.evaluation, plan, shares, warned, its.adapter,
         its.new_token_ids,
     )  # fmt: skip
-
-
-def _shares(found: list[Found], train: Rows, temperature: float | None) -> tuple[Share, ...]:
-    """How many sequences of each source are learned, and its weight.
-
-    Raises:
-        DataError: a source whose weight leaves nothing of it.
-    """
-    bounds = np.searchsorted(train.indices, train.sequences.bounds)
-    rows = np.split(train.sequences.rows[train.indices], bounds[1:-1])
-    return shares_of(found, [len(distinct(one)) for one in rows], np.diff(bounds).tolist(), temperature)
 
 
 def _losses(folder: Path | None) -> list[str]:

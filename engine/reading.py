@@ -171,9 +171,12 @@ def _seen(profile: Profile, found: list[Found], stores: list[Store], *, weights:
     parts = [view(store, profile.run.stage, profile.data.max_length) for store in stores]
     for part, one in zip(parts, found, strict=True):
         if weights and not len(part):
+            are_judged = set(part.stores[0].counts.forms) == {"kto"} and not part.stores[0].counts.num_sequences
             raise DataError(
                 f"None of the {part.counts.num_rows} rows of {', '.join(map(named, one.places))} has a token to learn.",
-                hint="Are there assistant turns, and does data.max_length leave room for them?",
+                hint="All of their answers were found bad: the verdict (label, kto_tag) of each is false."
+                if are_judged
+                else "Are there assistant turns, and does data.max_length leave room for them?",
             )
     return joined(parts)
 

@@ -39,12 +39,14 @@ def _hits_in(
 ) -> Iterator[int]:
     """The good rows of a file with one of these in them; as far as place `last`."""
     found = data.read.found[source]
+    if file in data.read.stores[source].counts.empty:
+        return  # passed over, as when it was read
     tell(f"searching {named(found.places[file])}")
     for block in blocks([found.places[file]], encoding=found.encoding):
         if last is not None and block.places and block.places[0] > last:
             return
-        for place in _places_with(block, wanted):
-            if (number := data.number_at(source, file, place)) is not None:
+        for place, offset in _places_with(block, wanted):
+            if (number := data.number_at(source, file, place, offset)) is not None:
                 yield number
 
 
@@ -54,14 +56,15 @@ def _spellings(text: str) -> list[bytes]:
     return [*dict.fromkeys(_folded(one.encode(errors="replace"), is_ascii=text.isascii()) for one in found)]
 
 
-def _places_with(block: Block, wanted: Sequence[bytes]) -> Iterator[int]:
+def _places_with(block: Block, wanted: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Place and offset of each."""
     is_ascii = all(one.isascii() for one in wanted)
     whole = _folded(b"\n".join(block.texts), is_ascii=is_ascii)
     if any(one in whole for one in wanted):
-        for place, text in zip(block.places, block.texts, strict=True):
+        for place, offset, text in zip(block.places, block.offsets, block.texts, strict=True):
             its = _folded(text, is_ascii=is_ascii)
             if any(one in its for one in wanted):
-                yield place
+                yield place, offset
 
 
 def _folded(text: bytes, *, is_ascii: bool) -> bytes:

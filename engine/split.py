@@ -186,7 +186,8 @@ def _write(source: Path, wish: Wish, apart: np.ndarray) -> None:
             number = 0
             for block in blocks([source], encoding=wish.encoding):
                 for text in block.texts:
-                    files[int(apart[number])].write(_on_one_line(text) + b"\n")
+                    if number < len(apart):
+                        files[int(apart[number])].write(_on_one_line(text) + b"\n")
                     number += 1
         if number != len(apart):
             raise DataError(f"{source} has changed while it was read.", hint="Try again when nobody writes it.")

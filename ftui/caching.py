@@ -101,7 +101,7 @@ def used(folder: Path) -> None:
 def entries(cache: Path) -> list[Entry]:
     """All of them, the one used last first."""
     found = [_entry(path) for path in _folders(cache) if (path / COUNTS).is_file()]
-    return sorted(found, key=lambda entry: -entry.last_used)
+    return sorted(filter(None, found), key=lambda entry: -entry.last_used)
 
 
 def prunable(cache: Path) -> int:
@@ -153,7 +153,15 @@ def _folders(cache: Path) -> list[Path]:
     return [path for path in tokens.iterdir() if path.is_dir() and path.name[0] != "."] if tokens.is_dir() else []
 
 
-def _entry(folder: Path) -> Entry:
+def _entry(folder: Path) -> Entry | None:
+    """`None` where another process has deleted it meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        return _looked_at(folder)
+    return None
+
+
+def _looked_at(folder: Path) -> Entry:
+    """Raises `FileNotFoundError` when it is gone."""
     try:
         counted = msgspec.json.decode((folder / COUNTS).read_bytes(), type=_Counted)
     except (OSError, msgspec.DecodeError):
@@ -165,7 +173,12 @@ def _entry(folder: Path) -> Entry:
 
 
 def _bytes_in(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    """Of the files there are; others delete and write some at any time."""
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size if path.is_file() else 0
+    return total
 
 
 def _is_used(folder: Path) -> bool:
@@ -188,11 +201,14 @@ def _sole(folder: Path) -> Iterator[bool]:
 
 
 def _deleted(entry: Entry) -> bool:
-    with _sole(entry.folder) as is_free:
-        if is_free:
-            trash = entry.folder.with_name(f".trash-{secrets.token_hex(8)}")
-            entry.folder.rename(trash)  # nobody finds half an entry
-            shutil.rmtree(trash, ignore_errors=True)
+    trash = entry.folder.with_name(f".trash-{secrets.token_hex(8)}")
+    try:
+        with _sole(entry.folder) as is_free:
+            if is_free:
+                entry.folder.rename(trash)  # nobody finds half an entry
+                shutil.rmtree(trash, ignore_errors=True)
+    except FileNotFoundError:  # another process was faster
+        return False
     return is_free
 
 

@@ -79,8 +79,8 @@ class Padding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All numbers are of the training rows before any is set aside, but for `num_eval_rows`. Where no whole rows were
-    set aside but parts of them (of a long text), `num_eval_parts` are those.
+    """All numbers are of the training rows before any is set aside, but for `num_eval_rows`, the padding and the shares
+    of an epoch. Where no whole rows were set aside but parts of them (of a long text), `num_eval_parts` are those.
 
     `lengths` and `target_shares` are [percentile (0..100), value]; `histogram` is [longest length of the bar, rows].
     `scripts` are shares (0..1) of the letters, the most first. `special` says in words how rows begin and end and what

@@ -8,6 +8,9 @@ from ftui.files import Lock, open_private, try_lock
 from ftui.run import Run
 from ftui.status import Status
 
+FOLDERS = ("FTUI_CACHE", "FTUI_RUNS", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
+"""Variables that name folders, which may be relative to where somebody stands."""
+
 
 def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
     """Start a supervisor that outlives this process and its terminal, and hand it the lock.
@@ -26,10 +29,16 @@ def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
             close_fds=True,
             pass_fds=descriptors,
             cwd=run.folder,
+            env=_environment(),
             start_new_session=True,
         )
     finally:
         os.close(log)
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with the names of folders whole: the supervisor lives in the run's folder."""
+    return {name: os.path.abspath(value) if name in FOLDERS and value else value for name, value in os.environ.items()}
 
 
 def watched(run: Run, status: Status) -> Status:

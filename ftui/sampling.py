@@ -156,7 +156,8 @@ def report_lines(name: str, report: Report, *, coloured: bool = False) -> list[s
         lines += _fact(label, text)
     for number, source in enumerate(report.sources):
         lines += _fact("from" if not number else "", f"{source.name}: {data_words.source_facts(source)}")
-    lines += _fact("lengths", ", ".join(f"{label} {told}" for label, told in data_words.length_facts(report)))
+    if lengths := data_words.length_facts(report):
+        lines += _fact("lengths", ", ".join(f"{label} {told}" for label, told in lengths))
     for number, other in enumerate(report.other_lengths):
         length, rows, share, lost, lost_share = data_words.lost_at(other, report)
         now = " (as it is)" if other.max_length == report.max_length else ""

@@ -27,7 +27,7 @@ def find(
     In stage `sft` text files that lie in a folder beside files of rows (licences, lists of requirements) are left out.
 
     Raises:
-        DataError, DiskError: a folder without files of rows; see `hub_rows.fetched`.
+        DataError, DiskError: a folder without files of rows, or of which a split is named; see `hub_rows.fetched`.
     """
     return [_found(one, section, stage, report) for one in sources(section.eval if evaluation else section.train)]
 
@@ -54,12 +54,24 @@ def _places(
 ) -> tuple[tuple[Place, ...], tuple[str, ...]]:
     path = Path(source.path)
     if path.is_absolute():
+        _refuse_of_the_hub(source)
         found = listed(path, rows_only=rows_only)
         return found.files, found.notes
     from ftui.engine.data.files.hub_rows import fetched
 
     report(f"fetching {source.path}")
     return (fetched(source.path, source.subset, source.split, source.revision),), ()
+
+
+def _refuse_of_the_hub(source: Source) -> None:
+    """Raises `DataError` where a file or folder here has a part named that only a data set of the hub has."""
+    named = [key for key in ("subset", "split", "revision") if getattr(source, key) is not None]
+    if named:
+        raise DataError(
+            f"{source.path}: {' and '.join(named)} {'is' if len(named) == 1 else 'are'} of a data set on the hub, and "
+            "this is a file or folder here, which is read whole.",
+            hint=f"Leave {' and '.join(named)} out; to learn only some files of a folder, list them in data.train.",
+        )
 
 
 def texts_in(found: Found, *, skips: bool = False) -> Iterator[str]:

@@ -9,7 +9,7 @@ from ftui.engine.data.facts.scripts import as_written
 from ftui.engine.data.found import Found
 from ftui.engine.data.stores.store import Store
 from ftui.engine.plan import Share
-from ftui.engine.planning import shares_of
+from ftui.engine.planning import shares_in
 from ftui.engine.reading import Read
 from ftui.engine.report.kept import kept
 from ftui.engine.report.lengths import histogram, lengths_to_try, percentiles
@@ -32,7 +32,7 @@ def make(read: Read, profile: Profile) -> Report:
     tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage == "sft" else []
     same = kept(rows, [*read.stores, *read.eval_stores], num_learned, tried)
     shares, scripts = _shares(read, profile), _scripts(read.stores)
-    padding = padding_of(profile, seen.lengths, shares) if shares else None
+    padding = padding_of(profile, seen.lengths[read.train.indices], shares) if shares else None
     looked = Looked(read, profile, limits, rows, num_learned, seen, same.sameness, padding, scripts)
     lengths = np.concatenate([store.lengths for store in read.stores])
     letters = sum(scripts.values())
@@ -68,11 +68,9 @@ def _parts_apart(read: Read) -> int:
 
 
 def _shares(read: Read, profile: Profile) -> tuple[Share, ...]:
-    """How much of each source comes in an epoch; none where nothing is learned of one of them."""
-    seen = read.train.sequences
-    sizes = [int(end - start) for start, end in zip(seen.bounds, seen.bounds[1:], strict=False)]
-    num_rows = [store.counts.num_rows for store in read.stores]
-    return shares_of(read.found, num_rows, sizes, profile.data.mixing_temperature) if all(sizes) else ()
+    """How much of each source comes in an epoch of the run; none where nothing is learned of one of them."""
+    numbers = np.diff(np.searchsorted(read.train.indices, read.train.sequences.bounds))
+    return shares_in(read.found, read.train, profile.data.mixing_temperature) if all(numbers) else ()
 
 
 def _sources(read: Read, shares: Sequence[Share]) -> list[SourceFacts]:

@@ -10,7 +10,7 @@ from ftui.profile.sections import Profile
 
 
 def padding_of(profile: Profile, lengths: np.ndarray, shares: Sequence[Share]) -> Padding:
-    """As the profile has it, and with data.packing off and on. `lengths` (int32) are those of all sequences."""
+    """As the profile has it, and with data.packing off and on. `lengths` (int32): of all sequences that are learned."""
     alone = _share(profile, lengths, shares, packing=False)
     packed = _share(profile, lengths, shares, packing=True)
     return Padding(packed if profile.data.packing else alone, alone, packed)

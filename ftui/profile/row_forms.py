@@ -24,16 +24,17 @@ VERDICTS = {
 
 OF_TURNS = frozenset({"role", "content"})
 """What every turn of a conversation has: not a column, but named as one is."""
-_OF_CHATS = frozenset({"system", "system_prompt", "tools"})
-_OF_QUESTIONS = _OF_CHATS | {"context", "input", "history"}
+OF_CHATS = frozenset({"system", "system_prompt", "tools"})
+"""What stands beside a conversation: text that no template makes has no place for it."""
+_OF_QUESTIONS = OF_CHATS | {"context", "input", "history"}
 COLUMNS: dict[str, frozenset[str]] = {
-    "messages": _OF_CHATS | OF_TURNS | {"messages"},
-    "sharegpt": _OF_CHATS | OF_TURNS | {"conversations"},
+    "messages": OF_CHATS | OF_TURNS | {"messages"},
+    "sharegpt": OF_CHATS | OF_TURNS | {"conversations"},
     "alpaca": _OF_QUESTIONS | {"instruction", "output"},
     "dolly": _OF_QUESTIONS | {"instruction", "response"},
     "instruction_response": _OF_QUESTIONS | {"instruction", "response"},
     "question_answer": _OF_QUESTIONS | {"question", "answer"},
-    "prompt_completion": _OF_CHATS | OF_TURNS | {"prompt", "completion"},
+    "prompt_completion": OF_CHATS | OF_TURNS | {"prompt", "completion"},
     "text": frozenset({"text"}),
     "tokenized": frozenset({"input_ids", "labels", "attention_mask", "completion_mask", "assistant_masks"}),
 }

@@ -198,6 +198,15 @@ def test_what_changes_while_it_is_read_is_not_kept(
     assert before.counts.fingerprint != after.counts.fingerprint and content(before) != content(after)
 
 
+def test_a_file_that_was_changed_and_given_its_old_time_is_another(rows: Path, tmp_path: Path) -> None:
+    """As unpacking does it where an archive has one time for all its files."""
+    before = tokenised(rows, tmp_path)
+    changed(rows, "as long, and no older")
+    assert rows.stat().st_mtime == 1e9
+    after = tokenised(rows, tmp_path)
+    assert before.counts.fingerprint != after.counts.fingerprint and content(before) != content(after)
+
+
 def test_a_file_that_changes_while_it_is_hashed_is_not_remembered(
     rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,12 +13,14 @@ from transformers import PreTrainedTokenizerFast
 
 from ftui.data_report import Finding, Report
 from ftui.engine.data.stores.cache import cache_folder
+from ftui.engine.plan import Plan
 from ftui.engine.preparation import prepare
 from ftui.engine.reading import Read, read
 from ftui.engine.report import findings, make
 from ftui.engine.report.lengths import histogram, losses
 from ftui.engine.seals import read_sealed, write_sealed
 from ftui.errors import DataError
+from ftui.sampling import report_lines
 from tests.support.tiny import PLAIN, TEXT, Rows, chats, completions, make_profile, make_tokenizer, write_rows
 
 WORDS = TEXT.split()
@@ -268,23 +270,53 @@ def test_padding_is_that_of_the_runs_own_batches(model_folder: Path, tmp_path: P
     """Counted again on the batches of the plan."""
     rows = write_rows(tmp_path / "rows.jsonl", [*GOOD, *(chat("a", "b" * 200) for _ in range(3))])
     train = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2}
-    for strategy in ("random", "group_by_length", "sequential"):
+    for strategy, data in (
+        ("random", {}),
+        ("group_by_length", {}),
+        ("sequential", {}),
+        ("random", {"eval_num_rows": 20}),
+    ):
         sections: dict[str, dict[str, Any]] = {"train": train | {"train_sampling_strategy": strategy}}
         told = []
         for packing in (False, True):
-            profile = make_profile(model_folder, rows, data={"packing": packing}, **sections)
+            profile = make_profile(model_folder, rows, data={"packing": packing} | data, **sections)
             made = prepare(profile, cache_folder(Path()), lambda detail: None)
             lengths, places = made.train.sequences.lengths[made.train.indices], 0
             for step in range(1, made.plan.max_steps + 1):
                 sizes = [int(lengths[list(row)].sum()) for row in made.plan.step(step)]
                 places += sum(len(sizes[n : n + 3]) * max(sizes[n : n + 3]) for n in range(0, len(sizes), 3))
             told.append(1 - int(lengths.sum()) / places)
-        report, _ = reported(model_folder, rows, **sections)
+        report, _ = reported(model_folder, rows, data=data, **sections)
         assert report.padding is not None
         assert (report.padding.without_packing, report.padding.with_packing) == pytest.approx(told)
         assert report.padding.as_set == report.padding.without_packing
         found = found_in(report, "much_padding")
         assert (found is not None) == (told[0] >= 0.1) and (found is None or found.severity == "note" or told[0] > 0.29)
+
+
+def test_a_sources_share_of_an_epoch_is_that_of_the_run(model_folder: Path, tmp_path: Path) -> None:
+    """Of answers judged bad none is learned, nor of rows set aside: num_samples counts the others."""
+    judged = [row | {"label": number % 5 == 0} for number, row in enumerate(completions(60))]
+    one = {"path": str(write_rows(tmp_path / "judged.jsonl", judged)), "format": "kto"}
+    other = str(write_rows(tmp_path / "rows.jsonl", GOOD))
+    for wanted, num_apart in ((1, None), (6, None), (24, None), (5, 30)):
+        data = {"train": [one | {"num_samples": wanted}, other], "eval_num_rows": num_apart}
+        made = prepare(make_profile(model_folder, tmp_path, data=data), cache_folder(Path()), lambda detail: None)
+        assert isinstance(made.plan, Plan)
+        learned = made.train.indices[made.plan.order(0)] < made.train.sequences.bounds[1]
+        report, _ = reported(model_folder, tmp_path, data=data)
+        assert learned.sum() == wanted and report.sources[0].share == pytest.approx(learned.mean())
+
+
+def test_where_nothing_is_learned_the_reason_is_told(model_folder: Path, tmp_path: Path) -> None:
+    judged = [row | {"label": False} for row in completions(5)]
+    rows = write_rows(tmp_path / "judged.jsonl", judged)
+    report, _ = reported(model_folder, rows, data={"format": "kto"})
+    assert report.special[0] == "nothing is learned of any row, so that none begins or ends"
+    assert not any(line.split() == ["lengths"] for line in report_lines("judged", report))
+    with pytest.raises(DataError, match="None of the 5 rows") as caught:
+        prepare(make_profile(model_folder, rows, data={"format": "kto"}), cache_folder(Path()), lambda detail: None)
+    assert caught.value.hint.startswith("All of their answers were found bad")
 
 
 def saved(folder: Path, tokenizer: PreTrainedTokenizerFast, model: Path) -> Path:

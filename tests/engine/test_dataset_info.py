@@ -8,12 +8,16 @@ import pytest
 
 from ftui.engine.data.files.dataset_info import described
 from ftui.engine.data.files.sources import read_rows
-from ftui.engine.data.forms.formats import Shape, to_example
+from ftui.engine.data.forms.examples import learned_part
+from ftui.engine.data.forms.formats import Chat, Shape, to_example
 from ftui.engine.data.mixture import find
 from ftui.errors import DataError
 from ftui.profile.data import DataSection, Source
 
-UNREAD = dict.fromkeys(("context", "input", "system", "tools", "history"), "")  # of which an entry says nothing
+# Columns of which an entry says nothing: beside a question, and what else pairs and verdicts may have
+UNREAD = dict.fromkeys(("context", "history", "input", "system", "system_prompt", "tools"), "")
+OF_PAIRS = dict.fromkeys(("conversations", "instruction", "messages", "prompt"), "")
+OF_VERDICTS = dict.fromkeys(("completion", "instruction", "label", "messages", "output", "prompt"), "")
 USER, ASSISTANT = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}
 
 
@@ -75,13 +79,41 @@ def test_what_else_an_entry_says(tmp_path: Path) -> None:
     ranked = {"ranking": True, "columns": {"prompt": "q", "chosen": "good", "rejected": "bad"}, "num_samples": 7}
     source = entry(tmp_path, ranked | {"file_name": "rows.jsonl", "subset": "x", "split": "train"})
     assert source.format == "preference" and source.num_samples == 7 and source.subset is source.split is None
-    assert source.columns == {"question": "q", "chosen": "good", "rejected": "bad"} | UNREAD
+    assert source.columns == {"question": "q", "chosen": "good", "rejected": "bad"} | UNREAD | OF_PAIRS
     judged = {"formatting": "sharegpt", "columns": {"messages": "conversations", "kto_tag": "ok"}}
     source = entry(tmp_path, judged | {"hf_hub_url": "o/n", "ms_hub_url": "m/n", "subset": "en", "split": "test"})
     assert (source.path, source.subset, source.split, source.format) == ("o/n", "en", "test", "kto")
-    assert source.columns == {"kto_tag": "ok"} | UNREAD
+    assert source.columns == {"kto_tag": "ok"} | UNREAD | OF_VERDICTS
     texts = entry(tmp_path, {"file_name": "rows.jsonl", "columns": {"prompt": "body"}})
-    assert texts.format == "text" and texts.columns == {"text": "body"} | UNREAD
+    assert texts.format == "text" and texts.columns == {"text": "body"}
+
+
+ANSWERS = {"chosen": "so", "rejected": "no"}
+
+
+@pytest.mark.parametrize(
+    ("value", "row"),
+    [
+        ({"columns": {"prompt": "q", "response": "a"}}, {"q": "why?", "a": "so", "system_prompt": "be"}),
+        ({"ranking": True, "columns": {"prompt": "q"} | dict(zip(ANSWERS, ANSWERS, strict=True))},
+         {"q": "why?", "prompt": "what?", "conversations": [], **ANSWERS}),
+        ({"ranking": True, "columns": {"prompt": "q", "query": "m"} | dict(zip(ANSWERS, ANSWERS, strict=True))},
+         {"q": "why?", "m": "", "prompt": "what?", **ANSWERS}),
+        ({"ranking": True, "formatting": "sharegpt", "columns": dict(zip(ANSWERS, ANSWERS, strict=True))},
+         {"conversations": [{"from": "human", "value": "why?"}], "prompt": "what?", **ANSWERS}),
+        ({"columns": {"prompt": "q", "response": "a", "kto_tag": "good"}},
+         {"q": "why?", "a": "so", "good": True, "label": False, "messages": [ASSISTANT]}),
+    ],
+)  # fmt: skip
+def test_columns_that_an_entry_does_not_name_are_not_read(
+    value: dict[str, Any], row: dict[str, Any], tmp_path: Path
+) -> None:
+    """Whatever they are called: the prompt is the column that is named, not one that the form would look at first."""
+    source = entry(tmp_path, value | {"file_name": "rows.jsonl"})
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row))
+    (read,) = read_rows(Path(source.path))
+    learned = learned_part(to_example(read, str(source.format), Shape(source.columns, source.roles)))
+    assert isinstance(learned, Chat) and learned.messages == [USER, ASSISTANT]
 
 
 def test_the_profile_comes_before_the_entry(tmp_path: Path) -> None:
@@ -91,7 +123,7 @@ def test_the_profile_comes_before_the_entry(tmp_path: Path) -> None:
     assert source.columns == UNREAD | {"instruction": "q", "input": "c", "output": "b"} and source.num_samples == 3
     assert (source.weight, source.encoding) == (2.0, "cp1252")
     told = entry(tmp_path, {"file_name": "rows.jsonl", "columns": columns}, format="text")
-    assert told.format == "text" and told.columns == {"text": "q"} | UNREAD
+    assert told.format == "text" and told.columns == {"text": "q"}
 
 
 @pytest.mark.parametrize(

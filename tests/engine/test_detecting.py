@@ -51,6 +51,29 @@ def test_answers_with_a_verdict_have_to_be_asked_for(value: dict[str, Any], form
     assert form_of(value) == form
 
 
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        ({"messages": None, "prompt": "why?", "completion": "so"}, "prompt_completion"),
+        ({"messages": "", "conversations": [], "instruction": "why?", "output": "so"}, "alpaca"),
+        ({"chosen": None, "rejected": None, "messages": [USER, ASSISTANT]}, "messages"),
+        ({"input_ids": None, "text": "so"}, "text"),
+        ({"messages": None, "prompt": "why?", "completion": "so", "label": True}, "kto"),
+        ({"messages": []}, "messages"),
+        ({"prompt": "why?", "completion": ""}, "prompt_completion"),
+        ({"text": ""}, "text"),
+    ],
+)
+def test_an_empty_cell_for_turns_is_of_another_form(value: dict[str, Any], form: str) -> None:
+    """Tables put together have the columns of all in each row; without another form the row lacks its turns."""
+    detected = detect_rows([row(**value)] * 2)
+    assert detected.form == form
+    if form != "kto" and value != {"messages": []}:
+        assert (detected.problem, detect(row(**value))) == ("", form)
+    if form == "kto":
+        assert to_example(row(**value), form) == Judged(Completion("why?", "so"), good=True)
+
+
 def test_a_form_is_judged_by_many_rows() -> None:
     """Optional columns come and go; a row or two may be bad; the form is the one that most rows have."""
     rows = [row(instruction="why?", response="so", **({"context": "here"} if n % 3 else {})) for n in range(100)]

@@ -155,3 +155,10 @@ def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).write_bytes(data)
         with pytest.raises(DataError, match=r"have the name 'q'|the key 'q' stands twice"):
             list(read_rows(tmp_path / name))
+
+
+def test_rows_of_an_old_mac_table_are_found_again(tmp_path: Path) -> None:
+    """Its lines end with CR, and LF within its cells ends none: from the middle of the file nobody could tell."""
+    data = b'q,a\r"1\n1",2\r3,"4\n\n"\r"5\n",6\r'
+    expected = [{"q": "1\n1", "a": "2"}, {"q": "3", "a": "4\n\n"}, {"q": "5\n", "a": "6"}]
+    assert values(tmp_path / "rows.csv", data) == expected

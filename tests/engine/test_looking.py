@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from ftui.data_report import Report
 from ftui.engine import looking
+from ftui.engine.data.files import blocks, texts
 from ftui.errors import DataError, ProfileError
 from ftui.helping import Helper
 from ftui.profile.writing import to_toml
@@ -171,6 +172,31 @@ def test_searching(profile: Opened, tmp_path: Path) -> None:
     assert [search("kernel", after) for after in (-1, 0, 1, 2, 3, 4)] == [0, 2, 2, 4, 4, 0]
     assert search("shell", 1) == 1, "all the way round"
     assert (search("日本"), search('"hi"'), search("nowhere")) == (2, 3, None)
+
+
+def test_files_without_a_row_are_passed_over_by_a_search_too(profile: Opened, tmp_path: Path) -> None:
+    """First, between and last in a folder."""
+    for name, rows in (("b", [{"text": "kernel a"}]), ("d", [{"text": "shell"}])):
+        write_rows(tmp_path / "folder" / f"{name}.jsonl", rows)
+    for name in "ace":
+        (tmp_path / "folder" / f"{name}.jsonl").touch()
+    text = profile(None, name="folder")
+    for wanted, number in (("kernel", 0), ("shell", 1), ("nowhere", None)):
+        found = looking.search(text, wanted, 0, lambda detail: None)
+        assert (None if found is None else found.number) == number
+
+
+def test_pieces_of_one_long_line_are_searched_apart(profile: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have the same place, as all of text8 has: of each only the byte at which it begins tells which it is."""
+    monkeypatch.setattr(texts, "PIECE", 400)
+    monkeypatch.setattr(blocks, "LARGE", 400)
+    words = [f"w{number:03}" for number in range(400)]
+    text = profile(" ".join(words).encode(), name="line.txt", stage="pretrain")
+    for wanted in ("w000", "w123", "w250", "w398"):
+        found = looking.search(text, wanted, 0, lambda detail: None)
+        assert found is not None and found.where.number == 1 and found.num_rows == 5
+        ((start, end),) = found.hits
+        assert wanted in "".join(token.text for token in found.tokens[start:end])
 
 
 def test_a_row_by_its_place(profile: Opened, tmp_path: Path) -> None:

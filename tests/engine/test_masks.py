@@ -1,5 +1,6 @@
 """Which tokens are learned where tokens and answers do not end at the same character, and what is said about it."""
 
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ from tokenizers import normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from ftui.engine.data.files.rows import Row
-from ftui.engine.data.forms.formats import Chat, Judged
+from ftui.engine.data.forms.formats import Chat, Judged, Shape
 from ftui.engine.data.tokens.chat import render, turns_in
 from ftui.engine.data.tokens.encode import Encoded, Encoder, stop_texts
 from ftui.engine.data.tokens.masks import mask_of, unlike
@@ -34,6 +35,13 @@ def encoded(tokenizer: PreTrainedTokenizerFast, form: str = "messages", /, **val
 
 def learned(tokenizer: PreTrainedTokenizerFast, found: Encoded) -> list[str]:
     return [str(tokenizer.decode(one.input_ids[one.targets].tolist())) for one in found.sequences]
+
+
+def refused(tokenizer: PreTrainedTokenizerFast, messages: Rows, **more: Any) -> DataError:
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
+    (found,) = encoder.encode_all([Row(Path("rows.jsonl"), 3, {"messages": messages, **more})], "messages")
+    assert isinstance(found, DataError), found
+    return found
 
 
 def test_an_answer_that_shares_its_first_token_with_the_prompt_is_learned_whole() -> None:
@@ -198,6 +206,78 @@ def test_a_thought_that_only_the_prompt_begins_is_not_looked_for_in_the_answer()
     assert learned(tokenizer, encoded(tokenizer, messages=ASKED)) == [f"it ran away{END}"]
     thought = [ASKED[0], {"role": "assistant", "content": "<think>\nhm</think>it"}]
     assert learned(tokenizer, encoded(tokenizer, messages=thought)) == [f"hm</think>it{END}"]
+
+
+@pytest.mark.parametrize("said", [{"content": "<think>\nhm</think>it"}, {"content": "it", "reasoning_content": "hm"}])
+def test_a_template_that_leaves_out_the_last_thought_is_refused(said: dict[str, str]) -> None:
+    """As DeepSeek-R1's own does: what is learned would be an answer without it, and nobody would be told."""
+    forgetful = THINKING.replace("message['content']", "message['content'].split('</think>')[-1]")
+    messages = [ASKED[0], {"role": "assistant"} | said]
+    tokenizer = make_tokenizer(forgetful)
+    found = refused(tokenizer, messages)
+    assert "it has a thought (<think>), and the chat template leaves it out" in found.message
+    assert "data.chat_template" in found.hint
+    assert learned(tokenizer, encoded(tokenizer, messages=ASKED)) == [f"it ran away{END}"]
+
+
+def test_a_template_that_leaves_out_text_is_refused() -> None:
+    """Those of models that see may write lists of parts only: of text they make turns without a word in them."""
+    in_parts = "{% for part in message['content'] %}{{ part['text'] }}{% endfor %}"
+    tokenizer = make_tokenizer(PLAIN.replace("{{ message['content'] +", in_parts + "{{ ''  +"))
+    assert "leaves out what is said" in refused(tokenizer, ASKED).message
+
+
+def published(name: str) -> PreTrainedTokenizerFast:
+    """A tokenizer with a family's own template."""
+    return make_tokenizer((Path(str(files("trl"))) / "chat_templates" / f"{name}.jinja").read_text(), bos=True)
+
+
+def called(*numbers: int, **more: str) -> Rows:
+    """A question, its calls with their results, and the answer."""
+    calls = [{"type": "function", "function": {"name": "add", "arguments": {"a": number}}} for number in numbers]
+    results: Rows = [{"role": "tool", "name": "add", "content": f"sum {number}"} for number in numbers]
+    return [ASKED[0], {"role": "assistant", "tool_calls": calls, **more}, *results, ASKED[1]]
+
+
+TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds.", "parameters": {"type": "object"}}}]
+
+
+@pytest.mark.parametrize("key", ["thinking", "content"])
+def test_what_is_thought_before_a_call_is_learned_where_the_answer_drops_it(key: str) -> None:
+    """gpt-oss's template: each turn is learned just as the model will see it, the first with the thought."""
+    tokenizer = published("gptoss")
+    found = encoded(tokenizer, messages=called(7, **{key: "hm so"}), tools=TOOLS)
+    call, answer = learned(tokenizer, found)
+    assert call.startswith("<|channel|>analysis<|message|>hm so<|end|><|start|>assistant to=functions.add")
+    assert '{"a": 7}' in call and "sum 7" not in call
+    assert answer.startswith("<|channel|>final<|message|>it ran away") and "sum" not in answer
+    seen = [str(tokenizer.decode(one.input_ids.tolist())) for one in found.sequences]
+    assert ["hm so" in text for text in seen] == [True, False] and "sum 7" in seen[1]
+
+
+def test_calls_and_text_that_a_template_leaves_out_are_told() -> None:
+    assert "it has 2 calls at once" in refused(published("gptoss"), called(7, 8), tools=TOOLS).message
+    assert encoded(published("qwen2_5"), messages=called(7, 8), tools=TOOLS).notes == frozenset()
+    llama = published("llama3_1")
+    assert "masks_differ" in encoded(llama, messages=called(7, content="wait for it"), tools=TOOLS).notes
+    assert "masks_differ" not in encoded(llama, messages=called(7, content=""), tools=TOOLS).notes
+    assert "a thought (<think>)" in refused(llama, called(7, reasoning_content="hm so"), tools=TOOLS).message
+
+
+def test_a_turn_that_a_template_passes_over_is_refused() -> None:
+    """Qwen's and many others write the roles they know: what OpenAI's `developer` says would not be there."""
+    told = [{"role": "developer", "content": "Be brief."}, *ASKED]
+    found = refused(published("qwen2_5"), told)
+    assert "it has a turn of the role 'developer', and the chat template leaves it out" in found.message
+    assert 'data.roles = {developer = "system"}' in found.hint
+    tokenizer = published("qwen2_5")
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), shape=Shape({}, {"developer": "system"}))
+    (learned_so,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": told})], "messages")
+    assert "Be brief." in str(tokenizer.decode(learned_so.input_ids.tolist()))
+    result = [*ASKED, {"role": "tool", "content": "42"}, ASKED[1]]
+    assert "the role 'tool'" in refused(published("phi3"), result).message
+    after = [*ASKED, {"role": "developer", "content": "Stop."}]
+    assert learned(published("qwen2_5"), encoded(published("qwen2_5"), messages=after))[0].startswith("it ran away")
 
 
 def test_special_tokens_that_come_out_of_what_is_said_are_noted() -> None:

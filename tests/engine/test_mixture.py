@@ -142,9 +142,31 @@ def test_a_folder_is_one_source(model_folder: Path, files: dict[str, Path]) -> N
     assert found.bounds == (0, 30 + 20 + 1)
 
 
+def test_a_split_of_a_folder_is_refused(model_folder: Path, files: dict[str, Path]) -> None:
+    """Else a copy of a data set of the hub would be learned with its test files."""
+    for more, words in (
+        ({"split": "train"}, "split is"),
+        ({"subset": "en", "revision": "main"}, "subset and revision are"),
+    ):
+        for path in (files["chats"], files["chats"].parent):
+            with pytest.raises(DataError, match=f"{words} of a data set on the hub") as caught:
+                prepared(model_folder, [{"path": str(path), **more}])
+            assert f"Leave {words.rpartition(' ')[0]} out" in caught.value.hint
+
+
 def test_a_weight_that_leaves_nothing_is_named(model_folder: Path, files: dict[str, Path]) -> None:
     with pytest.raises(DataError, match=r"completions\.jsonl: weight 0\.01 of 20 sequences leaves none in an epoch"):
         prepared(model_folder, [str(files["chats"]), {"path": str(files["completions"]), "weight": 0.01}])
+
+
+def test_a_source_that_is_set_aside_whole_is_named(model_folder: Path, files: dict[str, Path], tmp_path: Path) -> None:
+    """Its weight has nothing to do with it."""
+    small = write_rows(tmp_path / "small" / "rows.jsonl", [{"prompt": "one", "completion": "alone"}])
+    with pytest.raises(
+        DataError, match=r"small/rows\.jsonl: all of its rows are set aside for evaluation\.$"
+    ) as caught:
+        prepared(model_folder, [str(files["chats"]), str(small)], eval_num_rows=30, allow=["few_rows", "leaked_rows"])
+    assert "eval_num_rows" in caught.value.hint and "weight" not in caught.value.hint
 
 
 def test_a_share_of_each_source_is_set_aside(model_folder: Path, files: dict[str, Path]) -> None:

@@ -79,12 +79,17 @@ def test_what_belongs_to_the_prompt_is_read(value: dict[str, Any], expected: Exa
         ({"messages": [USER, ASSISTANT], "system": "be", "rationale": "since", "score": 3, "hint": ""}, ("rationale",)),
         ({"instruction": "why?", "output": "so", "history": "we spoke", "category": "qa"}, ("history",)),
         ({"prompt": "why?", "completion": "so", "label": True, "reason": "good"}, ("reason",)),
+        ({"prompt": "why?", "completion": "so", "tools": [TOOL], "system": ""}, ("tools",)),
+        ({"prompt": "why?", "chosen": "so", "rejected": "no", "tools": [TOOL]}, ("tools",)),
+        ({"chosen": "so it is", "rejected": "so it was", "system": "be"}, ("system",)),
+        ({"prompt": "why?", "completion": "so", "tools": [TOOL], "system": "be"}, ()),
+        ({"prompt": [USER], "completion": [ASSISTANT], "tools": [TOOL]}, ()),
         ({"text": "so", "parent_id": "b", "title": "It"}, ("title",)),
         ({"input_ids": [1, 2], "raw": "so"}, ("raw",)),
     ],
 )
 def test_columns_that_nobody_reads_are_named(value: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Numbers, empty cells and what is about the row are no news."""
+    """Numbers, empty cells and what is about the row are no news. Tools and system stand beside a conversation only."""
     assert detect_rows([row(**value)] * 2).unused == names
 
 

@@ -93,6 +93,15 @@ def test_whatever_csv_writes_is_read_back(
     assert [place for place, _ in found] == sorted({place for place, _ in found})
 
 
+def test_zst_files_that_look_far_back_are_read(tmp_path: Path) -> None:
+    """`zstd --long=31`, as large dumps are packed: none of them is damaged."""
+    data = b"".join(json.dumps({"text": f"row {number}"}).encode() + b"\n" for number in range(30))
+    far = zstandard.ZstdCompressionParameters.from_level(1, window_log=31)
+    packer = zstandard.ZstdCompressor(compression_params=far).compressobj()
+    found = rows_of(tmp_path / "rows.jsonl.zst", packer.compress(data) + packer.flush())
+    assert [value["text"] for _, value in found] == [f"row {number}" for number in range(30)]
+
+
 def test_tsv_is_cut_at_tabs_only(tmp_path: Path) -> None:
     assert rows_of(tmp_path / "rows.tsv", b"q,r\ta\n1,2\t3\n") == [(2, {"q,r": "1,2", "a": "3"})]
 

@@ -8,10 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from ftui.cli import main
+from ftui.engine import split as engine_split
 from ftui.engine.data.facts.similar import likely_pairs, united
 from ftui.engine.data.found import Found
 from ftui.engine.data.stores.cache import Manner, stored
@@ -247,6 +251,29 @@ def test_likely_pairs_and_groups() -> None:
     assert likely_pairs(bands[4:]).tolist() == [] and likely_pairs(bands[:0]).tolist() == []
     chain = np.array([[7, 8], [3, 4], [2, 3], [4, 5]])
     assert united(9, chain).tolist() == [0, 1, 2, 2, 2, 2, 6, 7, 7]
+
+
+def test_numbers_of_a_table_that_are_none_are_null(tmp_path: Path) -> None:
+    """What is written is JSON for every reader."""
+    table = {"prompt": texts(30), "completion": texts(30, 2), "score": [float("nan"), 0.5, float("inf")] * 10}
+    parquet.write_table(pyarrow.table(table), tmp_path / "rows.parquet")
+    _, train, evaluation = split(tmp_path / "rows.parquet", "5")
+    scores = [msgspec.json.decode(line)["score"] for line in (*train, *evaluation)]
+    assert (scores.count(None), scores.count(0.5)) == (20, 10)
+
+
+def test_a_file_that_grows_while_it_is_read_is_not_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [said(f"ask {number}", text) for number, text in enumerate(texts(30))])
+    write = engine_split._write
+
+    def late(source: Path, *others: Any) -> None:
+        source.write_bytes(source.read_bytes() + b'{"prompt": "and", "completion": "more"}\n')
+        write(source, *others)
+
+    monkeypatch.setattr(engine_split, "_write", late)
+    with pytest.raises(DataError, match=r"rows\.jsonl has changed while it was read"):
+        split(rows, "5")
+    assert list(tmp_path.iterdir()) == [rows]
 
 
 def test_what_goes_wrong_is_told_as_this_command_has_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from ftui.engine.data.found import Found
 from ftui.engine.data.stores import cache as room
 from ftui.engine.data.stores.cache import Manner, cache_folder, stored
 from ftui.engine.data.stores.progress import Meter
-from ftui.engine.data.stores.sequences import view
+from ftui.engine.data.stores.sequences import Sequences, view
 from ftui.engine.data.stores.store import FILES, Counts, Portion, Sink, Store
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.preparation import prepare
@@ -116,6 +116,40 @@ def test_rows_that_cannot_be_learned_from_are_left_out_and_counted(tmp_path: Pat
         stored(found, ENCODER, tmp_path / "cache", print)
 
 
+def test_rows_left_out_stand_where_the_file_is_now(tmp_path: Path) -> None:
+    """Tokens are found by what is in a file: it may have another name by then, and the old one be gone."""
+    first = write_rows(tmp_path / "first" / "rows.jsonl", [*chats(3), {"messages": 3}])
+    second = write_rows(tmp_path / "beside.jsonl", [*chats(2), {"messages": 4}])
+    manner = Manner(skips=True)
+    stored(Found("rows", (first, second), "messages"), ENCODER, tmp_path / "cache", print, manner)
+    later = (first.rename(tmp_path / "moved.jsonl"), second.rename(tmp_path / "too.jsonl"))
+    told: list[str] = []
+    counts = stored(Found("rows", later, "messages"), ENCODER, tmp_path / "cache", told.append, manner).counts
+    assert not any(detail.startswith("tokenising ") for detail in told)
+    assert [str(one.where) for one in counts.skipped] == [f"{later[0]}:4", f"{later[1]}:3"]
+    assert counts.skipped[0].message == f"{later[0]}:4: 'messages' is not a list of messages."
+    assert counts.sources == [str(path) for path in later]
+
+
+@pytest.mark.parametrize("stage", ["sft", "pretrain"])
+def test_a_row_that_is_padding_alone_is_seen_nowhere(stage: str, tmp_path: Path) -> None:
+    """Wherever it stands beside rows that are split: its attention mask leaves no token of it."""
+    padding = {"input_ids": [5, 6], "attention_mask": [0, 0]}
+    others: Rows = [{"input_ids": [5, 6, 7], "attention_mask": [1, 1, 1]}, {"input_ids": [5] * 40}]
+    encoder = replace(ENCODER, stage=stage)
+
+    def seen_of(rows: Rows) -> Sequences:
+        found = Found("rows", (write_rows(tmp_path / "rows.jsonl", rows),), "auto")
+        return view(stored(found, encoder, tmp_path / "cache", print), stage, 8)
+
+    wanted = seen_of(others)
+    for place in range(3):
+        seen = seen_of([*others[:place], padding, *others[place:]])
+        assert seen.num_targets.tolist() == wanted.num_targets.tolist()
+        assert seen.lengths.tolist() == wanted.lengths.tolist() and place not in seen.rows.tolist()
+        assert seen.counts.num_without_target == 1
+
+
 def test_where_all_are_left_out_it_is_an_error(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl", [{"text": "a"}, {"text": 1}])
     found = Found("rows", (path,), "text")
@@ -188,6 +222,22 @@ def test_counts_are_plain_json(tmp_path: Path) -> None:
     found = Found("rows", (write_rows(tmp_path / "rows.jsonl", completions(9)),), "auto")
     counts = json.loads((stored(found, ENCODER, tmp_path, print).folder / "counts.json").read_bytes())
     assert (counts["num_rows"], counts["sources"]) == (9, [str(tmp_path / "rows.jsonl")])
+
+
+def test_a_cache_without_room_for_a_folder_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not the rows that cannot be read."""
+    path = write_rows(tmp_path / "rows.jsonl", chats(3))
+    cache, mkdir = tmp_path / "cache", Path.mkdir
+    cache.mkdir()
+
+    def full(folder: Path, *args: Any, **options: Any) -> None:
+        if folder.is_relative_to(cache):
+            raise OSError(28, os.strerror(28), str(folder))
+        mkdir(folder, *args, **options)
+
+    monkeypatch.setattr(Path, "mkdir", full)
+    with pytest.raises(DiskFullError, match=r"Tokens could not be written: the disk is full, [0-9.]+ \w+ free"):
+        stored(Found("rows", (path,), "auto"), ENCODER, cache, print)
 
 
 def test_the_share_that_is_read_is_told_where_it_can_be_known(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from ftui.engine.data.stores.portions import Task
 from ftui.engine.data.stores.store import FILES, Portion, Store
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.tokenizer import bare_tokenizer, is_bare, tokenizer_fingerprint
-from ftui.errors import FtuiError, HostMemoryError
+from ftui.errors import DiskFullError, FtuiError, HostMemoryError
 from tests.support.tiny import MARKED, chats, make_tokenizer, write_rows
 
 TOKENIZER = make_tokenizer(MARKED)
@@ -150,6 +150,17 @@ def test_killed_again_and_again_while_they_start_it_is_an_error(
 
     monkeypatch.setattr(workers._Worker, "__init__", killed)
     with pytest.raises(HostMemoryError, match="killed twice by SIGKILL before it had begun"):
+        tokenise(rows, tmp_path, num=2)
+
+
+def test_a_disk_without_room_for_their_tokenizer_is_full(
+    rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(tokenizer: object, folder: Path) -> None:
+        raise Exception("No space left on device (os error 28)")  # as `tokenizers` says it
+
+    monkeypatch.setattr(type(TOKENIZER), "save_pretrained", full)
+    with pytest.raises(DiskFullError, match="The tokenizer could not be written: the disk is full"):
         tokenise(rows, tmp_path, num=2)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -89,6 +90,28 @@ def test_what_a_kill_left_is_swept_but_not_what_is_being_written(
     assert {path.name for path in (cache / "tokens").iterdir()} == {".partial-new", ".partial-held"}
     del lock
     assert caching.sweep(cache) == 2048
+
+
+def test_what_another_process_deletes_meanwhile_is_passed_over(
+    cache: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        make_entry(cache, name, days=40, sources=[f"/rows/{name}.jsonl"])
+    is_used, deleted = caching._is_used, caching._deleted
+
+    def late(folder: Path) -> bool:
+        shutil.rmtree(cache / "tokens" / "a", ignore_errors=True)
+        return is_used(folder)
+
+    def later(entry: caching.Entry) -> bool:
+        shutil.rmtree(cache / "tokens" / "b", ignore_errors=True)
+        return deleted(entry)
+
+    monkeypatch.setattr(caching, "_is_used", late)
+    assert sorted(line.split()[0] for line in lines(capsys)[1:]) == ["2", "rows/b.jsonl", "rows/c.jsonl"]
+    monkeypatch.setattr(caching, "_deleted", later)
+    assert lines(capsys, "--prune")[0] == "1 entry deleted, 2.9 KiB freed."
+    assert list((cache / "tokens").iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -149,10 +149,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
 
 
-def ask(questions: list[Question], endpoint: str, home: Path, **extra: str) -> dict[Question, dict[str, Any]]:
+def ask(
+    questions: list[Question], endpoint: str, home: Path, *, script: str = ASK, **extra: str
+) -> dict[Question, dict[str, Any]]:
     """All questions in one fresh process (it takes seconds to load), with a cache of its own."""
     env = os.environ | {"HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_OFFLINE": "0"} | extra
-    command = [sys.executable, "-c", ASK, json.dumps(questions)]
+    command = [sys.executable, "-c", script, json.dumps(questions)]
     result = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
     assert result.returncode == 0, result.stderr
     return dict(zip(questions, json.loads(result.stdout), strict=True))
@@ -207,3 +209,21 @@ def test_without_the_hub_the_cache_is_as_good(endpoint: str, home: Path, change:
     assert answers[other]["message"].startswith(f"us/rows is in the local cache at {COMMIT[:12]}, not at {OLDER[:12]}")
     assert answers[absent]["message"].startswith("us/nothing is no file beside the profile, the hub cannot be reached")
     assert answers[other]["code"] == answers[absent]["code"] == 31
+
+
+AWAY = """
+from ftui.engine.data.files import hub_rows
+commit, asked = hub_rows._commit, []
+def late(name, revision):
+    asked.append(name)
+    return commit(name, revision) if len(asked) > 1 else None
+hub_rows._commit = late
+"""
+
+
+def test_a_hub_that_is_back_is_asked_again(endpoint: str, tmp_path: Path) -> None:
+    """By a process that lives on, as the screens' helper does."""
+    first, again = list(FETCHED)[:2]
+    answers = ask([first, again], endpoint, tmp_path, script=AWAY + ASK)
+    assert answers[first]["message"].startswith("us/rows is no file beside the profile, the hub cannot be reached")
+    assert answers[again] == FETCHED[again]

@@ -8,6 +8,7 @@ from typing import Any
 from ftui.engine.data.forms.shape import nearest
 from ftui.engine.data.forms.turns import CONTENT_KEYS, ROLE_KEYS, ROLES
 from ftui.errors import DataError
+from ftui.profile import row_forms
 from ftui.profile.data import Form, Role, Source
 from ftui.profile.places import HUB_ID
 
@@ -24,7 +25,6 @@ SPEAKERS: dict[str, Role] = {
 }  # fmt: skip
 COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}  # where an entry names none
 BESIDE = ("system", "tools", "history", "chosen", "rejected", "kto_tag")  # are called the same here
-UNASKED = ("context", "input", "system", "tools", "history")  # columns that LLaMA-Factory reads only if named
 
 
 def described(source: Source) -> Source:
@@ -46,7 +46,8 @@ def described(source: Source) -> Source:
     if entry.get("folder"):
         raise refused("is one folder of a data set, and these are read whole", "Name its files in data.train.")
     form, found = _form(entry, columns, source.format, refused)
-    found |= {ours: "" for ours in UNASKED if columns and ours not in found}
+    if columns:  # LLaMA-Factory reads no others, whatever they are called
+        found |= dict.fromkeys(sorted(row_forms.COLUMNS[form] - row_forms.OF_TURNS - found.keys()), "")
     tags = _table(entry, "tags", refused)
     keys = {"role": (tags.get("role_tag"), ROLE_KEYS), "content": (tags.get("content_tag"), CONTENT_KEYS)}
     found |= {ours: theirs for ours, (theirs, known) in keys.items() if theirs and theirs not in known}

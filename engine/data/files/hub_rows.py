@@ -54,8 +54,7 @@ def fetched(name: str, subset: str | None, split: str | None, revision: str | No
 
     commit = _commit(name, revision)
     datasets.disable_progress_bars()
-    if commit is None:
-        datasets.config.HF_HUB_OFFLINE = True  # or it would ask again and again, for half a minute
+    datasets.config.HF_HUB_OFFLINE = commit is None  # or it would ask again and again, for half a minute
     try:
         # A folder of this name in the current folder is not meant: those were found before.
         builder = datasets.load_dataset_builder(f"hf://datasets/{name}", name=subset, revision=commit)

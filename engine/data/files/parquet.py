@@ -1,6 +1,7 @@
 """Rows out of Parquet, a batch at a time, as JSON."""
 
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -152,8 +153,10 @@ _encode = json.JSONEncoder(ensure_ascii=False, default=_plain).encode
 def without_nulls(value: Any) -> Any:
     """A table gives every struct all the keys that any of them has: those without a value are left out again.
 
-    A message's content may be null and must be seen to be.
+    A message's content may be null and must be seen to be. A float that is no number is null: JSON has no word for it.
     """
     if isinstance(value, dict):
         return {k: without_nulls(v) for k, v in value.items() if v is not None or k == "content"}
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
     return [without_nulls(item) for item in value] if isinstance(value, list) else value

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, BinaryIO, cast
+from typing import IO, Any, BinaryIO, cast
 
 import zstandard
 
@@ -16,6 +16,7 @@ KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
 PACKED = (".gz", ".zst")
 CHUNK = 1 << 20
 FEWEST = 256
+WINDOW = 1 << 31  # bytes that a frame may look back (`zstd --long=31`); without it 128 MiB, as `zstd` has it
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
@@ -64,7 +65,7 @@ class _Zstd(io.RawIOBase):
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed = packed
-        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._frame = _frame()
         self._in_frame = False
         self._rest = b""  # packed bytes after the frame that ended last
         self._ready = memoryview(b"")
@@ -92,4 +93,8 @@ class _Zstd(io.RawIOBase):
         self._in_frame = not self._frame.eof
         if self._frame.eof:
             self._rest = self._frame.unused_data + self._rest
-            self._frame = zstandard.ZstdDecompressor().decompressobj()
+            self._frame = _frame()
+
+
+def _frame() -> Any:
+    return zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj()

@@ -24,13 +24,15 @@ class Lines:
     A mark of UTF-8 (BOM) before a record, as `cat` leaves one between files, is no part of it.
 
     Lines end with LF or CR LF; or with CR, where the first one does (Excel's "CSV (Macintosh)"). Elsewhere a CR within
-    a line is left for the reader to refuse: half a cell must not become a row.
+    a line is left for the reader to refuse: half a cell must not become a row. In the middle of a file nobody can tell:
+    there they end as in the one that they are `like`.
     """
 
-    def __init__(self, path: str, chunks: Iterator[bytes], offset: int) -> None:
+    def __init__(self, path: str, chunks: Iterator[bytes], offset: int, like: "Lines | None" = None) -> None:
         self.path = path
         self._utf8 = Utf8(path)
-        self._cut = _cut(chunks)
+        self._end_with_cr: bool | None = like._end_with_cr if like else None
+        self._cut = self._cut_out(chunks)
         self._given: list[_Line] = []
         self._again: list[_Line] = []
         self.number, self.offset, self.begins = 0, offset, 1
@@ -67,25 +69,23 @@ class Lines:
             self.fault = self.fault or self._utf8.fault(where, line.text, begins, self.number, sample)
             return line.text.decode(errors="replace")
 
-
-def _cut(chunks: Iterator[bytes]) -> Iterator[_Line]:
-    with_cr: bool | None = None
-    rest, dropped = b"", 0
-    for chunk in chunks:
-        data = rest + chunk if rest else chunk
-        if with_cr is None:
-            with_cr = b"\r" in data.lstrip(b"\r\n").partition(b"\n")[0].rstrip(b"\r")
-        start = 0
-        for text in data.splitlines(keepends=True) if with_cr else _with_ends(data):
-            if start + len(text) == len(data) and not text.endswith(b"\n"):
-                break  # it, or its CR LF, may go on
-            yield _Line(text, dropped + len(text), data, start)
-            start, dropped = start + len(text), 0
-        rest = data[start:]
-        if len(rest) > LONGEST:
-            rest, dropped = rest[: LONGEST // 2], dropped + len(rest) - LONGEST // 2
-    if rest:
-        yield _Line(rest, dropped + len(rest), rest, 0)
+    def _cut_out(self, chunks: Iterator[bytes]) -> Iterator[_Line]:
+        rest, dropped = b"", 0
+        for chunk in chunks:
+            data = rest + chunk if rest else chunk
+            if self._end_with_cr is None:
+                self._end_with_cr = b"\r" in data.lstrip(b"\r\n").partition(b"\n")[0].rstrip(b"\r")
+            start = 0
+            for text in data.splitlines(keepends=True) if self._end_with_cr else _with_ends(data):
+                if start + len(text) == len(data) and not text.endswith(b"\n"):
+                    break  # it, or its CR LF, may go on
+                yield _Line(text, dropped + len(text), data, start)
+                start, dropped = start + len(text), 0
+            rest = data[start:]
+            if len(rest) > LONGEST:
+                rest, dropped = rest[: LONGEST // 2], dropped + len(rest) - LONGEST // 2
+        if rest:
+            yield _Line(rest, dropped + len(rest), rest, 0)
 
 
 def _with_ends(data: bytes) -> Iterator[bytes]:

@@ -49,11 +49,12 @@ def csv_rows(path: str, chunks: Iterator[bytes], offset: int, delimiter: str | N
 
 def csv_row_at(path: str, chunks: Iterator[bytes], place: Iterator[bytes], delimiter: str | None = None) -> Cut | None:
     """The row that begins where the chunks of `place` do; `chunks` are those of the whole file, for its header."""
-    header = _header(path, Lines(path, chunks, 0), delimiter)
+    whole = Lines(path, chunks, 0)
+    header = _header(path, whole, delimiter)
     if header is None:
         return None
     names, how = header
-    lines = Lines(path, place, 0)
+    lines = Lines(path, place, 0, like=whole)
     record = _next(lines, csv.reader(lines, **how))
     row = _row(path, names, record, 1, 0) if isinstance(record, list) else None
     return row if isinstance(row, Cut) else None

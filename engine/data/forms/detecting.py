@@ -8,7 +8,7 @@ from ftui.engine.data.files.rows import Row
 from ftui.engine.data.forms.formats import to_example
 from ftui.engine.data.forms.judged import verdict_of
 from ftui.engine.data.forms.naming import how_to_name, keys_told
-from ftui.engine.data.forms.shape import PLAIN, Shape, missing_columns, with_our_names
+from ftui.engine.data.forms.shape import PLAIN, Shape, known_by, missing_columns, with_our_names
 from ftui.engine.data.forms.turns import ROLES
 from ftui.engine.data.forms.unused import unused
 from ftui.errors import DataError
@@ -98,7 +98,7 @@ def detect(row: Row, shape: Shape = PLAIN) -> str:
 
 def by_keys(row: Row) -> str | None:
     """The form whose keys this row has, `kto` where its verdict is one; `None` for no known form."""
-    form = next((name for name, signs in SIGNS.items() if signs <= row.value.keys()), None)
+    form = known_by(row, SIGNS)
     judged = any(key in row.value and form in forms for key, forms in VERDICTS.items())
     return "kto" if judged and verdict_of(row) is not None else form
 

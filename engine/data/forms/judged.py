@@ -17,7 +17,7 @@ from ftui.engine.data.forms.conversations import (
     system_turn,
 )
 from ftui.engine.data.forms.examples import Chat, Completion, Judged, Pair, shared_start
-from ftui.engine.data.forms.shape import Shape
+from ftui.engine.data.forms.shape import Shape, known_by
 from ftui.engine.data.forms.turns import turn_of, turns_in, turns_under
 from ftui.profile.row_forms import SIGNS
 
@@ -111,8 +111,7 @@ def kto(row: Row, shape: Shape) -> Judged:
     good = verdict_of(row)
     if good is None:
         raise row.error("neither 'label' nor 'kto_tag' is true or false")
-    form = next((form for form in JUDGED if row.value.keys() >= SIGNS[form]), "prompt_completion")
-    answer = JUDGED[form](row, shape)
+    answer = JUDGED[known_by(row, {form: SIGNS[form] for form in JUDGED}) or "prompt_completion"](row, shape)
     if isinstance(answer, Completion):
         return Judged(answer, good)
     if answer.messages[-1]["role"] != "assistant":

@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from ftui.engine.data.files.rows import Row
 
 OF_TURNS = ("role", "content")
+MAY_BE_EMPTY = ("messages", "conversations", "chosen", "rejected", "input_ids")
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,19 @@ def with_our_names(row: Row, shape: Shape) -> Row:
     kept = {name: value for name, value in row.value.items() if name not in columns and name not in columns.values()}
     renamed = {ours: row.value[theirs] for ours, theirs in columns.items() if theirs and theirs in row.value}
     return row.with_value(kept | renamed)
+
+
+def known_by(row: Row, signs: Mapping[str, Collection[str]]) -> str | None:
+    """The first of these forms whose columns the row has; `None` for none.
+
+    Tables that were put together have a column for turns or tokens in all their rows: where its cell is empty, the row
+    has another form, if there is one.
+    """
+    full = {name for name, value in row.value.items() if value or name not in MAY_BE_EMPTY}
+    for there in (full, row.value.keys()):
+        if (found := next((form for form, needed in signs.items() if there >= set(needed)), None)) is not None:
+            return found
+    return None
 
 
 def missing_columns(there: Collection[str], shape: Shape) -> list[str]:

@@ -5,8 +5,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ftui.engine.data.files.rows import Row
-from ftui.engine.data.forms.examples import Message
-from ftui.profile.row_forms import COLUMNS, OF_TURNS, SIGNS, VERDICTS
+from ftui.engine.data.forms.examples import Completion, Message, learned_part
+from ftui.engine.data.forms.formats import READERS
+from ftui.engine.data.forms.shape import PLAIN, known_by
+from ftui.errors import DataError
+from ftui.profile.row_forms import COLUMNS, OF_CHATS, OF_TURNS, SIGNS, VERDICTS
 
 _PROMPTS = ("prompt", "conversations", "messages", "instruction", "question")
 # Columns about a row, not of it: told by their names.
@@ -42,11 +45,19 @@ def _is_read(row: Row, name: str, form: str) -> bool:
     if form == "kto":
         if name in VERDICTS:
             return True
-        form = next((one for one in SIGNS if SIGNS[one] <= value.keys()), "prompt_completion")
-    if name not in COLUMNS[form] - OF_TURNS:
+        form = known_by(row, SIGNS) or "prompt_completion"
+    if name not in COLUMNS[form] - OF_TURNS or (name in OF_CHATS and _is_text_alone(row, form)):
         return False
     if name in ("context", "input") and form == "preference" and next(filter(value.get, _PROMPTS), "") == "prompt":
         return False
     if name == "history":
         return isinstance(value[name], list) or value[name].lstrip().startswith("[")
     return name not in ("context", "input") or isinstance(value[name], str)
+
+
+def _is_text_alone(row: Row, form: str) -> bool:
+    """Whether it is learned as it stands, without a template that would have a place for more."""
+    try:
+        return isinstance(learned_part(READERS[form](row, PLAIN)), Completion)
+    except DataError:  # of another form than most
+        return False

@@ -10,6 +10,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from ftui.caching import TOKENS, cache_folder, claimed, held, prunable, sweep, used
 from ftui.engine.data.facts.row_facts import FACTS
 from ftui.engine.data.files.hub_rows import HubRows
@@ -17,7 +19,7 @@ from ftui.engine.data.files.streams import kind_of, named
 from ftui.engine.data.found import Found
 from ftui.engine.data.stores.progress import Meter
 from ftui.engine.data.stores.soundness import sound_counts
-from ftui.engine.data.stores.store import Sink, Store, mapped, publish
+from ftui.engine.data.stores.store import Counts, Sink, Skipped, Store, mapped, publish
 from ftui.engine.data.stores.tasks import Tasks
 from ftui.engine.data.stores.workers import worked
 from ftui.engine.data.tokens.encode import Encoder
@@ -31,7 +33,7 @@ from ftui.volume import check_room, disk_error
 
 __all__ = ["Manner", "cache_folder", "stored"]
 
-FORM = 5  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
+FORM = 6  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
 MOST_PROCESSES = 8  # each takes some 110 MiB; more are for the profile to ask for
 SPARE = 1.1  # room asked for, of what the rows seen so far let expect
 SKIPPED = "data.on_bad_row"
@@ -72,7 +74,7 @@ def stored(
         lock = held(place)  # before the look: what is held is not pruned
         if (counts := sound_counts(place, lambda: report("checking the tokens in the cache"))) is not None:
             used(place)
-            return mapped(place, counts, lock)
+            return mapped(place, _named_as_here(counts, found), lock)
         if lock is not None:
             report("the tokens in the cache are damaged: they are made again")
         _build(work, place, key, contents)
@@ -80,6 +82,19 @@ def stored(
         f"{place} vanished while it was made, or cannot be read.",
         hint="Is the cache pruned just now? Start again. Is its disk failing? FTUI_CACHE moves it.",
     )
+
+
+def _named_as_here(counts: Counts, found: Found) -> Counts:
+    """The same bytes may have been read under other names: rows that were left out stand where they are found now."""
+    here = [named(place) for place in found.places]
+    names = dict(zip(counts.sources, here, strict=True))
+    skipped = [_under(names[one.where.file], one) for one in counts.skipped]
+    return msgspec.structs.replace(counts, sources=here, skipped=skipped)
+
+
+def _under(name: str, one: Skipped) -> Skipped:
+    where = msgspec.structs.replace(one.where, file=name)
+    return msgspec.structs.replace(one, where=where, message=f"{name}{one.message.removeprefix(one.where.file)}")
 
 
 def _key(work: "_Work", contents: list[str]) -> str:
@@ -134,11 +149,13 @@ class _Work:
 
 def _build(work: _Work, place: Path, key: str, contents: list[str]) -> None:
     sweep(place.parent.parent)
-    staged = make_private_folder(place.parent / f".partial-{secrets.token_hex(8)}")
-    lock = claimed(staged)
+    staged = place.parent / f".partial-{secrets.token_hex(8)}"
+    with _room(staged):
+        lock = claimed(make_private_folder(staged))
     try:
         with ExitStack() as stack:
-            sink, tasks = Sink(staged, stack), Tasks(work.found)
+            with _room(staged):
+                sink, tasks = Sink(staged, stack), Tasks(work.found)
             _fill(work, sink, tasks, staged)
             counts = sink.counts(
                 forms=tasks.forms, confidence=tasks.confidence, sources=[named(one) for one in work.found.places],
@@ -188,8 +205,8 @@ def _room(staged: Path, num_bytes: int | None = None) -> Iterator[None]:
     try:
         yield
     except (OSError, DiskFullError) as error:
-        what = "Tokens could not be written"
-        told = error if isinstance(error, DiskError) else disk_error(error, what, staged, num_bytes)
+        what, there = "Tokens could not be written", staged if staged.exists() else staged.parent.parent
+        told = error if isinstance(error, DiskError) else disk_error(error, what, there, num_bytes)
         freed = prunable(staged.parent.parent)
         if isinstance(told, DiskFullError) and freed:
             told.hint = f"`ftui cache --prune --all` frees {size(freed)} of other rows' tokens; FTUI_CACHE moves them."

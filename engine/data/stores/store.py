@@ -126,9 +126,11 @@ class Store:
     def learned(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The number of learned tokens (int32) in each span of tokens; the spans ascend and do not overlap.
 
-        With plain reads, too.
+        One that ends before it begins is empty: the span behind the first token of a sequence that has none.
+        Read with plain reads, too.
         """
         found = np.zeros(len(starts), dtype=np.int32)
+        starts = np.minimum(starts, ends)
         for first in range(0, len(starts), _SPANS):
             begins, stops = starts[first : first + _SPANS], ends[first : first + _SPANS]
             base, size = int(begins[0]), int(stops.max()) - int(begins[0])

@@ -23,6 +23,7 @@ from ftui.engine.data.tokens.encode import Encoder
 from ftui.engine.tokenizer import is_bare, tokenizer_fingerprint
 from ftui.errors import FtuiError, HostMemoryError
 from ftui.processes import clean_environment, signal_name
+from ftui.volume import disk_error, is_refused
 
 Done = tuple[Task, Portion]
 
@@ -68,7 +69,8 @@ class Crew:
     """
 
     def __init__(self, encoder: Encoder, size: int, folder: Path) -> None:
-        encoder.tokenizer.save_pretrained(folder)
+        with _Writing(folder.parent):
+            encoder.tokenizer.save_pretrained(folder)
         self._setup = Setup(
             str(folder), encoder.stage, sorted(encoder.stops), encoder.loss_on, dict(encoder.shape.columns),
             dict(encoder.shape.roles),
@@ -148,6 +150,23 @@ class Crew:
             raise _given_up(None, lost) from lost
         self._idle.put(worker)
         return fingerprint == self._fingerprint
+
+
+class _Writing:
+    """A block that writes the tokenizer: whatever the system refuses becomes a DiskError.
+
+    The library makes a bare `Exception` of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, Exception) and is_refused(error):
+            raise disk_error(error, "The tokenizer could not be written", self._folder) from error
 
 
 class _Worker:

@@ -18,11 +18,11 @@ from transformers.utils.chat_template_utils import (
 )
 
 from ftui.engine.data.forms.examples import Chat, Message, shared_start
+from ftui.engine.data.tokens.fitting import Unrenderable, fitted
 
 Span = tuple[int, int]
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
 REFUSALS = (TemplateError, TypeError, ValueError, AttributeError, LookupError)  # whatever a template's code may raise
-REASONING = ("reasoning_content", "thinking", "reasoning")  # the names transformers knows for it
 DATE = datetime(2024, 7, 26)  # the one Llama's templates fall back to; whoever changes it raises FORM in cache.py
 
 
@@ -36,14 +36,6 @@ class Rendered:
     text: str
     spans: tuple[Span, ...]
     ends: bool
-
-
-class Unrenderable(Exception):
-    """The chat template refuses this conversation, or its assistant turns cannot be found in what it makes of it."""
-
-    def __init__(self, reason: str, hint: str = "") -> None:
-        super().__init__(reason)
-        self.hint = hint
 
 
 def render(
@@ -111,10 +103,26 @@ def _prepared(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer"
     writer = _Writer(template, tokenizer.special_tokens_map, chat.tools)
     plain: Any = _plain_template_data
     aliased: Any = _alias_reasoning_fields
-    messages = _fitted(writer, aliased(plain(chat.messages)))
+    messages = fitted(writer.text, template, chat.tools, aliased(plain(chat.messages)))
     if any(not isinstance(tool, dict) for tool in chat.tools or ()):
         raise ValueError("Tools should be objects, the schema of each")
+    if not _says(template):
+        words = "the chat template leaves out what is said: it wants content in parts, as models that see do"
+        raise Unrenderable(words, "Name another one in data.chat_template.")
     return writer, messages
+
+
+@lru_cache(maxsize=8)
+def _says(template: str) -> bool:
+    """Whether it writes text that an assistant says."""
+    compiled: Any = _compile_jinja_template
+    said = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}]
+    try:
+        return "Me." in compiled(template).render(
+            messages=said, tools=None, documents=None, add_generation_prompt=False
+        )
+    except REFUSALS:  # it is the conversation that matters
+        return True
 
 
 def fix_date(template: str) -> None:
@@ -159,38 +167,6 @@ class _Writer:
     def _values(self, messages: list[Message], add_generation_prompt: bool) -> dict[str, Any]:
         values = {"messages": messages, "tools": self.tools, "documents": None}
         return self.special_tokens | values | {"add_generation_prompt": add_generation_prompt}
-
-
-def _fitted(writer: _Writer, messages: list[Message]) -> list[Message]:
-    """The conversation as this template can show it: without null values, as `apply_chat_template` does it too.
-
-    Reasoning it has no place for stands in the text, between the marks that models write it in.
-
-    Raises:
-        Unrenderable: it would leave out tools or calls without a word.
-    """
-    messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
-    calls = any(message.get("tool_calls") for message in messages)
-    for there, name in ((writer.tools, "tools"), (calls, "tool_calls")):
-        if there and name not in writer.template:
-            words = f"it has {name}, and the chat template has no place for them"
-            raise Unrenderable(words, 'data.chat_template = "qwen" has one.')
-    first = next((number for number, message in enumerate(messages) if _thought(message)), None)
-    if first is None or _thought(messages[first]) in writer.text(messages[: first + 1]):
-        return messages
-    return [_with_reasoning(message) for message in messages]
-
-
-def _thought(message: Message) -> str:
-    return str(next((message[name] for name in REASONING if message.get(name)), "")).strip()
-
-
-def _with_reasoning(message: Message) -> Message:
-    thought = _thought(message)
-    if not thought:
-        return message
-    rest = {name: value for name, value in message.items() if name not in REASONING}
-    return rest | {"content": f"<think>\n{thought}\n</think>\n\n{message.get('content', '')}"}
 
 
 def _wanted(chat: Chat, loss_on: str) -> list[int]:
@@ -264,9 +240,22 @@ def _start_by_probe(writer: _Writer, before: list[Message], through: str) -> int
     """
     probes = [writer.text([*before, {"role": "assistant", "content": said}]) for said in ("yes", "no")]
     head = shared_start(*probes)
-    if not through.startswith(head) or (before and not head.startswith(writer.text(before))):
-        raise Unrenderable("the chat template changes what comes before an assistant's turn")
-    return len(head)
+    if through.startswith(head):
+        if not before or head.startswith(writer.text(before)):
+            return len(head)
+        opening = _opening(writer, before) if before[1:] else ""
+        if opening.strip() and opening in head:
+            return head.rindex(opening) + len(opening)
+    raise Unrenderable("the chat template changes what comes before an assistant's turn")
+
+
+def _opening(writer: _Writer, before: list[Message]) -> str:
+    """What the template adds with the last message and "the assistant speaks now".
+
+    It stands where it did if the answer changes earlier turns (gpt-oss's drops what was thought before a call).
+    """
+    asked = writer.text(before, add_generation_prompt=True)
+    return asked.removeprefix(shared_start(asked, writer.text(before[:-1])))
 
 
 def _turn(through: str, start: int, stops: frozenset[str]) -> Rendered:

@@ -12,8 +12,9 @@ from ftui.engine.data.files.rows import Row
 from ftui.engine.data.forms.examples import Chat, Completion, Example, Text, Tokens, learned_part
 from ftui.engine.data.forms.formats import to_example
 from ftui.engine.data.forms.shape import PLAIN, Shape
-from ftui.engine.data.tokens.chat import Rendered, Unrenderable, render
-from ftui.engine.data.tokens.masks import are_unlike, mask_of
+from ftui.engine.data.tokens.chat import Rendered, render
+from ftui.engine.data.tokens.fitting import Unrenderable
+from ftui.engine.data.tokens.masks import are_unlike, leaves_out, mask_of, speaker_left_out
 from ftui.engine.data.tokens.special import Special, is_said, oddities, special_of, without_padding
 from ftui.errors import DataError
 
@@ -80,6 +81,7 @@ class Encoder:
                 continue
             sequences: list[Sequence] = []
             notes = {"joined_lines"} if getattr(one.example, "num_joined", 0) else set()
+            notes |= {"masks_differ"} if leaves_out(one.example, [turn.text for turn in one.turns]) else set()
             for turn in one.turns:
                 encoding, ids, targets, differs = next(made)
                 sequences.append(Sequence(np.asarray(ids, dtype=np.int32), targets, number))
@@ -166,6 +168,12 @@ class Encoder:
             turns = render(self.tokenizer, chat, self.stops, self.loss_on)
         except Unrenderable as error:
             raise row.error(str(error), hint=error.hint) from error
+        if role := speaker_left_out(chat, [turn.text for turn in turns]):
+            way = 'data.roles = {developer = "system"}' if role == "developer" else "data.roles"
+            raise row.error(
+                f"it has a turn of the role {role!r}, and the chat template leaves it out",
+                hint=f"Name another template in data.chat_template, or give it a role that this one writes: {way}.",
+            )
         return [turn if turn.ends else _with_stop(turn, self._eos) for turn in turns]
 
     @cached_property

@@ -1,5 +1,6 @@
 """Which tokens are learned, from the characters that are; and whether they say just that."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,7 +8,11 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
+from ftui.engine.data.forms.examples import Chat, Example, learned_part
+
 Span = tuple[int, int]
+WORD = re.compile(r"\w+")
+LOOKED_AT = 400  # characters of a turn that are looked for
 SHOWN = 24  # characters of a text in words about it
 
 
@@ -75,6 +80,39 @@ def _torn(encoding: Encoding, text: str, span: Span, run: Span) -> str:
     if ends > end and text[end:ends].strip():
         return f"{text[end:ends]!r} after its end is in one token with it, so it is learned too"
     return ""
+
+
+def leaves_out(example: Example, texts: Sequence[str]) -> bool:
+    """Whether what is said beside a call is in none of these texts, as Llama 3.1's template leaves it out."""
+    learned = learned_part(example)
+    if not isinstance(learned, Chat) or not texts:
+        return False
+    said = [str(message.get("content") or "") for message in learned.messages if message.get("tool_calls")]
+    return not all(_is_there(one.rpartition("</think>")[2], texts) for one in said)
+
+
+def speaker_left_out(chat: Chat, texts: Sequence[str]) -> str:
+    """The role of the first turn before the last answer of which nothing is in these texts; empty for none.
+
+    Many templates write the roles they know and pass over others (Qwen's `developer`, Phi's `tool`).
+    """
+    answers = [
+        n for n, message in enumerate(chat.messages) if message["role"] == "assistant" and n not in chat.unlearned
+    ]
+    for message in chat.messages[: answers[-1]] if answers else ():
+        content = message.get("content")
+        if message["role"] != "assistant" and isinstance(content, str) and not _is_there(content, texts):
+            return str(message["role"])
+    return ""
+
+
+def _is_there(said: str, texts: Sequence[str]) -> bool:
+    """Whether its beginning stands in one of the texts, or its longest word, for a template may write it otherwise."""
+    beginning = said[:LOOKED_AT].strip()[:SHOWN]
+    if any(beginning in text for text in texts):
+        return True
+    word = max(WORD.findall(said[:LOOKED_AT]), key=len, default="")
+    return any(word in text for text in texts)
 
 
 def difference(

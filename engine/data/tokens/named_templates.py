@@ -6,7 +6,8 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ftui.engine.data.forms.examples import Message, shared_start
-from ftui.engine.data.tokens.chat import Unrenderable, rendered_text
+from ftui.engine.data.tokens.chat import rendered_text
+from ftui.engine.data.tokens.fitting import Unrenderable
 from ftui.errors import DataError
 
 FOLDER = Path(__file__).parent / "templates"
