@@ -176,11 +176,6 @@ def make_course(
     return Course(tuple(stages), tuple(sections), min(total, train.max_steps or total), pool.lengths)
 
 
-def needs_losses(sections: Sequence[CurriculumStage], train: TrainSection) -> bool:
-    """Whether any stage has other rows, or another order, for the base model's loss on them."""
-    return any(one.sort_by == "loss" and one.is_sorted(train.train_sampling_strategy) for one in sections)
-
-
 ENDS = {
     "length": ("fewest tokens", "most tokens"),
     "target_share": ("smallest share learned", "largest share learned"),

@@ -17,7 +17,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from ftui.engine.collate import collate
-from ftui.engine.curriculum import needs_losses
 from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.heads import target_losses
 from ftui.engine.memory import give_back, is_out_of_memory, no_memory
@@ -26,6 +25,7 @@ from ftui.engine.rng import RngState
 from ftui.engine.speed import uncompiled
 from ftui.engine.training import Training, autocast
 from ftui.files import replace_file
+from ftui.profile.curriculum import needs_losses
 from ftui.units import duration
 from ftui.volume import disk_error
 
@@ -42,7 +42,7 @@ def with_losses(training: Training, report: Callable[[str], None]) -> Training:
         GpuMemoryError, HostMemoryError: not even one sequence fits.
     """
     profile, prepared = training.profile, training.prepared
-    if not needs_losses(profile.curriculum, profile.train):
+    if not needs_losses(profile.curriculum, profile.train.train_sampling_strategy):
         return training
     losses = training.ranks.leader_first(lambda: _known(training, report))
     rows, digest = prepared.train, hashlib.sha256(losses.tobytes()).hexdigest()

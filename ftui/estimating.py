@@ -19,6 +19,7 @@ from ftui.known_models import known_config
 from ftui.model_files import find_config
 from ftui.preview import DryRun
 from ftui.profile import Profile
+from ftui.profile.curriculum import needs_losses
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,8 @@ def timing_of(profile: Profile, setup: Setup, known: Known) -> Duration:
         times = num_evaluations(profile.eval, num_steps, counts.steps_per_epoch)
         row = (counts.num_train_tokens or 0) / (counts.num_train_rows or 1)  # held-out rows are taken to be as long
         evaluated = times * (counts.num_eval_rows or 0) * row
+        if needs_losses(profile.curriculum, profile.train.train_sampling_strategy):  # one process measures them
+            evaluated += (counts.num_train_tokens or 0) * setup.num_processes
     return timing.duration(
         setup,
         num_steps=num_steps,

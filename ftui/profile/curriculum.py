@@ -1,5 +1,6 @@
 """`[[curriculum]]`: the stages of a run, each on a part of the rows."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 from ftui.profile.fields import Section, weights
@@ -37,3 +38,8 @@ class CurriculumStage(Section):
     def is_sorted(self, strategy: str) -> bool:
         """Whether sorting changes anything of it; `strategy` is train.train_sampling_strategy."""
         return self.fraction < 1 or (self.train_sampling_strategy or strategy) == "sequential"
+
+
+def needs_losses(stages: Sequence[CurriculumStage], strategy: str) -> bool:
+    """Whether any stage has other rows, or another order, for the base model's loss on them."""
+    return any(one.sort_by == "loss" and one.is_sorted(strategy) for one in stages)

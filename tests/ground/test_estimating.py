@@ -170,3 +170,17 @@ def test_suggestions_are_other_than_what_is(tmp_path: Path) -> None:
         assert isinstance(setup, Setup)
         now = closed_form.memory(setup)
         assert all(change.memory != now for change in suggestions(setup))
+
+
+def test_the_base_model_reads_all_rows_once_where_they_are_sorted_by_its_loss(tmp_path: Path) -> None:
+    """An epoch of 100 steps, forward only: half of what it takes to learn an adapter on them."""
+    path, card = tmp_path / "p.toml", card_named("a100-80")
+    counts = DryRun(max_steps=100, num_train_tokens=10**6, steps_per_epoch=100, num_train_rows=1000)
+    seconds = {}
+    for key in ("length", "loss"):
+        path.write_text(TEXT.format(name="Qwen/Qwen3-8B") + f'[[curriculum]]\nsort_by = "{key}"\nfraction = 0.5\n')
+        found = estimate(resolve(path).profile, card, Known(counts=counts)).duration
+        assert found.total_seconds and found.step_seconds
+        seconds[key] = (found.total_seconds, found.step_seconds)
+    more = seconds["loss"][0] - seconds["length"][0]
+    assert more == pytest.approx(100 * seconds["length"][1] / 2)
