@@ -190,3 +190,15 @@ def in_words(section: CurriculumStage, strategy: str) -> str:
     if (section.train_sampling_strategy or strategy) == "sequential":
         words += f", {end} first"
     return f"{words}, {section.num_train_epochs:g} epoch{'' if section.num_train_epochs == 1 else 's'}"
+
+
+def stages_in_words(course: Course, train: TrainSection) -> list[str]:
+    """A line of each stage: its steps, the sequences of an epoch, and what is learned of which rows."""
+    lines = []
+    for stage, section, first in zip(course.stages, course.sections, course.first_steps, strict=True):
+        last = min(first + stage.max_steps - 1, course.max_steps)
+        steps = f"steps {first:,} to {last:,}" if first <= last else f"never: train.max_steps is {course.max_steps:,}"
+        rate = train.learning_rate if section.learning_rate is None else section.learning_rate
+        words = in_words(section, train.train_sampling_strategy)
+        lines.append(f"{steps}: {words} of {stage.rows_per_epoch:,} sequences, rate {rate:g}")
+    return lines

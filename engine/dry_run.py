@@ -35,6 +35,7 @@ def count(path: Path) -> dict[str, Any]:
 
 def counts(profile: "Profile") -> dict[str, Any]:
     """Raises `FtuiError` when the model's files or the rows are wrong."""
+    from ftui.engine.curriculum import Course, stages_in_words
     from ftui.engine.data.stores.cache import cache_folder
     from ftui.engine.preparation import prepare
 
@@ -50,7 +51,7 @@ def counts(profile: "Profile") -> dict[str, Any]:
             "steps_per_epoch": plan.steps_per_epoch,
             "max_steps": plan.max_steps,
             "num_tokens": plan.num_tokens(0, plan.max_steps),
-            "num_stages": len(profile.curriculum),
+            "stages": stages_in_words(plan, profile.train) if isinstance(plan, Course) else [],
             "effective_batch": plan.effective_batch,
             "longest": found.longest,
             "num_cut": found.num_cut,

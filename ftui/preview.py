@@ -31,8 +31,8 @@ class Problem(msgspec.Struct, frozen=True):
 class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     """What the engine's dry run prints: counts of one epoch (tokens, rows, sequences) and the plan, or a problem.
 
-    Of a curriculum of `num_stages` the epoch is a mean one, for those of its stages differ. `num_tokens` are those of
-    all steps.
+    Of a curriculum the epoch is a mean one, for those of its `stages` (in words) differ. `num_tokens` are those of all
+    steps.
     """
 
     num_train_rows: int | None = None
@@ -43,7 +43,7 @@ class DryRun(msgspec.Struct, frozen=True, kw_only=True):
     steps_per_epoch: int | None = None
     max_steps: int | None = None
     num_tokens: int | None = None
-    num_stages: int = 0
+    stages: list[str] = []
     effective_batch: int | None = None
     longest: int | None = None
     num_cut: int | None = None
@@ -135,7 +135,7 @@ def read_result(output: bytes, errors: bytes, code: int) -> DryRun:
 
 
 def count_lines(result: DryRun) -> list[str]:
-    epoch = "mean epoch" if result.num_stages else "epoch"
+    epoch = "mean epoch" if result.stages else "epoch"
     facts: Mapping[str, Any] = {
         "rows to train on": result.num_train_rows,
         "rows to evaluate on": result.num_eval_rows,
@@ -150,7 +150,8 @@ def count_lines(result: DryRun) -> list[str]:
         "steps": result.max_steps,
         "tokens of all steps": result.num_tokens,
     }
-    return [*_aligned(facts), *(f"warning: {shown(warning)}" for warning in result.warnings)]
+    stages = [f"stage {number} of {len(result.stages)}: {words}" for number, words in enumerate(result.stages, start=1)]
+    return [*_aligned(facts), *stages, *(f"warning: {shown(warning)}" for warning in result.warnings)]
 
 
 def _aligned(facts: Mapping[str, int | None]) -> Iterator[str]:

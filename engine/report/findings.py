@@ -163,7 +163,8 @@ _TABLE = (
     ),
     Kind(
         "unlike_template", "between data.chat_template and the tokenizer's own template",
-        "Leave data.chat_template out, unless the model shall learn another format.", yellow=0, unit="differences",
+        "Leave data.chat_template out, unless the model shall learn another format, or its own has no place for what the "
+        "rows have, such as tools.", yellow=0, unit="differences",
     ),
     Kind(
         "masks_differ", "have an answer that the tokens to learn do not spell out",
@@ -215,7 +216,7 @@ def stop(report: Report) -> None:
     names = ", ".join(f'"{name}"' for name in dict.fromkeys(one.name for one in stopping))
     raise DataError(
         "The rows would spoil the run:\n" + "\n".join(f"  {line}" for line in lines),
-        hint=f"To train on them all the same: data.allow = [{names}].",
+        hint=f"To train on them all the same, write allow = [{names}] below [data] in the profile and start it anew.",
     )
 
 

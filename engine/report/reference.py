@@ -12,7 +12,7 @@ Made from the code by `python -m ftui.engine.report.reference > docs/data.md`; e
 
 `ftui preview PROFILE` tells it before anything is paid for; a dry run and a run look at the same things.
 
-- **red**: a run does not start. `data.allow = ["name"]` lets it start all the same.
+- **red**: a run does not start. `allow = ["name"]` below `[data]` lets it start all the same.
 - **yellow**: a run is warned and goes on.
 - **note**: only the report says it.
 

@@ -131,6 +131,8 @@ def _field(key: Key) -> FieldInfo | None:
 def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
     kind, given = detail["type"], detail.get("input")
     if kind == "extra_forbidden":
+        if len(key) > 1 and key[-1] in Profile.model_fields and isinstance(given, dict):
+            return "there is no such key", _below(key[-1], given)
         return "there is no such key", _nearest_table(key[0]) if _is_table(key, given) else _nearest(key)
     if kind == "missing":
         where = f"Add {key[-1]} to [{'.'.join(key[:-1])}]." if len(key) > 1 else f"Add a [{key[-1]}] table."
@@ -148,6 +150,12 @@ def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
     if set(detail.get("ctx", {})) & BOUNDS.keys():
         message = f"input should be {_range(detail, key)}"
     return f"{message}, not {_told(given)}", _another_kind(kind, given, key)
+
+
+def _below(section: str, given: dict[str, Any]) -> str:
+    """The fix for `data.allow = ...` as messages have it, written below a head: there it is a table in that table."""
+    lines = ", ".join(f"{name} = {_told(value)}" for name, value in given.items())
+    return f'Below [{section}] it is written without "{section}.": {lines}.'
 
 
 def _another_kind(kind: str, given: Any, key: Key) -> str:

@@ -132,6 +132,11 @@ def _table_twice(lines: Sequence[str], number: int) -> tuple[str, str]:
     name = head[1].strip() if head else ""
     same = (n for n in range(1, number) if (above := _HEAD.match(lines[n - 1])) and above[1].strip() == name)
     first = next(same, None)
+    whole = next((n for n in range(1, number) if lines[n - 1].lstrip().startswith(f"{name}.")), None)
+    if name and first is None and whole is not None:
+        return f"there is a table [{shown(name)}] already, by line {whole}", (
+            f'Move line {whole} below [{shown(name)}], without "{shown(name)}.".'
+        )
     where = f", in line {first}" if first else ""
     return f"there is a table [{shown(name)}] already{where}", "Put the keys of both below one head."
 

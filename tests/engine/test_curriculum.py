@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
 from ftui.checkpoints import Checkpoint
-from ftui.engine.curriculum import Course, Pool, make_course, ranked
+from ftui.engine.curriculum import Course, Pool, make_course, ranked, stages_in_words
 from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.plan import Share
 from ftui.engine.planning import evened, planned, shares_of
@@ -376,3 +376,21 @@ def test_nothing_is_measured_where_the_order_does_not_ask_for_it(
     """All rows, shuffled: whatever they are sorted by, it is the same stage."""
     train_run(tmp_path / "run", staged(model_folder, rows, [{"sort_by": "loss"}]))
     assert not Run(tmp_path / "run").losses.exists()
+
+
+def test_every_stage_is_told_before_the_start() -> None:
+    """Its steps, its sequences and its rate; a stage that train.max_steps leaves no step says so."""
+    rows = [(10 + number, 5, 1.0) for number in range(40)]
+    stages = [
+        {"fraction": 0.25, "num_train_epochs": 2.0, "learning_rate": 1e-3},
+        {"sort_by": "target_share", "order": "descending", "fraction": 0.5},
+        {},
+    ]
+    train = TrainSection(seed=3, learning_rate=0.01)
+    assert stages_in_words(course_of(rows, stages, 5), train) == [
+        "steps 1 to 4: the 25 % of the rows with the fewest tokens, 2 epochs of 10 sequences, rate 0.001",
+        "steps 5 to 8: the 50 % of the rows with the largest share learned, 1 epoch of 20 sequences, rate 0.01",
+        "steps 9 to 16: all rows, 1 epoch of 40 sequences, rate 0.01",
+    ]
+    told = stages_in_words(course_of(rows, stages, 5, max_steps=6), train)
+    assert told[1].startswith("steps 5 to 6: ") and told[2].startswith("never: train.max_steps is 6: all rows")

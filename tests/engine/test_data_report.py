@@ -143,7 +143,7 @@ def test_what_makes_many_rows_bad_makes_a_run_stop(model_folder: Path, tmp_path:
     assert caught.value.exit_code == 31
     assert "9 of 17 rows hold a placeholder" in caught.value.message and f"first {rows}:9: " in caught.value.message
     assert "Replace it by what it stands for" in caught.value.message
-    assert caught.value.hint == 'To train on them all the same: data.allow = ["placeholders"].'
+    assert 'write allow = ["placeholders"] below [data]' in caught.value.hint
     profile = make_profile(model_folder, rows, data={"allow": ["placeholders"]})
     warned = prepare(profile, cache_folder(Path()), lambda detail: None).warnings
     assert warned[0].startswith("9 of 17 rows hold a placeholder")

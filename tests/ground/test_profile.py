@@ -313,3 +313,14 @@ def test_the_reference_page_is_current() -> None:
     assert page.read_text(encoding="utf-8").strip() == reference().strip(), (
         "docs/profile.md is stale: python -m ftui.profile.reference > docs/profile.md"
     )
+
+
+@pytest.mark.parametrize("head", ["data", "checkpoint"])
+def test_a_key_written_as_messages_name_it_is_told_where_it_belongs(path: Path, head: str) -> None:
+    line = 'data.allow = ["placeholders"]\n'
+    text = BASE.replace("[data]\n", f"[data]\n{line}") if head == "data" else f"{BASE}[checkpoint]\n{line}"
+    path.write_text(text)
+    with pytest.raises(ProfileError) as caught:
+        resolve(path)
+    told = f"{caught.value.message} {caught.value.hint}"
+    assert 'Below [data] it is written without "data.": allow = ["placeholders"].' in told

@@ -20,6 +20,12 @@ HERE = Path("/nowhere/p.toml")
         ("[run]\nstage='a'\n\nstage='b'\n", "4: run.stage", "given in line 2 already", "Leave one of them out."),
         ("[train]\nx=1\nx.y=3\n", "3: train.x.y", "already", "Leave one of them out."),
         ("[run]\nstage='a'\n[run]\n", "3: ", "[run] already, in line 1", "below one head"),
+        (
+            "data.allow = []\n[data]\ntrain='a'\n",
+            "2: ",
+            "[data] already, by line 1",
+            "Move line 1 below [data], without",
+        ),
         ("[run]\nname=None\n", "2: run.name", "None is no value", 'Write name = "none"'),
         ("[a]\nb=True # yes\n", "2: a.b", "True is no value", "Write b = true."),
         ("[a]\nb=off\n", "2: a.b", "off is no value", "Write b = false."),

@@ -587,7 +587,11 @@ def test_the_form_knows_what_was_found_and_lets_it_be_allowed(project: Path) -> 
             assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
             await press(shown, "s")
             assert shown.shows(AskScreen) and "placeholders" in shown.text()
-            await press(shown, "n", "slash", *"data.allow", "enter", "enter")
+            await press(shown, "y")
+            assert 'allow = ["placeholders"]' in (project / "mine.toml").read_text(), "a run of it starts"
+            await press(shown, "escape", "u")
+            assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
+            await press(shown, "slash", *"data.allow", "enter", "enter")
             assert shown.shows(PickScreen) and "red: 1 of 4 rows hold a placeholder" in shown.text()
             await press(shown, "enter")
             assert shown.shows(EditorScreen) and 'allow = ["placeholders"]' in shown.screen.editing.draft.text

@@ -26,9 +26,10 @@ CAUSES = {
     21: "It was killed from outside (a person, the pod's owner, or the kernel); the run itself had no fault.",
     70: "A fault of the program or of a library under it.",
 }
+AGAIN = "Profile mended: start it again (its form, or `ftui --run`); r goes on with the run's own copy of it."
 NEXT = {
-    30: "Mend the profile, then r.",
-    31: "Mend the row or the file, then r.",
+    30: AGAIN,
+    31: f"Rows mended: r. {AGAIN}",
     41: "A shorter data.max_length, activation_checkpointing = true or a smaller adapter.r, in a new run.",
     42: "Fewer processes beside it, or a pod with more RAM; r goes on from the newest checkpoint.",
     43: "`ftui resume RUN --fork --set train.learning_rate=...` goes on from the newest checkpoint with a lower one.",

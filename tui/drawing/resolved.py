@@ -98,16 +98,17 @@ def _value_line(value: Value, width: int) -> Line:
 
 
 def count_spans(lines: Sequence[str], width: int) -> list[Span]:
-    """The dry run's aligned lines, two beside each other where there is room; its warnings below them."""
-    counts = [line for line in lines if not line.startswith("warning: ")]
-    warnings = [line for line in lines if line.startswith("warning: ")]
+    """The dry run's aligned lines, two beside each other where there is room; stages and warnings below them."""
+    counts = [line for line in lines if not line.startswith(("warning: ", "stage "))]
+    below: list[Span] = [(line, "text") for line in lines if line.startswith("stage ")]
+    below += [(line, "warn") for line in lines if line.startswith("warning: ")]
     half = (len(counts) + 1) // 2
     longest = max(map(len, counts), default=0)
     if width < 2 * longest + 6:
-        return [(line, "text") for line in counts] + [(line, "warn") for line in warnings]
+        return [(line, "text") for line in counts] + below
     beside = [*counts[half:], *[""] * (2 * half - len(counts))]
     both = [f"{one:<{longest}}    {other}".rstrip() for one, other in zip(counts[:half], beside, strict=True)]
-    return [(line, "text") for line in both] + [(line, "warn") for line in warnings]
+    return [(line, "text") for line in both] + below
 
 
 def matching(found: Sequence[Row], text: str, cursor: int) -> list[int]:

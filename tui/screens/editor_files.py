@@ -14,13 +14,13 @@ from ftui.errors import FtuiError, UsageError
 from ftui.tui.drawing.words import place
 from ftui.tui.profile_places import current_folder, is_shipped
 from ftui.tui.screens.ask import AskScreen, PromptScreen
-from ftui.tui.screens.editor_rows import red_rows
+from ftui.tui.screens.editor_rows import allow, red_rows
 from ftui.tui.stage import stage
 
 if TYPE_CHECKING:
     from ftui.tui.screens.editor import EditorScreen
 
-RED_QUESTION = "A run would not start with these rows: {} (r shows them; data.allow lets it). Go on all the same?"
+RED_QUESTION = "A run would not start with these rows: {} (r shows them). Allow that in data.allow, and go on?"
 NAME_QUESTION = "Where it is saved; a path from the current folder."
 
 
@@ -141,14 +141,17 @@ def start(screen: "EditorScreen") -> None:
         screen.app.push_screen(ResolvedScreen(profile=editing.path, tier=tier))
 
     def answered(yes: bool | None) -> None:
+        if yes and red and not screen.tried(lambda: allow(screen, red)):
+            return
         if yes and editing.is_changed:
             save(screen, go_on)
         elif yes:
             go_on()
 
-    if red := red_rows(screen):
+    red = red_rows(screen)
+    if red:
         question = RED_QUESTION.format(", ".join(one.name for one in red))
-        screen.app.push_screen(AskScreen(stage(screen).look, question, "go on"), answered)
+        screen.app.push_screen(AskScreen(stage(screen).look, question, "allow it, go on"), answered)
     else:
         answered(True)
 

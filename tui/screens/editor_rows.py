@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from ftui.data_report import Finding, Report
 from ftui.profile import Profile
 from ftui.tui.drawing.form_pick import Choice
+from ftui.tui.form import field_at
 from ftui.tui.form_change import with_value
 from ftui.tui.form_entry import inner
 from ftui.tui.form_rows import Row
@@ -32,6 +33,19 @@ def red_rows(screen: "EditorScreen") -> list[Finding]:
     if profile is None:
         return []
     return [one for one in _findings(screen, profile) if one.severity == "red" and one.name not in profile.data.allow]
+
+
+def allow(screen: "EditorScreen", found: Sequence[Finding]) -> bool:
+    """Put the names of these findings into data.allow of the draft, as one step; returns that it was done.
+
+    Raises:
+        FtuiError: the text cannot take it.
+    """
+    profile, field = screen.editing.seen.profile, field_at(ALLOW)
+    assert profile is not None and field is not None, "they were found in the rows of a sound draft"
+    names = [*profile.data.allow, *dict.fromkeys(one.name for one in found)]
+    screen.take(with_value(screen.editing.draft, field, ALLOW, "[" + ", ".join(map(inner, names)) + "]"))
+    return True
 
 
 def _findings(screen: "EditorScreen", profile: Profile) -> Sequence[Finding]:
