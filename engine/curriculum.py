@@ -200,5 +200,5 @@ def stages_in_words(course: Course, train: TrainSection) -> list[str]:
         steps = f"steps {first:,} to {last:,}" if first <= last else f"never: train.max_steps is {course.max_steps:,}"
         rate = train.learning_rate if section.learning_rate is None else section.learning_rate
         words = in_words(section, train.train_sampling_strategy)
-        lines.append(f"{steps}: {words} of {stage.rows_per_epoch:,} sequences, rate {rate:g}")
+        lines.append(f"{steps}: {words} of {stage.rows_per_epoch:,} sequences, learning rate {rate:g}")
     return lines

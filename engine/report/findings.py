@@ -163,8 +163,8 @@ _TABLE = (
     ),
     Kind(
         "unlike_template", "between data.chat_template and the tokenizer's own template",
-        "Leave data.chat_template out, unless the model shall learn another format, or its own has no place for what the "
-        "rows have, such as tools.", yellow=0, unit="differences",
+        "Leave data.chat_template out, unless the model shall learn another format, or its own has no place for what "
+        "the rows have, such as tools.", yellow=0, unit="differences",
     ),
     Kind(
         "masks_differ", "have an answer that the tokens to learn do not spell out",

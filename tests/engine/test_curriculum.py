@@ -386,11 +386,11 @@ def test_every_stage_is_told_before_the_start() -> None:
         {"sort_by": "target_share", "order": "descending", "fraction": 0.5},
         {},
     ]
-    train = TrainSection(seed=3, learning_rate=0.01)
+    train = TrainSection(seed=3, learning_rate=1.0)
     assert stages_in_words(course_of(rows, stages, 5), train) == [
-        "steps 1 to 4: the 25 % of the rows with the fewest tokens, 2 epochs of 10 sequences, rate 0.001",
-        "steps 5 to 8: the 50 % of the rows with the largest share learned, 1 epoch of 20 sequences, rate 0.01",
-        "steps 9 to 16: all rows, 1 epoch of 40 sequences, rate 0.01",
+        "steps 1 to 4: the 25 % of the rows with the fewest tokens, 2 epochs of 10 sequences, learning rate 0.001",
+        "steps 5 to 8: the 50 % of the rows with the largest share learned, 1 epoch of 20 sequences, learning rate 1",
+        "steps 9 to 16: all rows, 1 epoch of 40 sequences, learning rate 1",
     ]
     told = stages_in_words(course_of(rows, stages, 5, max_steps=6), train)
     assert told[1].startswith("steps 5 to 6: ") and told[2].startswith("never: train.max_steps is 6: all rows")
