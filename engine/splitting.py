@@ -8,6 +8,7 @@ import numpy as np
 from ftui.engine.data.facts.similar import united
 from ftui.engine.data.stores.pairs import likely_pairs_of
 from ftui.engine.data.stores.sequences import Sequences
+from ftui.engine.data.stores.store import column
 from ftui.engine.distinct import distinct
 from ftui.errors import DataError
 
@@ -46,7 +47,7 @@ def _share(fraction: float, count: int) -> int:
 
 def _groups(data: Sequences) -> np.ndarray:
     """For each row (of all stores, in their order) the first one that it is like: itself, for most."""
-    content = np.concatenate([store.column("content") for store in data.stores])
+    content = column(data.stores, "content")
     _, firsts, which = np.unique(content, return_index=True, return_inverse=True)
     same = np.stack([firsts[which], np.arange(len(content))], axis=1)
     later = same[:, 0] != same[:, 1]

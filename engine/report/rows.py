@@ -1,6 +1,7 @@
 """Rows of several stores as one list, and where each of them stands in its file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from ftui.data_report import Where
 from ftui.engine.data.files.blocks import unit_of
 from ftui.engine.data.files.streams import named
 from ftui.engine.data.found import Found
-from ftui.engine.data.stores.store import Store
+from ftui.engine.data.stores.store import Store, column
 
 
 class RowsOf:
@@ -25,7 +26,7 @@ class RowsOf:
 
     def column(self, name: str) -> np.ndarray:
         """One of the `FACTS` of each row."""
-        return np.concatenate([store.column(name) for store in self._stores])
+        return column(self._stores, name)
 
     def where(self, row: int) -> Where:
         source, number = self._place(row)
@@ -51,19 +52,17 @@ class RowsOf:
 
         `from_both_ends`: of a row that has more than `most`, half of them are the last ones.
         """
-        begins, ends = self.spans()
-        sizes = np.minimum(ends[rows] - begins[rows], most)
-        before = np.cumsum(sizes) - sizes
-        places = np.repeat(begins[rows] - before, sizes) + np.arange(int(sizes.sum()))
-        if from_both_ends:
-            is_late = np.arange(len(places)) - np.repeat(before, sizes) >= most // 2
-            places += np.where(is_late, np.repeat(ends[rows] - begins[rows] - sizes, sizes), 0)
-        ids, learned = np.zeros(len(places), dtype=np.int64), np.zeros(len(places), dtype=bool)
-        owners = np.repeat(np.searchsorted(self._bounds, rows, side="right") - 1, sizes)
-        for number, store in enumerate(self._stores):
-            mine = owners == number
-            ids[mine], learned[mine] = store.ids[places[mine]], store.targets[places[mine]]
-        return ids, learned, sizes
+        begins, ends = (bound[rows] for bound in self.spans())
+        sizes = np.minimum(ends - begins, most)
+        heads = np.where((ends - begins > most) & from_both_ends, most // 2, sizes)
+        owners = np.searchsorted(self._bounds, rows, side="right") - 1
+        spans = np.stack([begins, begins + heads, ends - (sizes - heads), ends], axis=1).reshape(-1, 2)
+        parts = [
+            self._stores[owner].tokens(spans[2 * start : 2 * end])
+            for owner, start, end in _stretches(owners)
+        ] or [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool))]  # fmt: skip
+        ids, learned = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return ids.astype(np.int64), learned, sizes
 
     def _place(self, row: int) -> tuple[int, int]:
         source = int(np.searchsorted(self._bounds, row, side="right")) - 1
@@ -75,3 +74,11 @@ def _spans(store: Store) -> tuple[np.ndarray, np.ndarray]:
     first, last = np.searchsorted(store.rows, numbers), np.searchsorted(store.rows, numbers, side="right")
     bounds = np.concatenate([store.starts, [int(store.counts.num_tokens)]])
     return bounds[first], bounds[last]
+
+
+def _stretches(values: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Each stretch of the same value: (value, first, behind the last)."""
+    bounds = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    for start, end in pairwise(bounds):
+        if start < end:
+            yield int(values[start]), start, end

@@ -18,6 +18,7 @@ from ftui.engine.preparation import prepare
 from ftui.engine.reading import Read, read
 from ftui.engine.report import findings, make
 from ftui.engine.report.lengths import histogram, losses
+from ftui.engine.report.rows import RowsOf
 from ftui.engine.seals import read_sealed, write_sealed
 from ftui.errors import DataError
 from ftui.sampling import report_lines
@@ -440,3 +441,25 @@ def test_one_very_long_row_leaves_the_bars_of_the_others_apart() -> None:
     assert sum(rows for _, rows in bars) == 801 and bars[-1][0] == 370_140 and len(bars) <= 20
     assert max(rows for _, rows in bars) < 100, "not all in one"
     assert histogram(np.arange(1, 1001)) == [(50 * n, 50) for n in range(1, 21)]
+
+
+def test_tokens_of_many_rows_are_those_of_each(model_folder: Path, tmp_path: Path) -> None:
+    """In any order, over several sources, whole or from both ends."""
+    files = [write_rows(tmp_path / f"{name}.jsonl", [long_chat(number) for number in range(9)]) for name in "ab"]
+    _, its = reported(model_folder, files[0], data={"train": [{"path": str(file)} for file in files]})
+    rows, chance = RowsOf(its.found, its.stores), np.random.default_rng(1)
+    whole = [(store[n].input_ids, store[n].targets) for store in its.stores for n in range(9)]
+    for most in (7, 20, 10_000):
+        for both in (False, True):
+            wanted = chance.integers(0, 18, 30)
+            ids, learned, sizes = rows.tokens_of(wanted, most, from_both_ends=both)
+            parts = []
+            for ends in (whole[n] for n in wanted):
+                head = most // 2 if both and len(ends[0]) > most else most
+                kept = np.arange(len(ends[0])) < head
+                kept |= (np.arange(len(ends[0])) >= len(ends[0]) - (most - head)) & (head < most)
+                parts.append([end[kept] for end in ends])
+            assert np.array_equal(ids, np.concatenate([part[0] for part in parts]))
+            assert np.array_equal(learned, np.concatenate([part[1] for part in parts]))
+            assert sizes.tolist() == [len(part[0]) for part in parts] and max(sizes) <= most
+    assert [len(each) for each in rows.tokens_of(wanted[:0], 7)] == [0, 0, 0]

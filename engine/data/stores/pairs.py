@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ftui.engine.data.facts.similar import likely_pairs
-from ftui.engine.data.stores.store import Store
+from ftui.engine.data.stores.store import Store, column
 from ftui.engine.seals import read_sealed, write_sealed
 
 FORM = 3  # raise it whenever other pairs would be found
@@ -21,8 +21,8 @@ def likely_pairs_of(stores: Sequence[Store]) -> np.ndarray:
     file = stores[0].folder / f"pairs-{hashlib.sha256(names.encode()).hexdigest()[:16]}.bin"
     if (data := read_sealed(file)) is not None:
         return np.frombuffer(data, np.int32).reshape(-1, 2)
-    firsts = np.sort(np.unique(np.concatenate([store.column("content") for store in stores]), return_index=True)[1])
-    similar = np.concatenate([store.column("similar") for store in stores])
+    firsts = np.sort(np.unique(column(stores, "content"), return_index=True)[1])
+    similar = column(stores, "similar")
     is_all = len(firsts) == len(similar)
     pairs: np.ndarray = likely_pairs(similar) if is_all else firsts.astype(np.int32)[likely_pairs(similar[firsts])]
     write_sealed(file, pairs.tobytes())

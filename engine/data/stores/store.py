@@ -12,7 +12,7 @@ import os
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -115,13 +115,15 @@ class Store:
         """The tokens from `start` to before `end`."""
         return Sequence(np.array(self.ids[start:end]), np.array(self.targets[start:end], dtype=bool))
 
-    def column(self, name: str) -> np.ndarray:
-        """One of the `FACTS` of each row, with plain reads: mapped pages would count as memory of this process."""
-        parts = [np.zeros(0, dtype=FACTS[name])]
-        with (self.folder / "facts.bin").open("rb") as file:
-            while len(read := np.fromfile(file, FACTS, _ROWS)):
-                parts.append(np.array(read[name]))
-        return np.concatenate(parts)
+    def tokens(self, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ids and which are learned of the tokens in `spans` (n, 2), one after another, with plain reads."""
+        found = []
+        for name, kind in PER_TOKEN.items():
+            with (self.folder / name).open("rb", buffering=0) as file:
+                size, descriptor = kind.itemsize, file.fileno()
+                read = [os.pread(descriptor, size * (end - start), size * start) for start, end in spans.tolist()]
+            found.append(np.frombuffer(b"".join(read), kind))
+        return found[0], found[1].astype(bool)
 
     def learned(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The number of learned tokens (int32) in each span of tokens; the spans ascend and do not overlap.
@@ -139,6 +141,19 @@ class Store:
             sums = np.add.reduceat(np.append(read, np.uint8(0)), bounds, dtype=np.int32)[::2]
             found[first : first + _SPANS] = np.where(stops > begins, sums, 0)
         return found
+
+
+def column(stores: Iterable[Store], name: str) -> np.ndarray:
+    """One of the `FACTS` of each row, store after store, with plain reads: mapped pages would count as memory."""
+    stores = list(stores)
+    found = np.empty(sum(store.counts.num_rows for store in stores), dtype=FACTS[name])
+    start = 0
+    for store in stores:
+        with (store.folder / "facts.bin").open("rb") as file:
+            while len(read := np.fromfile(file, FACTS, _ROWS)):
+                found[start : start + len(read)] = read[name]
+                start += len(read)
+    return found
 
 
 def counts_in(folder: Path) -> Counts | None:
