@@ -28,6 +28,7 @@ from ftui.tui.look import Look, choose
 from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.spans import harmless
+from ftui.tui.stage import RowsSeen
 from ftui.tui.terminal import Terminal
 
 SAID_SECONDS = 4.0  # how long a message stands in place of the keys
@@ -61,6 +62,7 @@ class FtuiApp(App[list[str]]):
         self.terminal = terminal
         self.clock = clock
         self.look = choose(theme, truecolor=terminal.truecolor, glyphs=terminal.glyphs)
+        self.rows_seen: RowsSeen | None = None
         self._first_run = run
         self._said = ("", "text")
         self._unsay: Timer | None = None

@@ -1,7 +1,8 @@
 """What a screen may ask of the application it stands in."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from textual.screen import Screen
 
@@ -10,13 +11,29 @@ from ftui.run import Run
 from ftui.tui.look import Look
 from ftui.tui.terminal import Terminal
 
+if TYPE_CHECKING:  # screens that only watch do without
+    from ftui.data_report import Report
+    from ftui.profile import Profile
+
+
+@dataclass(frozen=True)
+class RowsSeen:
+    """The report on the rows of a profile."""
+
+    profile: "Profile"
+    report: "Report"
+
 
 class Stage(Protocol):
-    """`clock` gives Unix seconds. `FtuiApp` is the one there is."""
+    """`clock` gives Unix seconds, `rows_seen` is what was found when rows were looked at last.
+
+    `FtuiApp` is the one there is.
+    """
 
     look: Look
     terminal: Terminal
     clock: Callable[[], float]
+    rows_seen: RowsSeen | None
 
     def say(self, text: str, tone: str = "text") -> None:
         """Show a message in place of the keys for a while."""

@@ -575,6 +575,19 @@ def test_the_list_of_files_tells_their_forms(project: Path) -> None:
 # -- what the editor makes of it
 
 
+def test_the_form_knows_what_was_seen_from_the_start_page(project: Path) -> None:
+    (project / "rows.jsonl").write_text('{"messages": []}\n')
+
+    async def main() -> None:
+        async with shown_app() as shown:
+            await press(shown, "n", "r")
+            assert shown.shows(XrayScreen)
+            await press(shown, "escape", "e")
+            assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
+
+    asyncio.run(main())
+
+
 def test_the_form_knows_what_was_found_and_lets_it_be_allowed(project: Path) -> None:
     """Red rows are told in place of `no fault` and before a start; data.allow is a list to choose from."""
     (project / "rows.jsonl").write_text('{"messages": []}\n')

@@ -31,7 +31,6 @@ from ftui.tui.screens import editor_choices, editor_leaving
 from ftui.tui.screens.editor_drawing import Shown
 from ftui.tui.screens.editor_keys import EDITOR_KEYS, TYPING_ACTIONS, hidden
 from ftui.tui.screens.editor_rooms import ROOMS
-from ftui.tui.screens.editor_rows import RowsSeen
 from ftui.tui.screens.editor_words import nothing, problem_with, tell_what_went
 from ftui.tui.stage import stage
 
@@ -55,7 +54,6 @@ class EditorScreen(Screen[None]):
         self.known: tuple[object, Known] | None = None  # what the helper process found, and of which profile and card
         self.keeping = unsaved.Keeping()
         self.helper: Helper | None = None  # at work for a closer estimate
-        self.rows_seen: RowsSeen | None = None
         self.mode: Literal["", "typing", "finding"] = ""
         self.view: View = "form"
         self._opened_with = ""

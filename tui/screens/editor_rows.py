@@ -1,10 +1,9 @@
 """What a look at the rows told the editor, and lists whose items are chosen from what may stand there."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ftui.data_report import Finding, Report
+from ftui.data_report import Finding
 from ftui.profile import Profile
 from ftui.tui.drawing.form_pick import Choice
 from ftui.tui.form import field_at
@@ -12,19 +11,12 @@ from ftui.tui.form_change import with_value
 from ftui.tui.form_entry import inner
 from ftui.tui.form_rows import Row
 from ftui.tui.screens.pick import PickScreen
+from ftui.tui.stage import stage
 
 if TYPE_CHECKING:
     from ftui.tui.screens.editor import EditorScreen
 
 ALLOW = ("data", "allow")
-
-
-@dataclass(frozen=True)
-class RowsSeen:
-    """The report on the rows of a profile."""
-
-    profile: Profile
-    report: Report
 
 
 def red_rows(screen: "EditorScreen") -> list[Finding]:
@@ -49,7 +41,7 @@ def allow(screen: "EditorScreen", found: Sequence[Finding]) -> bool:
 
 
 def _findings(screen: "EditorScreen", profile: Profile) -> Sequence[Finding]:
-    seen = screen.rows_seen
+    seen = stage(screen).rows_seen
     return seen.report.findings if seen is not None and _rows_of(seen.profile) == _rows_of(profile) else ()
 
 

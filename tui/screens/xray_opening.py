@@ -11,16 +11,20 @@ from ftui.errors import FtuiError
 from ftui.opening import check_code
 from ftui.profile import Profile, resolve
 from ftui.profile.writing import to_toml
-from ftui.tui.screens.editor_rows import RowsSeen
 from ftui.tui.screens.xray import XrayScreen
-from ftui.tui.stage import stage
+from ftui.tui.stage import RowsSeen, stage
 
 if TYPE_CHECKING:
     from ftui.tui.screens.editor import EditorScreen
 
 
-def open_rows(screen: Screen[Any], profile: Profile, name: str, tell: Callable[[Report], object] | None = None) -> None:
-    """Over `screen`; `tell` gets the report. A tokenizer that brings code is read where the profile allows it."""
+def open_rows(screen: Screen[Any], profile: Profile, name: str, then: Callable[[], object] = lambda: None) -> None:
+    """Over `screen`; `then` is called once there is a report. A tokenizer's code is run where the profile allows it."""
+
+    def tell(report: Report) -> None:
+        stage(screen).rows_seen = RowsSeen(profile, report)
+        then()
+
     try:
         check_code(profile, ())
     except FtuiError as error:
@@ -45,9 +49,4 @@ def open_rows_of_draft(screen: "EditorScreen") -> None:
     if profile is None:
         stage(screen).say("The profile has faults: mend them first; n goes to the next.", "warn")
         return
-
-    def tell(report: Report) -> None:
-        screen.rows_seen = RowsSeen(profile, report)
-        screen.draw()
-
-    open_rows(screen, profile, screen.editing.path.name, tell)
+    open_rows(screen, profile, screen.editing.path.name, screen.draw)
