@@ -381,7 +381,7 @@ def test_nothing_is_measured_where_the_order_does_not_ask_for_it(
 def test_every_stage_is_told_before_the_start() -> None:
     """Its steps, its sequences and its rate; a stage that train.max_steps leaves no step says so."""
     rows = [(10 + number, 5, 1.0) for number in range(40)]
-    stages = [
+    stages: list[dict[str, Any]] = [
         {"fraction": 0.25, "num_train_epochs": 2.0, "learning_rate": 1e-3},
         {"sort_by": "target_share", "order": "descending", "fraction": 0.5},
         {},
