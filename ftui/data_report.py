@@ -29,7 +29,8 @@ class Example(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """Something to know about the rows. `name` is what data.allow calls it; red ones stop a run that does not allow it.
 
-    `count` rows (or what `unit` says) of `total` have it; the first few are `examples`.
+    `count` rows (or what `unit` says) of `total` have it; the first few are `examples`. Not `is_allowable` is a red one
+    that leaves a run nothing to learn.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Finding(msgspec.Struct, frozen=True):
     unit: str = "rows"
     examples: list[Example] = []
     allowed: bool = False
+    is_allowable: bool = True
 
 
 class SourceFacts(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ def tally(report: Report) -> list[tuple[Severity, str]]:
 def way_on(finding: Finding) -> str:
     """What to do about it; how to go on all the same where it stops a run."""
     allow = f'data.allow = ["{finding.name}"] lets a run start with it.'
-    if finding.severity != "red":
+    if finding.severity != "red" or not finding.is_allowable:
         return finding.fix
     return f"{finding.fix} {'It is allowed by data.allow.' if finding.allowed else allow}".strip()
 

@@ -213,9 +213,10 @@ def stop(report: Report) -> None:
         return
     lines = [f"{one.message}{_first(one)}. {one.fix}" for one in stopping]
     names = ", ".join(f'"{name}"' for name in dict.fromkeys(one.name for one in stopping))
+    may_go_on = all(one.is_allowable for one in stopping)
     raise DataError(
         "The rows would spoil the run:\n" + "\n".join(f"  {line}" for line in lines),
-        hint=f"To train on them all the same: data.allow = [{names}].",
+        hint=f"To train on them all the same: data.allow = [{names}]." if may_go_on else "",
     )
 
 

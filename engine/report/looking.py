@@ -126,13 +126,13 @@ def _faults(flags: np.ndarray) -> str:
 
 
 def _without_target(looked: Looked) -> Iterator[Finding]:
-    """As bad as it is for the source that loses the largest part."""
+    """As bad as it is for the source that loses the largest part. One that loses all lets no run start."""
     its = unlearned(looked.read.found, looked.read.stores, looked.seen)
     detail = its.detail if len(looked.read.found) > 1 else ""
     for one in _of_rows(looked, "no_target_tokens", its.rows, its.num_rows, detail):
         _, lost, there = its.shares[0]
         severity = KINDS[one.name].severity(lost, there)
-        told = msgspec.structs.replace(one, severity=severity, fix=its.fix)
+        told = msgspec.structs.replace(one, severity=severity, fix=its.fix, is_allowable=lost < there)
         yield msgspec.structs.replace(told, fix=_a_length(looked, told)) if its.num_too_long else told
 
 
@@ -224,11 +224,11 @@ def _amounts(looked: Looked) -> Iterator[Finding]:
     number = train.num_rows
     is_text = looked.profile.run.stage == "pretrain"
     method = "full" if looked.profile.adapter.method == "full" else "adapter"
-    if is_text and train.num_tokens < FEW_TOKENS:
+    if is_text and 0 < train.num_tokens < FEW_TOKENS:
         yield finding(
             "few_rows", number, number, detail=f"{train.num_tokens:,} tokens to learn, fewer than {FEW_TOKENS:,}"
         )
-    elif not is_text and number < FEW_ROWS[method]:
+    elif not is_text and 0 < number < FEW_ROWS[method]:
         yield finding("few_rows", number, number, detail=f"fewer than {FEW_ROWS[method]:,}")
     if evaluation is not None and evaluation.num_rows > number:
         yield finding("much_eval", evaluation.num_rows, evaluation.num_rows + number)

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from ftui.data_report import Finding, Report
+from ftui.data_words import way_on
 from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.plan import Plan
 from ftui.engine.preparation import prepare
@@ -317,6 +318,21 @@ def test_where_nothing_is_learned_the_reason_is_told(model_folder: Path, tmp_pat
     with pytest.raises(DataError, match="None of the 5 rows") as caught:
         prepare(make_profile(model_folder, rows, data={"format": "kto"}), cache_folder(Path()), lambda detail: None)
     assert caught.value.hint.startswith("All of their answers were found bad")
+
+
+def test_nothing_to_learn_is_not_offered_to_be_allowed(model_folder: Path, tmp_path: Path) -> None:
+    """No run starts without a token to learn, whatever data.allow says."""
+    asked = write_rows(tmp_path / "asked.jsonl", [{"messages": [{"role": "user", "content": TEXT}]}] * 3)
+    report, _ = reported(model_folder, asked, data={"max_length": 16})
+    none = found_in(report, "no_target_tokens")
+    assert none is not None and none.severity == "red" and way_on(none) == none.fix
+    assert report.special[0].startswith("nothing is learned") and found_in(report, "few_rows") is None
+    with pytest.raises(DataError) as caught:
+        findings.stop(report)
+    assert "data.allow" not in caught.value.hint
+    some = write_rows(tmp_path / "some.jsonl", [*chats(1), *[{"messages": [{"role": "user", "content": "a"}]}] * 3])
+    most = found_in(reported(model_folder, some)[0], "no_target_tokens")
+    assert most is not None and 'data.allow = ["no_target_tokens"]' in way_on(most)
 
 
 def saved(folder: Path, tokenizer: PreTrainedTokenizerFast, model: Path) -> Path:

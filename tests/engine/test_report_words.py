@@ -40,7 +40,10 @@ def test_ends_are_told_of_rows_that_have_one(model_folder: Path, tmp_path: Path)
     report, _ = reported(model_folder, rows)
     assert report.special[1] == "the last thing learned of each row that is not cut is <|im_end|> (2)"
     short, _ = reported(model_folder, rows, data={"max_length": 12})
-    assert short.special[1] == "every row is cut, so that no end of one is learned"
+    assert short.special[0] == "nothing is learned of any row, so that none begins or ends"
+    long = write_rows(tmp_path / "long.jsonl", [chat("why", " ".join(TEXT.split() * 9))])
+    cut, _ = reported(model_folder, long, data={"max_length": 40})
+    assert cut.special[1] == "every row is cut, so that no end of one is learned"
 
 
 def test_a_text_that_is_split_has_one_beginning_and_one_end(model_folder: Path, tmp_path: Path) -> None:
