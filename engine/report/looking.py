@@ -1,5 +1,6 @@
 """What is found by looking at rows: each finding with its number and first examples."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -23,6 +24,7 @@ from ftui.engine.report.unlearned import unlearned
 from ftui.profile.sections import Profile
 
 EXAMPLES = 3
+REASONS = 3  # as many are told in full
 SKIPPED = 20  # rows that cannot be read are seen nowhere else (as many are kept)
 OF_ROWS = {
     "empty_answers": Oddity.EMPTY_ANSWER,
@@ -90,8 +92,25 @@ def _skipped(looked: Looked) -> Iterator[Finding]:
     counts = [store.counts for store in (*looked.read.stores, *looked.read.eval_stores)]
     number = sum(one.num_skipped for one in counts)
     if number:
-        examples = [Example(one.where, one.reason) for its in counts for one in its.skipped]
-        yield finding("rows_skipped", number, number + sum(one.num_rows for one in counts), examples[:SKIPPED])
+        named = [one for its in counts for one in its.skipped][:SKIPPED]
+        reasons = Counter(one.reason for one in named)
+        are_alike = len(named) > 1 and len(reasons) == 1
+        examples = [Example(one.where, "" if are_alike else one.reason) for one in named]
+        total = number + sum(one.num_rows for one in counts)
+        found = finding("rows_skipped", number, total, examples, detail=_reasons(reasons, number))
+        hint = named[0].hint if are_alike and "data.on_bad_row" not in named[0].hint else ""
+        yield msgspec.structs.replace(found, fix=hint or found.fix)
+
+
+def _reasons(reasons: Counter[str], number: int) -> str:
+    """In full where they are few: beside the places they are cut to the line."""
+    if reasons.total() < 2 or len(reasons) > REASONS:
+        return ""
+    first = f"the first {reasons.total()}" if reasons.total() < number else ""
+    if len(reasons) == 1:
+        return ": ".join([first, *reasons] if first else reasons)
+    each = "; ".join(f"{count:,}: {reason}" for reason, count in reasons.most_common())
+    return f"of {first}, {each}" if first else each
 
 
 def _unused(looked: Looked) -> Iterator[Finding]:

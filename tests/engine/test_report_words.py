@@ -88,6 +88,36 @@ def test_every_row_that_cannot_be_read_is_named(model_folder: Path, tmp_path: Pa
     path.write_text("".join(f"{json.dumps(row)}\n" for row in GOOD[:40]) + '{"messages": \n' * 25)
     found = found_in(reported(model_folder, path, data={"on_bad_row": "skip"})[0], "rows_skipped")
     assert found is not None and found.severity == "red", "25 of 65"
+    assert "(the first 20: the JSON ends in the middle)" in found.message and not any(
+        one.excerpt for one in found.examples
+    )
+
+
+def test_a_reason_of_all_rows_that_are_left_out_is_told_once_with_its_fix(model_folder: Path, tmp_path: Path) -> None:
+    """Of several reasons each stands beside its place; cut to the line, they need to stand in full once."""
+    tools = [chat("a", "b") | {"tools": [{"type": "function", "function": {"name": "f"}}]}] * 3
+    rows = write_rows(tmp_path / "rows.jsonl", [*GOOD, *tools])
+    found = found_in(reported(model_folder, rows, data={"on_bad_row": "skip"})[0], "rows_skipped")
+    assert found is not None and "(it has tools, and the chat template has no place for them)" in found.message
+    assert "data.chat_template" in found.fix and [one.excerpt for one in found.examples] == [""] * 3
+    rows.write_text(rows.read_text() + '{"messages": \n')
+    found = found_in(reported(model_folder, rows, data={"on_bad_row": "skip"})[0], "rows_skipped")
+    assert found is not None and "(3: it has tools" in found.message and "; 1: the JSON ends" in found.message
+    assert found.fix.startswith("Mend them") and all(one.excerpt for one in found.examples)
+
+
+def test_excerpts_tell_rows_apart_that_begin_alike(model_folder: Path, tmp_path: Path) -> None:
+    """What many rows begin with, or what the template adds, is no sign of any of them."""
+    rules = {"role": "system", "content": " ".join(TEXT.split() * 5)}
+    rows: list[Any] = [{"messages": [rules, *chat(f"why {n}", "so")["messages"]]} for n in range(3)]
+    rows.append({"messages": [rules, *chat("first", "page")["messages"], *chat("fault?", "")["messages"]]})
+    rows += [rows[1], {"messages": [rules, {"role": "user", "content": "unheard"}]}]
+    report, _ = reported(model_folder, write_rows(tmp_path / "rows.jsonl", rows), data={"max_length": 512})
+    told = {one.name: [example.excerpt for example in one.examples] for one in report.findings}
+    assert told["empty_answers"] == ["fault?"] and told["duplicate_rows"] == ["why 1"]
+    assert told["no_target_tokens"] == ["unheard"]
+    copies = found_in(pretraining(model_folder, text_rows(tmp_path, ["page of memory"] * 2)), "duplicate_rows")
+    assert copies is not None and [one.excerpt for one in copies.examples] == ["page of memory"]
 
 
 def test_kana_among_han_is_one_language(model_folder: Path, tmp_path: Path) -> None:
