@@ -193,6 +193,16 @@ def test_what_is_cut_and_what_other_lengths_would_lose(model_folder: Path, tmp_p
     assert found_in(longest, "truncated") is None and found_in(longest, "answers_cut_off") is None
 
 
+def test_a_run_warns_once_of_rows_that_are_cut(model_folder: Path, tmp_path: Path) -> None:
+    """Unless there are others than those that are cut in an answer."""
+    long, asks = chat("why", "page " * 90), chat("why", "so")
+    asks["messages"].append({"role": "user", "content": "the page " * 200})
+    for rows, told in (([*GOOD[:9], long], 1), ([*GOOD[:9], long, asks], 2)):
+        report, _ = reported(model_folder, write_rows(tmp_path / "rows.jsonl", rows), data={"max_length": 256})
+        assert found_in(report, "truncated") is not None and found_in(report, "answers_cut_off") is not None
+        assert sum(" cut" in line for line in findings.warnings(report)) == told
+
+
 def test_most_answers_cut_off_stop_a_run(model_folder: Path, tmp_path: Path) -> None:
     report, _ = reported(model_folder, write_rows(tmp_path / "rows.jsonl", GOOD), data={"max_length": 24})
     assert [one.name for one in report.stopping] == ["no_target_tokens", "answers_cut_off"]
