@@ -120,7 +120,9 @@ def padding_words(report: Report) -> str:
         return ""
     now = f"{percent(padding.as_set)} of the places in a micro-batch"
     without, packed = percent(padding.without_packing), percent(padding.with_packing)
-    return now if without == packed else f"{now}; without packing {without}, with it {packed}"
+    others = (("without packing", without), ("with packing", packed))
+    told = [f"{words} {share}" for words, share in others if share != percent(padding.as_set)]
+    return "; ".join([now, ", ".join(told)] if told else [now])
 
 
 def script_words(report: Report) -> str:

@@ -256,5 +256,6 @@ def _amounts(looked: Looked) -> Iterator[Finding]:
 def _padding(looked: Looked) -> Iterator[Finding]:
     share = looked.padding.as_set if looked.padding is not None else 0.0
     if looked.padding is not None and share >= LITTLE_PADDING:
-        detail = f"{looked.padding.without_packing:.0%} without packing, {looked.padding.with_packing:.0%} with it"
+        without, packed = percent(looked.padding.without_packing), percent(looked.padding.with_packing)
+        detail = f"{without} without packing, {packed} with it"
         yield finding("much_padding", round(100 * share), 100, detail=detail)

@@ -12,7 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from ftui.data_report import Finding, Report
-from ftui.data_words import way_on
+from ftui.data_words import percent, way_on
 from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.plan import Plan
 from ftui.engine.preparation import prepare
@@ -303,6 +303,7 @@ def test_padding_is_that_of_the_runs_own_batches(model_folder: Path, tmp_path: P
         assert report.padding.as_set == report.padding.without_packing
         found = found_in(report, "much_padding")
         assert (found is not None) == (told[0] >= 0.1) and (found is None or found.severity == "note" or told[0] > 0.29)
+        assert found is None or f"({percent(told[0])} without packing, {percent(told[1])} with it)" in found.message
 
 
 def test_a_sources_share_of_an_epoch_is_that_of_the_run(model_folder: Path, tmp_path: Path) -> None:

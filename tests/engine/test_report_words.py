@@ -148,7 +148,8 @@ def test_what_says_nothing_new_is_not_said(model_folder: Path, tmp_path: Path) -
     (fact,) = length_facts(one)
     assert fact == ("all", f"{one.lengths[0][1]:.0f}")
     assert one.padding is not None and "packing" not in padding_words(one)
-    assert "with it" in padding_words(structs.replace(one, padding=structs.replace(one.padding, with_packing=0.5)))
+    padded = structs.replace(one, padding=structs.replace(one.padding, with_packing=0.005))
+    assert padding_words(padded).endswith("of the places in a micro-batch; with packing 0.5%"), "the other stands first"
 
 
 def test_one_of_many_is_told_in_the_singular() -> None:
