@@ -56,19 +56,27 @@ def way_on(finding: Finding) -> str:
 
 
 def totals(report: Report) -> list[Fact]:
-    """Rows, tokens, and what of them is learned."""
-    rows = f"{report.num_rows:,}"
-    if report.num_skipped:
-        rows += f", {report.num_skipped:,} skipped"
-    if report.num_eval_parts:
-        rows += f", {report.num_eval_parts:,} of its {report.num_sequences:,} parts to evaluate on"
-    elif report.num_eval_rows:
-        rows += f", {report.num_eval_rows:,} to evaluate on"
+    """Rows, and of those to train on: tokens, and what of them is learned."""
     learned = f"{report.num_target_tokens:,} ({percent(report.num_target_tokens, report.num_tokens)})"
-    found = [("rows", rows)]
-    if report.num_sequences != report.num_rows:
+    found = [("rows", row_words(report))]
+    if report.num_sequences != report.num_train_rows:
         found.append(("sequences", f"{report.num_sequences:,}"))
     return [*found, ("tokens", f"{report.num_tokens:,}"), ("learned", learned)]
+
+
+def row_words(report: Report) -> str:
+    """`4,334 to train on, 228 to evaluate on`, and what is left out."""
+    parts = [f"{report.num_train_rows:,} to train on"]
+    if report.num_eval_parts:
+        number = report.num_sequences + report.num_eval_parts
+        parts.append(f"{report.num_eval_parts:,} of its {number:,} parts to evaluate on")
+    elif report.num_eval_rows:
+        parts.append(f"{report.num_eval_rows:,} to evaluate on")
+    if report.num_judged_bad:
+        parts.append(f"{report.num_judged_bad:,} judged bad and not learned")
+    if report.num_skipped:
+        parts.append(f"{report.num_skipped:,} skipped")
+    return ", ".join(parts)
 
 
 def source_facts(source: SourceFacts) -> str:

@@ -8,12 +8,14 @@ import pytest
 from msgspec import structs
 
 from ftui.data_report import SourceFacts
-from ftui.data_words import length_facts, padding_words, source_facts, totals
+from ftui.data_words import length_facts, padding_words, row_words, source_facts, totals
 from ftui.engine.data.facts.scripts import as_written, count
+from ftui.engine.data.stores.cache import cache_folder
+from ftui.engine.preparation import prepare
 from ftui.engine.report import findings
 from ftui.errors import DataError
 from tests.engine.test_data_report import GOOD, chat, found_in, reported
-from tests.support.tiny import TEXT, chats, write_rows
+from tests.support.tiny import TEXT, chats, completions, make_profile, write_rows
 
 JAPANESE = "すべての人間は、生まれながらにして自由であり、かつ、尊厳と権利とについて平等である。"
 CHINESE = "人人生而自由、在尊严和权利上一律平等。他们赋有理性和良心。"
@@ -51,11 +53,30 @@ def test_a_text_that_is_split_has_one_beginning_and_one_end(model_folder: Path, 
     path.write_text(TEXT * 20)
     report = pretraining(model_folder, path, max_length=32, eval_fraction=0.1)
     assert report.special[0].startswith("rows begin with '") and "each row is <|im_end|>" in report.special[1]
-    parts = round(0.1 * report.num_sequences)
-    assert report.num_sequences > 20 and report.num_eval_parts == parts
-    assert dict(totals(report))["rows"] == f"1, {parts} of its {report.num_sequences} parts to evaluate on"
+    there = report.num_sequences + report.num_eval_parts
+    parts = round(0.1 * there)
+    assert there > 20 and report.num_eval_parts == parts
+    assert dict(totals(report))["rows"] == f"1 to train on, {parts} of its {there} parts to evaluate on"
     whole = pretraining(model_folder, text_rows(tmp_path, [f"{n} {TEXT}" for n in range(20)]), eval_fraction=0.1)
-    assert whole.num_eval_parts == 0 and dict(totals(whole))["rows"] == "20, 2 to evaluate on"
+    assert whole.num_eval_parts == 0 and dict(totals(whole))["rows"] == "18 to train on, 2 to evaluate on"
+
+
+def test_rows_to_train_on_are_those_of_the_dry_run(model_folder: Path, tmp_path: Path) -> None:
+    """Whether rows are set aside or others are named: rows, tokens and learned ones are those that a run learns."""
+    rows, others = write_rows(tmp_path / "rows.jsonl", GOOD), write_rows(tmp_path / "others.jsonl", chats(65)[60:])
+    for apart, train, evaluation in (({"eval_fraction": 0.1}, 54, 6), ({"eval": str(others)}, 60, 5)):
+        report, _ = reported(model_folder, rows, data=apart)
+        assert dict(totals(report))["rows"] == f"{train} to train on, {evaluation} to evaluate on"
+        made = prepare(make_profile(model_folder, rows, data=apart), cache_folder(Path()), lambda detail: None)
+        assert (report.num_train_rows, report.num_tokens) == (made.train.num_rows, made.train.num_tokens)
+        assert report.num_target_tokens == made.train.num_target_tokens == made.epoch_target_tokens
+        assert report.num_rows == 60 == sum(bar for _, bar in report.histogram), "lengths are those of all"
+
+
+def test_answers_judged_bad_are_counted(model_folder: Path, tmp_path: Path) -> None:
+    judged = [row | {"label": number % 3 == 0} for number, row in enumerate(completions(9))]
+    report, _ = reported(model_folder, write_rows(tmp_path / "judged.jsonl", judged), data={"format": "kto"})
+    assert dict(totals(report))["rows"] == row_words(report) == "3 to train on, 6 judged bad and not learned"
 
 
 def test_a_source_that_loses_most_of_its_rows_is_named_with_the_cause(model_folder: Path, tmp_path: Path) -> None:
