@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
+from shlex import quote
 from typing import IO
 
 import msgspec
@@ -19,6 +20,7 @@ import numpy as np
 from ftui.engine.data.facts import similar
 from ftui.engine.data.facts.said import Said, said
 from ftui.engine.data.files.blocks import Block, blocks, parsed
+from ftui.engine.data.files.dataset_info import NAME, files_of
 from ftui.engine.data.files.rows import Bad, Row
 from ftui.engine.data.forms.detecting import detect_rows
 from ftui.engine.data.forms.formats import to_example
@@ -56,6 +58,11 @@ def split(wish: Wish) -> Split:
         DiskError: the files cannot be written.
     """
     source = Path(wish.file)
+    if source.name == NAME and (files := files_of(source)):
+        raise DataError(
+            f"{source} is a list of data sets (LLaMA-Factory's), not rows.",
+            hint=f"Split the file of one of them, for example: ftui split {quote(str(files[0]))} --eval 10%",
+        )
     content, prompts, words, bands = _facts(source, wish.encoding)
     wanted = _wanted(wish, len(content))
     near = _near(content, bands)

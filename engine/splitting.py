@@ -12,6 +12,9 @@ from ftui.engine.data.stores.store import column
 from ftui.engine.distinct import distinct
 from ftui.errors import DataError
 
+ALONE = "Get more rows, or leave out what sets some aside: data.eval_fraction, data.eval_num_rows."
+ONE_TEXT = 'run.stage = "pretrain" is for plain text: it sets parts of a long one aside.'
+
 
 def held_out(
     data: Sequences, *, fraction: float | None, num_rows: int | None, seed: int, may_cut: bool = False
@@ -26,8 +29,9 @@ def held_out(
     """
     random = np.random.default_rng([seed, 0xE7A1])
     chooser = _Chooser(_groups(data), random)
+    is_text = all(set(store.counts.forms) == {"text"} for store in data.stores) and not may_cut
     if fraction is None:
-        return _apart(data.rows, num_rows or 0, chooser, may_cut=may_cut)
+        return _apart(data.rows, num_rows or 0, chooser, may_cut=may_cut, is_text=is_text)
     parts = []
     for start, end in zip(data.bounds, data.bounds[1:], strict=False):
         rows = data.rows[start:end]
@@ -37,7 +41,7 @@ def held_out(
             parts.append(_pieces_apart(int(end - start), 0 if few else _share(fraction, int(end - start)), random))
             continue
         few = count <= 1 and len(data.bounds) > 2  # a source of one row beside others is learned
-        parts.append(_apart(rows, 0 if few else _share(fraction, count), chooser))
+        parts.append(_apart(rows, 0 if few else _share(fraction, count), chooser, is_text=is_text))
     return np.concatenate(parts)
 
 
@@ -85,12 +89,14 @@ class _Chooser:
         return np.concatenate([chosen, order[self._sides[groups] < 0][: wanted - len(chosen)]])
 
 
-def _apart(rows: np.ndarray, wanted: int, chooser: _Chooser, *, may_cut: bool = False) -> np.ndarray:
-    """The mask of `wanted` rows; `rows` has the row of every sequence."""
+def _apart(
+    rows: np.ndarray, wanted: int, chooser: _Chooser, *, may_cut: bool = False, is_text: bool = False
+) -> np.ndarray:
+    """The mask of `wanted` rows; `rows` has the row of every sequence, of plain text where `is_text`."""
     names = distinct(rows)
     if may_cut and wanted >= len(names):
         return _pieces_apart(len(rows), wanted, chooser.random)
-    _check(wanted, len(names))
+    _check(wanted, len(names), ONE_TEXT if is_text else ALONE)
     return np.isin(rows, chooser.choose(names, wanted))
 
 
@@ -100,12 +106,11 @@ def _pieces_apart(number: int, wanted: int, random: np.random.Generator) -> np.n
     return np.isin(np.arange(number), random.permutation(number)[:wanted])
 
 
-def _check(wanted: int, there: int) -> None:
+def _check(wanted: int, there: int, hint: str = ALONE) -> None:
+    """`hint` is for one row alone."""
     if wanted and wanted >= there:
         raise DataError(
             f"{wanted:,} {'row is' if wanted == 1 else 'rows are'} to be set aside for evaluation, and there "
             f"{'is only one' if there == 1 else f'are only {there:,}'}.",
-            hint="Lower data.eval_num_rows."
-            if there > 1
-            else "Get more rows, or leave out what sets some aside: data.eval_fraction, data.eval_num_rows.",
+            hint="Lower data.eval_num_rows." if there > 1 else hint,
         )

@@ -29,7 +29,8 @@ class Example(msgspec.Struct, frozen=True):
 class Finding(msgspec.Struct, frozen=True):
     """Something to know about the rows. `name` is what data.allow calls it; red ones stop a run that does not allow it.
 
-    `count` rows (or what `unit` says) of `total` have it; the first few are `examples`.
+    `count` rows (or what `unit` says) of `total` have it; the first few are `examples`. Not `is_allowable` is a red one
+    that leaves a run nothing to learn.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Finding(msgspec.Struct, frozen=True):
     unit: str = "rows"
     examples: list[Example] = []
     allowed: bool = False
+    is_allowable: bool = True
 
 
 class SourceFacts(msgspec.Struct, frozen=True):
@@ -79,8 +81,10 @@ class Padding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All numbers are of the training rows before any is set aside, but for `num_eval_rows`, the padding and the shares
-    of an epoch. Where no whole rows were set aside but parts of them (of a long text), `num_eval_parts` are those.
+    """`num_train_rows` are those a run learns: `num_sequences`, `num_tokens` and `num_target_tokens` are theirs, at
+    `max_length`, and so are the padding and the shares of an epoch. All other numbers are of the `num_rows` rows to
+    train on before any is set aside. Where no whole rows were set aside but parts of them (of a long text),
+    `num_eval_parts` are those. `num_judged_bad` rows have an answer that is not learned, for it was judged bad.
 
     `lengths` and `target_shares` are [percentile (0..100), value]; `histogram` is [longest length of the bar, rows].
     `scripts` are shares (0..1) of the letters, the most first. `special` says in words how rows begin and end and what
@@ -89,6 +93,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     sources: list[SourceFacts]
     num_rows: int
+    num_train_rows: int
     num_skipped: int
     num_sequences: int
     num_eval_rows: int
@@ -104,6 +109,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     special: list[str]
     findings: list[Finding]
     num_eval_parts: int = 0
+    num_judged_bad: int = 0
 
     @property
     def stopping(self) -> list[Finding]:

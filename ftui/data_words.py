@@ -50,25 +50,33 @@ def tally(report: Report) -> list[tuple[Severity, str]]:
 def way_on(finding: Finding) -> str:
     """What to do about it; how to go on all the same where it stops a run."""
     allow = f'data.allow = ["{finding.name}"] lets a run start with it.'
-    if finding.severity != "red":
+    if finding.severity != "red" or not finding.is_allowable:
         return finding.fix
     return f"{finding.fix} {'It is allowed by data.allow.' if finding.allowed else allow}".strip()
 
 
 def totals(report: Report) -> list[Fact]:
-    """Rows, tokens, and what of them is learned."""
-    rows = f"{report.num_rows:,}"
-    if report.num_skipped:
-        rows += f", {report.num_skipped:,} skipped"
-    if report.num_eval_parts:
-        rows += f", {report.num_eval_parts:,} of its {report.num_sequences:,} parts to evaluate on"
-    elif report.num_eval_rows:
-        rows += f", {report.num_eval_rows:,} to evaluate on"
+    """Rows, and of those to train on: tokens, and what of them is learned."""
     learned = f"{report.num_target_tokens:,} ({percent(report.num_target_tokens, report.num_tokens)})"
-    found = [("rows", rows)]
-    if report.num_sequences != report.num_rows:
+    found = [("rows", row_words(report))]
+    if report.num_sequences != report.num_train_rows:
         found.append(("sequences", f"{report.num_sequences:,}"))
     return [*found, ("tokens", f"{report.num_tokens:,}"), ("learned", learned)]
+
+
+def row_words(report: Report) -> str:
+    """`4,334 to train on, 228 to evaluate on`, and what is left out."""
+    parts = [f"{report.num_train_rows:,} to train on"]
+    if report.num_eval_parts:
+        number = report.num_sequences + report.num_eval_parts
+        parts.append(f"{report.num_eval_parts:,} of its {number:,} parts to evaluate on")
+    elif report.num_eval_rows:
+        parts.append(f"{report.num_eval_rows:,} to evaluate on")
+    if report.num_judged_bad:
+        parts.append(f"{report.num_judged_bad:,} judged bad and not learned")
+    if report.num_skipped:
+        parts.append(f"{report.num_skipped:,} skipped")
+    return ", ".join(parts)
 
 
 def source_facts(source: SourceFacts) -> str:
@@ -120,7 +128,9 @@ def padding_words(report: Report) -> str:
         return ""
     now = f"{percent(padding.as_set)} of the places in a micro-batch"
     without, packed = percent(padding.without_packing), percent(padding.with_packing)
-    return now if without == packed else f"{now}; without packing {without}, with it {packed}"
+    others = (("without packing", without), ("with packing", packed))
+    told = [f"{words} {share}" for words, share in others if share != percent(padding.as_set)]
+    return "; ".join([now, ", ".join(told)] if told else [now])
 
 
 def script_words(report: Report) -> str:

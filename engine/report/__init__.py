@@ -8,6 +8,7 @@ from ftui.data_report import Report, SourceFacts
 from ftui.engine.data.facts.scripts import as_written
 from ftui.engine.data.found import Found
 from ftui.engine.data.stores.store import Store
+from ftui.engine.distinct import distinct
 from ftui.engine.plan import Share
 from ftui.engine.planning import shares_in
 from ftui.engine.reading import Read
@@ -39,12 +40,14 @@ def make(read: Read, profile: Profile) -> Report:
     return Report(
         sources=_sources(read, shares),
         num_rows=num_learned,
+        num_train_rows=read.train.num_rows,
         num_skipped=sum(store.counts.num_skipped for store in read.stores),
-        num_sequences=len(seen),
+        num_sequences=len(read.train.indices),
         num_eval_rows=0 if read.evaluation is None else read.evaluation.num_rows,
         num_eval_parts=_parts_apart(read),
-        num_tokens=seen.counts.num_tokens,
-        num_target_tokens=seen.counts.num_target_tokens,
+        num_judged_bad=sum(_num_judged_bad(store) for store in read.stores),
+        num_tokens=read.train.num_tokens,
+        num_target_tokens=read.train.num_target_tokens,
         max_length=data.max_length,
         lengths=percentiles(lengths),
         histogram=histogram(lengths),
@@ -65,6 +68,11 @@ def _parts_apart(read: Read) -> int:
     rows = apart.sequences.rows
     is_parted = np.isin(rows[apart.indices], rows[train.indices]).any()
     return len(apart.indices) if is_parted else 0
+
+
+def _num_judged_bad(store: Store) -> int:
+    """Rows of answers judged bad have no tokens (row_facts.py)."""
+    return len(store.facts) - len(distinct(store.rows)) if "kto" in store.counts.forms else 0
 
 
 def _shares(read: Read, profile: Profile) -> tuple[Share, ...]:

@@ -214,9 +214,10 @@ def stop(report: Report) -> None:
         return
     lines = [f"{one.message}{_first(one)}. {one.fix}" for one in stopping]
     names = ", ".join(f'"{name}"' for name in dict.fromkeys(one.name for one in stopping))
+    allow = f"To train on them all the same, write allow = [{names}] below [data] in the profile and start it anew."
     raise DataError(
         "The rows would spoil the run:\n" + "\n".join(f"  {line}" for line in lines),
-        hint=f"To train on them all the same, write allow = [{names}] below [data] in the profile and start it anew.",
+        hint=allow if all(one.is_allowable for one in stopping) else "",
     )
 
 
@@ -230,9 +231,16 @@ def _first(one: Finding, *, short: bool = False) -> str:
 
 
 def warnings(report: Report) -> list[str]:
-    """What a run is warned of: yellow findings, red ones that are allowed; not more than eight lines and one."""
+    """What a run is warned of: yellow findings, red ones that are allowed; not more than eight lines and one.
+
+    Rows that are cut in an answer are all cut: where these are all that are, they are told once.
+    """
     order = {"red": 0, "yellow": 1}
     found = sorted((one for one in report.findings if one.severity in order), key=lambda one: order[one.severity])
-    lines = [f"{one.message}{_first(one, short=True)}" for one in found if one.allowed or one.severity == "yellow"]
+    found = [one for one in found if one.allowed or one.severity == "yellow"]
+    counts = {one.name: one.count for one in found}
+    if counts.get("truncated") == counts.get("answers_cut_off"):
+        found = [one for one in found if one.name != "truncated"]
+    lines = [f"{one.message}{_first(one, short=True)}" for one in found]
     more = len(lines) - MOST_WARNINGS
     return lines if more <= 0 else [*lines[:MOST_WARNINGS], f"and {more} more: ftui preview"]

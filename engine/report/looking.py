@@ -1,5 +1,6 @@
 """What is found by looking at rows: each finding with its number and first examples."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -23,6 +24,7 @@ from ftui.engine.report.unlearned import unlearned
 from ftui.profile.sections import Profile
 
 EXAMPLES = 3
+REASONS = 3  # as many are told in full
 SKIPPED = 20  # rows that cannot be read are seen nowhere else (as many are kept)
 OF_ROWS = {
     "empty_answers": Oddity.EMPTY_ANSWER,
@@ -90,8 +92,25 @@ def _skipped(looked: Looked) -> Iterator[Finding]:
     counts = [store.counts for store in (*looked.read.stores, *looked.read.eval_stores)]
     number = sum(one.num_skipped for one in counts)
     if number:
-        examples = [Example(one.where, one.reason) for its in counts for one in its.skipped]
-        yield finding("rows_skipped", number, number + sum(one.num_rows for one in counts), examples[:SKIPPED])
+        named = [one for its in counts for one in its.skipped][:SKIPPED]
+        reasons = Counter(one.reason for one in named)
+        are_alike = len(named) > 1 and len(reasons) == 1
+        examples = [Example(one.where, "" if are_alike else one.reason) for one in named]
+        total = number + sum(one.num_rows for one in counts)
+        found = finding("rows_skipped", number, total, examples, detail=_reasons(reasons, number))
+        hint = named[0].hint if are_alike and "data.on_bad_row" not in named[0].hint else ""
+        yield msgspec.structs.replace(found, fix=hint or found.fix)
+
+
+def _reasons(reasons: Counter[str], number: int) -> str:
+    """In full where they are few: beside the places they are cut to the line."""
+    if reasons.total() < 2 or len(reasons) > REASONS:
+        return ""
+    first = f"the first {reasons.total()}" if reasons.total() < number else ""
+    if len(reasons) == 1:
+        return ": ".join([first, *reasons] if first else reasons)
+    each = "; ".join(f"{count:,}: {reason}" for reason, count in reasons.most_common())
+    return f"of {first}, {each}" if first else each
 
 
 def _unused(looked: Looked) -> Iterator[Finding]:
@@ -126,13 +145,13 @@ def _faults(flags: np.ndarray) -> str:
 
 
 def _without_target(looked: Looked) -> Iterator[Finding]:
-    """As bad as it is for the source that loses the largest part."""
+    """As bad as it is for the source that loses the largest part. One that loses all lets no run start."""
     its = unlearned(looked.read.found, looked.read.stores, looked.seen)
     detail = its.detail if len(looked.read.found) > 1 else ""
     for one in _of_rows(looked, "no_target_tokens", its.rows, its.num_rows, detail):
         _, lost, there = its.shares[0]
         severity = KINDS[one.name].severity(lost, there)
-        told = msgspec.structs.replace(one, severity=severity, fix=its.fix)
+        told = msgspec.structs.replace(one, severity=severity, fix=its.fix, is_allowable=lost < there)
         yield msgspec.structs.replace(told, fix=_a_length(looked, told)) if its.num_too_long else told
 
 
@@ -224,11 +243,11 @@ def _amounts(looked: Looked) -> Iterator[Finding]:
     number = train.num_rows
     is_text = looked.profile.run.stage == "pretrain"
     method = "full" if looked.profile.adapter.method == "full" else "adapter"
-    if is_text and train.num_tokens < FEW_TOKENS:
+    if is_text and 0 < train.num_tokens < FEW_TOKENS:
         yield finding(
             "few_rows", number, number, detail=f"{train.num_tokens:,} tokens to learn, fewer than {FEW_TOKENS:,}"
         )
-    elif not is_text and number < FEW_ROWS[method]:
+    elif not is_text and 0 < number < FEW_ROWS[method]:
         yield finding("few_rows", number, number, detail=f"fewer than {FEW_ROWS[method]:,}")
     if evaluation is not None and evaluation.num_rows > number:
         yield finding("much_eval", evaluation.num_rows, evaluation.num_rows + number)
@@ -237,5 +256,6 @@ def _amounts(looked: Looked) -> Iterator[Finding]:
 def _padding(looked: Looked) -> Iterator[Finding]:
     share = looked.padding.as_set if looked.padding is not None else 0.0
     if looked.padding is not None and share >= LITTLE_PADDING:
-        detail = f"{looked.padding.without_packing:.0%} without packing, {looked.padding.with_packing:.0%} with it"
+        without, packed = percent(looked.padding.without_packing), percent(looked.padding.with_packing)
+        detail = f"{without} without packing, {packed} with it"
         yield finding("much_padding", round(100 * share), 100, detail=detail)

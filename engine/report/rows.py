@@ -41,10 +41,6 @@ class RowsOf:
             self._spans = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
         return self._spans
 
-    def tokens(self, row: int, most: int) -> np.ndarray:
-        """The first tokens of a row."""
-        return self.tokens_of(np.array([row]), most)[0]
-
     def tokens_of(
         self, rows: np.ndarray, most: int, *, from_both_ends: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

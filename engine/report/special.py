@@ -17,7 +17,7 @@ def verdicts(tokenizer: PreTrainedTokenizerBase, sequences: Sequences) -> list[s
 
     A beginning is looked at where a row has one (a text that is split has one, in its first part), and so is an end.
     """
-    if not len(sequences) and not sequences.counts.num_cut:
+    if not len(sequences):
         return ["nothing is learned of any row, so that none begins or ends", _padding(tokenizer)]
     begin, end = _bounds(sequences)
     begins = Counter(int(sequences[place].input_ids[0]) for place in _first(sequences, begin))

@@ -12,6 +12,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from ftui.data_report import Finding, Report
+from ftui.data_words import percent, way_on
 from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.plan import Plan
 from ftui.engine.preparation import prepare
@@ -193,6 +194,16 @@ def test_what_is_cut_and_what_other_lengths_would_lose(model_folder: Path, tmp_p
     assert found_in(longest, "truncated") is None and found_in(longest, "answers_cut_off") is None
 
 
+def test_a_run_warns_once_of_rows_that_are_cut(model_folder: Path, tmp_path: Path) -> None:
+    """Unless there are others than those that are cut in an answer."""
+    long, asks = chat("why", "page " * 90), chat("why", "so")
+    asks["messages"].append({"role": "user", "content": "the page " * 200})
+    for rows, told in (([*GOOD[:9], long], 1), ([*GOOD[:9], long, asks], 2)):
+        report, _ = reported(model_folder, write_rows(tmp_path / "rows.jsonl", rows), data={"max_length": 256})
+        assert found_in(report, "truncated") is not None and found_in(report, "answers_cut_off") is not None
+        assert sum(" cut" in line for line in findings.warnings(report)) == told
+
+
 def test_most_answers_cut_off_stop_a_run(model_folder: Path, tmp_path: Path) -> None:
     report, _ = reported(model_folder, write_rows(tmp_path / "rows.jsonl", GOOD), data={"max_length": 24})
     assert [one.name for one in report.stopping] == ["no_target_tokens", "answers_cut_off"]
@@ -293,6 +304,7 @@ def test_padding_is_that_of_the_runs_own_batches(model_folder: Path, tmp_path: P
         assert report.padding.as_set == report.padding.without_packing
         found = found_in(report, "much_padding")
         assert (found is not None) == (told[0] >= 0.1) and (found is None or found.severity == "note" or told[0] > 0.29)
+        assert found is None or f"({percent(told[0])} without packing, {percent(told[1])} with it)" in found.message
 
 
 def test_a_sources_share_of_an_epoch_is_that_of_the_run(model_folder: Path, tmp_path: Path) -> None:
@@ -318,6 +330,21 @@ def test_where_nothing_is_learned_the_reason_is_told(model_folder: Path, tmp_pat
     with pytest.raises(DataError, match="None of the 5 rows") as caught:
         prepare(make_profile(model_folder, rows, data={"format": "kto"}), cache_folder(Path()), lambda detail: None)
     assert caught.value.hint.startswith("All of their answers were found bad")
+
+
+def test_nothing_to_learn_is_not_offered_to_be_allowed(model_folder: Path, tmp_path: Path) -> None:
+    """No run starts without a token to learn, whatever data.allow says."""
+    asked = write_rows(tmp_path / "asked.jsonl", [{"messages": [{"role": "user", "content": TEXT}]}] * 3)
+    report, _ = reported(model_folder, asked, data={"max_length": 16})
+    none = found_in(report, "no_target_tokens")
+    assert none is not None and none.severity == "red" and way_on(none) == none.fix
+    assert report.special[0].startswith("nothing is learned") and found_in(report, "few_rows") is None
+    with pytest.raises(DataError) as caught:
+        findings.stop(report)
+    assert "data.allow" not in caught.value.hint
+    some = write_rows(tmp_path / "some.jsonl", [*chats(1), *[{"messages": [{"role": "user", "content": "a"}]}] * 3])
+    most = found_in(reported(model_folder, some)[0], "no_target_tokens")
+    assert most is not None and 'data.allow = ["no_target_tokens"]' in way_on(most)
 
 
 def saved(folder: Path, tokenizer: PreTrainedTokenizerFast, model: Path) -> Path:

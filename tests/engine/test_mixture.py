@@ -204,6 +204,12 @@ def test_a_share_of_few_rows_leaves_one_to_learn(model_folder: Path, tmp_path: P
     with pytest.raises(DataError, match=r"1 row is to be set aside for evaluation, and there is only one\.") as caught:
         prepared(model_folder, str(write_rows(tmp_path / "1.jsonl", chats(1))), eval_fraction=0.9)
     assert caught.value.hint.startswith("Get more rows, or leave out what sets some aside: data.eval_fraction")
+    text = tmp_path / "book.txt"
+    text.write_text("the cache ran away\n" * 50)
+    for split in ({"eval_fraction": 0.1}, {"eval_num_rows": 1}):
+        with pytest.raises(DataError, match="there is only one") as caught:
+            prepared(model_folder, str(text), **split)
+        assert caught.value.hint.startswith('run.stage = "pretrain" is for plain text')
 
 
 def test_what_was_made_of_one_row_stays_on_one_side(model_folder: Path, tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ GERMAN = '{"text": "Grüße"}\n{"text": "Vögel"}\n'
         ("utf-16-le", ":1: not UTF-8 (byte 1: 0x00) but UTF-16-LE.", 'data.encoding = "utf-16-le"'),
         ("utf-16-be", ":1: not UTF-8 (byte 0: 0x00) but UTF-16-BE.", 'data.encoding = "utf-16-be"'),
         ("utf-32", ":1: not UTF-8 (byte 0: 0xff) but UTF-32.", 'data.encoding = "utf-32"'),
-        ("cp1252", ":1: not UTF-8 (byte 12: 0xfc): it may be ", 'data.encoding = "'),
+        ("cp1252", ":1: not UTF-8 (byte 12: 0xfc): it may be cp1252", 'data.encoding = "cp1252"'),
     ],
 )
 def test_other_encodings_are_named_and_can_be_told(written: str, reason: str, advice: str, tmp_path: Path) -> None:

@@ -285,6 +285,12 @@ def test_what_goes_wrong_is_told_as_this_command_has_it(tmp_path: Path, capsys: 
     path.write_text(TEXT)
     assert main(["split", str(path), "--eval", "10%"]) == 31
     assert "one row, which cannot be parted" in (told := capsys.readouterr().err) and "data.eval_fraction" in told
+    table = tmp_path / "dataset_info.json"
+    table.write_text('{"far": {"hf_hub_url": "a/b"}, "near": {"file_name": "rows.txt"}}')
+    assert main(["split", str(table), "--eval", "10%"]) == 31
+    assert (
+        f"ftui split {path} --eval 10%" in (told := " ".join(capsys.readouterr().err.split())) and "subset" not in told
+    )
     rows = write_rows(tmp_path / "bad.jsonl", chats(3))
     rows.write_text(rows.read_text() + '{"a": nothing}\n')
     assert main(["split", str(rows), "--eval", "1"]) == 31

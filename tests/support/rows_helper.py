@@ -87,7 +87,8 @@ FINDINGS = [
 ]  # fmt: skip
 REPORT = Report(
     sources=[SourceFacts(FILE, "messages", 1.0, 4, 0, 702, 430)],
-    num_rows=4, num_skipped=0, num_sequences=4, num_eval_rows=0, num_tokens=702, num_target_tokens=430, max_length=160,
+    num_rows=4, num_train_rows=4, num_skipped=0, num_sequences=4, num_eval_rows=0, num_tokens=702,
+    num_target_tokens=430, max_length=160,
     lengths=[(0, 14), (50, 96), (90, 331), (95, 365), (99, 392), (100, 399)],
     histogram=[(50, 1), (100, 1), (150, 0), (200, 1), (250, 0), (300, 0), (350, 0), (400, 1)],
     target_shares=[(0, 0.21), (50, 0.66), (100, 0.97)],

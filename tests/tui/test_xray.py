@@ -17,7 +17,7 @@ from textual.color import Color
 from ftui.data_report import Example, Finding, Where
 from ftui.errors import DataError, UsageError
 from ftui.sample import Sample
-from ftui.tui.drawing.data_report import finding_lines
+from ftui.tui.drawing.data_report import finding_lines, number_lines
 from ftui.tui.drawing.xray import title
 from ftui.tui.glyphs import ASCII, UNICODE
 from ftui.tui.screens import xray
@@ -372,6 +372,16 @@ def test_evidence_names_the_line_it_is_like() -> None:
         if width >= 80:
             assert "like line 217: What is a kernel?" in first and "like rows.jsonl:12345: What" in second
             assert "3,451 of 3,463 rows" in head and "…" not in head, "all of the message stands below"
+
+
+def test_rows_that_are_not_learned_are_told_among_the_numbers() -> None:
+    def lines(**told: int) -> str:
+        report = msgspec.structs.replace(REPORT, **told)
+        return "\n".join("".join(text for text, _ in line) for line in number_lines(Frame(120, 40, UNICODE), report))
+
+    assert "4 to train on, 6 judged bad and not learned" in lines(num_judged_bad=6)
+    assert "3 to train on, 1 to evaluate on" in lines(num_train_rows=3, num_eval_rows=1)
+    assert "to train on" not in lines(), "the title says it"
 
 
 def test_scrolling_a_long_row() -> None:

@@ -33,7 +33,7 @@ def report_title(frame: Frame, name: str, report: Report | None) -> list[Line]:
         return [head]
     share = data_words.percent(report.num_target_tokens, report.num_tokens)
     numbers: Line = [
-        (f" {report.num_rows:,}", "number"), (" rows  ", "muted"), (short(report.num_tokens), "number"),
+        (f" {report.num_train_rows:,}", "number"), (" rows  ", "muted"), (short(report.num_tokens), "number"),
         (" tokens  ", "muted"), (short(report.num_target_tokens), "number"), (f" learned {share}", "muted"),
     ]  # fmt: skip
     told = data_words.tally(report)
@@ -130,6 +130,8 @@ def number_lines(frame: Frame, report: Report) -> list[Line]:
     if report.other_lengths:
         lines += [[], _rule(frame, "max_length"), *_other_lengths(frame, report)]
     lines += [[], _rule(frame, "more")]
+    if report.num_eval_rows or report.num_judged_bad or report.num_skipped:  # else the title has said it
+        lines += _fact(frame, "rows", data_words.row_words(report))
     for label, text in data_words.other_facts(report):
         lines += _fact(frame, label, text)
     return lines

@@ -68,6 +68,17 @@ def described(source: Source) -> Source:
         raise refused("has a value of a wrong kind", " ".join(str(error).split())[:200]) from error
 
 
+def files_of(path: Path) -> list[Path]:
+    """The files that its entries name and that are there, in their order; none where it is no such table."""
+    try:
+        table = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError, RecursionError):
+        return []
+    entries = list(table.values()) if isinstance(table, dict) else []
+    named = [entry.get("file_name") for entry in entries if isinstance(entry, dict)]
+    return [path.parent / name for name in named if isinstance(name, str) and name and (path.parent / name).is_file()]
+
+
 Refused = Callable[[str, str], DataError]
 
 
