@@ -20,7 +20,7 @@ from ftui.sample import Sample
 from ftui.tui.drawing.data_report import finding_lines, number_lines
 from ftui.tui.drawing.xray import title
 from ftui.tui.glyphs import ASCII, UNICODE
-from ftui.tui.screens import xray
+from ftui.tui.screens import editor_files, xray
 from ftui.tui.screens.ask import AskScreen, PromptScreen, TellScreen
 from ftui.tui.screens.editor import EditorScreen
 from ftui.tui.screens.help import HelpScreen
@@ -583,6 +583,20 @@ def test_the_list_of_files_tells_their_forms(project: Path) -> None:
 
 
 # -- what the editor makes of it
+
+
+NOTHING_LEFT = Finding("no_target_tokens", "red", 9, 9, "9 rows have no token to learn", is_allowable=False)
+
+
+def test_rows_of_which_nothing_is_learned_start_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(editor_files, "red_rows", lambda screen: [NOTHING_LEFT])
+
+    async def main() -> None:
+        async with shown_app() as shown:
+            await press(shown, "n", "e", "s")
+            assert shown.shows(EditorScreen) and "Nothing would be learned" in shown.text()
+
+    asyncio.run(main())
 
 
 def test_the_form_knows_what_was_seen_from_the_start_page(project: Path) -> None:

@@ -149,7 +149,9 @@ def start(screen: "EditorScreen") -> None:
             go_on()
 
     red = red_rows(screen)
-    if red:
+    if not all(one.is_allowable for one in red):
+        stage(screen).say("Nothing would be learned of these rows: r shows why.", "warn")
+    elif red:
         question = RED_QUESTION.format(", ".join(one.name for one in red))
         screen.app.push_screen(AskScreen(stage(screen).look, question, "allow it, go on"), answered)
     else:
