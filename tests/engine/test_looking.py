@@ -222,7 +222,13 @@ def test_a_row_by_its_place(profile: Opened, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"is no row of data\.train"):
             at(file, number)
     assert at(paths[0], 1).where.unit == "line"
-    for named in ("two.jsonl", "./two.jsonl", f"{tmp_path.name}/two.jsonl", "…o.jsonl"):  # as findings print it
+    for named in (
+        "two.jsonl",
+        "./two.jsonl",
+        f"{tmp_path.name}/two.jsonl",
+        "…o.jsonl",
+        "~o.jsonl",
+    ):  # as findings print it
         assert at(named, 2).number == 5
     for vague in ("o.jsonl", "…e.jsonl"):
         with pytest.raises(DataError, match=r"is no row of data\.train"):

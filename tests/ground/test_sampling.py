@@ -17,6 +17,7 @@ from ftui import cli, sampling
 from ftui.data_report import Example, Finding, Report, Where
 from ftui.data_words import gravity, ordered, percent, tally, way_on
 from ftui.errors import DataError
+from ftui.row_places import where_in
 from ftui.sample import Sample, Token, Turn
 from ftui.sample_lines import Signs, raw_lines, sample_lines
 from ftui.sampling import headline
@@ -129,6 +130,11 @@ def test_rows_from_a_place_on(capsys: pytest.CaptureFixture[str]) -> None:
         {"file": "helpdesk.jsonl", "number": 3}, {"file": "x.parquet", "number": 2},
         {"file": str(Path("rows.jsonl").resolve()), "number": 4},
     ]  # fmt: skip
+
+
+def test_a_place_in_ones_home_is_whole() -> None:
+    assert where_in(" ~/rows.jsonl:3 ") == Where(str(Path.home() / "rows.jsonl"), 3)
+    assert where_in("rows.jsonl") is None and where_in("17") is None and where_in("3/2") is None
 
 
 def test_a_row_of_one_part_has_no_second(capsys: pytest.CaptureFixture[str]) -> None:
