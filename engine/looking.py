@@ -25,11 +25,12 @@ from ftui.engine.sampled import MOST_CUT, Taken, num_parts, part_with, sampled
 from ftui.engine.searching import rows_with
 from ftui.errors import DataError
 from ftui.profile.sections import Profile
-from ftui.sample import Sample
+from ftui.row_places import is_meant
+from ftui.sample import NOTHING_CUT, Sample
 
 Report = Callable[[str], None]
-NOT_CUT = "No row is longer than data.max_length = {:,}: this is the longest."
-SPLIT = "No row is cut: text is split into parts of data.max_length = {:,} tokens. This is the longest."
+NOT_CUT = f"{NOTHING_CUT}: none is longer than data.max_length = {{:,}}. This is the longest."
+SPLIT = f"{NOTHING_CUT}: text is split into parts of data.max_length = {{:,}} tokens. This is the longest."
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,8 @@ def sample(
 ) -> Sample:
     """A row, or one part of it.
 
-    `jump` is `number` (that part of that row, the last one where it has fewer; or the row at the place `where`),
+    `jump` is `number` (that part of that row, the last one where it has fewer; or the row at the place `where`, whose
+    file may be named by the end of its path),
     `next` or `previous` (from that row and part of it on), `random` (any part of any row, by the seed), or leads to the
     longest, shortest, most_truncated or least_trained (`number` = 1: the second of them ...). `most_cut` tokens beyond
     data.max_length are told.
@@ -239,12 +241,20 @@ def sample(
 
 
 def _number_of(data: Opened, file: str, place: int) -> int:
-    """Raises `DataError` where no row of the training data stands there."""
-    for source, found in enumerate(data.read.found):
-        for number, one in enumerate(found.places):
-            if named(one) == file and (at := data.number_at(source, number, place)) is not None:
-                return at
-    raise DataError(f"{Where(file, place)} is no row of data.train that is learned from.")
+    """Raises `DataError` where no row of the training data stands there, or the name is that of several files."""
+    places = [
+        (named(one), source, number)
+        for source, found in enumerate(data.read.found)
+        for number, one in enumerate(found.places)
+    ]
+    meant = [one for one in places if one[0] == file] or [one for one in places if is_meant(file, one[0])]
+    if len(files := sorted({name for name, _, _ in meant})) > 1:
+        raise DataError(f"{file} may be {files[0]} or {files[1]}.", hint="Write more of its path.")
+    for _, source, number in meant:
+        if (at := data.number_at(source, number, place)) is not None:
+            return at
+    hint = "" if meant else "A place is FILE:LINE, as findings print it; no file of data.train is called so."
+    raise DataError(f"{Where(file, place)} is no row of data.train that is learned from.", hint=hint)
 
 
 def search(profile: str, text: str, after: int, tell: Report, part: int = 0) -> Sample | None:

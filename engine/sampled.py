@@ -158,6 +158,7 @@ def sampled(
         num_tokens=end - start, num_target_tokens=num_learned,
         max_length=taken.max_length, raw=raw, raw_line=raw_line, notes=[*extra, *notes],
         hits=[(first, min(behind, len(tokens))) for first, behind in hits if first < len(tokens)],
+        num_row_tokens=sum(len(sequence.input_ids) for sequence in taken.sequences) or end - start,
     )  # fmt: skip
 
 

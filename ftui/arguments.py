@@ -105,7 +105,7 @@ def _preview_verb(verbs: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     _value_options(preview)
     _allow_option(preview)
     preview.add_argument("--rows", metavar="N", type=int, default=3, help="show so many rows (3)")
-    jump = "longest, shortest, most_truncated, least_trained, random, a row's number (from 1) or row/part"
+    jump = "longest, shortest, most_truncated, least_trained, random, a row's number (from 1), row/part or FILE:LINE"
     preview.add_argument("--jump", metavar="WHICH", help=f"show not the first rows, but the {jump}")
     preview.add_argument("--report", action="store_true", help="show no rows")
     preview.add_argument("--json", action="store_true", help="as JSON")

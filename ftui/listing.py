@@ -131,8 +131,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "checkpoint", f"step {newest.step}" if newest else "none"
     if state.resumed_from:
         yield "resumed from", shown(state.resumed_from)
-    if state.warning:
-        yield "last warning", shown(state.warning)
+    for number, line in enumerate(state.warning.splitlines()):
+        yield "" if number else "last warning", shown(line)
     yield "engine", _process(status.engine.pid, is_alive(status.engine)) if status.engine else units.MISSING
     yield (
         "supervisor",

@@ -114,12 +114,18 @@ def event_lines(record: AnyRecord) -> list[str]:
         case StageBegan():
             return [f"stage {record.number} of {record.of} from step {record.step} on: {shown(record.words)}"]
         case Warned():
-            return [f"warning: {shown(record.message)}"]
+            return lines_of(f"warning: {record.message}")
         case ControlApplied() | ControlRefused() | MicroBatchChanged():
             return [_answer(record)]
         case Adopted() | Stalled() | Restarting():
-            return [_supervision(record)]
+            return lines_of(_supervision(record))
     return []
+
+
+def lines_of(text: str) -> list[str]:
+    """Foreign text that may have several lines; those behind the first stand below it."""
+    first, *others = shown(text, newlines=True).splitlines() or [""]
+    return [first, *(f"  {line}" for line in others)]
 
 
 APPLIED = {
@@ -155,6 +161,7 @@ def _answer(record: ControlApplied | ControlRefused | MicroBatchChanged) -> str:
 
 
 def _supervision(record: Adopted | Stalled | Restarting) -> str:
+    """Not yet safe to print: an error may have several lines."""
     match record:
         case Adopted():
             return f"a new supervisor watches over the engine (process {record.identity.pid})"
@@ -163,7 +170,7 @@ def _supervision(record: Adopted | Stalled | Restarting) -> str:
             return f"{record.phase} stood still for {still} (limit {limit}): the engine is killed"
         case Restarting():
             pause = units.duration(record.pause_seconds)
-            crash = f"crashed at step {record.step} ({shown(record.error)})"
+            crash = f"crashed at step {record.step} ({record.error})"
             return f"{crash}: again in {pause} (restart {record.number})"
 
 

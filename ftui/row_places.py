@@ -1,5 +1,7 @@
 """Places of rows in as few words as tell them apart: of long paths the end, and of any place its number."""
 
+import os
+import re
 from collections.abc import Iterable, Mapping
 
 from ftui.data_report import Example, Report, Where
@@ -7,6 +9,24 @@ from ftui.shown import cells, cut_front, shown
 
 Names = Mapping[str, str]
 """Files, each with what it is called in short."""
+
+CUT = ("…", "~")  # what stands in front of the end of a name, the second on screens in ASCII
+_WHERE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d{1,18})|, row (?P<row>\d{1,18}))")
+
+
+def where_in(text: str) -> Where | None:
+    """The place that somebody means by what findings print: `rows.jsonl:17` or `rows.parquet, row 17`."""
+    found = _WHERE.fullmatch(text.strip())
+    if found is None:
+        return None
+    file = os.path.expanduser(found["file"]) if found["file"].startswith("~/") else found["file"]
+    return Where(file, int(found["line"] or found["row"]), "line" if found["line"] else "row")
+
+
+def is_meant(name: str, file: str) -> bool:
+    """Whether `name` means that file: its whole path, the end of it, or the end that was left where it was cut."""
+    wanted = name.removeprefix("./")
+    return file == wanted or file.endswith(f"/{wanted}") or (wanted[:1] in CUT and file.endswith(wanted[1:]))
 
 
 def names_in(report: Report) -> dict[str, str]:

@@ -9,6 +9,10 @@ from ftui.data_report import Where
 Jump = Literal["longest", "shortest", "most_truncated", "least_trained", "random", "next", "previous", "number"]
 
 
+NOTHING_CUT = "No row is cut"
+"""How the note begins that a row has which the jump to the one cut most leads to where none is."""
+
+
 class Token(msgspec.Struct, frozen=True, array_like=True):
     """`text` are its characters in the sequence (none for a byte of a character that several tokens make up).
 
@@ -35,7 +39,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
 
     `raw` is the row as it stands in the file, as JSON with one key a line; of plain text it is what this part was made
     of, from line `raw_line` of the file on. `notes` say what is odd about it. `hits` are the tokens of a text that was
-    sought: (the first, behind the last).
+    sought: (the first, behind the last). `num_row_tokens` are those of all parts of the row together.
     """
 
     number: int
@@ -54,3 +58,4 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     raw_line: int | None = None
     notes: list[str] = []
     hits: list[tuple[int, int]] = []
+    num_row_tokens: int = 0

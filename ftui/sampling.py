@@ -7,17 +7,18 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ftui import data_words
-from ftui.data_report import Finding, Report
+from ftui.data_report import Finding, Report, Where
 from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helping import Helper
 from ftui.profile import Resolved
 from ftui.profile.writing import to_toml
-from ftui.row_places import Names, like_words, names_in, spot
+from ftui.row_places import Names, like_words, names_in, spot, where_in
 from ftui.sample import Jump, Sample
 from ftui.sample_lines import Kind, RowLine, Signs, sample_lines
 from ftui.shown import cells, cut, shown, wrapped
@@ -40,7 +41,10 @@ SEVERITY_COLOURS = {"red": "1;31", "yellow": "33", "note": "36"}
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the command line asks for: how many rows, which, and in which form. `jump` may be the number of a row."""
+    """What the command line asks for: how many rows, which, and in which form.
+
+    `jump` may be the number of a row, or its place as findings print it.
+    """
 
     num_rows: int = 3
     jump: str | None = None
@@ -69,15 +73,20 @@ def print_sampling(resolved: Resolved, wanted: Wanted) -> int:
 def _samples(helper: Helper, profile: str, report: Report, wanted: Wanted, tell: Any) -> list[Sample]:
     """The first ones, or those the jump leads to: the longest, the second longest ..."""
 
-    def ask(jump: str, number: int, part: int = 0) -> Sample:
-        given = {"jump": jump, "number": number, "part": part, "seed": number}
+    def ask(jump: str, number: int, part: int = 0, **more: Any) -> Sample:
+        given = {"jump": jump, "number": number, "part": part, "seed": number, **more}
         return msgspec.convert(helper.ask("sample", on_detail=tell, profile=profile, **given), Sample)
 
     place = PLACE.fullmatch(wanted.jump or "1")
     if place is not None:
         return _from(ask, int(place[1]), int(place[2]) if place[2] else None, report.num_rows, wanted.num_rows)
+    if (where := where_in(wanted.jump or "")) is not None:
+        return _from_place(ask, where, report.num_rows, wanted.num_rows)
     if wanted.jump not in JUMPS:
-        hint = f"{', '.join(JUMPS)}, the number of a row (from 1), or of one and a part of it: 3/2."
+        hint = (
+            f"{', '.join(JUMPS)}, the number of a row (from 1), or of one and a part of it: 3/2; "
+            "or its place as findings print it: rows.jsonl:17."
+        )
         raise UsageError(f"There is no jump {wanted.jump!r}.", hint=hint)
     return [ask(wanted.jump, number) for number in range(min(wanted.num_rows, report.num_rows))]
 
@@ -98,13 +107,26 @@ def _from(ask: Callable[..., Sample], row: int, part: int | None, num_rows: int,
     found = [ask("number", row - 1, part - 1)][:wanted]
     if found and found[0].part != part - 1:
         parts = found[0].num_parts
-        there = f"part {part:,}: row {row:,} has {parts:,}" if parts > 1 else f"row {part:,}: there is only one"
-        raise UsageError(f"There is no {there}.", hint="Rows and their parts are counted from 1.")
+        there = f"{parts:,}" if parts > 1 else "one part"
+        raise UsageError(
+            f"There is no part {part:,}: row {row:,} has {there}.", hint="Rows and their parts are counted from 1."
+        )
     while found and len(found) < wanted:
         after = ask("next", found[-1].number, found[-1].part)
         if (after.number, after.part) == (found[-1].number, found[-1].part):
             break
         found.append(after)
+    return found
+
+
+def _from_place(ask: Callable[..., Sample], where: Where, num_rows: int, wanted: int) -> list[Sample]:
+    """So many rows from the one at that place on. A file that is here is that one, however it is written."""
+    here = Path(where.file)
+    file = str(here.resolve()) if here.is_file() else where.file
+    found = [ask("number", 0, where={"file": file, "number": where.number})][:wanted]
+    if found:
+        behind = found[0].number + 1
+        found += [ask("number", number) for number in range(behind, min(behind + wanted - 1, num_rows))]
     return found
 
 
@@ -210,14 +232,17 @@ def row_lines(sample: Sample, width: int, signs: Signs, *, coloured: bool = Fals
 
 
 def headline(sample: Sample) -> str:
-    """`row 13 of 800, rows.jsonl:13, messages: 297 tokens, 122 learned (41 %)`."""
+    """`row 13 of 800, rows.jsonl:13, messages: 297 tokens, 122 learned (41%)`; of a row that is cut, of those kept."""
     part = f", part {sample.part + 1} of {sample.num_parts}" if sample.num_parts > 1 else ""
     seen = min(sample.num_tokens, sample.max_length)
     share = data_words.percent(sample.num_target_tokens, seen)
-    lost = f", {sample.num_tokens - seen:,} cut" if sample.num_tokens > seen else ""
+    whole = f" of the row's {sample.num_row_tokens:,}" if sample.num_row_tokens > sample.num_tokens else ""
+    kept, lost = "", ""
+    if sample.num_tokens > seen:
+        kept, lost = f" of the {seen:,} kept", f", {sample.num_tokens - seen:,} cut"
     return (
         f"row {sample.number + 1:,} of {sample.num_rows:,}{part}, {sample.where}, {sample.form}: "
-        f"{sample.num_tokens:,} tokens, {sample.num_target_tokens:,} learned ({share}){lost}"
+        f"{sample.num_tokens:,} tokens{whole}, {sample.num_target_tokens:,}{kept} learned ({share}){lost}"
     )
 
 

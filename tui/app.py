@@ -13,7 +13,7 @@ from typing import ClassVar
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
-from textual.events import Event, Key, Paste
+from textual.events import Event, Key, Paste, Resize
 from textual.geometry import Size
 from textual.screen import Screen
 from textual.theme import Theme
@@ -31,7 +31,7 @@ from ftui.tui.spans import harmless
 from ftui.tui.stage import RowsSeen
 from ftui.tui.terminal import Terminal
 
-SAID_SECONDS = 4.0  # how long a message stands in place of the keys
+SAID_SECONDS = 3.0  # how long a message stands in place of the keys, where no key comes before
 TERMINAL_SECONDS = 2.0  # between two looks at whether the terminal is still there
 
 
@@ -118,7 +118,12 @@ class FtuiApp(App[list[str]]):
         super()._handle_exception(error)
 
     async def on_event(self, event: Event) -> None:
-        """What is pasted is as foreign as any text: it comes in with nothing in it that could steer the terminal."""
+        """What is pasted is as foreign as any text: it comes in with nothing in it that could steer the terminal.
+
+        A key or another size of the terminal ends what was said: it was about what was there before.
+        """
+        if self._said[0] and (isinstance(event, Resize) or (isinstance(event, Key) and not event.is_forwarded)):
+            self._be_silent()
         if isinstance(event, Paste):
             event.text = "\n".join(shown(line) for line in event.text.splitlines())
         await super().on_event(event)
@@ -126,7 +131,7 @@ class FtuiApp(App[list[str]]):
     # -- what every screen can do
 
     def say(self, text: str, tone: str = "text") -> None:
-        """Show a message in place of the keys for a while."""
+        """Show a message in place of the keys for a while, at most until the next key."""
         self._said = (text, tone)
         if self._unsay is not None:
             self._unsay.stop()

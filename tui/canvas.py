@@ -11,6 +11,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from ftui.shown import cells
+from ftui.tui.glyphs import PLAIN
 from ftui.tui.look import Look
 from ftui.tui.spans import Frame, Line, Paint, clipped
 
@@ -71,7 +72,9 @@ class Canvas(Widget, can_focus=False):
 
     def _strip(self, line: Line, width: int) -> Strip:
         segments, used = [], 0
-        for text, style in clipped(line, width):
+        is_ascii = self.look.glyphs.rule.isascii()
+        for given, style in clipped(line, width):
+            text = given.translate(PLAIN) if is_ascii else given
             name, _, on = style.partition("@")
             segments.append(Segment(text, self.look.style(name, on=on or "background")))
             used += cells(text)

@@ -48,5 +48,8 @@ ASCII = Glyphs(
     dash="-", separator="|", bars="_.-=+*#@", newline="\\n",
 )  # fmt: skip
 
+PLAIN = str.maketrans({"…": "~", "·": ASCII.separator})
+"""What texts are written with that come from rooms which know no set, and what stands for it in ASCII; as wide."""
+
 SETS = {"braille": UNICODE, "block": BLOCK, "ascii": ASCII}
 """By the names that FTUI_GLYPHS takes."""

@@ -130,8 +130,12 @@ class History:
 
     @property
     def last_words(self) -> str:
-        """The newest event before the end: what it was doing. The end itself is told elsewhere."""
-        return next((event.text for event in reversed(self.events) if not event.is_end), "")
+        """The newest event before the end: what it was doing. The end itself is told elsewhere.
+
+        Of an event of several lines it is the first: the others are indented.
+        """
+        newest = (event.text for event in reversed(self.events) if not event.is_end and event.text[:1] != " ")
+        return next(newest, "")
 
     @property
     def best(self) -> Mark | None:
@@ -154,7 +158,7 @@ def told(record: AnyRecord) -> list[str]:
         case PhaseChanged():
             return [] if record.phase in ("evaluating", "saving") else report.phase_line(record)
         case RunFailed():
-            return [f"failed: {record.message}"]
+            return report.lines_of(f"failed: {record.message}")
         case RunStopped() | RunFinished():
             return [f"ended at step {record.step}: {record.reason}"]
         case EngineEnded():

@@ -79,11 +79,9 @@ def _text(path: Path) -> str:
 
 def _summary(table: dict[str, object], named: Callable[[str], str]) -> str:
     """Stage, base model and rows, as far as the file says; `named` says how paths are called."""
-    stage, model, rows = (
-        _values(table, *key) for key in (("run", "stage"), ("model", "name_or_path"), ("data", "train"))
-    )
+    stage, model = _values(table, "run", "stage"), _values(table, "model", "name_or_path")
     scratch = ["from scratch"] if not model and _values(table, "model", "from_scratch") else []
-    parts = [" ".join(stage), " ".join(map(named, model or scratch)), " ".join(map(named, rows))]
+    parts = [" ".join(stage), " ".join(map(named, model or scratch)), " ".join(_sources(table, named))]
     return ", ".join(part for part in parts if part)
 
 
@@ -97,5 +95,17 @@ def _values(table: dict[str, object], section: str, key: str) -> list[str]:
     inner = table.get(section)
     value = inner.get(key) if isinstance(inner, dict) else None
     each = [] if value is None else value if isinstance(value, list) else [value]
-    found = [str(one.get("path", one)) if isinstance(one, dict) else str(one) for one in each]
-    return [one for one in found if one]
+    return [one for one in map(str, each) if one]
+
+
+def _sources(table: dict[str, object], named: Callable[[str], str]) -> list[str]:
+    """The paths of data.train, each with the entry of it that is meant where one is named."""
+    inner = table.get("data")
+    value = inner.get("train") if isinstance(inner, dict) else None
+    each = value if isinstance(value, list) else [value]
+    found = []
+    for one in each:
+        path, subset = (one.get("path", one), one.get("subset")) if isinstance(one, dict) else (one, None)
+        if path:
+            found.append(named(str(path)) + (f" ({subset})" if subset else ""))
+    return found

@@ -36,7 +36,7 @@ class Stage(Protocol):
     rows_seen: RowsSeen | None
 
     def say(self, text: str, tone: str = "text") -> None:
-        """Show a message in place of the keys for a while."""
+        """Show a message in place of the keys for a while, at most until the next key."""
 
     def complain(self, error: FtuiError) -> None:
         """Say what went wrong and what to do about it."""

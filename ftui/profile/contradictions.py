@@ -11,6 +11,7 @@ from ftui.profile.adapter import LORA_SHAPE, unsuited
 from ftui.profile.data import sources
 from ftui.profile.facts import Contradiction, Facts, UnknownError, contradiction
 from ftui.profile.model import FULL_COMMIT
+from ftui.shown import cut_front, shown
 
 
 def contradictions(facts: Facts) -> Iterator[Contradiction]:
@@ -131,6 +132,12 @@ def _rows(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction("data.train", "names nothing to train on", "Name a file, a folder or a data set.")
 
 
+AMOUNTS = ("weight", "num_samples")
+"""Keys of a source that say how much of it comes in an epoch."""
+
+LONGEST_NAME = 40  # characters of a path: its end tells most
+
+
 def _mixture(facts: Facts) -> Iterator[Contradiction]:
     each = sources(facts("data.train"))
     temperature = facts("data.mixing_temperature")
@@ -139,11 +146,13 @@ def _mixture(facts: Facts) -> Iterator[Contradiction]:
         if source.num_samples is not None and source.weight != 1:
             why = "num_samples and weight both say how much of a source comes in an epoch"
             yield contradiction(f"{here}.num_samples {here}.weight", why, "Leave one of them out.")
-        said = [name for name in ("weight", "num_samples") if getattr(source, name) not in (1, None)]
-        if said and temperature is not None:
-            why = f"mixing_temperature sets the weights of all sources, and this one has {' and '.join(said)}"
-            keys = f"data.mixing_temperature {here}.{said[0]}"
-            yield contradiction(keys, why, f"Leave mixing_temperature out, or {said[0]} of every source.")
+    amounts = [(n, one, key) for n, one in enumerate(each) for key in AMOUNTS if getattr(one, key) not in (1, None)]
+    if amounts and temperature is not None:
+        told = ", ".join(f"{cut_front(shown(one.path), LONGEST_NAME)} has {key}" for _, one, key in amounts)
+        why = f"mixing_temperature sets the weights of all sources, and {told}"
+        keys = " ".join(["data.mixing_temperature", *(f"data.train.{n}.{key}" for n, _, key in amounts)])
+        names = " and ".join(key for key in AMOUNTS if any(key == one for _, _, one in amounts))
+        yield contradiction(keys, why, f"Leave mixing_temperature out, or {names} of every source.")
     if temperature is not None and len(each) == 1:
         why = "mixing_temperature mixes several sources, and data.train is one"
         yield contradiction("data.mixing_temperature data.train", why, "List them, or leave mixing_temperature out.")

@@ -229,8 +229,8 @@ TWO = (Source(path="a"), Source(path="b"))
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        ({"train": (Source(path="a", weight=2.0), TWO[1]), "mixing_temperature": 2.0}, "this one has weight"),
-        ({"train": (TWO[0], Source(path="b", num_samples=3)), "mixing_temperature": 2.0}, "this one has num_samples"),
+        ({"train": (Source(path="a", weight=2.0), TWO[1]), "mixing_temperature": 2.0}, "and a has weight"),
+        ({"train": (TWO[0], Source(path="b", num_samples=3)), "mixing_temperature": 2.0}, "and b has num_samples"),
         ({"train": (Source(path="a", weight=2.0, num_samples=3),)}, "num_samples and weight both say"),
         ({"train": "a", "mixing_temperature": 2.0}, "mixes several sources, and data.train is one"),
         ({"train": "a", "eval": (Source(path="b", num_samples=3),)}, "num_samples is for rows to train on"),
@@ -238,6 +238,17 @@ TWO = (Source(path="a"), Source(path="b"))
 )
 def test_mixtures_that_contradict_themselves_are_refused(data: dict[str, Any], complaint: str) -> None:
     assert complaint in refused(data=DataSection.model_validate(data))
+
+
+def test_weights_beside_a_temperature_are_told_once_with_their_sources() -> None:
+    each = (
+        Source(path="a", weight=2.0),
+        Source(path="b", weight=3.0),
+        Source(path="c"),
+        Source(path="d", num_samples=3),
+    )
+    told = refused(data=DataSection.model_construct(train=each, mixing_temperature=2.0))
+    assert told.endswith("and a has weight, b has weight, d has num_samples") and "\n" not in told
 
 
 def test_a_curriculum_has_the_epochs() -> None:

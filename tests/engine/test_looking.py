@@ -106,7 +106,8 @@ def test_what_is_cut_is_not_learned(profile: Opened) -> None:
     nothing = sample(profile([{"prompt": "a kernel " * 20, "completion": "x"}], name="late.jsonl", max_length=20))
     assert nothing.num_target_tokens == 0 and "beyond data.max_length = 20" in nothing.notes[-1]
     uncut = sample(profile(CHATS, name="more.jsonl", max_length=2000), "most_truncated")
-    assert uncut.num_tokens == found.num_tokens and "No row is longer than data.max_length = 2,000" in uncut.notes[0]
+    assert uncut.num_tokens == found.num_tokens
+    assert "No row is cut: none is longer than data.max_length = 2,000" in uncut.notes[0]
 
 
 def test_jumps_lead_where_they_say(profile: Opened) -> None:
@@ -148,9 +149,12 @@ def test_a_long_text_comes_in_the_parts_the_model_sees(profile: Opened) -> None:
 def test_no_part_is_a_token_alone(profile: Opened) -> None:
     """As in the run: one token would be predicted from nothing."""
     text = " ".join(WORDS)
-    whole = sample(profile([{"text": text}], stage="pretrain")).num_tokens
+    one = sample(profile([{"text": text}], stage="pretrain"))
+    whole = one.num_tokens
+    assert one.num_row_tokens == whole
     short = profile([{"text": text}], stage="pretrain", max_length=whole - 1)
     assert [sample(short, part=n).num_tokens for n in range(2)] == [whole - 2, 2]
+    assert [sample(short, part=n).num_row_tokens for n in range(2)] == [whole, whole], "of all parts together"
 
 
 def test_tokens_of_somebody_else(profile: Opened, bare: Path) -> None:
@@ -218,6 +222,19 @@ def test_a_row_by_its_place(profile: Opened, tmp_path: Path) -> None:
         with pytest.raises(DataError, match=r"is no row of data\.train"):
             at(file, number)
     assert at(paths[0], 1).where.unit == "line"
+    for named in (
+        "two.jsonl",
+        "./two.jsonl",
+        f"{tmp_path.name}/two.jsonl",
+        "…o.jsonl",
+        "~o.jsonl",
+    ):  # as findings print it
+        assert at(named, 2).number == 5
+    for vague in ("o.jsonl", "…e.jsonl"):
+        with pytest.raises(DataError, match=r"is no row of data\.train"):
+            at(vague, 2)
+    with pytest.raises(DataError, match=r"may be .*one\.jsonl or .*two\.jsonl"):
+        at("….jsonl", 1)
 
 
 def test_what_is_odd_is_told(profile: Opened) -> None:

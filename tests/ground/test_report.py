@@ -108,6 +108,7 @@ def test_nothing_that_was_not_measured_is_shown(make_step: Any) -> None:
             ["checkpoints/checkpoint-5 is damaged (a file is missing): moved to q"],
         ),
         (Warned(message="hot\x1b[0m"), ["warning: hot\u241b[0m"]),
+        (Warned(message="spoilt:\n85 of 91"), ["warning: spoilt:", "  85 of 91"]),
         (Sampled(step=0, prompt="Why?\n", completion="\u202eno"), ["sample at step 0: Why?\u240a -> \\u202eno"]),
         (ControlApplied(letter="x", verb="hold", step=12), ["held at step 12"]),
         (

@@ -17,8 +17,10 @@ from ftui import cli, sampling
 from ftui.data_report import Example, Finding, Report, Where
 from ftui.data_words import gravity, ordered, percent, tally, way_on
 from ftui.errors import DataError
+from ftui.row_places import where_in
 from ftui.sample import Sample, Token, Turn
 from ftui.sample_lines import Signs, raw_lines, sample_lines
+from ftui.sampling import headline
 from ftui.shown import cells
 from tests.support.evil import EVIL, steers
 from tests.support.rows_helper import FINDINGS, MAX_LENGTH, REPORT, SAMPLES, StandIn, sample_of
@@ -107,6 +109,43 @@ def test_which_rows(capsys: pytest.CaptureFixture[str]) -> None:
         code, out, err = printed(capsys, "--jump", jump)
         assert code == 2 and out == "" and "There is no" in err
     assert printed(capsys, "--rows", "-1")[0] == 2
+
+
+def test_rows_from_a_place_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """As findings print it; of a file that is here, its whole path is asked for."""
+    asked: list[Any] = []
+
+    class Noting(StandIn):
+        def ask(self, question: str, **given: Any) -> Any:
+            asked.append(given.get("where"))
+            return super().ask(question, **given)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sampling, "Helper", Noting)
+        out = printed(capsys, "--jump", "helpdesk.jsonl:3", "--rows", "9")[1]
+        assert re.findall(r"^row \d+", out, re.MULTILINE) == ["row 3", "row 4"]
+        assert re.findall(r"^row \d+", printed(capsys, "--jump", "x.parquet, row 2", "--rows", "1")[1], re.MULTILINE)
+        printed(capsys, "--jump", "./rows.jsonl:4", "--rows", "1")
+    assert [one for one in asked if one] == [
+        {"file": "helpdesk.jsonl", "number": 3}, {"file": "x.parquet", "number": 2},
+        {"file": str(Path("rows.jsonl").resolve()), "number": 4},
+    ]  # fmt: skip
+
+
+def test_a_place_in_ones_home_is_whole() -> None:
+    assert where_in(" ~/rows.jsonl:3 ") == Where(str(Path.home() / "rows.jsonl"), 3)
+    assert where_in("rows.jsonl") is None and where_in("17") is None and where_in("3/2") is None
+
+
+def test_a_row_of_one_part_has_no_second(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "There is no part 2: row 3 has one part." in printed(capsys, "--jump", "3/2")[2]
+
+
+def test_the_heads_of_rows_that_are_cut_and_of_parts() -> None:
+    """What is learned of a row that is cut is a share of what is kept."""
+    assert headline(SAMPLES[2]).endswith(": 220 tokens, 146 of the 160 kept learned (91%), 60 cut")
+    part = msgspec.structs.replace(SAMPLES[0], part=1, num_parts=4, num_row_tokens=9000)
+    assert ": 148 tokens of the row's 9,000, 108 learned (73%)" in headline(part)
 
 
 def test_parts_of_a_long_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,6 +244,26 @@ def test_a_short_screen_shows_the_newest_lines_first_and_all_on_demand() -> None
     assert "line 10" in drawn_failure(FAILED, KILLED, 23, top=1) and "line 39" in drawn_failure(FAILED, KILLED, 23, 999)
 
 
+def test_the_traceback_of_an_error_that_is_no_bug_stays_in_the_log() -> None:
+    log = [
+        "a library's warning", "Traceback (most recent call last):", '  File "findings.py", line 216, in stop',
+        "    raise DataError(message)", "", "ftui.errors.DataError: The rows would spoil the run:", "  85 of 91",
+    ]  # fmt: skip
+    state = replace(
+        FAILED, exit_code=31, ended_by="engine", last_lines=[], message="The rows would spoil the run:\n  85 of 91"
+    )
+
+    def printed(state: RunState, lines: list[str]) -> str:
+        drawn = failure(Frame(80, 40, UNICODE), "mine", state, None, "", lines, 0)
+        return "\n".join(map(text_of, drawn)).split("last lines")[1]
+
+    text = printed(state, log)
+    assert "a library's warning" in text and "its traceback is in the log" in text
+    assert not any(word in text for word in ("Traceback (", "findings.py", "raise", "DataError", "85 of 91"))
+    assert "it printed nothing else" in printed(state, log[1:])
+    assert "findings.py" in printed(replace(state, exit_code=70), log), "a bug is looked for with it"
+
+
 def test_user_host_and_gpu_are_told_apart() -> None:
     causes = {
         code: drawn_failure(replace(FAILED, exit_code=code), None, 60).split("cause")[1].split("do")[0]

@@ -188,8 +188,9 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
             await at.press("right")
             return
         await at.press("enter")
-        if at.shows(PickScreen) and field.choices:  # things to put into a list
+        if at.shows(PickScreen) and field.choices:  # things to put into a list, one after the other
             await at.press("enter")
+            await at.press("escape")
             await at.settle()
             return
         if at.shows(PickScreen):

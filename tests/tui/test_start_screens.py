@@ -173,6 +173,13 @@ def test_profiles_of_one_model_are_told_apart_by_their_rows() -> None:
     assert "/data/models/smol/SmolLM2, ../rows/2026/law.jsonl" in below
 
 
+def test_entries_of_one_file_are_told_apart() -> None:
+    text = PROFILE.replace('"rows.jsonl"', '{ path = "../dataset_info.json", subset = "alpaca_en" }')
+    Path("entry.toml").write_text(text)
+    (found,) = [offer.words for offer in offers(Path.cwd(), Roster()) if offer.section == HERE]
+    assert found == "sft, hub/model, dataset_info.json (alpaca_en)"
+
+
 def test_what_a_profile_says_of_itself_may_be_anything() -> None:
     Path("odd.toml").write_text('run = 3\n[model]\nfrom_scratch = {}\nname_or_path = ""\n[data]\ntrain = ["a", 1]\n')
     Path("new.toml").write_text("[model.from_scratch]\nhidden_size = 8\n")
@@ -374,8 +381,9 @@ def test_a_wrong_profile_says_where_and_is_read_again(path: Path) -> None:
             assert "Here it is train.learning_rate." in shown.text() and "R reads it again" in shown.text()
             await shown.press("enter")
             assert "cannot be started" in shown.text("keys")
-            await shown.press("d", "n", "escape", "e", "escape", "down")
+            await shown.press("d")
             assert "no whole profile" in shown.text("keys")
+            await shown.press("n", "escape", "e", "escape", "down")
             path.write_text(PROFILE)
             await shown.press("R")
             assert "Starts a new run mine in" in shown.words()

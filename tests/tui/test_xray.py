@@ -16,7 +16,7 @@ from textual.color import Color
 
 from ftui.data_report import Example, Finding, Where
 from ftui.errors import DataError, UsageError
-from ftui.sample import Sample
+from ftui.sample import NOTHING_CUT, Sample
 from ftui.tui.drawing.data_report import finding_lines, number_lines
 from ftui.tui.drawing.xray import title
 from ftui.tui.glyphs import ASCII, UNICODE
@@ -30,10 +30,10 @@ from ftui.tui.screens.start import StartScreen
 from ftui.tui.screens.xray import XrayScreen
 from ftui.tui.screens.xray_prompts import place_in
 from ftui.tui.spans import Frame, clipped
-from tests.support.rows_helper import FILE, REPORT, SAMPLES, StandIn
+from tests.support.rows_helper import FILE, FINDINGS, REPORT, SAMPLES, StandIn
 from tests.support.shown_app import PROFILE, ShownApp, picture, shown_app, strips_of
 
-SIZES = {"80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
+SIZES = {"40x12": (40, 12), "60x20": (60, 20), "80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
 SamePicture = Callable[[str, str], None]
 
 
@@ -202,6 +202,9 @@ def test_a_row_by_its_number() -> None:
         assert shown.shows(PromptScreen)
         await press(shown, "backspace", "3", "enter")
         assert "row 3 of 4" in shown.text()
+        await press(shown, "g", *"helpdesk.jsonl:2", "enter")
+        assert asked(shown)[-1][1]["where"] == {"file": "helpdesk.jsonl", "number": 2, "unit": "line"}
+        assert "row 2 of 4" in shown.text()
 
     person(script)
 
@@ -212,7 +215,7 @@ def test_searching_goes_on_behind_the_row() -> None:
         assert "row 3 of 4" in shown.text()
         await press(shown, "slash", "enter")
         assert "row 1 of 4" in shown.text(), "from the top again"
-        await press(shown, "slash", "ctrl+u", *"nowhere", "enter")
+        await press(shown, "slash", *"nowhere", "enter")  # in place of what was sought before
         assert "No row has 'nowhere' in it." in shown.text() and "row 1 of 4" in shown.text()
         await press(shown, "slash", "ctrl+u", "enter", "escape")
         assert "row 1 of 4" in shown.text()
@@ -321,6 +324,68 @@ def test_nothing_is_said_of_a_row_that_is_new() -> None:
     person(script)
 
 
+def test_what_is_said_is_gone_with_the_next_key_and_another_size() -> None:
+    async def script(shown: ShownApp) -> None:
+        for ending in (("R",), ("b",), ()):
+            await press(shown, "p")
+            assert "This is the first row." in shown.lines()[-1]
+            await press(shown, *ending)
+            if not ending:
+                await shown.pilot.resize_terminal(90, 30)
+                await shown.pilot.pause()
+            assert "This is the first row." not in shown.text() and "? help" in shown.lines()[-1]
+            if shown.screen.page == "report":
+                await press(shown, "R")
+
+    person(script)
+
+
+def test_where_nothing_is_cut_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    note = f"{NOTHING_CUT}: none is longer than data.max_length = 4,096. This is the longest."
+    monkeypatch.setattr(StandIn, "samples", [msgspec.structs.replace(SAMPLES[0], num_rows=1, notes=[note])])
+
+    async def script(shown: ShownApp) -> None:
+        await press(shown, "c")
+        assert NOTHING_CUT in shown.lines()[-1] and "already" not in shown.text()
+
+    person(script)
+
+
+@pytest.mark.parametrize("size", ["60x20", "40x12"])
+def test_a_report_without_findings_has_the_room_for_its_numbers(size: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def script(shown: ShownApp) -> None:
+        await press(shown, "R")
+        assert shown.lines()[-2].strip() and "go to row" not in shown.lines()[-1]
+
+    monkeypatch.setattr(StandIn, "report", msgspec.structs.replace(REPORT, findings=[]))
+    person(script, size)
+
+
+def test_enter_is_offered_on_lines_that_are_about_a_row() -> None:
+    async def script(shown: ShownApp) -> None:
+        await press(shown, "R")
+        assert "enter go to row" in shown.lines()[-1]
+        await press(shown, "end")
+        assert "go to row" not in shown.lines()[-1]
+        await press(shown, "home")
+        assert "enter go to row" in shown.lines()[-1]
+
+    person(script)
+
+
+def test_in_ascii_no_other_sign_goes_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor the ellipsis of what is cut, nor the dot between phases, which rooms write that know no set of signs."""
+    one = msgspec.structs.replace(FINDINGS[0], message="preparing · reading", examples=[Example(Where("x" * 99, 4))])
+    monkeypatch.setattr(StandIn, "report", msgspec.structs.replace(REPORT, findings=[one]))
+
+    async def script(shown: ShownApp) -> None:
+        await press(shown, "R")
+        text = shown.text()
+        assert "~" in text and "preparing | reading" in text and text.isascii()
+
+    person(script, glyphs=ASCII)
+
+
 def test_reading_again_keeps_the_place_and_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     async def script(shown: ShownApp) -> None:
         await press(shown, "n", "n", "down", "down")
@@ -344,7 +409,7 @@ def test_reading_again_keeps_the_place_and_the_keys(monkeypatch: pytest.MonkeyPa
 
 def test_numbers_of_the_row_come_before_those_of_all_rows() -> None:
     """What was found in all rows is told as that, and never takes the room of the row's own numbers."""
-    long = msgspec.structs.replace(SAMPLES[2], num_tokens=1_234_567, num_target_tokens=1_234_000, max_length=2_200)
+    long = msgspec.structs.replace(SAMPLES[2], num_tokens=1_234_567, num_target_tokens=2_100, max_length=2_200)
     for width in (40, 60, 80, 120):
         line = "".join(text for text, _ in title(Frame(width, 3, UNICODE), "x", long, REPORT, range(0))[1])
         assert "1,232,367 cut" in line or width < 60
@@ -630,10 +695,12 @@ def test_the_form_knows_what_was_found_and_lets_it_be_allowed(project: Path) -> 
             assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
             await press(shown, "slash", *"data.allow", "enter", "enter")
             assert shown.shows(PickScreen) and "red: 1 of 4 rows hold a placeholder" in shown.text()
-            await press(shown, "enter")
-            assert shown.shows(EditorScreen) and 'allow = ["placeholders"]' in shown.screen.editing.draft.text
-            assert "no fault" in shown.lines()[0]
-            await press(shown, "enter", "enter")
+            await press(shown, "enter", "down", "enter")
+            assert shown.shows(PickScreen), "several may be chosen"
+            await press(shown, "escape")
+            text = shown.screen.editing.draft.text
+            assert shown.shows(EditorScreen) and 'allow = ["placeholders", ' in text and "no fault" in shown.lines()[0]
+            await press(shown, "enter", "enter", "tab")
             assert "rows: 1 red" in shown.lines()[0] and "placeholders" not in shown.screen.editing.draft.text
             await press(shown, "slash", *"data.max_length", "enter", "enter", "ctrl+u", *"64", "enter")
             assert "no fault" in shown.lines()[0], "other rows than those that were looked at"

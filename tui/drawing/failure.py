@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ftui import report
-from ftui.errors import EXIT_WORDS, PREEMPTED_NOT_SAVED
+from ftui.errors import BUG, EXIT_WORDS, PREEMPTED_NOT_SAVED
 from ftui.events import EngineEnded
 from ftui.runstate import RunState
 from ftui.tui.spans import Frame, Line, spread, wrapped
@@ -34,6 +34,8 @@ NEXT = {
     42: "Fewer processes beside it, or a pod with more RAM; r goes on from the newest checkpoint.",
     43: "`ftui resume RUN --fork --set train.learning_rate=...` goes on from the newest checkpoint with a lower one.",
 }
+TRACEBACK = "Traceback (most recent call last):"
+CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
 GO_ON = "r goes on from the newest checkpoint."
 
 
@@ -45,13 +47,33 @@ def failure(
     `last`: the last event, `log`: what the engine printed.
     """
     facts = _facts(frame, name, state, ended, last)
-    printed = _printed(frame, (state.last_lines or list(log))[-LINES_SHOWN:])
+    lines_of_log, note = state.last_lines or list(log), ""
+    if state.ended_by == "engine" and state.exit_code != BUG and TRACEBACK in lines_of_log:
+        lines_of_log, note = without_tracebacks(lines_of_log, state.message), "its traceback is in the log "
+    printed = _printed(frame, lines_of_log[-LINES_SHOWN:])
     room = frame.height - len(facts) - 2
     if top == 0 and 3 <= room < len(printed):
         note = f"the last {room} of {len(printed)}, down shows all "
         return [*facts, [], _rule(frame, note), *printed[-room:]]
-    lines = [*facts, [], _rule(frame, ""), *(printed or [[(" it printed none", "faint")]])]
+    none = " it printed nothing else" if note else " it printed none"
+    lines = [*facts, [], _rule(frame, note), *(printed or [[(none, "faint")]])]
     return lines[min(top, max(0, len(lines) - frame.height)) :][: frame.height]
+
+
+def without_tracebacks(lines: Sequence[str], message: str) -> list[str]:
+    """Of an error that is no fault of the program: its own words, `message`, stand above, where it was raised in a log.
+
+    A traceback ends with the first line that is not indented, the error; what follows of its text is in `message`.
+    """
+    kept, inside, said = [], False, set(message.split("\n"))
+    for line in lines:
+        if line.startswith(TRACEBACK):
+            inside = True
+        elif inside:
+            inside = line[:1] in (" ", "")
+        elif line.strip() and line not in said and not line.startswith(CHAINED):
+            kept.append(line)
+    return kept
 
 
 def _rule(frame: Frame, note: str) -> Line:

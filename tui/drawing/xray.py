@@ -56,7 +56,9 @@ def title(frame: Frame, name: str, sample: Sample | None, report: Report | None,
 
 def _of_row(frame: Frame, sample: Sample, report: Report | None) -> Line:
     """The row's own numbers; the form and what was found in all rows only where there is room for them too."""
-    numbers = _numbers(sample)
+    numbers = next(
+        line for word in (" kept", "") if width_of(line := _numbers(sample, word)) <= frame.width or not word
+    )
     found, form = tally(report), [(f"{sample.form} ", "muted")]
     if found:
         found = [("all rows: ", "faint"), *found]
@@ -64,16 +66,19 @@ def _of_row(frame: Frame, sample: Sample, report: Report | None) -> Line:
     return spread(frame.width, numbers, next((w for w in ([*found, *form], found, form) if width_of(w) <= room), []))
 
 
-def _numbers(sample: Sample) -> Line:
+def _numbers(sample: Sample, word: str) -> Line:
+    """`word` stands behind the number of the tokens that are kept, of which the share is."""
     seen = min(sample.num_tokens, sample.max_length)
     share = data_words.percent(sample.num_target_tokens, seen)
+    whole = f" of {sample.num_row_tokens:,}" if sample.num_row_tokens > sample.num_tokens else ""
+    kept = f" of {seen:,}{word}" if sample.num_tokens > seen else ""
     line: Line = [
-        (f" {sample.num_tokens:,}", "number"), (" tokens  ", "muted"),
+        (f" {sample.num_tokens:,}", "number"), (f"{whole} tokens  ", "muted"),
         (f"{sample.num_target_tokens:,}", "number" if sample.num_target_tokens else "alarm"),
-        (f" learned {share}", "muted" if sample.num_target_tokens else "bad"),
+        (f" learned {share}{kept}", "muted" if sample.num_target_tokens else "bad"),
     ]  # fmt: skip
     if sample.num_tokens > seen:
-        line += [(f"  {sample.num_tokens - seen:,} cut", "bad"), (f" at {sample.max_length:,}", "muted")]
+        line.append((f"  {sample.num_tokens - seen:,} cut", "bad"))
     return line
 
 

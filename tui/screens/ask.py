@@ -80,15 +80,26 @@ class TellScreen(ModalScreen[None]):
 
 
 class PromptScreen(ModalScreen[str | None]):
-    """One line of text; `check` raises an FtuiError for what cannot be taken, shown while it is typed."""
+    """One line of text; `check` raises an FtuiError for what cannot be taken, shown while it is typed.
+
+    `replaced`: the first key typed takes the place of `text`, else it goes behind it.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", id="cancel")]
 
     def __init__(
-        self, look: Look, question: str, text: str, check: Callable[[str], object], *, enter: str = "take it"
+        self,
+        look: Look,
+        question: str,
+        text: str,
+        check: Callable[[str], object],
+        *,
+        enter: str = "take it",
+        replaced: bool = False,
     ) -> None:
         super().__init__()
         self._look, self._question, self._text, self._check, self._enter = look, question, text, check, enter
+        self._replaced = replaced
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
@@ -103,7 +114,11 @@ class PromptScreen(ModalScreen[str | None]):
         question.styles.height = len(self._asked(DIALOG_WIDTH))
         question.show(lambda frame: self._asked(frame.width))
         self.query_one("#problem", Canvas).styles.height = 3
-        self.query_one(Input).action_end()
+        field = self.query_one(Input)
+        if self._replaced:  # here, not on focus: that may come after a key that was typed ahead
+            field.action_select_all()
+        else:
+            field.action_end()
         self._show_problem("")
 
     def _asked(self, width: int) -> list[Line]:
@@ -121,7 +136,12 @@ class PromptScreen(ModalScreen[str | None]):
 
     def type_ahead(self, character: str) -> None:
         """Take a key that was pressed before the field could have it."""
-        self.call_later(lambda: self.query_one(Input).insert_text_at_cursor(character))
+
+        def take() -> None:
+            field = self.query_one(Input)
+            field.replace(character, *field.selection)
+
+        self.call_later(take)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._problem_with(event.value)

@@ -1,6 +1,7 @@
 """What a look at the rows told the editor, and lists whose items are chosen from what may stand there."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ftui.data_report import Finding
@@ -54,8 +55,12 @@ def choose_items(screen: "EditorScreen", row: Row) -> None:
     """What is chosen is put into the list, or taken out where it is in already."""
     field, profile = row.field, screen.editing.seen.profile
     assert field is not None, "the cursor stands on a key"
-    given = screen.editing.seen.value(field, row.key)
-    items = [str(item) for item in given] if isinstance(given, list | tuple) else []
+
+    def inside() -> list[str]:
+        given = screen.editing.seen.value(field, row.key)
+        return [str(item) for item in given] if isinstance(given, list | tuple) else []
+
+    items = inside()
     found = {one.name: one for one in _findings(screen, profile)} if profile is not None and row.key == ALLOW else {}
     choices = [
         Choice(
@@ -69,14 +74,13 @@ def choose_items(screen: "EditorScreen", row: Row) -> None:
         for name in sorted(field.choices, key=lambda name: (name not in found, name not in items))
     ]
 
-    def chosen(choice: Choice | None) -> None:
-        if choice is None or row.field is None:
-            return
-        name = str(choice.value)
+    def toggle(choice: Choice) -> list[Choice]:
+        name, items = str(choice.value), inside()
         now = [item for item in items if item != name] if name in items else [*items, name]
         draft, source = screen.editing.draft, "[" + ", ".join(map(inner, now)) + "]"
         screen.tried(lambda: screen.take(with_value(draft, field, row.key, source)))
+        return [replace(one, is_current=one.name in inside()) for one in choices]
 
-    pick = PickScreen(f"{row.name}: enter puts one into the list, or takes it out", choices)
+    pick = PickScreen(f"{row.name}: enter puts one in or takes it out, esc when done", choices, toggle=toggle)
     pick.cursor = 0
-    screen.app.push_screen(pick, chosen)
+    screen.app.push_screen(pick)

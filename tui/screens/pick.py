@@ -24,7 +24,8 @@ class PickScreen(Screen[Choice | None]):
     """Gives the choice, `None` where there was none.
 
     `takes_any`: what is typed is a choice too, and `check` raises an FtuiError for what cannot be taken. `facts` tells
-    more of a choice, once it is under the cursor.
+    more of a choice, once it is under the cursor. `toggle` is for lists of which several are chosen: enter hands it the
+    one under the cursor and shows the choices it returns, and nothing but leaving closes the list.
     """
 
     HEADING = "a list to choose from"
@@ -48,10 +49,11 @@ class PickScreen(Screen[Choice | None]):
         check: Callable[[str], object] = str,
         facts: Facts | None = None,
         hint: str = "",
+        toggle: Callable[[Choice], Sequence[Choice]] | None = None,
     ) -> None:
         super().__init__()
         self._title, self._choices, self._text, self._takes_any = title, list(choices), text, takes_any
-        self._check, self._facts, self._hint = check, facts, hint
+        self._check, self._facts, self._hint, self._toggle = check, facts, hint, toggle
         self._known: dict[str, tuple[str, ...]] = {}
         self._typed = ""
         self._problem = ""
@@ -105,7 +107,9 @@ class PickScreen(Screen[Choice | None]):
         self._draw()
 
     def action_complete(self) -> None:
-        if chosen := self._chosen():
+        if self._toggle is not None:
+            self.dismiss(None)
+        elif chosen := self._chosen():
             self.query_one(Input).value = shown(chosen.name)
             self.query_one(Input).action_end()
 
@@ -116,6 +120,10 @@ class PickScreen(Screen[Choice | None]):
     def action_choose(self) -> None:
         chosen = self._chosen()
         if chosen is None:
+            return
+        if self._toggle is not None:
+            self._choices = list(self._toggle(chosen))
+            self._draw()
             return
         self._problem = self._problem_with(chosen)
         if self._problem:

@@ -84,7 +84,9 @@ class XrayScreen(Screen[None]):
         """Keys that mean nothing on the page that is shown."""
         if self.sample is None:
             return {str(binding.id) for binding in self.BINDINGS if isinstance(binding, Binding)} - ALWAYS
-        return ON_ROWS if self.page == "rows" else ON_REPORT
+        if self.page == "rows":
+            return ON_ROWS
+        return ON_REPORT if self.shown.leads_somewhere else ON_REPORT | {"go"}
 
     # -- asking the helper: one question after the other, the screen goes on meanwhile
 
@@ -251,4 +253,7 @@ class XrayScreen(Screen[None]):
             self.app.pop_screen()
 
     def draw(self) -> None:
+        self.set_class(self.report is not None and bool(self.report.findings), "-found")
         self.shown.draw()
+        if self.page == "report":
+            stage(self).draw_keys()  # enter goes somewhere from some lines only

@@ -34,7 +34,7 @@ XRAY_KEYS: list[BindingType] = [
     Binding("t", "jump('least_trained')", "least", tooltip="The row of which the least is learned", id="least"),
     Binding("r", "jump('random')", "random", tooltip="Any row, or any part of one", id="random"),
     Binding("s", "jump('shortest')", "shortest", tooltip="The shortest row; again: the next one", id="shortest"),
-    Binding("g", "number", "number", tooltip="A row or a part by its number", id="number"),
+    Binding("g", "number", "number", tooltip="A row by its number or its place, FILE:LINE; a part", id="number"),
     Binding("b", "boundaries", "tokens", tooltip="Where one token ends and the next begins", id="boundaries"),
     Binding("m", "more", "more", show=False, tooltip="More of what is cut, where not all of it is shown", id="more"),
     Binding("a", "again", "again", show=False, tooltip="Read the files again", id="again"),

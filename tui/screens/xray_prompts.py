@@ -4,9 +4,10 @@ import re
 from typing import TYPE_CHECKING
 
 from ftui.errors import UsageError
+from ftui.row_places import where_in
 from ftui.sample import Sample
 from ftui.tui.screens.ask import PromptScreen
-from ftui.tui.screens.xray_questions import going_to, searching
+from ftui.tui.screens.xray_questions import Question, at, going_to, searching
 from ftui.tui.stage import stage
 
 if TYPE_CHECKING:
@@ -19,13 +20,15 @@ _PLACE = re.compile(r"(\d+)(?:/(\d+))?")
 def ask_number(screen: "XrayScreen", sample: Sample) -> None:
     """Goes there; where there is but one row, a long text, the number is that of a part."""
 
+    def question(answer: str) -> Question:
+        where = where_in(answer)
+        return going_to(*place_in(answer, sample)) if where is None else at(where)
+
     def entered(answer: str | None) -> None:
         if answer is not None:
-            screen.go(going_to(*place_in(answer, sample)))
+            screen.go(question(answer))
 
-    prompt = PromptScreen(
-        stage(screen).look, _number_question(sample), "", lambda text: place_in(text, sample), enter="go there"
-    )
+    prompt = PromptScreen(stage(screen).look, _number_question(sample), "", question, enter="go there")
     screen.app.push_screen(prompt, entered)
 
 
@@ -33,7 +36,8 @@ def _number_question(sample: Sample) -> str:
     if _is_one_text(sample):
         return f"The number of a part, from 1 to {sample.num_parts:,}: there is but one row."
     words = f"The number of a row, from 1 to {sample.num_rows:,}"
-    return f"{words}; a part of it behind a slash: {sample.number + 1}/2." if sample.num_parts > 1 else f"{words}."
+    part = f"; a part of it behind a slash: {sample.number + 1}/2" if sample.num_parts > 1 else ""
+    return f"{words}{part}; or its place, FILE:LINE."
 
 
 def _is_one_text(sample: Sample) -> bool:
@@ -69,5 +73,5 @@ def ask_text(screen: "XrayScreen") -> None:
             screen.sought = answer
             screen.go(searching(answer))
 
-    prompt = PromptScreen(stage(screen).look, FIND_QUESTION, screen.sought, check, enter="find")
+    prompt = PromptScreen(stage(screen).look, FIND_QUESTION, screen.sought, check, enter="find", replaced=True)
     screen.app.push_screen(prompt, entered)

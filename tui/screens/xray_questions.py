@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from ftui.data_report import Where
-from ftui.sample import Sample
+from ftui.sample import NOTHING_CUT, Sample
 
 MORE = 10  # times as many tokens of a row that is cut
 
@@ -84,5 +84,7 @@ def said_of(question: Question, before: Sample | None, sample: Sample) -> str:
         return f"Row {sample.number + 1:,} has {sample.num_parts:,} parts; this is the last."
     if here != there:
         return ""
+    if any(note.startswith(NOTHING_CUT) for note in sample.notes):
+        return f"{NOTHING_CUT}: this is the longest."
     words = {"next": "This is the last row.", "previous": "This is the first row.", "random": ""}
     return words.get(question.given.get("jump", ""), "It is this row already.") if not wanted else ""

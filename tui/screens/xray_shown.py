@@ -71,6 +71,14 @@ class Shown:
         return None if line is None else line.where
 
     @property
+    def leads_somewhere(self) -> bool:
+        """Whether the line under the cursor is about a row; the first finding is where nothing was drawn yet."""
+        report = self._screen.report
+        if report is None:
+            return False
+        return self.where is not None if self._report_lines else any(one.examples for one in report.findings[:1])
+
+    @property
     def _under_cursor(self) -> ReportLine | None:
         return self._report_lines[self._cursor] if self._cursor < len(self._report_lines) else None
 
@@ -80,6 +88,7 @@ class Shown:
         screen = self._screen
         query = screen.query_one
         if screen.page == "report":
+            self._report_lines = self._report_lines if screen.report is not None else []
             query("#title", Canvas).show(lambda f: data_report.report_title(f, screen.called, screen.report))
             query("#body", Canvas).show(self._report_page)
             query("#details", Canvas).show(lambda f: data_report.finding_details(f, self._under_cursor))
