@@ -654,6 +654,7 @@ NOTHING_LEFT = Finding("no_target_tokens", "red", 9, 9, "9 rows have no token to
 
 
 def test_rows_of_which_nothing_is_learned_start_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (project / "rows.jsonl").write_text('{"messages": []}\n')
     monkeypatch.setattr(editor_files, "red_rows", lambda screen: [NOTHING_LEFT])
 
     async def main() -> None:
