@@ -10,21 +10,22 @@ import time
 import traceback
 from pathlib import Path
 
-from ftui.engine.environment import settle_environment
+from .system.environment import settle_environment
 
 settle_environment()
 
-from ftui.engine.control import Control, Leave  # noqa: E402
-from ftui.engine.desk import LetterDesk, answers_in  # noqa: E402
-from ftui.engine.leave_early import leave_untrained  # noqa: E402
-from ftui.engine.logbook import Logbook  # noqa: E402
 from ftui.errors import BUG, DiskError, DiskFullError, FtuiError, HostMemoryError, LostRunError  # noqa: E402
-from ftui.events import RunFailed  # noqa: E402
-from ftui.files import try_lock  # noqa: E402
-from ftui.ranks import LOST_RANK, RankLostError  # noqa: E402
-from ftui.redact import finish_output, redact_output, redacted  # noqa: E402
-from ftui.run import Run  # noqa: E402
-from ftui.volume import is_disk_full  # noqa: E402
+from ftui.runs.events import RunFailed  # noqa: E402
+from ftui.runs.run_folder import Run  # noqa: E402
+from ftui.supervisor.engine_process import LOST_RANK, RankLostError  # noqa: E402
+from ftui.system.files import try_lock  # noqa: E402
+from ftui.system.redact import finish_output, redact_output, redacted  # noqa: E402
+from ftui.system.volume import is_disk_full  # noqa: E402
+
+from .runtime.control_flags import Control, Leave  # noqa: E402
+from .runtime.early_exit import leave_untrained  # noqa: E402
+from .runtime.event_writer import Logbook  # noqa: E402
+from .runtime.request_inbox import LetterDesk, answers_in  # noqa: E402
 
 PATIENCE_SECONDS = 1.0  # how long SIGTERM waits for the main thread while libraries or a model are loaded
 LOOK_SECONDS = 0.1
@@ -81,7 +82,7 @@ def conduct(run: Run, logbook: Logbook, control: Control) -> int:
 
         profile = resolve(run.profile).profile
         logbook.phase("starting", "loading the libraries")
-        from ftui.engine.recipe import train  # torch, transformers, peft: 5 to 10 s
+        from .recipe import train  # torch, transformers, peft: 5 to 10 s
 
         return train(run, profile, logbook, control)
     except Leave as leaving:
@@ -111,7 +112,7 @@ def _failed(logbook: Logbook, control: Control, error: Exception) -> int:
         again=type(error).__name__ == "UpdateMemoryError",
     )
     logbook.is_leaving = True
-    if rank := int(os.environ.get("RANK", "0")):  # the supervisor quotes it (ftui/endings.py)
+    if rank := int(os.environ.get("RANK", "0")):  # the supervisor quotes it (ftui/runs/endings.py)
         print(f"rank {rank} failed: {record.message} {record.hint}", flush=True)
     control.close("the run has failed")
     logbook.event(record, durable=True)
@@ -128,7 +129,7 @@ def as_ftui_error(error: Exception) -> FtuiError | None:
         return DiskError(f"The disk failed: {error}.", hint="Check the volume, then start the run again.")
     if isinstance(error, MemoryError):
         return HostMemoryError("The machine is out of memory.", hint="Use a machine with more RAM.")
-    from ftui.engine.memory import is_out_of_memory, out_of_memory
+    from .system.memory import is_out_of_memory, out_of_memory
 
     return out_of_memory(error) if is_out_of_memory(error) else None
 

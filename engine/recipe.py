@@ -2,39 +2,40 @@
 
 from pathlib import Path
 
-from ftui import checkpoints
-from ftui.engine.accounts import accounts
-from ftui.engine.assembly import assembled, model_of
-from ftui.engine.badge import badge, machine_differences, note
-from ftui.engine.checkpoint import Keeper, expected_bytes, restore
-from ftui.engine.control import Control, Leave
-from ftui.engine.data.stores.cache import cache_folder
-from ftui.engine.desk import answers_in
-from ftui.engine.difficulty import with_losses
-from ftui.engine.environment import versions
-from ftui.engine.follow import follow
-from ftui.engine.generate import sample
-from ftui.engine.hardware import Hardware, find_hardware
-from ftui.engine.leaving import conclude, leave
-from ftui.engine.logbook import Logbook
-from ftui.engine.loop import Loop
-from ftui.engine.optim import allocate_state
-from ftui.engine.preparation import prepare
-from ftui.engine.quantised import num_parameters
-from ftui.engine.ranks import Do, Order, join
-from ftui.engine.requests import Requests
-from ftui.engine.resume import as_begun, check_same, find_checkpoint, forked, is_fork
-from ftui.engine.rng import seed_everything
-from ftui.engine.scaling import begin
-from ftui.engine.settings import replayed, value_at
-from ftui.engine.speed import settle_speed
-from ftui.engine.training import Training
 from ftui.errors import ModelError, ProfileError
-from ftui.events import RunOpened, RunStarted
-from ftui.identity import this_process
-from ftui.profile.sections import Profile
-from ftui.run import Run
-from ftui.volume import check_room, probe, warnings
+from ftui.profile.schema import Profile
+from ftui.runs import checkpoint_folders
+from ftui.runs.events import RunOpened, RunStarted
+from ftui.runs.run_folder import Run
+from ftui.system.process_id import this_process
+from ftui.system.volume import check_room, probe, warnings
+
+from .build import assembled, model_of
+from .checkpoints.checkpoint import Keeper, expected_bytes, restore
+from .checkpoints.reproducibility import badge, machine_differences, note
+from .checkpoints.resume import as_begun, check_same, find_checkpoint, forked, is_fork
+from .data.stores.cache import cache_folder
+from .distributed.process_group import Do, Order, join
+from .distributed.rank_state import accounts
+from .distributed.worker_rank import follow
+from .models.performance import settle_speed
+from .models.quantization import num_parameters
+from .optim.loss_scaler import begin
+from .optim.optimizer import allocate_state
+from .runtime.control_flags import Control, Leave
+from .runtime.event_writer import Logbook
+from .runtime.live_overrides import replayed, value_at
+from .runtime.request_inbox import answers_in
+from .system.device import Hardware, find_hardware
+from .system.environment import versions
+from .system.rng import seed_everything
+from .training.base_losses import with_losses
+from .training.context import Training
+from .training.generate import sample
+from .training.loop import Loop
+from .training.prepare import prepare
+from .training.request_handlers import Requests
+from .training.shutdown import conclude, leave
 
 
 def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int:
@@ -79,7 +80,7 @@ def train(run: Run, profile: Profile, logbook: Logbook, control: Control) -> int
     return code
 
 
-def _resume(training: Training) -> checkpoints.Checkpoint | None:
+def _resume(training: Training) -> checkpoint_folders.Checkpoint | None:
     """Put the run back where its newest checkpoint left it; the checkpoint, if there is one."""
     run, state = training.run, training.state
     found = find_checkpoint(run, training.logbook)
@@ -101,7 +102,7 @@ def _resume(training: Training) -> checkpoints.Checkpoint | None:
     return found
 
 
-def _restore_fork(training: Training, checkpoint: checkpoints.Checkpoint, differences: list[str]) -> None:
+def _restore_fork(training: Training, checkpoint: checkpoint_folders.Checkpoint, differences: list[str]) -> None:
     """Put back what fits the new profile.
 
     Raises:
@@ -123,7 +124,7 @@ def _restore_fork(training: Training, checkpoint: checkpoints.Checkpoint, differ
         )
 
 
-def _trained(training: Training, keeper: Keeper, resumed: checkpoints.Checkpoint | None) -> int:
+def _trained(training: Training, keeper: Keeper, resumed: checkpoint_folders.Checkpoint | None) -> int:
     control, prompts = training.control, training.profile.eval.sample_prompts
     loop = Loop(training, keeper)
     assert control.desk is not None, "the engine opens the inbox before it trains"
@@ -156,7 +157,7 @@ def _introduce(run: Run, hardware: Hardware, logbook: Logbook, num_processes: in
     )
 
 
-def _started(training: Training, resumed: checkpoints.Checkpoint | None) -> RunStarted:
+def _started(training: Training, resumed: checkpoint_folders.Checkpoint | None) -> RunStarted:
     prepared, model = training.prepared, training.model
     evaluation, state = prepared.evaluation, training.state
     last = value_at(state.settings, "max_steps", state.step + 1)

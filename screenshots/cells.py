@@ -7,7 +7,7 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageFont
 from textual.strip import Strip
 
-from ftui.shown import cells
+from ftui.text import cells
 
 WIDTH, HEIGHT, MARGIN = 20, 42, 24  # pixels of a cell and around the screen
 FONT_SIZE = 33  # a letter of DejaVu Sans Mono is as wide as a cell then

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftui.run import Run, all_runs, runs_root
-from ftui.tui.screens import xray
+from ftui.runs.run_folder import Run, all_runs, runs_root
+from ftui.tui.screens.rows import rows_screen
 from screenshots.cells import cells_of, draw
 from tests.support.replayed import moment, recorded, replay
 from tests.support.rows_helper import StandIn
@@ -73,7 +73,7 @@ def settle(place: Path) -> None:
     (place / "project").mkdir()
     (place / "project" / "mine.toml").write_text(PROFILE)
     os.chdir(place / "project")
-    setattr(xray, "Helper", StandIn)  # noqa: B010 (no process is started for a picture)
+    setattr(rows_screen, "Helper", StandIn)  # noqa: B010 (no process is started for a picture)
 
 
 def clock_of(scene: Scene, now: float) -> Callable[[], float]:

@@ -20,16 +20,17 @@ from textual.theme import Theme
 from textual.timer import Timer
 
 from ftui.errors import FtuiError
-from ftui.run import Run
-from ftui.shown import cells, shown
-from ftui.tui.canvas import Canvas
-from ftui.tui.keys import keys_of
-from ftui.tui.look import Look, choose
-from ftui.tui.screens.monitor import MonitorScreen
-from ftui.tui.screens.runs import RunsScreen
-from ftui.tui.spans import harmless
-from ftui.tui.stage import RowsSeen
-from ftui.tui.terminal import Terminal
+from ftui.runs.run_folder import Run
+from ftui.text import cells, shown
+
+from .key_table import keys_of
+from .render.canvas import Canvas
+from .render.spans import harmless
+from .render.terminal import Terminal
+from .render.theme import Look, choose
+from .screens.monitor import MonitorScreen
+from .screens.runs import RunsScreen
+from .stage import RowsSeen
 
 SAID_SECONDS = 3.0  # how long a message stands in place of the keys, where no key comes before
 TERMINAL_SECONDS = 2.0  # between two looks at whether the terminal is still there
@@ -37,7 +38,7 @@ TERMINAL_SECONDS = 2.0  # between two looks at whether the terminal is still the
 
 def commands() -> type[Provider]:
     """What the palette finds; loaded when it is first opened."""
-    from ftui.tui.commands import Commands
+    from .palette import Commands
 
     return Commands
 
@@ -149,7 +150,7 @@ class FtuiApp(App[list[str]]):
         if "\n" not in text and cells(harmless(text)) <= self.size.width - 2:
             self.say(text, "bad")
             return
-        from ftui.tui.screens.ask import TellScreen
+        from .screens.ask import TellScreen
 
         self.push_screen(TellScreen(self.look, error.message, error.hint))
 
@@ -157,7 +158,7 @@ class FtuiApp(App[list[str]]):
         keys_of(screen or self.screen, *self._said)
 
     def action_help(self) -> None:
-        from ftui.tui.screens.help import HelpScreen
+        from .screens.help import HelpScreen
 
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen(self.screen))

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from textual.screen import Screen
 
 from ftui.errors import FtuiError
-from ftui.run import Run
-from ftui.tui.look import Look
-from ftui.tui.terminal import Terminal
+from ftui.runs.run_folder import Run
+
+from .render.terminal import Terminal
+from .render.theme import Look
 
 if TYPE_CHECKING:  # screens that only watch do without
-    from ftui.data_report import Report
+    from ftui.dataset.report import Report
     from ftui.profile import Profile
 
 

@@ -3,18 +3,19 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ftui.engine.data.files.blocks import parsed
-from ftui.engine.data.files.dataset_info import described
-from ftui.engine.data.files.folders import listed
-from ftui.engine.data.files.rows import Row
-from ftui.engine.data.files.sources import Place
-from ftui.engine.data.forms.examples import texts_of
-from ftui.engine.data.forms.formats import to_example
-from ftui.engine.data.forms.shape import Shape
-from ftui.engine.data.found import Found
-from ftui.engine.data.stores.tasks import Tasks
 from ftui.errors import DataError
-from ftui.profile.data import DataSection, Source, sources
+from ftui.profile.sections.data import DataSection, Source, sources
+
+from .files.blocks import parsed
+from .files.dataset_info import described
+from .files.folders import listed
+from .files.raw_rows import Row
+from .files.sources import Place
+from .forms.column_names import Shape
+from .forms.examples import texts_of
+from .forms.formats import to_example
+from .source import Found
+from .stores.tasks import Tasks
 
 __all__ = ["Found", "find", "texts_in"]
 
@@ -57,7 +58,7 @@ def _places(
         _refuse_of_the_hub(source)
         found = listed(path, rows_only=rows_only)
         return found.files, found.notes
-    from ftui.engine.data.files.hub_rows import fetched
+    from .files.hub_dataset import fetched
 
     report(f"fetching {source.path}")
     return (fetched(source.path, source.subset, source.split, source.revision),), ()

@@ -7,7 +7,7 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ftui.cards import MiB
+from ftui.hardware.devices import MiB
 
 SMALL = 1 * MiB  # kSmallSize: blocks up to here live in the pool of small ones
 SMALL_SEGMENT = 2 * MiB  # kSmallBuffer

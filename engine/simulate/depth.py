@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import nn
 
-from ftui.engine.simulate.trace import Trace
-from ftui.engine.simulate.tracker import Event, Mark
+from .trace import Trace
+from .tracker import Event, Mark
 
 PLAIN = (bool, int, float, str, type(None))
 

@@ -12,8 +12,8 @@ LoRA holds half as much again as its tensors.
 from bisect import bisect_left, insort
 from collections.abc import Sequence
 
-from ftui.engine.simulate.trace import Trace
-from ftui.engine.simulate.tracker import Event, Mark
+from .trace import Trace
+from .tracker import Event, Mark
 
 ALIGNMENT = 64  # torch's, for every tensor (c10/core/alignment.h)
 FIRST_THRESHOLD = 128 << 10  # DEFAULT_MMAP_THRESHOLD: larger blocks get a mapping of their own; it grows with them

@@ -13,8 +13,9 @@ from typing import Any
 
 import msgspec
 
-from ftui.engine.environment import settle_environment, versions
-from ftui.files import replace_file
+from ftui.system.files import replace_file
+
+from ..system.environment import settle_environment, versions
 
 MiB = 1 << 20
 LIKELY = 520 * MiB
@@ -54,8 +55,8 @@ def main(arguments: list[str]) -> int:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from ftui.engine import recipe  # noqa: F401  all that an engine imports
-    from ftui.engine.memory import used_bytes
+    from .. import recipe  # noqa: F401  all that an engine imports
+    from ..system.memory import used_bytes
 
     torch.set_num_threads(int(arguments[0]))
     shape: dict[str, Any] = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}

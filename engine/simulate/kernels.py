@@ -15,9 +15,10 @@ from torch.nn import functional as F
 from torch.optim import optimizer as torch_optimizer
 from torch.utils import _foreach_utils
 
-from ftui.cards import Card, MiB
-from ftui.engine.simulate.attention import attend
-from ftui.engine.simulate.replaced import replaced
+from ftui.hardware.devices import Card, MiB
+
+from .patched import replaced
+from .sdpa_kernels import attend
 
 aten = torch.ops.aten
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from transformers.core_model_loading import dot_natural_key
 
-from ftui.engine.simulate.trace import Loader, note, quantisation
-from ftui.engine.simulate.tracker import Tracker
+from .trace import Loader, note, quantisation
+from .tracker import Tracker
 
 CODES = 256
 """Entries of the table for 8-bit constants (bitsandbytes functional.py, create_dynamic_map)."""

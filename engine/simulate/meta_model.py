@@ -12,19 +12,20 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from ftui.cards import Card
-from ftui.engine.assembly import made_ready
-from ftui.engine.attention import FLASH, attention_for
-from ftui.engine.hardware import Hardware, best_precision
-from ftui.engine.methods import storage_dtype
-from ftui.engine.model import check_kind, read_config
-from ftui.engine.new_model import new_config, new_model
-from ftui.engine.quantised import keep_layout, quantization
-from ftui.engine.simulate.packed import pack
 from ftui.errors import ModelError
-from ftui.estimate.vocabulary import vocabulary_of
-from ftui.processor import usable_cores
-from ftui.profile.sections import Profile
+from ftui.hardware.cpu import usable_cores
+from ftui.hardware.devices import Card
+from ftui.models.vocabulary import vocabulary_of
+from ftui.profile.schema import Profile
+
+from ..build import made_ready
+from ..models.attention import FLASH, attention_for
+from ..models.load_model import check_kind, read_config
+from ..models.methods import storage_dtype
+from ..models.new_model import new_config, new_model
+from ..models.quantization import keep_layout, quantization
+from ..system.device import Hardware, best_precision
+from .quantized_layers import pack
 
 META = torch.device("meta")
 
@@ -45,7 +46,7 @@ class MetaModel:
 
 @dataclass(frozen=True)
 class _Beginning:
-    """What `Prepared` tells of a base (engine/methods.py `Beginning`)."""
+    """What `Prepared` tells of a base (engine/models/methods.py `Beginning`)."""
 
     folder: Path | None
     commit: str | None

@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from ftui.engine.simulate.kernels import Kernels
-from ftui.engine.simulate.tracker import Event, Mark, Tracker
+from .kernels import Kernels
+from .tracker import Event, Mark, Tracker
 
 Step = Callable[[nn.Module, Any], Iterator[str]]
 """One training step of a model with an optimizer: names each phase just before it begins."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ftui.engine.simulate.kernels import PRODUCTS, Kernels
+from .kernels import PRODUCTS, Kernels
 
 Event = tuple[int, int]
 """A block's number and its bytes: positive when it is made, negative when it is given back."""
@@ -34,7 +34,7 @@ class Tracker(TorchDispatchMode):
 
     Attributes:
         events: what was made and given back, in order.
-        parts: what each block holds, by its number: a name of `ftui.estimate.answer.PARTS`.
+        parts: what each block holds, by its number: a name of `ftui.estimate.result.PARTS`.
         marks: which phase and layer the events belong to.
         vocab_size: tensors whose last dimension is as long are logits.
         truth: the answer to every boolean that the model's code reads from a tensor. True says: no padding, one

@@ -11,15 +11,16 @@ import time
 import tomllib
 from pathlib import Path
 
-from ftui.engine.trackers.names import of_evaluation, of_hardware, of_step
-from ftui.engine.trackers.position import Position, load_position, save_position
-from ftui.engine.trackers.reading import News, Point, go_back, is_news
-from ftui.engine.trackers.sinks import Sink, Subject, open_sink
-from ftui.events import EvaluationDone, Sampled, Step
-from ftui.files import Lock, try_lock
-from ftui.redact import redact_output
-from ftui.run import Run
-from ftui.tracking import LEFT_SECONDS
+from ftui.runs.events import EvaluationDone, Sampled, Step
+from ftui.runs.run_folder import Run
+from ftui.supervisor.trackers import LEFT_SECONDS
+from ftui.system.files import Lock, try_lock
+from ftui.system.redact import redact_output
+
+from .metric_names import of_evaluation, of_hardware, of_step
+from .position import Position, load_position, save_position
+from .run_reader import News, Point, go_back, is_news
+from .sinks import Sink, Subject, open_sink
 
 LOOK_SECONDS = 1.0
 HANGING_SECONDS = 600.0  # one look never takes so long

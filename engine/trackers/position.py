@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.files import replace_file
+from ftui.system.files import replace_file
 
 
 class Position(msgspec.Struct):

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ftui.engine.trackers.names import Values
-from ftui.engine.trackers.position import Position
+from .metric_names import Values
+from .position import Position
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,19 @@ def open_sink(name: str, subject: Subject, position: Position) -> Sink:
 
 
 def _tensorboard(subject: Subject, position: Position) -> Sink:
-    from ftui.engine.trackers.to_tensorboard import TensorBoard
+    from .to_tensorboard import TensorBoard
 
     return TensorBoard(subject, position)
 
 
 def _wandb(subject: Subject, position: Position) -> Sink:
-    from ftui.engine.trackers.to_wandb import Wandb
+    from .to_wandb import Wandb
 
     return Wandb(subject, position)
 
 
 def _trackio(subject: Subject, position: Position) -> Sink:
-    from ftui.engine.trackers.to_trackio import Trackio
+    from .to_trackio import Trackio
 
     return Trackio(subject, position)
 

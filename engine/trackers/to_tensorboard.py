@@ -16,10 +16,11 @@ from tensorboard.compat.proto.types_pb2 import DT_STRING
 from tensorboard.plugins.text.metadata import create_summary_metadata
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from ftui.engine.trackers.names import Values
-from ftui.engine.trackers.position import Position
-from ftui.engine.trackers.sinks import Subject
-from ftui.files import make_private_folder, open_private
+from ftui.system.files import make_private_folder, open_private
+
+from .metric_names import Values
+from .position import Position
+from .sinks import Subject
 
 
 class TensorBoard:

@@ -5,10 +5,11 @@ import os
 import warnings
 from typing import TextIO
 
-from ftui.engine.trackers.names import Values
-from ftui.engine.trackers.position import Position
-from ftui.engine.trackers.sinks import Subject
-from ftui.files import make_private_folder
+from ftui.system.files import make_private_folder
+
+from .metric_names import Values
+from .position import Position
+from .sinks import Subject
 
 
 class Trackio:

@@ -4,10 +4,11 @@ import html
 import os
 from typing import Any, Literal
 
-from ftui.engine.trackers.names import Values
-from ftui.engine.trackers.position import Position
-from ftui.engine.trackers.sinks import Subject
-from ftui.files import make_private_folder
+from ftui.system.files import make_private_folder
+
+from .metric_names import Values
+from .position import Position
+from .sinks import Subject
 
 STEP = "train/global_step"
 CONNECT_SECONDS = 30.0

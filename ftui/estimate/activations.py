@@ -7,9 +7,9 @@ What torch keeps of an operation is in its derivatives.yaml, what autocast casts
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ftui.estimate.layers import Layer, ModelShape
 from ftui.estimate.setup import Setup
 from ftui.estimate.trained import adapts_experts
+from ftui.models.shape import Layer, ModelShape
 
 FP32 = 4
 # Paths of what reads the normed residual, the attention's result, and the result of the activation function.

@@ -1,15 +1,15 @@
 """Peak memory of a run in closed form: pure arithmetic, under 5 ms, no torch.
 
 It counts what the path of this engine holds at each of its wide moments (peak.py), and takes the widest.
-tests/engine/test_closed_form.py compares it with the simulation of that path.
+tests/engine/simulate/test_closed_form.py compares it with the simulation of that path.
 """
 
-from ftui.cards import GiB, MiB
-from ftui.estimate.answer import PARTS, Memory
 from ftui.estimate.peak import Stage, stages_of
+from ftui.estimate.result import PARTS, Memory
 from ftui.estimate.setup import Setup
 from ftui.estimate.states import FP32, gradient_bytes, moment_bytes, weight_bytes
 from ftui.estimate.trained import trained_of
+from ftui.hardware.devices import GiB, MiB
 
 FRAGMENTED = 1.09
 """Reserved by torch's allocator over what tensors take, at the peak. PEFT's runs on an L40S: 1.09; 79 runs on T4s: 1.06
@@ -59,7 +59,7 @@ def _with_evaluation(setup: Setup, stages: list[Stage]) -> int:
 
 
 def unvalidated(setup: Setup) -> tuple[str, ...]:
-    """What of a setup has never been compared with a measurement, in the words of engine/simulate/answer.py."""
+    """What of a setup has never been compared with a measurement, in the words of engine/simulate/profile_memory.py."""
     facts = {
         "Apple's GPU": setup.card.kind == "mps",
         "autocast on a GPU": setup.card.kind == "cuda" and setup.compute != FP32,

@@ -1,4 +1,4 @@
-"""What a run writes, in bytes: its checkpoints (engine/checkpoint.py), its result, and what lies there at most."""
+"""What a run writes, in bytes: its checkpoints (engine/checkpoints/checkpoint.py), its result, and what lies there at most."""
 
 from ftui.estimate.setup import Setup
 from ftui.estimate.states import FP32, moment_bytes
@@ -21,7 +21,7 @@ def weights_bytes(setup: Setup) -> int:
 
 
 def _is_saved_twice(setup: Setup) -> bool:
-    """A tied head is saved under both its names (engine/weights.py, adapter_tensors)."""
+    """A tied head is saved under both its names (engine/models/weights.py, adapter_tensors)."""
     shape = setup.shape
     return shape.tied and any(f"{shape.embeddings}.weight".endswith(f"{name}.weight") for name in setup.modules_to_save)
 

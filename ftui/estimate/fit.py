@@ -5,9 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
-from ftui.cards import Card
 from ftui.estimate import closed_form, timing
-from ftui.estimate.answer import Memory, Verdict
 from ftui.estimate.levers import (
     ACCUMULATION,
     LESS,
@@ -23,8 +21,10 @@ from ftui.estimate.levers import (
     needed,
     pulled,
 )
+from ftui.estimate.result import Memory, Verdict
 from ftui.estimate.setup import Setup, with_length
 from ftui.estimate.verdict import FIT, SAFE, usable, verdict
+from ftui.hardware.devices import Card
 
 MemoryOf = Callable[[Setup], Memory]
 Steps = tuple[int, ...]

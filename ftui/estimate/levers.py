@@ -1,9 +1,9 @@
 """What can be changed in a profile so that its run takes less memory: each lever with its price in words.
 
-A lever is there only where the profile would stay valid with it (ftui/profile/contradictions.py) and the engine would
+A lever is there only where the profile would stay valid with it (ftui/profile/checks/agreements.py) and the engine would
 take it. Those of one axis exclude each other and go from the weakest to the strongest.
 
-The loss is computed in chunks whatever the profile says (engine/heads.py), and packing changes how much is padding, not
+The loss is computed in chunks whatever the profile says (engine/objectives/loss.py), and packing changes how much is padding, not
 how much memory a full row takes: neither is a lever.
 """
 
@@ -13,7 +13,7 @@ from math import sqrt
 from typing import Any
 
 from ftui.estimate.setup import BYTES, Setup, with_length
-from ftui.profile.optimizers import FROM_BITSANDBYTES, TAKES
+from ftui.profile.sections.optimizers import FROM_BITSANDBYTES, TAKES
 
 Key = tuple[str, ...]
 
@@ -36,7 +36,7 @@ LAYERS: Key = ("adapter", "trainable_layers")
 MODULES: Key = ("adapter", "trainable_modules")
 
 LEAST_SHARE = 0.5
-"""engine/quantised.py: of the weights inside, the share that bitsandbytes must be able to hold in few bits."""
+"""engine/models/quantization.py: of the weights inside, the share that bitsandbytes must be able to hold in few bits."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def needed(setup: Setup) -> list[Lever]:
     """What must be changed for the card to train it at all, however much memory it has.
 
     The engine refuses it there, and a profile that names such a device is refused at once
-    (ftui/profile/training_contradictions.py).
+    (ftui/profile/checks/training_checks.py).
     """
     found = []
     lacks = "bitsandbytes has nothing for Apple's GPUs"

@@ -6,11 +6,11 @@ the weights too. FSDP (Zhao et al., arXiv 2304.11277) divides all three and gath
 
 from dataclasses import dataclass
 
-from ftui.cards import MiB
 from ftui.estimate.setup import Setup
+from ftui.hardware.devices import MiB
 
 BUCKET_BYTES = 64 * MiB
-"""engine/ranks.py: gradients that are summed in one piece, in a flat tensor."""
+"""engine/distributed/process_group.py: gradients that are summed in one piece, in a flat tensor."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How often a run stops training to evaluate and to save, as engine/due.py decides it."""
+"""How often a run stops training to evaluate and to save, as engine/training/triggers.py decides it."""
 
 import math
 from typing import Any

@@ -1,24 +1,24 @@
 """The wide moments of a training step and of an evaluation, and what each holds, in bytes.
 
-While the head's chunks are computed (engine/heads.py takes their gradients in the forward pass), at the start and at
+While the head's chunks are computed (engine/objectives/loss.py takes their gradients in the forward pass), at the start and at
 the end of the backward pass, in the optimizer's update, while evaluating: one of them is the peak.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ftui.cards import MiB
 from ftui.estimate.activations import LayerBytes, layer_bytes, widens
-from ftui.estimate.answer import Phase
 from ftui.estimate.parallel import shared
+from ftui.estimate.result import Phase
 from ftui.estimate.setup import Setup
 from ftui.estimate.states import gradient_bytes, moment_bytes, update_bytes, weight_bytes
 from ftui.estimate.trained import Trained, trained_of
+from ftui.hardware.devices import MiB
 
 FP32 = 4
 CHUNK_BYTES = 256 * MiB
-"""engine/heads.py"""
-# Types of engine/heads.py PLAIN_HEADS: their logits are made in chunks. All others make them at once.
+"""engine/objectives/loss.py"""
+# Types of engine/objectives/loss.py PLAIN_HEADS: their logits are made in chunks. All others make them at once.
 PLAIN_HEADS = frozenset({
     "llama", "mistral", "qwen2", "qwen3", "smollm3", "gpt2", "phi", "phi3", "gemma", "olmo2", "starcoder2", "stablelm",
     "mixtral", "qwen2_moe", "qwen3_moe", "olmoe",

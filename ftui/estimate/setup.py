@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from ftui.cards import Card
-from ftui.estimate.shape import ModelShape
+from ftui.hardware.devices import Card
+from ftui.models.config_reader import ModelShape
 
 Attention = Literal["flash", "efficient", "math", "eager"]
 Parallel = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
@@ -158,7 +158,7 @@ def needs_mask(wanted: str, shape: ModelShape, length: int, *, packing: bool) ->
 
 
 def precision_on(card: Card, wanted: str) -> Literal["bf16", "fp16", "fp32"]:
-    """`auto` as engine/hardware.py `best_precision` decides it, on that card."""
+    """`auto` as engine/system/device.py `best_precision` decides it, on that card."""
     if wanted in ("bf16", "fp16", "fp32"):
         return wanted  # type: ignore[return-value]
     if card.has_bf16:
@@ -167,7 +167,7 @@ def precision_on(card: Card, wanted: str) -> Literal["bf16", "fp16", "fp32"]:
 
 
 def _stored(profile: Any, compute: int) -> tuple[int, int]:
-    """Bytes of a frozen and of a trained weight, as engine/methods.py `storage_dtype` and `freeze` have it."""
+    """Bytes of a frozen and of a trained weight, as engine/models/methods.py `storage_dtype` and `freeze` have it."""
     wanted, adapter = profile.model.dtype, profile.adapter
     given = None if wanted == "auto" else BYTES[wanted]
     if adapter.is_lora:
@@ -182,7 +182,7 @@ def kernel(wanted: str, shape: ModelShape, card: Card, precision: str, *, has_ma
 
     Through sdpa (`auto` too, for FlashAttention's own package may be missing there) torch 2.13 chooses
     (aten/native/transformers/cuda/sdp_utils.cpp): flash for 16 bits since Ampere without a mask; else the
-    memory-efficient one, which takes a mask but no shared keys (engine/attention.py repeats them for it) and no bf16
+    memory-efficient one, which takes a mask but no shared keys (engine/models/attention.py repeats them for it) and no bf16
     before Ampere.
     """
     if wanted == "eager" or (shape.eager_only and wanted != "flash_attention_2"):

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from ftui.estimate.layers import ModelShape
 from ftui.estimate.setup import Setup
 from ftui.estimate.trained import Trained
+from ftui.models.shape import ModelShape
 
 FP32 = 4
 BLOCK, NESTED_BLOCK, CODES, FOUR_BIT_CODES = 64, 256, 256, 16  # bitsandbytes 0.50: Params4bit, quantize_4bit
@@ -71,7 +71,7 @@ def moment_bytes(setup: Setup, trained: Trained) -> int:
 
 
 def _is_whole(shape: ModelShape, name: str, elements: int) -> bool:
-    """Whether a weight keeps float32 moments in an 8-bit optimizer: small ones and embeddings (engine/optim.py)."""
+    """Whether a weight keeps float32 moments in an 8-bit optimizer: small ones and embeddings (engine/optim/optimizer.py)."""
     return elements < LEAST_8BIT or name == f"{shape.embeddings}.weight"
 
 

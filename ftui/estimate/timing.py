@@ -4,13 +4,13 @@ Operations per token follow Narayanan et al. (arXiv 2104.04473, appendix): 2 for
 forward pass, as many for the gradient of the inputs, as many again for the gradient of a weight that is trained.
 
 Three constants were fitted, together, on all published rows that are specified in full (26 on A100s, 3 on RTX 3090s
-and 4090s, 16 on T4s; tests/ground/test_estimate_timing.py): none of them belongs to a source, a card or a model.
+and 4090s, 16 on T4s; tests/ftui/estimate/test_timing.py): none of them belongs to a source, a card or a model.
 """
 
-from ftui.estimate.answer import Basis, Duration
 from ftui.estimate.closed_form import memory
 from ftui.estimate.disk import checkpoint_bytes
 from ftui.estimate.peak import saved_bytes
+from ftui.estimate.result import Basis, Duration
 from ftui.estimate.setup import Setup
 from ftui.estimate.states import gradient_bytes, moment_bytes
 from ftui.estimate.trained import Trained, trained_of

@@ -1,12 +1,12 @@
-"""Which weights a run trains, by the rules of PEFT 0.21 and of engine/freezing.py, counted without a model."""
+"""Which weights a run trains, by the rules of PEFT 0.21 and of engine/models/freeze.py, counted without a model."""
 
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ftui.estimate.layers import Layer
 from ftui.estimate.setup import Setup
+from ftui.models.shape import Layer
 
 ADAPTED_EXPERTS = frozenset({"qwen3_moe", "mixtral", "olmoe"})
 

@@ -1,7 +1,7 @@
 """Whether it fits: a range of memory against what a card has."""
 
-from ftui.cards import Card
-from ftui.estimate.answer import Memory, Verdict
+from ftui.estimate.result import Memory, Verdict
+from ftui.hardware.devices import Card
 
 SAFE = 1.15
 """Of 135 published runs none took more than 15 % above what was simulated for it (tests/engine/published)."""

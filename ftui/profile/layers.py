@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ftui.errors import ProfileError, UsageError
-from ftui.profile.absent import absent
-from ftui.profile.adapter import unsuited
-from ftui.profile.complaints import as_error, of_no_table, refuse_table
-from ftui.profile.examining import examined
-from ftui.profile.lines import nearest, positions
-from ftui.profile.listed import in_list, is_in_list, keys_inside, set_in_list
+from ftui.profile.checks.messages import as_error, of_no_table, refuse_table
+from ftui.profile.checks.missing_files import absent
+from ftui.profile.checks.validate import examined
+from ftui.profile.list_items import in_list, is_in_list, keys_inside, set_in_list
 from ftui.profile.origins import Key, Origin, Problem, origin_of
-from ftui.profile.places import CURRICULUM, located
-from ftui.profile.sections import Profile
-from ftui.profile.syntax import BOM, read_text, read_toml
+from ftui.profile.paths import CURRICULUM, located
+from ftui.profile.schema import Profile
+from ftui.profile.sections.adapter import unsuited
+from ftui.profile.toml_edit.key_lines import nearest, positions
+from ftui.profile.toml_edit.toml_errors import BOM, read_text, read_toml
 
 __all__ = [
     "Examined", "Key", "Layer", "Origin", "Problem", "Resolved", "examine", "file_layer", "override_layer", "resolve",

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from ftui.profile.complaints import tables_in
-from ftui.profile.fields import affects_weights
-from ftui.profile.sections import Profile
+from ftui.profile.checks.messages import tables_in
+from ftui.profile.schema import Profile
+from ftui.profile.sections.fields import affects_weights
 
 HEAD = """# The profile
 

@@ -34,7 +34,7 @@ from typing import Any
 
 import psutil
 
-from ftui.processor import usable_cores
+from ftui.hardware.cpu import usable_cores
 from tests.support import real
 
 LOOK_SECONDS = 0.2
@@ -62,8 +62,8 @@ def make_rows(path: Path, num_rows: int, seed: int = 1) -> None:
 
 def ftui(rows: Path, model: Path, folder: Path, processes: int) -> dict[str, float]:
     """Seconds of each part."""
-    from ftui.engine.reading import read
-    from ftui.engine.report import make
+    from ftui.engine.data.load_rows import read
+    from ftui.engine.inspection.report import make
     from ftui.profile import Profile
 
     sections: dict[str, dict[str, Any]] = {

@@ -29,18 +29,18 @@ def engine(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
 
 
 def bare(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
-    from ftui.engine.environment import settle_environment
+    from ftui.engine.system.environment import settle_environment
 
     settle_environment()
     import torch
 
-    from ftui.engine.collate import collate
-    from ftui.engine.hardware import find_hardware
-    from ftui.engine.heads import summed_loss
-    from ftui.engine.methods import as_trained, storage_dtype
-    from ftui.engine.model import load_model
-    from ftui.engine.preparation import prepare
-    from ftui.engine.schedule import learning_rate_curve
+    from ftui.engine.models.load_model import load_model
+    from ftui.engine.models.methods import as_trained, storage_dtype
+    from ftui.engine.objectives.loss import summed_loss
+    from ftui.engine.optim.schedule import learning_rate_curve
+    from ftui.engine.system.device import find_hardware
+    from ftui.engine.training.collate import collate
+    from ftui.engine.training.prepare import prepare
     from ftui.profile import Profile
 
     profile = Profile.model_validate_json(json.dumps(sections, default=str))

@@ -4,7 +4,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ftui.engine.environment import settle_environment
+from ftui.engine.system.environment import settle_environment
 
 settle_environment()
 os.environ["HF_HUB_OFFLINE"] = "1"

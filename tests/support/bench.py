@@ -10,16 +10,16 @@ from pathlib import Path
 
 import torch
 
-from ftui import checkpoints
 from ftui.engine.data.mixture import Found, texts_in
-from ftui.engine.new_model import new_config, new_model
-from ftui.engine.tokenizer import train_tokenizer
-from ftui.events import AnyRecord, RunStarted
-from ftui.journal import Tail
-from ftui.opening import create
+from ftui.engine.models.new_model import new_config, new_model
+from ftui.engine.models.tokenizer import train_tokenizer
+from ftui.launch.open_run import create
 from ftui.profile import resolve
-from ftui.profile.scratch import FromScratch
-from ftui.run import Run
+from ftui.profile.sections.from_scratch import FromScratch
+from ftui.runs import checkpoint_folders
+from ftui.runs.events import AnyRecord, RunStarted
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
 
 PROFILE = """
 [run]
@@ -155,5 +155,5 @@ def resumed_from(run: Run) -> str | None:
 
 def newest(run: Run) -> str | None:
     """The newest checkpoint that is valid now, as `resumed_from` would name it."""
-    found, _ = checkpoints.newest_valid(run.checkpoints, run.read_facts().run_id)
+    found, _ = checkpoint_folders.newest_valid(run.checkpoints, run.read_facts().run_id)
     return None if found is None else f"checkpoints/{found.path.name}"

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from ftui.events import ControlApplied, ControlRefused, RunStarted, Step
-from ftui.inbox import Abort, Continue, Evaluate, Hold, Letter, Park, Sample, Save, Set, Stop, new_id, send
-from ftui.journal import Tail
-from ftui.run import Run
+from ftui.runs.events import ControlApplied, ControlRefused, RunStarted, Step
+from ftui.runs.journal import Tail
+from ftui.runs.requests import Abort, Continue, Evaluate, Hold, Letter, Park, Sample, Save, Set, Stop, new_id, send
+from ftui.runs.run_folder import Run
 from tests.support.bench import Workbench, newest, records
 from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
 

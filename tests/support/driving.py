@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ftui.events import Step
-from ftui.journal import Tail
-from ftui.run import Run
+from ftui.runs.events import Step
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
 from tests.support.bench import Workbench, records
 from tests.support.pty_screen import Screened, on_screen
 

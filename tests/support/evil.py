@@ -6,7 +6,7 @@ import unicodedata
 from pathlib import Path
 from typing import Any
 
-from ftui.events import (
+from ftui.runs.events import (
     CheckpointRejected,
     ControlApplied,
     ControlRefused,
@@ -24,8 +24,8 @@ from ftui.events import (
     Telemetry,
     Warned,
 )
-from ftui.identity import Identity
-from ftui.run import Run
+from ftui.runs.run_folder import Run
+from ftui.system.process_id import Identity
 from tests.support.shelf import evaluation, folder_of, saved, tell
 
 EVIL = {

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ftui.importing import Imported
-from ftui.importing.bringing import read
+from ftui.importers import Imported
+from ftui.importers.convert import read
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "importing"
 FILES = sorted(path for path in FIXTURES.iterdir() if path.is_file())

@@ -7,21 +7,21 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
-from ftui.engine.collate import collate
-from ftui.engine.control import Control
-from ftui.engine.desk import LetterDesk
-from ftui.engine.hardware import find_hardware
-from ftui.engine.heads import summed_loss
-from ftui.engine.logbook import Logbook
-from ftui.engine.preparation import prepare
-from ftui.engine.quantised import keep_layout
+from ftui.engine.models.quantization import keep_layout
+from ftui.engine.objectives.loss import summed_loss
 from ftui.engine.recipe import train
-from ftui.engine.training import autocast
-from ftui.engine.update import Update
-from ftui.journal import Tail
+from ftui.engine.runtime.control_flags import Control
+from ftui.engine.runtime.event_writer import Logbook
+from ftui.engine.runtime.request_inbox import LetterDesk
+from ftui.engine.system.device import find_hardware
+from ftui.engine.training.collate import collate
+from ftui.engine.training.context import autocast
+from ftui.engine.training.prepare import prepare
+from ftui.engine.training.step import Update
 from ftui.profile import Profile
-from ftui.profile.writing import to_toml
-from ftui.run import Run, RunFacts
+from ftui.profile.serialize import to_toml
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run, RunFacts
 
 
 class Killed(BaseException):

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.curves import CurveReader, write_curves
-from ftui.events import EngineStarted, EvaluationDone, PhaseChanged, RunOpened, RunStarted, Step, Telemetry
-from ftui.files import replace_file
-from ftui.identity import this_process
-from ftui.journal import Writer
-from ftui.run import Run, RunFacts
-from ftui.status import Status, Watch
+from ftui.runs.curves import CurveReader, write_curves
+from ftui.runs.events import EngineStarted, EvaluationDone, PhaseChanged, RunOpened, RunStarted, Step, Telemetry
+from ftui.runs.journal import Writer
+from ftui.runs.run_folder import Run, RunFacts
+from ftui.runs.status import Status, Watch
+from ftui.system.files import replace_file
+from ftui.system.process_id import this_process
 
 TOKEN = "0" * 16
 

@@ -5,10 +5,10 @@ import signal
 import sys
 from typing import Any
 
-from ftui import journal
 from ftui.engine.__main__ import main
-from ftui.events import Record
-from ftui.journal import Writer
+from ftui.runs import journal
+from ftui.runs.events import Record
+from ftui.runs.journal import Writer
 
 
 def kill_at(owner: Any, name: str, number: int, *, after: bool = False, static: bool = False) -> None:
@@ -56,29 +56,32 @@ def die() -> None:
 
 
 def arm(place: str, number: int) -> None:
-    import ftui.checkpoints
-    from ftui.engine import assembly, evaluate, final, heads, update
+    import ftui.runs.checkpoint_folders
+    from ftui.engine import build
+    from ftui.engine.checkpoints import export
+    from ftui.engine.objectives import loss
+    from ftui.engine.training import evaluate, step
 
     if place == "forward":
-        kill_at(heads.ChunkedCrossEntropy, "forward", number, static=True)
+        kill_at(loss.ChunkedCrossEntropy, "forward", number, static=True)
     elif place == "backward":  # inside the n-th backward pass, when the gradient reaches the hidden states
-        kill_at(heads.ChunkedCrossEntropy, "backward", number, static=True, after=True)
+        kill_at(loss.ChunkedCrossEntropy, "backward", number, static=True, after=True)
     elif place == "optimizer":
-        kill_at(update, "apply", number, after=True)
+        kill_at(step, "apply", number, after=True)
     elif place == "save":
-        kill_at(ftui.checkpoints, "_entry", number)
+        kill_at(ftui.runs.checkpoint_folders, "_entry", number)
     elif place == "evaluation":
         kill_at(evaluate, "collate", number)
     elif place == "final":
-        kill_at(final, "publish_final", number, after=True)
+        kill_at(export, "publish_final", number, after=True)
     elif place == "rotation":  # checkpoints are renamed to trash before they are deleted
-        kill_at(ftui.checkpoints, "_delete_named", number)
+        kill_at(ftui.runs.checkpoint_folders, "_delete_named", number)
     elif place == "record":
         kill_at(Writer, "write", number, after=True)
     elif place == "torn record":
         tear_at(number)
     elif place == "loading":
-        kill_at(assembly, "load_model", number, after=True)
+        kill_at(build, "load_model", number, after=True)
     else:
         raise SystemExit(f"no such place: {place}")
 

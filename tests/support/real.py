@@ -14,14 +14,14 @@ import msgspec
 import psutil
 
 from ftui.engine.data.files.sources import read_rows
-from ftui.engine.data.forms.detecting import detect
+from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.forms.formats import Chat, to_example
-from ftui.events import Step
-from ftui.journal import Tail
 from ftui.profile import Profile
-from ftui.profile.writing import to_toml
-from ftui.ranks import start_engine
-from ftui.run import Run, RunFacts, new_run_id
+from ftui.profile.serialize import to_toml
+from ftui.runs.events import Step
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run, RunFacts, new_run_id
+from ftui.supervisor.engine_process import start_engine
 
 ROOT = Path(__file__).parents[2]
 INSTRUCTIONS = ROOT / "profiles" / "quickstart" / "instructions.jsonl"

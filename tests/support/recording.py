@@ -22,10 +22,10 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.events import Phase
-from ftui.identity import Identity, is_alive, this_process
-from ftui.run import Run
-from ftui.status import Status, is_frozen, read_status
+from ftui.runs.events import Phase
+from ftui.runs.run_folder import Run
+from ftui.runs.status import Status, is_frozen, read_status
+from ftui.system.process_id import Identity, is_alive, this_process
 from tests.support.replayed import HEADER, ROOT, settle
 
 MOST_TELEMETRY = 300  # lines; one a second

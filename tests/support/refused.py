@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel
 
-from ftui.profile.contradictions import contradictions
-from ftui.profile.facts import Facts
+from ftui.profile.checks.agreements import contradictions
+from ftui.profile.checks.known_values import Facts
 
 
 def refused(**sections: BaseModel) -> str:

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.checkpoints import MANIFEST, read_manifest
-from ftui.curves import read_curves
-from ftui.events import Adopted, EngineStarted, RunOpened
-from ftui.identity import Identity, this_process
-from ftui.journal import Tail, encode
-from ftui.run import Run
-from ftui.status import Status, Watch
+from ftui.runs.checkpoint_folders import MANIFEST, read_manifest
+from ftui.runs.curves import read_curves
+from ftui.runs.events import Adopted, EngineStarted, RunOpened
+from ftui.runs.journal import Tail, encode
+from ftui.runs.run_folder import Run
+from ftui.runs.status import Status, Watch
+from ftui.system.process_id import Identity, this_process
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "tests" / "fixtures" / "runs"

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from ftui.data_report import Example, Finding, OtherLength, Padding, Report, SourceFacts, Where
+from ftui.dataset.report import Example, Finding, OtherLength, Padding, Report, SourceFacts, Where
+from ftui.dataset.row import Sample, Token, Turn
 from ftui.errors import FtuiError
-from ftui.sample import Sample, Token, Turn
 
 FILE = "/data/helpdesk.jsonl"
 MAX_LENGTH = 160
@@ -119,7 +119,7 @@ def hits_in(sample: Sample, text: str) -> list[tuple[int, int]]:
 
 
 class StandIn:
-    """Answers at once what `ftui.helping.Helper` would. `problem`, if any, is what comes of every question."""
+    """Answers at once what `ftui.helper.client.Helper` would. `problem`, if any, is what comes of every question."""
 
     problem: FtuiError | None = None
     samples: list[Sample] = SAMPLES

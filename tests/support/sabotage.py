@@ -28,7 +28,7 @@ def slow(seconds: float, first: int = 1) -> None:
 
 def no_room_in_backward(number: int, most: int) -> None:
     """From the n-th micro-batch on, memory runs out in the backward pass of every one with more than `most` rows."""
-    from ftui.engine.heads import ChunkedCrossEntropy
+    from ftui.engine.objectives.loss import ChunkedCrossEntropy
 
     count = rows = 0
 
@@ -52,7 +52,7 @@ def no_room_in_update(step: int) -> None:
     """Memory runs out in the optimizer's update of this step, when some of the weights have changed."""
     import torch
 
-    from ftui.engine.update import Update
+    from ftui.engine.training.step import Update
 
     apply, update = Update._apply, torch.optim.AdamW.step
     current = 0
@@ -79,9 +79,9 @@ def no_room_in_exchange(what: str, step: int) -> None:
     """
     import torch
 
-    from ftui.engine import ranks
+    from ftui.engine.distributed import process_group
 
-    owner, name = (torch.optim.AdamW, "step") if what == "update" else (ranks, "_room")
+    owner, name = (torch.optim.AdamW, "step") if what == "update" else (process_group, "_room")
     function = getattr(owner, name)
     count = -1 if what == "update" else 0  # state is allocated by an update before the first step
 
@@ -112,8 +112,8 @@ def no_room_in_evaluation(most: int, first: int = 1) -> None:
 def die_answering(verb: str, when: str) -> None:
     """The engine dies as it answers a letter: `before` the answer is in the journal, or `after` it (it is durable, but
     the letter still lies in the inbox)."""
-    from ftui.engine import desk
-    from ftui.engine.logbook import Logbook
+    from ftui.engine.runtime import request_inbox
+    from ftui.engine.runtime.event_writer import Logbook
 
     event = Logbook.event
 
@@ -123,14 +123,15 @@ def die_answering(verb: str, when: str) -> None:
             die()
         event(self, record, durable=durable)
         if hit:
-            desk.remove = lambda found: die()  # type: ignore[attr-defined]
+            request_inbox.remove = lambda found: die()  # type: ignore[attr-defined]
 
     Logbook.event = deadly  # type: ignore[method-assign]
 
 
 def linger(place: str, seconds: float) -> None:
     """The work of one phase takes this much longer: `preparing` each row, `evaluating` each batch, the others once."""
-    from ftui.engine import assembly, checkpoint
+    from ftui.engine import build
+    from ftui.engine.checkpoints import checkpoint
     from ftui.engine.data.tokens.encode import Encoder
 
     if place == "evaluating":
@@ -138,7 +139,7 @@ def linger(place: str, seconds: float) -> None:
     elif place == "preparing":
         _delay(Encoder, "encode", seconds)
     elif place == "loading":
-        _delay(assembly, "load_model", seconds)
+        _delay(build, "load_model", seconds)
     elif place == "saving":
         _delay(checkpoint, "write_weights", seconds)
 
@@ -167,7 +168,7 @@ def _before_forward(act: Callable[[Any, bool], None]) -> None:
     """Call `act` with every micro-batch, and whether the model learns from it, before it goes through the model."""
     import torch
 
-    from ftui.engine.training import LossModule
+    from ftui.engine.training.context import LossModule
 
     forward = LossModule.forward
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ftui.events import ControlApplied, EvaluationDone, RunFinished, Step
-from ftui.journal import Tail, Writer
-from ftui.opening import create
+from ftui.launch.open_run import create
 from ftui.profile import resolve
-from ftui.run import Run
+from ftui.runs.events import ControlApplied, EvaluationDone, RunFinished, Step
+from ftui.runs.journal import Tail, Writer
+from ftui.runs.run_folder import Run
 from tests.support.bench import records
 
 # A run that is left between a step and its evaluation saves what it was before it; the next attempt evaluates, and a

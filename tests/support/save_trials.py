@@ -17,25 +17,25 @@ from typing import Any
 
 import torch
 
-from ftui import checkpoints
-from ftui.checkpoints import Checkpoint
-from ftui.engine import space
 from ftui.engine.__main__ import as_ftui_error
-from ftui.engine.assembly import assembled, model_of
-from ftui.engine.checkpoint import Keeper, restore
-from ftui.engine.control import Control, Leave
+from ftui.engine.build import assembled, model_of
+from ftui.engine.checkpoints.checkpoint import Keeper, restore
+from ftui.engine.checkpoints.resume import sweep
 from ftui.engine.data.stores.cache import cache_folder
-from ftui.engine.hardware import find_hardware
-from ftui.engine.logbook import Logbook
-from ftui.engine.preparation import prepare
-from ftui.engine.ranks import Ranks
-from ftui.engine.resume import sweep
-from ftui.engine.rng import RngState, seed_everything
-from ftui.engine.training import Training
+from ftui.engine.distributed.process_group import Ranks
+from ftui.engine.runtime import disk_wait
+from ftui.engine.runtime.control_flags import Control, Leave
+from ftui.engine.runtime.event_writer import Logbook
+from ftui.engine.system.device import find_hardware
+from ftui.engine.system.rng import RngState, seed_everything
+from ftui.engine.training.context import Training
+from ftui.engine.training.prepare import prepare
 from ftui.errors import DiskError
-from ftui.journal import Tail
 from ftui.profile import resolve
-from ftui.run import Run
+from ftui.runs import checkpoint_folders
+from ftui.runs.checkpoint_folders import Checkpoint
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
 
 KILL, HALF_KILL, FAIL, HALF_FAIL = range(4)  # of faultio.c
 PATIENCE_SECONDS = 0.03
@@ -120,7 +120,7 @@ def child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def state_of(run: Run) -> dict[str, Any]:
     """Folders under a final name that are not valid, the steps of those that are, and what the next sweep leaves."""
-    found = [(c, checkpoints.fault(c.path)) for c in checkpoints.listed(run.checkpoints)]
+    found = [(c, checkpoint_folders.fault(c.path)) for c in checkpoint_folders.listed(run.checkpoints)]
     sweep(run)
     left = sorted(path.name for path in run.checkpoints.iterdir() if path.name.startswith("."))
     return {
@@ -163,7 +163,9 @@ def failing_save(training: Training, shim: Shim, **arm: Any) -> dict[str, Any]:
     count, struck = shim.disarm()
     found: dict[str, Any] = {"end": end, "words": words, "waits": waits, "count": count, "struck": struck}
     found |= state_of(training.run) | {"beside": temporary(training.run.folder)}
-    found["older_changed"] = [c.step for c in checkpoints.listed(training.run.checkpoints) if changed(training.run, c)]
+    found["older_changed"] = [
+        c.step for c in checkpoint_folders.listed(training.run.checkpoints) if changed(training.run, c)
+    ]
     again = STEP if STEP not in found["valid"] else STEP + 1
     found["repaired"] = ending(lambda: save(training, again, keeper))
     found["restored"] = restored(training, again)
@@ -225,7 +227,7 @@ def snapshot(training: Training) -> dict[str, torch.Tensor]:
 def restored(training: Training, step: int) -> bool:
     """Whether the checkpoint of a step is valid and puts everything back as it is now, after all of it was spoilt."""
     path, before = training.run.checkpoints / f"checkpoint-{step}", snapshot(training)
-    if checkpoints.fault(path):
+    if checkpoint_folders.fault(path):
         return False
     seed_everything(99)
     with torch.no_grad():
@@ -244,7 +246,7 @@ def restored(training: Training, step: int) -> bool:
 
 def main() -> None:
     run, mode, stride = Run(Path(sys.argv[1])), sys.argv[2], int(sys.argv[3])
-    space.RETRY_SECONDS, space.LOOK_SECONDS = PATIENCE_SECONDS / 3, PATIENCE_SECONDS / 10
+    disk_wait.RETRY_SECONDS, disk_wait.LOOK_SECONDS = PATIENCE_SECONDS / 3, PATIENCE_SECONDS / 10
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the engine prints is no answer
     training, shim = assemble(run), Shim()

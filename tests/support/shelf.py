@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.checkpoints import Checkpoint, Manifest, publish
-from ftui.events import CheckpointSaved, CheckpointVerified, EngineStarted, EvaluationDone, Record, RunFinished
-from ftui.events import RunStarted as Started
-from ftui.identity import this_process
-from ftui.journal import encode
-from ftui.run import Run, RunFacts
+from ftui.runs.checkpoint_folders import Checkpoint, Manifest, publish
+from ftui.runs.events import CheckpointSaved, CheckpointVerified, EngineStarted, EvaluationDone, Record, RunFinished
+from ftui.runs.events import RunStarted as Started
+from ftui.runs.journal import encode
+from ftui.runs.run_folder import Run, RunFacts
+from ftui.system.process_id import this_process
 
 RUN_ID = "0011223344556677"
 TOKENS = {1: "a" * 16, 2: "b" * 16}

@@ -10,10 +10,10 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.strip import Strip
 
-from ftui.run import Run
+from ftui.runs.run_folder import Run
 from ftui.tui.app import FtuiApp
-from ftui.tui.glyphs import UNICODE, Glyphs
-from ftui.tui.terminal import Terminal
+from ftui.tui.render.glyphs import UNICODE, Glyphs
+from ftui.tui.render.terminal import Terminal
 
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 

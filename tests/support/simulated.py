@@ -5,12 +5,12 @@ from typing import Any
 
 from transformers import AutoConfig
 
-from ftui.cards import Card, GiB
 from ftui.engine.simulate.allocator import Allocator
 from ftui.engine.simulate.kernels import kernels_of
 from ftui.engine.simulate.meta_model import meta_model
-from ftui.engine.simulate.step import Rows, simulated
+from ftui.engine.simulate.meta_step import Rows, simulated
 from ftui.engine.simulate.trace import Trace
+from ftui.hardware.devices import Card, GiB
 from ftui.profile import Profile
 
 A100 = Card("a100-80", "A100", "cuda", 80 * GiB, 80, context=300 << 20)

@@ -11,19 +11,19 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ftui.engine.control import Control
-from ftui.engine.data.found import Found
+from ftui.engine.data.source import Found
 from ftui.engine.data.stores.cache import stored
 from ftui.engine.data.stores.sequences import Sequences, view
 from ftui.engine.data.tokens.encode import Encoder
-from ftui.engine.desk import LetterDesk
-from ftui.engine.logbook import Logbook
 from ftui.engine.recipe import train
-from ftui.events import Step
-from ftui.journal import Tail
+from ftui.engine.runtime.control_flags import Control
+from ftui.engine.runtime.event_writer import Logbook
+from ftui.engine.runtime.request_inbox import LetterDesk
 from ftui.profile import Profile
-from ftui.profile.writing import to_toml
-from ftui.run import Run, RunFacts
+from ftui.profile.serialize import to_toml
+from ftui.runs.events import Step
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run, RunFacts
 
 Rows = list[dict[str, Any]]
 

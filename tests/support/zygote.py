@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from ftui.run import Run
+from ftui.runs.run_folder import Run
 
 ROOT = Path(__file__).parents[2]
 LOOK_SECONDS = 0.005  # how often a parent looks after its children
@@ -196,7 +196,7 @@ def _become_engine(order: dict[str, Any]) -> None:
         os.environ.clear()
         os.environ.update(order["env"])
         from ftui.engine.__main__ import main
-        from ftui.engine.environment import settle_environment
+        from ftui.engine.system.environment import settle_environment
         from tests.support.sabotage import arm
 
         settle_environment()

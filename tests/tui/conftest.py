@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ftui import launching, opening
-from ftui.cards import card_named
-from ftui.run import Run, runs_root
-from ftui.tui import forecasts
-from ftui.tui.screens import editor_recognising, xray
+from ftui.hardware.devices import card_named
+from ftui.launch import open_run
+from ftui.runs.run_folder import Run, runs_root
+from ftui.supervisor import spawn
+from ftui.tui.form import estimates
+from ftui.tui.screens.editor import recognize
+from ftui.tui.screens.rows import rows_screen
 from tests.support.replayed import moment, replay
 from tests.support.rows_helper import StandIn
 
@@ -25,11 +27,11 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test sees the runs of the person who runs it, starts a supervisor, or knows what time it is there."""
     for name, place in (("FTUI_RUNS", "runs"), ("XDG_STATE_HOME", "state"), ("FTUI_CACHE", "cache")):
         monkeypatch.setenv(name, str(tmp_path / place))
-    for room in (xray, editor_recognising):
+    for room in (rows_screen, recognize):
         monkeypatch.setattr(room, "Helper", StandIn)
-    for room in (opening, launching):
+    for room in (open_run, spawn):
         monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
-    monkeypatch.setattr(forecasts, "look_around", lambda: forecasts.Place(card_named("rtx4090"), card_named("cpu")))
+    monkeypatch.setattr(estimates, "look_around", lambda: estimates.Place(card_named("rtx4090"), card_named("cpu")))
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     before = os.umask(0o022)

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ftui import units
-from ftui.browsing import Entry, standing
-from ftui.shown import cells
-from ftui.tui.drawing.panes import rule
-from ftui.tui.drawing.words import clock, loss, place
-from ftui.tui.orders import Order
-from ftui.tui.spans import Frame, Line, harmless, left, right, spread, wrapped
+from ftui.runs.checkpoint_index import Entry, standing
+from ftui.text import cells
+
+from ..render.spans import Frame, Line, harmless, left, right, spread, wrapped
+from ..state.sent_requests import Order
+from .panes import rule
+from .wording import clock, loss, place
 
 STEP, LOSS, SIZE, AGE = 9, 9, 10, 6
 WIDE, MIDDLE = 100, 72  # columns of the screen from which there is room for more

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
-from ftui import report
 from ftui.errors import BUG, EXIT_WORDS, PREEMPTED_NOT_SAVED
-from ftui.events import EngineEnded
-from ftui.runstate import RunState
-from ftui.tui.spans import Frame, Line, spread, wrapped
+from ftui.runs import describe
+from ftui.runs.events import EngineEnded
+from ftui.runs.state import RunState
+
+from ..render.spans import Frame, Line, spread, wrapped
 
 LINES_SHOWN = 30
 LABEL = 10
@@ -89,15 +90,15 @@ def _printed(frame: Frame, found: Sequence[str]) -> list[Line]:
 def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str) -> list[Line]:
     word = {"lost": "was lost", "failed": "failed"}.get(state.phase, f"is {state.phase}")
     title: Line = [(f" {name} ", "number"), (word, "alarm" if state.phase in ("lost", "failed") else "title")]
-    lines: list[Line] = [spread(frame.width, title, [(f"{report.place(state)} ", "muted")]), []]
-    message = report.lost(state) if state.phase == "lost" else state.message or state.reason
+    lines: list[Line] = [spread(frame.width, title, [(f"{describe.place(state)} ", "muted")]), []]
+    message = describe.lost(state) if state.phase == "lost" else state.message or state.reason
     lines += _part(frame, "what", message, "text")
     lines += _part(frame, "how", how(state, ended), "text")
     lines += _part(frame, "last event", last, "muted")
     if state.phase in ("lost", "failed"):
         code = state.exit_code if state.exit_code is not None else PREEMPTED_NOT_SAVED
         lines += _part(frame, "cause", CAUSES.get(code, ""), "text")
-        hint = state.hint if state.phase != "lost" else report.LOST_HINT
+        hint = state.hint if state.phase != "lost" else describe.LOST_HINT
         following = NEXT.get(code, GO_ON).replace("RUN", name)
         lines += _part(frame, "do", "\n".join(part for part in (hint, following) if part), "good")
     newest = state.newest_checkpoint

@@ -1,9 +1,10 @@
 """The two lines above the chart: which run, in which phase, on what, how far, how long, what a kill would cost."""
 
-from ftui.runstate import RunState, eta_seconds
-from ftui.status import Status, lives
-from ftui.tui.drawing.words import clock, model_name, phase_style, phase_word, share_done
-from ftui.tui.spans import Frame, Line, Span, spread, width_of
+from ftui.runs.state import RunState, eta_seconds
+from ftui.runs.status import Status, lives
+
+from ..render.spans import Frame, Line, Span, spread, width_of
+from .wording import clock, model_name, phase_style, phase_word, share_done
 
 
 def header(frame: Frame, name: str, status: Status, card: str, now: float) -> list[Line]:

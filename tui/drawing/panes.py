@@ -3,9 +3,9 @@
 import time
 from collections.abc import Sequence
 
-from ftui.tui.history import Event
-from ftui.tui.orders import TONES, Order
-from ftui.tui.spans import Frame, Line, clipped, spread, width_of
+from ..render.spans import Frame, Line, clipped, spread, width_of
+from ..state.history import Event
+from ..state.sent_requests import TONES, Order
 
 SIDE_BY_SIDE = 150  # columns from which both panes are shown at once
 

@@ -3,22 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ftui import report
-from ftui.runstate import RunState, eta_seconds
-from ftui.tui.drawing.words import (
-    clock,
-    gib,
-    loss,
-    model_name,
-    phase_style,
-    phase_word,
-    place,
-    share_done,
-    short,
-    steps,
-)
-from ftui.tui.roster import Row
-from ftui.tui.spans import Frame, Line, left, right, wrapped
+from ftui.runs import describe
+from ftui.runs.state import RunState, eta_seconds
+
+from ..render.spans import Frame, Line, left, right, wrapped
+from ..state.run_list import Row
+from .wording import clock, gib, loss, model_name, phase_style, phase_word, place, share_done, short, steps
 
 SPARK = 10
 NAME = 12
@@ -133,7 +123,7 @@ def why(row: Row) -> tuple[str, str]:
     if row.status.frozen:
         return "Its engine was stopped by a signal (SIGSTOP): `kill -CONT` wakes it.", "warn"
     if state.phase == "lost":
-        return report.lost(state), "bad"
+        return describe.lost(state), "bad"
     if state.phase == "failed":
         return (state.message.split("\n")[0] + (f" {state.hint}" if state.hint else "")), "bad"
     if state.phase == "starting" and state.detail:

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from ftui.tui.drawing.words import place
-from ftui.tui.offers import HERE, RUNS, SHIPPED, Offer
-from ftui.tui.spans import Frame, Line, left, spread, width_of, wrapped
+from ..render.spans import Frame, Line, left, spread, width_of, wrapped
+from ..state.start_choices import HERE, RUNS, SHIPPED, Offer
+from .wording import place
 
 NAME = 20
 WIDEST_NAME = 32

@@ -3,12 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ftui.curves import Curves
-from ftui.events import Gpu, Telemetry
-from ftui.runstate import RunState
-from ftui.tui.drawing.spark import extent, points, recent, spark
-from ftui.tui.drawing.words import gib, norm, rate, short
-from ftui.tui.spans import Frame, Line, clipped, spread, width_of
+from ftui.runs.curves import Curves
+from ftui.runs.events import Gpu, Telemetry
+from ftui.runs.state import RunState
+
+from ..render.spans import Frame, Line, clipped, spread, width_of
+from .charts.spark import extent, points, recent, spark
+from .wording import gib, norm, rate, short
 
 GAP = 2
 WIDE = 22  # columns from which names are written out

@@ -10,10 +10,11 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from ftui.errors import FtuiError
-from ftui.shown import shown
-from ftui.tui.canvas import Canvas
-from ftui.tui.look import Look
-from ftui.tui.spans import Frame, Line, wrapped
+from ftui.text import shown
+
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line, wrapped
+from ..render.theme import Look
 
 DIALOG_WIDTH = 70
 

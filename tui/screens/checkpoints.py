@@ -12,18 +12,19 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from ftui import units
-from ftui.browsing import Entry, standing
+from ftui.cli.checkpoints import Inspected
+from ftui.cli.control import ON_CHECKPOINTS, done_here
 from ftui.errors import FtuiError
-from ftui.inspecting import Inspected
-from ftui.letters import ON_CHECKPOINTS, done_here
-from ftui.run import Run
-from ftui.shown import shown
-from ftui.tui.browsed import Browsed, Seen, aside, kept, merged
-from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.checkpoint_table import checkpoint_table, details, title
-from ftui.tui.orders import Orders
-from ftui.tui.screens.ask import AskScreen
-from ftui.tui.stage import stage
+from ftui.runs.checkpoint_index import Entry, standing
+from ftui.runs.run_folder import Run
+from ftui.text import shown
+
+from ..drawing.checkpoint_table import checkpoint_table, details, title
+from ..render.canvas import Canvas
+from ..stage import stage
+from ..state.checkpoint_view import Browsed, Seen, aside, kept, merged
+from ..state.sent_requests import Orders
+from .ask import AskScreen
 
 LOOK_SECONDS = 2.0
 SOON_SECONDS = 0.4  # until the next look while a letter waits for its answer
@@ -161,8 +162,9 @@ class CheckpointsScreen(Screen[None]):
         if reason := aside(entry) or entry.problem:
             stage(self).say(f"Nobody can go on from {entry.name}: {reason}.", "warn")
             return
-        from ftui.opening import successors  # with pydantic, which browsing does without
-        from ftui.tui.screens.resolved import ResolvedScreen
+        from ftui.launch.open_run import successors  # with pydantic, which browsing does without
+
+        from .resolved import ResolvedScreen
 
         screen = ResolvedScreen(run=self._run, checkpoint=entry.step)
         if own_run and entry.newest:

@@ -6,11 +6,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.form_diff import DiffPage, diff_lines, diff_title
-from ftui.tui.keys import PAGING
-from ftui.tui.spans import Frame, Line
-from ftui.tui.stage import stage
+from ..drawing.editor.form_diff import DiffPage, diff_lines, diff_title
+from ..key_table import PAGING
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line
+from ..stage import stage
 
 
 class DiffScreen(Screen[None]):

@@ -7,10 +7,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ftui.tui.canvas import Canvas
-from ftui.tui.keys import PAGING, bindings_of, keys_of, written
-from ftui.tui.spans import Frame, Line, spread, wrapped
-from ftui.tui.stage import stage
+from ..key_table import PAGING, bindings_of, keys_of, written
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line, spread, wrapped
+from ..stage import stage
 
 Entry = tuple[str, str, str]
 """The keys, a word for what they do, and a sentence."""

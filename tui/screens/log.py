@@ -6,11 +6,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ftui.run import Run
-from ftui.tui.canvas import Canvas
-from ftui.tui.spans import Frame, Line, spread
-from ftui.tui.stage import stage
-from ftui.tui.tails import LogTail
+from ftui.runs.run_folder import Run
+
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line, spread
+from ..stage import stage
+from ..state.tails import LogTail
 
 LOOK_SECONDS = 0.5
 

@@ -11,27 +11,21 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 
-from ftui.curves import Curves
+from ftui.cli.control import VERBS, setting
 from ftui.errors import DiskError, FtuiError
-from ftui.inbox import Continue, Hold, Letter, Set
-from ftui.letters import VERBS, setting
-from ftui.run import Run
-from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.header import header
-from ftui.tui.drawing.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
-from ftui.tui.drawing.panes import pane
-from ftui.tui.drawing.tiles import tiles
-from ftui.tui.followed import Followed
-from ftui.tui.screens.monitor_keys import (
-    BINDINGS,
-    LEGEND,
-    NEEDS_ENGINE,
-    NEEDS_NO_ENGINE,
-    QUESTIONS,
-    SETTINGS_QUESTION,
-)
-from ftui.tui.stage import stage
-from ftui.window import read_window
+from ftui.runs.curve_window import read_window
+from ftui.runs.curves import Curves
+from ftui.runs.requests import Continue, Hold, Letter, Set
+from ftui.runs.run_folder import Run
+
+from ..drawing.charts.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
+from ..drawing.header import header
+from ..drawing.panes import pane
+from ..drawing.tiles import tiles
+from ..render.canvas import Canvas
+from ..stage import stage
+from ..state.run_view import Followed
+from .monitor_keys import BINDINGS, LEGEND, NEEDS_ENGINE, NEEDS_NO_ENGINE, QUESTIONS, SETTINGS_QUESTION
 
 FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
 FAILURES = ("failed", "lost")
@@ -128,7 +122,7 @@ class MonitorScreen(Screen[None]):
         if verb not in QUESTIONS:
             self._give(kind, {})
             return
-        from ftui.tui.screens.ask import AskScreen
+        from .ask import AskScreen
 
         question, yes = QUESTIONS[verb]
 
@@ -142,7 +136,7 @@ class MonitorScreen(Screen[None]):
         self._give(Continue if self.followed.state.phase == "held" else Hold, {})
 
     def action_change(self, text: str) -> None:
-        from ftui.tui.screens.ask import PromptScreen
+        from .ask import PromptScreen
 
         def entered(answer: str | None) -> None:
             if answer:
@@ -166,7 +160,7 @@ class MonitorScreen(Screen[None]):
         self.run_worker(self._resume(), exclusive=True)
 
     async def _resume(self) -> None:
-        from ftui.tui.openings import Wish, carry_out, look_ahead  # pydantic, which watching does without
+        from ..state.launch_plan import Wish, carry_out, look_ahead  # pydantic, which watching does without
 
         def go_on() -> str:
             wish = Wish(run=self._run)
@@ -192,17 +186,17 @@ class MonitorScreen(Screen[None]):
         self._draw()
 
     def action_log(self) -> None:
-        from ftui.tui.screens.log import LogScreen
+        from .log import LogScreen
 
         self.app.push_screen(LogScreen(self._run))
 
     def action_why(self) -> None:
-        from ftui.tui.screens.problem import ProblemScreen
+        from .problem import ProblemScreen
 
         self.app.push_screen(ProblemScreen(self.followed, self.action_resume))
 
     def action_checkpoints(self) -> None:
-        from ftui.tui.screens.checkpoints import CheckpointsScreen
+        from .checkpoints import CheckpointsScreen
 
         self.app.push_screen(CheckpointsScreen(self._run))
 
@@ -242,7 +236,7 @@ class MonitorScreen(Screen[None]):
 
     def action_back(self) -> None:
         """To the list, also when the live view was opened first."""
-        from ftui.tui.screens.runs import RunsScreen  # it opens live views itself
+        from .runs import RunsScreen  # it opens live views itself
 
         if any(isinstance(screen, RunsScreen) for screen in self.app.screen_stack):
             self.app.pop_screen()

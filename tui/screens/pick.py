@@ -10,11 +10,12 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from ftui.errors import FtuiError
-from ftui.shown import shown
-from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.form_pick import Choice, PickPage, pick_details, pick_lines, pick_title
-from ftui.tui.spans import Frame, Line
-from ftui.tui.stage import stage
+from ftui.text import shown
+
+from ..drawing.editor.form_pick import Choice, PickPage, pick_details, pick_lines, pick_title
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line
+from ..stage import stage
 
 PAGE = 10
 Facts = Callable[[Choice], tuple[str, ...]]

@@ -7,11 +7,11 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.failure import failure
-from ftui.tui.followed import Followed
-from ftui.tui.spans import Frame, Line
-from ftui.tui.stage import stage
+from ..drawing.failure import failure
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line
+from ..stage import stage
+from ..state.run_view import Followed
 
 
 class ProblemScreen(Screen[None]):

@@ -13,18 +13,19 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from ftui.cli.dry_run import DryRun, count_lines
 from ftui.errors import DiskError, FtuiError, UsageError
-from ftui.preview import DryRun, count_lines
-from ftui.run import Run
-from ftui.tui.canvas import Canvas
-from ftui.tui.counting import count_rows
-from ftui.tui.drawing.resolved import Page, Row, count_spans, matching, resolved_page, rows
-from ftui.tui.drawing.words import place
-from ftui.tui.forecasts import verdict_on
-from ftui.tui.openings import Prospect, Wish, carry_out, check_new_name, check_overrides, look_ahead, overrides_in
-from ftui.tui.screens.ask import PromptScreen
-from ftui.tui.spans import Frame, Line, Span
-from ftui.tui.stage import stage
+from ftui.runs.run_folder import Run
+
+from ..drawing.resolved_table import Page, Row, count_spans, matching, resolved_page, rows
+from ..drawing.wording import place
+from ..form.estimates import verdict_on
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line, Span
+from ..stage import stage
+from ..state.launch_plan import Prospect, Wish, carry_out, check_new_name, check_overrides, look_ahead, overrides_in
+from ..state.row_count import count_rows
+from .ask import PromptScreen
 
 PAGE = 10
 NAME_QUESTION = "The name of the run, which is also its folder's."
@@ -181,7 +182,7 @@ class ResolvedScreen(Screen[None]):
         self.run_worker(self._count(self.prospect), exclusive=True, group="count")
 
     def action_rows(self) -> None:
-        from ftui.tui.screens.xray_opening import open_rows
+        from .rows.open_rows import open_rows
 
         if self.prospect is None:
             stage(self).say("There is no whole profile to read the rows of.", "warn")
@@ -221,7 +222,7 @@ class ResolvedScreen(Screen[None]):
 
     def _land(self, run: Run) -> None:
         """On the live view, with nothing but the list of runs behind it."""
-        from ftui.tui.screens.runs import RunsScreen  # it opens this screen itself
+        from .runs import RunsScreen  # it opens this screen itself
 
         while len(self.app.screen_stack) > 1 and not isinstance(self.app.screen, RunsScreen):
             self.app.pop_screen()

@@ -7,11 +7,11 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 
-from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.run_table import details, run_table
-from ftui.tui.roster import Roster, Row
-from ftui.tui.spans import Frame, Line, spread
-from ftui.tui.stage import stage
+from ..drawing.run_table import details, run_table
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line, spread
+from ..stage import stage
+from ..state.run_list import Roster, Row
 
 LOOK_SECONDS = 1.0
 PAGE = 10
@@ -97,12 +97,12 @@ class RunsScreen(Screen[None]):
             stage(self).open_run(row.run)
 
     def action_start(self) -> None:
-        from ftui.tui.screens.start import StartScreen
+        from .start import StartScreen
 
         self.app.push_screen(StartScreen())
 
     def action_checkpoints(self) -> None:
-        from ftui.tui.screens.checkpoints import CheckpointsScreen
+        from .checkpoints import CheckpointsScreen
 
         if (row := self.row) is not None:
             self.app.push_screen(CheckpointsScreen(row.run))

@@ -7,14 +7,15 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ftui.presets import find_profile
-from ftui.run import Run
-from ftui.tui.canvas import Canvas
-from ftui.tui.drawing.start_list import about, start_list, title
-from ftui.tui.offers import SHIPPED, Offer, matching, offers
-from ftui.tui.roster import Roster
-from ftui.tui.screens.ask import PromptScreen
-from ftui.tui.stage import stage
+from ftui.profile.presets import find_profile
+from ftui.runs.run_folder import Run
+
+from ..drawing.start_list import about, start_list, title
+from ..render.canvas import Canvas
+from ..stage import stage
+from ..state.run_list import Roster
+from ..state.start_choices import SHIPPED, Offer, matching, offers
+from .ask import PromptScreen
 
 PAGE = 10
 PATH_QUESTION = "The path of a profile, or the name of one that comes with ftui."
@@ -106,7 +107,7 @@ class StartScreen(Screen[None]):
             self._show(offer.profile, offer.run)
 
     def _show(self, profile: Path | None, run: Run | None = None) -> None:
-        from ftui.tui.screens.resolved import ResolvedScreen  # with pydantic (0.1 s)
+        from .resolved import ResolvedScreen  # with pydantic (0.1 s)
 
         self.app.push_screen(ResolvedScreen(profile=profile, run=run))
 
@@ -116,14 +117,14 @@ class StartScreen(Screen[None]):
         if offer.profile is None:
             stage(self).say("A run keeps the profile it has; enter shows it, and starts another one with other values.")
             return
-        from ftui.tui.screens.editing import open_editor  # with pydantic (0.1 s)
+        from .editor.open_editor import open_editor  # with pydantic (0.1 s)
 
         open_editor(self, offer.profile)
 
     def action_rows(self) -> None:
         if (offer := self.offer) is None:
             return
-        from ftui.tui.screens.xray_opening import open_rows_of  # with pydantic (0.1 s)
+        from .rows.open_rows import open_rows_of  # with pydantic (0.1 s)
 
         path = offer.profile if offer.run is None else offer.run.profile
         if path is not None:

@@ -7,16 +7,16 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ftui.engine.data.facts import similar
-from ftui.engine.data.facts.damage import is_damaged
-from ftui.engine.data.facts.said import Said, said
-from ftui.engine.data.forms.examples import Chat, Example, Message, learned_part
-from ftui.engine.data.tokens.encode import Encoded
+from ..forms.examples import Chat, Example, Message, learned_part
+from ..tokens.encode import Encoded
+from . import near_duplicates
+from .mojibake import is_damaged
+from .row_content import Said, said
 
 FACTS = np.dtype(
     [
         ("file", "<i4"), ("place", "<i8"), ("offset", "<i8"), ("flags", "<u4"), ("content", "<u8"), ("prompt", "<u8"),
-        ("words", "<u8"), ("question", "<u8"), ("similar", "<u8", (similar.NUM_BANDS,)),
+        ("words", "<u8"), ("question", "<u8"), ("similar", "<u8", (near_duplicates.NUM_BANDS,)),
     ]
 )  # fmt: skip
 """One row. `file`, `place` and `offset` say where it is (as a Block does). `flags` are an `Oddity`. `content`,
@@ -87,7 +87,7 @@ def facts_of(encoded: Sequence[Encoded], each: Sequence[Said]) -> np.ndarray:
     facts["flags"] = [_oddities(one, its) for one, its in zip(encoded, each, strict=True)]
     for name in ("content", "prompt", "words", "question"):
         facts[name] = [hash_of(getattr(its, name)) for its in each]
-    facts["similar"] = similar.bands([its.text for its in each])
+    facts["similar"] = near_duplicates.bands([its.text for its in each])
     return facts
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ftui.engine.data.facts.letters import Table, codes_of, portions
+from .char_arrays import Table, codes_of, portions
 
 # First words of the Unicode names of letters, and what is said for them. Chinese and Japanese share their Han letters.
 _NAMED = {

@@ -4,16 +4,18 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from ftui.engine.data.files import arrays, hub_rows, parquet, tables, texts
-from ftui.engine.data.files.again import text_at
-from ftui.engine.data.files.encodings import utf8_chunks
-from ftui.engine.data.files.folders import few, kinds_of_files
-from ftui.engine.data.files.hub_rows import HubRows
-from ftui.engine.data.files.jsons import parsed_row
-from ftui.engine.data.files.lines import lines
-from ftui.engine.data.files.rows import Bad, Cut, Row, Unit, kind_of_value
-from ftui.engine.data.files.streams import kind_of, named, opened
 from ftui.errors import DataError
+
+from . import csv_rows, hub_dataset, json_array, parquet
+from . import plain_text as texts
+from .encodings import utf8_chunks
+from .folders import few, kinds_of_files
+from .hub_dataset import HubRows
+from .json_row import parsed_row
+from .jsonl import lines
+from .raw_rows import Bad, Cut, Row, Unit, kind_of_value
+from .reread import text_at
+from .streams import kind_of, named, opened
 
 __all__ = ["Bad", "Block", "Place", "blocks", "parsed", "row_at"]
 
@@ -109,7 +111,7 @@ def _groups(cuts: Iterable[Cut | Bad], size: int) -> Iterator[list[Cut | Bad]]:
 
 def _cuts(place: Place, encoding: str | None) -> Iterator[Cut | Bad]:
     if isinstance(place, HubRows):
-        yield from hub_rows.cuts(place)
+        yield from hub_dataset.cuts(place)
         return
     kind, path = kind_of(place), named(place)
     if kind is None:
@@ -125,17 +127,17 @@ def _cuts(place: Place, encoding: str | None) -> Iterator[Cut | Bad]:
             case ".json":
                 yield from _json(place, chunks, offset, encoding)
             case ".csv" | ".tsv":
-                yield from tables.csv_rows(path, chunks, offset, "\t" if kind == ".tsv" else None)
+                yield from csv_rows.csv_rows(path, chunks, offset, "\t" if kind == ".tsv" else None)
             case _:
                 yield from texts.texts(path, chunks, offset)
 
 
 def _json(path: Path, chunks: Iterator[bytes], offset: int, encoding: str | None) -> Iterator[Cut | Bad]:
-    is_done = yield from arrays.rows(named(path), chunks, offset)
+    is_done = yield from json_array.rows(named(path), chunks, offset)
     if not is_done:
         with opened(path) as stream:
             offset, chunks = utf8_chunks(named(path), stream, encoding)
-            yield from arrays.rows_in_object(named(path), chunks, offset)
+            yield from json_array.rows_in_object(named(path), chunks, offset)
 
 
 def _kinds(block: Block) -> dict[str, dict[str, int]]:

@@ -5,12 +5,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ftui.engine.data.forms.shape import nearest
-from ftui.engine.data.forms.turns import CONTENT_KEYS, ROLE_KEYS, ROLES
 from ftui.errors import DataError
-from ftui.profile import row_forms
-from ftui.profile.data import Form, Role, Source
-from ftui.profile.places import HUB_ID
+from ftui.profile.paths import HUB_ID
+from ftui.profile.sections import row_forms
+from ftui.profile.sections.data import Form, Role, Source
+
+from ..forms.column_names import nearest
+from ..forms.turns import CONTENT_KEYS, ROLE_KEYS, ROLES
 
 NAME = "dataset_info.json"
 MOST_NAMED = 40

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import BinaryIO
 
-from ftui.data_report import Where
-from ftui.engine.data.files.rows import Bad
-from ftui.engine.data.files.streams import CHUNK
+from ftui.dataset.report import Where
 from ftui.errors import DataError
+
+from .raw_rows import Bad
+from .streams import CHUNK
 
 BOM = b"\xef\xbb\xbf"
 WIDE = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}

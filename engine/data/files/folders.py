@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftui.engine.data.files.dataset_info import NAME
-from ftui.engine.data.files.streams import KINDS, PACKED, kind_of, named
 from ftui.errors import DataError
+
+from .dataset_info import NAME
+from .streams import KINDS, PACKED, kind_of, named
 
 FEW = 3  # files that a note names
 

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ftui.data_report import Where
-from ftui.engine.data.files.lines import CUT_IT, LONGEST, TOO_LONG
-from ftui.engine.data.files.rows import Bad, Cut
-from ftui.engine.data.files.streams import named
+from ftui.dataset.report import Where
 from ftui.errors import DataError
+
+from .jsonl import CUT_IT, LONGEST, TOO_LONG
+from .raw_rows import Bad, Cut
+from .streams import named
 
 BATCH = 512  # rows in memory at once; fewer where they are long
 BATCH_BYTES = 2 << 20

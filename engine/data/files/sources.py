@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from ftui.engine.data.files.blocks import Place, blocks, parsed
-from ftui.engine.data.files.folders import listed
-from ftui.engine.data.files.rows import Bad, Row
+from .blocks import Place, blocks, parsed
+from .folders import listed
+from .raw_rows import Bad, Row
 
 __all__ = ["Place", "Row", "files_at", "read_rows"]
 

@@ -3,12 +3,12 @@
 import re
 from typing import Any
 
-from ftui.engine.data.files.rows import Row
-from ftui.engine.data.files.streams import kind_of
-from ftui.engine.data.forms.examples import Chat, Completion, Message, Text
-from ftui.engine.data.forms.shape import Shape
-from ftui.engine.data.forms.turns import listed, tools_of, turns_in, turns_under
-from ftui.engine.data.forms.unwrapping import unwrapped
+from ..files.raw_rows import Row
+from ..files.streams import kind_of
+from .column_names import Shape
+from .examples import Chat, Completion, Message, Text
+from .line_wrapping import unwrapped
+from .turns import listed, tools_of, turns_in, turns_under
 
 BELOW = ("context", "input")  # columns that may hold more of what is asked
 Said = list[tuple[Message, bool]]  # turns, each with whether it is learned if the assistant says it

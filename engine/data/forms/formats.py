@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from ftui.engine.data.files.rows import Row
-from ftui.engine.data.forms import conversations, judged
-from ftui.engine.data.forms.examples import Chat, Completion, Example, Judged, Message, Pair, Text, Tokens
-from ftui.engine.data.forms.shape import PLAIN, Shape, missing_columns, with_our_names
-from ftui.engine.data.forms.tokenized import tokens_of
 from ftui.errors import DataError
+
+from ..files.raw_rows import Row
+from . import conversations, preferences
+from .column_names import PLAIN, Shape, missing_columns, with_our_names
+from .examples import Chat, Completion, Example, Judged, Message, Pair, Text, Tokens
+from .tokenized import tokens_of
 
 __all__ = [
     "PLAIN", "READERS", "Chat", "Completion", "Example", "Judged", "Message", "Pair", "Shape", "Text", "Tokens",
@@ -21,8 +22,8 @@ READERS: dict[str, Callable[[Row, Shape], Example]] = {
     "instruction_response": conversations.instruction_response,
     "question_answer": conversations.question_answer,
     "prompt_completion": conversations.prompt_completion,
-    "preference": judged.preference,
-    "kto": judged.kto,
+    "preference": preferences.preference,
+    "kto": preferences.kto,
     "text": conversations.text,
     "tokenized": tokens_of,
 }

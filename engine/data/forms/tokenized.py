@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 
-from ftui.engine.data.files.rows import Row
-from ftui.engine.data.forms.examples import Tokens
-from ftui.engine.data.forms.shape import Shape
-from ftui.engine.data.forms.turns import listed
+from ..files.raw_rows import Row
+from .column_names import Shape
+from .examples import Tokens
+from .turns import listed
 
 IGNORED = -100  # the label of a token that is not learned, as PyTorch's loss has it
 MASKS = ("completion_mask", "assistant_masks")  # TRL's names

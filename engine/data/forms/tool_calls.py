@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from ftui.engine.data.files.rows import Row
+from ..files.raw_rows import Row
 
 
 def calls_in(row: Row, said: Any, what: str) -> list[Any]:

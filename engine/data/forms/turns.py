@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from ftui.engine.data.files.rows import Row
-from ftui.engine.data.forms.examples import Message
-from ftui.engine.data.forms.shape import PLAIN, Shape, nearest
-from ftui.engine.data.forms.tool_calls import call_of, calls_in, from_json
+from ..files.raw_rows import Row
+from .column_names import PLAIN, Shape, nearest
+from .examples import Message
+from .tool_calls import call_of, calls_in, from_json
 
 ROLE_KEYS, CONTENT_KEYS = ("role", "from"), ("content", "value")
 # Spellings of real data sets: OpenAI's, ShareGPT's (human, gpt, bing ...), OpenAssistant's (prompter), Gemini's and

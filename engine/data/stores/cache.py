@@ -12,24 +12,25 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.caching import TOKENS, cache_folder, claimed, held, prunable, sweep, used
-from ftui.engine.data.facts.row_facts import FACTS
-from ftui.engine.data.files.hub_rows import HubRows
-from ftui.engine.data.files.streams import kind_of, named
-from ftui.engine.data.found import Found
-from ftui.engine.data.stores.progress import Meter
-from ftui.engine.data.stores.soundness import sound_counts
-from ftui.engine.data.stores.store import Counts, Sink, Skipped, Store, mapped, publish
-from ftui.engine.data.stores.tasks import Tasks
-from ftui.engine.data.stores.workers import worked
-from ftui.engine.data.tokens.encode import Encoder
-from ftui.engine.fingerprints import file_hashes
-from ftui.engine.tokenizer import tokenizer_fingerprint
+from ftui.dataset.token_cache import TOKENS, cache_folder, claimed, held, prunable, sweep, used
 from ftui.errors import DataError, DiskError, DiskFullError
-from ftui.files import make_private_folder
-from ftui.processor import usable_cores
+from ftui.hardware.cpu import usable_cores
+from ftui.system.files import make_private_folder
+from ftui.system.volume import check_room, disk_error
 from ftui.units import size
-from ftui.volume import check_room, disk_error
+
+from ...models.files.fingerprints import file_hashes
+from ...models.tokenizer import tokenizer_fingerprint
+from ..facts.row_facts import FACTS
+from ..files.hub_dataset import HubRows
+from ..files.streams import kind_of, named
+from ..source import Found
+from ..tokens.encode import Encoder
+from .integrity import sound_counts
+from .progress import Meter
+from .store import Counts, Sink, Skipped, Store, mapped, publish
+from .tasks import Tasks
+from .worker_pool import worked
 
 __all__ = ["Manner", "cache_folder", "stored"]
 

@@ -5,10 +5,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ftui.engine.data.files.blocks import Block
-from ftui.engine.data.files.sources import Place
-from ftui.engine.data.files.streams import PACKED, kind_of
 from ftui.units import count, duration
+
+from ..files.blocks import Block
+from ..files.sources import Place
+from ..files.streams import PACKED, kind_of
 
 LOOK_BACK = 10.0  # seconds that the pace is taken from
 SAVED_SECONDS = 3.0

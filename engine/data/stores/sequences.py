@@ -12,8 +12,8 @@ from itertools import accumulate
 import msgspec
 import numpy as np
 
-from ftui.engine.data.stores.store import Store
-from ftui.engine.data.tokens.encode import Sequence
+from ..tokens.encode import Sequence
+from .store import Store
 
 
 class Counts(msgspec.Struct, frozen=True):

@@ -21,11 +21,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ftui.caching import Held
-from ftui.data_report import Where
-from ftui.engine.data.facts.row_facts import FACTS
-from ftui.engine.data.tokens.encode import Sequence
-from ftui.files import open_private, replace_file, sync_path, write_all
+from ftui.dataset.report import Where
+from ftui.dataset.token_cache import Held
+from ftui.system.files import open_private, replace_file, sync_path, write_all
+
+from ..facts.row_facts import FACTS
+from ..tokens.encode import Sequence
 
 PER_TOKEN: dict[str, np.dtype] = {"ids.bin": np.dtype("<i4"), "targets.bin": np.dtype("u1")}
 PER_SEQUENCE: dict[str, np.dtype] = {name: np.dtype("<i4") for name in ("lengths.bin", "num_targets.bin", "rows.bin")}

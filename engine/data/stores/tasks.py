@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from ftui.engine.data.files.blocks import Block, blocks, parsed
-from ftui.engine.data.files.rows import Row
-from ftui.engine.data.forms.detecting import detect_rows
-from ftui.engine.data.found import Found
-from ftui.engine.data.stores.portions import Task
+from ..files.blocks import Block, blocks, parsed
+from ..files.raw_rows import Row
+from ..forms.detect_form import detect_rows
+from ..source import Found
+from .process_block import Task
 
 
 class Tasks:

@@ -11,16 +11,16 @@ import struct
 from pathlib import Path
 from typing import IO, TypeVar
 
-from ftui.engine.environment import settle_environment
+from ...system.environment import settle_environment
 
 settle_environment()
 
 import msgspec  # noqa: E402
 
-from ftui.engine.data.forms.shape import Shape  # noqa: E402
-from ftui.engine.data.stores.portions import Task, portion_of  # noqa: E402
-from ftui.engine.data.tokens.encode import Encoder  # noqa: E402
-from ftui.engine.tokenizer import bare_tokenizer, tokenizer_fingerprint  # noqa: E402
+from ...models.tokenizer import bare_tokenizer, tokenizer_fingerprint  # noqa: E402
+from ..forms.column_names import Shape  # noqa: E402
+from ..tokens.encode import Encoder  # noqa: E402
+from .process_block import Task, portion_of  # noqa: E402
 
 _LENGTH = struct.Struct("<Q")
 Kind = TypeVar("Kind")

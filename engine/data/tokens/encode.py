@@ -8,15 +8,16 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
-from ftui.engine.data.files.rows import Row
-from ftui.engine.data.forms.examples import Chat, Completion, Example, Text, Tokens, learned_part
-from ftui.engine.data.forms.formats import to_example
-from ftui.engine.data.forms.shape import PLAIN, Shape
-from ftui.engine.data.tokens.chat import Rendered, render
-from ftui.engine.data.tokens.fitting import Unrenderable
-from ftui.engine.data.tokens.masks import are_unlike, leaves_out, mask_of, speaker_left_out
-from ftui.engine.data.tokens.special import Special, is_said, oddities, special_of, without_padding
 from ftui.errors import DataError
+
+from ..files.raw_rows import Row
+from ..forms.column_names import PLAIN, Shape
+from ..forms.examples import Chat, Completion, Example, Text, Tokens, learned_part
+from ..forms.formats import to_example
+from .chat_template import Rendered, render
+from .loss_mask import are_unlike, leaves_out, mask_of, speaker_left_out
+from .special_token_check import Special, is_said, oddities, special_of, without_padding
+from .template_fit import Unrenderable
 
 
 @dataclass(frozen=True)

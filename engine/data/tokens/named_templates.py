@@ -5,10 +5,11 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase
 
-from ftui.engine.data.forms.examples import Message, shared_start
-from ftui.engine.data.tokens.chat import rendered_text
-from ftui.engine.data.tokens.fitting import Unrenderable
 from ftui.errors import DataError
+
+from ..forms.examples import Message, shared_start
+from .chat_template import rendered_text
+from .template_fit import Unrenderable
 
 FOLDER = Path(__file__).parent / "templates"
 # Texts that the format takes for one token each. (Those of the other formats are plain text in their families.)

@@ -12,13 +12,13 @@ from peft import LoraConfig, PeftConfig, get_peft_model
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from transformers.integrations import sdpa_attention
 
-from ftui.cards import Card
 from ftui.engine.simulate.allocator import Allocator
 from ftui.engine.simulate.kernels import kernels_of
 from ftui.engine.simulate.loading import loaded_by_transformers
-from ftui.engine.simulate.packed import pack
+from ftui.engine.simulate.quantized_layers import pack
 from ftui.engine.simulate.trace import Step, Trace, trace
 from ftui.engine.simulate.tracker import CLEAR
+from ftui.hardware.devices import Card
 from tests.engine.published.architectures import MODELS, config_of
 
 

@@ -5,12 +5,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ftui.cards import MiB
 from ftui.engine.simulate.allocator import Allocator, OutOfMemory
-from ftui.engine.simulate.attention import backend_for
 from ftui.engine.simulate.kernels import QUIRKS, cpu_kernels, cuda_kernels
+from ftui.engine.simulate.sdpa_kernels import backend_for
 from ftui.engine.simulate.trace import Trace, trace
 from ftui.engine.simulate.tracker import CLEAR
+from ftui.hardware.devices import MiB
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, PeftConfig, PeftType
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
-from ftui.cards import Card, card_named
+from ftui.hardware.devices import Card, card_named
 from tests.engine.published import steps
 from tests.engine.published.architectures import key_of
 from tests.engine.published.rows import Row

@@ -1,0 +1,62 @@
+"""How surely a resumed run is the run it would have been: from what was checked, never from hope.
+
+EXACT: the state came back bit for bit, and what computes from here on is the same and deterministic.
+SAME STATE: the state came back bit for bit; last digits may differ from here on.
+NOT EXACT: something the weights are made from was changed on purpose (a fork).
+"""
+
+from ftui.hardware.cpu import cpu_features
+from ftui.profile.schema import Profile
+from ftui.runs.checkpoint_folders import Checkpoint, read_manifest
+from ftui.runs.events import Badge
+
+from ..system.device import Hardware
+from ..system.environment import versions
+from ..training.context import TrainState
+
+UNKNOWN = "the checkpoint does not say on what it was made"
+
+
+def environment(profile: Profile, hardware: Hardware, attention: str, num_processes: int) -> dict[str, str]:
+    """All that can change the last bits of a step beside the profile, as text; in every manifest."""
+    return {
+        "device": f"{hardware.device.type}: {hardware.name}",
+        "driver": hardware.driver or "none",
+        "CPU features": cpu_features(),
+        "threads": str(hardware.num_threads),
+        "processes": str(num_processes),
+        "precision": hardware.precision,
+        "attention": attention,
+        "evaluation batch": str(profile.eval.per_device_eval_batch_size),
+    }
+
+
+def machine_differences(checkpoint: Checkpoint, now: dict[str, str]) -> list[str]:
+    """What computes differently from here on than it did before the checkpoint, a sentence each."""
+    manifest = read_manifest(checkpoint.path)
+    if not manifest.environment:
+        return [UNKNOWN]
+    then, now = manifest.environment | manifest.versions, now | versions()
+    return [f"{name}: {then.get(name)} -> {now.get(name)}" for name in then | now if then.get(name) != now.get(name)]
+
+
+def badge(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Badge, list[str]]:
+    """The badge of a run that has been resumed, and the reasons why it is not a better one."""
+    reasons = [*state.other_content, *state.other_machine]
+    if hardware.device.type == "mps":
+        reasons.append("kernels on MPS are not deterministic")
+    elif hardware.device.type == "cuda" and not profile.train.full_determinism:
+        reasons.append("kernels on a GPU are not deterministic (train.full_determinism = true makes them so)")
+    if hardware.device.type == "cuda" and profile.adapter.is_quantised:
+        reasons.append("whether bitsandbytes' kernels on a GPU are deterministic has not been checked")
+    if profile.train.torch_compile:
+        reasons.append("compiled kernels depend on the lengths they met first (train.torch_compile)")
+    if state.other_content:
+        return "NOT EXACT", reasons
+    return ("SAME STATE", reasons) if reasons else ("EXACT", [])
+
+
+def note(state: TrainState, machine: list[str], content: list[str]) -> None:
+    """Keep what has changed for good: a run cut twice is as exact as its worse cut."""
+    state.other_machine = list(dict.fromkeys([*state.other_machine, *machine]))
+    state.other_content = list(dict.fromkeys([*state.other_content, *content]))

@@ -1,0 +1,101 @@
+"""What a row says, whatever its form: prompt, answers and all of it, for facts about rows."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from ..forms.examples import Chat, Completion, Example, Judged, Message, Pair, Text, Tokens
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+_GIVEN = ("system", "developer")
+
+
+@dataclass(frozen=True)
+class Said:
+    """`answers` are what is learned; `text` is all that is said, without what the system says.
+
+    `content` (bytes) is the same for two rows only if they say the same in the same roles, whatever their form;
+    `prompt` is that of what stands before the last answer, empty where nothing does. `words` and `question` are these
+    two in small letters, with single spaces, and without what the system says.
+    """
+
+    answers: list[str]
+    text: str
+    content: bytes
+    prompt: bytes = b""
+    words: bytes = b""
+    question: bytes = b""
+
+
+def said(example: Example) -> Said:
+    """Of a pair, what is learned: the better answer."""
+    match example:
+        case Chat():
+            return _of_chat(example)
+        case Completion(prompt, completion):
+            asked: list[Message] = [{"role": "user", "content": prompt}] if prompt else []
+            return _of_chat(Chat([*asked, {"role": "assistant", "content": completion}]))
+        case Text(text):
+            return Said([text], text, text.encode(), words=_plain(text).encode())
+        case Pair(chosen):
+            return said(chosen)
+        case Judged(answer, good=verdict):
+            its, word = said(answer), bytes([verdict])
+            answers = its.answers if verdict else []
+            return Said(answers, its.text, its.content + word, its.prompt, its.words + word, its.question)
+        case Tokens(input_ids, targets):
+            content = np.asarray(input_ids).tobytes() + np.packbits(targets).tobytes()
+            return Said([], "", content, words=content)
+
+
+def _of_chat(chat: Chat) -> Said:
+    heard = [message for message in chat.messages if message.get("role") not in _GIVEN]
+    turns = [_turn(message) for message in chat.messages]
+    words = [[message.get("role"), _plain(_text(message))] for message in heard]
+    before, before_words = turns[: _last_answer(turns)], words[: _last_answer(words)]
+    return Said(
+        [
+            _text(message)
+            for number, message in enumerate(chat.messages)
+            if message.get("role") == "assistant" and number not in chat.unlearned
+        ],
+        "\n".join(map(_text, heard)),
+        _encoder.encode([turns, chat.tools, sorted(chat.unlearned)]),
+        _encoder.encode([before, chat.tools]) if before else b"",
+        _encoder.encode([words, chat.tools]),
+        _encoder.encode([before_words, chat.tools]) if before_words else b"",
+    )
+
+
+def _last_answer(turns: list[list[Any]]) -> int:
+    """Its number; that of the turns where there is none."""
+    answers = [number for number, turn in enumerate(turns) if turn[0] == "assistant"]
+    return answers[-1] if answers else len(turns)
+
+
+def _turn(message: Message) -> list[Any]:
+    """Who says what. Numbers, times and the like that stand beside it say nothing, nor do the ids of calls."""
+    content = message.get("content")
+    return [
+        message.get("role"), message.get("name"), content.strip() if isinstance(content, str) else content,
+        message.get("reasoning_content"), _calls(message),
+    ]  # fmt: skip
+
+
+def _calls(message: Message) -> list[Any]:
+    return [call.get("function", call) if isinstance(call, dict) else call for call in message.get("tool_calls") or []]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _text(message: Message) -> str:
+    """What stands in a turn: its text, else the calls in it."""
+    content = message.get("content")
+    if isinstance(content, str) and content.strip():
+        return content
+    calls = _calls(message)
+    return _encoder.encode(calls).decode() if calls else str(message.get("reasoning_content") or "")

@@ -1,0 +1,136 @@
+"""Data sets on the hub, fetched at one commit by the `datasets` library; without the hub, what its cache holds."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from huggingface_hub import HfApi
+from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
+    GatedRepoError,
+    HFValidationError,
+    HTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from ftui.dataset.report import Where
+from ftui.errors import DataError, DiskError
+from ftui.profile.sections.model import FULL_COMMIT
+
+from .parquet import BATCH, cut_of
+from .raw_rows import Bad, Cut
+
+MEDIA = {"Image", "Audio", "Video", "Pdf", "Nifti", "Mesh"}  # features of `datasets` that decode a file
+
+
+@dataclass(frozen=True)
+class HubRows:
+    """One split of a data set, on this disk at one commit. `table` is a `datasets.Dataset`."""
+
+    name: str
+    subset: str | None
+    split: str
+    commit: str
+    table: Any
+
+    @property
+    def fingerprint(self) -> str:
+        return f"{self.name}\n{self.subset}\n{self.split}\n{self.commit}"
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.split})"
+
+
+def fetched(name: str, subset: str | None, split: str | None, revision: str | None) -> HubRows:
+    """Download and prepare a data set, or find it in the cache of `datasets`. Runs no code of the repository.
+
+    Without `split` it is `train`, or the only one.
+
+    Raises:
+        DataError: it is missing, gated, or offline and not in the cache; no such subset, split or revision.
+        DiskError: it cannot be stored.
+    """
+    import datasets  # 1 s with pandas, and few need it
+
+    commit = _commit(name, revision)
+    datasets.disable_progress_bars()
+    datasets.config.HF_HUB_OFFLINE = commit is None  # or it would ask again and again, for half a minute
+    try:
+        # A folder of this name in the current folder is not meant: those were found before.
+        builder = datasets.load_dataset_builder(f"hf://datasets/{name}", name=subset, revision=commit)
+        builder.download_and_prepare()
+    except (datasets.exceptions.DatasetsError, ConnectionError, ValueError, RuntimeError, FileNotFoundError) as error:
+        raise _refused(name, subset, commit, error) from error
+    except OSError as error:
+        raise DiskError(f"{name} could not be stored: {error}.", hint="Free space, or set HF_HOME.") from error
+    there = str(builder.hash)
+    if commit is None and revision is not None and FULL_COMMIT.fullmatch(revision) and revision != there:
+        raise DataError(
+            f"{name} is in the local cache at {there[:12]}, not at {revision[:12]}, and the hub cannot be reached.",
+            hint="Check the connection (and HF_HUB_OFFLINE), or set revision to the one that is there.",
+        )
+    chosen = _split(name, split, [str(key) for key in builder.info.splits or {}])
+    table = builder.as_dataset(split=chosen)
+    return HubRows(name, str(builder.config.name), chosen, there, _of_text(name, table))
+
+
+def _commit(name: str, revision: str | None) -> str | None:
+    """The commit of a revision; `None` where the hub cannot be reached.
+
+    Raises:
+        DataError: no such data set or revision, or gated.
+    """
+    try:
+        return HfApi().dataset_info(name, revision=revision).sha
+    except GatedRepoError as error:
+        raise DataError(
+            f"{name} is gated: its owner must let you in.",
+            hint=f"Ask for access at https://huggingface.co/datasets/{name}, then set HF_TOKEN.",
+        ) from error
+    except RevisionNotFoundError as error:
+        raise DataError(f"{name} has no revision {revision!r}.", hint="Check revision.") from error
+    except (RepositoryNotFoundError, HFValidationError) as error:
+        raise DataError(
+            f"There is no data set {name!r}: no such file beside the profile, and none on the hub.",
+            hint="Check the spelling. A private data set needs HF_TOKEN.",
+        ) from error
+    except (HTTPError, OfflineModeIsEnabled, OSError):
+        return None
+
+
+def _split(name: str, split: str | None, there: list[str]) -> str:
+    if split is None and (len(there) == 1 or "train" in there):
+        return "train" if "train" in there else there[0]
+    if split in there:
+        return str(split)
+    problem = "has several splits" if split is None else f"has no split {split!r}"
+    raise DataError(f"{name} {problem}: there are {', '.join(there)}.", hint=f'Set split, for example "{there[0]}".')
+
+
+def _of_text(name: str, table: Any) -> Any:
+    media = [key for key, feature in table.features.items() if type(feature).__name__ in MEDIA]
+    if media:
+        raise DataError(f"{name} holds images, audio or video ({', '.join(media)}): only text can be learned.")
+    return table
+
+
+def _refused(name: str, subset: str | None, commit: str | None, error: Exception) -> DataError:
+    words = " ".join(str(error).split())
+    if "onfig" in words and "vailable" in words:  # a ValueError whose words list the choices
+        problem = "has several subsets" if subset is None else f"has no subset {subset!r}"
+        return DataError(f"{name} {problem}: {words}", hint="Set subset to one of them.")
+    if commit is None:
+        return DataError(
+            f"{name} is no file beside the profile, the hub cannot be reached, and the local cache does not have it.",
+            hint="Check the connection (and HF_HUB_OFFLINE), or name a local file in data.train.",
+        )
+    return DataError(f"{name} cannot be read: {words}")
+
+
+def cuts(rows: HubRows) -> Iterator[Cut | Bad]:
+    number = 0
+    for batch in rows.table.iter(batch_size=BATCH):
+        for values in zip(*batch.values(), strict=True):
+            number += 1
+            yield cut_of(Where(str(rows), number, "row"), dict(zip(batch, values, strict=True)))

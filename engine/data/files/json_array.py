@@ -1,0 +1,202 @@
+"""Rows cut out of a JSON list without parsing it: whatever its size, one row of it is held at a time."""
+
+import json
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from ftui.dataset.report import Where
+from ftui.errors import DataError
+
+from .encodings import Utf8
+from .json_row import parsed_row
+from .json_window import Ended, Window
+from .jsonl import CUT_IT, TOO_LONG
+from .raw_rows import Bad, Cut
+
+TURN_KEYS = {"role", "from", "content", "value"}
+SHAPE = 'A .json file is a list of rows: [{"prompt": "...", "completion": "..."}, ...].'
+
+
+def rows(path: str, chunks: Iterator[bytes], offset: int) -> Generator[Cut | Bad, None, bool]:
+    """The rows of a list; objects one after another, with or without line ends; one object that is a row, or has a
+    list of rows under one key.
+
+    Returns:
+        False where the file is one object longer than a row may be, which `rows_in_object` has to look into.
+
+    Raises:
+        DataError: it is none of these, or its brackets and commas are wrong.
+    """
+    window = Window(chunks, offset)
+    match window.sign():
+        case b"":
+            return True
+        case b"[":
+            window.pos += 1
+            yield from _listed(path, window)
+            _at_end(path, window)
+        case b"{":
+            return (yield from _objects(path, window))
+        case _:
+            raise _fault(path, window, "no list of rows")
+    return True
+
+
+def rows_in_object(
+    path: str, chunks: Iterator[bytes], offset: int, line: int = 1, wanted: str | None = None
+) -> Iterator[Cut | Bad]:
+    """The rows of the list under one key of one object: the `wanted` one, or the one that begins with an object.
+
+    Raises:
+        DataError: several lists begin so, or brackets and commas are wrong.
+    """
+    window = Window(chunks, offset, line)
+    window.sign()
+    names: list[str] = []
+    while window.sign() in (b"{", b","):
+        window.pos += 1
+        name = _key(path, window)
+        if window.sign() != b"[" or wanted not in (None, name):
+            _value(path, window)
+            continue
+        window.pos += 1
+        if window.sign() != b"{":
+            _pass_list(path, window)
+            continue
+        names.append(name)
+        if len(names) > 1:
+            raise _several(path, names)
+        yield from _listed(path, window)
+    if window.sign() != b"}":
+        raise _fault(path, window, "not JSON (',' or '}' expected)")
+    window.pos += 1
+    _at_end(path, window)
+
+
+def _listed(path: str, window: Window) -> Iterator[Cut | Bad]:
+    """What follows the [ of a list."""
+    if window.sign() == b"]":
+        window.pos += 1
+        return
+    number, utf8 = 0, Utf8(path)
+    while True:
+        number += 1
+        yield _row(path, window, number, utf8)
+        sign = window.sign()
+        if sign not in (b",", b"]"):
+            raise _fault(path, window, f"not JSON (',' or ']' expected after row {number})")
+        window.pos += 1
+        if sign == b"]":
+            return
+
+
+def _row(path: str, window: Window, number: int, utf8: Utf8) -> Cut | Bad:
+    if window.sign() == b"":
+        raise _fault(path, window, "not JSON (the list does not end)")
+    line, column, offset = window.line, window.column, window.offset + window.pos
+    where = Where(path, number, "row")
+    text = _value(path, window)
+    if text is None:
+        return Bad(where, TOO_LONG, CUT_IT, line=line)
+    return utf8.fault(where, text, offset, line, text) or Cut(number, offset, text, line, column)
+
+
+def _value(path: str, window: Window) -> bytes | None:
+    if window.sign() in (b",", b":", b"]", b"}"):
+        raise _fault(path, window, "not JSON (a value expected)")
+    line, column, offset = window.line, window.column, window.offset + window.pos
+    try:
+        return window.value()
+    except Ended:
+        torn = Bad(Where(path, line), "the JSON ends in the middle")
+        found = parsed_row(window.held[window.pos :], Path(path), line, "line", offset)
+        told = found.behind(line, column) if isinstance(found, Bad) else torn
+        raise replace(told, hint="Mend the file there, or copy it again.").error() from None
+
+
+def _objects(path: str, window: Window) -> Generator[Cut | Bad, None, bool]:
+    """A file that begins with an object."""
+    number, utf8 = 1, Utf8(path)
+    first = _row(path, window, number, utf8)
+    if window.sign() == b"":
+        if isinstance(first, Bad) and first.reason == TOO_LONG:
+            return False
+        yield from _only(path, first)
+        return True
+    yield first
+    while window.sign():
+        if window.sign() == b",":
+            raise _fault(path, window, "not JSON (rows with commas between them need [ before the first, ] at the end)")
+        number += 1
+        yield _row(path, window, number, utf8)
+    return True
+
+
+def _only(path: str, first: Cut | Bad) -> Iterator[Cut | Bad]:
+    """One object: a row, or a list of rows under one key."""
+    value = parsed_row(first.text, Path(path), 1, "row", first.offset, first.line) if isinstance(first, Cut) else first
+    if isinstance(value, Bad) or isinstance(first, Bad):
+        yield first
+        return
+    origins = {"file_name", "hf_hub_url", "ms_hub_url", "script_url"}
+    if any(isinstance(entry, dict) and origins & entry.keys() for entry in value.values()):
+        names = ", ".join(list(value)[:5])
+        raise DataError(
+            f"{path} is a list of data sets (LLaMA-Factory's dataset_info.json), not rows.",
+            hint=f"Name one of them as subset beside this path: {names} ...",
+        )
+    lists = [name for name, inner in value.items() if _is_rows(inner)]
+    if len(lists) > 1:
+        raise _several(path, lists)
+    if lists:
+        yield from rows_in_object(path, iter([first.text]), first.offset, first.line, lists[0])
+    else:
+        yield first
+
+
+def _is_rows(value: object) -> bool:
+    """A list of objects that are no turns of a conversation."""
+    if not isinstance(value, list) or not value or not all(isinstance(inner, dict) for inner in value):
+        return False
+    return not all(len(TURN_KEYS & inner.keys()) > 1 for inner in value)
+
+
+def _pass_list(path: str, window: Window) -> None:
+    """To the end of a list that holds no rows."""
+    while window.sign() not in (b"]", b""):
+        _value(path, window)
+        if window.sign() == b",":
+            window.pos += 1
+    window.pos += 1
+
+
+def _key(path: str, window: Window) -> str:
+    if window.sign() != b'"':
+        raise _fault(path, window, "not JSON (a key in double quotes expected)")
+    text = _value(path, window)
+    if window.sign() != b":":
+        raise _fault(path, window, "not JSON (':' expected)")
+    window.pos += 1
+    try:
+        return str(json.loads(text or b'""'))
+    except ValueError as error:
+        raise _fault(path, window, f"not JSON (the key before is none: {error})") from error
+
+
+def _several(path: str, names: list[str]) -> DataError:
+    return DataError(
+        f"{path} holds several lists of rows: {', '.join(map(repr, names))}.",
+        hint="Write each into a file of its own.",
+    )
+
+
+def _at_end(path: str, window: Window) -> None:
+    if window.sign():
+        raise _fault(path, window, "not JSON (more after the end of the list)")
+
+
+def _fault(path: str, window: Window, reason: str) -> DataError:
+    window.sign()
+    near = window.held[max(0, window.pos - 20) : window.pos + 20].decode(errors="replace").strip()
+    return Bad(Where(path, window.line), reason, SHAPE, window.column, near).error()

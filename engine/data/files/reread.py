@@ -1,0 +1,83 @@
+"""The text of one row again, by the place that its block gave it: read from there, not from the file's beginning."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ftui.dataset.report import Where
+
+from .csv_rows import csv_row_at
+from .encodings import utf8_chunks
+from .hub_dataset import HubRows
+from .json_window import Ended, Window
+from .jsonl import LONGEST
+from .parquet import cut_of, parquet_rows
+from .plain_text import texts
+from .raw_rows import Cut
+from .streams import CHUNK, PACKED, kind_of, named, opened
+
+
+def text_at(place: Path | HubRows, number: int, offset: int, encoding: str | None) -> bytes | None:
+    """A row as JSON; `None` where there is none any more.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    if isinstance(place, HubRows):
+        if number > len(place.table):
+            return None
+        cut = cut_of(Where(named(place), number, "row"), place.table[number - 1])
+        return cut.text if isinstance(cut, Cut) else None
+    kind, path = kind_of(place), named(place)
+    if kind == ".parquet":
+        with opened(place) as stream:
+            found = next(iter(parquet_rows(place, stream, first=number)), None)
+        return found.text if isinstance(found, Cut) else None
+    with _chunks_from(place, offset, encoding) as chunks:
+        match kind:
+            case ".jsonl":
+                return _line(chunks)
+            case ".json":
+                return _value(chunks)
+            case ".txt":
+                found = next(texts(path, chunks, offset), None)
+            case _:
+                with opened(place) as stream:
+                    whole = utf8_chunks(path, stream, encoding)[1]
+                    found = csv_row_at(path, whole, chunks, "\t" if kind == ".tsv" else None)
+    return found.text if isinstance(found, Cut) else None
+
+
+@contextmanager
+def _chunks_from(path: Path, offset: int, encoding: str | None) -> Iterator[Iterator[bytes]]:
+    with opened(path) as stream:
+        if encoding is None and path.suffix.lower() not in PACKED:
+            stream.seek(offset)
+            yield iter(lambda: stream.read(CHUNK), b"")
+            return
+        start, chunks = utf8_chunks(named(path), stream, encoding)
+        yield _behind(chunks, offset - start)
+
+
+def _behind(chunks: Iterator[bytes], num_bytes: int) -> Iterator[bytes]:
+    for chunk in chunks:
+        if num_bytes < len(chunk):
+            yield chunk[num_bytes:]
+        num_bytes = max(0, num_bytes - len(chunk))
+
+
+def _line(chunks: Iterator[bytes]) -> bytes:
+    found = b""
+    for chunk in chunks:
+        found += chunk
+        if b"\n" in chunk or len(found) > LONGEST:
+            break
+    return found.partition(b"\n")[0]
+
+
+def _value(chunks: Iterator[bytes]) -> bytes | None:
+    window = Window(chunks, 0)
+    try:
+        return window.value() if window.sign() else None
+    except Ended:
+        return None

@@ -1,0 +1,64 @@
+"""Columns that the form of their rows does not read, though something is said in them."""
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from ftui.errors import DataError
+from ftui.profile.sections.row_forms import COLUMNS, OF_CHATS, OF_TURNS, SIGNS, VERDICTS
+
+from ..files.raw_rows import Row
+from .column_names import PLAIN, known_by
+from .examples import Completion, Message, learned_part
+from .formats import READERS
+
+_PROMPTS = ("prompt", "conversations", "messages", "instruction", "question")
+# Columns about a row, not of it: told by their names.
+_ABOUT = re.compile(
+    r"""(?:.*_)?(?:id|ids|idx|index|uuid|guid|hash|md5|sha\d*|url|urls|uri|link|links|source|sources|src|origin|dataset
+    |data_?source|subset|config|split|category|categories|tag|tags|topic|topics|type|kind|task|task_name|domain
+    |lang|language|languages|locale|license|licence|author|authors|username|date|time|datetime|timestamp|created
+    |updated|year|created_at|updated_at|model|model_name|generator|version|score|scores|rating|ratings
+    |difficulty|level|quality|num_\w+|count|length|tokens|n_tokens|meta|metadata|meta_data|extra_info|info|file
+    |filename|file_name|path|__index_level_\d+__)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+def unused(rows: Iterable[Row], form: str) -> tuple[str, ...]:
+    """Names of the columns of these rows (called as the forms call them) that nobody reads, in their order.
+
+    Only those that hold text or more in one of the rows: numbers are no words. What is about a row (an id, its source,
+    a date ...) is no news.
+    """
+    found: dict[str, None] = {}
+    for row in rows:
+        found |= {name: None for name, value in row.value.items() if _says(value) and not _is_read(row, name, form)}
+    return tuple(name for name in found if not _ABOUT.fullmatch(name))
+
+
+def _says(value: Any) -> bool:
+    return bool(value.strip() if isinstance(value, str) else value) and isinstance(value, str | list | dict)
+
+
+def _is_read(row: Row, name: str, form: str) -> bool:
+    value: Message = row.value
+    if form == "kto":
+        if name in VERDICTS:
+            return True
+        form = known_by(row, SIGNS) or "prompt_completion"
+    if name not in COLUMNS[form] - OF_TURNS or (name in OF_CHATS and _is_text_alone(row, form)):
+        return False
+    if name in ("context", "input") and form == "preference" and next(filter(value.get, _PROMPTS), "") == "prompt":
+        return False
+    if name == "history":
+        return isinstance(value[name], list) or value[name].lstrip().startswith("[")
+    return name not in ("context", "input") or isinstance(value[name], str)
+
+
+def _is_text_alone(row: Row, form: str) -> bool:
+    """Whether it is learned as it stands, without a template that would have a place for more."""
+    try:
+        return isinstance(learned_part(READERS[form](row, PLAIN)), Completion)
+    except DataError:  # of another form than most
+        return False

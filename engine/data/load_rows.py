@@ -1,0 +1,194 @@
+"""All that needs neither weights nor a plan: tokenizer, rows, tokens. For a run, and for whoever looks at its data."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from ftui.errors import DataError
+from ftui.profile.schema import Profile
+
+from ..models.adapter_files import check_tokens, starting_adapter
+from ..models.files.hub import CODE, TOKENIZER, base_folder, model_folder, tokenizer_folder
+from ..models.load_model import eos_token_ids, longest_context
+from ..models.special_tokens import add_special_tokens
+from ..models.tokenizer import load_tokenizer, train_tokenizer
+from .files.folders import few
+from .files.streams import named
+from .holdout import held_out
+from .mixture import find, texts_in
+from .source import Found
+from .stores.cache import Manner, stored
+from .stores.sequences import Sequences, joined, view
+from .stores.store import Store
+from .tokens.encode import Encoder, stop_texts
+from .tokens.named_templates import check, take_template
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Part of a data set: which of its sequences, in their own order."""
+
+    sequences: Sequences
+    indices: np.ndarray
+
+    @property
+    def num_rows(self) -> int:
+        """Rows they were made of: one may have given several sequences."""
+        return int(np.count_nonzero(np.bincount(self.sequences.rows[self.indices])))
+
+    @property
+    def num_tokens(self) -> int:
+        return int(self.sequences.lengths[self.indices].sum())
+
+    @property
+    def num_target_tokens(self) -> int:
+        return int(self.sequences.num_targets[self.indices].sum())
+
+
+@dataclass(frozen=True)
+class Read:
+    """`folder` and `commit` are those of the base model, `adapter` is the one to go on from (`None` for new ones).
+
+    `new_token_ids` are entries of the tokenizer that the profile has added: the base has never seen them. `longest` is
+    the most tokens that the model sees, where that is known. `found` and `stores` are the sources of data.train in
+    their order, `eval_found` and `eval_stores` those of data.eval. `train` and `evaluation` are what is learned and
+    measured of them at data.max_length. `unlike_template` says how data.chat_template differs from the tokenizer's own.
+    """
+
+    tokenizer: PreTrainedTokenizerBase
+    folder: Path | None
+    commit: str | None
+    longest: int | None
+    encoder: Encoder
+    found: list[Found]
+    stores: list[Store]
+    eval_found: list[Found]
+    eval_stores: list[Store]
+    train: Rows
+    evaluation: Rows | None
+    warnings: tuple[str, ...] = ()
+    adapter: Path | None = None
+    new_token_ids: tuple[int, ...] = ()
+    unlike_template: tuple[str, ...] = ()
+
+
+def read(profile: Profile, cache: Path, report: Report, *, weights: bool = True) -> Read:
+    """Fetch the model's files, read and tokenise the rows. `report(detail)` tells how far it is.
+
+    Without `weights` only the files of tokenizer and config are fetched, no adapter is looked at, and rows of which
+    nothing is learned are no error: enough to look at the data.
+
+    Raises:
+        ModelError, DataError, DiskError: see the rooms that do the work.
+    """
+    found = find(profile.data, report, stage=profile.run.stage)
+    folder, commit, tokenizer = _tokenizer(profile, found, cache, report, weights=weights)
+    new_token_ids = add_special_tokens(tokenizer, profile.model.extra_special_tokens)
+    adapter = starting_adapter(profile.adapter, report) if weights else None
+    if adapter is not None:
+        check_tokens(adapter, tokenizer, new_token_ids)
+    wanted = profile.data.chat_template
+    unlike = tuple(check(tokenizer, wanted)) if wanted else ()
+    marks = take_template(tokenizer, wanted) if wanted else ()
+    longest = _longest(profile, folder)
+    if weights:
+        _check_length(profile, longest)
+    stops = stop_texts(tokenizer, eos_token_ids(folder, trusted=profile.model.trust_remote_code) if folder else [])
+    encoder = Encoder(tokenizer, profile.run.stage, stops, profile.data.loss_on)
+    manner = _manner(profile)
+    stores = [stored(one, encoder, cache, report, manner) for one in found]
+    train, evaluation = _split(profile, _seen(profile, found, stores, weights=weights))
+    eval_found = find(profile.data, report, stage=profile.run.stage, evaluation=True)
+    what = "tokenising evaluation rows"
+    eval_stores = [stored(one, encoder, cache, report, manner, what=what) for one in eval_found]
+    if eval_stores:
+        apart = _seen(profile, eval_found, eval_stores, weights=weights)
+        evaluation = Rows(apart, np.arange(len(apart), dtype=np.int32))
+    return Read(
+        tokenizer, folder, commit, longest, encoder, found, stores, eval_found, eval_stores, train, evaluation,
+        (*marks, *_passed_over(found, stores), *_passed_over(eval_found, eval_stores)), adapter, new_token_ids, unlike,
+    )  # fmt: skip
+
+
+def _passed_over(found: list[Found], stores: list[Store]) -> list[str]:
+    """What was left out of folders."""
+    told = [note for one in found for note in one.notes]
+    for one, store in zip(found, stores, strict=True):
+        if store.counts.empty:
+            told.append(f"{few(one.places[number] for number in store.counts.empty)}: no rows in it, passed over")
+    return told
+
+
+def _tokenizer(
+    profile: Profile, found: list[Found], cache: Path, report: Report, *, weights: bool
+) -> tuple[Path | None, str | None, PreTrainedTokenizerBase]:
+    model, scratch = profile.model, profile.model.from_scratch
+    if scratch is None:
+        if weights or (model.name_or_path or "").lower().endswith(".gguf"):
+            folder, commit = base_folder(model, cache, report)
+        else:
+            wanted = [*TOKENIZER, *CODE] if model.trust_remote_code else TOKENIZER
+            folder, commit = model_folder(str(model.name_or_path), model.revision, report, wanted=wanted)
+        return folder, commit, load_tokenizer(folder, trusted=model.trust_remote_code)
+    if scratch.tokenizer is not None:
+        return None, None, load_tokenizer(tokenizer_folder(scratch.tokenizer, report))
+    report("training the tokenizer")
+    skips = profile.data.on_bad_row == "skip"
+    return None, None, train_tokenizer(scratch, (text for one in found for text in texts_in(one, skips=skips)))
+
+
+def _longest(profile: Profile, folder: Path | None) -> int | None:
+    if folder is not None:
+        return longest_context(folder, trusted=profile.model.trust_remote_code)
+    scratch = profile.model.from_scratch
+    return scratch.max_position_embeddings if scratch else None
+
+
+def _check_length(profile: Profile, longest: int | None) -> None:
+    if longest is not None and profile.data.max_length > longest:
+        raise DataError(
+            f"data.max_length is {profile.data.max_length}, but the model sees at most {longest} tokens.",
+            hint=f"Set data.max_length = {longest} or less.",
+        )
+
+
+def _manner(profile: Profile) -> Manner:
+    """Code of a model's own runs in this process only: others would have to be trusted too."""
+    alone = profile.model.trust_remote_code
+    return Manner(profile.data.on_bad_row == "skip", 1 if alone else profile.data.dataset_num_proc)
+
+
+def _seen(profile: Profile, found: list[Found], stores: list[Store], *, weights: bool) -> Sequences:
+    """What the model sees of all sources.
+
+    Raises:
+        DataError: nothing of one of them is learned (with `weights`).
+    """
+    parts = [view(store, profile.run.stage, profile.data.max_length) for store in stores]
+    for part, one in zip(parts, found, strict=True):
+        if weights and not len(part):
+            are_judged = set(part.stores[0].counts.forms) == {"kto"} and not part.stores[0].counts.num_sequences
+            raise DataError(
+                f"None of the {part.counts.num_rows} rows of {', '.join(map(named, one.places))} has a token to learn.",
+                hint="All of their answers were found bad: the verdict (label, kto_tag) of each is false."
+                if are_judged
+                else "Are there assistant turns, and does data.max_length leave room for them?",
+            )
+    return joined(parts)
+
+
+def _split(profile: Profile, data: Sequences) -> tuple[Rows, Rows | None]:
+    """What is learned, and what is set aside for evaluation."""
+    fraction, number = profile.data.eval_fraction, profile.data.eval_num_rows
+    if (fraction is None and number is None) or not len(data):
+        return Rows(data, np.arange(len(data), dtype=np.int32)), None
+    apart = held_out(
+        data, fraction=fraction, num_rows=number, seed=profile.train.rows_seed,
+        may_cut=profile.run.stage == "pretrain",
+    )  # fmt: skip
+    return Rows(data, np.flatnonzero(~apart)), Rows(data, np.flatnonzero(apart))

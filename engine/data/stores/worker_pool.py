@@ -1,0 +1,228 @@
+"""Blocks of rows tokenised in order: here, and by processes of their own where there are enough of them to pay.
+
+The results are the same bytes, in the same order, however many there are. The block of a process that is killed is done
+again by another one, once.
+"""
+
+import contextlib
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Self
+
+from ftui.errors import FtuiError, HostMemoryError
+from ftui.supervisor.process_tree import clean_environment, signal_name
+from ftui.system.volume import disk_error, is_refused
+
+from ...models.tokenizer import is_bare, tokenizer_fingerprint
+from ..tokens.encode import Encoder
+from .process_block import Task, portion_of
+from .store import Portion
+from .worker import Ready, Setup, receive, send
+
+Done = tuple[Task, Portion]
+
+
+class _Lost(Exception):
+    """A worker has ended in the middle of its work; `code` is that of the process."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def worked(
+    tasks: Iterator[Task], encoder: Encoder, *, size: int, pays: Callable[[], bool], folder: Path
+) -> Generator[Done]:
+    """Each task with what became of it, in their order. Close it (`contextlib.closing`): its processes end then.
+
+    They are started once it `pays`, `size` of them, and load the tokenizer from `folder`; until they are ready the work
+    is done here, and all of it where one process is enough.
+
+    Raises:
+        HostMemoryError, FtuiError: processes died again and again.
+    """
+    for task in tasks:
+        yield task, portion_of(task, encoder)
+        if size > 1 and is_bare(encoder.tokenizer) and pays():
+            break
+    else:
+        return
+    with Crew(encoder, size, folder) as crew:
+        while not crew.ready.done() and (following := next(tasks, None)) is not None:
+            yield following, portion_of(following, encoder)
+        if crew.ready.done() and crew.ready.result():
+            yield from crew.work(tasks)
+        else:  # the tokenizer is another one when it is loaded from its files
+            yield from ((task, portion_of(task, encoder)) for task in tasks)
+
+
+class Crew:
+    """Processes that work, each fed by a thread. They end with the `with` block, whatever they are doing.
+
+    `ready` is whether they have the same tokenizer, once they have loaded it.
+    """
+
+    def __init__(self, encoder: Encoder, size: int, folder: Path) -> None:
+        with _Writing(folder.parent):
+            encoder.tokenizer.save_pretrained(folder)
+        self._setup = Setup(
+            str(folder), encoder.stage, sorted(encoder.stops), encoder.loss_on, dict(encoder.shape.columns),
+            dict(encoder.shape.roles),
+        )  # fmt: skip
+        self._fingerprint = tokenizer_fingerprint(encoder.tokenizer)
+        self._size = size
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix="tokenise")
+        self._idle: SimpleQueue[_Worker] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._living: set[_Worker] = set()
+        self._is_over = False
+
+    def __enter__(self) -> Self:
+        workers = [self._hired() for _ in range(self._size)]
+        self.ready: Future[bool] = self._threads.submit(self._are_alike, workers)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        with self._lock:
+            self._is_over = True
+            for worker in self._living:
+                worker.kill()
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._living:
+            worker.bury()
+
+    def work(self, tasks: Iterator[Task]) -> Iterator[Done]:
+        """Each task with what became of it; a few are under way ahead of the one that is waited for."""
+        waiting: deque[tuple[Task, Future[Portion]]] = deque()
+        for task in tasks:
+            waiting.append((task, self._threads.submit(self._done, task)))
+            if len(waiting) > 2 * self._size:
+                first, future = waiting.popleft()
+                yield first, future.result()
+        while waiting:
+            first, future = waiting.popleft()
+            yield first, future.result()
+
+    def _done(self, task: Task) -> Portion:
+        worker = self._idle.get()
+        try:
+            try:
+                return worker.portion_of(task)
+            except _Lost as lost:
+                if lost.code > 0:  # not killed: it would end in the same way again
+                    raise _given_up(task, lost) from lost
+            worker = self._hired()
+            try:
+                return worker.portion_of(task)
+            except _Lost as lost:
+                raise _given_up(task, lost) from lost
+        finally:
+            self._idle.put(worker)
+
+    def _hired(self) -> "_Worker":
+        with self._lock:
+            if self._is_over:
+                raise _Lost(0)
+            worker = _Worker(self._setup)
+            self._living.add(worker)
+            return worker
+
+    def _are_alike(self, workers: "list[_Worker]") -> bool:
+        """Whether all that live, or what stands in for one that was killed while it started, can take tasks."""
+        return all(self._is_alike(worker) for worker in workers)
+
+    def _is_alike(self, worker: "_Worker") -> bool:
+        try:
+            try:
+                fingerprint = worker.fingerprint()
+            except _Lost as lost:
+                if lost.code > 0:  # not killed: it would end in the same way again
+                    raise
+                worker = self._hired()
+                fingerprint = worker.fingerprint()
+        except _Lost as lost:
+            raise _given_up(None, lost) from lost
+        self._idle.put(worker)
+        return fingerprint == self._fingerprint
+
+
+class _Writing:
+    """A block that writes the tokenizer: whatever the system refuses becomes a DiskError.
+
+    The library makes a bare `Exception` of it.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if isinstance(error, Exception) and is_refused(error):
+            raise disk_error(error, "The tokenizer could not be written", self._folder) from error
+
+
+class _Worker:
+    """One process."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ftui.engine.data.stores.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=clean_environment() | {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1"},
+        )
+        assert self._process.stdin is not None and self._process.stdout is not None, "both are pipes"
+        self._tasks, self._answers = self._process.stdin, self._process.stdout
+        self._fingerprint = ""
+        with contextlib.suppress(BrokenPipeError):  # who asks for its fingerprint learns that it is gone
+            send(self._tasks, setup)
+
+    def fingerprint(self) -> str:
+        """That of its tokenizer, as soon as it is loaded."""
+        if not self._fingerprint:
+            try:
+                self._fingerprint = receive(self._answers, Ready).fingerprint
+            except EOFError as error:
+                raise _Lost(self._process.wait()) from error
+        return self._fingerprint
+
+    def portion_of(self, task: Task) -> Portion:
+        self.fingerprint()
+        try:
+            send(self._tasks, task)
+            return receive(self._answers, Portion)
+        except (BrokenPipeError, EOFError) as error:
+            raise _Lost(self._process.wait()) from error
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def bury(self) -> None:
+        """After the threads that fed it are gone."""
+        self._process.wait()
+        for pipe in (self._tasks, self._answers):
+            with contextlib.suppress(BrokenPipeError):  # half a task may be left in it
+                pipe.close()
+
+
+def _given_up(task: Task | None, lost: _Lost) -> FtuiError:
+    where = "before it had begun"
+    if task is not None:
+        block = task.block
+        where = f"at {block.path}, {block.unit} {block.places[0]} to {block.places[-1]}" if block.places else block.path
+    if lost.code < 0:
+        return HostMemoryError(
+            f"Processes that tokenise were killed twice by {signal_name(-lost.code)} {where}.",
+            hint="The system does that where memory is short: set data.dataset_num_proc = 1, or look at those rows.",
+        )
+    words = f"A process that tokenises ended with code {lost.code} {where}."
+    return FtuiError(words, hint="Its traceback is in the log. This is a bug in ftui: please report it.")

@@ -1,0 +1,160 @@
+"""Which tokens are learned, from the characters that are; and whether they say just that."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from tokenizers import Encoding
+from transformers import PreTrainedTokenizerBase
+
+from ..forms.examples import Chat, Example, learned_part
+
+Span = tuple[int, int]
+WORD = re.compile(r"\w+")
+LOOKED_AT = 400  # characters of a turn that are looked for
+SHOWN = 24  # characters of a text in words about it
+
+
+@dataclass(frozen=True)
+class Mask:
+    """`targets` marks the tokens that are learned (bool); `runs` are those of each span: (first, after the last).
+
+    A span without a token has an empty run. `differs` says in words where a token is in a span in part only; empty =
+    nowhere.
+    """
+
+    targets: np.ndarray
+    runs: tuple[Span, ...]
+    differs: str = ""
+
+
+def mask_of(encoding: Encoding, text: str, spans: Sequence[Span]) -> Mask:
+    """A token is learned when it has a character of a learned span, but for those that share white space only.
+
+    So an answer never lacks its beginning where a token reaches back into the prompt; as in transformers and TRL.
+    """
+    targets = np.zeros(len(encoding), dtype=bool)
+    runs = tuple(_run(encoding, text, span) for span in spans)
+    for first, after in runs:
+        targets[first:after] = True
+    differs = (_torn(encoding, text, span, run) for span, run in zip(spans, runs, strict=True))
+    return Mask(targets, runs, next(filter(None, differs), ""))
+
+
+def _run(encoding: Encoding, text: str, span: Span) -> Span:
+    """Asked of the encoding, which keeps offsets to itself: as lists they would take longer than all the rest."""
+    start, end = span
+    head = start + len(text[start:end]) - len(text[start:end].lstrip())
+    first = _token_at(encoding, range(head if head < end else start, end))
+    last = _token_at(encoding, range(end - 1, start - 1, -1))
+    if first is None or last is None:
+        return 0, 0
+    while first and _chars(encoding, first - 1)[0] >= start:  # white space before the first word
+        first -= 1
+    while last + 1 < len(encoding) and start <= _chars(encoding, last + 1)[0] < end:  # the bytes of one character
+        last += 1
+    return first, last + 1
+
+
+def _token_at(encoding: Encoding, characters: range) -> int | None:
+    """The first token of the first of these characters that is in one (white space may be in none)."""
+    found = (encoding.char_to_token(at) for at in characters)
+    return next((token for token in found if token is not None), None)
+
+
+def _chars(encoding: Encoding, token: int) -> Span:
+    chars: Span | None = encoding.token_to_chars(token)
+    return chars or (-1, -1)
+
+
+def _torn(encoding: Encoding, text: str, span: Span, run: Span) -> str:
+    """In words, what is learned that is not in the span. White space does not count: some offsets leave it out."""
+    start, end = span
+    if run[1] == run[0]:
+        return ""
+    begins, _ = _chars(encoding, run[0])
+    _, ends = _chars(encoding, run[1] - 1)
+    if 0 <= begins < start and text[begins:start].strip():
+        return f"{text[begins:start]!r} before its start is in one token with it, so it is learned too"
+    if ends > end and text[end:ends].strip():
+        return f"{text[end:ends]!r} after its end is in one token with it, so it is learned too"
+    return ""
+
+
+def leaves_out(example: Example, texts: Sequence[str]) -> bool:
+    """Whether what is said beside a call is in none of these texts, as Llama 3.1's template leaves it out."""
+    learned = learned_part(example)
+    if not isinstance(learned, Chat) or not texts:
+        return False
+    said = [str(message.get("content") or "") for message in learned.messages if message.get("tool_calls")]
+    return not all(_is_there(one.rpartition("</think>")[2], texts) for one in said)
+
+
+def speaker_left_out(chat: Chat, texts: Sequence[str]) -> str:
+    """The role of the first turn before the last answer of which nothing is in these texts; empty for none.
+
+    Many templates write the roles they know and pass over others (Qwen's `developer`, Phi's `tool`).
+    """
+    answers = [
+        n for n, message in enumerate(chat.messages) if message["role"] == "assistant" and n not in chat.unlearned
+    ]
+    for message in chat.messages[: answers[-1]] if answers else ():
+        content = message.get("content")
+        if message["role"] != "assistant" and isinstance(content, str) and not _is_there(content, texts):
+            return str(message["role"])
+    return ""
+
+
+def _is_there(said: str, texts: Sequence[str]) -> bool:
+    """Whether its beginning stands in one of the texts, or its longest word, for a template may write it otherwise."""
+    beginning = said[:LOOKED_AT].strip()[:SHOWN]
+    if any(beginning in text for text in texts):
+        return True
+    word = max(WORD.findall(said[:LOOKED_AT]), key=len, default="")
+    return any(word in text for text in texts)
+
+
+def difference(
+    tokenizer: PreTrainedTokenizerBase, encoding: Encoding, text: str, spans: Sequence[Span], mask: Mask
+) -> str:
+    """In words, the first place where the learned tokens, read back, are not the learned text; empty = nowhere."""
+    told = (
+        unlike(tokenizer, encoding.ids[first:after], text[start:end])
+        for (start, end), (first, after) in zip(spans, mask.runs, strict=True)
+    )
+    return mask.differs or next(filter(None, told), "")
+
+
+def unlike(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], said: str) -> str:
+    """In words, how the text of these tokens differs from what they were made of; empty where it does not.
+
+    White space does not count (decoders add and drop some), nor what the tokenizer's normaliser does to any text.
+    """
+    (decoded,) = _read_back(tokenizer, [ids])
+    return _difference(tokenizer, decoded, said)
+
+
+def are_unlike(tokenizer: PreTrainedTokenizerBase, each: Sequence[tuple[Sequence[int], str]]) -> list[bool]:
+    """The same for many, which is read back together: a sixth of the time that making the tokens takes."""
+    decoded = _read_back(tokenizer, [ids for ids, _ in each])
+    return [bool(_difference(tokenizer, text, said)) for text, (_, said) in zip(decoded, each, strict=True)]
+
+
+def _read_back(tokenizer: PreTrainedTokenizerBase, each: Sequence[Sequence[int]]) -> list[str]:
+    backend = getattr(tokenizer, "backend_tokenizer")  # noqa: B009
+    return [str(text) for text in backend.decode_batch([list(ids) for ids in each], skip_special_tokens=False)]
+
+
+def _difference(tokenizer: PreTrainedTokenizerBase, decoded: str, said: str) -> str:
+    if decoded == said or (found := _squeezed(decoded)) == (wanted := _squeezed(said)):
+        return ""
+    normalizer = getattr(tokenizer, "backend_tokenizer").normalizer  # noqa: B009
+    if normalizer is not None and found == _squeezed(normalizer.normalize_str(said)):
+        return ""
+    at = next((n for n, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), min(len(found), len(wanted)))
+    return f"{wanted[at : at + SHOWN]!r} of it is {found[at : at + SHOWN]!r} in its tokens"
+
+
+def _squeezed(text: str) -> str:
+    return "".join(text.replace("\u2581", " ").split())

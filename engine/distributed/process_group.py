@@ -1,0 +1,239 @@
+"""Several processes as one run. Rank 0 leads: it alone reads letters, decides and writes; the others do as ordered.
+
+Gradients are summed here, after all backward passes of a step, and not by hooks inside them as torch's
+DistributedDataParallel does: so a rank that runs out of memory can say so before anyone waits for its part, and ranks
+may have unequal numbers of micro-batches. The cost is that nothing is sent while a backward pass still computes.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from enum import IntEnum
+from typing import NamedTuple, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ftui.errors import FtuiError, HardwareError, ProfileError
+from ftui.supervisor.engine_process import RankLostError
+from ftui.supervisor.process_tree import PLACE
+
+from ..system.device import Hardware, num_nvidia_gpus
+from ..system.memory import first_line, is_out_of_memory
+
+T = TypeVar("T")
+
+ELSEWHERE = "on another rank"
+
+PATIENCE = timedelta(days=365)  # a held run may stay so; a rank that has died is noticed by its broken connection
+TO_MEET = timedelta(minutes=10)  # all start together; one that has lost its supervisor waits no longer than that
+BUCKET_BYTES = 64 << 20  # of gradients sent in one piece
+
+
+class Do(IntEnum):
+    """What rank 0 orders."""
+
+    RESTORE = 0  # the checkpoint of step `number`; 0: there is none, allocate the optimizer's state
+    STEP = 1  # forward and backward passes of step `number` in micro-batches of `size` rows, loss times `factor`
+    APPLY = 2  # update the weights with a learning rate of `factor`
+    DROP = 3  # drop the gradients
+    TELL = 4  # send the state of the random generators and a digest of the weights
+    END = 5
+
+
+class Order(NamedTuple):
+    do: Do
+    number: int = 0
+    size: int = 0
+    factor: float = 0.0
+
+
+class Ranks:
+    """All processes of a run; by default one, for which every exchange costs nothing."""
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank = rank
+        self.size = size
+
+    @property
+    def is_leader(self) -> bool:
+        return self.rank == 0
+
+    def order(self, order: Order) -> None:
+        """Rank 0: tell all others what to do next."""
+        if self.size > 1:
+            with _noticing():
+                dist.broadcast(torch.tensor([float(part) for part in order], dtype=torch.float64), src=0)
+
+    def next_order(self) -> Order:
+        """All others: what rank 0 orders, as soon as it does."""
+        told = torch.zeros(4, dtype=torch.float64)
+        with _noticing():
+            dist.broadcast(told, src=0)
+        do, number, size, factor = told.tolist()
+        return Order(Do(int(do)), int(number), int(size), factor)
+
+    def gather(self, data: bytes) -> list[bytes]:
+        """What every rank has to say, by rank."""
+        if self.size == 1:
+            return [data]
+        with _noticing():
+            lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+            dist.all_gather(lengths, torch.tensor([len(data)]))
+            longest = max(int(length) for length in lengths)
+            padded = torch.frombuffer(bytearray(data.ljust(longest, b"\0")), dtype=torch.uint8)
+            found = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
+            dist.all_gather(found, padded)
+        return [bytes(part[: int(length)].numpy()) for part, length in zip(found, lengths, strict=True)]
+
+    def any(self, mine: bool) -> bool:
+        """Whether it is so on any rank."""
+        return mine if self.size == 1 else bool(self._largest(torch.tensor([int(mine)])).item())
+
+    def add_gradients(self, weights: Sequence[torch.nn.Parameter]) -> str:
+        """Sum the gradients of all ranks. A weight without one on every rank stays so.
+
+        Returns why memory ran out, here or on another rank, before anything was summed; "" where it did not.
+        """
+        if self.size == 1:
+            return ""
+        has = self._largest(torch.tensor([int(weight.grad is not None) for weight in weights])).tolist()
+        problem = ""
+        try:
+            buckets, room = bucketed(_grads(weights, has))
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+            problem = first_line(error)
+        if self.any(problem != ""):
+            return problem or ELSEWHERE
+        with _noticing(), torch.no_grad():
+            for bucket in buckets:
+                sizes = [grad.numel() for grad in bucket]
+                flat = room[bucket[0].dtype][: sum(sizes)]
+                torch.cat([grad.reshape(-1) for grad in bucket], out=flat)
+                dist.all_reduce(flat)
+                for grad, summed in zip(bucket, flat.split(sizes), strict=True):
+                    grad.copy_(summed.view_as(grad))
+        return ""
+
+    def leader_first(self, act: Callable[[], T]) -> T:
+        """Rank 0 does it, then all others, who find in the cache what it has left there."""
+        if self.is_leader:
+            result = act()
+        if self.size > 1:
+            with _noticing():
+                dist.barrier()
+        return result if self.is_leader else act()
+
+    def check_same(self, fingerprint: str, what: str) -> None:
+        """See that all ranks have the same fingerprint of something.
+
+        Raises:
+            FtuiError: they do not.
+        """
+        if len(set(self.gather(fingerprint.encode()))) > 1:
+            raise FtuiError(f"The ranks of this run do not agree on {what}.", hint="Do they see the same disk?")
+
+    def _largest(self, values: Tensor) -> Tensor:
+        with _noticing():
+            dist.all_reduce(values, op=dist.ReduceOp.MAX)
+        return values
+
+
+def bucketed(grads: Sequence[Tensor]) -> tuple[list[list[Tensor]], dict[torch.dtype, Tensor]]:
+    """Gradients as they are sent, and for each type the flat tensor they are copied into."""
+    buckets = list(_buckets(grads))
+    return buckets, _room(buckets)
+
+
+def _buckets(grads: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """Gradients in their order, cut where the type changes or a bucket is full."""
+    bucket: list[Tensor] = []
+    for grad in grads:
+        full = sum(g.numel() * g.element_size() for g in bucket) >= BUCKET_BYTES
+        if bucket and (full or grad.dtype != bucket[0].dtype):
+            yield bucket
+            bucket = []
+        bucket.append(grad)
+    if bucket:
+        yield bucket
+
+
+def _grads(weights: Sequence[torch.nn.Parameter], has: Sequence[int]) -> list[Tensor]:
+    """The gradients of the weights that have one on any rank: zeros where it is not this one."""
+    found = []
+    for weight, wanted in zip(weights, has, strict=True):
+        if wanted:
+            weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
+            found.append(weight.grad)
+    return found
+
+
+def _room(buckets: Sequence[Sequence[Tensor]]) -> dict[torch.dtype, Tensor]:
+    """A flat tensor for the largest bucket of each type."""
+    largest: dict[torch.dtype, int] = {}
+    for bucket in buckets:
+        dtype = bucket[0].dtype
+        largest[dtype] = max(largest.get(dtype, 0), sum(grad.numel() for grad in bucket))
+    return {dtype: torch.empty(size, dtype=dtype, device=buckets[0][0].device) for dtype, size in largest.items()}
+
+
+@contextmanager
+def _noticing() -> Iterator[None]:
+    """torch says with a RuntimeError that another rank has closed its connection."""
+    try:
+        yield
+    except RuntimeError as error:
+        if is_out_of_memory(error):
+            raise
+        raise RankLostError(first_line(error)) from error
+
+
+def join(hardware: Hardware, num_processes: int) -> Ranks:
+    """This process's place among the ranks, by torchrun's variables; alone without them.
+
+    Raises:
+        ProfileError: there are more or fewer ranks than the profile asks for.
+        HardwareError: there are more ranks than devices.
+        RankLostError: the others could not be reached.
+    """
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size != num_processes:
+        raise ProfileError(
+            f"hardware.num_processes is {num_processes}, but {size} were started.",
+            hint="Start the run with ftui, or give torchrun the same number.",
+        )
+    if size == 1:
+        return Ranks()
+    _check_devices(hardware, size)
+    rank = int(os.environ["RANK"])
+    backend = "cpu:gloo,cuda:nccl" if hardware.device.type == "cuda" else "gloo"
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    with _noticing():
+        store = dist.TCPStore(  # type: ignore[attr-defined]
+            address, port, size, is_master=rank == 0, timeout=TO_MEET
+        )
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+    return Ranks(rank, size)
+
+
+def _check_devices(hardware: Hardware, size: int) -> None:
+    kind, gpus = hardware.device.type, num_nvidia_gpus()
+    if kind == "mps" or (kind == "cuda" and size > gpus):
+        have = "one MPS device" if kind == "mps" else f"{gpus} GPUs"
+        raise HardwareError(
+            f"hardware.num_processes is {size}, and this machine has {have}.", hint="Each process needs one of its own."
+        )
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """A block in which the environment names no ranks: accelerate would wrap the model by them."""
+    hidden = {name: os.environ.pop(name) for name in PLACE if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)

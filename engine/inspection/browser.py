@@ -1,0 +1,278 @@
+"""Rows for a person to look at: any row of a profile's training data as the model sees it, and the report on them.
+
+What was opened for a profile stays until another one is asked about: the second question is answered at once.
+"""
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ftui.dataset import report as data_report
+from ftui.dataset.locations import is_meant
+from ftui.dataset.report import Where
+from ftui.dataset.row import NOTHING_CUT, Sample
+from ftui.dataset.token_cache import cache_folder
+from ftui.errors import DataError
+from ftui.profile.schema import Profile
+
+from ..data.files.blocks import Place, row_at, unit_of
+from ..data.files.streams import kind_of, named
+from ..data.load_rows import Read, read
+from ..services.profile_text import given_profile
+from . import report as reports
+from .report.row_index import RowsOf
+from .row_tokens import MOST_CUT, Taken, num_parts, part_with, sampled
+from .search import rows_with
+
+Report = Callable[[str], None]
+NOT_CUT = f"{NOTHING_CUT}: none is longer than data.max_length = {{:,}}. This is the longest."
+SPLIT = f"{NOTHING_CUT}: text is split into parts of data.max_length = {{:,}} tokens. This is the longest."
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The training data of a profile. Rows are numbered from 0, source after source."""
+
+    profile: Profile
+    read: Read
+    _taken: dict[tuple[int, int], Taken] = field(default_factory=dict)
+
+    @cached_property
+    def bounds(self) -> np.ndarray:
+        """The first row of each source, and the number of all."""
+        return np.concatenate([[0], np.cumsum([len(store.facts) for store in self.read.stores], dtype=np.int64)])
+
+    @property
+    def num_rows(self) -> int:
+        return int(self.bounds[-1])
+
+    @cached_property
+    def rows(self) -> RowsOf:
+        return RowsOf(self.read.found, self.read.stores)
+
+    @cached_property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each row, of all its sequences together, uncut."""
+        begins, ends = self.rows.spans()
+        return np.asarray(ends - begins)
+
+    @cached_property
+    def report(self) -> data_report.Report:
+        return reports.make(self.read, self.profile)
+
+    @cached_property
+    def longest_sequences(self) -> np.ndarray:
+        """The longest sequence of each row: what is cut of it depends on that."""
+        found = np.zeros(self.num_rows, dtype=np.int64)
+        for first, store in zip(self.bounds, self.read.stores, strict=False):
+            np.maximum.at(found, np.asarray(store.rows) + first, np.asarray(store.lengths, dtype=np.int64))
+        return found
+
+    @cached_property
+    def parts(self) -> np.ndarray:
+        """In how many parts each row is seen (int64): sft sees a sequence at once, text is split."""
+        found = np.zeros(self.num_rows, dtype=np.int64)
+        size = None if self.profile.run.stage == "sft" else self.profile.data.max_length
+        for first, store in zip(self.bounds, self.read.stores, strict=False):
+            lengths = np.asarray(store.lengths, dtype=np.int64)
+            np.add.at(found, np.asarray(store.rows) + first, 1 if size is None else -(-lengths // size))
+        return np.maximum(found, 1)
+
+    def any_part(self, seed: int) -> tuple[int, int]:
+        """A row and a part of it; every part of all rows is as likely."""
+        behind = np.cumsum(self.parts)
+        at = int(np.random.default_rng(seed).integers(behind[-1]))
+        number = int(np.searchsorted(behind, at, side="right"))
+        return number, at - int(behind[number] - self.parts[number])
+
+    @cached_property
+    def shares(self) -> np.ndarray:
+        """What share of the tokens that the model sees of each row it learns; of a row without tokens nothing."""
+        learned = np.zeros(self.num_rows, dtype=np.int64)
+        seen = np.zeros(self.num_rows, dtype=np.int64)
+        cut = self.profile.data.max_length if self.profile.run.stage == "sft" else None
+        for first, store in zip(self.bounds, self.read.stores, strict=False):
+            rows, lengths, targets = (
+                np.asarray(store.rows) + first,
+                np.array(store.lengths),
+                np.array(store.num_targets),
+            )
+            if cut is not None:
+                long = lengths > cut
+                targets[long] = store.learned(store.starts[long] + 1, store.starts[long] + cut)
+                lengths = np.minimum(lengths, np.int32(cut))
+            np.add.at(learned, rows, targets)
+            np.add.at(seen, rows, lengths)
+        return learned / np.maximum(seen, 1)
+
+    @cached_property
+    def orders(self) -> dict[str, np.ndarray]:
+        """Rows in the order in which a jump leads to them."""
+        return {
+            "longest": np.argsort(-self.lengths, kind="stable"),
+            "shortest": np.argsort(self.lengths, kind="stable"),
+            "most_truncated": np.argsort(-self.longest_sequences, kind="stable"),
+            "least_trained": np.argsort(self.shares, kind="stable"),
+        }
+
+    def number_at(self, source: int, file: int, place: int, offset: int | None = None) -> int | None:
+        """The number of the row at that place of a file of a source; `None` for one that was left out.
+
+        A line of many MiB is cut into several rows: they are told apart by the byte at which they begin.
+        """
+        facts = self.read.stores[source].facts
+        first, last = np.searchsorted(facts["file"], file), np.searchsorted(facts["file"], file, side="right")
+        at = int(first) + int(np.searchsorted(facts["place"][first:last], place))
+        while offset is not None and at < last and facts["place"][at] == place and facts["offset"][at] != offset:
+            at += 1
+        return int(self.bounds[source]) + at if at < last and facts["place"][at] == place else None
+
+    def place_of(self, number: int) -> tuple[int, int]:
+        """The source of a row, and its number there."""
+        source = int(np.searchsorted(self.bounds, number, side="right")) - 1
+        return source, number - int(self.bounds[source])
+
+    def taken(self, number: int) -> Taken:
+        """A row read again, and what stands of it among the tokens."""
+        source, local = self.place_of(number)
+        found, store = self.read.found[source], self.read.stores[source]
+        fact = store.facts[local]
+        place = found.places[int(fact["file"])]
+        key = (number, _stamp(place))
+        if key in self._taken:  # the parts of a long text come one after the other: it is tokenised once
+            return self._taken[key]
+        row, raw = row_at(place, int(fact["place"]), int(fact["offset"]), encoding=found.encoding)
+        first, last = np.searchsorted(store.rows, local), np.searchsorted(store.rows, local, side="right")
+        self._taken.clear()
+        self._taken[key] = Taken(
+            number=number, num_rows=self.num_rows, source=found.name, form=store.counts.forms[int(fact["file"])],
+            row=row, where=Where(named(place), int(fact["place"]), unit_of(place)), raw=raw, flags=int(fact["flags"]),
+            sequences=[store[index] for index in range(int(first), int(last))],
+            encoder=replace(self.read.encoder, shape=found.shape), max_length=self.profile.data.max_length,
+            is_plain=isinstance(place, Path) and kind_of(place) == ".txt",
+        )  # fmt: skip
+        return self._taken[key]
+
+
+def _stamp(place: Place) -> int:
+    """When a file was changed last, in ns; what is on the hub does not change."""
+    try:
+        return place.stat().st_mtime_ns if isinstance(place, Path) else 0
+    except OSError:  # it is gone: reading it says so
+        return 0
+
+
+_kept: dict[str, Opened] = {}
+
+
+def opened(profile: str, tell: Report) -> Opened:
+    """The data of a profile, read and tokenised where that was not done before.
+
+    Raises:
+        FtuiError: the profile, its model's tokenizer or its rows are wrong, or none of them is good.
+    """
+    if profile not in _kept:
+        _kept.clear()
+        found = given_profile(profile)
+        with tempfile.TemporaryDirectory() as fallback:
+            _kept[profile] = Opened(found, read(found, cache_folder(Path(fallback)), tell, weights=False))
+    return _kept[profile]
+
+
+# -- the questions
+
+
+def report(profile: str, tell: Report) -> data_report.Report:
+    """Raises `FtuiError` as `opened` does."""
+    data = opened(profile, tell)
+    tell("looking for what is wrong")
+    return data.report
+
+
+def sample(
+    profile: str,
+    jump: str,
+    tell: Report,
+    *,
+    number: int = 0,
+    part: int = 0,
+    seed: int = 0,
+    where: Any = None,
+    most_cut: int = MOST_CUT,
+) -> Sample:
+    """A row, or one part of it.
+
+    `jump` is `number` (that part of that row, the last one where it has fewer; or the row at the place `where`, whose
+    file may be named by the end of its path),
+    `next` or `previous` (from that row and part of it on), `random` (any part of any row, by the seed), or leads to the
+    longest, shortest, most_truncated or least_trained (`number` = 1: the second of them ...). `most_cut` tokens beyond
+    data.max_length are told.
+
+    Raises:
+        FtuiError: see `opened`; there is no row at that place, or its file has changed.
+    """
+    data = opened(profile, tell)
+    if where is not None:
+        return sampled(data.taken(_number_of(data, where["file"], where["number"])), 0)
+    if jump in data.orders:
+        found = data.taken(int(data.orders[jump][number % data.num_rows]))
+        longest = int(data.longest_sequences[found.number])
+        words = SPLIT if data.profile.run.stage != "sft" else NOT_CUT if longest <= found.max_length else ""
+        return sampled(found, 0, [words.format(found.max_length)] if jump == "most_truncated" and words else [])
+    if jump == "random":
+        number, part = data.any_part(seed)
+        return sampled(data.taken(number), part)
+    number = max(0, min(number, data.num_rows - 1))
+    found = data.taken(number)
+    if jump == "next":
+        if part + 1 < num_parts(found):
+            return sampled(found, part + 1)
+        return sampled(found, part) if number + 1 == data.num_rows else sampled(data.taken(number + 1), 0)
+    if jump == "previous":
+        if part or not number:
+            return sampled(found, max(0, part - 1))
+        before = data.taken(number - 1)
+        return sampled(before, num_parts(before) - 1)
+    return sampled(found, part, most_cut=most_cut)
+
+
+def _number_of(data: Opened, file: str, place: int) -> int:
+    """Raises `DataError` where no row of the training data stands there, or the name is that of several files."""
+    places = [
+        (named(one), source, number)
+        for source, found in enumerate(data.read.found)
+        for number, one in enumerate(found.places)
+    ]
+    meant = [one for one in places if one[0] == file] or [one for one in places if is_meant(file, one[0])]
+    if len(files := sorted({name for name, _, _ in meant})) > 1:
+        raise DataError(f"{file} may be {files[0]} or {files[1]}.", hint="Write more of its path.")
+    for _, source, number in meant:
+        if (at := data.number_at(source, number, place)) is not None:
+            return at
+    hint = "" if meant else "A place is FILE:LINE, as findings print it; no file of data.train is called so."
+    raise DataError(f"{Where(file, place)} is no row of data.train that is learned from.", hint=hint)
+
+
+def search(profile: str, text: str, after: int, tell: Report, part: int = 0) -> Sample | None:
+    """What comes next behind part `part` of row `after` and has this text in it, whatever the case; then from the top.
+
+    Parts of a row are told apart by what the model sees, rows by their text in the file.
+
+    Raises:
+        FtuiError: see `opened`; a file cannot be read any more.
+    """
+    data = opened(profile, tell)
+    if 0 <= after < data.num_rows and data.parts[after] > 1:
+        here = data.taken(after)
+        if (found := part_with(here, text, part + 1)) is not None:
+            return sampled(here, found, sought=text)
+    number = next(rows_with(data, text, after, tell), None)
+    if number is None:
+        return None
+    taken = data.taken(number)
+    return sampled(taken, part_with(taken, text) or 0, sought=text)

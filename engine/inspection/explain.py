@@ -1,0 +1,85 @@
+"""What became of a row, for people: the text of its sequences, where each token stands in it, and who speaks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from transformers import PreTrainedTokenizerBase
+
+from ftui.errors import DataError
+
+from ..data.files.raw_rows import Row
+from ..data.forms.examples import Chat, Completion, Tokens, learned_part
+from ..data.tokens.chat_template import Rendered, turns_in
+from ..data.tokens.encode import Encoder
+from ..data.tokens.loss_mask import difference, mask_of
+from ..data.tokens.template_fit import Unrenderable
+
+Spoken = tuple[str, int, int]
+"""Who says the characters from one to before another."""
+PART = "\N{REPLACEMENT CHARACTER}"  # what a decoder shows of a part of a character
+MOST_BYTES = 4  # tokens that may make up one
+
+
+@dataclass(frozen=True)
+class Explained:
+    """One sequence. `offsets` are the characters of each token in `text`, `targets` whether it is learned (bool).
+
+    `differs` says in words what its learned tokens do not spell, or spell beside; empty where they do.
+    """
+
+    text: str
+    ids: Sequence[int]
+    offsets: Sequence[tuple[int, int]]
+    targets: Sequence[bool]
+    turns: Sequence[Spoken]
+    differs: str = ""
+
+
+def explained(encoder: Encoder, row: Row, form: str) -> list[Explained]:
+    """The sequences of a row, encoded as they were for the store.
+
+    Raises:
+        DataError: the row cannot be learned from.
+    """
+    taken = encoder.taken(row, form)
+    if isinstance(taken, DataError):
+        raise taken
+    if taken.tokens is not None:
+        return [_of_tokens(encoder.tokenizer, taken.tokens)]
+    found = []
+    for rendered, encoding in zip(taken.turns, encoder.tokenised([one.text for one in taken.turns]), strict=True):
+        mask = mask_of(encoding, rendered.text, rendered.spans)
+        turns = _turns(encoder, learned_part(taken.example), rendered)
+        differs = difference(encoder.tokenizer, encoding, rendered.text, rendered.spans, mask)
+        targets = mask.targets.tolist()
+        found.append(Explained(rendered.text, encoding.ids, encoding.offsets, targets, turns, differs))
+    return found
+
+
+def _turns(encoder: Encoder, example: Any, rendered: Rendered) -> list[Spoken]:
+    text = rendered.text
+    if isinstance(example, Chat):
+        try:
+            return turns_in(encoder.tokenizer, example, text)
+        except Unrenderable:  # it was rendered in another way (a mark of the template's): without turns, then
+            return []
+    if isinstance(example, Completion):
+        start = text.find(example.prompt) + len(example.prompt)
+        return [("prompt", 0, start), ("completion", start, len(text))]
+    return []
+
+
+def _of_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Tokens) -> Explained:
+    """Of a row that somebody else has tokenised: the text is what its tokens decode to."""
+    ids, text = tokens.input_ids.tolist(), ""
+    offsets: list[tuple[int, int]] = []
+    pending: list[int] = []
+    for number, one in enumerate(ids):
+        pending.append(one)
+        piece = str(tokenizer.decode(pending, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        is_part = piece.endswith(PART) and len(pending) < MOST_BYTES and number + 1 < len(ids)
+        if not is_part:  # several tokens may make up one character
+            offsets += [(len(text), len(text) + len(piece))] * len(pending)
+            text, pending = text + piece, []
+    return Explained(text, ids, offsets, tokens.targets.tolist(), [])

@@ -1,0 +1,108 @@
+"""The report on the rows of a profile: what will be learned of them, and what is wrong with them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ftui.dataset.report import Report, SourceFacts
+from ftui.profile.schema import Profile
+
+from ...data.facts.scripts import as_written
+from ...data.load_rows import Read
+from ...data.source import Found
+from ...data.stores.store import Store
+from ...planning.mixing import shares_in
+from ...planning.plan import Share
+from ...system.distinct import distinct
+from .examine import Looked, findings_of
+from .lengths import histogram, lengths_to_try, percentiles
+from .limits import limits_of
+from .padding import padding_of
+from .row_index import RowsOf
+from .special_token_text import verdicts
+from .stored_comparisons import kept
+
+__all__ = ["make"]
+
+
+def make(read: Read, profile: Profile) -> Report:
+    """The report on what was read: 3 to 8 s of a million rows; what takes them is kept in the cache for the next."""
+    data, seen, limits = profile.data, read.train.sequences, limits_of(read, profile)
+    rows = RowsOf([*read.found, *read.eval_found], [*read.stores, *read.eval_stores])
+    num_learned = sum(len(store.facts) for store in read.stores)
+    longest = max(store.counts.longest for store in read.stores)
+    tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage == "sft" else []
+    same = kept(rows, [*read.stores, *read.eval_stores], num_learned, tried)
+    shares, scripts = _shares(read, profile), _scripts(read.stores)
+    padding = padding_of(profile, seen.lengths[read.train.indices], shares) if shares else None
+    looked = Looked(read, profile, limits, rows, num_learned, seen, same.sameness, padding, scripts)
+    lengths = np.concatenate([store.lengths for store in read.stores])
+    letters = sum(scripts.values())
+    return Report(
+        sources=_sources(read, shares),
+        num_rows=num_learned,
+        num_train_rows=read.train.num_rows,
+        num_skipped=sum(store.counts.num_skipped for store in read.stores),
+        num_sequences=len(read.train.indices),
+        num_eval_rows=0 if read.evaluation is None else read.evaluation.num_rows,
+        num_eval_parts=_parts_apart(read),
+        num_judged_bad=sum(_num_judged_bad(store) for store in read.stores),
+        num_tokens=read.train.num_tokens,
+        num_target_tokens=read.train.num_target_tokens,
+        max_length=data.max_length,
+        lengths=percentiles(lengths),
+        histogram=histogram(lengths),
+        target_shares=percentiles(seen.num_targets / np.maximum(1, seen.lengths)),
+        other_lengths=same.losses,
+        padding=padding,
+        scripts=[(name, count / letters) for name, count in scripts.items()],
+        special=verdicts(read.tokenizer, seen),
+        findings=findings_of(looked),
+    )
+
+
+def _parts_apart(read: Read) -> int:
+    """Sequences set aside of rows that are learned too: plain text is parted where its rows are too few."""
+    train, apart = read.train, read.evaluation
+    if apart is None or apart.sequences is not train.sequences:
+        return 0
+    rows = apart.sequences.rows
+    is_parted = np.isin(rows[apart.indices], rows[train.indices]).any()
+    return len(apart.indices) if is_parted else 0
+
+
+def _num_judged_bad(store: Store) -> int:
+    """Rows of answers judged bad have no tokens (row_facts.py)."""
+    return len(store.facts) - len(distinct(store.rows)) if "kto" in store.counts.forms else 0
+
+
+def _shares(read: Read, profile: Profile) -> tuple[Share, ...]:
+    """How much of each source comes in an epoch of the run; none where nothing is learned of one of them."""
+    numbers = np.diff(np.searchsorted(read.train.indices, read.train.sequences.bounds))
+    return shares_in(read.found, read.train, profile.data.mixing_temperature) if all(numbers) else ()
+
+
+def _sources(read: Read, shares: Sequence[Share]) -> list[SourceFacts]:
+    total = sum(share.per_epoch for share in shares)
+    parts: list[float | None] = [None] * len(read.found)
+    if any(share.weight != 1 for share in shares) and len(shares) > 1:
+        parts = [share.per_epoch / total for share in shares]
+    learned = [_source(*one) for one in zip(read.found, read.stores, parts, strict=True)]
+    return learned + [_source(*one, None, is_eval=True) for one in zip(read.eval_found, read.eval_stores, strict=True)]
+
+
+def _source(found: Found, store: Store, share: float | None, *, is_eval: bool = False) -> SourceFacts:
+    counts = store.counts
+    return SourceFacts(
+        found.name, counts.form, counts.confidence, counts.num_rows, counts.num_skipped, counts.num_tokens,
+        counts.num_target_tokens, is_eval, found.weight, share,
+    )  # fmt: skip
+
+
+def _scripts(stores: Sequence[Store]) -> dict[str, int]:
+    """Letters by script, the most first; those of Japanese together."""
+    totals: dict[str, int] = {}
+    for store in stores:
+        for name, number in store.counts.scripts.items():
+            totals[name] = totals.get(name, 0) + number
+    return as_written(totals)

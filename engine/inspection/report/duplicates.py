@@ -1,0 +1,222 @@
+"""Rows that say the same, exactly or nearly: among those that are learned, and between those and the evaluation's."""
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+
+from ...data.facts.near_duplicates import LIKE
+from ...system.distinct import distinct
+from .row_index import RowsOf
+
+MOST_PAIRS = 50_000  # that are compared token by token: 2 s
+MOST_TOKENS = 1 << 26  # of them all: 10 s
+EXAMPLES = 3
+LEAST_LEARNED = 32  # tokens of an answer that is hardly given to two different questions
+MANY_LEARNED = 96  # of one that is the same text again, whatever was asked
+FEW = 8  # tokens that may be others in a prompt, wherever they stand: a word or two
+LONGEST = 1 << 15  # tokens of a row that are compared: of longer ones as many from both ends
+LONG = 2048  # tokens from which on runs of nine are compared: a long row has most runs of three digits there are
+_PORTION = 1 << 18  # tokens that are compared together
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+_MORE = np.uint64(0xD1342543DE82EF95)
+
+
+class Alike(msgspec.Struct, frozen=True, array_like=True):
+    """`count` rows and the first of them, each with the earlier row it is like (numbers over all sources)."""
+
+    count: int = 0
+    examples: list[tuple[int, int]] = []
+    is_least: bool = False  # there may be more: not all that could be were compared
+
+
+class Sameness(msgspec.Struct, frozen=True):
+    """What `compared` finds. Numbers of rows go over the rows to learn and then over those to evaluate on."""
+
+    duplicates: Alike = Alike()
+    similar: Alike = Alike()
+    prompts: Alike = Alike()
+    leaked: Alike = Alike()
+
+
+def compared(rows: RowsOf, num_learned: int, likely: np.ndarray) -> Sameness:
+    """The first `num_learned` rows are learned. Of the `likely` pairs, those count whose tokens are alike too."""
+    content = rows.column("content")
+    first, uniques = _first_of(content)
+    learned = np.flatnonzero(content[:num_learned])
+    duplicates = learned[first[learned] != learned]
+    pairs, is_all = _near(rows, num_learned, likely)
+    near = pairs[pairs[:, 1] < num_learned]
+    leaks = pairs[(pairs[:, 1] >= num_learned) & (pairs[:, 0] < num_learned)]
+    evaluated = num_learned + np.flatnonzero(content[num_learned:])
+    exact = evaluated[first[evaluated] < num_learned]
+    also_near = evaluated[np.isin(first[evaluated], leaks[:, 1])]  # the same as one that is nearly learned
+    others = also_near[~np.isin(also_near, leaks[:, 1])]
+    leaks = np.concatenate([leaks, np.stack([first[others], others], axis=1)])
+    exact_pairs = np.stack([first[exact], exact], axis=1)
+    return Sameness(
+        duplicates=_alike(np.stack([first[duplicates], duplicates], axis=1)),
+        similar=_alike(near, is_least=not is_all),
+        prompts=_alike(_same_prompts(rows.column("prompt")[:num_learned], uniques[uniques < num_learned])),
+        leaked=_alike(np.concatenate([exact_pairs, _same_words(rows, num_learned), leaks]), is_least=not is_all),
+    )
+
+
+def _near(rows: RowsOf, num_learned: int, likely: np.ndarray) -> tuple[np.ndarray, bool]:
+    """Those of the likely pairs that are nearly the same, and whether all were compared. Leaks weigh most: first."""
+    is_leak = (likely[:, 0] < num_learned) & (likely[:, 1] >= num_learned)
+    chosen = np.concatenate([likely[is_leak], likely[~is_leak]])[:MOST_PAIRS]
+    begins, ends = rows.spans()
+    sizes = np.minimum(ends - begins, LONGEST)[chosen].sum(axis=1, dtype=np.int64)
+    chosen = chosen[np.cumsum(sizes) <= MOST_TOKENS]
+    return chosen[_verified(rows, chosen)], len(chosen) == len(likely)
+
+
+def _same_words(rows: RowsOf, num_learned: int) -> np.ndarray:
+    """Pairs of a learned row and one to evaluate on that ask and say the same, whatever the system says to it.
+
+    Where a question is learned with several answers, it is what the system says that tells them apart.
+    """
+    words, question = rows.column("words"), rows.column("question")
+    first, _ = _first_of(words)
+    evaluated = num_learned + np.flatnonzero(words[num_learned:])
+    evaluated = evaluated[first[evaluated] < num_learned]
+    asked, _ = _first_of(question[:num_learned])
+    differs = np.zeros(num_learned, dtype=bool)
+    differs[asked[words[:num_learned] != words[asked]]] = True
+    learned = first[evaluated]
+    told = (question[learned] == 0) | ~differs[asked[learned]]
+    return np.stack([learned[told], evaluated[told]], axis=1)
+
+
+def _alike(pairs: np.ndarray, *, is_least: bool = False) -> Alike:
+    """`pairs` (n, 2) of an earlier and a later row, which is counted once."""
+    later, places = np.unique(pairs[:, 1], return_index=True)
+    examples = [(int(row), int(pairs[place, 0])) for row, place in zip(later[:EXAMPLES], places, strict=False)]
+    return Alike(len(later), examples, is_least and len(later) > 0)
+
+
+def _first_of(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """For each entry the number of the first one of its value; and the numbers of those firsts, ascending."""
+    _, firsts, which = np.unique(values, return_index=True, return_inverse=True)
+    return firsts[which], np.sort(firsts)
+
+
+def _same_prompts(prompts: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Pairs of rows that ask the same; `rows` are those whose whole content is no repetition."""
+    asking = rows[prompts[rows] != 0]
+    first, _ = _first_of(prompts[asking])
+    later = np.flatnonzero(first != np.arange(len(asking)))
+    return np.stack([asking[first[later]], asking[later]], axis=1)
+
+
+class _Runs(NamedTuple):
+    """Runs of tokens of several rows: a hash of each (uint64), the number of its row, whether its first is learned."""
+
+    hashes: np.ndarray
+    owners: np.ndarray
+    are_learned: np.ndarray
+
+    def learned(self) -> "_Runs":
+        return _Runs(*(array[self.are_learned] for array in self))
+
+    def once(self) -> tuple[np.ndarray, np.ndarray]:
+        """Each run of a row once: a key that no run of another row has, and the number of its row."""
+        keys, places = np.unique(self.hashes + self.owners.astype(np.uint64) * _MIX, return_index=True)
+        return keys, self.owners[places]
+
+
+def _verified(rows: RowsOf, pairs: np.ndarray) -> np.ndarray:
+    """The mask of the pairs that are nearly the same.
+
+    All their tokens are alike by `LIKE` (runs of three), and so are those that are learned. A prompt may be long, and
+    shared by rows that ask different things in its last words: so a short answer counts only if it is an answer to the
+    same words, and a long one if the prompts differ in few tokens only, or it is very long. (Where data.loss_on lets
+    all be learned, nobody can tell: there rows with a question count only if their words are the same.)
+    """
+    found = np.zeros(len(pairs), dtype=bool)
+    begins, ends = rows.spans()
+    words, question = rows.column("words"), rows.column("question")
+    sizes = np.minimum(ends - begins, LONGEST)[pairs].sum(axis=1)
+    portion = np.cumsum(sizes) // _PORTION
+    for number in distinct(portion):
+        part = np.flatnonzero(portion == number)
+        sides = [_Tokens(*rows.tokens_of(pairs[part, side], LONGEST, from_both_ends=True)) for side in (0, 1)]
+        are_long = np.maximum(*(side.sizes for side in sides)) > LONG
+        one, other = (_runs(side, are_long) for side in sides)
+        is_like = _jaccard(one, other, len(part)) >= LIKE
+        is_like &= _jaccard(one.learned(), other.learned(), len(part)) >= LIKE
+        same = (words[pairs[part]][:, 0] == words[pairs[part]][:, 1]) | (question[pairs[part]] == 0).all(axis=1)
+        num_learned = np.minimum(*(side.num_learned() for side in sides))
+        has_prompt = np.logical_and(*(side.sizes - side.num_learned() > 1 for side in sides))
+        same |= has_prompt & (num_learned >= MANY_LEARNED)
+        for place in np.flatnonzero(is_like & ~same & has_prompt & (num_learned >= LEAST_LEARNED)):
+            same[place] = _ask_alike(*(side.prompt(int(place)) for side in sides))
+        found[part] = is_like & same
+    return found
+
+
+class _Tokens(NamedTuple):
+    """Tokens (int64) of several rows after one another, whether each is learned, and how many each row has."""
+
+    ids: np.ndarray
+    are_learned: np.ndarray
+    sizes: np.ndarray
+
+    def num_learned(self) -> np.ndarray:
+        owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
+        return np.bincount(owners[self.are_learned], minlength=len(self.sizes))
+
+    def prompt(self, row: int) -> np.ndarray:
+        """The tokens of a row that are not learned."""
+        start = int(self.sizes[:row].sum())
+        its = slice(start, start + int(self.sizes[row]))
+        return np.asarray(self.ids[its][~self.are_learned[its]])
+
+
+def _ask_alike(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether prompts are nearly the same between what both begin and what both end with.
+
+    That is a few tokens, or a piece that only one of them has, or it is alike by a half.
+    """
+    same = one[: len(other)] == other[: len(one)]
+    begin = len(same) if same.all() else int(same.argmin())
+    one, other = one[begin:], other[begin:]
+    least = min(len(one), len(other))
+    same = one[len(one) - least :][::-1] == other[len(other) - least :][::-1]
+    end = least if same.all() else int(same.argmin())
+    one, other = one[: len(one) - end], other[: len(other) - end]
+    if max(len(one), len(other)) <= FEW or not len(one) or not len(other):
+        return True
+    runs = [{tuple(side[place : place + 3].tolist()) for place in range(len(side))} for side in (one, other)]
+    return 2 * len(runs[0] & runs[1]) >= len(runs[0] | runs[1])
+
+
+def _runs(side: _Tokens, are_long: np.ndarray) -> _Runs:
+    """All runs of three tokens of these rows; the last two of a row stand with nothing after them.
+
+    Of those that `are_long`, runs of nine. (The last six of them reach into the next row: they count as others.)
+    """
+    num_rows = len(side.sizes)
+    owners = np.repeat(np.arange(num_rows), side.sizes)
+    places = np.arange(len(side.ids)) + 2 * owners
+    ids = np.zeros(len(side.ids) + 2 * num_rows + 2, dtype=np.uint64)
+    ids[places] = side.ids.astype(np.uint64) + np.uint64(1)
+    hashes = ids * _MIX
+    hashes[:-1] ^= (ids[1:] * _MORE) << np.uint64(7)
+    hashes[:-2] += (ids[2:] * _MIX) >> np.uint64(9)
+    hashes = (hashes ^ (hashes >> np.uint64(29))) * _MORE
+    hashes = hashes[places]
+    longer = hashes.copy()
+    longer[:-3] += hashes[3:] * _MORE
+    longer[:-6] ^= hashes[6:] * _MIX
+    return _Runs(np.where(are_long[owners], longer, hashes), owners, side.are_learned)
+
+
+def _jaccard(one: _Runs, other: _Runs, number: int) -> np.ndarray:
+    """Of each pair: runs that both have / runs that either has; 0 where neither has any: nothing is alike there."""
+    (keys, of), (other_keys, of_other) = one.once(), other.once()
+    _, shared, _ = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
+    both = np.bincount(of[shared], minlength=number)
+    either = np.bincount(of, minlength=number) + np.bincount(of_other, minlength=number) - both
+    return np.asarray(both / np.maximum(1, either))

@@ -1,0 +1,52 @@
+"""A few words of a row that show what is found in it, taken from its tokens: what the model sees."""
+
+import re
+
+import numpy as np
+from transformers import PreTrainedTokenizerBase
+
+from ...data.facts.mojibake import SIGNS
+from ...data.facts.row_facts import PATTERNS
+from .row_index import RowsOf
+
+WIDTH = 72
+_MOST = 4096  # tokens that are looked at: of longer rows half of them from each end
+_BEFORE = 12  # characters before what is found
+_PLACES = PATTERNS | {"damaged_text": SIGNS}
+_SPEAKER = re.compile(r"\W*(?:user|human|assistant|model|gpt|system|developer|tool)\W*(?:\n|$)", re.IGNORECASE)
+
+
+def excerpt(tokenizer: PreTrainedTokenizerBase, rows: RowsOf, row: int, finding: str) -> str:
+    """At most 72 characters on one line: from where the finding shows, else what the row's last answer answers.
+
+    A row often begins with a system turn that many have, or that the template adds.
+    """
+    ids, learned, _ = rows.tokens_of(np.array([row]), _MOST, from_both_ends=True)
+    is_known = (ids >= 0) & (ids < len(tokenizer))
+    ids, learned = ids[is_known], learned[is_known]
+    text = _decoded(tokenizer, ids)
+    found = _PLACES[finding].search(text) if finding in _PLACES else None
+    start = max(0, found.start() - _BEFORE) if found else 0
+    if not found:
+        text = _asked(tokenizer, ids, learned) or text
+    piece = text[start : start + WIDTH]
+    return ("..." if start else "") + piece + ("..." if start + WIDTH < len(text) else "")
+
+
+def _asked(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray, learned: np.ndarray) -> str:
+    """The last turn before the last run of learned tokens, without the name of its speaker; nothing where none is.
+
+    Where nothing is learned, the last turn of all. Special tokens part the turns.
+    """
+    begins = np.flatnonzero(learned & ~np.concatenate([[False], learned[:-1]]))
+    before = ids[: begins[-1]] if len(begins) else ids
+    special = [number for number, added in tokenizer.added_tokens_decoder.items() if added.special]
+    for turn in reversed(np.split(before, np.flatnonzero(np.isin(before, special)))):
+        text = str(tokenizer.decode(turn.tolist(), skip_special_tokens=True))
+        if words := " ".join(_SPEAKER.sub("", text, count=1).split() if _SPEAKER.match(text) else text.split()):
+            return words
+    return ""
+
+
+def _decoded(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray) -> str:
+    return " ".join(str(tokenizer.decode(ids.tolist(), skip_special_tokens=True)).split())

@@ -1,0 +1,47 @@
+"""The places in the micro-batches of an epoch that hold no token, counted on the plan of the run itself."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ftui.dataset.report import Padding
+from ftui.profile.schema import Profile
+
+from ...planning.plan import Share, make_plan
+
+
+def padding_of(profile: Profile, lengths: np.ndarray, shares: Sequence[Share]) -> Padding:
+    """As the profile has it, and with data.packing off and on. `lengths` (int32): of all sequences that are learned."""
+    alone = _share(profile, lengths, shares, packing=False)
+    packed = _share(profile, lengths, shares, packing=True)
+    return Padding(packed if profile.data.packing else alone, alone, packed)
+
+
+def _share(profile: Profile, lengths: np.ndarray, shares: Sequence[Share], *, packing: bool) -> float:
+    train = profile.train
+    size = train.per_device_train_batch_size
+    plan = make_plan(
+        lengths,
+        sources=shares,
+        effective_batch=size * train.gradient_accumulation_steps * profile.hardware.num_processes,
+        max_steps=1,
+        num_train_epochs=None,
+        strategy=train.train_sampling_strategy,
+        seed=train.rows_seed,
+        packing_length=profile.data.max_length if packing else None,
+    )
+    ordered = plan.lengths[plan.order(0)].astype(np.int64)
+    places = _places(ordered, plan.effective_batch, size)
+    return 1 - int(ordered.sum()) / places if places else 0.0
+
+
+def _places(lengths: np.ndarray, effective_batch: int, size: int) -> int:
+    """Places in all micro-batches of `size` rows, when the rows of each step are sorted as `Plan.step` does it."""
+    full = len(lengths) // effective_batch * effective_batch
+    steps = -np.sort(-lengths[:full].reshape(-1, effective_batch), axis=1)
+    total = 0
+    for part in (steps, -np.sort(-lengths[full:])[None, :]):
+        for start in range(0, part.shape[1], size):
+            there = min(size, part.shape[1] - start)
+            total += int(part[:, start].sum()) * there  # the longest of each comes first
+    return total

@@ -1,0 +1,81 @@
+"""Rows of several stores as one list, and where each of them stands in its file."""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from ftui.dataset.report import Where
+
+from ...data.files.blocks import unit_of
+from ...data.files.streams import named
+from ...data.source import Found
+from ...data.stores.store import Store, column
+
+
+class RowsOf:
+    """The rows of all sources, one source after the other; `found` and `stores` belong together, one by one."""
+
+    def __init__(self, found: Sequence[Found], stores: Sequence[Store]) -> None:
+        self._found = list(found)
+        self._stores = list(stores)
+        self._bounds = np.concatenate([[0], np.cumsum([len(store.facts) for store in stores], dtype=np.int64)])
+        self._spans: tuple[np.ndarray, np.ndarray] | None = None
+
+    def __len__(self) -> int:
+        return int(self._bounds[-1])
+
+    def column(self, name: str) -> np.ndarray:
+        """One of the `FACTS` of each row."""
+        return column(self._stores, name)
+
+    def where(self, row: int) -> Where:
+        source, number = self._place(row)
+        fact = self._stores[source].facts[number]
+        place = self._found[source].places[int(fact["file"])]
+        return Where(named(place), int(fact["place"]), unit_of(place))
+
+    def spans(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where the tokens of each row begin and end in its store (int64): those of all its sequences together."""
+        if self._spans is None:
+            parts = [_spans(store) for store in self._stores]
+            self._spans = np.concatenate([p[0] for p in parts]), np.concatenate([p[1] for p in parts])
+        return self._spans
+
+    def tokens_of(
+        self, rows: np.ndarray, most: int, *, from_both_ends: bool = False
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The first tokens of each of these rows after one another, which are learned, and how many of each row.
+
+        `from_both_ends`: of a row that has more than `most`, half of them are the last ones.
+        """
+        begins, ends = (bound[rows] for bound in self.spans())
+        sizes = np.minimum(ends - begins, most)
+        heads = np.where((ends - begins > most) & from_both_ends, most // 2, sizes)
+        owners = np.searchsorted(self._bounds, rows, side="right") - 1
+        spans = np.stack([begins, begins + heads, ends - (sizes - heads), ends], axis=1).reshape(-1, 2)
+        parts = [
+            self._stores[owner].tokens(spans[2 * start : 2 * end])
+            for owner, start, end in _stretches(owners)
+        ] or [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool))]  # fmt: skip
+        ids, learned = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return ids.astype(np.int64), learned, sizes
+
+    def _place(self, row: int) -> tuple[int, int]:
+        source = int(np.searchsorted(self._bounds, row, side="right")) - 1
+        return source, row - int(self._bounds[source])
+
+
+def _spans(store: Store) -> tuple[np.ndarray, np.ndarray]:
+    numbers = np.arange(len(store.facts))
+    first, last = np.searchsorted(store.rows, numbers), np.searchsorted(store.rows, numbers, side="right")
+    bounds = np.concatenate([store.starts, [int(store.counts.num_tokens)]])
+    return bounds[first], bounds[last]
+
+
+def _stretches(values: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Each stretch of the same value: (value, first, behind the last)."""
+    bounds = [0, *(np.flatnonzero(np.diff(values)) + 1).tolist(), len(values)]
+    for start, end in pairwise(bounds):
+        if start < end:
+            yield int(values[start]), start, end

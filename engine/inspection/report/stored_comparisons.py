@@ -1,0 +1,48 @@
+"""What is found by comparing all rows, kept beside the tokens: it depends on nothing else, and takes seconds."""
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from ftui.dataset.report import OtherLength
+
+from ...data.stores.duplicate_pairs import likely_pairs_of
+from ...data.stores.store import Store
+from ...system.sealed_files import read_sealed, write_sealed
+from .duplicates import Sameness, compared
+from .lengths import losses
+from .row_index import RowsOf
+
+FORM = 2  # raise it whenever the same tokens would be judged otherwise
+
+
+class Kept(msgspec.Struct, frozen=True):
+    sameness: Sameness
+    losses: list[OtherLength]
+
+
+def kept(rows: RowsOf, stores: Sequence[Store], num_learned: int, lengths: Sequence[int]) -> Kept:
+    """How alike the rows of all `stores` are, and what these `lengths` would take from the first ones of them.
+
+    `rows` are those of all stores, of which the first `num_learned` are learned.
+    """
+    learned = _first_stores(stores, num_learned)
+    names = "\n".join(
+        [str(FORM), str(num_learned), *map(str, lengths), *(store.counts.fingerprint for store in stores)]
+    )
+    file = stores[0].folder / f"report-{hashlib.sha256(names.encode()).hexdigest()[:16]}.json"
+    if (data := read_sealed(file)) is not None:
+        return msgspec.json.decode(data, type=Kept)
+    found = Kept(compared(rows, num_learned, likely_pairs_of(stores)), losses(learned, lengths))
+    write_sealed(file, msgspec.json.encode(found))
+    return found
+
+
+def _first_stores(stores: Sequence[Store], num_rows: int) -> list[Store]:
+    chosen, left = [], num_rows
+    for store in stores:
+        if left > 0:
+            chosen.append(store)
+        left -= len(store.facts)
+    return chosen

@@ -1,0 +1,72 @@
+"""Rows of a profile that have a text in them: looked for in their files, block by block, without parsing a row."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from ..data.files.blocks import Block, blocks
+from ..data.files.streams import named
+
+if TYPE_CHECKING:
+    from .browser import Opened
+
+
+def rows_with(data: "Opened", text: str, after: int, tell: Callable[[str], None]) -> Iterator[int]:
+    """Their numbers: first what comes behind row `after`, then what comes before it and itself.
+
+    Raises:
+        FtuiError: a file cannot be read any more.
+    """
+    wanted = _spellings(text)
+    files = [(source, file) for source, one in enumerate(data.read.found) for file in range(len(one.places))]
+    source, local = data.place_of(max(0, after))
+    fact = data.read.stores[source].facts[local]
+    start = files.index((source, int(fact["file"])))
+    for source, file in files[start:]:
+        yield from (number for number in _hits_in(data, source, file, wanted, tell) if number > after)
+    for source, file in files[:start]:
+        yield from _hits_in(data, source, file, wanted, tell)
+    yield from (n for n in _hits_in(data, *files[start], wanted, tell, int(fact["place"])) if n <= after)
+
+
+def _hits_in(
+    data: "Opened",
+    source: int,
+    file: int,
+    wanted: Sequence[bytes],
+    tell: Callable[[str], None],
+    last: int | None = None,
+) -> Iterator[int]:
+    """The good rows of a file with one of these in them; as far as place `last`."""
+    found = data.read.found[source]
+    if file in data.read.stores[source].counts.empty:
+        return  # passed over, as when it was read
+    tell(f"searching {named(found.places[file])}")
+    for block in blocks([found.places[file]], encoding=found.encoding):
+        if last is not None and block.places and block.places[0] > last:
+            return
+        for place, offset in _places_with(block, wanted):
+            if (number := data.number_at(source, file, place, offset)) is not None:
+                yield number
+
+
+def _spellings(text: str) -> list[bytes]:
+    """As it may stand in JSON, whatever the case."""
+    found = [text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1]]
+    return [*dict.fromkeys(_folded(one.encode(errors="replace"), is_ascii=text.isascii()) for one in found)]
+
+
+def _places_with(block: Block, wanted: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+    """Place and offset of each."""
+    is_ascii = all(one.isascii() for one in wanted)
+    whole = _folded(b"\n".join(block.texts), is_ascii=is_ascii)
+    if any(one in whole for one in wanted):
+        for place, offset, text in zip(block.places, block.offsets, block.texts, strict=True):
+            its = _folded(text, is_ascii=is_ascii)
+            if any(one in its for one in wanted):
+                yield place, offset
+
+
+def _folded(text: bytes, *, is_ascii: bool) -> bytes:
+    """In small letters; `is_ascii`: of what is sought, and then ASCII ones are enough and ten times faster."""
+    return text.lower() if is_ascii else text.decode(errors="replace").casefold().encode(errors="replace")

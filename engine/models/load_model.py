@@ -1,0 +1,105 @@
+"""The model in a folder: loaded whole, in one type and with one attention kernel, or refused by name."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
+
+from ftui.errors import ModelError
+from ftui.profile.sections.model import ModelSection
+
+from ..system.device import Hardware
+from .attention import attention_for
+from .files.remote_code import HOW, brings_code, check_code
+
+# Parts of a config that say the model reads more than text.
+OTHER_SENSES = ("vision_config", "audio_config", "encoder", "speech_config")
+
+
+def load_model(
+    folder: Path,
+    section: ModelSection,
+    dtype: torch.dtype | str,
+    *,
+    hardware: Hardware | None = None,
+    quantization: Any | None = None,
+    device_map: Any | None = None,
+) -> PreTrainedModel:
+    """The model in `folder`, on the CPU, unless `quantization` (a transformers config) says how to store its layers.
+
+    A quantised one is read straight to where `device_map` says. `hardware` is where it will be trained.
+
+    Raises:
+        ModelError: not a causal language model, damaged, or it needs code from its repository.
+    """
+    config = read_config(folder, trusted=section.trust_remote_code)
+    check_kind(config, folder)
+    read: Any = AutoModelForCausalLM.from_pretrained
+    try:
+        model, loaded = read(
+            folder, dtype=dtype, attn_implementation=attention_for(section.attn_implementation, config, hardware),
+            local_files_only=True, trust_remote_code=section.trust_remote_code, use_safetensors=True,
+            quantization_config=quantization, device_map=device_map, output_loading_info=True,
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        hint = "Check model.name_or_path."
+        raise ModelError(f"The model in {folder} cannot be loaded: {error}", hint=hint) from error
+    if missing := sorted(loaded["missing_keys"]):
+        raise ModelError(
+            f"The files in {folder} lack weights of a {config.model_type} model: {', '.join(missing[:3])}.",
+            hint="Is it a language model, and did its download end? Missing weights would be random.",
+        )
+    assert isinstance(model, PreTrainedModel)
+    return model
+
+
+def check_kind(config: Any, folder: Path) -> None:
+    """Refuse by name what could be loaded, or would be refused in words nobody understands."""
+    if getattr(config, "is_encoder_decoder", False):
+        raise ModelError(f"{folder} holds an encoder-decoder model ({config.model_type}); ftui trains decoders only.")
+    if senses := [name for name in OTHER_SENSES if getattr(config, name, None) is not None]:
+        raise ModelError(
+            f"{folder} holds a model that reads more than text ({config.model_type}, {senses[0]}).",
+            hint="ftui trains on text: use the text-only model of that family.",
+        )
+    if (stored := getattr(config, "quantization_config", None)) is not None:
+        how = stored.get("quant_method") if isinstance(stored, dict) else stored.quant_method
+        raise ModelError(
+            f"The model in {folder} is stored quantised ({how}), and what is quantised cannot be trained.",
+            hint='Use the model it was made from; adapter.method = "qlora" holds it in 4 bits.',
+        )
+    architecture = str((config.architectures or [""])[0])
+    if architecture.endswith(("ForMaskedLM", "Classification", "ForQuestionAnswering")):
+        raise ModelError(f"{folder} holds a {architecture}, which is no causal language model.")
+
+
+def longest_context(folder: Path, *, trusted: bool = False) -> int | None:
+    """Positions the model was made for, `None` where its config does not say."""
+    config = read_config(folder, trusted=trusted)
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
+
+
+def read_config(folder: Path, *, trusted: bool = False) -> Any:
+    """The model's config; `trusted` runs the Python code beside it where its type is not one of transformers' own.
+
+    Raises:
+        ModelError: it cannot be read, or needs code that is not trusted.
+    """
+    if trusted:
+        check_code(folder)
+    try:
+        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+    except (OSError, ValueError, KeyError) as error:
+        if not trusted and brings_code(folder):
+            raise ModelError(f"The model in {folder} brings its own Python code: it is not run.", hint=HOW) from error
+        raise ModelError(f"The model in {folder} cannot be read: {error}") from error
+
+
+def eos_token_ids(folder: Path, *, trusted: bool = False) -> list[int]:
+    """Every token that ends a turn, by the model's generation config (its config where there is none)."""
+    try:
+        ids = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
+    except OSError:
+        ids = getattr(read_config(folder, trusted=trusted), "eos_token_id", None)
+    return [] if ids is None else [ids] if isinstance(ids, int) else list(ids)

@@ -1,0 +1,65 @@
+"""The methods: which weights of the model are trained, and in which type each is stored."""
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from transformers import PreTrainedModel
+
+from ftui.profile.schema import Profile
+
+from ..system.device import Hardware
+from .freeze import freeze
+from .lora import Base, continued_adapter, new_adapter
+from .quantization import check_share
+
+TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+class Beginning(Protocol):
+    """What a training begins with: a part of `Prepared`."""
+
+    @property
+    def folder(self) -> Path | None: ...
+    @property
+    def commit(self) -> str | None: ...
+    @property
+    def adapter(self) -> Path | None: ...
+    @property
+    def new_token_ids(self) -> tuple[int, ...]: ...
+
+
+def storage_dtype(profile: Profile, hardware: Hardware) -> torch.dtype | str:
+    """The type to load the model in.
+
+    Frozen weights are stored as they are computed; trained ones in float32, or small updates would round away. Where
+    there are both (`freeze`), they are loaded as they lie in their files, so that the trained ones lose no digit.
+    """
+    if profile.model.dtype != "auto":
+        return TYPES[profile.model.dtype]
+    if profile.adapter.is_lora:
+        return hardware.compute_dtype
+    return "auto" if profile.adapter.method == "freeze" else torch.float32
+
+
+def as_trained(model: PreTrainedModel, profile: Profile, hardware: Hardware, prepared: Beginning) -> Any:
+    """The loaded model as the method trains it: with an adapter, partly frozen, or whole.
+
+    Raises:
+        ModelError: the profile names layers that the model does not have, or an adapter that does not fit it; or
+            little of a model that is to be quantised can be.
+    """
+    section = profile.adapter
+    if section.method == "freeze":
+        if profile.model.dtype != "auto":
+            return freeze(model, section, frozen=model.dtype, trained=model.dtype)
+        return freeze(model, section, frozen=hardware.compute_dtype)
+    if not section.is_lora:
+        return model
+    if section.is_quantised:
+        check_share(model)
+    name = str(profile.model.name_or_path) if prepared.commit else str(prepared.folder)
+    base = Base(name, prepared.commit)
+    if prepared.adapter is not None:
+        return continued_adapter(model, section, prepared.adapter, base, prepared.new_token_ids)
+    return new_adapter(model, section, base, prepared.new_token_ids)

@@ -1,0 +1,95 @@
+"""A frozen base held by bitsandbytes, in 4 or 8 bits: how it is loaded, and what it may not do by itself.
+
+Of what PEFT's `prepare_model_for_kbit_training` does, nothing is wanted here: the base is frozen by the adapter; norms,
+embeddings and head stay in the computing type as they do beside an unquantised base (in float32 the embeddings and head
+of an 8 B model with 128 000 entries would take 2 GiB more); and checkpointing without reentry needs no gradient at the
+inputs.
+"""
+
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import BitsAndBytesConfig, PreTrainedModel
+
+from ftui.errors import ModelError
+from ftui.profile.sections.adapter import AdapterSection
+
+from ..system.device import Hardware
+
+LEAST_SHARE = 0.5
+
+
+def held(section: AdapterSection, hardware: Hardware) -> dict[str, Any]:
+    """What `load_model` needs to hold the base as the profile says; nothing for an unquantised one.
+
+    Each layer is quantised as it is read, on the device that trains, so that the whole model is never in memory at 16
+    or 32 bits. Linear layers only, and not the head. The same file gives the same bytes at every start.
+    """
+    if not section.is_quantised:
+        return {}
+    device = hardware.device
+    index = torch.cuda.current_device() if device.type == "cuda" and device.index is None else device.index
+    place = {"": device.type if index is None else f"{device.type}:{index}"}
+    return {"quantization": quantization(section, hardware), "device_map": place}
+
+
+def quantization(section: AdapterSection, hardware: Hardware) -> BitsAndBytesConfig:
+    """How bitsandbytes holds the base."""
+    if section.load_in_8bit:
+        return BitsAndBytesConfig(load_in_8bit=True)
+    wanted = section.bnb_4bit_compute_dtype
+    return BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type=section.bnb_4bit_quant_type,
+        bnb_4bit_use_double_quant=section.bnb_4bit_use_double_quant,
+        bnb_4bit_compute_dtype=hardware.compute_dtype if wanted == "auto" else getattr(torch, wanted),
+    )
+
+
+def keep_layout(model: PreTrainedModel) -> None:
+    """Keep bitsandbytes from packing the 4-bit weights anew for evaluation. To be called before the first forward.
+
+    On CPUs with AVX512-BF16 a layer does that at its first forward in evaluation mode, for good: its gradient is lost
+    in every training step that follows, and its outputs differ in the last digits from those of a run without
+    evaluations.
+    """
+    from bitsandbytes.nn.modules import Linear4bit  # which macOS has not
+
+    for module in model.modules():
+        if isinstance(module, Linear4bit):
+            module.support_avx512bf16_for_cpu = False
+
+
+def check_share(model: PreTrainedModel) -> None:
+    """Refuse a model of which most would stay as it is: the experts of a mixture are no linear layers.
+
+    Raises:
+        ModelError: so it is.
+    """
+    ends: list[Any] = [model.get_input_embeddings(), model.get_output_embeddings()]
+    outer = {id(end.weight) for end in ends if end is not None}
+    inner = [weight for weight in model.parameters() if id(weight) not in outer]
+    packed = sum(number_of(weight) for weight in inner if is_packed(weight))
+    share = packed / max(1, sum(number_of(weight) for weight in inner))
+    if share < LEAST_SHARE:
+        raise ModelError(
+            f"Only {share:.0%} of the layers' weights can be held in few bits: the others are no linear layers.",
+            hint='Mixtures of experts are like that. Use method = "lora" without load_in_8bit, on a larger card.',
+        )
+
+
+def is_packed(weight: torch.Tensor) -> bool:
+    """Whether a weight is no plain tensor of numbers, so that it cannot be trained."""
+    return not weight.is_floating_point()
+
+
+def num_parameters(model: nn.Module) -> int:
+    """Weights of the model; in 4 bits two of them share a byte."""
+    return sum(number_of(weight) for weight in model.parameters())
+
+
+def number_of(weight: torch.Tensor) -> int:
+    """Elements of a weight before it was packed."""
+    state = getattr(weight, "quant_state", None)
+    return weight.numel() if state is None else int(state.shape.numel())

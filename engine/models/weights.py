@@ -1,0 +1,112 @@
+"""A model's trained weights to and from a folder, in the layout PEFT and transformers load."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load, load_file, save_file
+from transformers import PreTrainedModel
+
+from ftui.errors import ModelError
+
+from ..training.context import Training
+from .adapter_files import ADAPTER
+
+
+def write_weights(training: Training, folder: Path) -> None:
+    """The adapter, or the whole model, with its config, generation config and tokenizer (chat template included)."""
+    model: Any = training.model
+    if training.is_adapter:
+        write_adapter(model, folder)
+        model.get_base_model().generation_config.save_pretrained(folder)
+    else:
+        write_model(model, folder)
+    training.prepared.tokenizer.save_pretrained(folder)
+
+
+def write_adapter(adapted: Any, folder: Path) -> None:
+    """Weights and config of an adapter, as PEFT writes them."""
+    save_file(adapter_tensors(adapted), folder / ADAPTER, metadata={"format": "pt"})
+    config = adapted.peft_config["default"]
+    config.inference_mode = True  # as PEFT does: whoever loads the folder wants to use it
+    config.save_pretrained(folder)
+    config.inference_mode = False
+
+
+def write_model(model: PreTrainedModel, folder: Path) -> None:
+    """A whole model. What is trained only in part lies there in two types: readers are told to load it in float32.
+
+    transformers says the type of the first weight, and would round the trained ones to that of the frozen.
+    """
+    model.save_pretrained(folder, max_shard_size="5GB")
+    if len({weight.dtype for weight in model.parameters()}) > 1:
+        config = folder / "config.json"
+        config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "float32"}, indent=2) + "\n")
+
+
+def adapter_tensors(adapted: Any) -> dict[str, torch.Tensor]:
+    """The tensors of an adapter under PEFT's names, on the CPU; none shares its memory with another."""
+    found: dict[str, torch.Tensor] = {}
+    places: set[int] = set()
+    for name, tensor in get_peft_model_state_dict(adapted, save_embedding_layers=False).items():
+        own = tensor.detach().cpu().contiguous()
+        found[name] = own.clone() if own.data_ptr() in places else own  # a tied head is saved under both its names
+        places.add(own.data_ptr())
+    return found
+
+
+def fill_adapter(adapted: Any, folder: Path) -> None:
+    """Put the weights of the adapter in `folder` into a model that has one of the same shape.
+
+    Raises:
+        ModelError: it holds other weights than the model trains.
+        RuntimeError, KeyError: shapes or names differ.
+    """
+    result: Any = set_peft_model_state_dict(adapted, read_tensors(folder / ADAPTER))
+    left = set(result.missing_keys)
+    named = list(adapted.named_parameters(remove_duplicate=False))
+    filled = {id(weight) for name, weight in named if name not in left}  # of tied weights one name is enough
+    if missing := [name for name, weight in named if weight.requires_grad and id(weight) not in filled]:
+        raise ModelError(f"{folder / ADAPTER} lacks {missing[0]} and {len(missing) - 1} others.")
+    frozen = {name for name, weight in named if not weight.requires_grad and name not in left}
+    if foreign := sorted({*result.unexpected_keys, *frozen}):
+        names = ", ".join(foreign[:3])
+        raise ModelError(f"{folder / ADAPTER} holds weights that are not trained here: {names}.")
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file; by plain reading where the volume refuses to map files (network disks)."""
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError):
+        return load(path.read_bytes())
+
+
+def read_weights(training: Training, folder: Path) -> None:
+    """Put the weights in `folder` into the model of this run, in place."""
+    model: Any = training.model
+    if training.is_adapter:
+        fill_adapter(model, folder)
+        return
+    loaded = type(model).from_pretrained(folder, dtype=torch.float32, local_files_only=True)
+    model.load_state_dict(loaded.state_dict())
+
+
+def trainable(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
+
+
+def all_finite(model: PreTrainedModel) -> bool:
+    return all(bool(torch.isfinite(weight).all()) for weight in trainable(model).values())
+
+
+def dtypes(model: PreTrainedModel) -> dict[str, int]:
+    """How many trained tensors there are of each type."""
+    found: dict[str, int] = {}
+    for weight in trainable(model).values():
+        name = str(weight.dtype).removeprefix("torch.")
+        found[name] = found.get(name, 0) + 1
+    return found

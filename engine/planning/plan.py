@@ -1,0 +1,216 @@
+"""Which rows go into which step: a pure function of seed, epoch and lengths, so that a step's number says all.
+
+A row is a tuple of sequences that share one line of a micro-batch (one, or several when packing). The cursor of a run
+is the number of finished steps; nothing else needs to be remembered to continue.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate
+
+import numpy as np
+
+from .packing import Packed, pack, together
+
+Row = tuple[int, ...]
+
+MEGABATCH = 50  # steps whose rows are sorted together: transformers' figure for group_by_length
+
+
+@dataclass(frozen=True)
+class Share:
+    """Rows of one weight: `num_rows` of them in the plan, `per_epoch` in each epoch."""
+
+    num_rows: int
+    weight: float = 1.0
+
+    @property
+    def per_epoch(self) -> int:
+        return round(self.weight * self.num_rows)
+
+
+@dataclass(frozen=True, eq=False)  # compared by identity: _order is cached by plan, and rows may be millions
+class Plan:
+    """Steps 1..max_steps over `rows`. Effective batch = rows per step over all micro-batches and ranks.
+
+    `lengths` are the tokens of each row (int32); `shares` the parts of the rows, in their order. `places`: where each
+    row stands in a sequential order, if not where it is among `rows`.
+    """
+
+    rows: Packed
+    lengths: np.ndarray
+    shares: tuple[Share, ...]
+    effective_batch: int
+    max_steps: int
+    strategy: str
+    seed: int
+    places: np.ndarray | None = None
+
+    @property
+    def rows_per_epoch(self) -> int:
+        return sum(share.per_epoch for share in self.shares)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return math.ceil(self.rows_per_epoch / self.effective_batch)
+
+    @property
+    def first_steps(self) -> list[int]:
+        """Those of a curriculum's stages: here there are none."""
+        return []
+
+    def epoch_of(self, step: int) -> float:
+        """Passes over the rows finished after `step` steps."""
+        return step / self.steps_per_epoch
+
+    def ends_epoch(self, step: int) -> bool:
+        """Whether a pass over the rows is finished with this step."""
+        return step % self.steps_per_epoch == 0
+
+    def peak(self, step: int, otherwise: float) -> float:
+        """The highest learning rate where the profile names one for a part of the run: here it does not."""
+        return otherwise
+
+    def an_epoch(self, amounts: np.ndarray) -> int:
+        """Sum over the sequences of the first epoch; `amounts`: of each sequence."""
+        return int(amounts[self.rows.flat(self.order(0))].sum())
+
+    def num_tokens(self, before: int, last: int) -> int:
+        """Tokens of the steps from `before` + 1 to `last`; where weights let epochs differ, those between are means."""
+        first, end = divmod(before, self.steps_per_epoch), divmod(last, self.steps_per_epoch)
+        if last <= before:
+            return 0
+        return self._begun(*end) - self._begun(*first) + round((end[0] - first[0]) * self._mean_epoch)
+
+    def _begun(self, epoch: int, steps: int) -> int:
+        """Tokens of the first steps of an epoch."""
+        return int(self.lengths[self.order(epoch)[: steps * self.effective_batch]].sum()) if steps else 0
+
+    @property
+    def _mean_epoch(self) -> float:
+        ends = np.cumsum([share.num_rows for share in self.shares])
+        parts = np.split(self.lengths, ends[:-1])
+        return sum(
+            share.per_epoch * float(part.mean()) for share, part in zip(self.shares, parts, strict=True) if len(part)
+        )
+
+    def step(self, number: int) -> list[Row]:
+        """The rows of step `number` (1-based), longest first: micro-batches of like lengths need the least padding."""
+        epoch, position = divmod(number - 1, self.steps_per_epoch)
+        chosen = self.order(epoch)[position * self.effective_batch : (position + 1) * self.effective_batch]
+        by_length = chosen[np.argsort(-self.lengths[chosen], kind="stable")]
+        return [self.rows[int(i)] for i in by_length]
+
+    def longest(self, number: int) -> list[Row]:
+        """As many rows of the first epoch, those with the most tokens."""
+        order = self.order(0)
+        chosen = order[np.argsort(-self.lengths[order], kind="stable")[:number]]
+        return [self.rows[int(index)] for index in chosen]
+
+    def order(self, epoch: int) -> np.ndarray:
+        """The numbers of the rows of an epoch, in the order in which they are learned."""
+        return _order(self, epoch)
+
+
+@lru_cache(maxsize=2)
+def _order(plan: Plan, epoch: int) -> np.ndarray:
+    chosen = _chosen(plan, epoch)
+    if plan.strategy == "sequential":
+        return chosen if plan.places is None else chosen[np.argsort(plan.places[chosen], kind="stable")]
+    random = np.random.default_rng([plan.seed, epoch])
+    order = chosen[random.permutation(len(chosen))]
+    if plan.strategy == "random":
+        return order
+    size = plan.effective_batch * MEGABATCH
+    groups = [order[start : start + size] for start in range(0, len(order), size)]
+    by_length = np.concatenate([group[np.argsort(-plan.lengths[group], kind="stable")] for group in groups])
+    num_full = len(order) // plan.effective_batch
+    steps = by_length[: num_full * plan.effective_batch].reshape(num_full, plan.effective_batch)
+    short = by_length[num_full * plan.effective_batch :]  # a short step can only be the last
+    return np.concatenate([steps[random.permutation(num_full)].reshape(-1), short])
+
+
+def _chosen(plan: Plan, epoch: int) -> np.ndarray:
+    """Every row as often as its weight says, in the plan's order.
+
+    The rest that is no whole pass goes on in a fixed shuffled circle where the epoch before left off: with weight 0.5
+    two epochs see every row once.
+    """
+    parts, first = [], 0
+    for number, share in enumerate(plan.shares):
+        passes, rest = divmod(share.per_epoch, max(1, share.num_rows))
+        all_of_them = np.arange(first, first + share.num_rows, dtype=np.int32)
+        parts += [all_of_them] * passes
+        if rest:
+            circle = np.random.default_rng([plan.seed, 0x5A4E, number]).permutation(share.num_rows)
+            taken = np.arange(epoch * rest, (epoch + 1) * rest) % share.num_rows
+            parts.append(np.sort(all_of_them[circle[taken]]))
+        first += share.num_rows
+    return np.concatenate(parts)
+
+
+def make_plan(
+    lengths: np.ndarray,
+    *,
+    effective_batch: int,
+    max_steps: int | None,
+    num_train_epochs: float | None,
+    strategy: str,
+    seed: int,
+    packing_length: int | None = None,
+    sources: Sequence[Share] = (),
+    ranks: np.ndarray | None = None,
+) -> Plan:
+    """The plan of a run. `packing_length` packs sequences into rows of at most that many tokens.
+
+    `sources` cut the sequences into parts of their own weight; without them all have weight 1. When packing, sources
+    of weight 1 are packed together and every other one by itself, so that its weight counts its packed rows; one that
+    it would leave no row of is not packed.
+    Without `max_steps` and `num_train_epochs` it is one epoch.
+
+    `ranks` (int64, of each sequence) leaves out those below 0; the others stand in this order where the strategy is
+    sequential, packed rows by the mean of theirs.
+    """
+    groups = _groups(sources or [Share(len(lengths))], ranks)
+    if packing_length:
+        groups = _packing_groups(groups)
+        packs = [_packed(lengths, members, packing_length, weight) for members, weight in groups]
+    else:
+        packs = [Packed.alone(len(members)).of(members) for members, _ in groups]
+    shares = tuple(Share(len(each), weight) for each, (_, weight) in zip(packs, groups, strict=True))
+    rows = together(packs)
+    per_epoch = math.ceil(sum(share.per_epoch for share in shares) / effective_batch)
+    if max_steps is None:
+        max_steps = math.ceil((num_train_epochs or 1) * per_epoch)
+    places = None if ranks is None else rows.means(ranks)
+    return Plan(rows, rows.lengths(lengths), shares, effective_batch, max_steps, strategy, seed, places)
+
+
+def _packed(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) -> Packed:
+    """Rows of these sequences, of which the weight leaves some in an epoch if there is any way."""
+    packed = pack(lengths[members], room)
+    if len(packed) and not Share(len(packed), weight).per_epoch:
+        packed = Packed.alone(len(members))
+    return packed.of(members)
+
+
+def _groups(sources: Sequence[Share], ranks: np.ndarray | None) -> list[tuple[np.ndarray, float]]:
+    """The sequences of each source that take part, and its weight."""
+    ends = list(accumulate(source.num_rows for source in sources))
+    each = [
+        (np.arange(end - source.num_rows, end, dtype=np.int32), source.weight)
+        for source, end in zip(sources, ends, strict=True)
+    ]
+    if ranks is None:
+        return each
+    taking_part = [(members[ranks[members] >= 0], weight) for members, weight in each]
+    return [(members, weight) for members, weight in taking_part if len(members)]
+
+
+def _packing_groups(groups: Sequence[tuple[np.ndarray, float]]) -> list[tuple[np.ndarray, float]]:
+    """The sequences that may share rows, and their weight."""
+    plain = [members for members, weight in groups if weight == 1]
+    weighted = [(members, weight) for members, weight in groups if weight != 1]
+    return ([(np.concatenate(plain), 1.0)] if plain else []) + weighted

@@ -1,0 +1,174 @@
+"""All the engine writes about itself: the journal, one metrics line a step, and the beat that shows it lives."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import msgspec
+
+from ftui.errors import DiskError, DiskFullError, LostRunError
+from ftui.runs.events import Beat, JournalRecord, Phase, PhaseChanged, Record, Step, Warned
+from ftui.runs.journal import Writer
+from ftui.runs.run_folder import Run
+from ftui.system.files import Lock, open_private, replace_file, try_lock
+from ftui.system.volume import is_disk_full, make_reserve, release_reserve
+
+BEAT_SECONDS = 1.0
+LONGEST_LOG = 8 << 20  # bytes of engine.log; as much again stands in engine.log.1
+
+
+class Patience(Protocol):
+    """engine/runtime/disk_wait.py"""
+
+    def wait(self, error: DiskError) -> None:
+        """Returns when another try is worth it."""
+
+    def recovered(self) -> None:
+        """The try has succeeded."""
+
+
+class Logbook:
+    """The one writer of journal.jsonl, metrics.jsonl and beat.json, and the keeper of engine.log's length.
+
+    `patience` is asked what to do when the disk has no room for a record. One that `is_silent` is told the same and
+    writes nothing: rank 0 alone does.
+    """
+
+    def __init__(self, run: Run, *, attempt: int, token: str, is_silent: bool = False) -> None:
+        self.attempt = attempt
+        self.token = token
+        self.num_steps = 0
+        """Finished steps."""
+        self.patience: Patience | None = None
+        self.lock: Lock | None = None
+        """What makes this process the only writer."""
+        self.is_leaving = False
+        """A record that the disk does not take is then dropped: the exit code still says how the attempt ended."""
+        self._run = run
+        self._is_silent = is_silent
+        if not is_silent:
+            self._journal = Writer(run.journal, attempt=attempt, token=token)
+            self._metrics = Writer(run.metrics, attempt=attempt, token=token)
+        self._phase: Phase = "starting"
+        self._before: list[Phase] = []
+        self._progress = 0
+        self._last_beat = 0.0
+
+    def event(self, record: JournalRecord, *, durable: bool = False) -> None:
+        if not self._is_silent:
+            self._write(self._journal, record, durable=durable)
+
+    def step(self, record: Step) -> None:
+        if not self._is_silent:
+            self._write(self._metrics, record)
+
+    def warn(self, message: str) -> None:
+        self.event(Warned(message=message))
+
+    def phase(self, phase: Phase, detail: str = "") -> None:
+        """Enter a phase (or tell more about it); a phase that goes on is written only with a new detail."""
+        changed, self._phase = phase != self._phase, phase
+        if changed or detail:
+            self.event(PhaseChanged(phase=phase, detail=detail))
+        self.progress(at_once=changed)
+
+    def enter(self, phase: Phase, detail: str = "") -> None:
+        """Enter a phase that ends with `back()`."""
+        self._before.append(self._phase)
+        self.phase(phase, detail)
+
+    def back(self) -> None:
+        self.phase(self._before.pop())
+
+    @contextmanager
+    def within(self, phase: Phase, detail: str = "") -> Iterator[None]:
+        """A phase for as long as the block takes; what ends the block by an exception also ends what was before."""
+        self.enter(phase, detail)
+        yield
+        self.back()
+
+    def progress(
+        self, *, step: int | None = None, micro_step: int = 0, detail: str = "", at_once: bool = False
+    ) -> None:
+        """Count one unit of work in whatever phase; at most once a second it also reaches beat.json.
+
+        A `detail` (rows read, bytes loaded) goes with the beat to the journal, so that a reader can show it.
+        """
+        self._progress += 1
+        self.num_steps = self.num_steps if step is None else step
+        if self._is_silent:
+            return
+        now = time.monotonic()
+        if at_once or now - self._last_beat >= BEAT_SECONDS:
+            self._last_beat = now
+            self._beat(micro_step)
+            self._shorten_log()
+            self._check_lock()
+            if detail:
+                self.event(PhaseChanged(phase=self._phase, detail=detail))
+
+    def _check_lock(self) -> None:
+        """See that this is still the only writer. A lock file that somebody deleted is made anew."""
+        if self.lock is None or self.lock.still_ours():
+            return
+        self.lock = try_lock(self._run.engine_lock) if self.lock.lease is None else None
+        if self.lock is None:
+            raise LostRunError("Another process has taken this run over.", hint=f"`ftui status {self._run.name}`")
+
+    def _beat(self, micro_step: int) -> None:
+        beat = Beat(
+            time=time.time(), attempt=self.attempt, token=self.token, phase=self._phase, step=self.num_steps,
+            micro_step=micro_step, progress=self._progress,
+        )  # fmt: skip
+        try:
+            replace_file(self._run.beat, msgspec.json.encode(beat))
+        except OSError as error:  # if it is more than a mood of the volume, the next record will say it to everyone
+            print(f"beat.json could not be written: {error}", flush=True)
+
+    def _shorten_log(self) -> None:
+        """Begin a new engine.log when it has grown long: renamed and reopened under the same descriptors."""
+        log = self._run.engine_log
+        try:
+            ours, size = os.fstat(1), os.stat(log).st_size
+        except FileNotFoundError:
+            return
+        if size < LONGEST_LOG or (ours.st_dev, ours.st_ino) != (os.stat(log).st_dev, os.stat(log).st_ino):
+            return  # short, or our output goes elsewhere
+        beside = log.with_name(f".{log.name}.new")
+        try:
+            fresh = open_private(beside, os.O_WRONLY | os.O_APPEND)
+        except OSError as error:
+            if not is_disk_full(error):
+                raise
+            return  # the old one grows on; another try comes in a second
+        log.rename(self._run.engine_log_before)
+        beside.rename(log)
+        for descriptor in (1, 2):
+            os.dup2(fresh, descriptor)
+        os.close(fresh)
+
+    def make_reserve(self) -> None:
+        make_reserve(self._run.reserve)
+
+    def _write(self, writer: Writer, record: Record, *, durable: bool = False) -> None:
+        """Append; on a full disk give the reserve back first, then wait for room."""
+        waited = False
+        while True:
+            try:
+                writer.write(record, durable=durable)
+                break
+            except DiskError as error:
+                is_full = isinstance(error, DiskFullError)
+                if is_full and release_reserve(self._run.reserve):
+                    continue
+                if self.is_leaving:
+                    print(f"not recorded: {record}: {error.message}", flush=True)
+                    return
+                if not is_full or self.patience is None:
+                    raise
+                self.patience.wait(error)
+                waited = True
+        if waited and self.patience is not None:
+            self.patience.recovered()

@@ -1,0 +1,21 @@
+"""A profile that another process hands over as text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from ftui.profile import Profile
+from ftui.profile.checks.messages import as_error
+from ftui.profile.layers import examine, override_layer, text_layer
+
+
+def given_profile(text: str, overrides: Sequence[str] = ()) -> Profile:
+    """The profile in a TOML text with whole paths.
+
+    Raises:
+        ProfileError: something is wrong with it.
+    """
+    place = Path("profile.toml").absolute()
+    found = examine([text_layer(text, place), override_layer(overrides)], place)
+    if found.profile is None or found.problems:
+        raise as_error(found.problems, place)
+    return found.profile

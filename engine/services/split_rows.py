@@ -1,0 +1,217 @@
+"""`python -P -m ftui.engine.services.split_rows WISH`: a file of rows becomes two, one to learn and one to evaluate on.
+
+The wish and the answer are JSON (ftui/cli/split.py). Reads the file twice and holds about 150 bytes of each row: rows
+that say the same, nearly the same, or ask the same go to one side. Imports no training library.
+"""
+
+import re
+import secrets
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from hashlib import blake2b
+from pathlib import Path
+from shlex import quote
+from typing import IO
+
+import msgspec
+import numpy as np
+
+from ftui.cli.split import Answer, Problem, Split, Wish
+from ftui.errors import DataError, DiskError, FtuiError
+
+from ..data.facts import near_duplicates
+from ..data.facts.row_content import Said, said
+from ..data.files.blocks import Block, blocks, parsed
+from ..data.files.dataset_info import NAME, files_of
+from ..data.files.raw_rows import Bad, Row
+from ..data.forms.column_names import PLAIN
+from ..data.forms.detect_form import detect_rows
+from ..data.forms.formats import to_example
+from ..system.distinct import distinct
+
+LEAVE_OUT = 'or leave out all such rows: data.on_bad_row = "skip"'
+ONE_TEXT = 'A text file is one document: data.eval_fraction sets parts of it aside (run.stage = "pretrain").'
+_LINE_ENDS = re.compile(rb"[ \t\r\n]*[\r\n][ \t\r\n]*")
+LEAST = 0.5  # of the rows asked for; where keeping equal prompts together gives fewer, they are parted
+
+
+def main(arguments: list[str]) -> int:
+    try:
+        answer = Answer(split=split(msgspec.json.decode(arguments[0], type=Wish)))
+    except FtuiError as error:
+        answer = Answer(error=Problem(error.message, _as_option(error.hint), error.exit_code))
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    return 0
+
+
+def _as_option(hint: str) -> str:
+    """What a profile would say, as this command has it: it skips no row."""
+    hint = hint.replace(f", {LEAVE_OUT}", "").replace(LEAVE_OUT, "").strip()
+    return re.sub(r"data\.encoding(?: = \"([^\"]*)\")?", lambda found: f"--encoding {found[1] or ''}".strip(), hint)
+
+
+def split(wish: Wish) -> Split:
+    """Write both files, or none.
+
+    Raises:
+        DataError: a row cannot be read, or there are too few.
+        DiskError: the files cannot be written.
+    """
+    source = Path(wish.file)
+    if source.name == NAME and (files := files_of(source)):
+        raise DataError(
+            f"{source} is a list of data sets (LLaMA-Factory's), not rows.",
+            hint=f"Split the file of one of them, for example: ftui split {quote(str(files[0]))} --eval 10%",
+        )
+    content, prompts, words, bands = _facts(source, wish.encoding)
+    wanted = _wanted(wish, len(content))
+    near = _near(content, bands)
+    alike = near_duplicates.united(len(content), near)
+    asking = [_same(values, np.flatnonzero(values)) for values in (prompts, words)]
+    groups = near_duplicates.united(len(content), np.concatenate([near, *asking]))
+    apart, asks_parted = _chosen(groups, wanted, wish.seed), False
+    if apart.sum() < LEAST * wanted:
+        apart, asks_parted = _chosen(alike, wanted, wish.seed), True
+    if not apart.any():
+        raise DataError(
+            f"{source}: too many rows belong together (say the same, or nearly) to set {wanted} of them aside.",
+            hint="Delete the duplicates, or ask for more rows with --eval.",
+        )
+    _write(source, wish, apart)
+    _, firsts = np.unique(content, return_index=True)
+    return Split(
+        train=wish.train, eval=wish.eval, num_train_rows=int((~apart).sum()), num_eval_rows=int(apart.sum()),
+        num_wanted=wanted, num_same=len(content) - len(firsts),
+        num_similar=int((alike != np.arange(len(alike))).sum()) - (len(content) - len(firsts)),
+        num_asking_same=int((groups != np.arange(len(groups))).sum() - (alike != np.arange(len(alike))).sum()),
+        are_asks_parted=asks_parted,
+    )  # fmt: skip
+
+
+def _wanted(wish: Wish, there: int) -> int:
+    wanted = wish.num_rows if wish.num_rows is not None else max(1, round((wish.fraction or 0) * there))
+    if wanted >= there:
+        if there == 1:
+            raise DataError(f"{wish.file} has one row, which cannot be parted.", hint=ONE_TEXT)
+        raise DataError(f"{wish.file} has {there:,} rows, and {wanted:,} are to be set aside.", hint="Lower --eval.")
+    return wanted
+
+
+def _facts(source: Path, encoding: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Of each row: hashes (uint64; 0: nothing) of its content, its prompt and its words, and its bands (similar.py)."""
+    hashes: list[list[tuple[int, int, int]]] = []
+    bands: list[np.ndarray] = []
+    reading: Callable[[Row], Said] | None = None
+    for block in blocks([source], encoding=encoding):
+        rows = _rows(block)
+        reading = reading or _reading(rows)
+        each = [reading(row) for row in rows]
+        hashes.append([(_hash(its.content), _hash(its.prompt), _hash(its.words)) for its in each])
+        bands.append(near_duplicates.bands([its.text for its in each]))
+    if not hashes:
+        raise DataError(f"There are no rows in {source}.")
+    content, prompts, words = np.concatenate([np.array(some, dtype=np.uint64).reshape(-1, 3) for some in hashes]).T
+    return content, prompts, words, np.concatenate(bands)
+
+
+def _rows(block: Block) -> list[Row]:
+    rows = []
+    for row in parsed(block):
+        if isinstance(row, Bad):
+            raise row.error()
+        rows.append(row)
+    return rows
+
+
+def _reading(rows: list[Row]) -> Callable[[Row], Said]:
+    """How rows like these are understood; those of no known form by all text in them."""
+    form = detect_rows(rows[:64], PLAIN)
+    if form.problem:
+        return _plain
+
+    def understood(row: Row) -> Said:
+        try:
+            return said(to_example(row, form.form))
+        except DataError:  # a run would stop at it or skip it; here it is a row like others
+            return _plain(row)
+
+    return understood
+
+
+def _plain(row: Row) -> Said:
+    text = "\n".join(_texts(row.value))
+    return Said([], text, msgspec.json.encode(row.value, enc_hook=str, order="sorted"))
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
+
+
+def _hash(content: bytes) -> int:
+    return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") if content else 0
+
+
+def _same(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Pairs (n, 2) of these rows that have one value: each with the first of them."""
+    _, firsts, which = np.unique(values[rows], return_index=True, return_inverse=True)
+    return np.stack([rows[firsts[which]], rows], axis=1)
+
+
+def _near(content: np.ndarray, bands: np.ndarray) -> np.ndarray:
+    """Pairs (n, 2) of rows that say the same, or look alike."""
+    same = _same(content, np.arange(len(content)))
+    firsts = distinct(same[:, 0])
+    return np.concatenate([same, firsts[near_duplicates.likely_pairs(bands[firsts])]])
+
+
+def _chosen(groups: np.ndarray, wanted: int, seed: int) -> np.ndarray:
+    """The mask of the rows set aside: whole groups in a random order, each that still fits."""
+    names, which = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(which)
+    taken = np.zeros(len(names), dtype=bool)
+    left = wanted
+    for group in np.random.default_rng([seed, 0x5B117]).permutation(len(names)).tolist():
+        if not left:
+            break
+        if sizes[group] <= left:
+            taken[group] = True
+            left -= int(sizes[group])
+    return np.asarray(taken[which])
+
+
+def _write(source: Path, wish: Wish, apart: np.ndarray) -> None:
+    targets = [Path(wish.train), Path(wish.eval)]
+    staged = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in targets]
+    try:
+        targets[0].parent.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as stack:
+            files: list[IO[bytes]] = [stack.enter_context(path.open("xb")) for path in staged]
+            number = 0
+            for block in blocks([source], encoding=wish.encoding):
+                for text in block.texts:
+                    if number < len(apart):
+                        files[int(apart[number])].write(_on_one_line(text) + b"\n")
+                    number += 1
+        if number != len(apart):
+            raise DataError(f"{source} has changed while it was read.", hint="Try again when nobody writes it.")
+        for path, target in zip(staged, targets, strict=True):
+            path.replace(target)
+    except OSError as error:
+        raise DiskError(f"{error.filename or wish.train} cannot be written: {error.strerror or error}.") from error
+    finally:
+        for path in staged:
+            path.unlink(missing_ok=True)
+
+
+def _on_one_line(text: bytes) -> bytes:
+    """The JSON of a row without ends of lines, as it has them where the file is indented: in strings there are none."""
+    return _LINE_ENDS.sub(b"", text) if b"\n" in text or b"\r" in text else text
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

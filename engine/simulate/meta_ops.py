@@ -1,0 +1,63 @@
+"""What tensors on `meta` cannot tell or do: answers that depend on values, and operations torch has not for them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from .patched import replaced
+
+
+@contextmanager
+def known(length: int) -> Iterator[None]:
+    """While it is open, values are those of a batch of full rows of `length`, their experts evenly used.
+
+    New tensors and norms are made without torch's Python code for `meta`, which takes most of a simulation's time.
+    """
+    own_autocast, own_norm = torch.autocast, torch.linalg.vector_norm
+
+    def columns(values: Tensor, *rest: Any, return_inverse: bool = False, **named: Any) -> Any:
+        found = torch.empty(length - 1, dtype=torch.int64, device=values.device)  # of a batch, those with a target
+        return (found, torch.empty_like(values)) if return_inverse else found
+
+    def norm(values: Tensor, *rest: Any, **named: Any) -> Tensor:
+        return own_norm(values, *rest, **named) if rest[1:] or named else values.new_empty(())
+
+    def like(values: Tensor, *, dtype: torch.dtype | None = None, **named: Any) -> Tensor:
+        return torch.empty(values.shape, dtype=dtype or values.dtype, device=values.device)
+
+    def autocast(device_type: str, *rest: Any, **named: Any) -> Any:
+        return nullcontext() if device_type == "meta" else own_autocast(device_type, *rest, **named)
+
+    changes: list[tuple[Any, str, Any]] = [
+        (torch, "unique", columns), (torch, "zeros_like", like), (torch.linalg, "vector_norm", norm),
+        (torch, "autocast", autocast), (torch, "_grouped_mm", _grouped), (F, "grouped_mm", _grouped),
+    ]  # fmt: skip
+    with replaced(changes):
+        yield
+
+
+def _grouped(rows: Tensor, weights: Tensor, *rest: Any, **named: Any) -> Tensor:
+    product: Tensor = _Grouped.apply(rows, weights)  # type: ignore[no-untyped-call]
+    return product
+
+
+class _Grouped(torch.autograd.Function):
+    """rows (n, in), sorted by their group, times the matrix (in, out) of each group: (n, out)."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, weights: Tensor) -> Tensor:
+        ctx.save_for_backward(rows, weights)
+        return rows.new_empty(len(rows), weights.shape[-1])
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        rows, weights = ctx.saved_tensors
+        wants_rows, wants_weights = ctx.needs_input_grad
+        return (
+            rows.new_empty(rows.shape) if wants_rows else None,
+            weights.new_empty(weights.shape) if wants_weights else None,
+        )

@@ -1,0 +1,176 @@
+"""One training step and one evaluation of a model on `meta`, through the functions of the engine's own loop."""
+
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ftui.profile.schema import Profile
+
+from ..distributed.process_group import bucketed
+from ..objectives import Stage, stage_named
+from ..objectives.loss import Batch
+from ..optim.loss_scaler import FIRST_SCALE
+from ..optim.optimizer import BITS_AND_BYTES, allocate_state, make_optimizer
+from ..system.device import Hardware
+from ..training.context import LossModule
+from ..training.forward_backward import cut as cut_gradients
+from ..training.forward_backward import learn
+from .autocast import Autocast
+from .depth import cut, find_layers, kinds, plan_cut, unfold
+from .kernels import Kernels
+from .meta_model import META, MetaModel
+from .meta_ops import known
+from .quantized_layers import multiplied_in_8bit
+from .trace import Loader, Trace, label_learned, mark_layer, see_model
+from .tracker import Tracker
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What goes through the model: rows of a micro-batch and of an evaluation batch (0: none), tokens of each row."""
+
+    micro_batch: int
+    eval_batch: int
+    length: int
+
+
+def simulated(
+    made: MetaModel, profile: Profile, kernels: Kernels, rows: Rows, load: Loader | None, *, full_depth: bool
+) -> Trace:
+    """The events of loading, of allocating the optimizer's state, of one step and of one evaluation batch.
+
+    Of a step with several micro-batches the first two are taken: from the second on gradients are added to those that
+    are there. Without `full_depth` only a few layers are computed, and their events are told again for the others.
+    """
+    tracker = Tracker(kernels, vocab_size=made.config.get_text_config().vocab_size, truth=not profile.data.packing)
+    if load is not None:
+        load(tracker, made.model)
+    see_model(tracker, made.model)
+    with ExitStack() as stack:
+        stack.enter_context(kernels.chosen())
+        if profile.adapter.load_in_8bit:
+            stack.enter_context(multiplied_in_8bit(made.hardware.device.type))
+        stack.enter_context(known(rows.length))
+        with tracker:
+            tracker.enter("optimizer", -1)
+            optimizer = make_optimizer(made.model, profile.train)
+            if hasattr(optimizer, "is_paged"):
+                optimizer.is_paged = False  # pages need a GPU; answer.py says where they are
+            allocate_state(optimizer)
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        label_learned(tracker, weights, optimizer)
+        plan = None
+        if (layers := find_layers(made.base)) and not full_depth:  # named here, so that their weights live on
+            plan = plan_cut(kinds(made.base, layers))
+            cut(made.base, plan)
+        for number, layer in enumerate(find_layers(made.base)):
+            mark_layer(tracker, number, layer)
+        absent = _absent(tracker, made.model, weights)
+        with tracker:
+            _step(tracker, made, profile, rows, optimizer, weights, absent)
+            if rows.eval_batch:
+                _evaluate(tracker, made, profile, rows)
+        trace = Trace(tuple(tracker.events), tuple(tracker.parts), tuple(tracker.marks))
+    return trace if plan is None else unfold(trace, plan)
+
+
+def _absent(tracker: Tracker, model: nn.Module, weights: list[nn.Parameter]) -> list[tuple[nn.Parameter, Tensor]]:
+    """Gradients for the weights of layers that are not computed: told layers' events stand for them."""
+    present = {id(weight) for weight in model.parameters()}
+    found = [
+        (weight, torch.empty(weight.shape, dtype=weight.dtype, device=META))
+        for weight in weights
+        if id(weight) not in present
+    ]
+    for _, gradient in found:
+        tracker.ignore(gradient)
+    return found
+
+
+def _step(
+    tracker: Tracker,
+    made: MetaModel,
+    profile: Profile,
+    rows: Rows,
+    optimizer: Any,
+    weights: list[nn.Parameter],
+    absent: list[tuple[nn.Parameter, Tensor]],
+) -> None:
+    scale = FIRST_SCALE if made.hardware.precision == "fp16" else 1.0
+
+    def enter(phase: str, number: int) -> None:
+        tracker.enter(phase, number)
+        tracker.take_workspace()  # outside the layers, so that it is told once
+
+    def computed(_: nn.Module, __: Any, told: Any) -> None:
+        """The backward pass comes next; with its end, what follows is in no layer."""
+        done = torch.autograd.Variable._execution_engine.queue_callback
+        told[0].register_hook(lambda _: done(lambda: tracker.enter_layer(None)))
+        enter("backward", tracker.marks[-1].iteration)
+
+    module = loss_module(made, profile)
+    module.register_forward_hook(computed)
+    for number in range(min(2, profile.train.gradient_accumulation_steps)):
+        enter("forward", number)
+        learn(module, _batch(rows.micro_batch, rows.length, profile.data.packing and made.masks), 1, scale)
+        label_learned(tracker, weights, optimizer)
+    for weight, gradient in absent:
+        weight.grad = gradient
+    tracker.enter("optimizer", 0)
+    _add_over_ranks(weights, profile.hardware.num_processes)
+    cut_gradients(weights, scale, profile.train.max_grad_norm)
+    if profile.train.optim not in BITS_AND_BYTES:  # theirs work in place, without a byte of their own
+        optimizer.step()
+    optimizer.zero_grad(set_to_none=True)
+
+
+def _evaluate(tracker: Tracker, made: MetaModel, profile: Profile, rows: Rows) -> None:
+    tracker.enter("evaluation", 0)
+    module = loss_module(made, profile).eval()
+    with torch.no_grad():
+        module(_batch(rows.eval_batch, rows.length, False))
+    module.train()
+
+
+def loss_module(made: MetaModel, profile: Profile) -> LossModule:
+    """The engine's, its autocast that of the simulated device."""
+    stage = stage_named(profile.run.stage, label_smoothing=profile.train.label_smoothing_factor)
+    make = partial(_autocast, made.hardware)
+
+    def loss(model: nn.Module, batch: Batch) -> Any:
+        with make():
+            return stage.loss(model, batch)
+
+    for module in made.model.modules():  # what is computed again is so under the same autocast, anew
+        again = getattr(module, "_gradient_checkpointing_func", None)
+        if again is not None:
+            module._gradient_checkpointing_func = partial(again, context_fn=lambda: (nullcontext(), make()))
+    return LossModule(made.model, Stage(stage.name, loss), Hardware(torch.device("cpu"), "fp32", 1, "", None))
+
+
+def _autocast(hardware: Hardware) -> Any:
+    if hardware.precision == "fp32":
+        return nullcontext()
+    return Autocast(hardware.device.type, hardware.compute_dtype)
+
+
+def _batch(num_rows: int, length: int, packed: bool) -> Batch:
+    """Full rows, every token but the first a target."""
+    num_targets = num_rows * (length - 1)
+
+    def numbers(*shape: int) -> Tensor:
+        return torch.empty(shape, dtype=torch.int64, device=META)
+
+    ids, positions = numbers(num_rows, length), numbers(num_rows, length) if packed else None
+    targets = numbers(num_targets), numbers(num_targets)
+    return Batch(ids, positions, *targets, num_rows * length, numbers(num_rows))
+
+
+def _add_over_ranks(weights: list[nn.Parameter], num_processes: int) -> None:
+    """What `Ranks.add_gradients` takes besides the gradients: a flat bucket of each type."""
+    if num_processes > 1:
+        bucketed([weight.grad for weight in weights if weight.grad is not None])

@@ -1,9 +1,0 @@
-"""Pretraining: every token of a text is learned. The loss is that of sft; the rows differ (data/tokens/encode.py)."""
-
-from dataclasses import replace
-
-from ftui.engine.stages import Stage, sft
-
-
-def stage(label_smoothing: float) -> Stage:
-    return replace(sft.stage(label_smoothing), name="pretrain")

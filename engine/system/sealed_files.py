@@ -1,0 +1,27 @@
+"""Small files of the cache with a seal: what a crash or a bad disk has damaged counts as not there."""
+
+import contextlib
+import zlib
+from pathlib import Path
+
+from ftui.system.files import replace_file
+
+
+def write_sealed(path: Path, data: bytes) -> None:
+    """Where there is no room for it, nothing is written: it costs its time again, no more."""
+    with contextlib.suppress(OSError):
+        replace_file(path, data + _seal(data))
+
+
+def read_sealed(path: Path) -> bytes | None:
+    """What was written; `None` where it is not there, or not what was written."""
+    try:
+        held = path.read_bytes()
+    except OSError:
+        return None
+    data = held[: -len(_seal(b""))]
+    return data if held == data + _seal(data) else None
+
+
+def _seal(data: bytes) -> bytes:
+    return b"\ncrc32 %08x\n" % zlib.crc32(data)

@@ -1,0 +1,54 @@
+"""What a tracker is told, under the names that transformers' Trainer gives it."""
+
+from ftui.runs.events import EvaluationDone, Step, Telemetry
+
+Values = dict[str, float]
+
+
+def of_step(record: Step) -> Values:
+    """What was measured; NaN where that was not finite."""
+    values = {
+        "train/loss": record.loss,
+        "train/grad_norm": record.grad_norm,
+        "train/learning_rate": record.learning_rate,
+        "train/epoch": record.epoch,
+        "train/num_tokens": record.num_tokens,
+        "train/num_target_tokens": record.num_target_tokens,
+        "train/tokens_per_second": record.tokens_per_second,
+        "train/memory": record.memory,
+    }
+    extras = {f"train/{name}": value for name, value in record.extras.items()}
+    return _told(extras | values, record.non_finite)
+
+
+def of_evaluation(record: EvaluationDone) -> Values:
+    values: dict[str, float | None] = {"eval/loss": record.loss, "eval/runtime": record.seconds}
+    return _told(values, record.non_finite)
+
+
+def of_hardware(record: Telemetry) -> Values:
+    """Memory in bytes, utilization from 0 to 1, temperature in degrees Celsius, power in watts."""
+    values: dict[str, float | None] = {
+        "system/cpu_utilization": record.cpu_utilization,
+        "system/memory_used": record.memory_used,
+        "system/engine_memory": record.engine_memory,
+    }
+    for number, gpu in enumerate(record.gpus):
+        values |= {
+            f"system/gpu.{number}.memory_used": gpu.memory_used,
+            f"system/gpu.{number}.utilization": gpu.utilization,
+            f"system/gpu.{number}.temperature": gpu.temperature,
+            f"system/gpu.{number}.power_watts": gpu.power_watts,
+        }
+    return _told(values, [])
+
+
+def _told(values: "dict[str, float | None]", non_finite: list[str]) -> Values:
+    """Without what was not measured."""
+    found = {}
+    for name, value in values.items():
+        if value is not None:
+            found[name] = float(value)
+        elif name.partition("/")[2] in non_finite:
+            found[name] = float("nan")
+    return found

@@ -1,0 +1,118 @@
+"""What a run's files hold that a tracker was not given yet.
+
+History is one line: when an attempt begins from step s, what earlier ones did above s no longer counts. What was
+handed on of it is taken back by a tracker that can forget; to the others each step is told once, as it was first taken.
+"""
+
+import math
+
+from ftui.runs.events import (
+    AnyRecord,
+    EvaluationDone,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    Sampled,
+    Step,
+    Telemetry,
+)
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
+
+from .position import Position
+
+PIECE = 1 << 20  # bytes of metrics.jsonl and telemetry.jsonl read at a time
+HARDWARE_SECONDS = 10.0  # between two samples that are handed on
+
+Point = Step | EvaluationDone | Sampled
+
+
+class News:
+    """Reads on from `position` and moves it along; whoever hands the news on stores it."""
+
+    def __init__(self, run: Run, position: Position) -> None:
+        self._position = position
+        self._metrics = Tail(run.metrics, position.metrics)
+        self._journal = Tail(run.journal, position.journal)
+        self._telemetry = Tail(run.telemetry, position.telemetry)
+        self.has_moved = True
+        """Whether the last look found anything to read."""
+
+    def look(self) -> tuple[int | None, list[Point], list[Telemetry]]:
+        """The step that the run went back to, if it did; then what is new, by step, and what the hardware did."""
+        before = self._offsets()
+        steps = self._metrics.read(PIECE)
+        events = self._journal.read()  # the second: whatever a step builds on was in the journal before it
+        hardware = [record for record in self._telemetry.read(PIECE) if isinstance(record, Telemetry)]
+        position = self._position
+        position.metrics, position.journal, position.telemetry = self._offsets()
+        self.has_moved = self._offsets() != before
+        back_to = self._begin([*events, *steps])
+        points = sorted(
+            (r for r in [*steps, *events] if isinstance(r, Point) and self._counts(r)),
+            key=lambda r: (r.step, not isinstance(r, Step)),
+        )
+        for record in events:
+            if isinstance(record, RunFinished | RunStopped | RunFailed):
+                position.ended_badly = isinstance(record, RunFailed)
+        return back_to, points, self._due(hardware)
+
+    def _offsets(self) -> tuple[int, int, int]:
+        return self._metrics.offset, self._journal.offset, self._telemetry.offset
+
+    def _begin(self, records: list[AnyRecord]) -> int | None:
+        """Note where attempts begin; returns the lowest of these steps that lies below what was handed on."""
+        position, back_to = self._position, None
+        for record in records:
+            match record:
+                case RunStarted():
+                    start = record.start_step
+                case Step():
+                    start = record.step - 1
+                case _:
+                    continue
+            if record.attempt in position.starts:
+                continue
+            position.starts[record.attempt] = start
+            if max(position.step, position.evaluated, position.sampled) > start:
+                back_to = start if back_to is None else min(back_to, start)
+        return back_to
+
+    def _counts(self, record: Point) -> bool:
+        """Whether no later attempt began below it."""
+        later = (start for attempt, start in self._position.starts.items() if attempt > record.attempt)
+        return record.step <= min(later, default=math.inf)
+
+    def _due(self, hardware: list[Telemetry]) -> list[Telemetry]:
+        """Now and then a sample; the clock may have been set meanwhile."""
+        found = []
+        for sample in hardware:
+            if abs(sample.time - self._position.hardware_time) >= HARDWARE_SECONDS:
+                self._position.hardware_time = sample.time
+                found.append(sample)
+        return found
+
+
+def go_back(position: Position, step: int) -> None:
+    """What was handed on above `step` has been taken back."""
+    position.step = min(position.step, step)
+    position.evaluated = min(position.evaluated, step)
+    if position.sampled > step:
+        position.sampled, position.prompts = step, []
+
+
+def is_news(position: Position, record: Point) -> bool:
+    """Whether a tracker does not have this yet; from now on it has."""
+    match record:
+        case Step():
+            new, position.step = record.step > position.step, max(position.step, record.step)
+        case EvaluationDone():
+            new, position.evaluated = record.step > position.evaluated, max(position.evaluated, record.step)
+        case Sampled():
+            if record.step > position.sampled:
+                position.sampled, position.prompts = record.step, []
+            new = record.step == position.sampled and record.prompt not in position.prompts
+            if new:
+                position.prompts.append(record.prompt)
+    return new

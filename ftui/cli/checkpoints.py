@@ -1,0 +1,117 @@
+"""`ftui checkpoints`: what a run has saved, as lines or as JSON; with --verify every byte is read back and hashed."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from ftui import units
+from ftui.errors import FINISHED, DiskError, UsageError
+from ftui.runs.checkpoint_folders import step_of
+from ftui.runs.checkpoint_index import Entry, browse, checked, standing
+from ftui.runs.run_folder import Run, find_run
+from ftui.runs.status import read_status
+from ftui.supervisor.spawn import watched
+from ftui.text import cells, escaped, shown
+
+HEADINGS = ("checkpoint", "kind", "eval loss", "size", "state")
+NUMBERS = (2, 3)  # columns that stand against their right edge
+
+
+class Inspected(msgspec.Struct, frozen=True):
+    """What --json prints. `hashed`: the entries are those that were read back now."""
+
+    run: str
+    folder: str
+    hashed: bool
+    checkpoints: list[Entry]
+
+
+def print_checkpoints(name: str, *, as_json: bool) -> int:
+    """Every checkpoint; sizes and headers are looked at, nothing is hashed."""
+    run = find_run(name)
+    entries = entries_of(run)
+    if as_json:
+        print_json(run, entries, hashed=False)
+        return FINISHED
+    if not entries:
+        print(f"{shown(run.name)} has saved no checkpoint yet.")
+    for line in lines(entries):
+        print(line)
+    return FINISHED
+
+
+def verify(name: str, checkpoint: str, *, as_json: bool) -> int:
+    """Hash one checkpoint, or all but those in quarantine; the exit code is that of a disk error where one is damaged.
+
+    Raises:
+        UsageError: there is no such checkpoint.
+    """
+    run = find_run(name)
+    entries = entries_of(run)
+    wanted = [chosen(run, entries, checkpoint)] if checkpoint else [e for e in entries if e.place != "quarantine"]
+    done = []
+    for entry in (checked(run, entry) for entry in wanted):
+        done.append(entry)
+        if not as_json:
+            print(f"{shown(entry.name)}: {shown(standing(entry))}", flush=True)  # hashing the next may take minutes
+    bad = sum(entry.problem is not None for entry in done)
+    if as_json:
+        print_json(run, done, hashed=True)
+    else:
+        print(summary(len(done), bad))
+    return DiskError.exit_code if bad else FINISHED
+
+
+def summary(number: int, bad: int) -> str:
+    if bad:
+        return f"{bad} of {number} {'is' if bad == 1 else 'are'} not usable."
+    return (
+        "Nothing to verify." if number == 0 else f"Every byte of {'it' if number == 1 else f'all {number}'} is right."
+    )
+
+
+def entries_of(run: Run) -> list[Entry]:
+    return browse(run, watched(run, read_status(run)).state)
+
+
+def chosen(run: Run, entries: Sequence[Entry], text: str) -> Entry:
+    """The entry of that step, name or path below the run's folder.
+
+    Raises:
+        UsageError: there is none.
+    """
+    if (named := next((entry for entry in entries if text in (entry.path, entry.name)), None)) is not None:
+        return named
+    step = step_of(text)
+    if (found := next((e for e in entries if e.place == "checkpoints" and e.step == step), None)) is not None:
+        return found
+    names = ", ".join(entry.name for entry in entries) or "none"
+    raise UsageError(f"{run.name} has no checkpoint-{step}.", hint=f"There are: {names}.")
+
+
+def print_json(run: Run, entries: list[Entry], *, hashed: bool) -> None:
+    document = msgspec.json.encode(Inspected(run.name, str(run.folder), hashed, entries))
+    print(escaped(msgspec.json.format(document, indent=2).decode()))
+
+
+def lines(entries: Sequence[Entry]) -> Iterator[str]:
+    """A table: what is wrong stands last, in full."""
+    if entries:
+        rows = [HEADINGS, *map(row, entries)]
+        widths = [max(cells(text) for text in column) for column in zip(*rows, strict=True)]
+        yield from (_line(texts, widths) for texts in rows)
+
+
+def row(entry: Entry) -> tuple[str, ...]:
+    step = f" (step {entry.step})" if entry.place == "final" and entry.step is not None else ""
+    loss = units.quantity(entry.eval_loss) if entry.eval_finite else "not finite"
+    state = standing(entry) + ", pinned" * entry.pinned
+    return shown(entry.name), shown(", ".join(entry.kinds) + step), loss, units.size(entry.size), shown(state)
+
+
+def _line(texts: Iterable[str], widths: Sequence[int]) -> str:
+    blanks = [" " * (width - cells(text)) for text, width in zip(texts, widths, strict=True)]
+    return "  ".join(
+        blank + text if column in NUMBERS else text + blank
+        for column, (text, blank) in enumerate(zip(texts, blanks, strict=True))
+    ).rstrip()

@@ -1,0 +1,130 @@
+"""Follows a run in plain lines until it ends. A reader only: whatever happens here, the run goes on."""
+
+import os
+import shutil
+import sys
+import time
+from typing import TextIO
+
+from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError
+from ftui.launch.open_run import Opened
+from ftui.profile import Profile
+from ftui.runs import describe
+from ftui.runs.events import AnyRecord, Step
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState
+from ftui.runs.status import Watch, judge, lives
+from ftui.supervisor.attempt import last_lines
+from ftui.supervisor.spawn import watched
+from ftui.text import cut, shown
+
+LOOK_SECONDS = 0.25  # 4 Hz is as fast as anybody reads
+JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files
+START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
+LEAVE_SECONDS = 30.0  # an engine that has written its ending still has to let go of the GPU
+
+
+class Lines:
+    """Standard output: plain lines and, on a terminal, one line below them that is drawn over."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+        self._drawn = ""
+
+    def print(self, text: str) -> None:
+        self.clear()
+        self._stream.write(f"{shown(text, newlines=True)}\n")
+        self._stream.flush()
+
+    def draw(self, text: str) -> None:
+        """Show `text` on the line that is drawn over, cut to the terminal's width."""
+        text = cut(shown(text), shutil.get_terminal_size().columns - 1)
+        if self.live and text != self._drawn:
+            self._stream.write(f"\r{text}\x1b[K")
+            self._stream.flush()
+            self._drawn = text
+
+    def clear(self) -> None:
+        if self._drawn:
+            self._stream.write("\r\x1b[K")
+            self._stream.flush()
+            self._drawn = ""
+
+
+def wait_for_start(opened: Opened) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while opened.watch.state.attempt <= opened.history:
+        check_start(opened, deadline)
+        time.sleep(0.05)
+        opened.watch.read()
+
+
+def check_start(opened: Opened, deadline: float) -> None:
+    """Raises FtuiError when the supervisor we started left without a word, or is silent for too long."""
+    supervisor = opened.supervisor
+    code = None if supervisor is None else supervisor.poll()
+    if not code and time.monotonic() < deadline:
+        return
+    lines = last_lines(opened.run.folder / "supervisor.log", 0)
+    raise FtuiError(
+        f"The run's supervisor did not start (exit code {code}).",
+        hint="It wrote:\n" + "\n".join(f"  {line}" for line in lines) if lines else "",
+    )
+
+
+def follow(opened: Opened, profile: Profile, lines: Lines) -> int:
+    """Print what happens until the run ends; returns its exit code."""
+    run, watch = opened.run, opened.watch
+    start_deadline = time.monotonic() + START_SECONDS
+    next_judgement = time.monotonic() + JUDGE_SECONDS
+    leave_deadline = None
+    while True:
+        _print_news(watch, profile, lines)
+        if watch.state.attempt <= opened.history:
+            check_start(opened, start_deadline)
+        elif watch.state.exit_code is not None:
+            leave_deadline = leave_deadline or time.monotonic() + LEAVE_SECONDS
+            if not lives(judge(run, watch)) or time.monotonic() > leave_deadline:
+                _print_news(watch, profile, lines)
+                if watch.state.exit_code is not None:  # or it is being started again
+                    return conclude(run, watch.state, profile, lines)
+        elif time.monotonic() >= next_judgement:
+            next_judgement, leave_deadline = time.monotonic() + JUDGE_SECONDS, None
+            status = judge(run, watch)
+            if status.state.phase == "lost":
+                return conclude(run, status.state, profile, lines)
+            if status.unwatched:
+                lines.print("The run's supervisor is gone: another one is started.")
+                watched(run, status)
+        time.sleep(LOOK_SECONDS)
+
+
+def _print_news(watch: Watch, profile: Profile, lines: Lines) -> None:
+    for record, state in watch.read():
+        for line in news(
+            record, state, live=lines.live, logging_steps=state.logging_steps or profile.log.logging_steps
+        ):
+            lines.print(line)
+    lines.draw(describe.progress(watch.state))
+
+
+def news(record: AnyRecord, state: RunState, *, live: bool, logging_steps: int) -> list[str]:
+    """The lines to print for one record: events always, steps and phases only where no progress line shows them."""
+    lines = describe.event_lines(record)
+    if live:
+        return lines
+    if isinstance(record, Step) and describe.is_due(record, state, logging_steps):
+        return [*lines, describe.step_line(state)]
+    return [*lines, *describe.phase_line(record)]
+
+
+def conclude(run: Run, state: RunState, profile: Profile, lines: Lines) -> int:
+    """The last lines about a run that ended; returns its exit code."""
+    lines.clear()
+    if state.phase in ("failed", "lost"):
+        print(describe.failure(run, state), file=sys.stderr, flush=True)
+    else:
+        for line in describe.summary(run, state, learning_rate=profile.train.learning_rate):
+            lines.print(line)
+    return PREEMPTED_NOT_SAVED if state.exit_code is None else state.exit_code

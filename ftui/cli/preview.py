@@ -1,0 +1,272 @@
+"""`ftui preview PROFILE`: what its rows are found to be, then some of them as the model sees them. Needs no weights."""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ftui.dataset import report_text
+from ftui.dataset.locations import Names, like_words, names_in, spot, where_in
+from ftui.dataset.report import Finding, Report, Where
+from ftui.dataset.row import Jump, Sample
+from ftui.dataset.row_text import Kind, RowLine, Signs, sample_lines
+from ftui.errors import FINISHED, DataError, UsageError
+from ftui.helper.client import Helper
+from ftui.profile import Resolved
+from ftui.profile.serialize import to_toml
+from ftui.text import cells, cut, shown, wrapped
+
+NARROWEST, WIDEST = 40, 160
+LABEL = 17  # columns of the labels
+MOST_CUT = 50  # tokens beyond data.max_length that are printed
+JUMPS: tuple[Jump, ...] = ("longest", "shortest", "most_truncated", "least_trained", "random")
+PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?")  # a row, or a part of it
+MARKS = (("[[", "]]"), ("<<<", ">>>"), ("{{{", "}}}"), ("[learned:", ":learned]"))
+LEGEND = "What stands between {} and {} is learned."
+COLOURS: dict[Kind, str] = {
+    "learned": "1", "ignored": "2", "learned special": "1;35", "special": "35", "cut": "2;31", "mark": "2",
+    "learned mark": "2",    "role": "36", "rule": "2", "told": "2",
+    "alarm": "31",
+}  # fmt: skip
+"""Numbers of terminal styles: bold and dim are seen on light and on dark backgrounds."""
+SEVERITY_COLOURS = {"red": "1;31", "yellow": "33", "note": "36"}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the command line asks for: how many rows, which, and in which form.
+
+    `jump` may be the number of a row, or its place as findings print it.
+    """
+
+    num_rows: int = 3
+    jump: str | None = None
+    only_report: bool = False
+    as_json: bool = False
+
+
+def print_sampling(resolved: Resolved, wanted: Wanted) -> int:
+    """The report and the rows; returns 31 where a finding would stop the run, as the run itself would, else 0.
+
+    Raises:
+        FtuiError: the profile's model or rows are wrong; `UsageError`: there is no such row.
+    """
+    profile = to_toml(resolved.profile)
+    with closing(Helper()) as helper, _waiting() as tell:
+        report = msgspec.convert(helper.ask("report", on_detail=tell, profile=profile), Report)
+        samples = [] if wanted.only_report else _samples(helper, profile, report, wanted, tell)
+    if wanted.as_json:
+        told = {"profile": str(resolved.path), "report": report, "samples": [for_programs(one) for one in samples]}
+        print(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
+    else:
+        _print(resolved.path.stem, report, samples)
+    return DataError.exit_code if report.stopping else FINISHED
+
+
+def _samples(helper: Helper, profile: str, report: Report, wanted: Wanted, tell: Any) -> list[Sample]:
+    """The first ones, or those the jump leads to: the longest, the second longest ..."""
+
+    def ask(jump: str, number: int, part: int = 0, **more: Any) -> Sample:
+        given = {"jump": jump, "number": number, "part": part, "seed": number, **more}
+        return msgspec.convert(helper.ask("sample", on_detail=tell, profile=profile, **given), Sample)
+
+    place = PLACE.fullmatch(wanted.jump or "1")
+    if place is not None:
+        return _from(ask, int(place[1]), int(place[2]) if place[2] else None, report.num_rows, wanted.num_rows)
+    if (where := where_in(wanted.jump or "")) is not None:
+        return _from_place(ask, where, report.num_rows, wanted.num_rows)
+    if wanted.jump not in JUMPS:
+        hint = (
+            f"{', '.join(JUMPS)}, the number of a row (from 1), or of one and a part of it: 3/2; "
+            "or its place as findings print it: rows.jsonl:17."
+        )
+        raise UsageError(f"There is no jump {wanted.jump!r}.", hint=hint)
+    return [ask(wanted.jump, number) for number in range(min(wanted.num_rows, report.num_rows))]
+
+
+def _from(ask: Callable[..., Sample], row: int, part: int | None, num_rows: int, wanted: int) -> list[Sample]:
+    """So many rows from this one on. From a part, and where there is but one row, a long text: so many parts.
+
+    Raises:
+        UsageError: there is no such row or part.
+    """
+    row, part = (1, row) if num_rows == 1 and part is None else (row, part)
+    if not 1 <= row <= num_rows or part == 0:
+        there = "there is only one" if num_rows == 1 else f"there are {num_rows:,}"
+        number = f"row {row:,}: {there}" if part != 0 else "part 0"
+        raise UsageError(f"There is no {number}.", hint="Rows and their parts are counted from 1.")
+    if part is None:
+        return [ask("number", number) for number in range(row - 1, min(row - 1 + wanted, num_rows))]
+    found = [ask("number", row - 1, part - 1)][:wanted]
+    if found and found[0].part != part - 1:
+        parts = found[0].num_parts
+        there = f"{parts:,}" if parts > 1 else "one part"
+        raise UsageError(
+            f"There is no part {part:,}: row {row:,} has {there}.", hint="Rows and their parts are counted from 1."
+        )
+    while found and len(found) < wanted:
+        after = ask("next", found[-1].number, found[-1].part)
+        if (after.number, after.part) == (found[-1].number, found[-1].part):
+            break
+        found.append(after)
+    return found
+
+
+def _from_place(ask: Callable[..., Sample], where: Where, num_rows: int, wanted: int) -> list[Sample]:
+    """So many rows from the one at that place on. A file that is here is that one, however it is written."""
+    here = Path(where.file)
+    file = str(here.resolve()) if here.is_file() else where.file
+    found = [ask("number", 0, where={"file": file, "number": where.number})][:wanted]
+    if found:
+        behind = found[0].number + 1
+        found += [ask("number", number) for number in range(behind, min(behind + wanted - 1, num_rows))]
+    return found
+
+
+def for_programs(sample: Sample) -> dict[str, Any]:
+    """As JSON: rows and parts count from 1, as everywhere on the command line, and what a token is has a name."""
+    tokens = [msgspec.structs.asdict(token) for token in sample.tokens]
+    return msgspec.structs.asdict(sample) | {"number": sample.number + 1, "part": sample.part + 1, "tokens": tokens}
+
+
+# -- printing
+
+
+def width() -> int:
+    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
+
+
+def has_colours() -> bool:
+    """Whether standard output shows them: not into a file or a pipe, and not against NO_COLOR."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _print(name: str, report: Report, samples: Sequence[Sample]) -> None:
+    coloured = has_colours()
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    newline, rule = ("↵", "─") if encoding.startswith("utf") else ("\\n", "-")
+    marks = ("", "") if coloured else marks_for(samples)
+    signs = Signs(newline, rule, marks, more="cut as well")
+    for line in report_lines(name, report, coloured=coloured):
+        print(line)
+    if samples and not coloured:
+        print(f"\n{LEGEND.format(*marks)}")
+    for sample in samples:
+        print()
+        for line in row_lines(sample, width(), signs, coloured=coloured):
+            print(line)
+
+
+def marks_for(samples: Sequence[Sample]) -> tuple[str, str]:
+    """The first pair of which no text has either, so that a mark is always a mark."""
+    texts = ["".join(token.text for token in sample.tokens) for sample in samples]
+    free = (pair for pair in MARKS if not any(mark in text for mark in pair for text in texts))
+    return next(free, MARKS[-1])
+
+
+def report_lines(name: str, report: Report, *, coloured: bool = False) -> list[str]:
+    """The numbers, then the findings, the gravest first."""
+    lines = [cut(shown(name), width())]
+    for label, text in report_text.totals(report):
+        lines += _fact(label, text)
+    for number, source in enumerate(report.sources):
+        lines += _fact("from" if not number else "", f"{source.name}: {report_text.source_facts(source)}")
+    if lengths := report_text.length_facts(report):
+        lines += _fact("lengths", ", ".join(f"{label} {told}" for label, told in lengths))
+    for number, other in enumerate(report.other_lengths):
+        length, rows, share, lost, lost_share = report_text.lost_at(other, report)
+        now = " (as it is)" if other.max_length == report.max_length else ""
+        told = f"at {length}{now}: {rows} rows cut ({share}), {lost} learned tokens lost ({lost_share})"
+        lines += _fact("max_length" if not number else "", told)
+    for label, text in report_text.other_facts(report):
+        lines += _fact(label, text)
+    findings, names = report_text.ordered(report.findings), names_in(report)
+    lines.append("" if findings else "Nothing was found to be wrong.")
+    for finding in findings:
+        lines += _finding(finding, names, coloured)
+    return lines
+
+
+def _fact(label: str, text: str) -> list[str]:
+    return _wrapped(text, f"  {label:<{LABEL}}")
+
+
+def _wrapped(text: str, before: str) -> list[str]:
+    """In lines of the terminal's width; `before` stands in front of the first, as many blanks before the others."""
+    room = max(10, width() - len(before))
+    return [(before if not n else " " * len(before)) + line for n, line in enumerate(wrapped(text, room))]
+
+
+def _finding(finding: Finding, names: Names, coloured: bool) -> list[str]:
+    severity = report_text.gravity(finding)
+    allowed = " (allowed)" if finding.allowed and finding.severity == "red" else ""
+    head = _styled(f"{severity}{allowed}", SEVERITY_COLOURS[severity] if coloured else "")
+    lines = [f"{head} {cut(shown(finding.name), width() - len(severity) - len(allowed) - 1)}"]
+    lines += _wrapped(finding.message, "  ")
+    for example in finding.examples:
+        where = spot(example.where, names, width() - 4)
+        room = width() - cells(where) - 6
+        like = like_words(example, names, room)
+        excerpt = cut(f"{like}{shown(example.excerpt)}", room) if room > 8 else ""
+        lines.append(f"    {where}  {excerpt}".rstrip())
+    if told := report_text.way_on(finding):
+        lines += _wrapped(told, "  fix: ")
+    return lines
+
+
+def row_lines(sample: Sample, width: int, signs: Signs, *, coloured: bool = False) -> Iterator[str]:
+    """One row: where it stands and how much of it is learned, what is odd, then its tokens."""
+    yield from wrapped(headline(sample), width)
+    for note in sample.notes:
+        yield from (_styled(line, SEVERITY_COLOURS["yellow"] if coloured else "") for line in wrapped(note, width))
+    seen = msgspec.structs.replace(sample, tokens=sample.tokens[: sample.max_length + MOST_CUT])
+    for line in sample_lines(seen, width, signs):
+        yield _row_line(line, coloured)
+
+
+def headline(sample: Sample) -> str:
+    """`row 13 of 800, rows.jsonl:13, messages: 297 tokens, 122 learned (41%)`; of a row that is cut, of those kept."""
+    part = f", part {sample.part + 1} of {sample.num_parts}" if sample.num_parts > 1 else ""
+    seen = min(sample.num_tokens, sample.max_length)
+    share = report_text.percent(sample.num_target_tokens, seen)
+    whole = f" of the row's {sample.num_row_tokens:,}" if sample.num_row_tokens > sample.num_tokens else ""
+    kept, lost = "", ""
+    if sample.num_tokens > seen:
+        kept, lost = f" of the {seen:,} kept", f", {sample.num_tokens - seen:,} cut"
+    return (
+        f"row {sample.number + 1:,} of {sample.num_rows:,}{part}, {sample.where}, {sample.form}: "
+        f"{sample.num_tokens:,} tokens{whole}, {sample.num_target_tokens:,}{kept} learned ({share}){lost}"
+    )
+
+
+def _row_line(line: RowLine, coloured: bool) -> str:
+    return "".join(_styled(piece.text, COLOURS[piece.kind] if coloured else "") for piece in line.pieces)
+
+
+def _styled(text: str, style: str) -> str:
+    return f"\x1b[{style}m{text}\x1b[m" if style and text else text
+
+
+@contextmanager
+def _waiting() -> Iterator[Any]:
+    """A line on the terminal that says how far it is, and is gone at the end."""
+    live = sys.stderr.isatty()
+
+    def tell(detail: str) -> None:
+        if live:
+            room = shutil.get_terminal_size().columns - 1
+            print(f"\r\x1b[K{cut(shown(detail), room)}", end="", file=sys.stderr, flush=True)
+
+    tell("getting ready (some seconds) ...")
+    try:
+        yield tell
+    finally:
+        if live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

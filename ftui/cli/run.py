@@ -1,0 +1,222 @@
+"""`ftui --run P` and `ftui resume RUN`: open a run and follow it. A reader only: the run goes on without it."""
+
+import shlex
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from ftui.cli.control import addressed, order
+from ftui.cli.follow import Lines, conclude, follow, wait_for_start
+from ftui.errors import ProfileError, UsageError
+from ftui.launch.fork import Origin, find_origin, fork, is_newest
+from ftui.launch.open_run import Opened, not_applied, open_run
+from ftui.profile import Profile, Resolved, resolve
+from ftui.profile.presets import find_profile
+from ftui.profile.tiers import tier_layer
+from ftui.runs import describe
+from ftui.runs.requests import Abort, Letter, Stop, send
+from ftui.runs.run_folder import Run, check_name, find_run, name_from, runs_root
+from ftui.runs.status import lives, read_status
+from ftui.system.logind import kills_on_logout
+from ftui.text import shown
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the command line asks for beside the profile. `stopped_too` goes on with a run that was stopped.
+
+    `allow` names what is refused without being asked for: `remote-code`, code that comes with a model.
+    """
+
+    name: str | None = None
+    overrides: Sequence[str] = ()
+    again: bool = False
+    detach: bool = False
+    fork: bool = False
+    stopped_too: bool = False
+    allow: Sequence[str] = ()
+    tier: str | None = None
+
+
+def run_headless(text: str, wishes: Wishes) -> int:
+    """Open the run that `text` (a profile or a run's name) means and follow it to its end; returns its exit code.
+
+    Raises:
+        FtuiError: it could not be opened.
+    """
+    if not wishes.fork:
+        folder, resolved = chosen(text, wishes.name, wishes.overrides, wishes.tier)
+        return attend(open_run(folder, resolved, again=wishes.again, allow=wishes.allow), text, resolved, wishes)
+    folder, resolved = chosen(text, None, wishes.overrides, wishes.tier)
+    return _fork(find_origin(Run(folder), None), text, resolved, wishes)
+
+
+def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
+    """`ftui resume RUN [--from CHECKPOINT]`: go on from the newest valid checkpoint, or in a child run from another.
+
+    Raises:
+        FtuiError: it could not be opened.
+    """
+    run = find_run(name)
+    resolved = resolve(run.profile, overrides=wishes.overrides)
+    if checkpoint is not None or wishes.fork:
+        origin = find_origin(run, checkpoint)
+        if wishes.fork or not is_newest(origin):
+            return _fork(origin, name, resolved, wishes)
+    if wishes.name:
+        raise UsageError("--name only goes with --fork, or --from another checkpoint than the newest.")
+    status = read_status(run)
+    if status.state.phase == "held" and lives(status):
+        order("continue", name)
+    return attend(open_run(run.folder, resolved, stopped_too=True, allow=wishes.allow), name, resolved, wishes)
+
+
+def _fork(origin: Origin, text: str, resolved: Resolved, wishes: Wishes) -> int:
+    name = check_name(wishes.name) if wishes.name else None
+    run, differences = fork(origin, resolved, name, may_differ=wishes.fork, allow=wishes.allow)
+    print(shown(f"{run.name} goes on from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is."))
+    for line in differences:
+        print(f"  {shown(line)}")
+    return attend(open_run(run.folder, resolved), text, resolved, wishes)
+
+
+def attend(opened: Opened, text: str, resolved: Resolved, wishes: Wishes) -> int:
+    """Tell what was opened and follow it; Ctrl-C ends the run, Ctrl-\\ leaves it alone."""
+    lines = Lines(sys.stdout)
+    command = command_for(opened.run, text, wishes.overrides)
+    _introduce(opened, resolved.profile, lines)
+    if opened.decision == "finished":
+        return conclude(opened.run, opened.before, resolved.profile, lines)
+    if wishes.detach:
+        if opened.supervisor is not None:
+            wait_for_start(opened)
+        return _detached(opened, command, lines, code=0)
+    if lines.live:
+        lines.print("Ctrl-C saves and ends the run; Ctrl-\\ leaves it running.")
+    before = signal.signal(signal.SIGQUIT, _leave_alone)
+    try:
+        return _attended(opened, resolved.profile, lines, command)
+    finally:
+        signal.signal(signal.SIGQUIT, before)
+
+
+def _attended(opened: Opened, profile: Profile, lines: Lines, command: str) -> int:
+    interrupts = 0
+    while True:
+        try:
+            return follow(opened, profile, lines)
+        except KeyboardInterrupt:
+            interrupts += 1
+            lines.clear()
+            if not _asked_to_end(opened, lines, interrupts):
+                return _detached(opened, command, lines, code=INTERRUPTED)
+        except Detach:
+            return _detached(opened, command, lines, code=0)
+
+
+class Detach(Exception):
+    """Ctrl-\\: leave the run alone."""
+
+
+def _leave_alone(number: int, frame: FrameType | None) -> None:
+    raise Detach
+
+
+def _asked_to_end(opened: Opened, lines: Lines, interrupts: int) -> bool:
+    """Send the letter for the first and the second Ctrl-C; False for the third, and where nobody would read it."""
+    run, status = opened.run, read_status(opened.run)
+    if interrupts > 2 or not lives(status) or status.state.attempt <= opened.history:
+        return False
+    kind: type[Letter] = Stop if interrupts == 1 else Abort
+    send(run, addressed(run, status, kind, {}))
+    if kind is Stop:
+        lines.print("Ctrl-C: the run saves a checkpoint and ends. Again: it ends now, unsaved.")
+    else:
+        lines.print("Ctrl-C again: the run ends now, unsaved. Once more leaves it alone.")
+    return True
+
+
+def _detached(opened: Opened, command: str, lines: Lines, *, code: int) -> int:
+    lines.clear()
+    for line in farewell(opened.run, command):
+        lines.print(line)
+    return code
+
+
+def chosen(text: str, name: str | None, overrides: Sequence[str], tier: str | None = None) -> tuple[Path, Resolved]:
+    """The run's folder and the profile: from a file, a shipped profile, or an existing run of that name.
+
+    `tier` names one that stands below the profile; a run's own has every key, and nothing can stand below it.
+    """
+    try:
+        path = find_profile(text)
+    except ProfileError as no_profile:
+        try:
+            run = find_run(text)
+        except UsageError:
+            raise no_profile from None
+        if tier is not None:
+            raise UsageError(f"{run.name} is a run and has all its values: --tier goes with a profile.") from None
+        folder = runs_root() / check_name(name) if name else run.folder
+        return folder, resolve(run.profile, overrides=overrides)
+    below = [] if tier is None else [tier_layer(tier)]
+    resolved = resolve(path, overrides=overrides, below=below)
+    own = name or resolved.profile.run.name
+    return runs_root() / (check_name(own) if own else name_from(path.stem)), resolved
+
+
+def command_for(run: Run, text: str, overrides: Sequence[str]) -> str:
+    """The shortest command that opens this very run: its name, unless a profile is called like that."""
+    try:
+        find_profile(run.name)
+    except ProfileError:
+        return f"ftui --run {run.name}"
+    words = ["ftui", "--run", text, "--name", run.name]
+    for override in overrides:
+        words += ["--set", override]
+    return shlex.join(words)
+
+
+def _introduce(opened: Opened, profile: Profile, lines: Lines) -> None:
+    run, state = opened.run, opened.before
+    match opened.decision:
+        case "finished":
+            changed = not_applied(run, profile)
+            again = f"`--again` starts a new run with {'the profile as it is now' if changed else 'the same profile'}"
+            go_on = f"; `ftui resume {run.name}` goes on with it" if state.phase == "stopped" else ""
+            lines.print(f"{run.name} is over. {again}{go_on}.")
+            if changed:
+                lines.print(f"The profile has changed in {', '.join(changed)}: what follows is of the one before.")
+        case "attach":
+            status = read_status(run)
+            holder = status.engine or status.supervisor
+            by = f" (process {holder.pid}{f' on {shown(state.host)}' if state.host else ''})" if holder else ""
+            lines.print(f"{run.name} lives{by}; attached to it: {describe.history(state)}")
+            if keys := not_applied(run, profile):
+                lines.print(f"The profile has changed in {', '.join(keys)}: a living run keeps what it started with.")
+        case "resume":
+            lines.print(f"resuming {run.name}: {describe.history(state)}")
+        case "start":
+            lines.print(f"starting {run.name} in {shown(str(run.folder))}")
+    if opened.supervisor is not None and (warning := kills_on_logout()):
+        lines.print(f"warning: {warning}")
+
+
+def farewell(run: Run, command: str) -> list[str]:
+    """What a person needs to know who leaves a run alone."""
+    status = read_status(run)
+    begins = status.state.max_steps is None
+    more = "; it reads its rows first, and may still refuse them" if begins else ""
+    lines = [
+        f"Detached: the run {run.name} goes on{more}." if lives(status) else f"Detached from {run.name}.",
+        f"  attach again   {shown(command)}",
+        f"  look           ftui status {run.name}",
+    ]
+    if lives(status):
+        lines.append(f"  save and end   ftui stop {run.name}")
+    return lines

@@ -1,0 +1,275 @@
+"""Commands that only look: `ftui runs`, `ftui status`, `ftui log`, `ftui profiles`."""
+
+import math
+import os
+import shutil
+import sys
+import time
+from collections.abc import Generator, Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from ftui import units
+from ftui.errors import DiskError, UsageError
+from ftui.profile.presets import find_profile, shipped
+from ftui.runs import describe
+from ftui.runs.run_folder import Run, all_runs, find_run
+from ftui.runs.state import Evaluation, eta_seconds
+from ftui.runs.status import Status, lives, read_status
+from ftui.supervisor.spawn import watched
+from ftui.system.process_id import is_alive
+from ftui.text import cells, cut, escaped, shown
+
+LOOK_SECONDS = 0.25
+HEADINGS = ("run", "phase", "step", "loss", "tokens/s", "age")
+SHORTEST_NAME = 8
+
+
+def print_runs() -> int:
+    runs = all_runs()
+    if not runs:
+        print("No runs yet. `ftui --run quickstart` starts a small one.")
+        return 0
+    rows = [row(run, watched(run, read_status(run)), now=time.time()) for run in runs]
+    width = shutil.get_terminal_size().columns
+    for line in table([HEADINGS, *rows], width):
+        print(line)
+    return 0
+
+
+def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
+    """One run of the table; the age is the time since it was opened."""
+    state = status.state
+    age = now - created(run)
+    return (
+        shown(run.name),
+        standing(status),
+        f"{state.step}/{units.MISSING if state.max_steps is None else state.max_steps}",
+        describe.measured(state.loss, "loss", state.non_finite),
+        units.count(state.tokens_per_second),
+        units.duration(age) if age >= 0 else units.MISSING,
+    )
+
+
+def standing(status: Status) -> str:
+    """The phase in the table's few words."""
+    state = status.state
+    if status.frozen:
+        return f"{state.phase}, frozen"
+    if status.unwatched:
+        return f"{state.phase}, unwatched"
+    if state.restarting and state.phase == "starting":
+        return "restarting"
+    return "parked, disk full" if state.phase == "parked" and state.exit_code == DiskError.exit_code else state.phase
+
+
+def created(run: Run) -> float:
+    """Unix time at which the run was opened; infinite where run.json is damaged, which must not hide the other runs."""
+    try:
+        return run.read_facts().created
+    except UsageError:
+        return math.inf
+
+
+def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Columns two blanks apart in at most `width`: the first one gives way, the numbers never do."""
+    widths = [max(cells(text) for text in column) for column in zip(*rows, strict=True)]
+    others = sum(widths[1:]) + 2 * len(widths[1:])
+    widths[0] = min(widths[0], max(SHORTEST_NAME, width - others))
+    return [_line(cells_of_row, widths) for cells_of_row in rows]
+
+
+def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
+    name, phase, *numbers = (cut(text, width) for text, width in zip(texts, widths, strict=True))
+    parts = [name + " " * (widths[0] - cells(name)), phase.ljust(widths[1])]
+    parts += [number.rjust(width) for number, width in zip(numbers, widths[2:], strict=True)]
+    return "  ".join(parts).rstrip()
+
+
+def print_status(name: str, *, as_json: bool) -> int:
+    """All that is known about a run, as lines or as the JSON of its status."""
+    run = find_run(name)
+    status = watched(run, read_status(run))
+    if as_json:
+        print(escaped(msgspec.json.format(msgspec.json.encode(status), indent=2).decode()))
+        return 0
+    for label, value in facts(run, status):
+        print(f"{label:<18}{value}")
+    return 0
+
+
+def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
+    """Label and value of every fact, in reading order; what is not known is left out or `n/a`."""
+    state = status.state
+    yield "run", shown(run.name)
+    yield "folder", shown(str(run.folder))
+    opened = created(run)
+    date = time.localtime(opened) if opened < math.inf else None
+    yield "opened", time.strftime("%Y-%m-%d %H:%M:%S", date) if date else units.MISSING
+    yield "phase", " · ".join([describe.phase(state), *_troubles(status)])
+    yield from _ending(status)
+    yield "attempt", str(state.attempt)
+    if (badge := describe.badge(state)) is not None:
+        yield "badge", badge
+    yield "model", " · ".join(shown(x) for x in (state.model, state.method, state.precision) if x) or units.MISSING
+    yield "machine", " · ".join(shown(x) for x in (state.host, state.device) if x) or units.MISSING
+    yield "step", describe.place(state).removeprefix("step ")
+    if state.stage:
+        yield "stage", state.stage.replace("/", " of ")
+    yield "epoch", units.quantity(state.epoch, 2)
+    yield "loss", describe.measured(state.loss, "loss", state.non_finite)
+    yield "gradient norm", describe.measured(state.grad_norm, "grad_norm", state.non_finite)
+    yield "learning rate", units.rate(state.learning_rate)
+    yield "tokens/s", units.count(state.tokens_per_second)
+    yield "memory", units.size(state.memory)
+    if (micro_batch := describe.micro_batch(state)) is not None:
+        yield "micro-batch", micro_batch
+    yield "time left", units.duration(eta_seconds(state) if lives(status) else None)
+    yield "evaluation loss", _evaluations(status)
+    newest = state.newest_checkpoint
+    yield "checkpoint", f"step {newest.step}" if newest else "none"
+    if state.resumed_from:
+        yield "resumed from", shown(state.resumed_from)
+    for number, line in enumerate(state.warning.splitlines()):
+        yield "" if number else "last warning", shown(line)
+    yield "engine", _process(status.engine.pid, is_alive(status.engine)) if status.engine else units.MISSING
+    yield (
+        "supervisor",
+        (_process(status.supervisor.pid, is_alive(status.supervisor)) if status.supervisor else units.MISSING),
+    )
+
+
+def _troubles(status: Status) -> Iterator[str]:
+    """What is odd about a run that lives."""
+    if status.state.held_since is not None:
+        yield f"for {units.duration(max(0.0, status.time - status.state.held_since))}"
+    if status.frozen:
+        yield "stopped by a signal (SIGSTOP)"
+    if status.unwatched:
+        yield "unwatched"
+
+
+def _ending(status: Status) -> Iterator[tuple[str, str]]:
+    state = status.state
+    for label, text in (("reason", state.reason), ("error", state.message), ("hint", state.hint)):
+        for number, line in enumerate(text.splitlines() if text else ()):
+            yield "" if number else label, shown(line)
+    if state.exit_code is not None:
+        yield "exit code", str(state.exit_code)
+    for line in state.last_lines:
+        yield "last lines", shown(line)
+
+
+def _evaluations(status: Status) -> str:
+    state = status.state
+    named = (("first", state.first_evaluation), ("last", state.last_evaluation), ("best", state.best_evaluation))
+    texts = [f"{word} {_evaluation(evaluation)}" for word, evaluation in named if evaluation is not None]
+    return ", ".join(texts) or units.MISSING
+
+
+def _evaluation(evaluation: Evaluation) -> str:
+    return f"{units.quantity(evaluation.loss)} (step {evaluation.step})"
+
+
+def _process(pid: int, alive: bool) -> str:
+    return f"process {pid}, " + ("alive" if alive else "gone")
+
+
+def print_log(name: str, *, follow: bool) -> int:
+    """engine.log; with `follow`, what is added to it for as long as the run lives or until Ctrl-C."""
+    run = find_run(name)
+    try:
+        for line in log_lines(run, follow=follow):
+            print(line, flush=follow)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def log_lines(run: Run, *, follow: bool) -> Iterator[str]:
+    """The lines of engine.log and of what it was before, safe to print; a line without its end is given last."""
+    while not run.engine_log.exists():
+        if not (follow and lives(read_status(run))):
+            print(f"{shown(run.name)} has no engine.log yet.", file=sys.stderr)
+            return
+        time.sleep(LOOK_SECONDS)
+    rest = b""
+    for data in _log_pieces(run, follow=follow):
+        *whole, rest = (rest + data).split(b"\n")
+        yield from (_log_line(line) for line in whole)
+    if rest:
+        yield _log_line(rest)
+
+
+def _log_pieces(run: Run, *, follow: bool) -> Iterator[bytes]:
+    """The bytes of the log across all its files: a full engine.log becomes engine.log.1 and is begun anew."""
+    file: BinaryIO | None = None
+    try:
+        while True:
+            living = follow and lives(read_status(run))  # asked before reading: what it wrote last is still read
+            file, moved = yield from _newest_log(run, file)
+            if moved:
+                continue
+            if not living:
+                return
+            time.sleep(LOOK_SECONDS)
+    finally:
+        if file is not None:
+            file.close()
+
+
+def _newest_log(run: Run, file: BinaryIO | None) -> Generator[bytes, None, tuple[BinaryIO | None, bool]]:
+    """Read `file` to its end, or begin with what stands before engine.log; go over to engine.log where that is another.
+
+    Returns:
+        The file that was read last, and whether it is one that has yet to be read.
+    """
+    try:
+        log = run.engine_log.open("rb")
+    except FileNotFoundError:  # it is being moved aside in this moment
+        return file, False
+    if file is not None:
+        yield from _rest_of(file)
+        if _inode(file) == _inode(log):
+            log.close()
+            return file, False
+    if run.engine_log_before.exists():
+        with run.engine_log_before.open("rb") as before:
+            if _inode(before) not in (_inode(log), -1 if file is None else _inode(file)):
+                yield from _rest_of(before)
+    if file is not None:
+        file.close()
+    return log, True
+
+
+def _rest_of(file: BinaryIO) -> Iterator[bytes]:
+    while data := file.read(1 << 16):
+        yield data
+
+
+def _inode(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_ino
+
+
+def _log_line(line: bytes) -> str:
+    return shown(line.decode(errors="backslashreplace"))
+
+
+def print_profile(name: str) -> int:
+    """The text of a profile with paths that are right in this folder, so that it can be saved here."""
+    from ftui.profile.profile_file import relocated  # with pydantic (0.1 s), which the lists do without
+    from ftui.profile.toml_edit.toml_errors import read_text
+
+    path = find_profile(name)
+    print(shown(relocated(read_text(path), path.parent, Path.cwd()), newlines=True), end="")
+    return 0
+
+
+def print_profiles() -> int:
+    presets = shipped()
+    width = max((len(preset.name) for preset in presets), default=0)
+    for preset in presets:
+        print(f"{shown(preset.name):<{width}}  {shown(preset.description)}")
+    return 0

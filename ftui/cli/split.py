@@ -1,0 +1,161 @@
+"""`ftui split FILE --eval 10%`: two files of one, to learn and to evaluate on. The engine's process does the work."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+
+from ftui.errors import BUG, FtuiError, UsageError, error_with
+from ftui.supervisor.process_tree import clean_environment
+from ftui.text import shown
+
+LAST_LINES = 5
+KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".gz", ".zst")
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What to do. Paths are absolute; one of `fraction` (0..1) and `num_rows` says how many are set aside."""
+
+    file: str
+    train: str
+    eval: str
+    fraction: float | None = None
+    num_rows: int | None = None
+    seed: int = 0
+    encoding: str | None = None
+
+
+class Split(msgspec.Struct, frozen=True, kw_only=True):
+    """What was done. `num_same` rows say what an earlier one says, `num_similar` more nearly so, `num_asking_same` more
+    ask the same: they are on the side of the earlier one, but for the last where `are_asks_parted`."""
+
+    train: str
+    eval: str
+    num_train_rows: int
+    num_eval_rows: int
+    num_wanted: int
+    num_same: int
+    num_similar: int
+    num_asking_same: int
+    are_asks_parted: bool = False
+
+
+class Problem(msgspec.Struct, frozen=True):
+    message: str
+    hint: str = ""
+    exit_code: int = BUG
+
+
+class Answer(msgspec.Struct, frozen=True):
+    split: Split | None = None
+    error: Problem | None = None
+
+
+def print_split(
+    file: Path, how_many: str, *, seed: int, out: Path | None, encoding: str | None, force: bool, as_json: bool
+) -> int:
+    """Split the file and say what was done.
+
+    Raises:
+        UsageError, DataError, DiskError.
+    """
+    done = split(wish_for(file, how_many, seed=seed, out=out, encoding=encoding, force=force))
+    if as_json:
+        print(msgspec.json.encode(done).decode())
+        return 0
+    for line in lines(done):
+        print(line)
+    return 0
+
+
+def wish_for(
+    file: Path,
+    how_many: str,
+    *,
+    seed: int = 0,
+    out: Path | None = None,
+    encoding: str | None = None,
+    force: bool = False,
+) -> Wish:
+    """Raises `UsageError` where it cannot be meant, or would overwrite something."""
+    if not file.is_file():
+        raise UsageError(f"There is no file {file}.", hint="ftui split ROWS.jsonl --eval 10%")
+    fraction, num_rows = _amount(how_many)
+    stem = file.name
+    while Path(stem).suffix.lower() in KINDS:
+        stem = Path(stem).stem
+    folder = (out or file.parent).absolute()
+    train, evaluation = folder / f"{stem}.train.jsonl", folder / f"{stem}.eval.jsonl"
+    for path in (train, evaluation):
+        if path.exists() and not force:
+            raise UsageError(f"{path} is there already.", hint="--force overwrites it; --out DIR writes elsewhere.")
+    return Wish(
+        file=str(file.absolute()), train=str(train), eval=str(evaluation), fraction=fraction, num_rows=num_rows,
+        seed=seed, encoding=encoding,
+    )  # fmt: skip
+
+
+def _amount(text: str) -> tuple[float | None, int | None]:
+    """A share (`10%`, `0.1`) or a number of rows."""
+    if found := re.fullmatch(r"(\d+(?:\.\d+)?)%", text):
+        share = float(found[1]) / 100
+    elif re.fullmatch(r"0?\.\d+", text):
+        share = float(text)
+    elif text.isdecimal() and int(text):
+        return None, int(text)
+    else:
+        raise UsageError(f"--eval {text} is neither a share nor a number of rows.", hint="--eval 10%, or --eval 200")
+    if not 0 < share < 1:
+        raise UsageError(f"--eval {text} leaves one of the files empty.", hint="--eval 10%")
+    return share, None
+
+
+def split(wish: Wish) -> Split:
+    """Let a process of the engine do it.
+
+    Raises:
+        DataError, DiskError: the engine's.
+    """
+    ended = subprocess.run(
+        [sys.executable, "-P", "-m", "ftui.engine.services.split_rows", msgspec.json.encode(wish).decode()],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        env=clean_environment(),
+    )
+    try:
+        answer = msgspec.json.decode(ended.stdout.strip().rpartition(b"\n")[2], type=Answer)
+    except msgspec.DecodeError as error:
+        tail = ended.stderr.decode(errors="backslashreplace").rstrip("\n").split("\n")[-LAST_LINES:]
+        raise FtuiError(f"Splitting failed (exit code {ended.returncode}):\n" + "\n".join(tail)) from error
+    if answer.split is None:
+        problem = answer.error or Problem("no answer")
+        raise error_with(problem.exit_code, problem.message, problem.hint)
+    return answer.split
+
+
+def lines(done: Split) -> list[str]:
+    sides = [
+        (f"{done.num_train_rows:,}", "to learn", done.train),
+        (f"{done.num_eval_rows:,}", "to evaluate on", done.eval),
+    ]
+    width = max(len(number) for number, _, _ in sides)
+    told = [f"{number:>{width}} rows {what:<14}  {shown(path)}" for number, what, path in sides]
+    if done.num_eval_rows < done.num_wanted:
+        told.append(f"{done.num_wanted:,} were asked for: what is left belongs together and does not fit.")
+    kept = [
+        f"{number:,} {words}"
+        for number, words in (
+            (done.num_same, "say what another one says"),
+            (done.num_similar, "nearly so"),
+            (0 if done.are_asks_parted else done.num_asking_same, "ask the same"),
+        )
+        if number
+    ]
+    if kept:
+        told.append(f"Kept on one side: rows that belong together ({', '.join(kept)}).")
+    if done.are_asks_parted:
+        told.append(f"{done.num_asking_same:,} rows that ask the same are on both sides: too many of them do.")
+    return told

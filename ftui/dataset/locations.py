@@ -1,0 +1,62 @@
+"""Places of rows in as few words as tell them apart: of long paths the end, and of any place its number."""
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+
+from ftui.dataset.report import Example, Report, Where
+from ftui.text import cells, cut_front, shown
+
+Names = Mapping[str, str]
+"""Files, each with what it is called in short."""
+
+CUT = ("…", "~")  # what stands in front of the end of a name, the second on screens in ASCII
+_WHERE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d{1,18})|, row (?P<row>\d{1,18}))")
+
+
+def where_in(text: str) -> Where | None:
+    """The place that somebody means by what findings print: `rows.jsonl:17` or `rows.parquet, row 17`."""
+    found = _WHERE.fullmatch(text.strip())
+    if found is None:
+        return None
+    file = os.path.expanduser(found["file"]) if found["file"].startswith("~/") else found["file"]
+    return Where(file, int(found["line"] or found["row"]), "line" if found["line"] else "row")
+
+
+def is_meant(name: str, file: str) -> bool:
+    """Whether `name` means that file: its whole path, the end of it, or the end that was left where it was cut."""
+    wanted = name.removeprefix("./")
+    return file == wanted or file.endswith(f"/{wanted}") or (wanted[:1] in CUT and file.endswith(wanted[1:]))
+
+
+def names_in(report: Report) -> dict[str, str]:
+    """Of all files that examples stand in."""
+    examples = [example for finding in report.findings for example in finding.examples]
+    wheres = [*(one.where for one in examples), *(one.like for one in examples if one.like is not None)]
+    return short_names(where.file for where in wheres)
+
+
+def short_names(files: Iterable[str]) -> dict[str, str]:
+    """The name of each, with as many of the folders above it as no other one has."""
+    paths = {file: file.split("/") for file in files}
+    found = {}
+    for file, parts in paths.items():
+        others = [other for one, other in paths.items() if one != file]
+        number = next((n for n in range(1, len(parts)) if all(o[-n:] != parts[-n:] for o in others)), len(parts))
+        found[file] = "/".join(parts[-number:]) or file
+    return found
+
+
+def spot(where: Where, names: Names, width: int) -> str:
+    """`rows.jsonl:17` in at most so many columns; what does not fit is cut from the front, and the number stays."""
+    return cut_front(shown(str(Where(names.get(where.file, where.file), where.number, where.unit))), width)
+
+
+def like_words(example: Example, names: Names, width: int) -> str:
+    """What the row is like, in front of its excerpt: `like line 17: `; nothing where it is like no other."""
+    like = example.like
+    if like is None:
+        return ""
+    is_here = like.file == example.where.file
+    place = f"{like.unit} {like.number:,}" if is_here else spot(like, names, max(8, width - cells("like : ")))
+    return f"like {place}: "

@@ -1,0 +1,145 @@
+"""The report on the rows in words and numbers, for commands and screens: pure functions."""
+
+from collections.abc import Sequence
+
+from ftui import units
+from ftui.dataset.report import Finding, OtherLength, Report, Severity, SourceFacts
+
+SEVERITIES: tuple[Severity, ...] = ("red", "yellow", "note")
+PLURALS = {"red": "red", "yellow": "yellow", "note": "notes"}
+PERCENTILES = (0, 50, 90, 95, 99, 100)
+NAMES = {0: "shortest", 50: "half below", 100: "longest"}
+
+Fact = tuple[str, str]
+"""A label and what is told."""
+
+
+def percent(part: float, whole: float = 1.0) -> str:
+    """`0%`, `0.3%`, `41%`; a share that is not all is never told as 100%, one that is not nothing never as 0%."""
+    if not whole or part <= 0:
+        return "0%"
+    share = 100 * part / whole
+    if share < 0.1:
+        return "<0.1%"
+    if share < 9.95:
+        return f"{share:.1f}%"
+    return ">99%" if 99 < share < 100 else f"{share:.0f}%"
+
+
+def ordered(findings: Sequence[Finding]) -> list[Finding]:
+    """The gravest first; of the same gravity in their own order. Those that are allowed stand with the yellow ones."""
+    return sorted(findings, key=lambda finding: SEVERITIES.index(gravity(finding)))
+
+
+def gravity(finding: Finding) -> Severity:
+    """Its severity; a red one that the profile allows stops nothing, so it counts as yellow."""
+    return "yellow" if finding.severity == "red" and finding.allowed else finding.severity
+
+
+def tally(report: Report) -> list[tuple[Severity, str]]:
+    """How many findings there are of each gravity: `2 red`, `1 yellow`, `3 notes`."""
+    found = [gravity(finding) for finding in report.findings]
+    told: list[tuple[Severity, str]] = []
+    for severity in SEVERITIES:
+        number = found.count(severity)
+        if number:
+            told.append((severity, f"{number} {PLURALS[severity] if number > 1 else severity}"))
+    return told
+
+
+def way_on(finding: Finding) -> str:
+    """What to do about it; how to go on all the same where it stops a run."""
+    allow = f'data.allow = ["{finding.name}"] lets a run start with it.'
+    if finding.severity != "red" or not finding.is_allowable:
+        return finding.fix
+    return f"{finding.fix} {'It is allowed by data.allow.' if finding.allowed else allow}".strip()
+
+
+def totals(report: Report) -> list[Fact]:
+    """Rows, and of those to train on: tokens, and what of them is learned."""
+    learned = f"{report.num_target_tokens:,} ({percent(report.num_target_tokens, report.num_tokens)})"
+    found = [("rows", row_words(report))]
+    if report.num_sequences != report.num_train_rows:
+        found.append(("sequences", f"{report.num_sequences:,}"))
+    return [*found, ("tokens", f"{report.num_tokens:,}"), ("learned", learned)]
+
+
+def row_words(report: Report) -> str:
+    """`4,334 to train on, 228 to evaluate on`, and what is left out."""
+    parts = [f"{report.num_train_rows:,} to train on"]
+    if report.num_eval_parts:
+        number = report.num_sequences + report.num_eval_parts
+        parts.append(f"{report.num_eval_parts:,} of its {number:,} parts to evaluate on")
+    elif report.num_eval_rows:
+        parts.append(f"{report.num_eval_rows:,} to evaluate on")
+    if report.num_judged_bad:
+        parts.append(f"{report.num_judged_bad:,} judged bad and not learned")
+    if report.num_skipped:
+        parts.append(f"{report.num_skipped:,} skipped")
+    return ", ".join(parts)
+
+
+def source_facts(source: SourceFacts) -> str:
+    """Form, rows, tokens, and what is particular to it."""
+    sure = "" if source.confidence >= 1 else f" ({percent(source.confidence)} of the rows looked at)"
+    rows = f"{source.num_rows:,} row{'' if source.num_rows == 1 else 's'}"
+    parts = [f"{source.form}{sure}", rows, f"{units.amount(source.num_tokens)} tokens"]
+    if source.num_skipped:
+        parts.append(f"{source.num_skipped:,} skipped")
+    if source.weight != 1:
+        parts.append(f"weight {source.weight:g}")
+    if source.share is not None:
+        parts.append(f"{percent(source.share)} of an epoch")
+    if source.is_eval:
+        parts.append("to evaluate on")
+    return ", ".join(parts)
+
+
+def length_facts(report: Report) -> list[Fact]:
+    """The percentiles of the lengths that people ask for."""
+    known = dict(report.lengths)
+    if len(set(known.values())) == 1:
+        return [("all", f"{known[PERCENTILES[0]]:,.0f}")]
+    return [(NAMES.get(p, f"{p}% below"), f"{known[p]:,.0f}") for p in PERCENTILES if p in known]
+
+
+def share_facts(report: Report) -> str:
+    """How much of a row is learned, from the least to the most."""
+    known, names = dict(report.target_shares), {0: "least", 50: "half the rows below", 100: "most"}
+    return ", ".join(f"{name} {percent(known[p])}" for p, name in names.items() if p in known)
+
+
+def lost_at(other: OtherLength, report: Report) -> list[str]:
+    """Of another data.max_length: rows cut, and tokens to learn that are lost, each with its share of all there are."""
+    learned = sum(source.num_target_tokens for source in report.sources if not source.is_eval)
+    return [
+        f"{other.max_length:,}",
+        f"{other.num_cut:,}",
+        percent(other.num_cut, report.num_rows),
+        f"{other.num_lost_target_tokens:,}",
+        percent(other.num_lost_target_tokens, learned),
+    ]
+
+
+def padding_words(report: Report) -> str:
+    """Waste as the profile is, and what packing would make of it."""
+    padding = report.padding
+    if padding is None:
+        return ""
+    now = f"{percent(padding.as_set)} of the places in a micro-batch"
+    without, packed = percent(padding.without_packing), percent(padding.with_packing)
+    others = (("without packing", without), ("with packing", packed))
+    told = [f"{words} {share}" for words, share in others if share != percent(padding.as_set)]
+    return "; ".join([now, ", ".join(told)] if told else [now])
+
+
+def script_words(report: Report) -> str:
+    return ", ".join(f"{name} {percent(share)}" for name, share in report.scripts)
+
+
+def other_facts(report: Report) -> list[Fact]:
+    """All that is told in a line each."""
+    found = [("learned share", share_facts(report)), ("padding", padding_words(report))]
+    found.append(("scripts", script_words(report)))
+    found += [("special tokens" if not n else "", text) for n, text in enumerate(report.special)]
+    return [(label, text) for label, text in found if text]

@@ -1,0 +1,61 @@
+"""One row as the model sees it: plain values, made by the engine, shown by `ftui preview` and its screen."""
+
+from typing import Literal
+
+import msgspec
+
+from ftui.dataset.report import Where
+
+Jump = Literal["longest", "shortest", "most_truncated", "least_trained", "random", "next", "previous", "number"]
+
+
+NOTHING_CUT = "No row is cut"
+"""How the note begins that a row has which the jump to the one cut most leads to where none is."""
+
+
+class Token(msgspec.Struct, frozen=True, array_like=True):
+    """`text` are its characters in the sequence (none for a byte of a character that several tokens make up).
+
+    `is_cut` = beyond data.max_length: the model does not see it.
+    """
+
+    id: int
+    text: str
+    is_target: bool = False
+    is_special: bool = False
+    is_cut: bool = False
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """Who says the tokens from `start` to before `end`; what a template puts between turns belongs to the next one."""
+
+    role: str
+    start: int
+    end: int
+
+
+class Sample(msgspec.Struct, frozen=True, kw_only=True):
+    """Sequence `part` of `num_parts` of a row. `number` counts the rows of the training data from 0, of `num_rows`.
+
+    `raw` is the row as it stands in the file, as JSON with one key a line; of plain text it is what this part was made
+    of, from line `raw_line` of the file on. `notes` say what is odd about it. `hits` are the tokens of a text that was
+    sought: (the first, behind the last). `num_row_tokens` are those of all parts of the row together.
+    """
+
+    number: int
+    num_rows: int
+    where: Where
+    source: str
+    form: str
+    part: int
+    num_parts: int
+    tokens: list[Token]
+    turns: list[Turn]
+    num_tokens: int
+    num_target_tokens: int
+    max_length: int
+    raw: str
+    raw_line: int | None = None
+    notes: list[str] = []
+    hits: list[tuple[int, int]] = []
+    num_row_tokens: int = 0

@@ -1,0 +1,209 @@
+"""A row as the model sees it, laid out in lines: what is learned, who speaks, where it is cut. Pure functions."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from ftui.dataset.row import Sample, Token
+from ftui.text import cells, cut, shown
+
+Kind = Literal[
+    "learned", "ignored", "learned special", "special", "cut", "mark", "learned mark", "role", "rule", "told", "alarm"
+]  # fmt: skip
+"""What a piece of a line is: its text of a token (the first five), a mark in place of what is not seen, a heading."""
+
+LEARNED = ("learned", "learned special", "learned mark")
+CHUNK = re.compile(r"\n|[^\S\n]+|\S+")
+LEAST_WIDTH = 8
+NO_TOKEN = -1
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Text that has been through `shown`, all of one token (its number; -1 of what belongs to none)."""
+
+    text: str
+    kind: Kind
+    token: int = NO_TOKEN
+
+
+@dataclass(frozen=True)
+class RowLine:
+    """`first` is the number of the first token on it or after it; `is_learned`: a token on it is learned."""
+
+    pieces: tuple[Piece, ...]
+    first: int = 0
+    is_learned: bool = False
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What is drawn in place of a new line and as a rule; `around` stands before and behind learned text, if anything:
+    for those who see no colours. `more` is told where not all tokens are shown.
+    """
+
+    newline: str = "↵"
+    rule: str = "─"
+    around: tuple[str, str] = ("", "")
+    more: str = ""
+
+
+def sample_lines(sample: Sample, width: int, signs: Signs) -> list[RowLine]:
+    """The tokens in lines of at most `width` columns, each turn below its role. A new line in the text is one here."""
+    page = _Page(max(LEAST_WIDTH, width), signs)
+    heads = {turn.start: turn.role for turn in sample.turns if turn.end > turn.start}
+    counts = {turn.start: sample.tokens[turn.start : turn.end] for turn in sample.turns}
+    edges = _edges(sample.tokens)
+    for number, token in enumerate(sample.tokens):
+        if number in heads:
+            page.heading(number, heads[number], _counted(counts[number]), "role", width)
+        if token.is_cut and (not number or not sample.tokens[number - 1].is_cut):
+            lost = sample.num_tokens - number
+            page.heading(number, f"cut here: data.max_length = {sample.max_length:,}", f"{lost:,} lost", "alarm", width)
+        begins, ends = edges.get(number, (False, False))
+        page.add(number, token, signs.around[0] if begins else "", signs.around[1] if ends else "")
+    unseen = sample.num_tokens - len(sample.tokens)
+    page.end_line()
+    if unseen > 0:
+        page.heading(
+            len(sample.tokens), f"{unseen:,} more token{'s' if unseen != 1 else ''}", signs.more, "told", width
+        )
+    return page.lines
+
+
+def _edges(tokens: Sequence[Token]) -> dict[int, tuple[bool, bool]]:
+    """The tokens at which learned text begins, and those at which it ends."""
+    flags = [False, *(token.is_target and not token.is_cut for token in tokens), False]
+    begins = {n for n, (before, now) in enumerate(pairwise(flags)) if now and not before}
+    ends = {n - 1 for n, (before, now) in enumerate(pairwise(flags)) if before and not now}
+    return {n: (n in begins, n in ends) for n in begins | ends}
+
+
+def _counted(tokens: Sequence[Token]) -> str:
+    learned = sum(token.is_target and not token.is_cut for token in tokens)
+    return f"{len(tokens):,} token{'s' if len(tokens) != 1 else ''}" + (f", {learned:,} learned" if learned else "")
+
+
+def kind_of(token: Token) -> Kind:
+    if token.is_cut:
+        return "cut"
+    if token.is_special:
+        return "learned special" if token.is_target else "special"
+    return "learned" if token.is_target else "ignored"
+
+
+class _Page:
+    """Words are put on the line while they fit; one that is longer than a line is broken."""
+
+    def __init__(self, width: int, signs: Signs) -> None:
+        self.lines: list[RowLine] = []
+        self._whole, self._width, self._signs = width, width - cells(signs.newline), signs
+        self._line: list[Piece] = []
+        self._word: list[Piece] = []
+        self._used = self._word_used = self._first = 0
+
+    def add(self, number: int, token: Token, before: str, after: str) -> None:
+        """The token's text; `before` and `after` are marks that stick to it."""
+        kind = kind_of(token)
+        if before:
+            self._put(Piece(before, "mark", number))
+        for chunk in CHUNK.findall(token.text):
+            if chunk == "\n":
+                self._end_word()
+                mark: Kind = "learned mark" if kind in LEARNED else "cut" if kind == "cut" else "mark"
+                self._line.append(Piece(self._signs.newline, mark, number))
+                self._break(number)
+            elif chunk.isspace():
+                self._end_word()
+                self._put(Piece(shown(chunk), kind, number))
+                self._end_word()
+            else:
+                self._put(Piece(shown(chunk), kind, number))
+        if after:
+            self._put(Piece(after, "mark", number))
+
+    def heading(self, number: int, title: str, told: str, kind: Kind, width: int) -> None:
+        """A line of its own: a title, a rule, and what is told at its end."""
+        self.end_line()
+        title = cut(shown(title), max(1, width - 4))
+        told = told if cells(title) + cells(told) + 2 <= width else ""
+        rule = self._signs.rule * max(0, width - cells(title) - cells(told) - 2)
+        pieces = [Piece(title, kind), Piece(f" {rule}", "rule"), *([Piece(f" {told}", "told")] if told else [])]
+        self.lines.append(RowLine(tuple(pieces), number))
+        self._first = number
+
+    def end_line(self) -> None:
+        self._end_word()
+        if self._line:
+            self._break(self._first)
+
+    def _put(self, piece: Piece) -> None:
+        self._word.append(piece)
+        self._word_used += cells(piece.text)
+
+    def _end_word(self) -> None:
+        if not self._word:
+            return
+        number = self._word[0].token
+        room = (
+            self._whole if self._word[0].text.isspace() else self._width
+        )  # the last columns are for a new line's mark
+        if self._line and self._used + self._word_used > room:
+            self._break(number)
+        if self._word_used <= self._width:
+            self._line += self._word
+            self._used += self._word_used
+        else:
+            for piece in self._word:
+                self._put_broken(piece)
+        self._word, self._word_used = [], 0
+
+    def _put_broken(self, piece: Piece) -> None:
+        text = ""
+        for character in piece.text:
+            size = cells(character)
+            if self._used + size > self._width and (self._line or text):
+                if text:
+                    self._line.append(Piece(text, piece.kind, piece.token))
+                self._break(piece.token)
+                text = ""
+            text += character
+            self._used += size
+        if text:
+            self._line.append(Piece(text, piece.kind, piece.token))
+
+    def _break(self, number: int) -> None:
+        """`number`: the token that goes on in the next line."""
+        first = next((piece.token for piece in self._line if piece.token != NO_TOKEN), self._first)
+        learned = any(piece.kind in LEARNED for piece in self._line)
+        self.lines.append(RowLine(tuple(self._line), first, learned))
+        self._line, self._used, self._first = [], 0, number
+
+
+def raw_lines(sample: Sample, width: int) -> Iterator[str]:
+    """The row as it stands in its file, in lines of at most `width` columns; what goes on is indented."""
+    for line in sample.raw.split("\n"):
+        text = shown(line)
+        indent = min(len(text) - len(text.lstrip(" ")) + 2, max(0, width // 3))
+        first, *others = _split(text, width, max(1, width - indent))
+        yield first
+        yield from (" " * indent + other for other in others)
+
+
+def _split(text: str, width: int, others: int) -> Iterator[str]:
+    """In pieces of at most so many columns, the first and the others, broken at a blank where one is near the end."""
+    begin = len(text) - len(text.lstrip(" "))  # not in the indent
+    start, room = 0, width
+    while True:
+        at, used, blank = start, 0, -1
+        while at < len(text) and (used + (size := cells(text[at])) <= room or at == start):
+            if text[at] == " " and at > begin and 2 * used > room:
+                blank = at
+            at, used = at + 1, used + size
+        if at == len(text):
+            yield text[start:]
+            return
+        yield text[start : blank if blank > 0 else at]
+        start, room = blank + 1 if blank > 0 else at, others

@@ -1,0 +1,201 @@
+"""What a profile will take on a card: the rooms of `ftui.estimate` put together, for the command and for the form."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from ftui.cli.dry_run import DryRun
+from ftui.errors import ModelError
+from ftui.estimate import closed_form, disk, fit, levers, timing
+from ftui.estimate.measurements import LARGEST_RATIO, Measured, corrected, nearest
+from ftui.estimate.pauses import num_checkpoints, num_evaluations
+from ftui.estimate.result import Duration, Estimate, Memory
+from ftui.estimate.setup import Parallel, Setup, setup_of
+from ftui.estimate.verdict import FIT, verdict
+from ftui.hardware.devices import Card, price_of
+from ftui.models.config_reader import ModelShape, shape_from_scratch, shape_of
+from ftui.models.known import known_config
+from ftui.models.local import find_config
+from ftui.profile import Profile
+from ftui.profile.sections.curriculum import needs_losses
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known beside the profile: the rows' counts, a simulation of its memory, all earlier probes.
+
+    `parallel` is how several processes share the model: ftui's own way, or what another would make of it.
+    """
+
+    counts: DryRun | None = None
+    simulated: Memory | None = None
+    probes: Sequence[Measured] = ()
+    parallel: Parallel = "ddp"
+
+
+NOTHING = Known()
+
+
+def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
+    """All that can be told without running it. A model that is not known here has no memory and no verdict."""
+    setup = setup_for(profile, card, known)
+    if isinstance(setup, str):
+        nothing = Duration(_num_steps(profile, known), None, None, None, None, 0.0, "closed form")
+        return Estimate(
+            card.name, profile.hardware.num_processes, "unknown", None, nothing, None, None, None, None, (setup,)
+        )
+    memory = memory_of(setup, known)
+    told = timing_of(profile, setup, known)
+    impossible = "; ".join(lever.reason for lever in levers.needed(setup))
+    notes = tuple(_notes(setup, known, told, price_of(card, profile.hardware.price_per_hour)))
+    return Estimate(
+        card=card.name,
+        num_cards=setup.num_processes,
+        verdict="no" if impossible else verdict(memory, setup.card),
+        memory=memory,
+        duration=told,
+        ram=memory.process * setup.num_processes if card.kind == "cpu" else closed_form.host_memory(setup),
+        disk=disk.run_bytes(setup, profile.checkpoint.save_total_limit),
+        num_parameters=setup.shape.num_parameters,
+        num_trainable=closed_form.num_trainable(setup),
+        notes=notes,
+        impossible=impossible,
+    )
+
+
+def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> Setup | str:
+    """The run as the closed form sees it, or why its model is not known."""
+    shape = shape_for(profile)
+    if isinstance(shape, str):
+        return shape
+    counts = known.counts or DryRun()
+    sharing = profile.hardware.num_processes
+    if card.kind == "cpu" and sharing > 1:  # they share one machine's memory, as cards do not
+        card = replace(card, memory=card.memory // sharing)
+    setup = setup_of(profile, shape, card, longest=counts.longest, rows_are_cut=bool(counts.num_cut))
+    return replace(
+        setup,
+        parallel=known.parallel,
+        micro_batch=min(setup.micro_batch, counts.num_sequences or setup.micro_batch),  # there are no more rows
+        eval_batch=min(setup.eval_batch, counts.num_eval_rows or setup.eval_batch),
+    )
+
+
+def memory_of(setup: Setup, known: Known = NOTHING) -> Memory:
+    """The best there is: measured, else simulated, else in closed form."""
+    closed = closed_form.memory(setup)
+    return corrected(known.simulated or closed, setup, closed, known.probes)
+
+
+def timing_of(profile: Profile, setup: Setup, known: Known) -> Duration:
+    """Time and money; from the speed of an earlier probe where there is one: of the same setting, else of another one
+    of that model, card and method."""
+    found = nearest(setup, known.probes) if setup.parallel == "ddp" else None
+    per_step = tokens_per_step(setup, known)
+    seconds = None if found is None else seconds_by(*found, setup, per_step)
+    num_steps, counts = _num_steps(profile, known), known.counts
+    saves, evaluated = 1, 0.0
+    if num_steps is not None and counts is not None and counts.steps_per_epoch:
+        saves = num_checkpoints(profile.checkpoint, num_steps, counts.steps_per_epoch)
+        times = num_evaluations(profile.eval, num_steps, counts.steps_per_epoch)
+        row = (counts.num_train_tokens or 0) / (counts.num_train_rows or 1)  # held-out rows are taken to be as long
+        evaluated = times * (counts.num_eval_rows or 0) * row
+        if needs_losses(profile.curriculum, profile.train.train_sampling_strategy):  # one process measures them
+            evaluated += (counts.num_train_tokens or 0) * setup.num_processes
+    return timing.duration(
+        setup,
+        num_steps=num_steps,
+        tokens_per_step=per_step,
+        measured_step_seconds=seconds,
+        is_elsewhere=found is not None and not found[1],
+        price_per_hour=price_of(setup.card, profile.hardware.price_per_hour),
+        evaluated_tokens=evaluated,
+        num_checkpoints=saves,
+    )
+
+
+def seconds_by(probe: Measured, is_same: bool, setup: Setup, tokens: float) -> float | None:
+    """Seconds of a step of so many tokens, as a probe has it; `None` where another setting's tells no more than the
+    closed form does."""
+    if is_same:
+        return probe.step_seconds * tokens / probe.num_tokens
+    closed = timing.step_seconds(setup, tokens)
+    if closed is None:
+        return probe.step_seconds * tokens / probe.num_tokens / setup.num_processes
+    ratio = None if not probe.estimated_seconds else probe.step_seconds / probe.estimated_seconds
+    return closed * ratio if ratio is not None and 1 / LARGEST_RATIO < ratio < LARGEST_RATIO else None
+
+
+def suggestions(setup: Setup, known: Known = NOTHING) -> list[fit.Change]:
+    """The cheapest changes that make it fit; where it fits, what would use the card better."""
+
+    def memory(changed: Setup) -> Memory:
+        return memory_of(changed, replace(known, simulated=None))
+
+    tokens = tokens_per_step(setup, known)
+    if levers.needed(setup):
+        return fit.possible(setup, memory, tokens)
+    if verdict(memory_of(setup, known), setup.card) not in FIT:
+        return fit.cheapest(setup, memory, tokens)
+    now, found = memory(setup), (fit.largest_micro_batch(setup, memory, tokens), fit.longest_rows(setup, memory))
+    return [change for change in found if change is not None and change.memory != now]
+
+
+def shape_for(profile: Profile) -> ModelShape | str:
+    """The architecture of the profile's model, or in words why it is not known."""
+    section = profile.model
+    if section.from_scratch is not None:
+        return shape_from_scratch(section.from_scratch) or "No model has the sizes of model.from_scratch."
+    name = str(section.name_or_path)
+    try:
+        path = find_config(name, section.revision)
+    except ModelError as error:
+        return error.message
+    if path is not None:
+        return _shape_at(path, path.stat().st_mtime_ns)
+    known = known_config(name)
+    shape = None if known is None else shape_of(known)
+    if shape is not None:
+        return shape
+    return f"The architecture of {name} is not known: it is not on this machine, and was not fetched from the hub."
+
+
+@lru_cache(maxsize=32)
+def _shape_at(path: Path, _changed: int) -> ModelShape | str:
+    try:
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        return f"{path} cannot be read: {error}."
+    shape = shape_of(config) if isinstance(config, dict) else None
+    if shape is None:
+        kind = config.get("model_type") if isinstance(config, dict) else None
+        return f"Models of type {kind} are not known to the estimate; `ftui estimate --probe` measures them."
+    return shape
+
+
+def tokens_per_step(setup: Setup, known: Known) -> float:
+    """Real tokens of an average step; without the rows' counts, as if every row were as long as the longest."""
+    counts = known.counts
+    if counts is not None and counts.num_train_tokens and counts.steps_per_epoch:
+        return counts.num_train_tokens / counts.steps_per_epoch
+    return float(setup.length * setup.micro_batch * setup.accumulation * setup.num_processes)
+
+
+def _num_steps(profile: Profile, known: Known) -> int | None:
+    counts = known.counts
+    return counts.max_steps if counts is not None and counts.max_steps is not None else profile.train.max_steps
+
+
+def _notes(setup: Setup, known: Known, told: Duration, price: float | None) -> list[str]:
+    notes = []
+    if known.counts is None:
+        notes.append(f"The rows were not read: all are taken to be {setup.length} tokens long.")
+    elif known.counts.error is not None:
+        notes.append(f"The rows could not be counted: {known.counts.error.message}")
+    if told.step_seconds is None:
+        notes.append(f"How fast {setup.card.title} computes in {setup.precision} is not known before a probe.")
+    elif price is None and setup.card.kind == "cuda":
+        notes.append(f"The price of {setup.card.name} is not known: set hardware.price_per_hour.")
+    return notes

@@ -1,0 +1,124 @@
+"""An estimate in lines of text."""
+
+import shutil
+import textwrap
+from collections.abc import Sequence
+
+from ftui import units
+from ftui.estimate.fit import Change
+from ftui.estimate.result import Basis, Duration, Estimate, Memory
+from ftui.estimate.verdict import IN_WORDS
+from ftui.hardware.devices import Card, GiB
+from ftui.text import toml_value
+
+LABEL = 11  # columns of the labels
+NARROWEST, WIDEST = 60, 120
+
+
+def width() -> int:
+    """Columns that lines may have: the terminal's, within reason."""
+    return max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
+
+
+def estimate_lines(told: Estimate, card: Card, price: float | None) -> list[str]:
+    """All of one estimate, a fact a line. `price`: US dollars an hour for one card."""
+    number = f"{told.num_cards} x " if told.num_cards > 1 else ""
+    why = told.impossible or IN_WORDS[told.verdict]
+    words = f" ({why})" if why else ""
+    has = units.size(card.memory) if card.memory else "memory hidden"
+    lines = wrapped(f"{number}{card.title}, {has}: {told.verdict}{words}", width())
+    if told.memory is not None:
+        lines += memory_lines(told.memory)
+    facts = [
+        ("parameters", _parameters(told)),
+        ("RAM", units.size(told.ram)),
+        ("disk", f"{units.size(told.disk)} at most, for checkpoints and the result" if told.disk is not None else ""),
+        ("time", duration_words(told.duration, price)),
+    ]
+    for label, text in facts:
+        if text and text != units.MISSING:
+            lines += _line(label, text)
+    return [*lines, *(line for note in told.notes for line in _line("note", note))]
+
+
+def memory_lines(memory: Memory) -> list[str]:
+    parts = [(part, name) for name, part in memory.breakdown.items() if part > 0]
+    where = ", ".join(f"{name} {units.size(part)}" for part, name in sorted(parts, reverse=True))
+    told = f"{gib(memory.process)} GiB ({gib(memory.low)} to {gib(memory.high)}), highest {PHASES[memory.phase]}"
+    lines = [
+        *_line("memory", f"{told}; {BASES[memory.basis]}"),
+        *_line("", f"allocated {gib(memory.allocated)}, reserved {gib(memory.reserved)}"),
+        *_line("made of", where),
+    ]
+    if memory.unvalidated:
+        lines += _line("unproven", f"never compared with a measurement: {', '.join(memory.unvalidated)}")
+    return lines
+
+
+BASES: dict[Basis, str] = {
+    "closed form": "in closed form",
+    "simulated": "simulated",
+    "measured here": "measured here",
+    "corrected here": "in closed form, corrected by a probe of another setting",
+}
+
+
+def gib(num_bytes: int) -> str:
+    """GiB in three digits: `0.98`, `9.81`, `24.0`."""
+    value = num_bytes / GiB
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+PHASES = {
+    "loading": "while loading", "forward": "in a forward pass", "backward": "in a backward pass",
+    "optimizer": "in an update", "evaluation": "in an evaluation",
+}  # fmt: skip
+
+
+def duration_words(told: Duration, price: float | None) -> str:
+    """Steps, speed, time, money; "" where nothing is known."""
+    parts = []
+    if told.num_steps is not None:
+        parts.append(f"{told.num_steps:,} steps")
+    if told.tokens_per_second is not None:
+        parts.append(f"{told.tokens_per_second:,.0f} tokens/s (give or take {told.spread:.0%})")
+    if told.total_seconds is not None:
+        parts.append(units.duration(told.total_seconds))
+    if told.dollars is not None and price is not None:
+        cost = f"${told.dollars:,.2f}" if told.dollars >= 0.005 else "less than a cent"
+        parts.append(f"{cost} at ${price:,.2f} an hour")
+    basis = "from a probe of another setting" if told.basis == "corrected here" else BASES[told.basis]
+    return ", ".join(parts) + (f"; {basis}" if told.tokens_per_second is not None else "")
+
+
+def change_lines(changes: Sequence[Change]) -> list[str]:
+    """Suggestions, the best first, each with its keys as `--set` takes them and its reasons."""
+    lines = []
+    for number, change in enumerate(changes, start=1):
+        lines.append(f"{number:>3}  {gib(change.memory.process)} GiB, {change.verdict}{_speed(change)}")
+        lines += [f"     {'.'.join(key)} = {toml_value(value)}" for key, value in change.values.items()]
+        lines += [f"     {line}" for reason in change.reasons for line in wrapped(reason, width() - 5)]
+    return lines
+
+
+def _speed(change: Change) -> str:
+    if change.slower is None or abs(change.slower) < 0.005:
+        return ""
+    return f", {abs(change.slower):.0%} {'slower' if change.slower > 0 else 'faster'}"
+
+
+def _parameters(told: Estimate) -> str:
+    if told.num_parameters is None or told.num_trainable is None:
+        return ""
+    share = told.num_trainable / told.num_parameters
+    return f"{units.count(told.num_parameters)}, trained {units.count(told.num_trainable)} ({share:.2%})"
+
+
+def _line(label: str, text: str) -> list[str]:
+    first, *rest = wrapped(text, width() - LABEL - 2) or [""]
+    return [f"  {label:<{LABEL}}{first}", *(" " * (LABEL + 2) + line for line in rest)]
+
+
+def wrapped(text: str, columns: int) -> list[str]:
+    """Lines of at most so many columns, broken between words."""
+    return textwrap.wrap(text, columns, break_long_words=False, break_on_hyphens=False)

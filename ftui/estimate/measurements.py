@@ -1,0 +1,137 @@
+"""What was measured on this machine, kept for later estimates: one line of JSON for each probe.
+
+A probe runs the real thing for two steps. Its peak over what was estimated for the same setting is a correction for
+that model, card and method, and its time one for the speed.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+import msgspec
+
+from ftui.estimate.result import Memory
+from ftui.estimate.setup import Setup
+from ftui.runs.run_folder import state_folder
+from ftui.system.files import make_private_folder, open_private, write_all
+
+SAME, OTHER = 0.03, 0.08
+"""Half the range of a corrected estimate, where the very setting was measured and where another one was."""
+APART = (
+    "shape", "card", "method", "is_8bit", "precision", "accumulation",
+    # Not of the memory: what only proposals for changes ask for (levers.py).
+    "rows_are_cut", "has_bitsandbytes", "lora_alpha", "use_rslora",
+)  # fmt: skip
+LARGEST_RATIO = 2.0
+"""A probe that is further from its estimate says nothing of other settings."""
+LONGEST_FILE = 1 << 20
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One probe, memory in bytes.
+
+    `what` names model, card and method, `setting` all else that changes the memory; `estimated` is what the closed form
+    said of that setting, before any correction. `step_seconds` are those of one micro-batch, forward, backward and
+    update, with `num_tokens` tokens; `estimated_seconds` what the clock said of them, where it knows the card.
+    """
+
+    what: str
+    setting: str
+    estimated: int
+    allocated: int | None
+    reserved: int | None
+    process: int
+    step_seconds: float
+    num_tokens: int
+    estimated_seconds: float | None = None
+    versions: dict[str, str]
+    time: float
+
+
+def what_of(setup: Setup) -> str:
+    """Model x card x method."""
+    shape = setup.shape
+    held = "8bit" if setup.is_8bit else ""
+    model = f"{shape.model_type} {shape.num_parameters}"
+    return f"{model} | {setup.card.title} | {setup.method}{held} {setup.precision}"
+
+
+def setting_of(setup: Setup) -> str:
+    """All else that memory may depend on: every other field, and whether gradients wait for other micro-batches."""
+    told = {field.name: getattr(setup, field.name) for field in fields(setup) if field.name not in APART}
+    told["waits"] = setup.accumulation > 1
+    return " ".join(f"{name}={value}" for name, value in told.items())
+
+
+def measured_file() -> Path:
+    return state_folder() / "measured.jsonl"
+
+
+def remember(found: Measured) -> None:
+    """Raises `OSError` when it cannot be written."""
+    path = measured_file()
+    make_private_folder(path.parent)
+    descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
+    try:
+        end = os.lseek(descriptor, 0, os.SEEK_END)
+        is_torn = end > 0 and os.pread(descriptor, 1, end - 1) != b"\n"
+        write_all(descriptor, b"\n" * is_torn + msgspec.json.encode(found) + b"\n")
+    finally:
+        os.close(descriptor)
+
+
+def recall() -> list[Measured]:
+    """All probes, the oldest first; a torn line, or one of another version, counts as none."""
+    try:
+        data = measured_file().read_bytes()[-LONGEST_FILE:]
+    except OSError:
+        return []
+    return [one for line in data.split(b"\n") if (one := _decoded(line)) is not None]
+
+
+def _decoded(line: bytes) -> Measured | None:
+    try:
+        found = msgspec.json.decode(line, type=Measured)
+    except msgspec.DecodeError:
+        return None
+    return found if min(found.estimated, found.process, found.num_tokens, found.step_seconds) > 0 else None
+
+
+def nearest(setup: Setup, known: Sequence[Measured]) -> tuple[Measured, bool] | None:
+    """The newest probe of this model, card and method, and whether it was of this very setting, which goes first."""
+    what, setting = what_of(setup), setting_of(setup)
+    alike = [one for one in known if one.what == what]
+    same = [one for one in alike if one.setting == setting]
+    return (same[-1], True) if same else (alike[-1], False) if alike else None
+
+
+def corrected(memory: Memory, setup: Setup, closed: Memory, known: Sequence[Measured]) -> Memory:
+    """The estimate moved by what was measured; itself where nothing was.
+
+    `closed` is the closed form's for the same setup: the measured peak is told as a multiple of that. Of ways to share
+    a model that ftui does not run, a probe says nothing.
+    """
+    found = nearest(setup, known) if setup.parallel == "ddp" else None
+    if found is None:
+        return memory
+    one, is_same = found
+    ratio = one.process / one.estimated
+    if not is_same and not 1 / LARGEST_RATIO < ratio < LARGEST_RATIO:
+        return memory
+    process = one.process if is_same else round(closed.process * ratio)
+    margin, factor = (SAME if is_same else OTHER), process / memory.process
+    breakdown = {name: int(part * factor) for name, part in memory.breakdown.items()}
+    breakdown["context"] = breakdown.get("context", 0) + process - sum(breakdown.values())
+    return replace(
+        memory,
+        allocated=_told(one.allocated, is_same, memory.allocated * factor),
+        reserved=_told(one.reserved, is_same, memory.reserved * factor),
+        process=process, low=int(process * (1 - margin)), high=int(process * (1 + margin)),
+        breakdown=breakdown, basis="measured here" if is_same else "corrected here",
+        unvalidated=() if is_same else memory.unvalidated,
+    )  # fmt: skip
+
+
+def _told(measured: int | None, is_same: bool, scaled: float) -> int:
+    return measured if is_same and measured is not None else round(scaled)

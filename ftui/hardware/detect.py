@@ -1,0 +1,178 @@
+"""What this machine has to train on: GPUs and slices of them, Apple's GPU, the CPU; and which tier suits it."""
+
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import psutil
+
+from ftui.hardware.cpu import cpu_flags, has_fast_bf16, processor_name, usable_cores
+from ftui.hardware.devices import BY_NAME, NEAR, TIERS, Card, GiB, card_for
+from ftui.hardware.nvml import Driver
+from ftui.supervisor.telemetry import cgroup_folder, read_number
+
+MOST_SLICES = 8  # more than any card can be cut into; the driver tells the true number
+# What Metal lends to a GPU of the memory it shares with the CPU (recommendedMaxWorkingSetSize) is told by Metal only.
+# People's logs show two thirds of it up to 36 GiB and three quarters above; Apple documents neither.
+SMALL_MAC, SMALL_SHARE, LARGE_SHARE = 36 * GiB, 2 / 3, 3 / 4
+
+
+@dataclass(frozen=True)
+class Found:
+    """One device of this machine; of a slice (MIG) `index` is that of its card, and `uuid` its own."""
+
+    card: Card
+    title: str
+    uuid: str = ""
+    is_mig: bool = False
+    index: int = 0
+
+
+@dataclass(frozen=True)
+class Cpu:
+    """The CPU: cores and bytes of RAM this process may use, and its units for 16-bit arithmetic (`AMX`, ...)."""
+
+    card: Card
+    num_cores: int
+    memory: int
+    units: tuple[str, ...]
+    has_fast_bf16: bool
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`cards`: the devices this process sees (CUDA_VISIBLE_DEVICES counts); `hidden`: those that are there besides."""
+
+    cards: tuple[Found, ...]
+    cpu: Cpu
+    hidden: tuple[Found, ...] = ()
+
+    @property
+    def card(self) -> Card:
+        """What a run would be on: the first device, else the CPU."""
+        return self.cards[0].card if self.cards else self.cpu.card
+
+    @property
+    def proposed(self) -> str:
+        """Name of the tier that suits it."""
+        return nearest_tier(self.card)[0]
+
+    @property
+    def reason(self) -> str:
+        """Why that tier, in words."""
+        return nearest_tier(self.card)[1]
+
+
+def find_machine() -> Machine:
+    """Look at the hardware. What hides itself is left out or `None`; nothing of it is an error."""
+    cpu = _cpu()
+    driver = Driver()
+    try:
+        there = [found for index, handle in enumerate(driver.handles) for found in _found(driver, handle, index)]
+    finally:
+        driver.close()
+    seen = visible(there, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    hidden = tuple(found for found in there if found not in seen)
+    if not there and sys.platform == "darwin" and platform.machine() == "arm64":
+        seen = [_apple()]
+    return Machine(tuple(seen), cpu, hidden)
+
+
+def _found(driver: Driver, handle: Any, index: int) -> Iterator[Found]:
+    """A GPU, or instead of it the slices it is cut into (MIG): a process can use those only."""
+    title = driver.ask("nvmlDeviceGetName", handle) or "GPU"
+    major, minor = driver.ask("nvmlDeviceGetCudaComputeCapability", handle) or (0, 0)
+    capability = 10 * major + minor
+    current, _ = driver.ask("nvmlDeviceGetMigMode", handle) or (0, 0)
+    if not current:
+        card = card_for(title, driver.memory(handle)[1], capability)
+        yield Found(card, title, driver.ask("nvmlDeviceGetUUID", handle) or "", index=index)
+        return
+    for number in range(driver.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or MOST_SLICES):
+        piece = driver.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
+        if piece is None:
+            continue
+        memory = driver.memory(piece)[1]
+        name = _slice_name(driver, piece, title, memory)
+        yield Found(card_for(name, memory, capability), name, driver.ask("nvmlDeviceGetUUID", piece) or "", True, index)
+
+
+def _slice_name(driver: Driver, piece: Any, title: str, memory: int | None) -> str:
+    """`NVIDIA A100-SXM4-40GB MIG 1g.5gb`: what the driver calls it, or put together from its parts."""
+    told = driver.ask("nvmlDeviceGetName", piece)
+    if told and "MIG" in told:
+        return str(told)
+    parts = driver.ask("nvmlDeviceGetAttributes_v2", piece)
+    size = [] if parts is None else [f"{parts.gpuInstanceSliceCount}g"]
+    size += [] if memory is None else [f"{-(-memory // GiB)}gb"]
+    return " ".join([title, "MIG", ".".join(size)]).rstrip()
+
+
+def visible(there: list[Found], wanted: str | None) -> list[Found]:
+    """Those that CUDA_VISIBLE_DEVICES leaves a process: numbers or starts of UUIDs; what follows a wrong one is lost.
+
+    Numbers are taken for the driver's, which CUDA's own are where the cards are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID.
+    """
+    if wanted is None:
+        return there
+    seen: list[Found] = []
+    for entry in (part.strip() for part in wanted.split(",")):
+        fits = [
+            found for found in there
+            if (found.index == int(entry) if entry.isdecimal() else bool(entry) and found.uuid.startswith(entry))
+        ]  # fmt: skip
+        if not fits or fits[0] in seen:
+            break
+        seen.append(fits[0])
+    return seen
+
+
+def _apple() -> Found:
+    memory = psutil.virtual_memory().total
+    share = SMALL_SHARE if memory <= SMALL_MAC else LARGE_SHARE
+    title = f"{_sysctl('machdep.cpu.brand_string') or 'Apple'} GPU (MPS)"
+    return Found(replace(BY_NAME["mps"], title=title, memory=int(memory * share)), title)
+
+
+def _sysctl(name: str) -> str:
+    try:
+        ended = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False, timeout=5)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return ended.stdout.strip()
+
+
+def _cpu() -> Cpu:
+    memory, flags = usable_memory(), cpu_flags()
+    units = {"AMX": "amx_bf16", "AVX512-BF16": "avx512_bf16", "BF16": "bf16"}
+    card = replace(BY_NAME["cpu"], title=processor_name() or "CPU", memory=memory)
+    return Cpu(card, usable_cores(), memory, tuple(u for u, flag in units.items() if flag in flags), has_fast_bf16())
+
+
+def usable_memory() -> int:
+    """Bytes of RAM this process may use: the machine's, or what its control group allows."""
+    total = int(psutil.virtual_memory().total)
+    limit = read_number(cgroup_folder(), "memory.max")
+    return total if limit is None else min(limit, total)
+
+
+def nearest_tier(card: Card) -> tuple[str, str]:
+    """Name of the tier that suits a card, and why: its own, else the largest that its memory holds."""
+    if card.name in TIERS:
+        return card.name, f"{card.title} has a tier of its own" if card.kind == "cuda" else f"it trains on {card.title}"
+    tiers = [BY_NAME[name] for name in TIERS if BY_NAME[name].kind == "cuda"]
+    smallest = min(tiers, key=lambda tier: tier.memory)
+    if not card.memory:
+        return smallest.name, f"{card.title} hides its memory; {smallest.name} asks for the least"
+    held = [tier for tier in tiers if tier.memory * (1 - NEAR) <= card.memory]
+    size = f"{card.memory / GiB:.0f} GiB"
+    if not held:
+        return smallest.name, f"{card.title} has {size}, less than any tier wants; {smallest.name} asks for the least"
+    most = max(tier.memory for tier in held)
+    alike = [tier for tier in held if tier.memory >= most * (1 - NEAR)]
+    nearest = min(alike, key=lambda tier: abs(tier.capability - card.capability))  # of equals the first
+    return nearest.name, f"{card.title} has no tier of its own; its {size} hold what {nearest.name} asks for"

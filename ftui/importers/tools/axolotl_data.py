@@ -1,0 +1,278 @@
+"""Axolotl's lists of data sets and its chat templates."""
+
+import contextlib
+from typing import Any
+
+from ftui.importers.config_file import Leaf
+from ftui.importers.draft import Draft, Rule, drops
+from ftui.importers.values import Unfit, flag, text, texts
+
+# The types of rows that have a form here.
+TYPES = {
+    "alpaca": "alpaca", "chat_template": "messages", "sharegpt": "sharegpt", "completion": "text",
+    "pretrain": "text", "alpaca_chat.load_qa": "question_answer",
+}  # fmt: skip
+TEMPLATES = {
+    "alpaca": "alpaca", "chatml": "chatml", "gemma": "gemma", "llama3": "llama3", "mistral_v1": "mistral",
+    "mistral": "mistral", "inst": "mistral", "phi_3": "phi", "phi_35": "phi", "qwen_25": "qwen", "qwen_2_5": "qwen",
+    "vicuna": "vicuna", "zephyr": "zephyr", "llama2": "llama2",
+}  # fmt: skip
+LISTS = {"datasets": "data.train", "test_datasets": "data.eval", "pretraining_dataset": "data.train"}
+OWN = "tokenizer_default"
+OWN_WORDS = "rows of type alpaca are written in Alpaca's own words there, whatever the template"
+READ_BY_KIND = ("json", "csv", "parquet", "text", "arrow")  # names of loaders, not of data sets
+
+
+def _of(draft: Draft, leaf: Leaf, name: str) -> Any:
+    """A key of the same entry of a list."""
+    return draft.raw(f"{leaf.path[0]}[{leaf.path[1]}].{name}")
+
+
+def _form(draft: Draft, leaf: Leaf) -> str:
+    """The form of the rows of an entry.
+
+    Raises:
+        Unfit: it has none here.
+    """
+    kind = _of(draft, leaf, "type")
+    if leaf.path[0] == "pretraining_dataset":
+        return "text"
+    if _is_own_type(draft, leaf):
+        return "alpaca"
+    if kind is None:
+        return ""
+    if not isinstance(kind, str) or kind not in TYPES:
+        raise Unfit("there is no such form of rows; docs/profile.md names those there are")
+    column, said = _of(draft, leaf, "field_messages"), _of(draft, leaf, "message_property_mappings.content")
+    if kind == "chat_template" and column == "conversations" and said in (None, "value"):
+        return "sharegpt"
+    return TYPES[kind]
+
+
+def _is_own_type(draft: Draft, leaf: Leaf) -> bool:
+    """Whether `type` is a table that says what the columns of a question and its answer are called."""
+    return any(one.path[:2] == leaf.path[:2] and one.path[2:3] == ("type",) and len(one.path) > 3
+               for one in draft.document.leaves)  # fmt: skip
+
+
+# Keys of an entry that name a column, the forms that have it, and what it is called here.
+NAMES = {
+    "type.field_instruction": (("alpaca",), "instruction"),
+    "type.field_input": (("alpaca",), "input"),
+    "type.field_output": (("alpaca",), "output"),
+    "type.field_system": (("alpaca",), "system"),
+    "field_messages": (("messages",), "messages"),
+    "field_system": (("messages", "sharegpt"), "system"),
+    "field_tools": (("messages", "sharegpt"), "tools"),
+    "field": (("text",), "text"),
+    "text_column": (("text",), "text"),
+    "message_property_mappings.role": (("messages", "sharegpt"), "role"),
+    "message_property_mappings.content": (("messages", "sharegpt"), "content"),
+    "message_field_role": (("messages", "sharegpt"), "role"),
+    "message_field_content": (("messages", "sharegpt"), "content"),
+}
+USUAL = {"sharegpt": {"role": "from", "content": "value"}}
+SPEAKERS = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "observation": "tool"}
+"""Speakers that are known by these names anyway, in rows of the form sharegpt; those of messages are called as here."""
+
+
+def _columns(draft: Draft, leaf: Leaf, form: str) -> dict[str, str]:
+    """What the columns of an entry are called where not as its form calls them."""
+    usual, found = USUAL.get(form, {}), {}
+    for key, (forms, ours) in NAMES.items():
+        theirs = _of(draft, leaf, key)
+        if form in forms and isinstance(theirs, str) and theirs not in ("", usual.get(ours, ours)):
+            found[ours] = theirs
+    return found
+
+
+def _speakers(draft: Draft, leaf: Leaf, form: str) -> dict[str, str]:
+    """What the speakers of an entry are called where not by a name that is known."""
+    known = SPEAKERS if form == "sharegpt" else {}
+    named = {role: _of(draft, leaf, f"roles.{role}") for role in ("user", "assistant", "system", "tool")}
+    found = {str(theirs): role for role, each in named.items() if each for theirs in texts(each)}
+    return {theirs: role for theirs, role in found.items() if role not in (theirs, known.get(theirs))}
+
+
+def _entry(draft: Draft, leaf: Leaf) -> list[Any]:
+    """An entry as sources of the profile: one, or one for each of its files."""
+    path, files = _of(draft, leaf, "path"), draft.raw(f"{leaf.path[0]}[{leaf.path[1]}].data_files")
+    if files and (path in READ_BY_KIND or path is None or draft.found(str(path)) is None):
+        if path not in (*READ_BY_KIND, None):
+            raise Unfit("single files of a data set on the hub cannot be chosen")
+        each = [draft.rows(one) for one in texts(files)]
+    elif files:
+        each = [draft.rows(f"{path}/{one}") for one in texts(files)]
+    else:
+        each = [draft.rows(path)]
+    more: dict[str, Any] = {}
+    with contextlib.suppress(Unfit):  # told where it stands
+        more |= {"format": form} if (form := _form(draft, leaf)) else {}
+        more |= {"columns": columns} if (columns := _columns(draft, leaf, form)) else {}
+        more |= {"roles": roles} if (roles := _speakers(draft, leaf, form)) else {}
+    more |= {"subset": name} if isinstance(name := _of(draft, leaf, "name"), str) and name else {}
+    split = _of(draft, leaf, "split")
+    if split not in (None, "", "train") and "[" not in str(split):
+        more["split"] = text(split)
+    revision = _of(draft, leaf, "revision")
+    more |= {"revision": revision} if isinstance(revision, str) and revision else {}
+    return [{"path": one} | more if more else one for one in each]
+
+
+def _entries(draft: Draft, name: str) -> list[Any]:
+    """All entries of a list that can be read."""
+    numbers = {leaf.path[1]: leaf for leaf in draft.document.leaves if leaf.path[0] == name and len(leaf.path) > 2}
+    found = []
+    for first in numbers.values():
+        with contextlib.suppress(Unfit):  # told where its path stands
+            found += _entry(draft, first)
+    return found
+
+
+def _paths(draft: Draft, leaf: Leaf) -> list[str]:
+    with contextlib.suppress(Unfit):  # told where its path stands
+        return [one["path"] if isinstance(one, dict) else one for one in _entry(draft, leaf)]
+    return []
+
+
+def _source(draft: Draft, leaf: Leaf) -> None:
+    """What is a part of a source."""
+    _entry(draft, leaf)
+    draft.carry(leaf, LISTS[str(leaf.path[0])], _entries(draft, str(leaf.path[0])))
+    if leaf.path[0] == "pretraining_dataset":
+        draft.suppose("run.stage", "pretrain", "pretraining_dataset")
+
+
+def _type(draft: Draft, leaf: Leaf) -> None:
+    _form(draft, leaf)
+    _source(draft, leaf)
+
+
+def _split(draft: Draft, leaf: Leaf) -> None:
+    if "[" in text(leaf.value):
+        raise Unfit("a part of a split cannot be named; all of it is read")
+    _source(draft, leaf)
+
+
+def _column(draft: Draft, leaf: Leaf) -> None:
+    """What a column is called, or a key of a turn."""
+    form, key = _form(draft, leaf), leaf.name.partition("].")[2]
+    if text(leaf.value) in _columns(draft, leaf, form).values():
+        _source(draft, leaf)
+    elif form in NAMES[key][0] or not form or (form, key) == ("sharegpt", "field_messages"):
+        draft.drop(leaf, "as it is read here")
+    else:
+        raise Unfit(f"rows of the form {form} have no such column")
+
+
+def _speaker(draft: Draft, leaf: Leaf) -> None:
+    form = _form(draft, leaf)
+    if any(one in _speakers(draft, leaf, form) for one in texts(leaf.value)):
+        _source(draft, leaf)
+    else:
+        draft.drop(leaf, "known by these names here")
+
+
+def _roles(draft: Draft, leaf: Leaf) -> None:
+    if texts(leaf.value) not in (["assistant"], ["gpt"], ["assistant", "gpt"], ["gpt", "assistant"]):
+        raise Unfit("what the assistant says is learned, or everything (data.loss_on)")
+    draft.drop(leaf, "the assistant's turns are learned, as here")
+
+
+def _plain_rows(draft: Draft, leaf: Leaf) -> None:
+    """pretraining_dataset as one name."""
+    draft.carry(leaf, "data.train", draft.rows(leaf.value))
+    draft.suppose("run.stage", "pretrain", "pretraining_dataset")
+
+
+def _in_own_words(draft: Draft, leaf: Leaf) -> bool:
+    """Whether all rows that a template is named for are of type alpaca, which Axolotl writes in Alpaca's own words."""
+    if len(leaf.path) > 1:
+        return bool(_of(draft, leaf, "type") == "alpaca")
+    kinds = [one.value for one in draft.document.leaves if one.pattern in ("datasets[].type", "test_datasets[].type")]
+    return bool(kinds) and set(kinds) == {"alpaca"}
+
+
+def _template(draft: Draft, leaf: Leaf) -> None:
+    name = text(leaf.value)
+    if _in_own_words(draft, leaf):
+        raise Unfit(OWN_WORDS)
+    if name == OWN:
+        draft.carry(leaf, "data.chat_template", "none", "the tokenizer's own")
+    elif name == "jinja":
+        draft.drop(leaf, "chat_template_jinja says which")
+    elif name in TEMPLATES:
+        draft.carry(leaf, "data.chat_template", TEMPLATES[name])
+    elif name.startswith(OWN):
+        raise Unfit("the tokenizer's own is used; name a template if it has none")
+    else:
+        raise Unfit("there is no such template; the tokenizer's own is used")
+
+
+def _jinja(draft: Draft, leaf: Leaf) -> None:
+    given = text(leaf.value)
+    if _in_own_words(draft, leaf):
+        raise Unfit(OWN_WORDS)
+    if not given.endswith(".jinja"):
+        raise Unfit("a template stands in a .jinja file here: save it as one, and name it in data.chat_template")
+    path = draft.found(given)
+    draft.carry(leaf, "data.chat_template", draft.seen_from(path) if path else given)
+
+
+def _ends(draft: Draft, leaf: Leaf) -> None:
+    """train_on_eos and train_on_eot."""
+    if leaf.value != "turn":
+        raise Unfit("the end of each turn that is learned is learned too, and no other")
+    draft.drop(leaf, "the end of a learned turn is learned, as here")
+
+
+def _training_flag(draft: Draft, leaf: Leaf) -> None:
+    draft.drop(leaf, "off, as it is here" if not flag(leaf.value) else "code of data sets is never run")
+
+
+def _below(name: str) -> dict[str, Rule]:
+    """The rules for the entries of one list."""
+    entry = f"{name}[]."
+    return {
+        entry + "path": _source,
+        entry + "type": _type,
+        entry + "name": _source,
+        entry + "split": _split,
+        entry + "revision": _source,
+        entry + "data_files": _source,
+        entry + "chat_template": _template,
+        entry + "chat_template_jinja": _jinja,
+        **{entry + key: _column for key in NAMES},
+        **{entry + f"roles.{role}": _speaker for role in ("user", "assistant", "system", "tool")},
+        **drops("data.chat_template writes the words around a row", f"{entry}type.*", matters=True),
+        entry + "roles_to_train": _roles,
+        entry + "train_on_eos": _ends,
+        entry + "train_on_eot": _ends,
+        entry + "trust_remote_code": _training_flag,
+        **drops("the file's name says it", f"{entry}ds_type"),
+        **drops("rows are read in one process", f"{entry}preprocess_shards"),
+        **drops("[data] has no such setting yet", f"{entry}*", matters=True),
+    }
+
+
+RULES: dict[str, Rule] = {
+    **_below("datasets"),
+    **_below("test_datasets"),
+    **_below("pretraining_dataset"),
+    "pretraining_dataset": _plain_rows,
+    "chat_template": _template,
+    "chat_template_jinja": _jinja,
+}
+
+
+def suppose(draft: Draft) -> None:
+    """Alpaca rows are written in Alpaca's own words; beside rows of other types there is one template for all."""
+    sources = draft.values.get(("data", "train"))
+    each = sources if isinstance(sources, list) else []
+    own = [one for leaf in draft.document.leaves if _is_own_type(draft, leaf) for one in _paths(draft, leaf)]
+    alpaca = [isinstance(one, dict) and one.get("format") == "alpaca" and one["path"] not in own for one in each]
+    if alpaca and all(alpaca):
+        draft.suppose("data.chat_template", "alpaca", "type: alpaca there writes rows in these words")
+    elif any(alpaca):
+        path = next(one["path"] for one, is_alpaca in zip(each, alpaca, strict=True) if is_alpaca)
+        draft.tell(f"datasets: {path}", "alpaca", f"{OWN_WORDS}; here one template writes all rows")

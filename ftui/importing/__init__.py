@@ -1,6 +1,0 @@
-"""Training files of other tools become profiles: `ftui import`."""
-
-from ftui.importing.bringing import import_file, print_import
-from ftui.importing.outcome import Carried, Dropped, Imported
-
-__all__ = ["Carried", "Dropped", "Imported", "import_file", "print_import"]

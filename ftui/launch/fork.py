@@ -1,0 +1,96 @@
+"""Child runs: a run of its own that goes on from a checkpoint of another one, which stays as it is."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import msgspec
+
+from ftui.errors import ProfileError, UsageError
+from ftui.launch.open_run import check_code, create, stored_profile, successors
+from ftui.profile import Resolved
+from ftui.profile.serialize import weights_difference
+from ftui.runs.checkpoint_folders import Checkpoint, fault, listed, read_manifest, step_of
+from ftui.runs.run_folder import Run, RunFacts
+from ftui.text import shown
+
+
+class Bests(msgspec.Struct, frozen=True):
+    """What a checkpoint remembers of the best evaluation so far (part of resume/state.json)."""
+
+    best_step: int | None = None
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a child run begins: the checkpoint, and what its run's id and name are."""
+
+    run: Run
+    facts: RunFacts
+    checkpoint: Checkpoint
+
+
+def find_origin(run: Run, checkpoint: str | None) -> Origin:
+    """The named checkpoint of a run, or its newest valid one.
+
+    Raises:
+        UsageError: there is none, or it is damaged.
+    """
+    present = listed(run.checkpoints)
+    steps = ", ".join(str(c.step) for c in reversed(present)) or "none"
+    if checkpoint is None:
+        chosen = next((c for c in present if _is_whole(c)), None)
+        if chosen is None:
+            raise UsageError(f"{run.name} has no valid checkpoint to go on from.", hint=f"There are: {steps}.")
+        return Origin(run, run.read_facts(), chosen)
+    wanted = step_of(checkpoint)
+    chosen = next((c for c in present if c.step == wanted), None)
+    if chosen is None:
+        raise UsageError(f"{run.name} has no checkpoint-{wanted}.", hint=f"There are: {steps}.")
+    if problem := fault(chosen.path):
+        raise UsageError(f"{chosen.path.name} of {run.name} is damaged: {problem}.", hint=f"There are: {steps}.")
+    return Origin(run, run.read_facts(), chosen)
+
+
+def _is_whole(checkpoint: Checkpoint) -> bool:
+    return fault(checkpoint.path) is None and read_manifest(checkpoint.path).finite
+
+
+def is_newest(origin: Origin) -> bool:
+    """Whether an ordinary resume would go on from this checkpoint."""
+    newest = next((c for c in listed(origin.run.checkpoints) if _is_whole(c)), None)
+    return newest == origin.checkpoint
+
+
+def fork(
+    origin: Origin, resolved: Resolved, name: str | None, *, may_differ: bool, allow: Collection[str] = ()
+) -> tuple[Run, list[str]]:
+    """Make the child run (NAME, or the parent's name with the first free number); returns it and what differs.
+
+    Raises:
+        UsageError: the name is taken.
+        ProfileError: the profiles differ and may not, or the model's code may not be run (`allow` does not say so).
+    """
+    check_code(resolved.profile, allow, stored_profile(origin.run))
+    differences = weights_difference(stored_profile(origin.run), resolved.profile)
+    if differences and not may_differ:
+        raise ProfileError(
+            f"{origin.run.name} cannot go on with other values:\n" + "\n".join(f"  {line}" for line in differences),
+            hint="Use the same values, or --fork to make a child run that goes on with the new ones.",
+        )
+    facts = RunFacts(
+        run_id="", name="", created=0.0, profile_name=shown(resolved.path.stem), parent_run=origin.facts.run_id,
+        parent_name=origin.run.name, parent_checkpoint=origin.checkpoint.path.name, fork=may_differ,
+    )  # fmt: skip
+    runs = [Run(origin.run.folder.with_name(name))] if name else successors(origin.run)
+    for run in runs:
+        if not run.folder.exists() and create(run, resolved, facts, _inherited(origin)):
+            return run, differences
+    raise UsageError(f"There is a run named {name!r} already.", hint="Use another --name.")
+
+
+def _inherited(origin: Origin) -> list[Checkpoint]:
+    """The checkpoint, and the best one before it: final/ may be made from that."""
+    state = origin.checkpoint.path / "resume" / "state.json"
+    best = msgspec.json.decode(state.read_bytes(), type=Bests).best_step
+    others = [c for c in listed(origin.run.checkpoints) if c.step == best and c != origin.checkpoint]
+    return [origin.checkpoint, *(c for c in others if fault(c.path) is None)]

@@ -1,0 +1,261 @@
+"""From a profile to a run that lives: start it, attach to it, resume it, or say that it is over."""
+
+import os
+import secrets
+import shutil
+import subprocess
+import time
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ftui.errors import DiskError, LostRunError, ProfileError, UsageError
+from ftui.profile import Profile, Resolved, resolve
+from ftui.profile.checks.messages import as_error
+from ftui.profile.serialize import flat, to_toml, weights_difference
+from ftui.runs.checkpoint_folders import Checkpoint, link_copy, listed
+from ftui.runs.run_folder import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
+from ftui.runs.state import RunState, is_over
+from ftui.runs.status import Status, Watch, judge, lives, read_status
+from ftui.supervisor.spawn import launch
+from ftui.system.file_tree import move_out, rename_folder
+from ftui.system.files import make_private_folder, replace_file, sync_path, try_lock
+from ftui.system.process_id import this_process
+from ftui.system.volume import disk_error, is_disk_full
+from ftui.text import shown
+
+REMOTE_CODE = "remote-code"  # what `--allow` can be given
+Decision = Literal["start", "attach", "resume", "finished"]
+
+SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
+BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A run that was opened, how it stood then (`before`), and a watch that has seen all there was.
+
+    Attempts up to `history` are old news; `supervisor` is the process we started, if we did.
+    """
+
+    run: Run
+    decision: Decision
+    before: RunState
+    watch: Watch
+    history: int
+    supervisor: "subprocess.Popen[bytes] | None" = None
+
+
+def decide(folder: Path, *, again: bool = False, stopped_too: bool = False) -> tuple[Run, Decision]:
+    """What `ftui --run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... not over yet.
+
+    Raises:
+        LostRunError: another machine is working on it.
+    """
+    for run in chain([Run(folder)], successors(Run(folder))):
+        if not run.facts.exists():
+            return run, "start"
+        status = _settled(run)
+        if lives(status):
+            return run, "attach"
+        if not is_over(status.state) or (stopped_too and status.state.phase == "stopped"):
+            _refuse_if_elsewhere(run, status)
+            return run, "resume"
+        if not again:
+            return run, "finished"
+    raise AssertionError("names do not run out")
+
+
+def successors(run: Run) -> Iterator[Run]:
+    """NAME-2, NAME-3 ... beside a run."""
+    for number in count(2):
+        ending = f"-{number}"
+        yield Run(run.folder.with_name(run.name[: LONGEST_NAME - len(ending)] + ending))
+
+
+def _settled(run: Run) -> Status:
+    """The run's status; one that has ended is given time to let go of its memory and locks."""
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while True:
+        status = read_status(run)
+        if status.state.exit_code is None or not lives(status) or time.monotonic() > deadline:
+            return status
+        time.sleep(0.1)
+
+
+def _refuse_if_elsewhere(run: Run, status: Status) -> None:
+    """A run on a shared volume may live on a machine whose processes cannot be seen from here: look at its beat."""
+    here, there = this_process(), status.engine
+    if there is None or status.state.exit_code is not None:
+        return
+    if (here.boot, here.namespace) == (there.boot, there.namespace) or not run.beat.exists():
+        return
+    before = run.beat.read_bytes()
+    time.sleep(BEAT_SECONDS)
+    if run.beat.read_bytes() != before:
+        raise LostRunError(
+            f"{run.name} is being trained on another machine or in another container ({status.state.host}).",
+            hint="Go there to see it, or use another --name here.",
+        )
+
+
+def check_code(profile: Profile, allow: Collection[str], before: Profile | None = None) -> None:
+    """Code that comes with a model runs only for whom said so at the start; a run goes on with what it has run before.
+
+    Raises:
+        ProfileError: `allow` does not say so, and the profile `before` did not run that code.
+    """
+    model = profile.model
+    if not model.trust_remote_code or REMOTE_CODE in allow:
+        return
+    if before is not None and before.model.trust_remote_code:
+        then = before.model
+        if (then.name_or_path, then.revision) == (model.name_or_path, model.revision):
+            return
+    raise ProfileError(
+        f"{model.name_or_path} brings Python code, and model.trust_remote_code = true would run it here as you.",
+        hint="If you have read that code, start the run with: ftui --run P --allow remote-code",
+    )
+
+
+def check_files(resolved: Resolved) -> None:
+    """Whether all that the profile names on this disk is there, before an engine is started that would look for it.
+
+    Raises:
+        ProfileError: something is not.
+    """
+    if resolved.absent:
+        raise as_error(resolved.absent, resolved.path)
+
+
+def open_run(
+    folder: Path, resolved: Resolved, *, again: bool = False, stopped_too: bool = False, allow: Collection[str] = ()
+) -> Opened:
+    """Bring the run in `folder` to life with this profile, or find it alive or over.
+
+    Of many that try at once, one holds supervisor.lock, starts the run and hands the lock to its supervisor; the others
+    find it alive. `stopped_too` continues a run that was stopped on purpose; `allow` as in `check_code`.
+
+    Raises:
+        ProfileError: the run would be resumed with values that change its weights, or it may not run its model's code.
+        LostRunError: another machine is working on it.
+        DiskFullError: there is no room for what that writes.
+    """
+    try:
+        return _opened(folder, resolved, allow, again=again, stopped_too=stopped_too)
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        raise disk_error(error, f"{folder} cannot be opened", folder) from error
+
+
+def _opened(folder: Path, resolved: Resolved, allow: Collection[str], *, again: bool, stopped_too: bool) -> Opened:
+    while True:
+        run, decision = decide(folder, again=again, stopped_too=stopped_too)
+        if decision in ("start", "resume"):
+            check_code(resolved.profile, allow, stored_profile(run) if decision == "resume" else None)
+        if decision == "start":
+            check_files(resolved)
+        if decision == "start" and not create(run, resolved):
+            continue  # somebody else opened it in this moment
+        watch = Watch(run)
+        watch.catch_up()
+        before = judge(run, watch).state
+        if decision not in ("start", "resume"):
+            return Opened(run, decision, before, watch, history=before.attempt - 1)
+        lock = try_lock(run.supervisor_lock)
+        if lock is None:
+            _wait_until_alive(run)
+            continue
+        try:
+            if decision == "resume":
+                resume(run, resolved.profile)
+            return Opened(run, decision, before, watch, history=before.attempt, supervisor=launch(run, lock))
+        finally:
+            os.close(lock.descriptor)  # the supervisor has its own copy
+
+
+def _wait_until_alive(run: Run) -> None:
+    """Somebody else is starting the run: give it the time to be seen.
+
+    Raises:
+        LostRunError: the lock is held, but nobody can be seen who works on the run.
+    """
+    deadline = time.monotonic() + SETTLE_SECONDS
+    while not lives(read_status(run)):
+        if time.monotonic() > deadline:
+            raise LostRunError(
+                f"{run.name} is held by a process that cannot be seen from here.",
+                hint=f"It may run in another container on the same volume; `ftui status {run.name}` says where.",
+            )
+        time.sleep(0.05)
+
+
+def create(
+    run: Run, resolved: Resolved, template: RunFacts | None = None, inherited: Sequence[Checkpoint] = ()
+) -> bool:
+    """Make the run's folder whole in one rename; False when another process made it first.
+
+    A child run's `template` names its parent, and `inherited` are the checkpoints it takes with it.
+    """
+    root = run.folder.parent
+    temporary = root / f".{run.name}.{secrets.token_hex(4)}.new"
+    facts = template or RunFacts(run_id="", name="", created=0.0, profile_name=shown(resolved.path.stem))
+    facts = msgspec.structs.replace(facts, run_id=new_run_id(), name=run.name, created=time.time())
+    try:
+        new = Run(make_private_folder(temporary))
+        replace_file(new.profile, to_toml(named(resolved.profile, run.name)).encode(), durable=True)
+        for checkpoint in inherited:
+            link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
+            losses = Run(checkpoint.path.parents[1]).losses
+            if losses.exists():  # the order that the checkpoint's steps had
+                replace_file(new.losses, losses.read_bytes(), durable=True)
+        replace_file(new.facts, msgspec.json.encode(facts), durable=True)
+        if not rename_folder(temporary, run.folder):
+            move_out(temporary, run.folder)  # run.json last: without it a folder is no run
+            sync_path(root)
+    except OSError as error:
+        if run.facts.exists():
+            return False
+        if run.folder.exists():
+            raise UsageError(f"{run.folder} exists and is not a run.", hint="Use another --name.") from error
+        raise DiskError(f"{run.folder} cannot be made: {error}.", hint="FTUI_RUNS says where runs live.") from error
+    finally:
+        if temporary.exists():
+            shutil.rmtree(temporary)
+    note_root(root)
+    return True
+
+
+def named(profile: Profile, name: str) -> Profile:
+    """The profile with the run's real name in it, so that the stored copy opens the same run."""
+    return profile.model_copy(update={"run": profile.run.model_copy(update={"name": name})})
+
+
+def resume(run: Run, profile: Profile) -> None:
+    """Take over what may differ from the run's own profile.
+
+    Raises:
+        ProfileError: something that affects the weights differs, and there is a checkpoint it would not fit.
+    """
+    changes = weights_difference(stored_profile(run), profile)
+    if changes and listed(run.checkpoints):
+        raise ProfileError(
+            f"{run.name} cannot be resumed with other values:\n" + "\n".join(f"  {change}" for change in changes),
+            hint="Use the same values, --fork for a child run that goes on with the new ones, or --name for a new run.",
+        )
+    replace_file(run.profile, to_toml(named(profile, run.name)).encode(), durable=True)
+
+
+def stored_profile(run: Run) -> Profile:
+    return resolve(run.profile).profile
+
+
+def not_applied(run: Run, profile: Profile) -> list[str]:
+    """Keys in which a living run's profile differs from this one: they wait for its next resume."""
+    before, now = flat(stored_profile(run)), flat(named(profile, run.name))
+    return [".".join(key) for key in before | now if before.get(key) != now.get(key)]

@@ -1,0 +1,31 @@
+"""Models whose architecture comes with ftui (profiles/models.toml), so that they can be estimated before a download."""
+
+import tomllib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+TABLE = Path(__file__).parents[1] / "profiles" / "models.toml"
+
+
+@cache
+def known_models() -> Mapping[str, Mapping[str, Any]]:
+    """By hub id: the numbers of the model's config.json in transformers' spelling, and its `licence`.
+
+    One that is `same_as` another has that one's numbers, but for those it gives itself.
+    """
+    written = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return {name: _whole(written, name) for name in written}
+
+
+def _whole(written: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    own = dict(written[name])
+    twin = own.pop("same_as", None)
+    return own if twin is None else _whole(written, twin) | own
+
+
+def known_config(name: str) -> dict[str, Any] | None:
+    """The config of a model of that hub id; `None` where it is not in the table."""
+    found = known_models().get(name)
+    return None if found is None else {key: value for key, value in found.items() if key != "licence"}

@@ -1,0 +1,80 @@
+"""What was used lately (models, data, profiles), so that it need not be typed again: a small file, the newest first."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from ftui.runs.run_folder import state_folder
+from ftui.system.files import make_private_folder, replace_file, wait_lock
+
+Kind = Literal["model", "data", "profile"]
+MOST = 20  # of each kind
+LONGEST = 4096  # characters of one name
+LARGEST = 1 << 20  # bytes of the file
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """Names as they stand in profiles, paths absolute. `tiers`: of profiles, by their paths, the oldest first."""
+
+    model: list[str] = []
+    data: list[str] = []
+    profile: list[str] = []
+    tiers: dict[str, str] = {}
+
+
+def _file() -> Path:
+    return state_folder() / "recent.json"
+
+
+def recent(kind: Kind) -> list[str]:
+    """The newest first. A file that is missing or damaged knows of nothing."""
+    return list(getattr(_read(), kind))
+
+
+def _read() -> Recent:
+    try:
+        if _file().stat().st_size > LARGEST:
+            return Recent()
+        return msgspec.json.decode(_file().read_bytes(), type=Recent)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return Recent()
+
+
+def note(kind: Kind, name: str) -> None:
+    """Remember that it was used now. A read-only home is no reason to fail."""
+    if not name or len(name) > LONGEST:
+        return
+    _change(lambda found: _with(found, kind, name))
+
+
+def _with(found: Recent, kind: Kind, name: str) -> Recent:
+    names = [name, *(one for one in getattr(found, kind) if one != name)][:MOST]
+    return msgspec.structs.replace(found, **{kind: names})
+
+
+def tier_of(profile: str) -> str:
+    """The tier that was laid below this profile last; empty for none."""
+    return _read().tiers.get(profile, "")
+
+
+def note_tier(profile: str, tier: str) -> None:
+    """Remember it; empty for none."""
+
+    def changed(found: Recent) -> Recent:
+        others = {path: name for path, name in found.tiers.items() if path != profile}
+        kept = dict(list(others.items())[-MOST + 1 :])
+        return msgspec.structs.replace(found, tiers={**kept, profile: tier} if tier else kept)
+
+    _change(changed)
+
+
+def _change(changed: Callable[[Recent], Recent]) -> None:
+    path = _file()
+    try:
+        make_private_folder(path.parent)
+        with wait_lock(path.with_suffix(".lock")):
+            replace_file(path, msgspec.json.encode(changed(_read())))
+    except (OSError, UnicodeEncodeError):
+        return

@@ -1,0 +1,175 @@
+"""`[adapter]`: the method, which weights it trains, and how those that stay frozen are held."""
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator
+
+from ftui.profile.sections.fields import Section, weights
+
+# Keys that say nothing where another method is chosen. A value other than the default there is a misunderstanding; of
+# those that shape each adapter, any that was written by hand (the copies of old runs are full of them).
+LORA_SHAPE = ("r", "lora_alpha", "lora_dropout", "target_modules")
+LORA_ONLY = (
+    "name_or_path", "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern",
+    "bias", "modules_to_save", "use_dora", "use_rslora", "init_lora_weights",
+)  # fmt: skip
+QLORA_ONLY = ("bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_compute_dtype")
+FREEZE_ONLY = ("trainable_layers", "trainable_modules")
+
+# Starts of an adapter that are refused, and why.
+REFUSED_STARTS = {
+    "pissa": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "olora": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "loftq": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "corda": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "lora_ga": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    "eva": "needs a pass over the rows before training, which is not built yet",
+    "mica": "freezes half of the adapter, which is not built yet",
+}
+
+
+class AdapterSection(Section):
+    """`[adapter]`: which weights are trained, and how the others are held."""
+
+    method: Literal["lora", "qlora", "full", "freeze"] = weights("lora")
+    """`lora` trains small matrices beside the frozen base; `qlora` the same beside a base held in 4 bits; `full` trains
+    every weight of the model; `freeze` only those that trainable_layers and trainable_modules name."""
+
+    name_or_path: str | None = weights(None)
+    """A LoRA adapter to go on from: a folder, or a hub id. Its rank, layers and other keys are taken over."""
+
+    r: int = weights(16, ge=1, le=1024)
+    """Rank of the LoRA matrices: more learns more and costs more memory."""
+
+    lora_alpha: int = weights(32, ge=1)
+    """Scale of the adapter: its output is multiplied by lora_alpha / r."""
+
+    lora_dropout: float = weights(0.0, ge=0, lt=1)
+    """Share of the adapter's inputs dropped while training."""
+
+    target_modules: str | tuple[str, ...] = weights("all-linear")
+    """Layers that get an adapter: `all-linear`, a list of names such as `["q_proj", "v_proj"]`, or one text: a regular
+    expression for the layers' whole names."""
+
+    exclude_modules: str | tuple[str, ...] | None = weights(None)
+    """Layers that get none though target_modules names them: a list of names, or one regular expression."""
+
+    layers_to_transform: tuple[int, ...] | None = weights(None)
+    """Numbers of the decoder layers (from 0) that get an adapter. "none" = all."""
+
+    layers_pattern: str | None = weights(None)
+    """Name of the list of decoder layers, where layers_to_transform does not find it by itself."""
+
+    rank_pattern: dict[str, Annotated[int, Field(ge=1, le=1024)]] = weights({})
+    """Other ranks for some layers: a table of name (or regular expression) = rank."""
+
+    alpha_pattern: dict[str, Annotated[int, Field(ge=1)]] = weights({})
+    """Other lora_alpha for some layers: a table of name (or regular expression) = lora_alpha."""
+
+    bias: Literal["none", "all", "lora_only"] = weights("none")
+    """Biases of the base that are trained too: none, all, or those of the layers with an adapter."""
+
+    modules_to_save: tuple[str, ...] | None = weights(None)
+    """Modules trained whole beside the adapter and saved with it, such as `["embed_tokens", "lm_head"]`."""
+
+    use_dora: bool = weights(False)
+    """DoRA: the length of each row of the weights is trained apart from its direction. Slower, better at low ranks."""
+
+    use_rslora: bool = weights(False)
+    """Multiply the adapter's output by lora_alpha / sqrt(r) instead of lora_alpha / r: better at high ranks."""
+
+    init_lora_weights: bool | str = weights(True)
+    """Start of the matrices: true (the adapter begins as nothing), false (random), `gaussian`, or `orthogonal`."""
+
+    load_in_8bit: bool = weights(False)
+    """`lora` only: hold the frozen base in 8 bits (LLM.int8): half the memory of bf16, slower."""
+
+    bnb_4bit_quant_type: Literal["nf4", "fp4"] = weights("nf4")
+    """`qlora`: how 4 bits stand for a weight; `nf4` is made for weights that are normally distributed."""
+
+    bnb_4bit_use_double_quant: bool = weights(True)
+    """`qlora`: quantise the scales of the blocks too, which saves 0.4 bits per weight."""
+
+    bnb_4bit_compute_dtype: Literal["auto", "bfloat16", "float16", "float32"] = weights("auto")
+    """`qlora`: type in which the 4-bit layers compute; `auto` is that of train.precision."""
+
+    trainable_layers: int | None = weights(None, ge=1)
+    """`freeze`: train the last so many decoder layers."""
+
+    trainable_modules: tuple[str, ...] | None = weights(None)
+    """`freeze`: train the weights whose name matches one of these regular expressions; a part of the name is enough:
+    `["embed_tokens", "lm_head"]`."""
+
+    @field_validator("bias", mode="before")
+    @classmethod
+    def _none_is_a_choice(cls, bias: Any) -> Any:
+        return "none" if bias is None else bias  # elsewhere "none" turns a key off, and arrives as None
+
+    @field_validator("rank_pattern", "alpha_pattern", mode="before")
+    @classmethod
+    def _none_is_empty(cls, patterns: Any) -> Any:
+        return {} if patterns is None else patterns
+
+    @field_validator("init_lora_weights")
+    @classmethod
+    def _start_known(cls, start: bool | str) -> bool | str:
+        if isinstance(start, bool) or start in ("gaussian", "orthogonal"):
+            return start
+        reason = REFUSED_STARTS.get(start.partition("_niter")[0])
+        if reason is not None:
+            raise ValueError(f"{start} {reason}; use true, gaussian or orthogonal")
+        raise ValueError(f"true, false, gaussian or orthogonal, not {start!r}")
+
+    @field_validator("target_modules", "exclude_modules", "trainable_modules", "rank_pattern", "alpha_pattern")
+    @classmethod
+    def _patterns_compile(cls, value: Any) -> Any:
+        for pattern in (value,) if isinstance(value, str) else value or ():
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        return value
+
+    @field_validator("target_modules")
+    @classmethod
+    def _name_something(cls, targets: str | tuple[str, ...]) -> str | tuple[str, ...]:
+        if not targets or not all(targets):
+            raise ValueError('target_modules names no layer; "all-linear" stands for all of them')
+        return targets
+
+    @field_validator("layers_to_transform")
+    @classmethod
+    def _counted_from_0(cls, layers: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        if layers == ():
+            raise ValueError('layers_to_transform names no layer; "none" stands for all of them')
+        if wrong := [layer for layer in layers or () if layer < 0]:
+            raise ValueError(f"decoder layers are counted from 0: there is no layer {wrong[0]}")
+        return layers
+
+    @field_validator("name_or_path")
+    @classmethod
+    def _no_address(cls, name: str | None) -> str | None:
+        if "://" in (name or ""):  # it could hold a password, and a profile is copied into its run
+            raise ValueError("name_or_path is a hub id or a folder, not an address; HF_ENDPOINT names another hub")
+        return name
+
+    @property
+    def is_lora(self) -> bool:
+        """Whether what is trained is an adapter beside the base."""
+        return self.method in ("lora", "qlora")
+
+    @property
+    def is_quantised(self) -> bool:
+        """Whether bitsandbytes holds the base."""
+        return self.method == "qlora" or self.load_in_8bit
+
+
+def unsuited(method: str) -> tuple[str, ...]:
+    """Keys of `[adapter]` that say nothing with this method."""
+    is_lora = method in ("lora", "qlora")
+    return (
+        *(() if is_lora else (*LORA_SHAPE, *LORA_ONLY)),
+        *(() if method == "qlora" else QLORA_ONLY),
+        *(() if method == "freeze" else FREEZE_ONLY),
+    )

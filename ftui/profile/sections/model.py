@@ -1,0 +1,50 @@
+"""`[model]`: what is trained from."""
+
+import re
+from typing import Literal
+
+from pydantic import field_validator
+
+from ftui.profile.sections.fields import Section, weights
+from ftui.profile.sections.from_scratch import FromScratch
+
+FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+class ModelSection(Section):
+    """`[model]`: the base model: one of `name_or_path` and `from_scratch`."""
+
+    name_or_path: str | None = weights(None, min_length=1)
+    """Folder in transformers format or a `.gguf` file (relative to the profile's folder), or a hub id."""
+
+    revision: str | None = weights(None)
+    """Branch, tag or commit of a hub model. Resolved to a commit when the run starts; a resumed run stays with it."""
+
+    from_scratch: FromScratch | None = weights(None)
+    """Architecture and tokenizer of a new model with random weights."""
+
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = weights("auto")
+    """How weights are stored. `auto`: trained ones in float32, frozen ones in the type that is computed in."""
+
+    attn_implementation: Literal["auto", "eager", "sdpa", "flash_attention_2"] = weights("auto")
+    """Attention kernel; `auto`: `flash_attention_2` where it is installed and can work, else transformers' choice."""
+
+    trust_remote_code: bool = weights(False)
+    """Run Python code that comes with the model. It needs `--allow remote-code`, and a full commit as revision."""
+
+    extra_special_tokens: tuple[str, ...] = weights(())
+    """Special tokens the tokenizer gets if it has no such entry; the embeddings grow where there is no room."""
+
+    @field_validator("name_or_path")
+    @classmethod
+    def _no_address(cls, name: str | None) -> str | None:
+        if "://" in (name or ""):  # it could hold a password, and a profile is copied into its run
+            raise ValueError("name_or_path is a hub id or a folder, not an address; HF_ENDPOINT names another hub")
+        return name
+
+    @field_validator("extra_special_tokens")
+    @classmethod
+    def _are_texts(cls, tokens: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(tokens)) != len(tokens) or any(not token.strip() for token in tokens):
+            raise ValueError("extra_special_tokens must be different texts, none of them blank")
+        return tokens

@@ -1,0 +1,300 @@
+"""A profile while it is being edited: its text, every text before it, and changes that leave comments and order alone.
+
+Whole statements are changed as text (statements.py), what is inside a value with tomlkit. What comes of it is read back
+with tomllib, and a way that would have changed another value or another line is not taken. So no quirk of a writer can
+lose a value or a remark.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import AoT, Array
+
+from ftui.errors import ProfileError
+from ftui.profile.origins import Key
+from ftui.profile.schema import Profile
+from ftui.profile.toml_edit.placement import added, beside, in_place, listed
+from ftui.profile.toml_edit.statements import kept_lines, statements, without
+from ftui.profile.toml_edit.toml_errors import BOM
+
+MOST_TEXTS = 2000  # a text is a few KiB
+QUIRKS = (TOMLKitError, KeyError, IndexError, TypeError, ValueError, AttributeError)
+"""What tomlkit raises on texts that are TOML but not to its liking."""
+Writer = Callable[[str, Key, str], str]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The text as it stands, the texts before it, and those that were undone (the next one last)."""
+
+    text: str
+    past: tuple[str, ...] = ()
+    future: tuple[str, ...] = ()
+
+    def set(self, key: Key, value: Any) -> "Draft":
+        """With that value at the key; `None` is "none". A number in the key is a place in a list, its length the end.
+
+        Raises:
+            ProfileError: the text cannot take it.
+        """
+        return self.put(key, source_of(value))
+
+    def put(self, key: Key, source: str) -> "Draft":
+        """The same for a value as TOML spells it: `2e-4` stays `2e-4`.
+
+        Raises:
+            ProfileError: it is no value, or the text cannot take it.
+        """
+        return self.to(written(self.text, key, source))
+
+    def unset(self, key: Key) -> "Draft":
+        """Without the key, so that the layer below counts.
+
+        Raises:
+            ProfileError: the text cannot do without it.
+        """
+        return self.to(removed(self.text, key))
+
+    def to(self, text: str) -> "Draft":
+        """Another text; the same one is no step."""
+        return self if text == self.text else Draft(text, (*self.past, self.text)[-MOST_TEXTS:])
+
+    def undone(self) -> "Draft":
+        return self if not self.past else Draft(self.past[-1], self.past[:-1], (*self.future, self.text))
+
+    def redone(self) -> "Draft":
+        return self if not self.future else Draft(self.future[-1], (*self.past, self.text), self.future[:-1])
+
+    def since(self, before: "Draft") -> "Draft":
+        """All that was done since `before` as one step."""
+        return self if self.text == before.text else replace(before.to(self.text))
+
+
+def source_of(value: Any) -> str:
+    """The value as TOML spells it, in one line."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_bare(name)} = {source_of(one)}" for name, one in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(source_of(one) for one in value) + "]"
+    return tomlkit.item("none" if value is None else value).as_string()
+
+
+def _bare(name: str) -> str:
+    return tomlkit.item({name: 0}).as_string().partition(" =")[0].strip()
+
+
+def value_of(source: str) -> Any:
+    """The value that a TOML source stands for.
+
+    Raises:
+        ProfileError: it is none.
+    """
+    try:
+        table = tomllib.loads(f"value = {source}")
+    except (ValueError, RecursionError) as error:
+        raise ProfileError(f"{source} is no value: {error}.", hint='Texts stand in quotes: "text".') from error
+    if list(table) != ["value"]:
+        raise ProfileError(f"{source!r} is more than one value.")
+    return table["value"]
+
+
+def written(text: str, key: Key, source: str) -> str:
+    """The text with the value at the key; nothing else in it means anything else than before."""
+    try:
+        f"{key}{source}".encode()
+    except UnicodeEncodeError as error:  # the name of a file that is no UTF-8
+        raise ProfileError(
+            f"{source!r} has bytes that no text can hold.", hint="Give the file another name."
+        ) from error
+    wanted = _placed(_read(text), key, value_of(source))
+    for way in (in_place, _replaced, _appended, beside, added_in_order, _instead, _in_whole):
+        found = _tried(way, text, key, source, [wanted], about=key[:-1] if way is _in_whole else key)
+        if found is not None:
+            return found
+    raise ProfileError(f"{'.'.join(key)} cannot be set in this text.", hint="Write it into the file by hand.")
+
+
+def removed(text: str, key: Key) -> str:
+    """The text without the key; a table inside a section that is left empty goes too."""
+    values = _read(text)
+    if _found(values, key) is None:
+        return text
+    wanted = _without(values, key)
+    while (len(key) > 2 or (len(key) == 2 and key[1].isdigit())) and _found(wanted, key[:-1]) in ({}, []):
+        key = key[:-1]
+        wanted = _without(wanted, key)
+    accepted = [wanted]
+    for length in range(len(key) - 1, 0, -1):  # a table that only this key made goes with it
+        if _found(accepted[-1], key[:length]) == {}:
+            accepted.append(_without(accepted[-1], key[:length]))
+    for way in (_taken_out, _deleted):
+        found = _tried(way, text, key, "", accepted, about=key)
+        if found is not None:
+            return found
+    raise ProfileError(f"{'.'.join(key)} cannot be taken out of this text.", hint="Take it out by hand.")
+
+
+def added_in_order(text: str, key: Key, source: str) -> str:
+    """A new key at the end of its table; a new table where the reference has it."""
+    if len(key) == 1 or (len(key) == 2 and key[1].isdigit()):  # a list of tables at the top, or one more of it
+        tables = value_of(source) if len(key) == 1 else [value_of(source)]
+        lines = [[f"{_bare(name)} = {source_of(one)}" for name, one in table.items()] for table in tables]
+        return listed(text, key[0], lines, list(Profile.model_fields))
+    values = _read(text)
+    blocking = next((key[:n] for n in range(1, len(key)) if not _can_hold(_found(values, key[:n]), key[n])), None)
+    if blocking is not None:  # such as optim_args = "none"
+        text = without(text, blocking, keeps_remarks=True)
+    return added(text, key[:-1], f"{_bare(key[-1])} = {source}", list(Profile.model_fields))
+
+
+def _can_hold(value: Any, name: str) -> bool:
+    return value is None or isinstance(value, dict) or (isinstance(value, list) and name.isdigit())
+
+
+def _tried(
+    way: Writer, text: str, key: Key, source: str, wanted: Sequence[Mapping[str, Any]], *, about: Key
+) -> str | None:
+    """What the way makes of the text, if that means one of what was wanted. Line ends and a byte order mark stay.
+
+    `about`: the key or table whose own lines may change.
+    """
+    body = text.removeprefix(BOM)
+    is_dos = "\r\n" in body and body.count("\n") == body.count("\r\n")
+    try:
+        made = way(body.replace("\r\n", "\n") if is_dos else body, key, source)
+        if _told(tomllib.loads(made)) not in map(_told, wanted) or not _keeps_lines(body, made, about):
+            return None
+    except (*QUIRKS, ProfileError):
+        return None
+    return text[: len(text) - len(body)] + (made.replace("\n", "\r\n") if is_dos else made)
+
+
+def _keeps_lines(before: str, made: str, key: Key) -> bool:
+    """Whether every line that has nothing to do with the key stands in what was made, in the same order."""
+    lines = iter([line.rstrip() for line in made.split("\n")])
+    return all(line in lines for line in kept_lines(before.replace("\r\n", "\n"), key))
+
+
+def _told(values: Mapping[str, Any]) -> str:
+    """Comparable: NaN is NaN, and 1 is not 1.0."""
+    return json.dumps(values, sort_keys=True, default=repr)
+
+
+def _read(text: str) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text.removeprefix(BOM))
+    except (ValueError, RecursionError) as error:
+        raise ProfileError(f"This is not TOML: {error}.") from error
+
+
+# -- values
+
+
+def _found(values: Any, key: Key) -> Any:
+    """The value there, `None` where there is none."""
+    for name in key:
+        if isinstance(values, list) and name.isdigit() and int(name) < len(values):
+            values = values[int(name)]
+        elif isinstance(values, dict) and name in values:
+            values = values[name]
+        else:
+            return None
+    return values
+
+
+def _placed(values: Any, key: Key, value: Any) -> Any:
+    if not key:
+        return value
+    name, rest = key[0], key[1:]
+    if isinstance(values, list) and name.isdigit():
+        place = int(name)
+        inner = values[place] if place < len(values) else None
+        return [*values[:place], _placed(inner, rest, value), *values[place + 1 :]]
+    table = values if isinstance(values, dict) else {}
+    return {**table, name: _placed(table.get(name), rest, value)}
+
+
+def _without(values: Any, key: Key) -> Any:
+    name, rest = key[0], key[1:]
+    if isinstance(values, list):
+        place = int(name)
+        return [*values[:place], *([_without(values[place], rest)] if rest else []), *values[place + 1 :]]
+    return {k: _without(v, rest) if k == name else v for k, v in values.items() if rest or k != name}
+
+
+# -- ways of writing
+
+
+def _replaced(text: str, key: Key, source: str) -> str:
+    """A value inside another one.
+
+    Raises:
+        KeyError: the key has statements of its own, or its table a head.
+    """
+    own = [one for one in statements(text) if one.is_under(key) or (one.kind == "head" and one.key == key[:-1])]
+    if own or len(key) == 1:
+        raise KeyError(key[-1])  # of whole statements: the other ways heed remarks
+    document = tomlkit.parse(text)
+    table: Any = _inside(document, key[:-1])
+    table[int(key[-1]) if isinstance(table, AoT | Array) else key[-1]] = tomlkit.value(source)
+    return document.as_string()
+
+
+def _instead(text: str, key: Key, source: str) -> str:
+    """A value in the place of tables; what stood behind their keys is kept in lines of its own."""
+    return added_in_order(without(text, key, keeps_remarks=True), key, source)
+
+
+def _taken_out(text: str, key: Key, source: str) -> str:
+    """Without the statements about the key."""
+    return without(text, key)
+
+
+def _appended(text: str, key: Key, source: str) -> str:
+    """One more at the end of a list."""
+    document = tomlkit.parse(text)
+    values: Any = _inside(document, key[:-1])
+    value = value_of(source)
+    if isinstance(values, AoT) and len(key) > 2:
+        table = tomlkit.table()
+        table.update(value)
+        values.append(table)
+    elif isinstance(values, Array):
+        values.append(tomlkit.value(source))
+    else:
+        raise KeyError(key[-1])
+    return document.as_string()
+
+
+def _in_whole(text: str, key: Key, source: str) -> str:
+    """The table or list around it anew, in one line."""
+    if len(key) < 2:
+        raise KeyError(key[-1])
+    around = _found(_read(text), key[:-1])
+    return written(text, key[:-1], source_of(_placed(around, key[-1:], value_of(source))))
+
+
+def _deleted(text: str, key: Key, source: str) -> str:
+    document = tomlkit.parse(text)
+    table: Any = _inside(document, key[:-1])
+    del table[int(key[-1]) if isinstance(table, AoT | Array) else key[-1]]
+    return document.as_string()
+
+
+def _inside(document: Any, key: Key) -> Any:
+    for name in _places(document, key):
+        document = document[name]
+    return document
+
+
+def _places(document: Any, key: Key) -> Iterator[str | int]:
+    """The key as tomlkit takes it: numbers for places in lists."""
+    for name in key:
+        place = int(name) if isinstance(document, AoT | Array) else name
+        yield place
+        document = document[place]

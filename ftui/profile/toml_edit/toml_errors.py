@@ -1,0 +1,179 @@
+"""A text that is no TOML in words: file, line, key, what is wrong there, what to write instead."""
+
+import re
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ftui.errors import ProfileError
+from ftui.text import cut, shown
+
+_PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
+_HEAD = re.compile(r"\s*\[\[?([^\]\n]+)\]")
+_PAIR = re.compile(r"""\s*([\w."'-]+)\s*=\s*([^#\n]*)""")
+BOM = "\ufeff"
+LONGEST = 1 << 20  # bytes; no profile is longer
+USUAL = "Write key = value, a line for each, texts in quotes, and tables as [name]."
+
+
+def read_toml(text: str, path: Path) -> dict[str, Any]:
+    """The values of a profile's text.
+
+    Raises:
+        ProfileError: it is not TOML: which line and key, and what to write there.
+    """
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _complaint(str(error), text, path) from error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
+        raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a profile's file, line ends and byte order mark included: `text.encode()` is the file again.
+
+    Raises:
+        ProfileError: there is none, it is too long for one, or it is no text in UTF-8: which line.
+    """
+    try:
+        if path.stat().st_size > LONGEST:
+            raise ProfileError(f"{path} is too long for a profile.")
+        return path.read_bytes().decode()
+    except FileNotFoundError as error:
+        raise ProfileError(f"There is no profile at {path}.", hint="`ftui profiles` lists the shipped ones.") from error
+    except IsADirectoryError as error:
+        raise a_folder(path) from error
+    except UnicodeDecodeError as error:
+        raise _not_utf8(error, path) from error
+    except OSError as error:
+        raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
+
+
+def a_folder(path: Path) -> ProfileError:
+    """What is said of a folder in the place of a profile."""
+    inside = sorted(one.name for one in path.glob("*.toml"))
+    hint = f"Name a file in it: {', '.join(inside[:5])}." if inside else "There is no .toml file in it."
+    return ProfileError(f"{path} is a folder, and a profile is a file.", hint=hint)
+
+
+def _not_utf8(error: UnicodeDecodeError, path: Path) -> ProfileError:
+    """What is said of bytes that are no UTF-8."""
+    data, at = error.object, error.start
+    line, column = data[:at].count(b"\n") + 1, at - data.rfind(b"\n", 0, at)
+    what = f"{path}:{line}: this cannot be read as UTF-8: byte 0x{data[at]:02x} in column {column}."
+    return ProfileError(what, hint="Save the file as UTF-8.")
+
+
+def _complaint(said: str, text: str, path: Path) -> ProfileError:
+    match = _PLACE.search(said)
+    lines = text.split("\n")
+    number = int(match[1]) if match and match[1] else max(1, len(text.rstrip("\n").split("\n")))
+    said = said[: match.start()] if match else said
+    number = _opening(lines, number) if said.startswith("Unclosed") else number
+    heads = [head[1].strip() for line in lines[: number - 1] if (head := _HEAD.match(line))]
+    pair = _PAIR.match(lines[number - 1])
+    key = ".".join([*heads[-1:], *([pair[1]] if pair else [])]) if pair else ""
+    reason, fix = _reason(said, lines, number)
+    where = f"{path}:{number}: {shown(key)}: " if key else f"{path}:{number}: "
+    return ProfileError(f"{where}this is not TOML: {reason}.", hint=fix)
+
+
+def _opening(lines: Sequence[str], number: int) -> int:
+    """The line in which the list or table begins whose end is missed at line `number`."""
+    return next(
+        (n for n in range(number, 0, -1) if (pair := _PAIR.match(lines[n - 1])) and pair[2][:1] in "[{"), number
+    )
+
+
+def _reason(said: str, lines: Sequence[str], number: int) -> tuple[str, str]:
+    """What is wrong in the line, and the fix."""
+    line = lines[number - 1]
+    if said.startswith(("Cannot overwrite", "Cannot redefine", "Cannot mutate", "Duplicate inline")):
+        return _twice(lines, number)
+    if said.startswith("Cannot declare"):
+        return _table_twice(lines, number)
+    if said.startswith("Invalid value"):
+        return _no_value(line)
+    if said.startswith("Expected newline"):
+        return _too_much(line)
+    if said.startswith((r"Illegal character '\n'", r"Illegal character '\r'", "Unterminated string")):
+        return "a text in quotes does not end in its line", "Close its quotes; a text of several lines stands in three."
+    if "escape" in said.lower() or "Unescaped" in said or "hex value" in said:
+        return r"a \ in a text begins a special character", r"Write paths with /, or in single quotes: 'C:\rows'."
+    if said.startswith("Expected '=' after a key"):
+        return _no_pair(line)
+    if said.startswith("Expected ']'"):
+        return "the name of a table is not closed", f"Write {line.split('#')[0].strip().rstrip(']')}]."
+    if said.startswith("Unclosed array"):
+        return "a list is not closed", "Close it with ]."
+    if said.startswith("Unclosed inline"):
+        return "a table in one line is not closed", "Close it with }."
+    if line.lstrip().startswith(("{", "<")):
+        return "it looks like JSON or something else", USUAL
+    return said[:1].lower() + said[1:], USUAL
+
+
+def _twice(lines: Sequence[str], number: int) -> tuple[str, str]:
+    pair = _PAIR.match(lines[number - 1])
+    first = None
+    for n in range(number - 1, 0, -1):
+        if pair is None or _HEAD.match(lines[n - 1]):
+            break
+        if (above := _PAIR.match(lines[n - 1])) and above[1] == pair[1]:
+            first = n
+    where = f" in line {first}" if first else " above"
+    return f"the key is given{where} already", "Leave one of them out."
+
+
+def _table_twice(lines: Sequence[str], number: int) -> tuple[str, str]:
+    head = _HEAD.match(lines[number - 1])
+    name = head[1].strip() if head else ""
+    same = (n for n in range(1, number) if (above := _HEAD.match(lines[n - 1])) and above[1].strip() == name)
+    first = next(same, None)
+    whole = next((n for n in range(1, number) if lines[n - 1].lstrip().startswith(f"{name}.")), None)
+    if name and first is None and whole is not None:
+        return f"there is a table [{shown(name)}] already, by line {whole}", (
+            f'Move line {whole} below [{shown(name)}], without "{shown(name)}.".'
+        )
+    where = f", in line {first}" if first else ""
+    return f"there is a table [{shown(name)}] already{where}", "Put the keys of both below one head."
+
+
+def _no_value(line: str) -> tuple[str, str]:
+    pair = _PAIR.match(line)
+    name, value = (pair[1], pair[2].strip()) if pair else ("key", "")
+    if not value:
+        return "there is no value", "Write one behind the =, or leave the line out."
+    told = shown(cut(value, 40))
+    if value.lower() in ("none", "null", "nil", "~"):
+        return f"{told} is no value", f'Write {name} = "none": that turns a key off.'
+    if value.lower() in ("true", "yes", "on", "false", "no", "off"):
+        meant = "true" if value.lower() in ("true", "yes", "on") else "false"
+        return f"{told} is no value", f"Write {name} = {meant}."
+    if re.fullmatch(r"[\w./~:@ +-]+", value):
+        return f"{told} is no value", f'Write texts in quotes: {name} = "{told}".'
+    return f"{told} is no value", USUAL
+
+
+def _too_much(line: str) -> tuple[str, str]:
+    pair = _PAIR.match(line)
+    name, value = (pair[1], pair[2].strip()) if pair else ("key", "")
+    if re.fullmatch(r"\d+,\d+", value):
+        return f"{value} is no number", f"Write {name} = {value.replace(',', '.')}."
+    if re.fullmatch(r"0\d+", value):
+        return f"{value} is no number", f"Write {name} = {value.lstrip('0') or '0'}."
+    if "," in value:
+        return "several values stand there", f"Write a list in brackets: {name} = [{shown(cut(value, 40))}]."
+    return "something stands behind the value", "Write one key = value in a line; remarks begin with #."
+
+
+def _no_pair(line: str) -> tuple[str, str]:
+    name, _, value = line.strip().partition("=")
+    if value and " " in name.strip():
+        return "a key has no blanks in it", f"Did you mean {'_'.join(name.split())} = {shown(cut(value.strip(), 40))}?"
+    if ":" in line:
+        name, _, value = line.strip().partition(":")
+        return "a key is followed by =, not by :", f"Write {shown(cut(name, 40))} = {shown(cut(value.strip(), 40))}."
+    return "a key has no value", "Write key = value."

@@ -1,0 +1,233 @@
+"""Checkpoints as folders that are whole or are not there: staged, hashed, synced, published by one rename.
+
+This room knows files, not tensors: what stands in a checkpoint is the engine's business (engine/checkpoints/checkpoint.py).
+
+    checkpoints/checkpoint-120/        MANIFEST.json last; weights and tokenizer at the top, ours under resume/
+    checkpoints/.partial-120-<token>/  being written; swept at the next start
+    checkpoints/.trash-120-<token>/    being deleted; swept at the next start
+    checkpoints/quarantine/            damaged folders, kept for a look, with the reason in the journal
+    checkpoints/superseded/            of a line that was abandoned: a later attempt went on from an earlier step
+
+Volumes that cannot rename a folder get its files moved one by one, the manifest last: without one a folder is no
+checkpoint. Links are never followed where something is deleted or moved.
+"""
+
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ftui.errors import DiskError, UsageError
+from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
+from ftui.runs.manifest import (MANIFEST, FileEntry, Manifest, fault, file_hash, named_files, read_manifest, write_manifest,)
+from ftui.system.file_tree import commit, delete, link_files, move_out, plain_files, rename_folder, sync_folders
+
+__all__ = [
+    "MANIFEST", "Checkpoint", "FileEntry", "Manifest", "discard", "fault", "file_hash", "link_copy", "listed",
+    "newest_valid", "publish", "quarantine", "read_manifest", "rotate", "step_of", "supersede", "sweep", "total_size",
+]  # fmt: skip
+
+DISCARDED = "DISCARDED.json"  # the manifest of a folder that is being deleted where it stands
+_NAME = re.compile(r"checkpoint-(\d+)")
+_NAMED = re.compile(r"(?:checkpoint-)?(\d+)")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint folder under its final name, and the step in that name."""
+
+    path: Path
+    step: int
+
+
+def publish(target: Path, manifest: Manifest, fill: Callable[[Path], None]) -> Manifest:
+    """Let `fill` write into a private folder, then make that folder appear at `target` whole, durably, in one rename.
+
+    A folder already at `target` is moved to trash first (only `final/` is ever written twice). Whatever stops this
+    (a kill, a full disk) leaves no valid folder under a final name.
+
+    Returns:
+        The manifest as written, with every file's size and hash.
+    """
+    with _staged(target) as staged:
+        fill(staged)
+        files = {path.relative_to(staged).as_posix(): _entry(path) for path in sorted(plain_files(staged))}
+        return write_manifest(staged, msgspec.structs.replace(manifest, files=files, created=time.time()))
+
+
+def link_copy(source: Path, target: Path) -> Manifest:
+    """Make a checkpoint stand in another run's folder too, by the protocol of `publish`.
+
+    Its files are hard links (no file of a checkpoint is ever written again), copies where the volume has none.
+
+    Raises:
+        DiskError: the source is no whole checkpoint (sizes and headers only; hashes are for whoever uses it).
+    """
+    if problem := fault(source, quick=True):
+        raise DiskError(f"{source.name} cannot be copied: {problem}.")
+    manifest = read_manifest(source)
+    with _staged(target) as staged:
+        link_files(source, staged, [*manifest.files, MANIFEST])
+    return manifest
+
+
+@contextlib.contextmanager
+def _staged(target: Path) -> Iterator[Path]:
+    """A private folder to fill, which becomes `target` when the block ends well, and is gone when it does not."""
+    parent = make_private_folder(target.parent)
+    staged = parent / f".partial-{target.name}-{secrets.token_hex(4)}"
+    staged.mkdir(mode=PRIVATE_FOLDER)
+    try:
+        yield staged
+        sync_folders(staged)
+        if target.is_symlink() or target.exists():
+            discard(target)
+        if not rename_folder(staged, target):
+            commit(staged, target)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)  # what a failed save took is room for the next one
+
+
+def _entry(path: Path) -> FileEntry:
+    """Hash a file as it stands, make it private, and push it to the disk."""
+    path.chmod(PRIVATE_FILE)
+    entry = FileEntry(path.stat().st_size, file_hash(path))
+    sync_path(path)
+    return entry
+
+
+def listed(root: Path) -> list[Checkpoint]:
+    """Checkpoints by name, newest step first; nothing is verified."""
+    if not root.is_dir():
+        return []
+    found = [Checkpoint(path, int(match[1])) for path in root.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return sorted(found, key=lambda checkpoint: -checkpoint.step)
+
+
+def step_of(text: str) -> int:
+    """The step that `checkpoint-120` or `120` names.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    if match := _NAMED.fullmatch(text):
+        return int(match[1])
+    raise UsageError(f"{text!r} names no checkpoint.", hint="checkpoint-120, or the step alone: 120")
+
+
+def newest_valid(root: Path, run_ids: str | Collection[str]) -> tuple[Checkpoint | None, list[tuple[Checkpoint, str]]]:
+    """The checkpoint of the highest step that verifies byte for byte, and those above it that do not, with the reason.
+
+    Never by modification time or a pointer file: clocks move and pointers run ahead of their data. `run_ids` is the
+    run's own id, or its and those of the runs it goes on from.
+    """
+    rejected: list[tuple[Checkpoint, str]] = []
+    for checkpoint in listed(root):
+        reason = fault(checkpoint.path, run_id=run_ids)
+        if reason is None and not read_manifest(checkpoint.path).finite:
+            reason = "holds NaN or infinite weights"
+        if reason is None:
+            return checkpoint, rejected
+        rejected.append((checkpoint, reason))
+    return None, rejected
+
+
+def quarantine(checkpoint: Checkpoint) -> Path:
+    """Move a damaged checkpoint aside; returns where it is now (where it was, if the volume renames no folders)."""
+    folder = make_private_folder(checkpoint.path.parent / "quarantine")
+    place = folder / f"{checkpoint.path.name}-{secrets.token_hex(4)}"
+    return place if rename_folder(checkpoint.path, place) else checkpoint.path
+
+
+def supersede(root: Path, above: int) -> list[Checkpoint]:
+    """Move every checkpoint above a step to superseded/, valid or not, so that history stays one line.
+
+    Newest first: a kill in between leaves the line shorter, never with a hole.
+
+    Returns:
+        The moved, where they are now.
+    """
+    moved = []
+    for checkpoint in listed(root):
+        if checkpoint.step <= above:
+            break
+        folder = make_private_folder(root / "superseded")
+        place = folder / f"{checkpoint.path.name}-{secrets.token_hex(4)}"
+        if not rename_folder(checkpoint.path, place):
+            move_out(checkpoint.path, place)
+        moved.append(Checkpoint(place, checkpoint.step))
+    return moved
+
+
+def rotate(root: Path, *, keep: int, protected: Collection[int]) -> list[Checkpoint]:
+    """Delete the oldest checkpoints until `keep` (at least 2) are left beside the protected steps; returns the deleted.
+
+    Call it only after the newest one has been read back: rotation never relies on a checkpoint nobody verified, and
+    damaged ones do not count. What the volume refuses to delete for now is left to the next rotation.
+    """
+    candidates = [c for c in listed(root) if c.step not in protected and fault(c.path, quick=True) is None]
+    surplus = candidates[max(2, keep) :]
+    for checkpoint in surplus:
+        with contextlib.suppress(OSError):
+            discard(checkpoint.path)
+    _delete_trash(root)
+    return [checkpoint for checkpoint in surplus if not checkpoint.path.exists()]
+
+
+def discard(folder: Path) -> None:
+    """Delete a folder of ours: renamed to trash first, so that no half-deleted folder stands under a valid name.
+
+    Where the volume renames no folders its manifest is renamed, which makes it no checkpoint just the same; a deletion
+    that is cut short is ended by the next sweep.
+    """
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    trash = folder.with_name(f".trash-{folder.name}-{secrets.token_hex(4)}")
+    if rename_folder(folder, trash):
+        _delete_named(trash)
+        return
+    names = named_files(folder)
+    try:
+        (folder / MANIFEST).rename(folder / DISCARDED)
+        names = named_files(folder, DISCARDED)
+    except OSError:  # no renaming at all, or no manifest
+        (folder / MANIFEST).unlink(missing_ok=True)
+    sync_path(folder)
+    delete(folder, names)
+
+
+def sweep(root: Path) -> None:
+    """Delete what a kill left behind: folders being written or being deleted, and what `ftui.system.volume` tried there."""
+    for pattern in (".partial-*", ".probe-*", ".trial-*"):
+        for path in root.glob(pattern):  # whatever is in it, we were writing it
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                with contextlib.suppress(OSError):  # a network volume may refuse for now
+                    path.unlink()
+    _delete_trash(root)
+
+
+def _delete_trash(root: Path) -> None:
+    for path in root.glob(".trash-*"):
+        _delete_named(path)
+    for path in root.glob(f"*/{DISCARDED}"):
+        delete(path.parent, named_files(path.parent, DISCARDED))
+
+
+def _delete_named(trash: Path) -> None:
+    """Delete the files the manifest names, itself last (a kill in between leaves it to the next sweep)."""
+    delete(trash, named_files(trash))
+
+
+def total_size(folder: Path) -> int:
+    """Bytes of all files in a folder."""
+    return sum(os.lstat(path).st_size for path in folder.rglob("*") if path.is_file())

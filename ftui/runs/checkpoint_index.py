@@ -1,0 +1,277 @@
+"""What checkpoints a run has and how each stands: from folders, manifests and the journal. Nothing is hashed."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from ftui.runs.checkpoint_folders import listed
+from ftui.errors import UsageError
+from ftui.runs.events import (AnyRecord, CheckpointRejected, CheckpointSaved, CheckpointTagged, CheckpointVerified, EvaluationDone, RunStarted,)
+from ftui.runs.journal import Tail
+from ftui.runs.manifest import Manifest, fault, read_manifest
+from ftui.runs.pins import read_pins
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState
+from ftui.system.volume import disk_error
+
+PIECE = 1 << 20  # bytes of the journal read at a time
+NOT_FINITE = "holds NaN or infinite weights"
+UNUSABLE = (NOT_FINITE, "belongs to another run", "written by a newer ftui")  # whole, but nobody goes on from it
+ORDER = ("final", "best", "manual", "parked", "preempted", "last", "periodic", "inherited")
+_ASIDE = re.compile(r"checkpoint-(\d+)(-[0-9a-f]{8})?")
+
+Family = tuple[str, ...]
+Place = Literal["final", "checkpoints", "superseded", "quarantine"]
+Written = tuple[str, int]
+"""The token of the process that wrote a checkpoint, and its step: a step may be saved by two attempts."""
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """A checkpoint, or final/. `name` is its path below checkpoints/, `path` the one below the run's folder.
+
+    `kinds` say why it is kept: its tags as they count now (`best` only for the one that is the best). `eval_loss` is
+    that of the plan's evaluation at this step; `eval_finite` is false where it was NaN or infinite. `problem`: why the
+    run cannot go on from it. `verified`: every byte was read back. `newest`: an ordinary resume goes on from it.
+    """
+
+    step: int | None
+    name: str
+    path: str
+    place: Place
+    kinds: list[str] = []
+    tags: list[str] = []
+    eval_loss: float | None = None
+    eval_finite: bool = True
+    size: int | None = None
+    created: float | None = None
+    attempt: int | None = None
+    problem: str | None = None
+    verified: bool = False
+    pinned: bool = False
+    newest: bool = False
+
+
+class Remembered(msgspec.Struct, frozen=True):
+    """What a checkpoint itself knows of evaluations (part of resume/state.json)."""
+
+    evaluated_step: int = -1
+    last_loss: float | None = None
+    best_step: int | None = None
+
+
+class Told:
+    """What the journal says of checkpoints and of the evaluations at their steps."""
+
+    def __init__(self) -> None:
+        self.tags: dict[Written, list[str]] = {}
+        self.verified: set[Written] = set()
+        self.losses: dict[int, EvaluationDone] = {}
+        """Of the line of history that counts."""
+        self.abandoned: dict[Written, EvaluationDone] = {}
+        """Of lines that a later attempt left."""
+        self.reasons: dict[str, str] = {}
+        """Of quarantine, by path."""
+        self._writers: dict[int, str] = {}
+
+    def take(self, record: AnyRecord) -> None:
+        match record:
+            case CheckpointSaved():
+                self._writers[record.step] = record.token
+                self.tags[record.token, record.step] = list(record.tags)
+            case CheckpointTagged():
+                tags = self.tags.setdefault(self._written(record.step), [])
+                if record.tag not in tags:
+                    tags.append(record.tag)
+            case CheckpointVerified():
+                self.verified.add(self._written(record.step))
+            case CheckpointRejected():
+                self.reasons[record.moved_to] = record.reason
+            case EvaluationDone(requested=False):
+                self.losses[record.step] = record
+            case RunStarted():
+                gone = [step for step in self.losses if step > record.start_step]
+                for step in gone:
+                    evaluation = self.losses.pop(step)
+                    self.abandoned[evaluation.token, step] = evaluation
+
+    def _written(self, step: int) -> Written:
+        return self._writers.get(step, ""), step
+
+
+class Browser:
+    """Call `look` whenever it should be looked again: of the journal only what is new is read."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._journal = Tail(run.journal)
+        self._told = Told()
+
+    def look(self, state: RunState) -> list[Entry]:
+        """final/ first, then the checkpoints, the newest first, then those that lie aside.
+
+        Raises:
+            DiskError: the volume does not answer.
+        """
+        before = -1
+        while self._journal.offset != before:
+            before = self._journal.offset
+            for record in self._journal.read(PIECE):
+                self._told.take(record)
+        run, ids = self._run, family(self._run)
+        try:
+            looked_at = [self._entry(path, place, step, ids) for path, place, step in folders(run, state)]
+            best = best_step(run, state)
+        except OSError as error:
+            raise disk_error(error, "The checkpoints could not be read", run.folder) from error
+        found, pins = [entry for entry in looked_at if entry is not None], read_pins(run)
+        newest = next((entry for entry in found if entry.place == "checkpoints" and entry.problem is None), None)
+        return [
+            replace(
+                _final(entry, state),
+                kinds=_kinds(entry, best),
+                newest=entry is newest,
+                pinned=entry.place == "checkpoints" and entry.step in pins,
+            )
+            for entry in found
+        ]
+
+    def _entry(self, path: Path, place: Place, step: int | None, ids: Family | None) -> Entry | None:
+        """One folder as it stands; `None` where it has gone while it was looked at."""
+        problem = problem_of(path, ids, quick=True)
+        manifest = _manifest(path)
+        if manifest is None and not path.exists():
+            return None
+        relative = path.relative_to(self._run.folder).as_posix()
+        entry = Entry(
+            step=step, name=relative.removeprefix("checkpoints/"), path=relative, place=place,
+            problem=self._told.reasons.get(relative, problem) if place == "quarantine" else problem,
+        )  # fmt: skip
+        if manifest is None:
+            return entry
+        entry = replace(
+            entry, size=sum(file.size for file in manifest.files.values()), created=manifest.created,
+            attempt=manifest.attempt,
+        )  # fmt: skip
+        return entry if step is None else self._with_history(entry, step, manifest, path, ids)
+
+    def _with_history(self, entry: Entry, step: int, manifest: Manifest, path: Path, ids: Family | None) -> Entry:
+        """What was told of the checkpoint since it was saved; one of another run brings its own loss along."""
+        if entry.place != "final" and ids is not None and manifest.run_id != ids[0]:
+            own = remembered(path)
+            known = own.evaluated_step == step
+            return replace(
+                entry, tags=["inherited"], eval_loss=own.last_loss if known else None,
+                eval_finite=not known or own.last_loss is not None,
+            )  # fmt: skip
+        written = manifest.token, step
+        told = self._told.losses.get(step)
+        if entry.place in ("superseded", "quarantine"):
+            told = self._told.abandoned.get(written, told)
+        if entry.place != "final":
+            tags, verified = self._told.tags.get(written, []), written in self._told.verified
+            entry = replace(entry, tags=list(tags), verified=verified and entry.problem is None)
+        return entry if told is None else replace(entry, eval_loss=told.loss, eval_finite=told.loss is not None)
+
+
+def browse(run: Run, state: RunState) -> list[Entry]:
+    """The checkpoints of a run, see `Browser.look`."""
+    return Browser(run).look(state)
+
+
+def folders(run: Run, state: RunState) -> Iterator[tuple[Path, Place, int | None]]:
+    """Every folder that is shown: where it stands, and the step in its name (for final/ that of its weights)."""
+    if run.final.is_dir():
+        yield run.final, "final", state.step_final
+    for checkpoint in listed(run.checkpoints):
+        yield checkpoint.path, "checkpoints", checkpoint.step
+    places: tuple[tuple[Place, Path], ...] = (
+        ("superseded", run.superseded),
+        ("quarantine", run.checkpoints / "quarantine"),
+    )
+    for place, root in places:
+        aside = [(path, int(match[1])) for path in _children(root) if (match := _ASIDE.fullmatch(path.name))]
+        for path, step in sorted(aside, key=lambda found: (-found[1], found[0].name)):
+            yield path, place, step
+
+
+def _children(root: Path) -> list[Path]:
+    return list(root.iterdir()) if root.is_dir() else []
+
+
+def family(run: Run) -> Family | None:
+    """Ids of the runs whose checkpoints this one may go on from, its own first; `None` where run.json is damaged."""
+    try:
+        facts = run.read_facts()
+    except UsageError:
+        return None
+    return (facts.run_id,) if facts.parent_run is None else (facts.run_id, facts.parent_run)
+
+
+def problem_of(path: Path, ids: Family | None, *, quick: bool) -> str | None:
+    """Why a run would not go on from a checkpoint; `quick` looks at sizes and headers only."""
+    if problem := fault(path, run_id=ids, quick=quick):
+        return problem
+    manifest = _manifest(path)
+    return NOT_FINITE if manifest is not None and not manifest.finite else None
+
+
+def checked(run: Run, entry: Entry) -> Entry:
+    """The entry after every byte of it was read and hashed."""
+    problem = problem_of(run.folder / entry.path, family(run), quick=False)
+    return replace(entry, problem=problem, verified=problem is None)
+
+
+def best_step(run: Run, state: RunState) -> int | None:
+    """The step with the best evaluation so far; a child run that has none of its own goes by its parent's."""
+    if state.best_evaluation is not None:
+        return state.best_evaluation.step
+    newest = next(iter(listed(run.checkpoints)), None)
+    return None if newest is None else remembered(newest.path).best_step
+
+
+def remembered(path: Path) -> Remembered:
+    """What a checkpoint remembers; nothing where its state.json is missing or damaged."""
+    try:
+        return msgspec.json.decode((path / "resume" / "state.json").read_bytes(), type=Remembered)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return Remembered()
+
+
+def standing(entry: Entry) -> str:
+    """How a checkpoint stands, in words: the first is enough where there is little room."""
+    if entry.place == "quarantine":
+        return f"quarantined: {entry.problem}" if entry.problem else "quarantined"
+    if entry.problem is not None:
+        return f"{'unusable' if entry.problem.startswith(UNUSABLE) else 'damaged'}: {entry.problem}"
+    words = "verified" if entry.verified else "valid"
+    return f"superseded, {words}" if entry.place == "superseded" else words
+
+
+def _manifest(path: Path) -> Manifest | None:
+    try:
+        return read_manifest(path)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _final(entry: Entry, state: RunState) -> Entry:
+    """final/ has the loss it was chosen by."""
+    if entry.place != "final" or state.loss_final is None:
+        return entry
+    return replace(entry, eval_loss=state.loss_final, eval_finite=True)
+
+
+def _kinds(entry: Entry, best: int | None) -> list[str]:
+    """The tags as they count now, what matters most first."""
+    if entry.place == "final":
+        return ["final"]
+    kinds = {tag for tag in entry.tags if tag != "best"}
+    if entry.place == "checkpoints" and entry.step is not None and entry.step == best:
+        kinds.add("best")
+    elif "best" in entry.tags:
+        kinds.add("was best")
+    return sorted(kinds, key=lambda kind: (ORDER.index(kind) if kind in ORDER else len(ORDER), kind))

@@ -1,0 +1,101 @@
+"""The single steps of a part of a long run, for a closer look than its bounded curves allow.
+
+metrics.jsonl is in the order of (attempt, step): attempts follow one another, and steps rise within each. So a part of
+it is found by halving, a few hundred reads of a line whatever the length of the file, and only that part is decoded.
+"""
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from ftui.runs.curves import AttemptCurves, Curves, Series
+from ftui.runs.run_folder import Run
+
+CLOSE_ENOUGH = 4096  # bytes; the rest is read in a row
+
+Key = tuple[int, int]
+"""Attempt and step."""
+
+
+class _Line(msgspec.Struct):
+    """What is needed of a step's record."""
+
+    step: int
+    attempt: int = 0
+    token: str = ""
+    loss: float | None = None
+
+
+_decode = msgspec.json.Decoder(_Line)
+
+
+def read_window(run: Run, curves: Curves, first: int, last: int, *, most_bytes: int) -> Curves | None:
+    """The losses of steps `first` to `last` as far as they count, in bunches of one step (wider ones beyond 512).
+
+    `curves` says which attempts there were and where each began. `None` where that would take more than `most_bytes`
+    of the file, or where it cannot be read.
+    """
+    try:
+        with run.metrics.open("rb") as file:
+            size = file.seek(0, 2)
+            begin = _find(file, size, (_attempt_at(curves, first), first))
+            end = _find(file, size, (_attempt_at(curves, last), last + 1))
+            if end - begin > most_bytes:
+                return None
+            return _gathered(curves, _lines(file, begin, size), first, last)
+    except OSError:  # not there, or its volume has trouble: the chart stays as coarse as it was
+        return None
+
+
+def _attempt_at(curves: Curves, step: int) -> int:
+    """The attempt whose step it is: the newest that began before it."""
+    return max((attempt.attempt for attempt in curves.attempts if attempt.start_step < step), default=0)
+
+
+def _find(file: BinaryIO, size: int, key: Key) -> int:
+    """A byte shortly before the first line that is not below `key`."""
+    low, high = 0, size
+    while high - low > CLOSE_ENOUGH:
+        middle = (low + high) // 2
+        line = next(_lines(file, middle, size), None)
+        if line is None or (line.attempt, line.step) >= key:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def _lines(file: BinaryIO, start: int, size: int) -> Iterator[_Line]:
+    """The readable steps after byte `start`, which may lie within a line: that one is left out."""
+    file.seek(max(0, start - 1))
+    if start > 0:
+        file.readline()  # the end of the line before, or of the one that `start` lies in
+    while file.tell() < size:
+        line = file.readline()
+        if not line.endswith(b"\n"):
+            return
+        try:
+            yield _decode.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue
+
+
+def _gathered(curves: Curves, lines: Iterator[_Line], first: int, last: int) -> Curves:
+    """What counts of the lines, until they are past `last`."""
+    found: dict[int, AttemptCurves] = {}
+    known = {attempt.attempt: attempt for attempt in curves.attempts}
+    end = (_attempt_at(curves, last), last)
+    for line in lines:
+        if (line.attempt, line.step) > end:
+            break
+        attempt = known.get(line.attempt)
+        if attempt is None or line.token != attempt.token or _attempt_at(curves, line.step) != line.attempt:
+            continue
+        if not first <= line.step <= last or line.step > attempt.last_step:  # taken back by one that has yet to step
+            continue
+        if line.attempt not in found:
+            found[line.attempt] = AttemptCurves(line.attempt, line.token, line.step - 1, line.step, {"loss": Series()})
+        found[line.attempt].last_step = line.step
+        found[line.attempt].series["loss"].add(line.step, line.loss)
+    return Curves(offset=0, attempts=list(found.values()))

@@ -1,0 +1,263 @@
+"""What a run's records and state say in plain lines: pure functions, all foreign text through `shown`."""
+
+from pathlib import Path
+
+from ftui import units
+from ftui.errors import DiskError
+from ftui.runs.events import (Adopted, AnyRecord, CheckpointRejected, CheckpointSaved, ControlApplied, ControlRefused, EvaluationDone, MicroBatchChanged, PhaseChanged, Restarting, RunOpened, RunStarted, Sampled, StageBegan, Stalled, Step, Warned,)
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState, eta_seconds, is_over
+from ftui.text import complaint, shown
+
+LOST = "The engine and its supervisor are gone without a last word (the pod was restarted, or both were killed)."
+ENDED_WHILE_RESTARTING = "It crashed at step {}, and its supervisor was ended before it could start it again."
+LOST_HINT = "The same command continues from the newest checkpoint."
+
+PEFT = ("peft", "AutoPeftModelForCausalLM")
+LOADERS = {"lora": PEFT, "qlora": PEFT, "full": ("transformers", "AutoModelForCausalLM")}  # freeze: as full
+
+
+def measured(value: float | None, name: str, non_finite: list[str]) -> str:
+    """A number of a record: its digits, `not finite`, or `n/a`."""
+    return "not finite" if value is None and name in non_finite else units.quantity(value)
+
+
+def place(state: RunState) -> str:
+    """`step 120/400`, or `step 120` while the plan is not known."""
+    return f"step {state.step}/{state.max_steps}" if state.max_steps is not None else f"step {state.step}"
+
+
+def progress(state: RunState) -> str:
+    """The one line that tells where a run is."""
+    return step_line(state) if state.phase in ("training", "evaluating", "saving", "held") else phase(state)
+
+
+def step_line(state: RunState) -> str:
+    """Where the steps stand, with what this attempt has measured."""
+    parts = [place(state)]
+    if state.step_time is not None:
+        parts.append(f"loss {measured(state.loss, 'loss', state.non_finite)}")
+        parts.append(f"{units.count(state.tokens_per_second)} tokens/s")
+    if state.memory is not None:
+        parts.append(units.size(state.memory))
+    if state.phase in ("evaluating", "saving", "held"):
+        parts.append(phase(state))
+    elif eta := eta_seconds(state):  # none before the first step, 0 after the last
+        parts.append(f"ETA {units.duration(eta)}")
+    return " · ".join(parts)
+
+
+def phase(state: RunState) -> str:
+    if state.phase == "parked" and state.exit_code == DiskError.exit_code:
+        return "parked · the disk stayed full"
+    return f"{state.phase} · {shown(state.detail)}" if state.detail else state.phase
+
+
+def micro_batch(state: RunState) -> str | None:
+    """The size of the micro-batches where want of memory changed it."""
+    if state.micro_batch is None:
+        return None
+    return f"{_rows(state.micro_batch)} from step {state.micro_batch_step} on (memory ran out)"
+
+
+def badge(state: RunState) -> str | None:
+    """How surely a resumed run is the same run, with the reasons where it is not; `None` for one never resumed."""
+    if state.badge is None:
+        return None
+    reasons = "; ".join(shown(reason) for reason in state.badge_reasons)
+    return f"{state.badge} ({reasons})" if reasons and state.badge != "EXACT" else state.badge
+
+
+def is_due(record: Step, state: RunState, logging_steps: int) -> bool:
+    """Whether a step is one that is printed where lines cannot be drawn over."""
+    return record.step % logging_steps == 0 or record.step == state.max_steps
+
+
+def event_lines(record: AnyRecord) -> list[str]:
+    """The lines a record is worth by itself; none for most kinds."""
+    match record:
+        case RunOpened():
+            return [f"on {shown(record.host)}: {shown(record.device)}"]
+        case RunStarted():
+            return _plan(record)
+        case Step() if not record.applied:
+            what = " and ".join(record.non_finite) or "gradient"
+            return [f"step {record.step}: {shown(what)} not finite, the step was not applied"]
+        case EvaluationDone():
+            best = " (best so far)" if record.best else " (asked for)" if record.requested else ""
+            return [f"evaluation at step {record.step}: loss {measured(record.loss, 'loss', record.non_finite)}{best}"]
+        case CheckpointSaved():
+            size, seconds = units.size(record.num_bytes), units.duration(record.seconds)
+            return [f"checkpoint at step {record.step} saved ({size} in {seconds})"]
+        case CheckpointRejected():
+            return [f"{shown(record.path)} is damaged ({shown(record.reason)}): moved to {shown(record.moved_to)}"]
+        case Sampled():
+            return [f"sample at step {record.step}: {shown(record.prompt)} -> {shown(record.completion)}"]
+        case StageBegan():
+            return [f"stage {record.number} of {record.of} from step {record.step} on: {shown(record.words)}"]
+        case Warned():
+            return lines_of(f"warning: {record.message}")
+        case ControlApplied() | ControlRefused() | MicroBatchChanged():
+            return [_answer(record)]
+        case Adopted() | Stalled() | Restarting():
+            return lines_of(_supervision(record))
+    return []
+
+
+def lines_of(text: str) -> list[str]:
+    """Foreign text that may have several lines; those behind the first stand below it."""
+    first, *others = shown(text, newlines=True).splitlines() or [""]
+    return [first, *(f"  {line}" for line in others)]
+
+
+APPLIED = {
+    "hold": "held",
+    "continue": "went on",
+    "park": "parking",
+    "checkpoint": "checkpoint asked for",
+    "stop": "stopping",
+    "abort": "aborting",
+    "evaluate": "evaluation asked for",
+    "sample": "sample asked for",
+    "set": "set",
+    "pin": "pinned",
+    "unpin": "unpinned",
+    "delete_checkpoint": "deleted",
+}
+"""What an obeyed letter did; an unknown verb speaks for itself."""
+
+
+def _answer(record: ControlApplied | ControlRefused | MicroBatchChanged) -> str:
+    """What became of a letter, or of want of memory."""
+    match record:
+        case MicroBatchChanged():
+            change = f"from {record.old} to {_rows(record.new)}"
+            return f"memory ran out in step {record.step} ({shown(record.place)}): micro-batches {change}"
+        case ControlRefused():
+            return f"{shown(record.verb)} refused at step {record.step}: {shown(record.reason)}"
+        case ControlApplied():
+            what = APPLIED.get(record.verb, shown(record.verb))
+            settings = ", ".join(f"{shown(name)} = {value:g}" for name, value in record.settings.items())
+            detail = ": ".join(part for part in ("", settings, shown(record.detail)) if part)
+            return f"{what} at step {record.step}" + (f": {detail}" if detail else "")
+
+
+def _supervision(record: Adopted | Stalled | Restarting) -> str:
+    """Not yet safe to print: an error may have several lines."""
+    match record:
+        case Adopted():
+            return f"a new supervisor watches over the engine (process {record.identity.pid})"
+        case Stalled():
+            still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
+            return f"{record.phase} stood still for {still} (limit {limit}): the engine is killed"
+        case Restarting():
+            pause = units.duration(record.pause_seconds)
+            crash = f"crashed at step {record.step} ({record.error})"
+            return f"{crash}: again in {pause} (restart {record.number})"
+
+
+def _rows(number: int) -> str:
+    return f"{number} row" if number == 1 else f"{number} rows"
+
+
+def _plan(record: RunStarted) -> list[str]:
+    epoch, of_it = ("a mean epoch", " in a mean epoch") if record.stages else ("an epoch", "")
+    lines = [
+        f"{shown(record.model)} · {shown(record.method)} · {shown(record.precision)}"
+        f" · {units.count(record.trainable_parameters)} of {units.count(record.total_parameters)} parameters trained",
+        f"{record.num_train_rows} rows · {units.count(record.num_train_tokens)} tokens"
+        f" · {units.count(record.num_target_tokens)} target tokens{of_it} · {record.num_eval_rows} rows to evaluate on",
+        f"{record.max_steps} steps · {record.steps_per_epoch} {epoch} · {record.effective_batch} sequences a step",
+    ]
+    if record.resumed_from:
+        end = f" · {record.badge}" if record.badge else ""
+        lines.append(f"resumed from {shown(record.resumed_from)} at step {record.start_step}{end}")
+    if record.badge_reasons and record.badge != "EXACT":
+        lines.append("  because " + "; ".join(shown(reason) for reason in record.badge_reasons))
+    return lines
+
+
+def phase_line(record: AnyRecord) -> list[str]:
+    """A change of phase, for where no progress line shows it; training shows itself by its steps."""
+    if not isinstance(record, PhaseChanged) or record.phase == "training":
+        return []
+    return [f"{record.phase} · {shown(record.detail)}" if record.detail else record.phase]
+
+
+def history(state: RunState) -> str:
+    """One line on what a run has done so far."""
+    parts = [phase(state), place(state)]
+    if state.attempt > 1:
+        parts.append(f"attempt {state.attempt}")
+    if (last := state.last_evaluation) is not None:
+        parts.append(f"evaluation loss {units.quantity(last.loss)} at step {last.step}")
+    if (checkpoint := state.newest_checkpoint) is not None:
+        parts.append(f"checkpoint at step {checkpoint.step}")
+    return " · ".join(parts)
+
+
+def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
+    """The last lines about a run that ended well: what came out, whether it learned, how to use it."""
+    reason = f": {shown(state.reason)}" if state.reason else ""
+    where = f" at {place(state)}" if state.start_step is not None else ""  # None: it never came to training
+    lines = [f"{shown(run.name)} {state.phase}{where}{reason}"]
+    if state.phase != "finished":
+        if (checkpoint := state.newest_checkpoint) is not None:
+            lines.append(f"  checkpoint  {shown(str(run.checkpoints / Path(checkpoint.path).name))}")
+        how = "the same command" if not is_over(state) else f"ftui resume {run.name}"
+        lines.append(f"  continue    {how}")
+        if state.final is None:
+            return lines
+    lines.append(f"  result      {shown(str(run.final))}")
+    if (loss := losses(state, learning_rate)) is not None:
+        lines.append(f"  evaluation  {loss}")
+    lines += _samples(state)
+    library, auto = LOADERS.get(state.method, LOADERS["full"])
+    lines += ["  use it", f"    from {library} import {auto}"]
+    lines += [f"    model = {auto}.from_pretrained({str(run.final)!r})"]
+    return lines
+
+
+def losses(state: RunState, learning_rate: float) -> str | None:
+    """Evaluation loss before and after; `None` where nothing was evaluated."""
+    before, after = state.loss_before, state.loss_final
+    if after is None:
+        return None
+    if before is None:
+        return f"loss {units.quantity(after)} in final/"
+    if before == after and learning_rate == 0:
+        return f"loss {units.quantity(after)}, unchanged: the learning rate is 0"
+    at = f" (step {state.step_final})" if state.step_final is not None else ""
+    return f"loss {units.quantity(before)} at step 0 -> {units.quantity(after)} in final/{at}"
+
+
+def _samples(state: RunState) -> list[str]:
+    """Each question with its answers, before and after."""
+    before = {sample.prompt: sample.completion for sample in state.samples_before}
+    lines = []
+    for sample in state.samples_after:
+        lines += [
+            f"  question    {shown(sample.prompt)}",
+            f"    before    {shown(before[sample.prompt]) if sample.prompt in before else units.MISSING}",
+            f"    after     {shown(sample.completion)}",
+        ]
+    return lines
+
+
+def lost(state: RunState) -> str:
+    """What is known of a run that was lost."""
+    return ENDED_WHILE_RESTARTING.format(state.restarts[-1].step) if state.restarting else LOST
+
+
+def failure(run: Run, state: RunState) -> str:
+    """Why a run failed or was lost, what to do, and the last lines of an engine that could not say it itself."""
+    if state.phase == "lost":
+        return complaint(f"{run.name}: {lost(state)}", LOST_HINT)
+    message = state.message
+    if (last := state.restarts[-1] if state.restarts else None) and last.attempt == state.attempt - 1:
+        times = "once" if last.number == 1 else f"{last.number} times"
+        message += f"\nIt had been started again {times}; the crash before, at step {last.step}: {last.error}"
+    text = complaint(f"{run.name}: {message}", state.hint)
+    if state.last_lines:
+        text += "\nthe engine's last lines:\n" + "\n".join(f"  {shown(line)}" for line in state.last_lines)
+    return text

@@ -1,0 +1,299 @@
+"""What happens in a run, said once, typed, in the past tense. Every line of every log file is one of these.
+
+A record carries its kind, the version of its form, the wall-clock time (Unix seconds) and the attempt that wrote it.
+Measured floats are `float | None`: `None` is "not measured" unless the field's name stands in `non_finite`.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from ftui.system.process_id import Identity
+
+FORM = 1
+
+Phase = Literal[
+    "queued", "starting", "preparing", "loading", "training", "evaluating", "saving", "held",
+    "parked", "finished", "stopped", "failed", "lost",
+]  # fmt: skip
+Badge = Literal["EXACT", "SAME STATE", "NOT EXACT"]
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
+    """What every line has. `token` names the process that wrote it: readers ignore a superseded writer."""
+
+    v: int = msgspec.field(default_factory=lambda: FORM)  # from a factory, so that omit_defaults writes it
+    time: float = 0.0
+    attempt: int = 0
+    token: str = ""
+
+
+class RunOpened(Record, frozen=True, tag="run_opened"):
+    host: str
+    device: str
+    driver: str | None
+    versions: dict[str, str]
+    num_threads: int
+    world_size: int
+    identity: Identity
+
+
+class PhaseChanged(Record, frozen=True, tag="phase_changed"):
+    phase: Phase
+    detail: str = ""
+
+
+class RunStarted(Record, frozen=True, tag="run_started"):
+    """The plan is made and the first step comes next. Counts of tokens and rows are those of one epoch, but for
+    `num_tokens_ahead`, which are those of all steps from here to `max_steps` (older runs do not tell them). `stages`
+    are the first steps of a curriculum's stages.
+
+    `badge` says how surely a resumed run is the same run as an uninterrupted one (`None` for one never resumed).
+    """
+
+    start_step: int
+    max_steps: int
+    steps_per_epoch: int
+    effective_batch: int
+    num_train_rows: int
+    num_train_tokens: int
+    num_target_tokens: int
+    num_eval_rows: int
+    total_parameters: int
+    trainable_parameters: int
+    model: str
+    method: str
+    precision: str
+    num_tokens_ahead: int | None = None
+    stages: list[int] = []
+    resumed_from: str | None = None
+    badge: Badge | None = None
+    badge_reasons: list[str] = []
+
+
+class StageBegan(Record, frozen=True, tag="stage_began"):
+    """Stage `number` of a curriculum's `of` begins with step `step`, or an attempt goes on within it."""
+
+    step: int
+    number: int
+    of: int
+    words: str
+
+
+class Step(Record, frozen=True, tag="step"):
+    """One optimizer update. `loss` is the mean over the step's target tokens; `tokens_per_second` counts real ones."""
+
+    step: int
+    epoch: float
+    loss: float | None
+    learning_rate: float
+    grad_norm: float | None
+    num_tokens: int
+    num_target_tokens: int
+    tokens_per_second: float
+    data_seconds: float
+    forward_backward_seconds: float
+    optimizer_seconds: float
+    rest_seconds: float
+    memory: int | None = None
+    applied: bool = True
+    extras: dict[str, float | None] = {}
+    non_finite: list[str] = []
+
+
+class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
+    """`requested`: asked for by a letter. It is never the best and counts for no patience."""
+
+    step: int
+    epoch: float
+    loss: float | None
+    num_target_tokens: int
+    seconds: float
+    best: bool
+    requested: bool = False
+    non_finite: list[str] = []
+
+
+class CheckpointSaved(Record, frozen=True, tag="checkpoint_saved"):
+    step: int
+    path: str
+    tags: list[str]
+    num_bytes: int
+    seconds: float
+
+
+class CheckpointVerified(Record, frozen=True, tag="checkpoint_verified"):
+    """Every byte of it was read back and hashed."""
+
+    step: int
+
+
+class CheckpointTagged(Record, frozen=True, tag="checkpoint_tagged"):
+    step: int
+    tag: str
+
+
+class CheckpointRemoved(Record, frozen=True, tag="checkpoint_removed"):
+    step: int
+    path: str
+
+
+class CheckpointRejected(Record, frozen=True, tag="checkpoint_rejected"):
+    """A folder that is not a valid checkpoint was moved aside, with what is wrong with it."""
+
+    path: str
+    moved_to: str
+    reason: str
+
+
+class Sampled(Record, frozen=True, tag="sampled"):
+    """`requested`: asked for by a letter, beside the samples before and after training."""
+
+    step: int
+    prompt: str
+    completion: str
+    requested: bool = False
+
+
+class ControlApplied(Record, frozen=True, tag="control_applied"):
+    """A letter was obeyed. `step`: the last finished step then. `settings`: what a `set` changes from then on."""
+
+    letter: str
+    verb: str
+    step: int
+    detail: str = ""
+    settings: dict[str, float] = {}
+
+
+class ControlRefused(Record, frozen=True, tag="control_refused"):
+    letter: str
+    verb: str
+    step: int
+    reason: str
+
+
+class MicroBatchChanged(Record, frozen=True, tag="micro_batch_changed"):
+    """Memory ran out in step `step`: it and all later ones are taken in micro-batches of `new` rows."""
+
+    step: int
+    old: int
+    new: int
+    place: str
+
+
+class Warned(Record, frozen=True, tag="warned"):
+    message: str
+
+
+class RunFinished(Record, frozen=True, tag="run_finished"):
+    """`reason` says why it ended, in words; `loss_before`, `loss_final`: evaluation losses of step 0 and of final/."""
+
+    step: int
+    reason: str
+    final: str
+    loss_before: float | None = None
+    loss_final: float | None = None
+    step_final: int | None = None
+    exit_code: int = 0
+
+
+class RunStopped(Record, frozen=True, tag="run_stopped"):
+    step: int
+    reason: str
+    exit_code: int
+    checkpoint: str | None = None
+    final: str | None = None
+
+
+class RunFailed(Record, frozen=True, tag="run_failed"):
+    """`error`: what went wrong, the same text for the same fault. `again`: another attempt may well succeed."""
+
+    message: str
+    hint: str
+    exit_code: int
+    error: str
+    again: bool = False
+
+
+JournalRecord = (
+    RunOpened | PhaseChanged | RunStarted | StageBegan | EvaluationDone | CheckpointSaved | CheckpointVerified
+    | CheckpointTagged | CheckpointRemoved | CheckpointRejected | Sampled | ControlApplied | ControlRefused
+    | MicroBatchChanged | Warned | RunFinished | RunStopped | RunFailed
+)  # fmt: skip
+
+
+class EngineStarted(Record, frozen=True, tag="engine_started"):
+    identity: Identity
+
+
+class Adopted(Record, frozen=True, tag="adopted"):
+    """A new supervisor watches over an engine that an earlier one started."""
+
+    identity: Identity
+
+
+class Stalled(Record, frozen=True, tag="stalled"):
+    """No unit of work was finished for `seconds`; `limit_seconds` is how long the phase may stand still."""
+
+    phase: Phase
+    seconds: float
+    limit_seconds: float
+
+
+class EngineEnded(Record, frozen=True, tag="engine_ended"):
+    """How the engine's process ended: its exit code, or the signal that killed it, and the last lines it printed.
+
+    Both are `None` for an adopted engine: only its parent could have asked. `engine_memory`, `memory_total`: bytes it
+    held when it was last looked at, and bytes there are.
+    """
+
+    code: int | None
+    signal: str | None
+    oom_kills: int | None
+    last_lines: list[str]
+    engine_memory: int | None = None
+    memory_total: int | None = None
+    stalled: bool = False
+
+
+class Restarting(Record, frozen=True, tag="restarting"):
+    """The attempt crashed at `step` with `error`; another begins after a pause. `number`: restarts in a row so far."""
+
+    step: int
+    error: str
+    number: int
+    pause_seconds: float
+
+
+SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting | Warned
+
+
+class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One GPU as NVML tells it; `None` where the driver hides a value (inside a container, under MIG)."""
+
+    name: str
+    memory_used: int | None = None
+    memory_total: int | None = None
+    utilization: float | None = None
+    temperature: float | None = None
+    power_watts: float | None = None
+
+
+class Telemetry(Record, frozen=True, tag="telemetry"):
+    cpu_utilization: float | None = None
+    memory_used: int | None = None
+    memory_total: int | None = None
+    engine_memory: int | None = None
+    gpus: list[Gpu] = []
+
+
+class Beat(Record, frozen=True, tag="beat"):
+    """The engine's sign of life. `progress` grows with every unit of work in any phase; a stall is a still counter."""
+
+    phase: Phase
+    step: int
+    micro_step: int
+    progress: int
+
+
+AnyRecord = JournalRecord | Step | SupervisorRecord | Telemetry | Beat

@@ -1,0 +1,138 @@
+"""Append-only record files: one writer that never leaves a torn line behind, readers that lose nothing.
+
+Bytes are split on `\\n` only (a text splitter would also cut at U+2028 or U+0085, which rows of data contain).
+"""
+
+import math
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+
+from ftui.errors import DiskError, DiskFullError
+from ftui.runs.events import FORM, AnyRecord, Record
+from ftui.system.files import open_private, sync_open
+from ftui.system.volume import is_disk_full
+
+_KINDS = {str(record.__struct_config__.tag) for record in get_args(AnyRecord)}
+_decode_any = msgspec.json.Decoder(AnyRecord)
+_encoder = msgspec.json.Encoder()
+
+
+class Envelope(msgspec.Struct):
+    kind: str
+    v: int = 1
+
+
+_decode_envelope = msgspec.json.Decoder(Envelope)
+
+
+def encode(record: Record) -> bytes:
+    """One JSON line. A NaN or infinite float becomes null and its field's name is listed in `non_finite`."""
+    bad = [name for name in record.__struct_fields__ if _is_non_finite(getattr(record, name))]
+    extras = getattr(record, "extras", {})
+    bad_extras = [name for name, value in extras.items() if _is_non_finite(value)]
+    if bad or bad_extras:
+        changes: dict[str, Any] = dict.fromkeys(bad)
+        if bad_extras:
+            changes["extras"] = {k: None if k in bad_extras else v for k, v in extras.items()}
+        changes["non_finite"] = bad + bad_extras
+        record = msgspec.structs.replace(record, **changes)
+    return _encoder.encode(record) + b"\n"
+
+
+def _is_non_finite(value: object) -> bool:
+    return isinstance(value, float) and not math.isfinite(value)
+
+
+class Writer:
+    """The only process that appends to one record file. A line torn by a crash is cut away when it opens."""
+
+    def __init__(self, path: Path, *, attempt: int = 0, token: str = "") -> None:
+        self.attempt = attempt
+        self.token = token
+        self._descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
+        self._is_torn = False
+        self._cut_torn_line()
+
+    def _cut_torn_line(self) -> None:
+        size = end = os.fstat(self._descriptor).st_size
+        while end:
+            start = max(0, end - 65536)
+            newline = os.pread(self._descriptor, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                end = start + newline + 1
+                break
+            end = start
+        if end != size:
+            os.ftruncate(self._descriptor, end)
+
+    def write(self, record: Record, *, durable: bool = False) -> None:
+        """Stamp and append one record in one `os.write`; `durable` adds an fsync.
+
+        Raises:
+            DiskFullError: there was room for only part of the line (it is cut back) or for none of it.
+            DiskError: the disk refused it, or cannot say that it is durable.
+        """
+        line = encode(msgspec.structs.replace(record, time=time.time(), attempt=self.attempt, token=self.token))
+        before = os.fstat(self._descriptor).st_size
+        try:
+            if self._is_torn:  # the disk refused even to cut the last line back
+                self._cut_torn_line()
+            written = os.write(self._descriptor, line)
+            self._is_torn = written != len(line)
+            if self._is_torn:
+                os.ftruncate(self._descriptor, before)
+                raise DiskFullError("The disk is full: a record could not be written.", hint="Free some space.")
+            if durable:
+                sync_open(self._descriptor)
+        except OSError as error:
+            message = f"A record could not be written: {error}."
+            if is_disk_full(error):
+                raise DiskFullError(message, hint="Free some space.") from error
+            raise DiskError(message, hint="Check the volume.") from error
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class Tail:
+    """Reads the new complete lines of a record file since the last look; remembers what it could not read."""
+
+    def __init__(self, path: Path, offset: int = 0) -> None:
+        self.path = path
+        self.offset = offset
+        self.num_unknown = 0
+        self.num_damaged = 0
+
+    def read(self, limit: int = -1) -> list[AnyRecord]:
+        """The records added since the last call (all of them at the first); a torn last line waits for its end.
+
+        With a `limit` about that many bytes are read, so that a long file can be read in pieces; none are left when
+        `offset` stands still.
+        """
+        try:
+            with self.path.open("rb") as file:
+                file.seek(self.offset)
+                data = file.read(limit)
+                if len(data) == limit:
+                    data += file.readline()
+        except FileNotFoundError:
+            return []
+        end = data.rfind(b"\n") + 1
+        self.offset += end
+        return list(self._decode(data[:end].split(b"\n")[:-1]))
+
+    def _decode(self, lines: Iterable[bytes]) -> Iterable[AnyRecord]:
+        for line in lines:
+            try:
+                envelope = _decode_envelope.decode(line)
+                if envelope.kind not in _KINDS or envelope.v > FORM:
+                    self.num_unknown += 1
+                else:
+                    yield _decode_any.decode(line)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                self.num_damaged += 1

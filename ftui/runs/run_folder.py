@@ -1,0 +1,223 @@
+"""A run's folder: its name, its files, who opens it. Paths only; what the files mean is told elsewhere."""
+
+import os
+import re
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ftui.errors import UsageError
+from ftui.system.files import make_private_folder, replace_file, wait_lock
+
+LONGEST_NAME = 64
+NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
+
+
+class RunFacts(msgspec.Struct, frozen=True):
+    """What never changes about a run (run.json), written once by whoever opened it.
+
+    A child run began from a checkpoint of its parent (`parent_run` is its id); a `fork` may differ from it in what the
+    weights are made from.
+    """
+
+    run_id: str
+    name: str
+    created: float
+    profile_name: str
+    format: int = 1
+    parent_run: str | None = None
+    parent_name: str | None = None
+    parent_checkpoint: str | None = None
+    fork: bool = False
+
+
+@dataclass(frozen=True)
+class Run:
+    """The folder RUNS/<name>/ and the files in it."""
+
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def profile(self) -> Path:
+        return self.folder / "profile.toml"
+
+    @property
+    def facts(self) -> Path:
+        return self.folder / "run.json"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal.jsonl"
+
+    @property
+    def metrics(self) -> Path:
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def losses(self) -> Path:
+        """The base model's loss on each row, where a curriculum sorts by it."""
+        return self.folder / "losses.safetensors"
+
+    @property
+    def beat(self) -> Path:
+        return self.folder / "beat.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / "checkpoints"
+
+    @property
+    def final(self) -> Path:
+        return self.folder / "final"
+
+    @property
+    def superseded(self) -> Path:
+        """Checkpoints of a line that was abandoned."""
+        return self.checkpoints / "superseded"
+
+    @property
+    def inbox(self) -> Path:
+        return self.folder / "inbox"
+
+    @property
+    def pins(self) -> Path:
+        return self.folder / "pins.json"
+
+    @property
+    def curves(self) -> Path:
+        return self.folder / "curves.json"
+
+    @property
+    def reserve(self) -> Path:
+        """A little room that is given back when the disk is full, so that the journal can say so."""
+        return self.folder / ".reserve"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.folder / "supervisor.jsonl"
+
+    @property
+    def status(self) -> Path:
+        return self.folder / "status.json"
+
+    @property
+    def telemetry(self) -> Path:
+        return self.folder / "telemetry.jsonl"
+
+    @property
+    def trackers(self) -> Path:
+        """What trackers write, and how far each has come: ftui/supervisor/trackers.py."""
+        return self.folder / "trackers"
+
+    @property
+    def engine_log(self) -> Path:
+        return self.folder / "engine.log"
+
+    @property
+    def engine_log_before(self) -> Path:
+        """What stood in engine.log before it grew too long."""
+        return self.folder / "engine.log.1"
+
+    @property
+    def engine_lock(self) -> Path:
+        return self.folder / "engine.lock"
+
+    @property
+    def supervisor_lock(self) -> Path:
+        return self.folder / "supervisor.lock"
+
+    def read_facts(self) -> RunFacts:
+        """Raises `UsageError` when the folder is not a run."""
+        try:
+            return msgspec.json.decode(self.facts.read_bytes(), type=RunFacts)
+        except (OSError, msgspec.DecodeError) as error:
+            raise UsageError(f"{self.folder} is not a readable run: {error}") from error
+
+
+def check_name(name: str) -> str:
+    """The name, if it is safe as a folder's name.
+
+    Raises:
+        UsageError: anything but a lower-case letter or digit followed by at most 63 of `a-z 0-9 . _ -`.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot name a run.",
+            hint="Use lower-case letters, digits, '.', '_' and '-', at most 64, starting with a letter or digit.",
+        )
+    return name
+
+
+def name_from(stem: str) -> str:
+    """A run's name made from a file's stem (`My Profile` -> `my-profile`)."""
+    return check_name(re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:LONGEST_NAME] or "run")
+
+
+def runs_root() -> Path:
+    """$FTUI_RUNS, else ./runs."""
+    return Path(os.environ.get("FTUI_RUNS") or "runs").absolute()
+
+
+def state_folder() -> Path:
+    """Where ftui keeps what it learns from one start to the next: $XDG_STATE_HOME/ftui."""
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "ftui"
+
+
+def _roots_file() -> Path:
+    return state_folder() / "roots"
+
+
+def note_root(root: Path) -> None:
+    """Remember a root, so that `ftui runs` finds its runs from any folder. A read-only home is no reason to fail."""
+    path = _roots_file()
+    try:
+        make_private_folder(path.parent)
+        with wait_lock(path.with_suffix(".lock")):
+            known = known_roots()
+            if root not in known:
+                replace_file(path, b"".join(os.fsencode(p) + b"\n" for p in [*known, root]))
+    except OSError:
+        return
+
+
+def known_roots() -> list[Path]:
+    """Every noted root that still exists, oldest first."""
+    try:
+        lines = _roots_file().read_bytes().split(b"\n")
+    except OSError:
+        return []
+    return [path for line in lines if line and (path := Path(os.fsdecode(line))).is_dir()]
+
+
+def find_run(name: str) -> Run:
+    """The run of that name in this root or any known one; with a `/` in it, the run in that folder.
+
+    Raises:
+        UsageError: there is none, or the name is not safe.
+    """
+    if "/" in name:
+        run = Run(Path(os.path.expanduser(name)).absolute())  # which leaves the home of nobody as it is
+        run.read_facts()
+        return run
+    check_name(name)
+    for root in dict.fromkeys([runs_root(), *known_roots()]):
+        if (root / name / "run.json").is_file():
+            return Run(root / name)
+    raise UsageError(f"There is no run named {name!r}.", hint="`ftui runs` lists them.")
+
+
+def all_runs() -> list[Run]:
+    """Every run in this root and the known ones, in the order of their roots, then by name."""
+    roots = dict.fromkeys([runs_root(), *known_roots()])
+    found = [path.parent for root in roots if root.is_dir() for path in sorted(root.glob("*/run.json"))]
+    return [Run(folder) for folder in found if NAME.fullmatch(folder.name)]  # `.NAME.new` is one in the making
+
+
+def new_run_id() -> str:
+    return secrets.token_hex(8)

@@ -1,0 +1,190 @@
+"""What a run has come to, as one frozen value. ftui/runs/reduce.py makes it from the run's records."""
+
+from typing import Literal
+
+import msgspec
+
+from ftui.errors import STOPPED
+from ftui.runs.events import Badge, Phase
+from ftui.system.process_id import Identity
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """An evaluation's loss; `None` when it was not finite."""
+
+    step: int
+    loss: float | None
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """`verified`: every byte was read back after it was written."""
+
+    step: int
+    path: str
+    tags: list[str] = []
+    verified: bool = False
+
+
+class Sample(msgspec.Struct, frozen=True):
+    step: int
+    prompt: str
+    completion: str
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """A crash that another attempt followed. `number`: restarts in a row by then."""
+
+    attempt: int
+    step: int
+    error: str
+    number: int
+
+
+class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run as its records tell it. Numbers of a step are those of this attempt: a new attempt begins without any."""
+
+    phase: Phase = "queued"
+    detail: str = ""
+    attempt: int = 0
+    token: str = ""
+    """Of the process that makes this attempt: what another one wrote under its number is not believed."""
+    engine: Identity | None = None
+    host: str = ""
+    device: str = ""
+
+    model: str = ""
+    method: str = ""
+    precision: str = ""
+    effective_batch: int | None = None
+    max_steps: int | None = None
+    logging_steps: int | None = None
+    """Set by a letter; otherwise the profile's."""
+    micro_batch: int | None = None
+    """The newest size memory forced, in rows; `None` while it is the profile's."""
+    micro_batch_step: int | None = None
+    resumed_from: str | None = None
+    badge: Badge | None = None
+    badge_reasons: list[str] = []
+
+    step: int = 0
+    step_attempt: int = -1
+    """The attempt that last said at which step the run is."""
+    start_step: int | None = None
+    started: float | None = None
+    """Time of this attempt's run_started (Unix seconds)."""
+    step_time: float | None = None
+    """Time of this attempt's last step (Unix seconds)."""
+    tokens_ahead: int | None = None
+    """Tokens of all steps of this attempt, to `ahead_to`; `None` in older runs."""
+    ahead_to: int | None = None
+    """The last step of the plan when this attempt began."""
+    attempt_tokens: int = 0
+    """Tokens of this attempt's steps."""
+    paced_from: float | None = None
+    """Time of this attempt's first step (Unix seconds)."""
+    paced_step: int | None = None
+    """The number of that step."""
+    paced_tokens: int = 0
+    """Tokens of this attempt's steps, without its first."""
+    epoch: float | None = None
+    stage: str = ""
+    """Which one of a curriculum, as `2/3`."""
+    loss: float | None = None
+    learning_rate: float | None = None
+    grad_norm: float | None = None
+    tokens_per_second: float | None = None
+    memory: int | None = None
+    non_finite: list[str] = []
+
+    first_evaluation: Evaluation | None = None
+    evaluations: list[Evaluation] = []
+    """The newest few, oldest first."""
+    bests: list[Evaluation] = []
+    """The newest few that were the best so far, oldest first."""
+    checkpoints: list[Checkpoint] = []
+    samples_before: list[Sample] = []
+    samples_after: list[Sample] = []
+    warning: str = ""
+    has_verified: bool = False
+    """Whether a checkpoint of this attempt was read back whole."""
+    held_since: float | None = None
+    """When the hold began (Unix seconds)."""
+    holds: list[tuple[float, float]] = []
+    """When this attempt's newest holds that are over began and ended (Unix seconds), oldest first."""
+    leaving: str = ""
+    """The letter (stop, park, abort) that this attempt obeys by ending."""
+    stalled: str = ""
+    """What stood still, in words, once the supervisor has had enough of it."""
+    restarts: list[Restart] = []
+    """The newest few, oldest first."""
+    restarting: bool = False
+    """This attempt crashed and the next is about to begin."""
+
+    ended_by: Literal["", "engine", "supervisor"] = ""
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    hint: str = ""
+    error: str = ""
+    """What went wrong, the same text for the same fault."""
+    again: bool = False
+    """The engine itself holds that another attempt may succeed."""
+    last_lines: list[str] = []
+    """What the engine printed last, where it left no ending of its own."""
+    final: str | None = None
+    step_final: int | None = None
+    loss_before: float | None = None
+    loss_final: float | None = None
+
+    @property
+    def last_evaluation(self) -> Evaluation | None:
+        return self.evaluations[-1] if self.evaluations else None
+
+    @property
+    def best_evaluation(self) -> Evaluation | None:
+        return self.bests[-1] if self.bests else None
+
+    @property
+    def newest_checkpoint(self) -> Checkpoint | None:
+        return max(self.checkpoints, key=lambda checkpoint: checkpoint.step, default=None)
+
+
+def eta_seconds(state: RunState) -> float | None:
+    """Seconds to the last step at the pace of this attempt, evaluations and saves included; `None` before its second.
+
+    The pace is that of tokens, as a step of long rows takes longer, without the first step, which pays for kernels and
+    caches: after 20 of 216 steps of a run on a quiet machine it was 1 % off (with steps alone: 16 %).
+    """
+    if None in (state.step_time, state.paced_from, state.paced_step, state.max_steps) or state.exit_code is not None:
+        return None
+    assert state.step_time is not None and state.paced_from is not None
+    assert state.paced_step is not None and state.max_steps is not None
+    left, done = state.max_steps - state.step, state.step - state.paced_step
+    held = sum(max(0.0, min(end, state.step_time) - max(begin, state.paced_from)) for begin, end in state.holds)
+    spent = state.step_time - state.paced_from - held
+    if done <= 0 or spent <= 0:
+        return None
+    tokens = _tokens_left(state)
+    return spent / done * left if tokens is None or not state.paced_tokens else spent / state.paced_tokens * tokens
+
+
+def _tokens_left(state: RunState) -> float | None:
+    """Those of the plan's steps that are to come, exactly; where a letter moved its end, with a mean for what it moved
+    by."""
+    if None in (state.tokens_ahead, state.ahead_to, state.start_step, state.max_steps):
+        return None
+    assert state.tokens_ahead is not None and state.ahead_to is not None
+    assert state.start_step is not None and state.max_steps is not None
+    if state.max_steps <= state.step or state.ahead_to <= state.start_step:
+        return 0.0 if state.max_steps <= state.step else None
+    ahead = state.tokens_ahead - state.attempt_tokens
+    if state.max_steps == state.ahead_to:
+        return ahead
+    if state.max_steps < state.ahead_to:
+        return ahead * (state.max_steps - state.step) / (state.ahead_to - state.step)
+    return ahead + state.tokens_ahead / (state.ahead_to - state.start_step) * (state.max_steps - state.ahead_to)
+
+
+def is_over(state: RunState) -> bool:
+    """Whether the run came to an end that the same command does not continue: finished, or stopped on purpose."""
+    return state.phase == "finished" or (state.phase == "stopped" and state.exit_code == STOPPED)

@@ -1,0 +1,181 @@
+"""How a run stands, judged from its files alone: what they say, and whether the processes they name still live."""
+
+import heapq
+import os
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+from ftui.errors import UsageError
+from ftui.runs.events import AnyRecord, Phase
+from ftui.runs.reduce import fold
+from ftui.system.process_id import Identity, is_alive
+from ftui.runs.journal import Tail
+from ftui.runs.restart_policy import may_follow
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState
+
+FORM = 2  # 1 knew nothing of restarts
+PIECE = 1 << 20  # bytes
+QUEUED_SECONDS = 60.0  # how long a run that was opened may wait for its supervisor before it counts as lost
+
+_ON_LINUX: bool = sys.platform == "linux"
+
+
+class Offsets(msgspec.Struct, frozen=True):
+    """Bytes of each record file that are in the state: a reader goes on from there."""
+
+    metrics: int = 0
+    supervisor: int = 0
+    journal: int = 0
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What status.json holds.
+
+    Only readers set these: `unwatched`, the engine lives and nobody records how it will end; `frozen`, it lives but was
+    stopped by a signal.
+    """
+
+    v: int = FORM
+    time: float = 0.0
+    state: RunState = RunState()
+    supervisor: Identity | None = None
+    engine: Identity | None = None
+    offsets: Offsets = Offsets()
+    unwatched: bool = False
+    frozen: bool = False
+
+
+class Watch:
+    """Follows one run: folds what is new in its record files into `state`, starting from status.json."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        stored = _stored(run)
+        self.state = stored.state
+        offsets = stored.offsets
+        # The journal last: whatever a metrics line builds on was in the journal before it.
+        self._tails = (
+            Tail(run.metrics, offsets.metrics),
+            Tail(run.supervisor_log, offsets.supervisor),
+            Tail(run.journal, offsets.journal),
+        )
+
+    @property
+    def offsets(self) -> Offsets:
+        return Offsets(*(tail.offset for tail in self._tails))
+
+    def catch_up(self) -> None:
+        """Fold all there is, in pieces: the files of a long run do not fit in a small process."""
+        for tail in self._tails:
+            before = -1
+            while tail.offset != before:
+                before = tail.offset
+                for record in tail.read(PIECE):
+                    self.state = fold(self.state, record)
+
+    def read(self) -> list[tuple[AnyRecord, RunState]]:
+        """The records added since the last call, by time, each with the state it led to."""
+        batches = [tail.read() for tail in self._tails]
+        news = []
+        for record in heapq.merge(*batches, key=lambda record: record.time):
+            self.state = fold(self.state, record)
+            news.append((record, self.state))
+        return news
+
+
+def _stored(run: Run) -> Status:
+    """status.json, or an empty one where it is missing, damaged, of another form, or not about these files."""
+    try:
+        status = msgspec.json.decode(run.status.read_bytes(), type=Status)
+    except (OSError, msgspec.DecodeError):
+        return Status()
+    covered = (
+        (run.metrics, status.offsets.metrics),
+        (run.supervisor_log, status.offsets.supervisor),
+        (run.journal, status.offsets.journal),
+    )
+    whole = all(not offset or (path.is_file() and path.stat().st_size >= offset) for path, offset in covered)
+    return status if status.v == FORM and whole else Status()
+
+
+def read_status(run: Run) -> Status:
+    """How the run stands now.
+
+    Never waits and never locks. A run whose processes are gone (killed, another boot, a copied folder) and that has no
+    ending is `lost`.
+    """
+    watch = Watch(run)
+    watch.catch_up()
+    return judge(run, watch)
+
+
+def judge(run: Run, watch: Watch) -> Status:
+    """The status of a run that is being watched: its state, and who of its processes lives."""
+    supervisor, engine = (here(run, process) for process in (_stored(run).supervisor, watch.state.engine))
+    status = Status(time=time.time(), state=watch.state, supervisor=supervisor, engine=engine, offsets=watch.offsets)
+    if is_alive(status.engine):
+        return msgspec.structs.replace(
+            status, unwatched=not is_alive(supervisor), frozen=status.engine is not None and is_frozen(status.engine)
+        )
+    if watch.state.exit_code is not None or is_alive(supervisor):
+        return status
+    watch.read()  # the last words may have come between the reading and the look at the processes
+    phase: Phase = watch.state.phase if watch.state.exit_code is not None or _is_new(run, watch.state) else "lost"
+    state = msgspec.structs.replace(watch.state, phase=phase)
+    return msgspec.structs.replace(status, state=state, offsets=watch.offsets)
+
+
+def here(run: Run, process: Identity | None) -> Identity | None:
+    """The process, unless it is one of ftui's that works on another folder: this one was copied from there, then."""
+    if process is None or not _ON_LINUX or not is_alive(process):
+        return process
+    try:
+        command = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
+        there = Path(os.readlink(f"/proc/{process.pid}/cwd"))
+    except OSError:  # it has just ended, or belongs to somebody else
+        return process
+    elsewhere = bool({b"ftui.engine", b"ftui.supervisor"} & {*command}) and there != run.folder.resolve()
+    return None if elsewhere else process
+
+
+def _is_new(run: Run, state: RunState) -> bool:
+    """Whether the run was opened just now and no supervisor has written yet."""
+    try:
+        age = time.time() - run.read_facts().created
+    except UsageError:
+        return False
+    return state.attempt == 0 and 0 <= age < QUEUED_SECONDS
+
+
+def is_living(run: Run) -> bool:
+    """Whether an engine or a supervisor works on this run, seen from this boot and pid namespace."""
+    return lives(read_status(run))
+
+
+def lives(status: Status) -> bool:
+    return is_alive(status.engine) or is_alive(status.supervisor)
+
+
+def is_final(status: Status) -> bool:
+    """Whether the run has ended and its supervisor will not start it again by itself."""
+    return status.state.exit_code is not None and not (may_follow(status.state) and is_alive(status.supervisor))
+
+
+def is_frozen(engine: Identity) -> bool:
+    """Whether a living process was stopped by a signal (SIGSTOP), or is held by a debugger."""
+    if _ON_LINUX:
+        try:
+            stat = Path(f"/proc/{engine.pid}/stat").read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return False
+        return stat.rpartition(")")[2].split()[0] in "Tt"
+    import psutil  # only where there is no /proc
+
+    try:
+        return psutil.Process(engine.pid).status() == psutil.STATUS_STOPPED
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,225 @@
+"""One engine from its start, or from the moment it was found alive, to its recorded end."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from ftui.errors import DiskError
+from ftui.runs.curves import CurveReader, write_curves
+from ftui.runs.events import Adopted, EngineEnded, EngineStarted, Record, Restarting, Telemetry, Warned
+from ftui.runs.journal import Writer
+from ftui.runs.reduce import fold
+from ftui.runs.restart_policy import decide
+from ftui.runs.run_folder import Run
+from ftui.runs.status import Status, Watch, is_frozen
+from ftui.supervisor import stall
+from ftui.supervisor.engine_process import start_engine
+from ftui.supervisor.process_tree import Engine, Foundling, clean_environment, kill_left_over, kill_with_stacks, say
+from ftui.supervisor.stall import Stillness, floor_seconds, read_beat
+from ftui.supervisor.telemetry import Sampler, oom_kills
+from ftui.supervisor.trackers import Trackers
+from ftui.system.files import replace_file
+from ftui.system.process_id import Identity, this_process
+
+TICK_SECONDS = 1.0
+POLL_SECONDS = 0.05
+STACKS_SECONDS = 2.0  # how long a stalled engine may take to write its stacks
+CURVES_SECONDS = 10.0
+LAST_LINES = 20
+LONGEST_LINE = 500
+
+
+class Mark(NamedTuple):
+    """A place in a log that may be moved aside meanwhile."""
+
+    inode: int
+    size: int
+
+
+class Attempt:
+    """Watches over one engine. `forward` sends on each SIGTERM the supervisor got, and says whether it ever got one."""
+
+    def __init__(
+        self, run: Run, watch: Watch, curves: CurveReader, trackers: Trackers, *, number: int, token: str
+    ) -> None:
+        self._run = run
+        self._watch = watch
+        self._curves = curves
+        self._trackers = trackers
+        self._number = number
+        self._token = token
+        self._log = Writer(run.supervisor_log, attempt=number, token=self._token)
+        self._telemetry = Writer(run.telemetry, attempt=number, token=self._token)
+        self._log_start = mark(run.engine_log)
+        self._kills_before = oom_kills()
+        self._sampled = Telemetry()
+        self._next_curves = time.monotonic() + CURVES_SECONDS
+
+    def start(self, command: Sequence[str]) -> Engine:
+        self.write_status()  # names this process before there is an engine to be watched
+        environment = clean_environment() | {"FTUI_ATTEMPT": str(self._number), "FTUI_TOKEN": self._token}
+        engine = start_engine(self._run, command, environment)
+        self._record(self._log, EngineStarted(identity=engine.identity))
+        return engine
+
+    def adopt(self, identity: Identity) -> Engine:
+        self._log_start = Mark(0, 0)  # nobody knows where its lines begin
+        self._record(self._log, Adopted(identity=identity))
+        self.write_status()
+        return Foundling(identity)
+
+    def to_end(self, engine: Engine, forward: Callable[[Engine], bool]) -> Restarting | str:
+        """Watch over the engine until it has ended, record how; returns the restart that follows, or why none does."""
+        stalled = self._watch_over(engine, forward)
+        code, signal = engine.how()
+        if left := kill_left_over(engine):
+            say(f"The engine has left {left} processes behind: killed.")
+        ended = self._ending(code, signal, stalled)
+        self._read_news()
+        verdict = decide(fold(self._watch.state, ended), ended, terminated=forward(engine))
+        recorded = self._record(self._log, ended)
+        if isinstance(verdict, Restarting) and not (recorded and self._record(self._log, verdict)):
+            verdict = "the restart could not be recorded"  # and without a record nobody could count them
+        self.write_status()
+        self._finish_curves()
+        if not isinstance(verdict, Restarting) and self._warn(self._trackers.finish()):
+            self.write_status()
+        return verdict
+
+    def close(self) -> None:
+        self._log.close()
+        self._telemetry.close()
+
+    def write_status(self) -> None:
+        self._read_news()
+        state = self._watch.state
+        status = Status(
+            time=time.time(), state=state, supervisor=this_process(), engine=state.engine, offsets=self._watch.offsets
+        )
+        try:
+            replace_file(self._run.status, msgspec.json.encode(status))
+        except OSError as error:
+            say(f"status.json could not be written: {error}.")
+
+    def _watch_over(self, engine: Engine, forward: Callable[[Engine], bool]) -> bool:
+        """Tick once a second until the engine has ended; returns whether it had to be ended because it stood still."""
+        sampler = Sampler(engine.identity.pid)
+        stillness = Stillness(
+            floor_seconds(self._run), token=self._token, tick=TICK_SECONDS, patience=stall.PATIENCE_SECONDS
+        )
+        stalled, behind = False, True
+        last_tick = next_tick = time.monotonic()
+        while not engine.has_ended():
+            forward(engine)
+            if (now := time.monotonic()) >= next_tick:
+                elapsed, last_tick, next_tick = now - last_tick, now, now + TICK_SECONDS
+                self._sample(sampler)
+                self._warn(self._trackers.look())
+                self.write_status()
+                behind = True  # most likely there are new steps
+                beat, stopped = read_beat(self._run), is_frozen(engine.identity)
+                found = None if stalled else stillness.look(beat, elapsed, stopped=stopped)
+                if found is not None:
+                    self._record(self._log, found)
+                    kill_with_stacks(engine, STACKS_SECONDS)
+                    stalled = True
+                    continue
+            behind = behind and self._draw_curves()
+            time.sleep(POLL_SECONDS)
+        sampler.close()
+        return stalled
+
+    def _sample(self, sampler: Sampler) -> None:
+        sample = sampler.sample()
+        self._record(self._telemetry, sample)
+        if sample.engine_memory is not None:
+            self._sampled = sample
+
+    def _ending(self, code: int | None, signal: str | None, stalled: bool) -> EngineEnded:
+        kills = oom_kills()
+        return EngineEnded(
+            attempt=self._number,
+            token=self._token,
+            code=code,
+            signal=signal,
+            oom_kills=None if kills is None or self._kills_before is None else kills - self._kills_before,
+            last_lines=last_lines(self._run.engine_log, after(self._run.engine_log, self._log_start)),
+            engine_memory=self._sampled.engine_memory,
+            memory_total=self._sampled.memory_total,
+            stalled=stalled,
+        )
+
+    def _record(self, writer: Writer, record: Record) -> bool:
+        try:
+            writer.write(record)
+        except DiskError as error:
+            say(error.message)
+            return False
+        return True
+
+    def _warn(self, messages: Sequence[str]) -> bool:
+        """Record each; says whether there was any."""
+        for message in messages:
+            self._record(self._log, Warned(message=message))
+        return bool(messages)
+
+    def _read_news(self) -> None:
+        self._watch.read()
+        state = self._watch.state
+        if state.start_step is not None:
+            self._curves.begin(state.attempt, state.start_step)
+
+    def _draw_curves(self) -> bool:
+        """Take in one piece of metrics.jsonl (never long, whatever has piled up); False when there was none left.
+
+        Whole curves are written now and then.
+        """
+        if self._curves.advance():
+            return True
+        if self._curves.has_changed and time.monotonic() >= self._next_curves:
+            self._next_curves = time.monotonic() + CURVES_SECONDS
+            self._write_curves()
+        return False
+
+    def _finish_curves(self) -> None:
+        while self._curves.advance():
+            continue
+        if self._curves.has_changed:
+            self._write_curves()
+
+    def _write_curves(self) -> None:
+        try:
+            write_curves(self._run, self._curves)
+        except OSError as error:
+            say(f"curves.json could not be written: {error}.")
+
+
+def mark(log: Path) -> Mark:
+    """The end of a log; the beginning where there is none yet."""
+    try:
+        stat = log.stat()
+    except FileNotFoundError:
+        return Mark(0, 0)
+    return Mark(stat.st_ino, stat.st_size)
+
+
+def after(log: Path, start: Mark) -> int:
+    """The byte at which what was written after `start` begins: the first one where the log was begun anew since."""
+    return start.size if mark(log).inode == start.inode else 0
+
+
+def last_lines(log: Path, start: int) -> list[str]:
+    """The last lines of a log after byte `start` (of all of it where it is shorter), each cut to a bearable length."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(start if start <= size else 0, size - 4 * LAST_LINES * LONGEST_LINE))
+            data = file.read()
+    except OSError as error:
+        return [f"engine.log cannot be read: {error}"]
+    lines = data.decode(errors="backslashreplace").rstrip("\n").split("\n")
+    return [line[:LONGEST_LINE] for line in lines[-LAST_LINES:] if line]

@@ -1,0 +1,51 @@
+"""Starts the supervisor of a run: for a run that begins, and for an engine that has lost its own."""
+
+import os
+import subprocess
+import sys
+
+from ftui.runs.run_folder import Run
+from ftui.runs.status import Status
+from ftui.system.files import Lock, open_private, try_lock
+
+FOLDERS = ("FTUI_CACHE", "FTUI_RUNS", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
+"""Variables that name folders, which may be relative to where somebody stands."""
+
+
+def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
+    """Start a supervisor that outlives this process and its terminal, and hand it the lock.
+
+    Its own troubles go to supervisor.log.
+    """
+    log = open_private(run.folder / "supervisor.log", os.O_WRONLY | os.O_APPEND)
+    command = [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)]
+    descriptors = () if lock is None else (lock.descriptor,)
+    try:
+        return subprocess.Popen(
+            [*command, *map(str, descriptors)],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            close_fds=True,
+            pass_fds=descriptors,
+            cwd=run.folder,
+            env=_environment(),
+            start_new_session=True,
+        )
+    finally:
+        os.close(log)
+
+
+def _environment() -> dict[str, str]:
+    """This process's, with the names of folders whole: the supervisor lives in the run's folder."""
+    return {name: os.path.abspath(value) if name in FOLDERS and value else value for name, value in os.environ.items()}
+
+
+def watched(run: Run, status: Status) -> Status:
+    """The status of a run whose engine has a supervisor: one is started for an engine that lost its own."""
+    if status.unwatched and (lock := try_lock(run.supervisor_lock)) is not None:
+        try:
+            launch(run, lock)
+        finally:
+            os.close(lock.descriptor)
+    return status

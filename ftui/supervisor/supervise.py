@@ -1,0 +1,125 @@
+"""Watches over one run (`python -P -m ftui.supervisor.supervise RUN_DIR [LOCK_FD]`): starts its engine, or adopts a living one,
+records how it ends, and starts it again after a crash.
+
+It stays small (no torch, no pydantic) because it lives as long as the run, and it never dies of a full disk: the engine
+goes on, and whoever reads the files sees it.
+"""
+
+import secrets
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from ftui.errors import FtuiError
+from ftui.runs.curves import CurveReader
+from ftui.runs.events import Restarting
+from ftui.runs.run_folder import Run
+from ftui.runs.status import Watch, here
+from ftui.supervisor.attempt import POLL_SECONDS, Attempt
+from ftui.supervisor.process_tree import Engine, say, send_group
+from ftui.supervisor.trackers import Trackers
+from ftui.system.files import Lock, lock_from, try_lock
+from ftui.system.process_id import is_alive
+
+PACE = 1.0  # of the pauses before restarts; only tests are in more of a hurry
+
+
+def engine_command(run: Run) -> list[str]:
+    return [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
+
+
+class Terminations:
+    """Counts SIGTERM; the handler only counts, the watching loop forwards."""
+
+    def __init__(self) -> None:
+        self.arrived = 0
+        self._forwarded = 0
+        signal.signal(signal.SIGTERM, self._arrive)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    def _arrive(self, number: int, frame: FrameType | None) -> None:
+        self.arrived += 1
+
+    def forward(self, engine: Engine) -> bool:
+        """Send each SIGTERM on to the engine's process group, unless it has ended; says whether there ever was one."""
+        while self._forwarded < self.arrived and not engine.has_ended():
+            self._forwarded += 1
+            send_group(engine, signal.SIGTERM)
+        return self.arrived > 0
+
+
+def supervise(run: Run, command: Sequence[str]) -> None:
+    """Watch over the run until its engine has ended for good. The caller holds supervisor.lock."""
+    terminations = Terminations()
+    watch = Watch(run)
+    watch.catch_up()
+    curves, trackers = CurveReader(run), Trackers(run)
+    while True:
+        verdict = _one_attempt(run, watch, curves, trackers, command, terminations)
+        if not isinstance(verdict, Restarting):
+            say(f"The run is not started again: {verdict}.")
+            return
+        say(f"The engine crashed at step {verdict.step} ({verdict.error}): again in {verdict.pause_seconds:.0f} s.")
+        if not _wait(verdict.pause_seconds * PACE, terminations):
+            say("SIGTERM: the run is not started again.")
+            return
+
+
+def _one_attempt(
+    run: Run,
+    watch: Watch,
+    curves: CurveReader,
+    trackers: Trackers,
+    command: Sequence[str],
+    terminations: Terminations,
+) -> Restarting | str:
+    state = watch.state
+    living = here(run, state.engine)
+    found = living if is_alive(living) else None
+    if found is not None:
+        attempt = Attempt(run, watch, curves, trackers, number=state.attempt, token=state.token)
+    else:
+        attempt = Attempt(run, watch, curves, trackers, number=state.attempt + 1, token=secrets.token_hex(8))
+    try:
+        engine = attempt.start(command) if found is None else attempt.adopt(found)
+        return attempt.to_end(engine, terminations.forward)
+    finally:
+        attempt.close()
+
+
+def _wait(seconds: float, terminations: Terminations) -> bool:
+    """False as soon as SIGTERM arrives."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and not terminations.arrived:
+        time.sleep(POLL_SECONDS)
+    return not terminations.arrived
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when the run has been watched to its end, or another supervisor already does that."""
+    if len(arguments) not in (1, 2) or not all(text.isdecimal() for text in arguments[1:]):
+        say("usage: python -P -m ftui.supervisor.supervise RUN_DIR [LOCK_FD]")
+        return 2
+    run = Run(Path(arguments[0]).absolute())
+    try:
+        run.read_facts()
+        lock = _lock(run, arguments[1:])
+        if lock is not None:
+            supervise(run, engine_command(run))
+    except FtuiError as error:
+        say(error.message)
+        return error.exit_code
+    return 0
+
+
+def _lock(run: Run, descriptors: Sequence[str]) -> Lock | None:
+    """supervisor.lock, as the opener handed it on; without that, `None` when another supervisor holds it."""
+    if not descriptors:
+        return try_lock(run.supervisor_lock)
+    try:
+        return lock_from(int(descriptors[0]))
+    except BlockingIOError:
+        return None

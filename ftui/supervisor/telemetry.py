@@ -1,0 +1,134 @@
+"""What the machine is doing, as the supervisor samples it. A value that is hidden is `None`, never 0."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from ftui.hardware.nvml import Driver
+from ftui.runs.events import Gpu, Telemetry
+
+_SHORTEST_CPU_INTERVAL = 0.1  # seconds; below, utilisation since the last look is noise
+_TEMPERATURE_OF_THE_GPU = 0  # NVML_TEMPERATURE_GPU
+_CGROUP = Path("/sys/fs/cgroup")
+
+
+class Sampler:
+    """Looks at the hardware and at one engine process. `close()` lets go of NVML."""
+
+    def __init__(self, engine_pid: int) -> None:
+        self._engine_pid = engine_pid
+        self._cgroup = cgroup_folder()
+        self._gpus = Gpus()
+        psutil.cpu_percent()  # utilisation is counted from the call before: the first answer means nothing
+        self._last_look = time.monotonic()
+
+    def sample(self) -> Telemetry:
+        used, total = self._memory()
+        return Telemetry(
+            cpu_utilization=self._cpu(),
+            memory_used=used,
+            memory_total=total,
+            engine_memory=resident_memory(self._engine_pid),
+            gpus=self._gpus.sample(),
+        )
+
+    def close(self) -> None:
+        self._gpus.close()
+
+    def _cpu(self) -> float | None:
+        """Share of all cores in use since the last look, 0..1."""
+        now = time.monotonic()
+        if now - self._last_look < _SHORTEST_CPU_INTERVAL:
+            return None
+        self._last_look = now
+        return psutil.cpu_percent() / 100
+
+    def _memory(self) -> tuple[int, int]:
+        """Bytes used and bytes there are: the container's own where it has a limit, else the host's."""
+        host = psutil.virtual_memory()
+        limit, current = (read_number(self._cgroup, name) for name in ("memory.max", "memory.current"))
+        if limit is None or current is None or limit > host.total:
+            return host.used, host.total
+        cache = counter(self._cgroup, "memory.stat", "inactive_file") or 0  # given back when memory is short
+        return max(0, current - cache), limit
+
+
+def resident_memory(pid: int) -> int | None:
+    """Bytes of RAM a process holds; `None` when it is gone or not ours to look at."""
+    try:
+        return psutil.Process(pid).memory_info().rss or None  # a zombie holds 0
+    except (psutil.NoSuchProcess, psutil.AccessDenied):
+        return None
+
+
+def oom_kills() -> int | None:
+    """Processes of this control group the kernel has killed for want of memory; `None` where that is hidden."""
+    return counter(cgroup_folder(), "memory.events", "oom_kill")
+
+
+def cgroup_folder() -> Path | None:
+    """This process's control group (version 2) as far as it can be seen from here; `None` where there is none."""
+    try:
+        lines = Path("/proc/self/cgroup").read_text().splitlines()
+    except OSError:
+        return None
+    inside = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
+    if inside is None:
+        return None
+    folder = _CGROUP / inside.lstrip("/")
+    # Inside a container the path may be the host's, and the container's own group stands at the mount point.
+    return next((f for f in (folder, _CGROUP) if (f / "memory.events").is_file()), None)
+
+
+def read_number(folder: Path | None, name: str) -> int | None:
+    """The number in a file of a control group; `None` when hidden or `max`."""
+    if folder is None:
+        return None
+    try:
+        return int((folder / name).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def counter(folder: Path | None, name: str, key: str) -> int | None:
+    """One `key value` line of a file of a control group."""
+    if folder is None:
+        return None
+    try:
+        values = dict(line.split() for line in (folder / name).read_text().splitlines())
+        return int(values[key])
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+class Gpus:
+    """The GPUs the driver shows; a value that it hides is `None`."""
+
+    def __init__(self) -> None:
+        self._driver = Driver()
+
+    def sample(self) -> list[Gpu]:
+        return [self._gpu(handle) for handle in self._driver.handles]
+
+    def close(self) -> None:
+        self._driver.close()
+
+    def _gpu(self, handle: Any) -> Gpu:
+        ask = self._driver.ask
+        used, total = self._driver.memory(handle)
+        rates = ask("nvmlDeviceGetUtilizationRates", handle)
+        milliwatts = ask("nvmlDeviceGetPowerUsage", handle)
+        return Gpu(
+            name=ask("nvmlDeviceGetName", handle) or "GPU",
+            memory_used=used,
+            memory_total=total,
+            utilization=None if rates is None else rates.gpu / 100,
+            temperature=_number(ask("nvmlDeviceGetTemperature", handle, _TEMPERATURE_OF_THE_GPU)),
+            power_watts=None if milliwatts is None else milliwatts / 1000,
+        )
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,173 @@
+"""The trackers of a run (TensorBoard, wandb, trackio) as its supervisor sees them: each is a process of its own that
+follows the run's files.
+
+Nobody waits for one: when it hangs, dies or is not installed, the run only says so. It notices by the end of a pipe
+(its lifeline) that the run or its supervisor has ended, hands on what is left, and ends itself.
+"""
+
+import os
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ftui.runs.run_folder import Run
+from ftui.system.files import make_private_folder, open_private
+
+KNOWN = ("tensorboard", "wandb", "trackio")
+STILL_SECONDS = 60.0  # a tracker that takes nothing for so long is slow
+FINISH_SECONDS = 5.0  # how long the supervisor stays for what is left at the end
+LEFT_SECONDS = 30.0  # how long a tracker goes on after the run's end at most, supervisor or not
+LONGEST_REASON = 300
+
+
+class Progress(msgspec.Struct):
+    """What a supervisor reads of trackers/NAME.json (the rest is the tracker's own): bytes it has read, and a word."""
+
+    metrics: int = 0
+    note: str = ""
+
+
+def wanted(run: Run) -> tuple[str, ...]:
+    """The trackers that the run's profile names; none where it cannot be read."""
+    try:
+        profile = tomllib.loads(run.profile.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return ()
+    log = profile.get("log")
+    names: Any = log.get("report_to", ()) if isinstance(log, Mapping) else ()
+    named = [names] if isinstance(names, str) else names if isinstance(names, list) else ()
+    return tuple(name for name in KNOWN if name in named)
+
+
+class Tracker:
+    """The process of one tracker. `lifeline` is the end of the pipe that this process holds."""
+
+    def __init__(self, run: Run, name: str) -> None:
+        """Raises `OSError` when there is no room for its log or no process to be had."""
+        self.name = name
+        self.log = make_private_folder(run.trackers) / f"{name}.log"
+        self._run = run
+        self._process, self._lifeline = _started(run, name, self.log)
+        self._state = run.trackers / f"{name}.json"
+        self._seen = Progress()
+        self._moved = time.monotonic()
+        self._is_slow = False
+
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    def failure(self) -> str:
+        """Why it failed, in the last line it wrote; nothing where it ended well."""
+        code = self._process.poll()
+        if not code:
+            return ""
+        said = _last_line(self.log) or f"exit code {code}"
+        return f"{self.name} has failed: {said}. The run goes on without it."
+
+    def news(self) -> list[str]:
+        """What it has to say, and that it is slow; each once."""
+        found = []
+        now, progress = time.monotonic(), self._progress()
+        if progress.note and progress.note != self._seen.note:
+            found.append(f"{self.name}: {progress.note}")
+        if progress.metrics != self._seen.metrics or progress.metrics >= _size(self._run.metrics):
+            self._moved = now
+        elif now - self._moved > STILL_SECONDS and not self._is_slow:
+            self._is_slow = True
+            found.append(f"{self.name} has taken nothing for {STILL_SECONDS:.0f} s. The run does not wait for it.")
+        self._seen = progress
+        return found
+
+    def end(self) -> None:
+        """Tell it that nothing more comes."""
+        os.close(self._lifeline)
+
+    def _progress(self) -> Progress:
+        try:
+            return msgspec.json.decode(self._state.read_bytes(), type=Progress)
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return self._seen
+
+
+class Trackers:
+    """All trackers of a run; `look` and `finish` return warnings for people."""
+
+    def __init__(self, run: Run) -> None:
+        self._living: list[Tracker] = []
+        self._news: list[str] = []
+        for name in wanted(run):
+            try:
+                self._living.append(Tracker(run, name))
+            except OSError as error:
+                self._news.append(f"{name} could not be started: {error}. The run goes on without it.")
+
+    def look(self) -> list[str]:
+        found, self._news = self._news, []
+        for tracker in [*self._living]:
+            found += tracker.news()
+            if tracker.has_ended():
+                self._living.remove(tracker)
+                tracker.end()
+                found += filter(None, [tracker.failure()])
+        return found
+
+    def finish(self) -> list[str]:
+        """The run has ended: give them a moment for what is left. One that needs longer is left to itself."""
+        for tracker in self._living:
+            tracker.end()
+        deadline = time.monotonic() + FINISH_SECONDS
+        while time.monotonic() < deadline and not all(tracker.has_ended() for tracker in self._living):
+            time.sleep(0.05)
+        found, self._news = self._news, []
+        for tracker in self._living:
+            found += tracker.news()
+            if tracker.has_ended():
+                found += filter(None, [tracker.failure()])
+            else:
+                left = f"it goes on for {LEFT_SECONDS:.0f} s at most"
+                found.append(f"{tracker.name} has not taken all of the run yet: {left} (see {tracker.log}).")
+        self._living = []
+        return found
+
+
+def _started(run: Run, name: str, log: Path) -> tuple["subprocess.Popen[bytes]", int]:
+    """The process, in a session of its own (what ends the engine's group does not end it), and its lifeline."""
+    output = open_private(log, os.O_WRONLY | os.O_APPEND)
+    theirs, ours = os.pipe()
+    command = [sys.executable, "-P", "-m", "ftui.engine.trackers", str(run.folder), name, str(theirs)]
+    try:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=run.folder, pass_fds=(theirs,),
+            start_new_session=True,
+        )  # fmt: skip
+    except OSError:
+        os.close(ours)
+        raise
+    finally:
+        os.close(theirs)
+        os.close(output)
+    return process, ours
+
+
+def _last_line(log: Path) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+            lines = file.read().decode(errors="backslashreplace").split("\n")
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:LONGEST_REASON].rstrip(".") if said else ""
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

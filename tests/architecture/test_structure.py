@@ -1,0 +1,203 @@
+"""The house's own rules, each checked here so that it stays a rule."""
+
+import ast
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.replayed import replay
+
+ROOT = Path(__file__).parents[2]
+WINGS = ("ftui", "tui", "engine", "profiles")
+MAX_LINES_A_FILE = 300
+MAX_LINES_A_FUNCTION = 50
+# Longer than a room should be, and why. This list may only get shorter.
+LONG_FILES: dict[str, str] = {}
+LONG_FUNCTIONS: dict[str, str] = {}
+
+TRAINING_STACK = {"torch", "transformers", "peft", "accelerate", "datasets", "numpy"}
+SCREEN_STACK = {"textual", "rich"}
+
+
+def sources() -> list[Path]:
+    found = [p for wing in WINGS for p in (ROOT / wing).rglob("*.py") if not p.is_relative_to(ROOT / "ftui" / "tui")]
+    found = [p for p in found if not any(part.is_symlink() for part in p.parents)]
+    assert len(found) > 40, "the search for source files finds too little to mean anything"
+    return found
+
+
+def functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            yield f"{path.relative_to(ROOT)}:{node.name}", node.end_lineno - node.lineno + 1
+
+
+def test_rooms_stay_small() -> None:
+    long = {str(p.relative_to(ROOT)): n for p in sources() if (n := len(p.read_text().splitlines())) > MAX_LINES_A_FILE}
+    assert long.keys() == LONG_FILES.keys(), f"over {MAX_LINES_A_FILE} lines: split the room, do not raise the ceiling"
+
+
+def test_functions_stay_small() -> None:
+    long = {name: n for p in sources() for name, n in functions(p) if n > MAX_LINES_A_FUNCTION}
+    assert long.keys() == LONG_FUNCTIONS.keys(), f"over {MAX_LINES_A_FUNCTION} lines: {long}"
+
+
+def test_no_room_is_named_for_nothing() -> None:
+    vague = {"utils", "util", "helpers", "common", "misc", "manager", "base"}
+    assert [p for p in sources() if p.stem in vague] == []
+
+
+def test_wings_hang_in_the_package() -> None:
+    for wing in ("tui", "engine", "profiles"):
+        assert os.readlink(ROOT / "ftui" / wing) == f"../{wing}"
+
+
+@pytest.mark.parametrize("wing", ["tui", "engine"])
+def test_a_wing_refuses_another_name(wing: str) -> None:
+    result = subprocess.run([sys.executable, "-c", f"import {wing}"], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode != 0
+    assert f"import them under that name\n" in result.stderr or f"import it under that name\n" in result.stderr  # noqa: F541
+
+
+def loaded_by(code: str, env: dict[str, str] | None = None) -> set[str]:
+    """Top-level modules in a fresh interpreter after running `code`."""
+    program = f"{code}\nimport sys; print('|'.join({{m.split('.')[0] for m in sys.modules}}))"
+    result = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | (env or {})
+    )
+    return set(result.stdout.splitlines()[-1].split("|"))
+
+
+GROUND = [
+    "ftui.cli.main",
+    "ftui.cli.run",
+    "ftui.cli.runs",
+    "ftui.cli.dry_run",
+    "ftui.cli.preview",
+    "ftui.supervisor.supervise",
+    "ftui.runs.checkpoint_folders",
+    "ftui.tui",
+]
+
+
+@pytest.mark.parametrize("module", GROUND)
+def test_no_training_stack_outside_the_engine(module: str) -> None:
+    assert loaded_by(f"import {module}") & TRAINING_STACK == set()
+
+
+@pytest.mark.parametrize("module", GROUND[:-1])
+def test_commands_that_print_never_load_the_screens(module: str) -> None:
+    assert loaded_by(f"import {module}") & SCREEN_STACK == set()
+
+
+SCREENS_AT_WORK = """
+import asyncio, os, sys, time
+from pathlib import Path
+started = []
+CHILDREN = ("subprocess.Popen", "os.fork", "os.forkpty", "os.posix_spawn", "os.exec", "os.system")
+sys.addaudithook(lambda event, arguments: started.append(event) if event in CHILDREN else None)
+import ftui.tui.app
+from ftui.tui.screens.monitor import MonitorScreen
+from ftui.tui.screens.runs import RunsScreen
+from tests.support.replayed import replay
+from tests.support.shown_app import shown_app
+
+async def main():
+    async with shown_app() as shown:
+        assert isinstance(shown.screen, RunsScreen) and not shown.screen.roster.rows
+    for name, living in (("wiki-style-finished", False), ("wiki-style-lora", True)):
+        run = replay(name, Path(os.environ["FTUI_RUNS"]), living=living)
+        async with shown_app() as shown:
+            await shown.press("down", "enter")
+            assert isinstance(shown.screen, MonitorScreen)
+            await shown.pilot.pause(1.5)
+            await shown.press("escape")
+            assert isinstance(shown.screen, RunsScreen)
+
+asyncio.run(main())
+assert started == [], started
+"""
+
+
+def test_screens_that_watch_stay_light_and_start_nothing(tmp_path: Path) -> None:
+    """The list of runs and the live view, empty and full."""
+    places = {"FTUI_RUNS": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    loaded = loaded_by(SCREENS_AT_WORK, places)
+    assert loaded & SCREEN_STACK == SCREEN_STACK, "the screens did run"
+    assert loaded & (TRAINING_STACK | {"pydantic", "tomlkit"}) == set()
+
+
+PRINTING = [
+    "runs", "status RUN", "status RUN --json", "checkpoints RUN", "checkpoints RUN --json", "log RUN", "profiles",
+    "cache", "--help", "attach --help", "attach RUN --plain", "",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", PRINTING)
+def test_a_command_that_prints_loads_neither_screens_nor_training(command: str, tmp_path: Path) -> None:
+    run = replay("wiki-style-finished", tmp_path / "runs")
+    places = {"FTUI_RUNS": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path)}
+    arguments = command.replace("RUN", run.name).split()
+    code = f"import ftui.cli.main\ntry: assert ftui.cli.main.main({arguments}) == 0\nexcept SystemExit as end: assert not end.code"
+    assert loaded_by(code, places) & (SCREEN_STACK | TRAINING_STACK) == set()
+
+
+def test_the_door_opens_without_pydantic() -> None:
+    code = "import ftui.cli.main\ntry: ftui.cli.main.main(['--version'])\nexcept SystemExit: pass"
+    assert loaded_by(code) & {"pydantic", "psutil"} == set()
+
+
+def test_the_supervisor_stays_light() -> None:
+    assert loaded_by("import ftui.supervisor.supervise") & {"pydantic", "tomlkit"} == set()
+
+
+def test_the_engine_never_loads_the_screens() -> None:
+    assert loaded_by("import ftui.engine.recipe") & SCREEN_STACK == set()
+
+
+def test_every_module_has_a_floor() -> None:
+    """The contracts are exhaustive; this keeps them from being emptied."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    assert len(contracts) >= 4
+    layers = next(c for c in contracts if c["type"] == "layers")
+    assert layers["exhaustive"] is True
+    named = {name for layer in layers["layers"] for name in re.split(r"\s*[|:]\s*", layer)}
+    here = {p.stem for p in (ROOT / "ftui").iterdir() if p.suffix == ".py" or p.is_dir()}
+    assert here - {"__init__", "__main__", "__pycache__", "profiles"} <= named
+
+
+def test_nothing_swallows_exceptions() -> None:
+    """`except Exception: pass` and its kin; the broad catches are of processes that tell another what they caught."""
+    broad = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ExceptHandler) and (node.type is None or ast.unparse(node.type) == "Exception"):
+                broad.append(str(path.relative_to(ROOT)))
+            if isinstance(node, ast.ExceptHandler) and ast.unparse(node.body[0]) == "pass":
+                broad.append(f"{path.relative_to(ROOT)}:{node.lineno} (pass)")
+    assert sorted(broad) == ["engine/__main__.py", "engine/services/helper.py"]
+
+
+def test_the_engine_reads_and_writes_no_pickle() -> None:
+    calls = []
+    for path in sources():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {"torch.load", "torch.save", "pickle.load"}:
+                calls.append(str(path.relative_to(ROOT)))
+            if isinstance(node, ast.Import | ast.ImportFrom) and "pickle" in ast.unparse(node):
+                calls.append(str(path.relative_to(ROOT)))
+    assert calls == []
+
+
+def test_no_code_is_fetched_from_the_hub(tmp_path: Path) -> None:
+    """`kernels` downloads and runs code as soon as a library imports it: to the engine it is not there."""
+    (tmp_path / "kernels.py").write_text("raise SystemExit('kernels was imported')")
+    code = "import ftui.engine.__main__, ftui.engine.recipe, sys; assert sys.modules['kernels'] is None"
+    assert "torch" in loaded_by(code, {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})

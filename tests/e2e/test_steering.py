@@ -1,0 +1,196 @@
+"""Steering a run that lives, from the command line: every letter, the ways a run ends, and the ways it goes on."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ftui.runs import checkpoint_folders
+from ftui.runs.events import (
+    ControlApplied,
+    ControlRefused,
+    EngineEnded,
+    EvaluationDone,
+    Restarting,
+    RunStarted,
+    RunStopped,
+    Sampled,
+)
+from ftui.runs.journal import Tail
+from ftui.runs.requests import Set, new_id, send
+from tests.support.bench import Workbench, newest, records
+from tests.support.driving import LONG, last, lives, started, status, steps, wait_for_end, wait_until
+
+
+def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
+    run = started(workbench, "told")
+
+    def say(*words: str) -> str:
+        result = workbench.ftui(*words)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    assert "held at step" in say("hold", "told")
+    frozen = len(steps(run))
+    assert workbench.ftui("pause", "told").returncode == 2, "it is held already"
+    assert "loss" in say("evaluate", "told")
+    assert "What is row 5?" in say("sample", "told", "What is row 5?")
+    say("checkpoint", "told")
+    kept = last(run, ControlApplied)
+    assert kept.detail == f"checkpoint-{kept.step}" and kept.step == frozen
+    assert json.loads(run.pins.read_bytes()) == {"steps": [frozen]}
+    refused = workbench.ftui("delete", "told", f"checkpoint-{frozen}")
+    assert refused.returncode == 2 and "pinned" in refused.stderr
+    oldest = checkpoint_folders.listed(run.checkpoints)[-1]
+    say("delete", "told", str(oldest.step))
+    assert not oldest.path.exists()
+    assert len(steps(run)) == frozen, "a held run takes no step"
+    assert last(run, EvaluationDone).requested and last(run, Sampled).requested
+
+    assert workbench.ftui("set", "told", "learning_rate=1").returncode == 2
+    say("continue", "told")
+    say("set", "told", "learning_rate_factor=0.5", "save_steps=7")
+    change = last(run, ControlApplied)
+    wait_until(lambda: steps(run)[-1].step > change.step + 1)
+    rates = {r.step: r.learning_rate for r in steps(run)}
+    assert rates[change.step + 1] == pytest.approx(0.5 * rates[change.step], rel=0.01)
+    too_late = workbench.ftui("set", "told", "max_steps=3")
+    assert too_late.returncode == 2 and "is under way" in too_late.stderr
+
+    say("park", "told")
+    parked = wait_for_end(workbench, run)
+    assert (parked["state"]["phase"], parked["state"]["exit_code"]) == ("parked", 11)
+    nobody = workbench.ftui("hold", "told")
+    assert nobody.returncode == 2 and "does not live" in nobody.stderr
+    say("unpin", "told", str(frozen))
+    say("delete", "told", f"checkpoint-{frozen}")
+    assert not (run.checkpoints / f"checkpoint-{frozen}").exists()
+    answers = [r.letter for r in records(run) if isinstance(r, ControlApplied | ControlRefused)]
+    assert len(answers) == len(set(answers)) == 11
+    assert list(run.inbox.iterdir()) == []
+
+
+def test_the_ways_on_and_off(workbench: Workbench) -> None:
+    """Park, resume, stop, resume what was stopped, abort; then children from an older checkpoint."""
+    run = started(workbench, "life")
+    assert workbench.ftui("park", "life").returncode == 0
+    wait_for_end(workbench, run)
+    expected = newest(run)
+    assert workbench.ftui("resume", "life", "--detach").returncode == 0
+    begun = len(steps(run))
+    wait_until(lambda: len(steps(run)) > begun + 8)
+    resumed = last(run, RunStarted)
+    assert (resumed.resumed_from, resumed.badge) == (expected, "EXACT")
+    numbers = [r.step for r in steps(run)]
+    assert numbers == list(range(1, len(numbers) + 1)), "nothing was done twice, nothing left out"
+
+    assert workbench.ftui("stop", "life").returncode == 0
+    stopped = wait_for_end(workbench, run)
+    assert (stopped["state"]["phase"], stopped["state"]["exit_code"]) == ("stopped", 10)
+    assert checkpoint_folders.fault(run.final) is None
+    over = workbench.ftui("--run", str(workbench.folder / "life.toml"), *LONG)
+    assert over.returncode == 10 and "ftui resume life" in over.stdout
+
+    present = [c.step for c in checkpoint_folders.listed(run.checkpoints)]
+    child = workbench.run("life-2")
+    forked = workbench.ftui("resume", "life", "--from", str(present[1]), "--detach")
+    assert forked.returncode == 0, forked.stderr
+    wait_until(lambda: len(steps(child)) > 4)
+    assert steps(child)[0].step == present[1] + 1
+    assert child.read_facts().parent_checkpoint == f"checkpoint-{present[1]}"
+    assert child.read_facts().parent_run == run.read_facts().run_id
+    assert [c.step for c in checkpoint_folders.listed(run.checkpoints)] == present, "the parent stays as it is"
+    assert workbench.ftui("abort", "life-2").returncode == 0
+    assert wait_for_end(workbench, child)["state"]["reason"].startswith("aborted")
+
+
+def test_other_values_need_a_fork_that_says_so(workbench: Workbench) -> None:
+    run = started(workbench, "first")
+    assert workbench.ftui("park", "first").returncode == 0
+    wait_for_end(workbench, run)
+    change = ("--set", "train.learning_rate=0.1")
+    refused = workbench.ftui("resume", "first", *change)
+    assert refused.returncode == 30 and "train.learning_rate: 0.02 -> 0.1" in refused.stderr
+    assert workbench.ftui("resume", "first", *change, "--fork", "--name", "second", "--detach").returncode == 0
+    second = workbench.run("second")
+    wait_until(lambda: len(steps(second)) > 2)
+    began = last(second, RunStarted)
+    assert began.badge == "NOT EXACT" and "profile" in began.badge_reasons[0]
+    assert began.resumed_from == newest(run)
+    assert steps(second)[0].learning_rate > 2 * steps(run)[-1].learning_rate
+    workbench.ftui("abort", "second")
+    wait_for_end(workbench, second)
+
+
+@pytest.mark.parametrize("presses", [1, 2])
+def test_ctrl_c_ends_the_run_and_says_how(workbench: Workbench, presses: int) -> None:
+    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("keys")), *LONG]
+    process = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE, text=True)
+    run = workbench.run("keys")
+    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 6)
+    process.send_signal(signal.SIGINT)
+    if presses == 2:
+        time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 10, output
+    assert "saves a checkpoint and ends" in output
+    ended = last(run, RunStopped)
+    if presses == 1:
+        assert ended.checkpoint == newest(run) and ended.final == "final"
+    else:
+        assert "it ends now" in output
+    assert lives(status(workbench, "keys")) is False
+
+
+def test_ctrl_backslash_leaves_the_run_alone(workbench: Workbench) -> None:
+    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("left")), *LONG]
+    process = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE, text=True)
+    run = workbench.run("left")
+    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 2)
+    process.send_signal(signal.SIGQUIT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 0 and "the run left goes on" in output
+    before = len(steps(run))
+    wait_until(lambda: len(steps(run)) > before)
+    workbench.ftui("abort", "left")
+    wait_for_end(workbench, run)
+
+
+def test_a_letter_for_an_earlier_attempt_is_refused(workbench: Workbench) -> None:
+    run = started(workbench, "late")
+    now = status(workbench, "late")["state"]
+    old = Set(id=new_id(), attempt=now["attempt"], token="0123456789abcdef", max_steps=13)
+    send(run, old)
+    wait_until(lambda: any(isinstance(r, ControlRefused) for r in records(run)))
+    refused = last(run, ControlRefused)
+    assert refused.letter == old.id and "meant for attempt" in refused.reason
+    workbench.ftui("abort", "late")
+    wait_for_end(workbench, run)
+    assert steps(run)[-1].step > 13
+
+
+def test_a_crashed_engine_is_started_again(workbench: Workbench) -> None:
+    """Its reader sees the restart, waits for it, and ends with the run's own code."""
+    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("hurt")), *LONG]
+    process = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE, text=True)
+    run = workbench.run("hurt")
+    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 12)
+    os.kill(status(workbench, "hurt")["engine"]["pid"], signal.SIGSEGV)
+    wait_until(lambda: any(isinstance(r, EngineEnded) for r in Tail(run.supervisor_log).read()))
+    expected = newest(run)
+    wait_until(lambda: last(run, RunStarted).attempt == 2)
+    again = last(run, RunStarted)
+    assert (again.resumed_from, again.badge) == (expected, "EXACT")
+    ended, restarting = [r for r in Tail(run.supervisor_log).read() if isinstance(r, EngineEnded | Restarting)]
+    assert isinstance(ended, EngineEnded) and ended.signal == "SIGSEGV"
+    assert ended.last_lines and "Segmentation fault" in run.engine_log.read_text()
+    assert isinstance(restarting, Restarting) and restarting.number == 1
+    assert workbench.ftui("set", "hurt", f"max_steps={steps(run)[-1].step + 30}").returncode == 0
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert "hurt finished" in output and "again in" in output

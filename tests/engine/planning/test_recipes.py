@@ -1,0 +1,93 @@
+"""The shipped recipes: each resolves and makes a plan as it is, and those of every kind take real steps.
+
+Their models cannot be fetched here: a tiny one stands in for them, with everything else as it ships.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ftui.engine.services.dry_run import count
+from ftui.profile import Profile, resolve
+from ftui.profile.presets import SHIPPED, Preset, shipped
+from ftui.profile.serialize import to_toml
+from tests.support.tiny import column, train_run
+
+RECIPES = shipped()
+NARROW = 80
+
+
+def recipe(path: Path, model: Path, rows: Path, *overrides: str) -> Profile:
+    """The recipe with a tiny model in the place of one from the hub; plain text is less of the same."""
+    profile = resolve(path).profile
+    fitting = [f"model.name_or_path={json.dumps(str(model))}", "data.max_length=128"]
+    fitting.append('data.allow=["answers_cut_off"]')  # its tokenizer makes a token of nearly every letter
+    if profile.model.from_scratch is not None:
+        fitting = ["model.from_scratch.vocab_size=600"]
+    if profile.run.stage == "pretrain":
+        fitting += [f"data.train={json.dumps(str(rows))}", "data.eval_num_rows=2"]
+    return resolve(path, overrides=[*fitting, *overrides]).profile
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A hundredth of the corpus that ships: a tokenizer is trained on it in no time."""
+    path = tmp_path_factory.mktemp("corpus") / "corpus.jsonl"
+    with (SHIPPED.parent / "quickstart" / "corpus.jsonl").open() as corpus:
+        path.write_text("".join(line for line, _ in zip(corpus, range(15), strict=False)))
+    return path
+
+
+@pytest.mark.parametrize("preset", RECIPES, ids=lambda preset: preset.name)
+def test_a_recipe_is_described_and_its_files_ship(preset: Preset) -> None:
+    widest = max(len(recipe.name) for recipe in RECIPES)
+    assert preset.description.endswith(".") and widest + 2 + len(preset.description) <= NARROW
+    assert all(len(line) <= 120 for line in preset.path.read_text().splitlines())
+    data = resolve(preset.path).profile.data
+    assert isinstance(data.train, str) and Path(data.train).is_file()
+    assert data.eval is None or (isinstance(data.eval, str) and Path(data.eval).is_file())
+
+
+def test_the_recipes_people_ask_for_are_there() -> None:
+    profiles = {preset.name: resolve(preset.path).profile for preset in RECIPES}
+    asked = {(p.run.stage, p.adapter.method, p.model.name_or_path) for p in profiles.values()}
+    for method in ("lora", "qlora"):
+        for model in ("HuggingFaceTB/SmolLM2-135M-Instruct", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-8B"):
+            assert ("sft", method, model) in asked
+    assert ("sft", "full", "HuggingFaceTB/SmolLM2-135M-Instruct") in asked
+    assert ("pretrain", "lora", "Qwen/Qwen3-1.7B-Base") in asked
+    sizes = {name: p.model.from_scratch.size for name, p in profiles.items() if p.model.from_scratch is not None}
+    assert sizes.items() >= {"pretrain-small": "small", "pretrain-medium": "medium"}.items()
+
+
+@pytest.mark.parametrize("preset", RECIPES, ids=lambda preset: preset.name)
+def test_a_recipe_makes_a_plan(preset: Preset, model_folder: Path, rows: Path, tmp_path: Path) -> None:
+    """What `--dry-run` counts."""
+    profile = recipe(preset.path, model_folder, rows)
+    path = tmp_path / "recipe.toml"
+    path.write_text(to_toml(profile))
+    counts = count(path)
+    assert counts["max_steps"] >= 2 and counts["num_target_tokens"] > 0
+    assert counts["num_eval_rows"] > 0, "it says whether it learns"
+
+
+TWO_STEPS = (
+    "train.max_steps=2", "train.per_device_train_batch_size=2", "train.gradient_accumulation_steps=2",
+    "eval.eval_strategy=no", "eval.eval_on_start=false", "eval.sample_prompts=[]", "eval.load_best_model_at_end=false",
+    "data.eval_num_rows=2", "hardware.device=cpu", "hardware.num_threads=1",
+)  # fmt: skip
+SMALLER = (
+    "model.from_scratch.hidden_size=48", "model.from_scratch.intermediate_size=64",
+    "model.from_scratch.num_hidden_layers=2", "data.max_length=64",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["qlora-qwen3-8b", "full-smollm2-135m", "pretrain-continued", "pretrain-medium"])
+def test_a_recipe_takes_steps(name: str, model_folder: Path, rows: Path, tmp_path: Path) -> None:
+    smaller = SMALLER if name == "pretrain-medium" else ()
+    profile = recipe(SHIPPED / f"{name}.toml", model_folder, rows, *TWO_STEPS, *smaller)
+    steps = train_run(tmp_path / name, profile)
+    assert [step.step for step in steps] == [1, 2]
+    assert all(step.applied for step in steps) and (column(steps, "loss") > 0).all()
+    assert list((tmp_path / name / "final").glob("*.safetensors"))

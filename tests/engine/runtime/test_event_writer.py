@@ -1,0 +1,62 @@
+"""What the engine writes about itself stays bounded, and loses nothing on the way."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ftui.engine.runtime.event_writer import Logbook
+from ftui.errors import LostRunError
+from ftui.runs.run_folder import Run
+from ftui.system.files import try_lock
+
+CHATTER = """
+import sys
+from pathlib import Path
+from ftui.engine import logbook
+from ftui.runs.run_folder import Run
+logbook.LONGEST_LOG, logbook.BEAT_SECONDS = 4000, 0.0
+book = logbook.Logbook(Run(Path(sys.argv[1])), attempt=1, token="t")
+for number in range(300):
+    print(f"line {number:04d} of a talkative library", flush=True)
+    book.progress()
+"""
+
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from ftui.system.files import try_lock
+lock = try_lock(Path(sys.argv[1]))
+print(lock is not None, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_long_engine_log_begins_anew_and_loses_no_line(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    with run.engine_log.open("ab") as log:
+        subprocess.run([sys.executable, "-c", CHATTER, str(tmp_path)], stdout=log, stderr=log, check=True)
+    old, new = (path.read_text().splitlines() for path in (run.engine_log_before, run.engine_log))
+    numbers = [int(line.split()[1]) for line in old + new]
+    assert numbers == list(range(numbers[0], 300)), "the two files are one piece of the log"
+    assert len(new) > 0 and 100 < len(numbers) < 300, "older pieces are gone, and only they"
+    assert run.engine_log_before.stat().st_size < 4000 + 100
+
+
+def test_a_lock_file_that_was_deleted_is_made_anew_unless_somebody_has_it(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    book = Logbook(run, attempt=1, token="t")
+    book.lock = try_lock(run.engine_lock)
+    run.engine_lock.unlink()
+    book.progress(at_once=True)
+    assert book.lock is not None and book.lock.still_ours()
+    book.lock.close()
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(run.engine_lock)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None and other.stdout.readline() == b"True\n"
+        book.lock = try_lock(tmp_path / "ours")
+        (tmp_path / "ours").unlink()
+        with pytest.raises(LostRunError):
+            book.progress(at_once=True)
+        other.kill()

@@ -1,0 +1,139 @@
+"""The closed form against the simulation of the engine's own path: within 3 %, on every path that both know."""
+
+import time
+from functools import cache
+from typing import Any
+
+import pytest
+from transformers import AutoConfig
+
+from ftui.engine.simulate import profile_memory
+from ftui.engine.simulate.profile_memory import simulate
+from ftui.estimate.closed_form import ENGINE_BYTES, memory
+from ftui.estimate.result import PARTS, Memory
+from ftui.estimate.setup import setup_of
+from ftui.hardware.devices import MiB, card_named
+from ftui.models.config_reader import shape_of
+from ftui.profile.schema import Profile
+from tests.support.published_models import MODELS
+
+Table = dict[str, Any]
+NEAR = 0.03
+LORA: Table = {}
+QLORA: Table = {"method": "qlora"}
+FULL: Table = {"method": "full"}
+FORGET: Table = {"activation_checkpointing": True}
+
+
+def profile_of(adapter: Table, train: Table, **sections: Table) -> Profile:
+    return Profile.model_validate({
+        "run": {"stage": "sft"}, "adapter": adapter,
+        "model": {"name_or_path": "/model"} | sections.get("model", {}),
+        "data": {"train": "rows.jsonl", "eval_fraction": 0.1, "max_length": 1024} | sections.get("data", {}),
+        "train": {"per_device_train_batch_size": 2} | train,
+        "eval": {"per_device_eval_batch_size": 2} | sections.get("eval", {}),
+    })  # fmt: skip
+
+
+# Model, card, [adapter], [train], and other sections. The depth of large models is cut: their width is what tells.
+GRID: dict[str, tuple[str, str, Table, Table, Table]] = {
+    "lora": ("TinyLlama-1.1B", "rtx4090", LORA, {}, {}),
+    "lora, two micro-batches, forgetting": (
+        "Llama-3-8B", "a100-40", LORA, FORGET | {"gradient_accumulation_steps": 2}, {},
+    ),
+    "q and v": ("Mistral-7B-v0.3", "a40", {"target_modules": ("q_proj", "v_proj")}, {}, {}),
+    "every second layer": (
+        "Qwen2.5-1.5B", "rtx4090", LORA, FORGET | {"activation_checkpointing_kwargs": {"every_n_layers": 2}}, {},
+    ),
+    "dropout": ("Llama-3.2-1B", "rtx3090", {"lora_dropout": 0.1}, {}, {}),
+    "qlora": ("Llama-3-8B", "rtx4090", QLORA, {}, {}),
+    "qlora, forgetting, long": (
+        "Mistral-7B-v0.3", "rtx4090", QLORA, FORGET | {"per_device_train_batch_size": 1},
+        {"data": {"max_length": 8192}, "eval": {"per_device_eval_batch_size": 1}},
+    ),
+    "8 bits, forgetting": ("TinyLlama-1.1B", "rtx4090", {"load_in_8bit": True}, FORGET, {}),
+    "dora": ("TinyLlama-1.1B", "rtx4090", {"use_dora": True}, FORGET, {}),
+    "ends too": ("TinyLlama-1.1B", "a40", {"modules_to_save": ("embed_tokens", "lm_head")}, FORGET, {}),
+    "full, tied": ("Qwen2.5-1.5B", "a100-80", FULL, FORGET, {}),
+    "full, two micro-batches": ("Llama-3.2-1B", "a100-80", FULL, {"gradient_accumulation_steps": 2}, {}),
+    "full, untied": ("TinyLlama-1.1B", "a100-80", FULL, {}, {}),
+    "full in bfloat16": ("TinyLlama-1.1B", "a40", FULL, FORGET, {"model": {"dtype": "bfloat16"}}),
+    "full, 8-bit moments": ("TinyLlama-1.1B", "a40", FULL, FORGET | {"optim": "adamw_8bit"}, {}),
+    "full, foreach": ("TinyLlama-1.1B", "a40", FULL, FORGET | {"optim": "adamw_torch"}, {}),
+    "last layers": ("TinyLlama-1.1B", "rtx4090", {"method": "freeze", "trainable_layers": 2}, {}, {}),
+    "fp16 on a T4": ("Llama-3.2-1B", "t4", QLORA, FORGET, {}),
+    "eager": ("TinyLlama-1.1B", "rtx4090", LORA, FORGET, {"model": {"attn_implementation": "eager"}}),
+    "packed": ("Qwen2.5-1.5B", "rtx4090", LORA, FORGET, {"data": {"packing": True}}),
+    "fp32": ("TinyLlama-1.1B", "a40", LORA, FORGET | {"precision": "fp32"}, {}),
+    "evaluation is widest": (
+        "TinyLlama-1.1B", "rtx4090", QLORA, FORGET | {"per_device_train_batch_size": 1},
+        {"eval": {"per_device_eval_batch_size": 16}},
+    ),
+    "adapted embeddings, tied": (
+        "Llama-3.2-1B", "a100-40", {"target_modules": ("embed_tokens", "q_proj")}, {}, {},
+    ),
+    "a base in float32": ("Llama-3.2-1B", "a40", LORA, {}, {"model": {"dtype": "float32"}}),
+    "a base in float32, forgetting": ("Llama-3.2-1B", "a40", LORA, FORGET, {"model": {"dtype": "float32"}}),
+    "evaluation after a wide step": ("Llama-3.2-1B", "a40", LORA, {}, {"eval": {"per_device_eval_batch_size": 32}}),
+    "adapted experts": ("Qwen3-30B-A3B", "h200", LORA, {}, {}),
+    "adapted experts, forgetting": ("OLMoE-1B-7B", "h200", LORA, FORGET, {}),
+    "soft caps": ("Gemma-2-2b", "a100-80", LORA, FORGET, {}),
+    "three norms": ("Gemma-3-1b", "a100-80", FULL, FORGET, {}),
+    "norms of queries and keys": ("Qwen3-8B", "a100-80", QLORA, {}, {}),
+    "layer norms in 4 bits": ("Phi-2", "rtx4090", QLORA, {}, {}),
+    "one matrix for three": ("Phi-3-mini", "a40", LORA, FORGET, {}),
+    "no gate": ("StarCoder2-3B", "a40", LORA, {}, {}),
+    "on a CPU": ("SmolLM-135M", "cpu", FULL, {"precision": "fp32", "per_device_train_batch_size": 1}, {}),
+}  # fmt: skip
+LAYERS = 8
+
+
+def config_of(name: str) -> Table:
+    config = MODELS[name]
+    return config | {"num_hidden_layers": min(LAYERS, config["num_hidden_layers"])}
+
+
+@cache
+def both(name: str) -> tuple[Memory, Memory]:
+    """What the closed form and the simulation say."""
+    model, card, adapter, train, sections = GRID[name]
+    profile, config = profile_of(adapter, train, **sections), config_of(model)
+    shape = shape_of(config)
+    assert shape is not None
+    told = memory(setup_of(profile, shape, card_named(card)))
+    return told, simulate(profile, AutoConfig.for_model(**config), card_named(card))
+
+
+@pytest.fixture(autouse=True)
+def an_engine_that_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profile_memory, "resident_bytes", lambda folder, num_threads: ENGINE_BYTES)
+
+
+@pytest.mark.parametrize("name", GRID)
+def test_the_closed_form_is_near_the_simulation(name: str) -> None:
+    told, simulated = both(name)
+    error = told.allocated / simulated.allocated - 1
+    print(f"{name}: {told.allocated / MiB:.0f} MiB, simulated {simulated.allocated / MiB:.0f}, {error:+.1%}")
+    assert abs(error) <= NEAR
+    assert set(told.breakdown) == set(PARTS)
+    assert sum(told.breakdown.values()) == told.process
+    assert min(told.breakdown.values()) >= 0
+
+
+def test_the_range_holds_what_the_allocator_would_reserve() -> None:
+    found = {name: both(name) for name in GRID}
+    outside = [name for name, (told, simulated) in found.items() if not told.low < simulated.process < told.high]
+    assert len(outside) <= len(GRID) / 10, outside
+    assert all(told.low <= told.process <= told.high for told, _ in found.values())
+
+
+def test_an_answer_takes_less_than_5_milliseconds() -> None:
+    shape = shape_of(MODELS["Llama-3.1-70B"])
+    assert shape is not None
+    profile, card = profile_of(QLORA | {"exclude_modules": r".*\.1\..*"}, FORGET), card_named("h200")
+    seconds = []
+    for _ in range(10):
+        begun = time.process_time()  # others may be busy on this machine
+        memory(setup_of(profile, shape, card))
+        seconds.append(time.process_time() - begun)
+    assert min(seconds) < 0.005

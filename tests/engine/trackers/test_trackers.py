@@ -1,0 +1,279 @@
+"""What trackers are given: all that counts, each once, whatever crashes; read back with TensorBoard's own reader."""
+
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from ftui.engine.trackers.__main__ import hand_on
+from ftui.engine.trackers.position import Position, load_position, save_position
+from ftui.engine.trackers.run_reader import News
+from ftui.engine.trackers.sinks import Sink, Subject, open_sink
+from ftui.runs.events import EvaluationDone, Record, RunStarted, Sampled, Step
+from ftui.runs.journal import Writer
+from ftui.runs.run_folder import Run, RunFacts
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    run = Run(tmp_path / "mine")
+    run.folder.mkdir()
+    run.profile.write_text('[run]\nstage = "sft"\n[train]\nlearning_rate = 0.5\n')
+    facts = RunFacts(run_id="00112233aabbccdd", name="mine", created=1.0, profile_name="mine")
+    run.facts.write_bytes(msgspec.json.encode(facts))
+    return run
+
+
+def step(number: int, loss: float | None, **fields: Any) -> Step:
+    return Step(
+        step=number, epoch=number / 10, loss=loss, learning_rate=1e-4 * number, grad_norm=1.5, num_tokens=100 + number,
+        num_target_tokens=50, tokens_per_second=1234.5, data_seconds=0.1, forward_backward_seconds=0.2,
+        optimizer_seconds=0.1, rest_seconds=0.0, memory=1 << 20, **fields,
+    )  # fmt: skip
+
+
+def started(after: int) -> RunStarted:
+    return RunStarted(
+        start_step=after, max_steps=20, steps_per_epoch=10, effective_batch=4, num_train_rows=40, num_train_tokens=400,
+        num_target_tokens=200, num_eval_rows=4, total_parameters=10, trainable_parameters=5, model="llama",
+        method="lora", precision="fp32",
+    )  # fmt: skip
+
+
+def evaluated(number: int, loss: float) -> EvaluationDone:
+    return EvaluationDone(step=number, epoch=number / 10, loss=loss, num_target_tokens=9, seconds=2.0, best=False)
+
+
+def write(path: Path, attempt: int, *records: Record) -> None:
+    writer = Writer(path, attempt=attempt, token=f"token-{attempt}")
+    for record in records:
+        writer.write(record)
+    writer.close()
+
+
+class Looker:
+    """One life of a tracker's process, without the process: what it is given is stored unless it crashes first."""
+
+    def __init__(self, run: Run, name: str = "tensorboard") -> None:
+        self.path = run.folder / f"{name}.json"
+        self.position = load_position(self.path)
+        subject = Subject("00112233aabbccdd", "mine", run.folder, {}, run.profile.read_text())
+        self.sink: Sink = open_sink(name, subject, self.position)
+        self.news = News(run, self.position)
+
+    def look(self, *, crash: bool = False) -> None:
+        hand_on(self.news, self.sink, self.position)
+        self.sink.flush()
+        if not crash:
+            save_position(self.path, self.position)
+
+    def __enter__(self) -> "Looker":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.sink.close(badly=False)
+
+
+class Remembering:
+    """A sink that cannot forget."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[int, dict[str, float]]] = []
+        self.said: list[str] = []
+
+    def scalars(self, step: int, time: float, values: dict[str, float]) -> None:
+        self.told.append((step, values))
+
+    def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None:
+        self.said.append(f"{step} {name} {prompt}")
+
+    def forget(self, step: int, time: float) -> bool:
+        return False
+
+    def flush(self) -> None: ...
+
+    def close(self, *, badly: bool) -> None: ...
+
+
+def read_back(run: Run) -> dict[str, list[tuple[int, float]]]:
+    from tensorboard.backend.event_processing.event_accumulator import SCALARS, EventAccumulator
+
+    found = EventAccumulator(str(run.folder / "tensorboard"), size_guidance={SCALARS: 0}).Reload()
+    return {tag: [(e.step, e.value) for e in found.Scalars(tag)] for tag in found.Tags()["scalars"]}
+
+
+def losses(run: Run) -> list[tuple[int, float]]:
+    return read_back(run)["train/loss"]
+
+
+def test_every_figure_under_the_name_that_transformers_gives_it(run: Run) -> None:
+    write(run.journal, 1, started(0), evaluated(0, 3.25), Sampled(step=0, prompt="Who?", completion="Me."))
+    write(run.metrics, 1, step(1, 2.7), step(2, math.inf, extras={"margin": 0.3}))
+    with Looker(run) as looker:
+        looker.look()
+    found = read_back(run)
+    rates = [(1, float(np.float32(1e-4))), (2, float(np.float32(2e-4)))]
+    assert found.pop("train/learning_rate") == rates
+    assert found["train/loss"][0] == (1, float(np.float32(2.7))) and math.isnan(found.pop("train/loss")[1][1])
+    assert found.pop("train/margin") == [(2, float(np.float32(0.3)))]
+    assert found == {
+        "train/grad_norm": [(1, 1.5), (2, 1.5)],
+        "train/epoch": [(1, float(np.float32(0.1))), (2, float(np.float32(0.2)))],
+        "train/num_tokens": [(1, 101), (2, 102)],
+        "train/num_target_tokens": [(1, 50), (2, 50)],
+        "train/tokens_per_second": [(1, 1234.5), (2, 1234.5)],
+        "train/memory": [(1, 1 << 20), (2, 1 << 20)],
+        "eval/loss": [(0, 3.25)],
+        "eval/runtime": [(0, 2.0)],
+    }
+    written = next((run.folder / "tensorboard").iterdir())
+    assert b"Who?" in written.read_bytes() and b"learning_rate = 0.5" in written.read_bytes()
+    assert written.stat().st_mode & 0o777 == 0o600
+
+
+def test_steps_that_are_taken_again_stand_there_once(run: Run) -> None:
+    asked = [Sampled(step=4, prompt=prompt, completion="-") for prompt in ("a", "b", "a")]
+    write(run.journal, 1, started(0), evaluated(4, 1.0), evaluated(8, 0.9), *asked)
+    write(run.metrics, 1, *(step(n, float(n)) for n in range(1, 10)))
+    memory, position = Remembering(), Position()
+    news = News(run, position)
+    with Looker(run) as looker:
+        looker.look()
+    hand_on(news, memory, position)
+    write(run.journal, 2, started(4), evaluated(4, 1.0), evaluated(8, 0.5))
+    write(run.metrics, 1, step(10, 10.0))  # a last word of the attempt before
+    write(run.metrics, 2, *(step(n, n + 100.0) for n in range(5, 12)))
+    with Looker(run) as looker:
+        looker.look()
+    hand_on(news, memory, position)
+    expected = [(n, float(n)) for n in range(1, 5)] + [(n, n + 100.0) for n in range(5, 12)]
+    assert losses(run) == expected
+    assert read_back(run)["eval/loss"] == [(4, 1.0), (8, 0.5)]
+    steps = [(n, values["train/loss"]) for n, values in memory.told if "train/loss" in values]
+    assert steps == [*((n, float(n)) for n in range(1, 10)), (10, 110.0), (11, 111.0)], "what was told stays told"
+    assert [values["eval/loss"] for _, values in memory.told if "eval/loss" in values] == [1.0, 0.9]
+    assert memory.said == ["4 samples/0 a", "4 samples/1 b"]
+    late, position = Remembering(), Position()
+    hand_on(News(run, position), late, position)
+    assert [(n, values["train/loss"]) for n, values in late.told if "train/loss" in values] == expected
+    assert [n for n, _ in late.told] == sorted(n for n, _ in late.told)
+
+
+def test_a_tracker_that_dies_leaves_no_gap_and_no_double(run: Run) -> None:
+    write(run.metrics, 1, step(1, 1.0), step(2, 2.0))
+    with Looker(run) as looker:
+        looker.look()
+        write(run.metrics, 1, step(3, 3.0))
+        write(run.journal, 1, Sampled(step=3, prompt="a", completion="b"), evaluated(3, 5.0))
+        looker.look(crash=True)
+    write(run.metrics, 1, step(4, 4.0))
+    with Looker(run) as looker:
+        looker.look()
+    assert losses(run) == [(n, float(n)) for n in range(1, 5)]
+    assert read_back(run)["eval/loss"] == [(3, 5.0)]
+    file = next((run.folder / "tensorboard").iterdir())
+    file.write_bytes(file.read_bytes()[:100])  # power was lost: the disk never got the rest
+    with Looker(run) as looker:
+        looker.look()
+    assert losses(run) == [(n, float(n)) for n in range(1, 5)]
+    assert len(list((run.folder / "tensorboard").iterdir())) == 1
+
+
+def test_more_than_one_piece_and_a_torn_line(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ftui.engine.trackers.run_reader.PIECE", 700)
+    write(run.metrics, 1, *(step(n, float(n)) for n in range(1, 30)))
+    with run.metrics.open("ab") as file:
+        file.write(b'{"kind":"step","v":1')
+    with Looker(run) as looker:
+        for _ in range(40):
+            looker.look()
+    assert losses(run) == [(n, float(n)) for n in range(1, 30)]
+
+
+def follow(run: Run, name: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    """The whole process of a tracker whose lifeline has ended: it hands on what there is and goes."""
+    theirs, ours = os.pipe()
+    os.close(ours)
+    try:
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "ftui.engine.trackers", str(run.folder), name, str(theirs)],
+            pass_fds=(theirs,), capture_output=True, text=True, timeout=60, env=os.environ | env, check=False,
+        )  # fmt: skip
+    finally:
+        os.close(theirs)
+
+
+def wandb_rows(path: Path) -> Iterator[dict[str, Any]]:
+    """The rows of a .wandb file: records in blocks of 32 KiB, as LevelDB's log has them."""
+    from wandb.proto import wandb_internal_pb2
+
+    data, at, record = path.read_bytes(), 7, b""
+    while at + 7 <= len(data):
+        if (left := 32768 - at % 32768) < 7:
+            at += left
+            continue
+        length, kind = struct.unpack("<HB", data[at + 4 : at + 7])
+        record += data[at + 7 : at + 7 + length]
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last of its parts
+            parsed = wandb_internal_pb2.Record()
+            parsed.ParseFromString(record)
+            record = b""
+            if parsed.WhichOneof("record_type") == "history":
+                items = parsed.history.item
+                yield {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in items}
+
+
+def test_wandb_without_a_key_writes_a_folder_and_says_so(run: Run, tmp_path: Path) -> None:
+    """The real library, twice: the second process goes on where the first one stopped."""
+    pytest.importorskip("wandb")
+    write(run.journal, 1, started(0), Sampled(step=0, prompt="<Who>?", completion="Me."))
+    write(run.metrics, 1, *(step(n, n / 7) for n in range(1, 4)))
+    run.trackers.mkdir()
+    env = {"HOME": str(tmp_path), "WANDB_API_KEY": "", "WANDB_BASE_URL": "http://127.0.0.1:9"}
+    assert (result := follow(run, "wandb", **env)).returncode == 0, result.stderr
+    write(run.metrics, 1, *(step(n, n / 7) for n in range(4, 6)))
+    secret = {"WANDB_MODE": "offline", "WANDB_API_KEY": "c" * 40}
+    assert (result := follow(run, "wandb", **env | secret)).returncode == 0, result.stderr
+    rows = [row for path in sorted(run.trackers.glob("wandb/wandb/offline-run-*/*.wandb")) for row in wandb_rows(path)]
+    told = [(row["train/global_step"], row["train/loss"]) for row in rows if "train/loss" in row]
+    assert told == [(n, n / 7) for n in range(1, 6)]
+    assert len([row for row in rows if "samples/0/path" in row]) == 1
+    note = load_position(run.trackers / "wandb.json").note
+    assert note.startswith("No API key configured") and "wandb sync" in note and "offline-run-" in note
+    assert len(list(run.trackers.glob("wandb/wandb/offline-run-*/run-00112233aabbccdd.wandb"))) == 2
+    assert not (tmp_path / ".cache").exists() and not (tmp_path / ".local").exists()
+    written = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+    assert b"cccccccc" not in written
+
+
+def test_one_that_hangs_ends_when_the_run_is_over(run: Run, tmp_path: Path) -> None:
+    """Its stacks stand in its log; nothing but its own process is needed for that."""
+    (tmp_path / "wandb.py").write_text("import time\nclass Settings:\n    def __init__(self, **k): time.sleep(60)\n")
+    run.trackers.mkdir()
+    theirs, ours = os.pipe()
+    code = (
+        "import sys, ftui.engine.trackers.__main__ as tracker; tracker.LEFT_SECONDS = 1.0; "
+        f"raise SystemExit(tracker.main([{str(run.folder)!r}, 'wandb', '{theirs}']))"
+    )
+    env = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    process = subprocess.Popen([sys.executable, "-c", code], pass_fds=(theirs,), stderr=subprocess.PIPE, env=env)
+    os.close(theirs)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    process.terminate()  # nor does it go because a pod is told to
+    begun = time.monotonic()
+    os.close(ours)
+    _, written = process.communicate(timeout=20)
+    assert process.returncode == 1 and b"Timeout" in written and b"wandb.py" in written
+    assert time.monotonic() - begun < 10

@@ -1,0 +1,208 @@
+"""When a run is evaluated, saved and stopped early, against transformers' own flow, step by step."""
+
+import math
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from transformers import EarlyStoppingCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers.trainer_callback import DefaultFlowCallback
+
+from ftui.engine.runtime.live_overrides import Setting
+from ftui.engine.training.context import Training, TrainState
+from ftui.engine.training.evaluate import note
+from ftui.engine.training.triggers import best_is_saved, evaluation_is_due, save_is_due
+from ftui.errors import ProfileError
+from ftui.profile import resolve
+from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
+from ftui.runs.events import CheckpointSaved, EvaluationDone
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
+from tests.support.refused import refused
+from tests.support.tiny import chats, make_profile, train_run, write_rows
+
+MAX_STEPS = 23
+PER_EPOCH = 5
+
+
+def training(settings: list[Setting] | None = None, **keys: Any) -> Training:
+    """As much of a run as these functions look at. `keys` are those of both sections."""
+    sections = [
+        section.model_validate({name: value for name, value in keys.items() if name in section.model_fields})
+        for section in (EvalSection, CheckpointSection)
+    ]
+    plan = SimpleNamespace(
+        max_steps=MAX_STEPS, epoch_of=lambda step: step / PER_EPOCH, ends_epoch=lambda step: step % PER_EPOCH == 0
+    )
+    run = SimpleNamespace(
+        profile=SimpleNamespace(eval=sections[0], checkpoint=sections[1]),
+        prepared=SimpleNamespace(plan=plan, evaluation=object()),
+        state=TrainState(settings=settings or []),
+    )
+    return cast(Training, run)
+
+
+def ours(run: Training) -> tuple[list[int], list[int]]:
+    """Steps at which the run is evaluated and saved; the last is both, whatever is asked for."""
+    evaluated, saved = [], []
+    for step in range(1, MAX_STEPS + 1):
+        run.state.step = step
+        evaluated += [step] if evaluation_is_due(run) else []
+        saved += [step] if save_is_due(run, minutes=0.0) or step == MAX_STEPS else []
+    return evaluated, saved
+
+
+def theirs(**keys: Any) -> tuple[list[int], list[int]]:
+    arguments = TrainingArguments(use_cpu=True, max_steps=MAX_STEPS, **keys)
+    flow, state, evaluated, saved = DefaultFlowCallback(), TrainerState(max_steps=MAX_STEPS), [], []
+    state.compute_steps(arguments, MAX_STEPS)
+    for step in range(1, MAX_STEPS + 1):
+        state.global_step, state.epoch, control = step, step / PER_EPOCH, TrainerControl()
+        flow.on_step_end(arguments, state, control)
+        if step % PER_EPOCH == 0:
+            flow.on_epoch_end(arguments, state, control)
+        evaluated += [step] if control.should_evaluate or step == MAX_STEPS else []
+        saved += [step] if control.should_save or step == MAX_STEPS else []
+    return evaluated, saved
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"eval_strategy": "steps", "eval_steps": 4, "save_steps": 6},
+        {"eval_strategy": "steps", "eval_steps": 0.1, "save_steps": 0.3},
+        {"eval_strategy": "steps", "eval_steps": 1, "save_steps": 1, "eval_delay": 7},
+        {"eval_strategy": "epoch", "save_strategy": "epoch"},
+        {"eval_strategy": "epoch", "eval_delay": 2.5, "save_strategy": "no"},
+        {"eval_strategy": "no", "save_strategy": "best"},
+    ],
+)
+def test_evaluations_and_checkpoints_come_when_the_trainers_do(keys: dict[str, Any]) -> None:
+    assert ours(training(**keys)) == theirs(**keys)
+
+
+def test_a_letter_sets_the_period_whatever_the_strategy_is() -> None:
+    letters = [Setting(7, "eval_steps", 6), Setting(7, "save_steps", 8)]
+    run = training(letters, eval_strategy="epoch", save_strategy="no")
+    assert ours(run) == ([5, 12, 18, MAX_STEPS], [8, 16, MAX_STEPS])
+
+
+def test_minutes_save_beside_every_strategy_but_no() -> None:
+    for strategy, due in (("steps", True), ("epoch", True), ("best", True), ("no", False)):
+        run = training(save_strategy=strategy, save_minutes=10.0)
+        run.state.step = 3
+        assert (save_is_due(run, minutes=9.9), save_is_due(run, minutes=10.1)) == (False, due)
+    run = training(save_strategy="steps", save_steps=None, save_minutes=None)
+    assert ours(run)[1] == [MAX_STEPS]
+
+
+def test_the_best_is_saved_where_something_wants_it() -> None:
+    cases = [("steps", False, False), ("steps", True, True), ("best", False, True), ("no", True, True)]
+    for strategy, wanted, saved in cases:
+        assert best_is_saved(training(save_strategy=strategy, load_best_model_at_end=wanted)) is saved
+
+
+def test_a_step_is_evaluated_once() -> None:
+    run = training(eval_strategy="steps", eval_steps=4)
+    run.state.step = run.state.evaluated_step = 4
+    assert not evaluation_is_due(run)
+
+
+losses = st.one_of(st.just(math.nan), st.integers(0, 8).map(lambda n: n / 4))
+
+
+@given(st.lists(losses, min_size=1, max_size=12), st.sampled_from([0.0, 0.25, 0.4]))
+@example([1.0, 0.75, 0.5], 0.25)  # better by just the threshold is not better
+def test_patience_is_counted_as_by_transformers(values: list[float], threshold: float) -> None:
+    """Their callback looks before the Trainer notes a new best; a first loss of NaN is the one thing counted otherwise.
+
+    They then have a best, which is infinite; here a loss of NaN costs patience from the first.
+    """
+    callback, state = EarlyStoppingCallback(1, threshold), TrainerState()
+    run, arguments = TrainState(step=1), SimpleNamespace(greater_is_better=False)
+    if math.isnan(values[0]):
+        values = [1.0, *values]
+    for value in values:
+        callback.check_metric_value(arguments, state, TrainerControl(), value)
+        is_best = value < (math.inf if state.best_metric is None else state.best_metric)
+        state.best_metric = value if is_best else state.best_metric
+        assert note(run, value, threshold) == is_best
+        assert run.bad_evaluations == callback.early_stopping_patience_counter
+
+
+@pytest.mark.parametrize(
+    ("section", "keys", "complaint"),
+    [
+        (
+            EvalSection,
+            {"eval_steps": 2.5},
+            "eval_steps is a whole number of steps, or a share .* below 1, not 2.5",
+        ),
+        (CheckpointSection, {"save_steps": 1.5}, "save_steps is a whole number"),
+        (EvalSection, {"eval_steps": 0}, "greater than 0"),
+        (EvalSection, {"metric_for_best_model": "accuracy"}, "'loss' or 'eval_loss'"),
+    ],
+)
+def test_wrong_periods_and_measures_are_refused(section: type[Any], keys: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ValidationError, match=complaint):
+        section.model_validate(keys)
+
+
+def test_a_loss_is_better_when_it_is_less() -> None:
+    assert "better when it is less" in refused(eval=EvalSection(greater_is_better=True))
+
+
+@pytest.mark.parametrize(
+    ("wish", "without", "complaint"),
+    [
+        ("checkpoint.save_strategy=best", [], "save_strategy = \"best\" needs evaluations: give data.eval"),
+        ("train.lr_scheduler_type=reduce_lr_on_plateau", [], "reduce_lr_on_plateau. needs evaluations: give data.eval"),
+        ("eval.early_stopping_patience=2", [], "eval.early_stopping_patience needs evaluations: give data.eval"),
+        ("eval.early_stopping_patience=2", ["eval.eval_strategy=no", "data.eval_num_rows=2"], "set eval.eval_strategy"),
+    ],
+)  # fmt: skip
+def test_what_needs_evaluations_says_so(wish: str, without: list[str], complaint: str, tmp_path: Any) -> None:
+    profile = tmp_path / "p.toml"
+    profile.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "a/b"\n[data]\ntrain = "rows.jsonl"\n')
+    with pytest.raises(ProfileError, match=complaint):
+        resolve(profile, overrides=[wish, *without])
+    resolve(profile, overrides=[wish, "data.eval_num_rows=2"])
+
+
+@pytest.mark.parametrize(
+    ("strategy", "best_wanted", "tags"),
+    [
+        ("no", False, {"last"}),
+        ("no", True, {"best", "last"}),
+        ("best", False, {"best", "last"}),
+        ("epoch", False, {"periodic", "last"}),
+    ],
+)
+def test_a_run_saves_what_is_due(
+    strategy: str, best_wanted: bool, tags: set[str], model_folder: Path, tmp_path: Path
+) -> None:
+    """The whole engine, read through its journal: 24 rows in steps of 8, twice, evaluated at every second step."""
+    profile = make_profile(
+        model_folder, write_rows(tmp_path / "rows.jsonl", chats(30)),
+        data={"train": str(tmp_path / "rows.jsonl"), "eval_num_rows": 6},
+        train={"per_device_train_batch_size": 8, "num_train_epochs": 2, "learning_rate": 1e-2, "precision": "fp32"},
+        eval={"eval_strategy": "steps", "eval_steps": 0.3, "load_best_model_at_end": best_wanted},
+        checkpoint={"save_strategy": strategy, "save_minutes": None},
+    )  # fmt: skip
+    train_run(tmp_path / "run", profile)
+    records = list(Tail(Run(tmp_path / "run").journal).read())
+    evaluations = [record for record in records if isinstance(record, EvaluationDone)]
+    assert [record.step for record in evaluations] == [0, 2, 4, 6]
+    due: dict[int, set[str]] = {6: {"last"}}
+    for step in [3, 6] if "periodic" in tags else []:
+        due.setdefault(step, set()).add("periodic")
+    for record in evaluations:
+        if record.best and "best" in tags:
+            due.setdefault(record.step, set()).add("best")
+    saved = {record.step: set(record.tags) for record in records if isinstance(record, CheckpointSaved)}
+    assert saved == due
+    assert any(record.best for record in evaluations)

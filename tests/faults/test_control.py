@@ -1,0 +1,181 @@
+"""Letters and SIGTERM: obeyed within one micro-batch, each once, whenever the engine dies."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.launch.open_run import create
+from ftui.profile import resolve
+from ftui.runs.events import ControlApplied, ControlRefused, PhaseChanged, RunStopped, Step
+from ftui.runs.journal import Tail, Writer
+from ftui.runs.requests import new_id
+from ftui.runs.run_folder import Run
+from tests.faults.conftest import Account
+from tests.support.bench import bench_at, newest, records
+from tests.support.cuts import Life, answer, check_letters
+from tests.support.sameness import measured, same_runs
+from tests.support.zygote import Attempt, Zygote
+
+MICRO_SECONDS = 0.3
+AT_ONCE = 2 * MICRO_SECONDS
+NUM_MICRO = 64
+LONG = ("train.per_device_train_batch_size=1", f"train.gradient_accumulation_steps={NUM_MICRO}", "train.max_steps=4",
+        "checkpoint.save_steps=100", "eval.eval_strategy=no")  # fmt: skip
+
+
+def life_at(source: Path, folder: Path, zygote: Zygote, *overrides: str, rows: int = 1) -> Life:
+    """A run on a bench of its own, whose rows come `rows` times."""
+    bench = bench_at(source, folder)
+    path = bench.folder / "rows.jsonl"
+    path.write_text(path.read_text() * rows)
+    run = bench.run("steered")
+    profile = bench.profile("steered")
+    if "train.max_steps=4" in overrides:
+        profile.write_text(profile.read_text().replace("num_train_epochs = 3\n", ""))
+    assert create(run, resolve(profile, overrides=overrides))
+    return Life(bench, run, zygote)
+
+
+def until_step(life: Life, engine: Attempt, step: int) -> None:
+    """Wait until the engine started last has finished this step."""
+    metrics, reached = Tail(life.run.metrics), 0
+    while reached < step:
+        reached = max([reached, *(r.step for r in metrics.read() if isinstance(r, Step) and r.attempt == life.number)])
+        assert engine.poll() is None, "it has ended"
+        engine.wait_a_little()
+
+
+def timed(life: Life, engine: Attempt, verb: str, **fields: Any) -> float:
+    """Seconds from a letter's sending to its answer in the journal."""
+    begun = time.monotonic()
+    assert isinstance(answer(life, engine, life.send(verb, **fields)), ControlApplied)
+    return time.monotonic() - begun
+
+
+def ending(run: Run) -> RunStopped:
+    last = records(run)[-1]
+    assert isinstance(last, RunStopped)
+    return last
+
+
+@pytest.mark.torture
+def test_long_steps_are_left_within_one_micro_batch(
+    bench_source: Path, tmp_path: Path, zygote: Zygote, account: Account
+) -> None:
+    life = life_at(bench_source, tmp_path / "one", zygote, *LONG, rows=2)
+    engine = life.start({"slow": [MICRO_SECONDS, NUM_MICRO + 5]})
+    until_step(life, engine, 1)
+    time.sleep(0.5)
+    holds = []
+    for _ in range(4):
+        holds.append(timed(life, engine, "hold"))
+        phases = [r.phase for r in records(life.run) if isinstance(r, PhaseChanged)]
+        assert phases[-1] == "held"
+        timed(life, engine, "continue")
+        time.sleep(0.07)
+    begun = time.monotonic()
+    life.send("park")
+    assert engine.wait() == 11
+    park = engine.ended - begun
+    assert (ending(life.run).step, newest(life.run)) == (1, "checkpoints/checkpoint-1")
+
+    engine = life.start({"slow": [MICRO_SECONDS, NUM_MICRO + 5]})
+    until_step(life, engine, 2)
+    time.sleep(0.7)
+    begun = time.monotonic()
+    engine.kill(15)
+    assert engine.wait() == 20
+    term = engine.ended - begun
+    assert (ending(life.run).step, newest(life.run)) == (2, "checkpoints/checkpoint-2")
+
+    engine = life.start({"slow": [MICRO_SECONDS, NUM_MICRO + 5]})
+    until_step(life, engine, 3)
+    time.sleep(0.7)  # dropout has moved the generators since the step's start
+    save = timed(life, engine, "checkpoint")
+    timed(life, engine, "evaluate")
+    engine.kill(9)
+    assert engine.wait() == -9
+    assert newest(life.run) == "checkpoints/checkpoint-3"
+    account.words += [f"hold {max(holds):.2f} s at most (of {len(holds)})", f"park to exit {park:.2f} s"]
+    account.words += [f"SIGTERM to exit {term:.2f} s", f"checkpoint {save:.2f} s"]
+    assert max(holds) < AT_ONCE
+    assert max(park, term, save) < AT_ONCE + 1.0  # and the save
+
+    assert life.start().wait() == 0
+    check_letters(life)
+    reference = life_at(bench_source, tmp_path / "other", zygote, *LONG, rows=2)
+    assert reference.start().wait() == 0
+    same_runs(life.run, reference.run)
+
+
+@pytest.fixture(scope="module")
+def untouched(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Run:
+    life = life_at(bench_source, tmp_path_factory.mktemp("untouched") / "bench", zygote)
+    assert life.start().wait() == 0
+    return life.run
+
+
+@pytest.mark.torture
+def test_what_is_asked_for_moves_nothing(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
+    """Neither the best nor the patience, which three evaluations without a better loss would end."""
+    impatient = ("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7")
+    life = life_at(bench_source, tmp_path / "asked", zygote, *impatient)
+    engine = life.start({"slow": [0.03]})
+    until_step(life, engine, 6)
+    for verb in ("evaluate", "sample", "evaluate", "evaluate"):
+        timed(life, engine, verb)
+    assert engine.wait() == 0
+    check_letters(life)
+    reference = life_at(bench_source, tmp_path / "other", zygote, *impatient)
+    assert reference.start().wait() == 0
+    same_runs(life.run, reference.run)
+
+
+@pytest.mark.torture
+def test_a_letter_to_an_earlier_attempt_is_refused(
+    bench_source: Path, tmp_path: Path, zygote: Zygote, untouched: Run
+) -> None:
+    life = life_at(bench_source, tmp_path / "bench", zygote)
+    assert life.start({"kill": ["optimizer", 7]}).wait() == -9
+    late = [life.send(verb) for verb in ("stop", "abort", "park", "hold", "checkpoint")]
+    assert life.start().wait() == 0
+    refused = [r for r in records(life.run) if isinstance(r, ControlRefused)]
+    assert [r.letter for r in refused] == late
+    assert {r.reason for r in refused} == {"it was meant for attempt 1, this is 2"}
+    check_letters(life)
+    same_runs(life.run, untouched)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize(
+    ("verb", "when"),
+    [("stop", "before"), ("stop", "after"), ("park", "after"), ("set", "before"), ("set", "after"),
+     ("checkpoint", "before"), ("hold", "before"), ("evaluate", "after")],
+)  # fmt: skip
+def test_an_engine_that_dies_while_it_answers_obeys_once(
+    bench_source: Path, tmp_path: Path, zygote: Zygote, untouched: Run, verb: str, when: str
+) -> None:
+    life = life_at(bench_source, tmp_path / "bench", zygote)
+    engine = life.start({"slow": [0.02], "die_answering": [verb, when]})
+    until_step(life, engine, 3)
+    identity = life.send(verb, **({"learning_rate_factor": 0.25} if verb == "set" else {}))
+    assert engine.wait() == -9
+    assert [path.name[21:37] for path in life.run.inbox.iterdir()] == [identity], "it died before it threw it away"
+    assert life.start().wait() == 0
+    answers = [r for r in records(life.run) if isinstance(r, ControlApplied | ControlRefused)]
+    assert [r.letter for r in answers] == [identity]
+    assert isinstance(answers[0], ControlApplied if when == "after" else ControlRefused)
+    assert list(life.run.inbox.iterdir()) == []
+    if (verb, when) != ("set", "after"):
+        return same_runs(life.run, untouched)
+    told = life_at(bench_source, tmp_path / "told", zygote)
+    journal = Writer(told.run.journal)
+    settings = {"learning_rate_factor": 0.25}
+    journal.write(ControlApplied(letter=new_id(), verb="set", step=answers[0].step, settings=settings))
+    journal.close()
+    assert told.start().wait() == 0
+    same_runs(life.run, told.run)
+    changed = [step for step, figures in measured(life.run).items() if figures[2] != measured(untouched)[step][2]]
+    assert changed == list(range(answers[0].step + 1, 31))

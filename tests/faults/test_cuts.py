@@ -1,0 +1,169 @@
+"""Runs cut up to eight times by anything that can cut a run: they end bit for bit like one that nobody touched.
+
+A few trials run always; `pytest tests/faults/test_cuts.py --trials 100` draws a hundred, and the id of one (`lora-17`)
+is its configuration and seed: `--trials 1 --first-seed 17 -k lora` draws the same schedule again.
+"""
+
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from ftui.launch.open_run import create
+from ftui.profile import resolve
+from ftui.runs.events import ControlApplied
+from ftui.runs.journal import Writer
+from ftui.runs.run_folder import Run
+from tests.faults.conftest import Account
+from tests.support.bench import STAGES, Workbench, bench_at, records
+from tests.support.cuts import Act, Life, Part, answer, carry_out, check_letters, schedule, to_end
+from tests.support.sameness import executed, measured, same_runs
+from tests.support.zygote import Zygote
+
+SAVE_STEPS = 4
+FRESH = ("lora", "full", "packing")  # whose reference comes from an interpreter of its own
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """`letter`: a `set` sent before the first cut. `killed_in`: the update in which the first attempt dies."""
+
+    method: str = "full"
+    packing: bool = False
+    overrides: tuple[str, ...] = ()
+    letter: bool = False
+    killed_in: int | None = None
+
+
+CONFIGURATIONS = {
+    "lora": Configuration("lora"),
+    "full": Configuration(),
+    "packing": Configuration(packing=True),
+    "by_length": Configuration(overrides=("train.train_sampling_strategy=group_by_length",)),
+    "linear": Configuration("lora", overrides=("train.lr_scheduler_type=linear", "train.warmup_steps=5")),
+    "cosine": Configuration(overrides=("train.lr_scheduler_type=cosine", "train.warmup_steps=0.3")),
+    "warmup": Configuration("lora", overrides=("train.lr_scheduler_type=constant_with_warmup", "train.warmup_steps=9")),
+    "early": Configuration(
+        overrides=("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7"),
+        killed_in=14,  # two evaluations into the patience
+    ),
+    "factor": Configuration("lora", letter=True),
+    "qlora": Configuration("qlora", overrides=("train.optim=paged_adamw_8bit", "train.neftune_noise_alpha=5")),
+    "curriculum": Configuration("lora", overrides=STAGES),
+    "fp16": Configuration(overrides=("train.precision=fp16", "train.optim=adafactor")),
+}
+ALWAYS = [
+    ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
+    ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11),
+]  # fmt: skip
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seed" not in metafunc.fixturenames:
+        return
+    trials, first = metafunc.config.getoption("trials"), metafunc.config.getoption("first_seed")
+    names = list(CONFIGURATIONS)
+    drawn = [(names[seed % len(names)], seed, 8) for seed in range(first, first + trials)]
+    cases = drawn or [(name, seed, 3) for name, seed in ALWAYS]
+    metafunc.parametrize(("name", "seed", "most"), cases, ids=[f"{name}-{seed}" for name, seed, _ in cases])
+
+
+@dataclass
+class References:
+    """Runs that nobody touched, each made once."""
+
+    source: Path
+    folder: Path
+    zygote: Zygote
+
+    def run(self, name: str, changes: tuple[tuple[int, float], ...] = ()) -> Run:
+        """That of a configuration; `changes`: factors of the learning rate, and the step after which each came."""
+        place = self.folder / "-".join([name, *(f"{step}x{factor}" for step, factor in changes)])
+        if place.exists():
+            return Run(place / "runs" / name)
+        bench = bench_at(self.source, place)
+        run = make_run(bench, name)
+        if changes:
+            journal = Writer(run.journal)
+            for step, factor in changes:
+                settings = {"learning_rate_factor": factor}
+                journal.write(ControlApplied(letter="", verb="set", step=step, settings=settings))
+            journal.close()
+        if name in FRESH:
+            command = [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
+            subprocess.run(command, env=bench.env | {"PYTHONHASHSEED": "4711"}, check=True, timeout=300)
+        else:
+            assert self.zygote.start(run, bench.env).wait() == 0
+        return run
+
+
+@pytest.fixture(scope="module")
+def references(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> References:
+    return References(bench_source, tmp_path_factory.mktemp("references"), zygote)
+
+
+def make_run(bench: Workbench, name: str) -> Run:
+    configuration = CONFIGURATIONS[name]
+    profile = bench.profile(name, method=configuration.method, packing=configuration.packing)
+    run = bench.run(name)
+    assert create(run, resolve(profile, overrides=configuration.overrides))
+    return run
+
+
+@pytest.mark.torture
+def test_cut_anywhere_and_the_same_in_the_end(
+    bench_source: Path, tmp_path: Path, zygote: Zygote, references: References, account: Account,
+    name: str, seed: int, most: int,
+) -> None:  # fmt: skip
+    bench = bench_at(bench_source, tmp_path / "bench")
+    life, parts = Life(bench, make_run(bench, name), zygote), schedule(seed, most)
+    print(f"{name}, seed {seed}:", *parts, sep="\n")
+    account.name = f"{name}-{seed}"
+    account.figures.update(trials=1, failed=1)
+    if CONFIGURATIONS[name].letter:
+        change_rate(life)
+    if killed_in := CONFIGURATIONS[name].killed_in:
+        carry_out(life, Part((), Act("place"), ("optimizer", killed_in)))
+    if not any(carry_out(life, part) for part in parts):  # up to the one that was too late to cut anything
+        to_end(life)
+    account.figures.update(attempts=life.number, kills=life.kills, letters=len(life.letters))
+    check_letters(life)
+    changes = changes_of(life.run)
+    reference = references.run(name, changes)
+    total = max(measured(reference))
+    account.figures.update(steps=total, again=executed(life.run) - total)
+    assert executed(life.run) <= total + life.kills * SAVE_STEPS
+    same_runs(life.run, reference)
+    for step, figures in measured(references.run(name)).items():
+        factor = next((factor for before, factor in reversed(changes) if step > before), 1.0)
+        assert measured(life.run)[step][2] == figures[2] * factor
+    del account.figures["failed"]
+
+
+def change_rate(life: Life) -> None:
+    """The first attempt: halve the learning rate in the middle of it, and kill it before the next checkpoint."""
+    engine = life.start({"slow": [0.03]})
+    while engine.poll() is None and not (measured(life.run) and max(measured(life.run)) >= 5):
+        engine.wait_a_little()
+    assert answer(life, engine, life.send("set", learning_rate_factor=0.5)) is not None
+    engine.kill(9)
+    life.kills += engine.wait() == -9
+
+
+def changes_of(run: Run) -> tuple[tuple[int, float], ...]:
+    """Every factor that a letter has set, and the step after which it counts."""
+    found = [r for r in records(run) if isinstance(r, ControlApplied)]
+    return tuple((r.step, r.settings["learning_rate_factor"]) for r in found if r.settings)
+
+
+@pytest.mark.torture
+def test_early_stopping_does_stop_early(references: References) -> None:
+    assert 15 <= max(measured(references.run("early"))) < 30
+
+
+@pytest.mark.torture
+def test_a_schedule_is_drawn_from_its_seed() -> None:
+    assert schedule(5, 8) == schedule(5, 8) != schedule(6, 8)
+    assert Part((), Act("end")) not in schedule(5, 8)

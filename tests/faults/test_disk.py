@@ -1,0 +1,219 @@
+"""The whole program on a disk that becomes full, or that can do less than a local one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.runs import checkpoint_folders
+from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed, RunStarted, RunStopped, Warned
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
+from tests.support.bench import Workbench, bench_at, newest, opened, records
+from tests.support.driving import last, lives, status, steps, wait_for_end, wait_until
+from tests.support.sameness import same_runs
+from tests.support.shims import compiled
+from tests.support.zygote import Zygote, tail_of
+
+EPOCHS = 12
+TOTAL = 120  # steps
+FULL_AT = 20
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A bench whose run `faulty` stands on a disk with faults, which are in `env`; full while `full` exists."""
+
+    bench: Workbench
+    run: Run
+    profile: Path
+    full: Path
+    env: dict[str, str]
+
+    def start(self, *options: str, **switches: str) -> None:
+        result = self.bench.ftui(
+            "--run", str(self.profile), "--detach", *options, cwd=self.bench.folder, **self.env | switches
+        )
+        assert result.returncode == 0, result.stdout + result.stderr
+
+    def fill(self) -> None:
+        """Full, in the middle of training."""
+        wait_until(lambda: self.run.metrics.exists() and len(steps(self.run)) >= FULL_AT)
+        self.full.touch()
+
+    def fill_until_held(self) -> dict[str, Any]:
+        self.fill()
+        wait_until(lambda: status(self.bench, "faulty")["state"]["phase"] == "held")
+        return status(self.bench, "faulty")
+
+    def finish(self) -> None:
+        """Repaired: the run goes on to its end."""
+        self.full.unlink(missing_ok=True)
+        result = self.bench.ftui("--run", str(self.profile))
+        assert result.returncode == 0, result.stdout + result.stderr + tail_of(self.run)
+
+
+def long_profile(bench: Workbench, name: str) -> Path:
+    path = bench.profile(name, method="full")  # whose checkpoints do not fit into the reserve
+    path.write_text(path.read_text().replace("num_train_epochs = 3", f"num_train_epochs = {EPOCHS}"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def reference(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zygote: Zygote) -> Run:
+    """The run on a disk without faults."""
+    bench = bench_at(bench_source, tmp_path_factory.mktemp("disk") / "bench")
+    run = opened(bench, long_profile(bench, "reference"))
+    assert zygote.start(run, bench.env).wait(300) == 0, tail_of(run)
+    return run
+
+
+@pytest.fixture
+def disk(workbench: Workbench, tmp_path: Path) -> Disk:
+    run, full = workbench.run("faulty"), tmp_path / "full"
+    env = {
+        "LD_PRELOAD": str(compiled("faultio", tmp_path)),
+        "FAULTIO_FOLDER": str(run.folder),
+        "FAULTIO_FULL": str(full),
+    }
+    return Disk(workbench, run, long_profile(workbench, "faulty"), full, env)
+
+
+def contents(run: Run) -> dict[str, bytes]:
+    """Every file of every checkpoint."""
+    found = [path for c in checkpoint_folders.listed(run.checkpoints) for path in c.path.rglob("*") if path.is_file()]
+    return {str(path.relative_to(run.checkpoints)): path.read_bytes() for path in found}
+
+
+@pytest.mark.torture
+def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
+    """The run holds, says what could go, goes on by itself, and is the same run in the end."""
+    disk.start()
+    held = disk.fill_until_held()
+    before, reached = contents(disk.run), len(steps(disk.run))
+    assert before
+    record = last(disk.run, PhaseChanged)
+    assert record.phase == "held"
+    assert "could not" in record.detail or "cannot take" in record.detail
+    oldest = checkpoint_folders.listed(disk.run.checkpoints)[-1].path.name
+    assert f"`ftui delete faulty {oldest}` frees" in record.detail
+    assert f"delete faulty {oldest}" in held["state"]["detail"]
+    shown = disk.bench.ftui("status", "faulty").stdout
+    assert "held" in shown and f"delete faulty {oldest}" in " ".join(shown.split()), shown
+    time.sleep(6)  # one more try
+    assert (contents(disk.run), len(steps(disk.run))) == (before, reached)
+    assert lives(status(disk.bench, "faulty"))
+    disk.full.unlink()
+    ended = wait_for_end(disk.bench, disk.run)
+    assert (ended["state"]["phase"], ended["state"]["attempt"]) == ("finished", 1), tail_of(disk.run)
+    assert [r.step for r in steps(disk.run)] == list(range(1, TOTAL + 1))
+    same_runs(disk.run, reference)
+    assert disk.run.reserve.exists()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("has_reserve", [True, False])
+def test_a_disk_that_stays_full_parks_the_run(disk: Disk, reference: Run, has_reserve: bool) -> None:
+    """Without the reserve nobody can write down how it ended; it goes on just the same when there is room."""
+    disk.start("--set", "checkpoint.max_hold_minutes=0.05")
+    disk.fill()
+    if not has_reserve:
+        disk.run.reserve.unlink(missing_ok=True)
+    ended = wait_for_end(disk.bench, disk.run)
+    if has_reserve:
+        assert ended["state"]["exit_code"] == 40, tail_of(disk.run)
+        assert last(disk.run, RunStopped).reason.startswith("the disk stayed full for 0.05 min")
+    else:
+        assert ended["state"]["phase"] in ("lost", "parked"), tail_of(disk.run)  # a save may have made a reserve anew
+    expected = newest(disk.run)
+    disk.finish()
+    assert last(disk.run, RunStarted).resumed_from == expected is not None
+    same_runs(disk.run, reference)
+
+
+@pytest.mark.torture
+def test_a_disk_that_is_full_at_the_start_is_said_at_once(disk: Disk) -> None:
+    """No room for the run's folder, for its journal, or for a checkpoint."""
+    disk.full.touch()
+    begun = time.monotonic()
+    everything = {**disk.env, "FAULTIO_FOLDER": str(disk.run.folder.parent)}
+    result = disk.bench.ftui("--run", str(disk.profile), cwd=disk.bench.folder, **everything)
+    assert (result.returncode, disk.run.folder.exists()) == (40, False), result.stdout + result.stderr
+    assert "No space left" in result.stderr
+    assert time.monotonic() - begun < 10
+    run = opened(disk.bench, disk.profile)
+    result = disk.bench.ftui("--run", str(disk.profile), cwd=disk.bench.folder, **disk.env)
+    assert result.returncode == 40, (result.returncode, result.stdout, result.stderr, tail_of(run))
+    assert "the disk is full" in result.stderr
+
+
+@pytest.mark.torture
+def test_a_limit_on_files_is_said_before_training(workbench: Workbench) -> None:
+    """The kernel itself refuses (RLIMIT_FSIZE): no shim."""
+    profile = workbench.profile("limited")
+    command = f"ulimit -f 100; exec {sys.executable} -m ftui --run {profile}"
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=workbench.folder, env=workbench.env, capture_output=True, text=True, timeout=200
+    )
+    run = workbench.run("limited")
+    assert result.returncode == 40, result.stdout + result.stderr
+    assert "a limit on the size of files is reached" in result.stderr
+    assert last(run, RunFailed).exit_code == 40
+    assert not run.metrics.exists() or steps(run) == []
+
+
+@pytest.mark.torture
+def test_sigterm_does_not_wait_for_room(disk: Disk, reference: Run) -> None:
+    disk.start()
+    held = disk.fill_until_held()
+    begun = time.monotonic()
+    os.kill(held["engine"]["pid"], signal.SIGTERM)
+    ended = wait_for_end(disk.bench, disk.run)
+    assert time.monotonic() - begun < 20
+    assert ended["state"]["exit_code"] in (20, 21), tail_of(disk.run)
+    assert "pre-empted" in last(disk.run, RunStopped).reason
+    disk.finish()
+    same_runs(disk.run, reference)
+
+
+@pytest.mark.torture
+def test_without_flock_one_engine_trains_and_the_run_says_so(disk: Disk, reference: Run) -> None:
+    command = [sys.executable, "-m", "ftui", "--run", str(disk.profile), "--detach"]
+    env = disk.bench.env | disk.env | {"FAULTIO_NO_FLOCK": "1", "FAULTIO_FOLDER": str(disk.run.folder.parent)}
+    starts = [
+        subprocess.Popen(
+            command, cwd=disk.bench.folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
+        for _ in range(2)
+    ]
+    outputs = [start.communicate(timeout=120)[0] for start in starts]
+    assert [start.returncode for start in starts] == [0, 0], outputs
+    ended = wait_for_end(disk.bench, disk.run)
+    assert ended["state"]["phase"] == "finished", tail_of(disk.run)
+    assert len([r for r in Tail(disk.run.supervisor_log).read() if isinstance(r, EngineStarted)]) == 1, outputs
+    assert [r.step for r in steps(disk.run)] == list(range(1, TOTAL + 1))
+    assert any("no locks (flock)" in r.message for r in records(disk.run) if isinstance(r, Warned))
+    same_runs(disk.run, reference)
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("missing", ["RENAME", "FSYNC"])
+def test_a_poor_volume_is_good_enough(disk: Disk, reference: Run, missing: str) -> None:
+    """Folders cannot be renamed, or not synced: checkpoints are whole all the same, also after a SIGKILL."""
+    disk.start(**{f"FAULTIO_NO_{missing}": "1", "FAULTIO_FOLDER": str(disk.run.folder.parent)})
+    wait_until(lambda: disk.run.metrics.exists() and len(steps(disk.run)) >= FULL_AT)
+    os.kill(status(disk.bench, "faulty")["engine"]["pid"], signal.SIGKILL)
+    expected = newest(disk.run)
+    ended = wait_for_end(disk.bench, disk.run)
+    assert (ended["state"]["phase"], ended["state"]["attempt"]) == ("finished", 2), tail_of(disk.run)
+    assert last(disk.run, RunStarted).resumed_from == expected is not None
+    assert all(checkpoint_folders.fault(c.path) is None for c in checkpoint_folders.listed(disk.run.checkpoints))
+    words = {"RENAME": "cannot rename folders", "FSYNC": "no fsync"}[missing]
+    assert any(words in r.message for r in records(disk.run) if isinstance(r, Warned))
+    same_runs(disk.run, reference)

@@ -1,0 +1,148 @@
+"""Several ranks on one machine: what one process learns, resumed exactly whichever rank dies, ended with its codes."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from ftui.launch.open_run import create
+from ftui.profile import resolve
+from ftui.runs.events import ControlApplied, EngineEnded, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Step
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
+from ftui.supervisor.engine_process import LOST_RANK, free_port, rank_environment
+from tests.support.bench import STAGES, Workbench, bench_at, newest, records, resumed_from
+from tests.support.driving import LONG, last, status, steps, wait_for_end, wait_until
+from tests.support.sameness import same_runs
+from tests.support.tiny import column
+from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
+
+TWO = ("hardware.num_processes=2", "train.gradient_accumulation_steps=1")
+
+
+def opened(bench: Workbench, name: str, *overrides: str) -> Run:
+    run = bench.run(name)
+    assert create(run, resolve(bench.profile(name), overrides=overrides))
+    return run
+
+
+def start_two(
+    zygote: Zygote, bench: Workbench, run: Run, attempt: int = 1, *, hooks: Hooks | None = None
+) -> list[Attempt]:
+    """Both ranks; `hooks` are those of rank 1."""
+    port, token = free_port(), f"t{attempt}"
+    places = [rank_environment(rank, 2, port, bench.env) for rank in range(2)]
+    return [
+        zygote.start(run, places[0], attempt=attempt, token=token),
+        zygote.start(run, places[1], attempt=attempt, token=token, hooks=hooks),
+    ]
+
+
+def wait_for_step(run: Run, step: int, engine: Attempt) -> None:
+    deadline = time.monotonic() + 60
+    while not any(s.step >= step for s in steps(run)):
+        assert time.monotonic() < deadline and engine.poll() is None, tail_of(run)
+        engine.wait_a_little()
+
+
+@pytest.mark.parametrize("more", [(), STAGES], ids=["plain", "curriculum"])
+def test_two_ranks_learn_what_one_process_learns(
+    more: tuple[str, ...], bench_source: Path, tmp_path: Path, zygote: Zygote
+) -> None:
+    bench = bench_at(bench_source, tmp_path / "bench")
+    still = ("adapter.lora_dropout=0.0", *more)  # each rank draws its own
+    alone, team = opened(bench, "alone", *still), opened(bench, "team", *still, *TWO)
+    assert zygote.start(alone, bench.env).wait() == 0, tail_of(alone)
+    assert [engine.wait() for engine in start_two(zygote, bench, team)] == [0, 0], tail_of(team)
+    one, two = steps(alone), steps(team)
+    assert [(s.step, s.num_tokens, s.num_target_tokens, s.learning_rate) for s in one] == [
+        (s.step, s.num_tokens, s.num_target_tokens, s.learning_rate) for s in two
+    ]
+    np.testing.assert_allclose(column(two, "loss"), column(one, "loss"), rtol=1e-5)
+    np.testing.assert_allclose(column(two, "grad_norm"), column(one, "grad_norm"), rtol=1e-3)
+    weights = [load_file(run.final / "adapter_model.safetensors") for run in (alone, team)]
+    for name, tensor in weights[0].items():
+        np.testing.assert_allclose(weights[1][name], tensor, atol=1e-4, err_msg=name)
+    assert next(r for r in records(team) if isinstance(r, RunStarted)).effective_batch == 4
+
+
+@pytest.mark.torture
+def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
+    bench = bench_at(bench_source, tmp_path / "bench")
+    whole, cut = opened(bench, "whole", *TWO), opened(bench, "cut", *TWO)
+    assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
+    for attempt, (victim, step) in enumerate([(1, 6), (0, 13)], start=1):
+        engines = start_two(zygote, bench, cut, attempt)
+        wait_for_step(cut, step, engines[0])
+        engines[victim].kill(signal.SIGKILL)
+        assert engines[victim].wait() == -9
+        assert engines[1 - victim].wait() == LOST_RANK, tail_of(cut)
+    expected = newest(cut)
+    assert [engine.wait() for engine in start_two(zygote, bench, cut, 3)] == [0, 0], tail_of(cut)
+    assert resumed_from(cut) == expected is not None
+    assert next(r for r in reversed(records(cut)) if isinstance(r, RunStarted)).badge == "EXACT"
+    last = cut.checkpoints / f"checkpoint-{max(s.step for s in steps(cut))}"
+    assert (last / "resume" / "rng-1.safetensors").exists()
+    same_runs(cut, whole)
+
+
+@pytest.mark.parametrize(("what", "codes"), [("sum", [0, 0]), ("update", [41, LOST_RANK])])
+def test_memory_that_runs_out_on_one_rank_halves_the_micro_batch_of_all(
+    what: str, codes: list[int], bench_source: Path, tmp_path: Path, zygote: Zygote
+) -> None:
+    bench = bench_at(bench_source, tmp_path / "bench")
+    run = opened(bench, "short", *TWO, "eval.eval_on_start=false")
+    engines = start_two(zygote, bench, run, hooks={"no_room_in_exchange": [what, 3]})
+    assert [engine.wait() for engine in engines] == codes, tail_of(run)
+    (changed,) = [r for r in records(run) if isinstance(r, MicroBatchChanged)]
+    assert (changed.step, changed.old, changed.new) == (3, 2, 1)
+    if what == "update":  # some weights have changed: only a checkpoint is whole
+        assert last(run, RunFailed).again and last(run, RunFailed).exit_code == 41
+        assert not any(s.step >= 3 for s in steps(run))
+
+
+def others_of(pid: int) -> list[int]:
+    """The other processes of a group."""
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal() and int(folder.name) != pid:
+            try:
+                found += [int(folder.name)] if os.getpgid(int(folder.name)) == pid else []
+            except ProcessLookupError:
+                continue
+    return found
+
+
+@pytest.mark.torture
+def test_a_supervisor_restarts_ranks_and_letters_reach_them_all(workbench: Workbench) -> None:
+    overrides = [argument for override in TWO for argument in ("--set", override)]
+    profile = str(workbench.profile("team"))
+    assert workbench.ftui("--run", profile, *LONG, *overrides, "--detach").returncode == 0
+    run = workbench.run("team")
+    wait_until(lambda: len(steps(run)) >= 6)
+    (follower,) = others_of(status(workbench, "team")["engine"]["pid"])
+    os.kill(follower, signal.SIGKILL)
+    wait_until(lambda: any(s.attempt == 2 for s in steps(run)))
+    ended = next(r for r in Tail(run.supervisor_log).read() if isinstance(r, EngineEnded))
+    assert (ended.code, ended.signal) == (None, "SIGKILL")
+    assert workbench.ftui("set", "team", "learning_rate_factor=0.5").returncode == 0
+    wait_until(lambda: any(isinstance(r, ControlApplied) and r.verb == "set" for r in records(run)))
+    assert workbench.ftui("park", "team").returncode == 0
+    wait_for_end(workbench, run)
+    assert last(run, RunStopped).exit_code == 11
+    told = next(r for r in records(run) if isinstance(r, ControlApplied) and r.verb == "set")
+    halved = [s for s in steps(run) if isinstance(s, Step) and s.attempt == 2 and s.step > told.step]
+    assert halved and all(s.learning_rate < 1.1e-2 for s in halved)
+    result = workbench.ftui("--run", profile, *LONG, *overrides, "--set", f"train.max_steps={halved[-1].step + 500}")
+    assert result.returncode == 30, result.stdout  # another plan is another run
+    assert not others_of(status(workbench, "team")["engine"]["pid"])
+
+
+def test_bad_rows_end_all_ranks_with_their_code(workbench: Workbench) -> None:
+    (workbench.folder / "rows.jsonl").write_text('{"instruction": 1}\n')
+    result = workbench.ftui("--run", str(workbench.profile("bad")), "--set", TWO[0])
+    assert result.returncode == 31 and "rows.jsonl:1" in result.stdout + result.stderr

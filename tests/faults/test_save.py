@@ -1,0 +1,160 @@
+"""A checkpoint is whole or it is not there, wherever the process dies or the disk fails while it is saved."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.runs.run_folder import Run
+from tests.faults.conftest import Account
+from tests.support.bench import Workbench, opened
+from tests.support.shims import compiled
+
+SUPPORT = Path(__file__).parents[1] / "support"
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The compiled shim."""
+    return compiled("faultio", tmp_path_factory.mktemp("shim"))
+
+
+@pytest.fixture
+def stride(request: pytest.FixtureRequest) -> int:
+    """Every operation in a campaign (`--trials N`), else every fifth."""
+    return 1 if request.config.getoption("--trials", default=0) else 5
+
+
+def trials(run: Run, bench: Workbench, shim: Path, mode: str, stride: int) -> list[dict[str, Any]]:
+    """What tests/support/save_trials.py found."""
+    result = subprocess.run(
+        [sys.executable, str(SUPPORT / "save_trials.py"), str(run.folder), mode, str(stride)],
+        env=bench.env | {"LD_PRELOAD": str(shim)}, capture_output=True, text=True, timeout=900,
+    )  # fmt: skip
+    assert result.returncode == 0, result.stderr[-3000:]
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.torture
+def test_kill_at_every_write_of_a_save_and_its_rotation(workbench: Workbench, shim: Path, account: Account) -> None:
+    run = opened(workbench, workbench.profile("trials"))
+    found = trials(run, workbench, shim, "kill", 1)
+    total = found[0]["total"]
+    assert total > 60, "the shim saw too few operations to have seen them all"
+    assert len(found) == 2 * total
+    assert all(trial["killed"] for trial in found)
+    assert [trial for trial in found if trial["invalid"]] == []
+    assert [trial for trial in found if trial["left"]] == []
+    newest = [trial["valid"][0] for trial in found[:total]]
+    assert set(newest) == {3, 4}
+    assert newest == sorted(newest), "before the rename the old one is newest, from then on the new one"
+    account.words += [f"kills while saving: {len(found)} of {len(found)} whole"]
+
+
+ENDS = {  # of a save, by what has failed
+    "ENOSPC": {"saved"}, "EDQUOT": {"saved"}, "half, ENOSPC": {"saved"}, "EINTR": {"saved"},
+    "ENOSPC for good": {"saved", "full"}, "EDQUOT for good": {"saved", "full"},
+    "half, ENOSPC for good": {"saved", "full"},
+    "EIO": {"saved", "DiskError"}, "EIO for good": {"saved", "DiskError"}, "half, EIO": {"saved", "DiskError"},
+    "EBUSY": {"saved", "DiskError"},
+}  # fmt: skip
+CAUSES = {
+    "ENOSPC": ("the disk is full", "No space left"), "EDQUOT": ("your quota", "Disk quota exceeded"),
+    "EIO": ("Input/output error",), "EBUSY": ("Device or resource busy",),
+}  # fmt: skip
+
+
+@pytest.mark.torture
+def test_every_write_of_a_save_and_its_rotation_fails(
+    workbench: Workbench, shim: Path, stride: int, account: Account
+) -> None:
+    """Once or for good, half-written or not at all: nothing older is harmed, the cause is named, and after it all goes
+    on in the same process."""
+    run = opened(workbench, workbench.profile("failing"))
+    found = trials(run, workbench, shim, "fail", stride)
+    assert {trial["fault"] for trial in found} == ENDS.keys()
+    for trial in found:
+        check(trial)
+    for name in ENDS:
+        ends = Counter(trial["end"] for trial in found if trial["fault"] == name)
+        waited = sum(bool(trial["waits"]) for trial in found if trial["fault"] == name)
+        account.words += [f"{name}: {dict(ends)}, {waited} waited for room;"]
+        assert sum(trial["struck"] for trial in found if trial["fault"] == name), f"{name} struck nothing"
+
+
+def check(trial: dict[str, Any]) -> None:
+    name, end, words = trial["fault"], trial["end"], trial["words"]
+    assert end in ENDS[name], trial
+    assert (trial["invalid"], trial["left"], trial["beside"]) == ([], [], []), trial
+    assert trial["older_changed"] == [], trial
+    assert trial["valid"][:1] == [4] if end == "saved" else set(trial["valid"]) >= {2, 3}, trial
+    causes = next((c for word, c in CAUSES.items() if word in name), ())
+    for said in [*trial["waits"], *([words] if words else [])]:
+        assert any(cause.lower() in said.lower() for cause in causes), trial
+    assert end == "saved" or trial["waits"] or words, "no cause is named"
+    assert trial["repaired"] == ["saved", ""], trial
+    assert trial["restored"], trial
+    assert trial["damaged_records"] == 0, trial
+
+
+AUDIT = """
+import sys, traceback
+seen = []
+active = False
+
+def hook(event, arguments):
+    if active and event.split(".")[0] in ("pickle", "marshal"):
+        stack = traceback.extract_stack()
+        if not any("importlib" in frame.filename for frame in stack):    # importing a module reads its .pyc
+            seen.append((event, stack[-2].filename))
+
+sys.addaudithook(hook)
+import ftui.engine.checkpoints.checkpoint as checkpoint
+import ftui.engine.recipe as recipe
+from ftui.engine import __main__ as engine
+
+def watched(function):
+    def wrapped(*arguments, **options):
+        global active
+        active = True
+        try:
+            return function(*arguments, **options)
+        finally:
+            active = False
+    return wrapped
+
+calls = []
+def counted(name, function):
+    def wrapped(*arguments, **options):
+        calls.append(name)
+        return watched(function)(*arguments, **options)
+    return wrapped
+
+checkpoint.fill = counted("save", checkpoint.fill)
+recipe.restore = counted("resume", recipe.restore)
+code = engine.main([sys.argv[1]])
+import pickle
+active = True
+pickle.loads(pickle.dumps(AssertionError))    # the hook does see one
+active = False
+print(code, sorted(set(calls)), [event for event, _ in seen])
+"""
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_no_pickle_is_written_or_read(workbench: Workbench, method: str) -> None:
+    run = opened(workbench, workbench.profile("audited", method=method))
+    assert workbench.murder(run, "optimizer", 7) == -9
+    result = subprocess.run(
+        [sys.executable, "-c", AUDIT, str(run.folder)], env=workbench.env, capture_output=True, text=True, timeout=300
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    assert result.stdout.splitlines()[-1] == "0 ['resume', 'save'] ['pickle.find_class']"
+    files = [p.name for folder in (run.checkpoints, run.final) for p in folder.rglob("*") if p.is_file()]
+    assert files
+    assert {Path(name).suffix for name in files} <= {".safetensors", ".json", ".jinja", ".md"}

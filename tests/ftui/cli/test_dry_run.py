@@ -1,0 +1,107 @@
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from ftui.cli import dry_run
+from ftui.cli.dry_run import count_lines, read_result, value_lines
+from ftui.profile import Resolved, resolve
+from ftui.runs.run_folder import runs_root
+from ftui.text import toml_value
+
+COUNTS = {
+    "num_train_rows": 800,
+    "num_eval_rows": 80,
+    "num_train_tokens": 123456,
+    "num_target_tokens": 65432,
+    "num_sequences": 800,
+    "steps_per_epoch": 100,
+    "max_steps": 400,
+    "effective_batch": 8,
+    "longest": 512,
+    "num_cut": 3,
+    "warnings": ["3 rows\x1b were cut"],
+}
+
+
+@pytest.fixture
+def resolved(tmp_path: Path) -> Resolved:
+    path = tmp_path / "p.toml"
+    path.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "hub/\\u001bmodel"\n[data]\ntrain = "rows.jsonl"\n')
+    overrides = ["train.seed=7", "adapter.target_modules=['q']", "eval.early_stopping_patience=none"]
+    return resolve(path, overrides=overrides)
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """Put a small script in the engine's place; it gets the profile's path as its argument."""
+    monkeypatch.setattr(dry_run, "dry_run_command", lambda profile: [sys.executable, "-S", "-c", code, str(profile)])
+
+
+def test_every_key_has_its_value_and_origin(resolved: Resolved) -> None:
+    lines = value_lines(resolved)
+    assert lines[0] == f"profile {resolved.path}"
+    assert "[train]" in lines and "[checkpoint]" in lines
+    words = {line.split()[0]: line.split() for line in lines}
+    assert words["stage"] == ["stage", '"sft"', "p.toml:2"]
+    assert words["seed"] == ["seed", "7", "--set"]
+    assert words["optim"] == ["optim", '"adamw_torch_fused"', "default"]
+    assert words["max_grad_norm"][1] == "1.0"
+    assert words["early_stopping_patience"] == ["early_stopping_patience", '"none"', "--set"]
+    assert "\x1b" not in "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, '"none"'), (True, "true"), (1, "1"), (0.5, "0.5"), ("é", '"é"'), (("a", "b"), '["a", "b"]')],
+)
+def test_values_are_spelt_as_in_a_profile(value: object, text: str) -> None:
+    assert toml_value(value) == text
+
+
+def test_the_counts_come_from_the_engine(
+    resolved: Resolved, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, f"import sys; open(sys.argv[1]); print('noise'); print({json.dumps(COUNTS)!r})")
+    assert dry_run.preview(resolved) == 0
+    output = capsys.readouterr().out
+    assert "123,456" in output and "400" in output
+    assert "warning: 3 rows\u241b were cut" in output
+    assert not runs_root().exists()
+
+
+def test_what_is_wrong_with_the_data_is_told_with_its_code(
+    resolved: Resolved, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, """print('{"error": {"message": "no rows", "hint": "add some", "exit_code": 31}}')""")
+    assert dry_run.preview(resolved) == 31
+    assert capsys.readouterr().err == "error: no rows\n  hint: add some\n"
+
+
+def test_a_dry_run_that_crashes_shows_its_last_lines(
+    resolved: Resolved, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stand_in(monkeypatch, "import sys; print('half'); sys.exit('boom\\x1b')")
+    assert dry_run.preview(resolved) == 70
+    assert "boom\u241b" in capsys.readouterr().err
+
+
+def test_the_profile_is_handed_over_privately_and_removed(
+    resolved: Resolved, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    note = tmp_path / "note"
+    code = (
+        "import os, sys; path = sys.argv[1];"
+        f"open({str(note)!r}, 'w').write(path + ' ' + oct(os.stat(path).st_mode & 0o777)); print('{{}}')"
+    )
+    stand_in(monkeypatch, code)
+    dry_run.count_rows(resolved)
+    path, mode = note.read_text().split()
+    assert mode == "0o600"
+    assert not Path(path).exists()
+
+
+def test_unknown_counts_are_not_zero() -> None:
+    lines = count_lines(read_result(b'{"num_train_rows": 5}', b"", 0))
+    assert lines[0].split()[-1] == "5"
+    assert all(line.endswith("n/a") for line in lines[1:])

@@ -1,0 +1,172 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui import __version__
+from ftui.cli import control, dry_run, run
+from ftui.cli.arguments import ON_CHECKPOINTS, ORDERS
+from ftui.cli.main import main
+from ftui.cli.run import Wishes
+
+HEAVY = ("pydantic", "psutil", "torch", "textual", "tomlkit", "msgspec")
+
+
+def test_the_version_loads_nothing_heavy() -> None:
+    code = (
+        "import sys; from ftui.cli.main import main\n"
+        "try: main(['--version'])\n"
+        f"finally: print([m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    output = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output == f"ftui {__version__}\n[]\n"
+
+
+def test_looking_at_runs_loads_no_profile_models(make_run: Any) -> None:
+    make_run("mine")
+    code = "import sys; from ftui.cli.main import main; main(['runs']); print('pydantic' in sys.modules)"
+    output = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
+    assert output.endswith("False\n")
+
+
+def test_the_start_page(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    output = capsys.readouterr().out
+    assert "ftui --run quickstart" in output
+    assert "tokens/s" not in output
+    make_run("mine")
+    assert main([]) == 0
+    assert "mine" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["status"], ["walk"], ["--run"]])
+def test_a_wrong_command_line_leaves_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--again"],
+        ["--dry-run"],
+        ["--name", "x"],
+        ["--set", "a.b=1", "runs"],
+        ["--run", "x", "runs"],
+        ["status", "Nobody"],
+    ],
+)
+def test_a_senseless_command_line_is_explained(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_an_expected_failure_is_two_lines_and_its_code(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--run", "quikstart\x1b"]) == 30
+    error = capsys.readouterr().err
+    assert error.startswith("error: There is no profile")
+    assert "hint: " in error
+    assert "\x1b" not in error and "Traceback" not in error
+
+
+def test_options_reach_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def note(*arguments: Any) -> int:
+        calls.append(arguments)
+        return 7
+
+    monkeypatch.setattr(run, "run_headless", note)
+    assert main(["--run", "p", "--name", "n", "--set", "a.b=1", "--set", "c.d=2", "--again", "--detach"]) == 7
+    assert calls.pop() == ("p", Wishes(name="n", overrides=["a.b=1", "c.d=2"], again=True, detach=True))
+    monkeypatch.setattr(run, "resume_headless", note)
+    assert main(["resume", "r", "--from", "checkpoint-4", "--fork", "--set", "a.b=1"]) == 7
+    assert calls.pop() == ("r", "checkpoint-4", Wishes(overrides=["a.b=1"], fork=True))
+
+
+def test_every_verb_reaches_its_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[Any] = []
+
+    def noting(name: str) -> Any:
+        def note(*arguments: Any) -> int:
+            calls.append((name, *arguments))
+            return 0
+
+        return note
+
+    for name in ("order", "change", "on_checkpoint"):
+        monkeypatch.setattr(control, name, noting(name))
+    assert set(ORDERS) == set(control.VERBS)
+    assert set(ON_CHECKPOINTS) == set(control.ON_CHECKPOINTS)
+    for verb in control.VERBS:
+        assert main([verb, "r"]) == 0
+        assert calls.pop() == ("order", verb, "r", [] if verb == "sample" else ())
+    main(["sample", "r", "What?", "Why?"])
+    assert calls.pop() == ("order", "sample", "r", ["What?", "Why?"])
+    main(["set", "r", "max_steps=10", "save_steps=2"])
+    assert calls.pop() == ("change", "r", ["max_steps=10", "save_steps=2"])
+    for verb in control.ON_CHECKPOINTS:
+        main([verb, "r", "120"])
+        assert calls.pop() == ("on_checkpoint", verb, "r", "120")
+
+
+def test_a_dry_run_reaches_the_preview(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "x/y"\n[data]\ntrain = "rows.jsonl"\n')
+    path.with_name("rows.jsonl").touch()
+    monkeypatch.setattr(dry_run, "preview", lambda resolved: resolved.profile.train.seed)
+    assert main(["--run", str(path), "--dry-run", "--set", "train.seed=9"]) == 9
+    assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_made_is_private(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def look(*_: Any, **__: Any) -> int:
+        seen.append(os.umask(0o077))
+        return 0
+
+    monkeypatch.setattr(run, "run_headless", look)
+    main(["--run", "p"])
+    assert seen == [0o077]
+
+
+def test_ctrl_c_before_anything_started_is_quiet(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: Any, **__: Any) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run, "run_headless", interrupt)
+    assert main(["--run", "p"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    code = "import sys; from ftui.cli.main import main; raise SystemExit(main(['profiles']))"
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )
+    assert process.stdout is not None and process.stderr is not None
+    process.stdout.close()
+    assert process.wait(10) == 141
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
+def test_a_terminal_without_unicode_gets_escapes(make_run: Any) -> None:
+    make_run("a" * 64)
+    output = subprocess.run(
+        [sys.executable, "-P", "-m", "ftui", "runs"],
+        capture_output=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    ).stdout
+    assert b"\\u2026" in output

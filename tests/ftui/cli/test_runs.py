@@ -1,0 +1,175 @@
+import json
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from ftui.cli import runs
+from ftui.cli.runs import log_lines, print_log, print_runs, print_status, table
+from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed, RunStarted
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState
+from ftui.runs.status import Status
+from ftui.system.process_id import Identity
+from ftui.text import cells
+
+
+@pytest.fixture
+def run(make_run: Any, append: Any, make_step: Any, living: Identity) -> Run:
+    made: Run = make_run("mine", created=time.time() - 7200)
+    append(made.supervisor_log, EngineStarted(identity=living), attempt=1)
+    plan = RunStarted(
+        start_step=0,
+        max_steps=400,
+        steps_per_epoch=4,
+        effective_batch=1,
+        num_train_rows=4,
+        num_train_tokens=40,
+        num_target_tokens=20,
+        num_eval_rows=0,
+        total_parameters=1000,
+        trainable_parameters=10,
+        model="tiny\x1b",
+        method="lora",
+        precision="fp32",
+    )
+    append(made.journal, plan, attempt=1)
+    append(made.metrics, make_step(120, loss=2.345))
+    return made
+
+
+def test_the_table_of_runs_fits_80_columns(run: Run, make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    make_run("a" * 64, created=0.0)
+    make_run("broken").facts.write_bytes(b"{")
+    assert print_runs() == 0
+    heading, *rows = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["run", "phase", "step", "loss", "tokens/s", "age"]
+    assert all(cells(line) <= 80 for line in [heading, *rows])
+    assert rows[0].startswith("aaaa") and "…" in rows[0] and "lost" in rows[0]
+    assert rows[1].split()[0] == "broken"
+    assert rows[2].split() == ["mine", "training,", "unwatched", "120/400", "2.3450", "3400", "2h", "00m"]
+
+
+def test_without_runs_the_way_to_start_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_runs() == 0
+    assert "ftui --run quickstart" in capsys.readouterr().out
+
+
+def test_only_the_first_column_gives_way() -> None:
+    rows = [("name", "phase", "1"), ("日本" * 20, "training", "123456/200000")]
+    lines = table(rows, 40)
+    assert all(cells(line) <= 40 for line in lines)
+    assert lines[1].endswith("123456/200000")
+
+
+def test_all_facts_of_a_run(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_status("mine", as_json=False) == 0
+    facts = dict(line.split("  ", 1) for line in capsys.readouterr().out.splitlines() if "  " in line)
+    assert facts["phase"].strip() == "training · unwatched"
+    assert facts["step"].strip() == "120/400"
+    assert facts["model"].strip() == "tiny\u241b · lora · fp32"
+    assert facts["epoch"].strip() == "12.00"
+    assert "alive" in facts["engine"]
+
+
+def test_all_facts_as_json(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_status("mine", as_json=True) == 0
+    status = json.loads(capsys.readouterr().out)
+    assert status["state"]["step"] == 120
+    assert status["unwatched"] is True
+
+
+def test_an_ending_is_among_the_facts(run: Run, append: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    append(run.journal, RunFailed(message="no rows", hint="add some", exit_code=31, error=""), attempt=1)
+    print_status("mine", as_json=False)
+    output = capsys.readouterr().out
+    assert "no rows" in output and "add some" in output and "31" in output
+
+
+def test_the_log_is_safe_to_print(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run.engine_log.write_bytes(b"one\x1b[2J\r\n\xff two\nlast")
+    assert print_log("mine", follow=False) == 0
+    assert capsys.readouterr().out == "one\u241b[2J\u240d\n\\xff two\nlast\n"
+
+
+def test_a_run_without_a_log(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert print_log("mine", follow=False) == 0
+    assert "no engine.log yet" in capsys.readouterr().err
+
+
+def test_following_a_log_ends_with_the_run(
+    run: Run, append: Any, dead: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "LOOK_SECONDS", 0.01)
+    run.engine_log.write_bytes(b"one\ntw")
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: seen.extend(log_lines(run, follow=True)))
+    thread.start()
+    time.sleep(0.05)
+    with run.engine_log.open("ab") as file:
+        file.write(b"o\nthree")
+    append(run.supervisor_log, EngineStarted(identity=dead), attempt=2)
+    append(run.journal, PhaseChanged(phase="loading"), attempt=2)
+    thread.join(5)
+    assert seen == ["one", "two", "three"]
+
+
+def test_a_log_that_was_begun_anew_is_printed_whole(run: Run) -> None:
+    run.engine_log_before.write_bytes(b"one\ntw")
+    run.engine_log.write_bytes(b"o\nthree\n")
+    assert list(log_lines(run, follow=False)) == ["one", "two", "three"]
+
+
+def test_following_goes_over_to_the_new_log_and_loses_no_line(
+    run: Run, append: Any, dead: Identity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "LOOK_SECONDS", 0.01)
+    run.engine_log.write_bytes(b"0\n")
+    seen: list[str] = []
+    thread = threading.Thread(target=lambda: seen.extend(log_lines(run, follow=True)))
+    thread.start()
+    for number in range(1, 40):
+        with run.engine_log.open("ab") as file:
+            file.write(b"%d\n" % number)
+        if number % 8 == 0:
+            run.engine_log.rename(run.engine_log_before)
+            run.engine_log.write_bytes(b"")
+            time.sleep(0.05)
+    append(run.supervisor_log, EngineStarted(identity=dead), attempt=2)
+    thread.join(5)
+    assert seen == [str(number) for number in range(40)]
+
+
+@pytest.mark.parametrize(
+    ("state", "facts", "words"),
+    [
+        ({"phase": "training"}, {"frozen": True, "unwatched": True}, "training, frozen"),
+        ({"phase": "training"}, {"unwatched": True}, "training, unwatched"),
+        ({"phase": "starting", "restarting": True}, {}, "restarting"),
+        ({"phase": "parked", "exit_code": 40}, {}, "parked, disk full"),
+        ({"phase": "parked", "exit_code": 11}, {}, "parked"),
+        ({"phase": "held"}, {}, "held"),
+    ],
+)
+def test_how_a_run_stands_in_few_words(state: Any, facts: Any, words: str) -> None:
+    assert runs.standing(Status(state=RunState(**state), **facts)) == words
+
+
+def test_what_is_odd_about_a_run_is_among_the_facts(run: Run) -> None:
+    state = RunState(phase="held", held_since=100.0, micro_batch=4, micro_batch_step=9, badge="EXACT")
+    facts = dict(runs.facts(run, Status(time=165.0, state=state, frozen=True, unwatched=True)))
+    assert facts["phase"] == "held · for 1m 05s · stopped by a signal (SIGSTOP) · unwatched"
+    assert (facts["badge"], facts["micro-batch"]) == ("EXACT", "4 rows from step 9 on (memory ran out)")
+
+
+def test_shipped_profiles_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs.print_profiles() == 0
+    assert capsys.readouterr().out.count("\n") >= 1
+
+
+def test_an_error_of_several_lines_and_the_stage_are_among_the_facts(run: Run) -> None:
+    state = RunState(phase="failed", message="The rows:\n  are bad", stage="2/3")
+    told = list(runs.facts(run, Status(time=165.0, state=state)))
+    place = told.index(("error", "The rows:"))
+    assert told[place + 1] == ("", "  are bad") and ("stage", "2 of 3") in told

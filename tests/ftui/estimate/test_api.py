@@ -1,0 +1,186 @@
+"""The rooms of the estimate put together: recipes on every tier, and what an answer takes into account."""
+
+import json
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.cli.dry_run import DryRun
+from ftui.cli.estimate import carried_over
+from ftui.estimate import closed_form
+from ftui.estimate.api import Known, estimate, setup_for, suggestions
+from ftui.estimate.estimate_text import estimate_lines
+from ftui.estimate.result import Memory
+from ftui.estimate.setup import Setup
+from ftui.hardware.devices import CARDS, card_named
+from ftui.models.known import known_models
+from ftui.profile import Profile, resolve
+from ftui.profile.layers import examine, file_layer, override_layer
+from ftui.profile.presets import shipped
+from ftui.profile.tiers import tier_layer, tier_names
+from ftui.text import toml_value
+
+TEXT = '[run]\nstage="sft"\n[model]\nname_or_path="{name}"\n[data]\ntrain="r.jsonl"\nmax_length=2048\n'
+
+
+def profile(tmp_path: Path, *overrides: str, name: str = "Qwen/Qwen3-8B") -> Profile:
+    path = tmp_path / "p.toml"
+    path.write_text(TEXT.format(name=name))
+    return resolve(path, overrides=overrides).profile
+
+
+@pytest.fixture(autouse=True)
+def nothing_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")
+
+
+@pytest.mark.parametrize("tier", tier_names())
+def test_every_recipe_is_estimated_on_every_tier(tier: str) -> None:
+    card = card_named(tier)
+    for recipe in shipped():
+        found = estimate(resolve(recipe.path, below=[tier_layer(tier)]).profile, card)
+        assert found.memory is not None and found.verdict != "unknown", recipe.name
+        assert sum(found.memory.breakdown.values()) == found.memory.process
+        assert found.memory.low <= found.memory.process <= found.memory.high
+        assert found.disk and found.ram and found.num_trainable
+        assert found.duration.tokens_per_second is None or card.tflops is not None
+        assert all(len(line) <= 80 for line in estimate_lines(found, card, 0.5))
+
+
+def test_a_model_that_is_not_known_is_never_guessed(tmp_path: Path) -> None:
+    for name in ("nobody/nothing", str(tmp_path / "strange")):
+        (tmp_path / "strange").mkdir(exist_ok=True)
+        (tmp_path / "strange" / "config.json").write_text(json.dumps({"model_type": "mamba", "hidden_size": 64}))
+        found = estimate(profile(tmp_path, name=name), card_named("h200"))
+        assert (found.verdict, found.memory, found.duration.total_seconds) == ("unknown", None, None)
+        assert found.notes
+        assert "unknown" in estimate_lines(found, card_named("h200"), None)[0]
+
+
+def test_what_is_on_this_machine_goes_before_the_table(tmp_path: Path) -> None:
+    snapshots = tmp_path / "hf" / "hub" / "models--Qwen--Qwen3-8B" / "snapshots"
+    small = {key: value for key, value in known_models()["Qwen/Qwen3-0.6B"].items() if key != "licence"}
+    for commit, layers in (("a" * 40, 2), ("b" * 40, 4)):
+        (snapshots / commit).mkdir(parents=True)
+        (snapshots / commit / "config.json").write_text(json.dumps(small | {"num_hidden_layers": layers}))
+    sizes = [
+        estimate(profile(tmp_path, f"model.revision={commit * 40}"), card_named("t4")).num_parameters for commit in "ab"
+    ]
+    assert sizes[0] is not None and sizes[1] is not None and sizes[0] < sizes[1] < 10**9
+
+
+def test_rows_that_were_counted(tmp_path: Path) -> None:
+    """Shorter rows than max_length take less; fewer rows than a micro-batch make a smaller one."""
+    card, given = card_named("rtx4090"), profile(tmp_path, "eval.per_device_eval_batch_size=8")
+    whole = setup_for(given, card)
+    counts = DryRun(
+        num_train_rows=3, num_eval_rows=1, num_train_tokens=600, num_sequences=3, steps_per_epoch=1, max_steps=2,
+        longest=300,
+    )  # fmt: skip
+    counted = setup_for(given, card, Known(counts=counts))
+    assert isinstance(whole, Setup) and isinstance(counted, Setup)
+    assert (whole.length, whole.micro_batch, whole.eval_batch) == (2048, 4, 8)
+    assert (counted.length, counted.micro_batch, counted.eval_batch) == (300, 3, 1)
+    assert estimate(given, card, Known(counts=counts)).duration.num_steps == 2
+
+
+def test_processes_on_a_cpu_share_its_memory(tmp_path: Path) -> None:
+    cpu = replace(card_named("cpu"), memory=40 << 30)
+    name = "HuggingFaceTB/SmolLM2-360M-Instruct"
+    one = estimate(profile(tmp_path, "hardware.device=cpu", name=name), cpu)
+    four = estimate(profile(tmp_path, "hardware.device=cpu", "hardware.num_processes=4", name=name), cpu)
+    assert (one.verdict, four.verdict) == ("fits", "no")
+    assert four.ram and one.ram and four.ram > 3 * one.ram
+
+
+NEEDS_A_DEVICE: dict[str, list[Any]] = {
+    "adapter.method": ["lora", "qlora", "full"],
+    "adapter.load_in_8bit": [False, True],
+    "train.optim": ["adamw_torch", "adafactor", "adamw_8bit", "paged_adamw_32bit", "lion_8bit", "rmsprop_bnb"],
+    "model.attn_implementation": ["auto", "sdpa", "flash_attention_2"],
+    "train.precision": ["auto", "fp32"],
+}
+
+
+@pytest.mark.parametrize("kind", ["mps", "cpu", "cuda"])
+def test_what_a_card_cannot_do_is_no_whatever_its_memory(kind: str, tmp_path: Path) -> None:
+    """Exactly what a profile that names such a device is refused for; and what is proposed there can be done."""
+    card = replace(card_named({"cuda": "h200"}.get(kind, kind)), memory=4000 << 30)
+    path = tmp_path / "p.toml"
+    path.write_text(TEXT.format(name="Qwen/Qwen3-8B"))
+    for values in product(*NEEDS_A_DEVICE.values()):
+        wishes = [f"{key}={toml_value(value)}" for key, value in zip(NEEDS_A_DEVICE, values, strict=True)]
+        examined = examine([file_layer(path), override_layer(wishes)], path)
+        if examined.profile is None:  # does not go together on any device
+            continue
+        refused = examine([file_layer(path), override_layer([*wishes, f"hardware.device={kind}"])], path).problems
+        told = estimate(examined.profile, card)
+        assert (told.verdict == "no") == bool(told.impossible) == bool(refused), wishes
+        if not refused:
+            continue
+        assert told.impossible in " ".join(" ".join(estimate_lines(told, card, None)).split())
+        setup = setup_for(examined.profile, card)
+        assert isinstance(setup, Setup)
+        changes = suggestions(setup)
+        assert changes and all(change.verdict in ("fits", "likely") for change in changes)
+        for change in changes:
+            mended = [f"{'.'.join(key)}={toml_value(value)}" for key, value in change.values.items()]
+            after = resolve(path, overrides=[*wishes, *mended, f"hardware.device={kind}"]).profile
+            assert estimate(after, card).verdict == "fits"
+
+
+def test_a_card_that_hides_its_memory(tmp_path: Path) -> None:
+    hidden = replace(card_named("l4"), memory=0)
+    assert estimate(profile(tmp_path, "adapter.method=qlora"), hidden).verdict == "unknown"
+
+
+def test_money(tmp_path: Path) -> None:
+    own = tmp_path / "config" / "ftui" / "prices.toml"
+    counts = Known(counts=DryRun(max_steps=1000, num_train_tokens=10**6, steps_per_epoch=100))
+    card = card_named("a40")
+    assert card.price_per_hour is None and estimate(profile(tmp_path), card, counts).duration.dollars is None
+    own.parent.mkdir(parents=True)
+    own.write_text("a40 = 0.5\n")
+    told = estimate(profile(tmp_path), card, counts).duration
+    assert told.dollars == pytest.approx(0.5 * (told.total_seconds or 0) / 3600)
+    dearer = estimate(profile(tmp_path, "hardware.price_per_hour=2.0"), card, counts).duration
+    assert dearer.dollars == pytest.approx(4 * (told.dollars or 0))
+
+
+def test_a_simulation_is_carried_to_cards_with_the_same_kernels(tmp_path: Path) -> None:
+    setup = setup_for(profile(tmp_path), card_named("rtx4090"))
+    assert isinstance(setup, Setup)
+    simulated = replace(closed_form.memory(setup), basis="simulated")
+    carried = {card.name: carried_over(simulated, card_named("rtx4090"), card) for card in CARDS}
+    assert {name for name, memory in carried.items() if memory is None} == {"mps", "cpu", "t4", "h100", "h200"}
+    near = carried["rtx3090"]
+    assert isinstance(near, Memory) and near.process - near.reserved == card_named("rtx3090").context
+    assert sum(near.breakdown.values()) == near.process
+
+
+def test_suggestions_are_other_than_what_is(tmp_path: Path) -> None:
+    for overrides in ((), ("adapter.method=full",), ("train.per_device_train_batch_size=1",)):
+        setup = setup_for(profile(tmp_path, *overrides), card_named("a40"))
+        assert isinstance(setup, Setup)
+        now = closed_form.memory(setup)
+        assert all(change.memory != now for change in suggestions(setup))
+
+
+def test_the_base_model_reads_all_rows_once_where_they_are_sorted_by_its_loss(tmp_path: Path) -> None:
+    """An epoch of 100 steps, forward only: half of what it takes to learn an adapter on them."""
+    path, card = tmp_path / "p.toml", card_named("a100-80")
+    counts = DryRun(max_steps=100, num_train_tokens=10**6, steps_per_epoch=100, num_train_rows=1000)
+    seconds = {}
+    for key in ("length", "loss"):
+        path.write_text(TEXT.format(name="Qwen/Qwen3-8B") + f'[[curriculum]]\nsort_by = "{key}"\nfraction = 0.5\n')
+        found = estimate(resolve(path).profile, card, Known(counts=counts)).duration
+        assert found.total_seconds and found.step_seconds
+        seconds[key] = (found.total_seconds, found.step_seconds)
+    more = seconds["loss"][0] - seconds["length"][0]
+    assert more == pytest.approx(100 * seconds["length"][1] / 2)

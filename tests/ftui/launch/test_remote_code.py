@@ -1,0 +1,120 @@
+"""Code that comes with a model is run only for whom said so on the command line; a run then goes on with it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.cli import dry_run
+from ftui.cli import run as headless
+from ftui.cli.main import main
+from ftui.cli.run import Wishes
+from ftui.errors import ProfileError
+from ftui.launch import open_run as opening
+from ftui.launch.fork import Origin, fork
+from ftui.launch.open_run import create, open_run
+from ftui.profile import Resolved, resolve
+from ftui.profile.serialize import to_toml
+from ftui.runs.run_folder import Run, runs_root
+from ftui.tui.state.launch_plan import Wish, carry_out, look_ahead
+
+COMMIT, OTHER = "0123456789abcdef" * 2 + "01234567", "f" * 40
+TEXT = f"""
+[run]
+stage = "sft"
+[model]
+name_or_path = "hub/model"
+revision = "{COMMIT}"
+trust_remote_code = true
+[data]
+train = "rows.jsonl"
+"""
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(opening, "launch", lambda run, lock: None)
+    path = tmp_path / "p.toml"
+    path.write_text(TEXT)
+    path.with_name("rows.jsonl").touch()
+    return path
+
+
+@pytest.mark.parametrize("revision", ["main", COMMIT[:12], "none"])
+def test_a_hub_model_needs_the_full_commit(path: Path, revision: str) -> None:
+    with pytest.raises(ProfileError, match="full commit"):
+        resolve(path, overrides=[f"model.revision={revision}"])
+
+
+def test_a_local_folder_needs_no_commit(path: Path, tmp_path: Path) -> None:
+    resolved = resolve(path, overrides=[f"model.name_or_path={tmp_path}", "model.revision=none"])
+    assert resolved.profile.model.trust_remote_code
+
+
+def test_a_start_needs_the_allowance_and_a_resume_keeps_it(path: Path) -> None:
+    resolved, folder = resolve(path), runs_root() / "mine"
+    with pytest.raises(ProfileError) as refusal:
+        open_run(folder, resolved)
+    assert "--allow remote-code" in refusal.value.hint and refusal.value.exit_code == 30
+    assert not folder.exists()
+    opened = open_run(folder, resolved, allow=["remote-code"])
+    assert opened.decision == "start"
+    assert resolve(opened.run.profile).profile.model.trust_remote_code
+    assert open_run(folder, resolve(opened.run.profile)).decision == "resume"
+    with pytest.raises(ProfileError, match="Python code"):
+        open_run(folder, resolve(path, overrides=[f"model.revision={OTHER}"]))
+
+
+def test_trust_that_comes_later_needs_the_allowance(path: Path) -> None:
+    folder = runs_root() / "mine"
+    open_run(folder, resolve(path, overrides=["model.trust_remote_code=false"]))
+    with pytest.raises(ProfileError, match="Python code"):
+        open_run(folder, resolve(path))
+
+
+def forked(parent: Run, resolved: Resolved, **more: Any) -> Run:
+    return fork(Origin(parent, parent.read_facts(), Any), resolved, None, may_differ=True, **more)[0]  # type: ignore[arg-type]
+
+
+def test_a_child_run_goes_on_with_the_code_of_its_parent_and_no_other(path: Path) -> None:
+    parent = Run(runs_root() / "mine")
+    create(parent, resolve(path))
+    with pytest.raises(ProfileError, match="Python code"):
+        forked(parent, resolve(path, overrides=[f"model.revision={OTHER}"]))
+
+
+def test_the_command_line_hands_it_on(
+    path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls: list[Any] = []
+
+    def note(text: str, wishes: Wishes) -> int:
+        calls.append(wishes)
+        return 0
+
+    monkeypatch.setattr(headless, "run_headless", note)
+    assert main(["--run", str(path), "--allow", "remote-code"]) == 0
+    assert calls == [Wishes(overrides=[], allow=("remote-code",))]
+    with pytest.raises(SystemExit):
+        main(["--run", str(path), "--allow", "everything"])
+    assert main(["--allow", "remote-code"]) == 2, "alone it means nothing"
+    with pytest.raises(SystemExit):
+        main(["--run", str(path), "--allow", "answers_cut_off"])
+    assert "--set 'data.allow=[" in capsys.readouterr().err, "findings of the rows are allowed elsewhere"
+
+
+def test_a_dry_run_runs_no_code_either(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dry_run, "preview", lambda resolved: 0)
+    assert main(["--run", str(path), "--dry-run"]) == 30
+    assert main(["--run", str(path), "--dry-run", "--allow", "remote-code"]) == 0
+
+
+def test_the_screens_refuse_before_they_count_and_say_how(path: Path) -> None:
+    with pytest.raises(ProfileError) as refusal:
+        look_ahead(Wish(profile=path))
+    assert "ftui --run P --allow remote-code" in refusal.value.hint
+    run = open_run(runs_root() / "mine", resolve(path), allow=["remote-code"]).run
+    run.profile.write_text(to_toml(opening.named(resolve(path).profile, "mine")))
+    prospect = look_ahead(Wish(run=run))
+    assert prospect.act == "resume"
+    assert carry_out(Wish(run=run), prospect) == run

@@ -1,0 +1,116 @@
+"""A closer look at a part of a long run: exactly its steps, whatever attempts there were."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ftui.runs.curves import CurveReader, Curves
+from ftui.runs.events import Step
+from ftui.runs.run_folder import Run
+from ftui.runs.curve_window import read_window
+
+TOKEN = "0123456789abcdef"
+
+
+def line(step: int, attempt: int, loss: float | None) -> bytes:
+    record = Step(
+        step=step, epoch=0.1, loss=loss, learning_rate=1e-4, grad_norm=1.0, num_tokens=1, num_target_tokens=1,
+        tokens_per_second=1.0, data_seconds=0.0, forward_backward_seconds=0.0, optimizer_seconds=0.0, rest_seconds=0.0,
+        attempt=attempt, token=f"{attempt:016d}", time=float(step),
+    )  # fmt: skip
+    return msgspec.json.encode(record) + b"\n"
+
+
+def written(folder: Path, attempts: list[tuple[int, int]], damage: bytes = b"") -> tuple[Run, dict[int, float]]:
+    """A run whose attempts each took the steps after `start` up to `end`; returns it and the loss of each step."""
+    run = Run(folder)
+    truth: dict[int, float] = {}
+    pieces = []
+    for number, (start, end) in enumerate(attempts, 1):
+        truth = {step: loss for step, loss in truth.items() if step <= start}
+        for step in range(start + 1, end + 1):
+            truth[step] = step + number / 10
+            pieces.append(line(step, number, truth[step]))
+        pieces.append(damage)
+    run.metrics.write_bytes(b"".join(pieces))
+    return run, truth
+
+
+def curves_of(run: Run) -> Curves:
+    reader = CurveReader(run, afresh=True)
+    while reader.advance():
+        continue
+    return reader.curves
+
+
+def values(curves: Curves | None) -> dict[int, float | None]:
+    assert curves is not None
+    return {
+        step: mean
+        for attempt in curves.attempts
+        for step, mean in zip(attempt.series["loss"].first, attempt.series["loss"].means(), strict=True)
+    }
+
+
+LIVES = st.lists(st.integers(1, 60), min_size=1, max_size=5).flatmap(
+    lambda lengths: st.tuples(st.just(lengths), st.lists(st.integers(0, 40), min_size=5, max_size=5))
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(LIVES, st.integers(1, 120), st.integers(0, 80))
+def test_a_window_is_the_filtered_file(life: tuple[list[int], list[int]], first: int, width: int) -> None:
+    lengths, back = life
+    attempts, end = [], 0
+    for length, steps_back in zip(lengths, back, strict=False):
+        start = max(0, end - steps_back)
+        end = start + length
+        attempts.append((start, end))
+    with TemporaryDirectory() as folder:
+        run, truth = written(Path(folder), attempts, damage=b"not json\n")
+        found = values(read_window(run, curves_of(run), first, first + width, most_bytes=1 << 20))
+    assert found == {step: loss for step, loss in truth.items() if first <= step <= first + width}
+
+
+def test_only_that_part_of_a_long_file_is_read(tmp_path: Path) -> None:
+    run, truth = written(tmp_path, [(0, 20_000), (15_000, 30_000)])
+    curves = curves_of(run)
+    found = values(read_window(run, curves, 14_900, 15_100, most_bytes=3_000_000))
+    assert found == {step: truth[step] for step in range(14_900, 15_101)}
+
+
+def test_a_window_that_is_too_much_to_read_is_refused(tmp_path: Path) -> None:
+    run, _ = written(tmp_path, [(0, 5000)])
+    assert read_window(run, curves_of(run), 1, 5000, most_bytes=10_000) is None
+
+
+def test_a_torn_last_line_waits(tmp_path: Path) -> None:
+    run, truth = written(tmp_path, [(0, 50)])
+    with run.metrics.open("ab") as file:
+        file.write(line(51, 1, 1.0)[:-20])
+    assert values(read_window(run, curves_of(run), 40, 60, most_bytes=1 << 20)) == {s: truth[s] for s in range(40, 51)}
+
+
+def test_what_an_attempt_took_back_is_gone_before_its_first_step(tmp_path: Path) -> None:
+    run, truth = written(tmp_path, [(0, 50)])
+    reader = CurveReader(run, afresh=True)
+    while reader.advance():
+        continue
+    reader.begin(2, 30)
+    found = values(read_window(run, reader.curves, 20, 50, most_bytes=1 << 20))
+    assert found == {step: truth[step] for step in range(20, 31)}
+
+
+def test_a_run_without_steps_has_no_window(tmp_path: Path) -> None:
+    assert read_window(Run(tmp_path), Curves(), 1, 10, most_bytes=1 << 20) is None
+
+
+@pytest.mark.parametrize("loss", [None, 2.5])
+def test_steps_without_a_number_stay_in_it(tmp_path: Path, loss: float | None) -> None:
+    run = Run(tmp_path)
+    run.metrics.write_bytes(line(1, 1, 1.0) + line(2, 1, loss))
+    assert values(read_window(run, curves_of(run), 1, 2, most_bytes=1 << 20)) == {1: 1.0, 2: loss}

@@ -1,0 +1,74 @@
+import json
+import tomllib
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ftui.text import cells, complaint, cut, escaped, shown, toml_value
+
+BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
+@pytest.mark.parametrize(
+    ("raw", "visible"),
+    [
+        ("\x1b[2J", "\u241b[2J"),
+        ("a\x00b\tc\rd\x7f", "a\u2400b\u2409c\u240dd\u2421"),
+        ("\x85\x9b31m", "\\x85\\x9b31m"),
+        ("abc\u202egpj", "abc\\u202egpj"),
+        ("x\u2028y", "x\\u2028y"),
+        ("\udc80", "\\udc80"),
+        ("héllo · 日本 👩‍💻", "héllo · 日本 👩‍💻"),
+    ],
+)
+def test_controls_become_visible_and_the_rest_stays(raw: str, visible: str) -> None:
+    assert shown(raw) == visible
+
+
+def test_newlines_stay_only_when_asked() -> None:
+    assert shown("a\nb") == "a\u240ab"
+    assert shown("a\r\nb", newlines=True) == "a\u240d\nb"
+
+
+@given(st.text(st.characters()))
+def test_nothing_shown_can_steer_a_terminal(text: str) -> None:
+    result = shown(text)
+    assert not any(unicodedata.category(character) in ("Cc", "Cs") or character in BIDI for character in result)
+    assert shown(result) == result
+
+
+@given(st.text(), st.integers(1, 30))
+def test_cut_text_fits(text: str, width: int) -> None:
+    assert cells(cut(shown(text), width)) <= width
+
+
+def test_wide_characters_take_two_columns() -> None:
+    assert cells("日本") == 4
+    assert cut("日本語", 5) == "日本…"
+    assert cut("abc", 3) == "abc"
+
+
+def test_complaint_has_message_and_hint_and_no_escapes() -> None:
+    assert complaint("one\ntwo\x1b", "do") == "error: one\ntwo\u241b\n  hint: do"
+    assert complaint("one") == "error: one"
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x1b\x7f\x9b\u202e\u200b")))
+def test_documents_mean_the_same_when_they_are_escaped(text: str) -> None:
+    document = escaped(json.dumps(text, ensure_ascii=False))
+    assert (json.loads(document) == text and shown(document) == document) or any(ord(c) > 0xFFFF for c in text)
+    assert tomllib.loads(f"key = {toml_value(text)}") == {"key": text}
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [("\u0378", 1), ("\U0010ffff", 1), ("\U0002fffd", 2), ("\u0600", 1), ("\u1161", 0), ("\u302e", 0)],
+)
+def test_columns_of_rare_characters(text: str, width: int) -> None:
+    assert cells(text) == width
+
+
+def test_what_is_unseen_is_seen() -> None:
+    assert shown("a\u200bb\ufeff\U000e0041") == "a\\u200bb\\ufeff\\U000e0041"

@@ -1,0 +1,98 @@
+"""The editor on any text: whatever stands in a file, and whatever is done to it, is never a traceback."""
+
+from contextlib import suppress
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ftui.errors import FtuiError
+from ftui.tui.drawing.editor.form import FormPage, details, form_lines
+from ftui.tui.drawing.editor.form_toml import toml_lines
+from ftui.tui.form.editor import Editing
+from ftui.tui.render.glyphs import UNICODE
+from ftui.tui.render.spans import Frame, width_of
+
+LINES = [
+    "[run]",
+    'stage = "sft"',
+    "[data]",
+    'train = "rows.jsonl"',
+    "train = [1, {path = 2}, []]",
+    "[[data.train]]",
+    'path = "a"',
+    "weight = nan",
+    "[train]",
+    "optim_args = 3",
+    "[train.optim_args]",
+    "momentum = 1979-05-27",
+    "[model]",
+    "from_scratch = {}",
+    'name_or_path = "a\\u0000b"',
+    "[model.from_scratch]",
+    "x = [[[]]]",
+    "[adapter]",
+    "rank_pattern = {a = 1, 'b.c' = 2}",
+    "train = {}",
+    "run = 1",
+    "[[eval]]",
+    "a.b.c = inf",
+    '"" = 1',
+    "eval = []",
+    "# [/]",
+    'chat_template = """',
+    '"""',
+    "r = 99999999999999999999",
+    "[unknown.table]",
+    "data.eval.path = 1",
+    "[",
+    "= 3",
+    "\x1b[2J",
+]
+ACTS = ["cycle", "clear", "rename", "undo", "redo", "toggle", "type", "next", "table", "find"]
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.sampled_from(LINES), max_size=12, unique=True),
+    st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 150))),
+    st.text(max_size=5),
+)
+def test_no_text_and_no_key_is_a_traceback(lines: list[str], acts: list[tuple[str, int]], typed: str) -> None:
+    """Whatever stands in the file and whatever is done to it; undone, it is what it was."""
+    text = "\n".join(lines)
+    editing = Editing(Path("mine.toml"), text, text)
+    for act, place in acts:
+        editing.move(-1000)
+        editing.move(place)
+        with suppress(FtuiError):
+            match act:
+                case "cycle":
+                    editing.cycle(1)
+                case "clear":
+                    editing.clear()
+                case "rename":
+                    editing.rename()
+                case "undo" | "redo":
+                    editing.step(-1 if act == "undo" else 1)
+                case "toggle":
+                    editing.toggle()
+                case "type" if editing.row is not None and editing.row.field is not None:
+                    editing.try_out(typed)
+                    editing.enter(typed)
+                case "next":
+                    editing.to_next("fault")
+                case "table":
+                    editing.to_table(1)
+                case "find":
+                    editing.find(typed)
+                    editing.find(None)
+        editing.drop()
+        page = FormPage(editing.rows, editing.cursor, 0, None, None)
+        drawn = form_lines(Frame(80, 200, UNICODE), page)
+        assert all(width_of(line) <= 80 for line in drawn)
+        details(Frame(80, 5, UNICODE), editing.row)
+        toml_lines(Frame(60, 20, UNICODE), editing.text, at=1, wrong=set(), top=0)
+    while editing.step(-1):
+        pass
+    assert editing.draft.text == text

@@ -1,0 +1,137 @@
+"""The editor as it is drawn, compared with its pictures (tests/tui/pictures), with an estimate that never changes."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.estimate.result import Duration, Estimate, Memory
+from ftui.hardware.devices import Card, card_named
+from ftui.tui.drawing.editor.form import FormPage, details, form_lines
+from ftui.tui.drawing.editor.form_estimate import Forecast, breakdown, estimate_line
+from ftui.tui.drawing.editor.form_pick import Choice
+from ftui.tui.drawing.editor.form_toml import toml_lines, top_of
+from ftui.tui.render.glyphs import ASCII, UNICODE
+from ftui.tui.render.spans import Frame, width_of
+from ftui.tui.screens.editor import choices, editor_views
+from ftui.tui.screens.editor import editor_screen as editor_room
+from tests.support.shown_app import picture, shown_app
+from tests.tui.screens.editor.test_editor import PROFILE, WRONG, machine
+
+SIZES = {"60x20": (60, 20), "80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
+GiB = 1 << 30
+MEMORY = Memory(
+    allocated=15 * GiB, reserved=16 * GiB, process=int(17.2 * GiB), low=int(16.3 * GiB), high=int(18.6 * GiB),
+    breakdown={
+        "weights": 6 * GiB, "quantisation": GiB // 5, "adapters": GiB // 3, "gradients": GiB // 3,
+        "optimizer": GiB // 2, "activations": 7 * GiB, "logits": GiB, "workspace": 8 << 20, "fragmentation": GiB,
+        "context": GiB // 2,
+    },
+    phase="backward", basis="closed form", unvalidated=("the optimizer paged_adamw_8bit",),
+)  # fmt: skip
+DURATION = Duration(1200, 2810.0, 5.5, 6600.0, 1.2, 0.25, "closed form")
+ESTIMATE = Estimate(
+    "rtx4090", 1, "fits", MEMORY, DURATION, 3 * GiB, 2 * GiB, 8_190_000_000, 43_650_000, ("The rows were not read.",)
+)
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "home"
+    (home / "work").mkdir(parents=True)
+    monkeypatch.chdir(home / "work")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("HF_HOME", str(home / "hf"))
+    monkeypatch.setattr(editor_room, "look_around", machine)
+    monkeypatch.setattr(editor_views, "forecast", told)
+    monkeypatch.setattr(choices, "models", lambda folder, current: [])
+    Path("mine.toml").write_text(PROFILE)
+    Path("rows.jsonl").write_text('{"messages": []}\n')
+    return home / "work"
+
+
+def told(profile: Any, card: Card | None, place: Any, known: Any = None) -> Forecast:
+    return Forecast(card, ESTIMATE if profile is not None else None, "" if profile else "the profile has faults")
+
+
+def drawn(*keys: str, size: str, **options: Any) -> str:
+    async def main() -> str:
+        async with shown_app(size=SIZES[size], clock=lambda: 0.0, **options) as shown:
+            await shown.press("n", "e")
+            await shown.app.workers.wait_for_complete()
+            await shown.press(*keys)
+            await shown.app.workers.wait_for_complete()
+            await shown.pilot.pause(0.1)
+            return picture(shown.app)
+
+    return asyncio.run(main())
+
+
+STATES = {
+    "form": (), "typing": ("slash", *"lr", "enter", "enter", "ctrl+u", "minus", "5"), "finding": ("slash", *"gas"),
+    "changed": ("slash", *"packing", "enter", "space"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", ["60x20", "80x24", "120x40"])
+@pytest.mark.parametrize("state", STATES)
+def test_the_form(state: str, size: str, same_picture: Callable[[str, str], None]) -> None:
+    same_picture(f"editor-{state}-{size}", drawn(*STATES[state], size=size))
+
+
+VIEWS = {"text": ("v",), "memory": ("b",), "tiers": ("t",), "diff": ("x", "d", "enter")}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+def test_other_views(view: str, same_picture: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    found = [
+        Choice("no tier", "24.0 GiB, this machine", "", is_current=True),
+        Choice("rtx4090", "24.0 GiB, NVIDIA GeForce RTX 4090; fits as it is", "rtx4090", ("QLoRA r16.",), tone="good"),
+        Choice("a40", "45.0 GiB, NVIDIA A40; fits as it is", "a40"),
+    ]
+    monkeypatch.setattr(choices, "cards", lambda *given: found)
+    same_picture(f"editor-{view}-80x24", drawn(*VIEWS[view], size="80x24"))
+
+
+@pytest.mark.parametrize("size", ["80x24", "120x40"])
+def test_faults(size: str, at_home: Path, same_picture: Callable[[str, str], None]) -> None:
+    (at_home / "mine.toml").write_text(WRONG)
+    same_picture(f"editor-faults-{size}", drawn(size=size))
+
+
+def test_in_ascii_and_light(same_picture: Callable[[str, str], None]) -> None:
+    same_picture("editor-ascii-120x40", drawn(size="120x40", glyphs=ASCII, theme="light"))
+
+
+@pytest.mark.parametrize("verdict", ["fits", "likely", "tight", "no", "unknown"])
+@pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
+def test_the_estimate_fits_its_line(verdict: Any, width: int) -> None:
+    """And says how it stands in a word, whatever the colours."""
+    card = card_named("rtx4090")
+    known = Estimate(**{**vars(ESTIMATE), "verdict": verdict, "memory": None if verdict == "unknown" else MEMORY})
+    for forecast in (Forecast(card, known), Forecast(card, None, "why " * 50), Forecast(None, None)):
+        line = estimate_line(Frame(width, 1, UNICODE), forecast)
+        if width >= 80 and forecast.told is not None:
+            assert width_of(line) <= width
+            text = "".join(part for part, _ in line)
+            assert {"no": "does not fit"}.get(verdict, verdict) in text and ("~17.2 GiB" in text) == (
+                verdict != "unknown"
+            )
+        assert len(breakdown(Frame(width, 12, ASCII), forecast)) <= 12
+
+
+def test_any_text_is_drawn() -> None:
+    """What is no TOML too: colours never fail, and no character is lost."""
+    text = 'a = """x\n[b] # "\n""" # c\nd=[1, 2.5e-3, true, "]#", \'x\']\n= = =\n\x1b[2J\n"unclosed\n[x'
+    lines = toml_lines(Frame(200, 50, UNICODE), text, at=2, wrong={1}, top=0)
+    assert ["".join(part for part, _ in line).rstrip()[4:] for line in lines] == [
+        line.rstrip() for line in text.split("\n")
+    ] or len(lines) == text.count("\n") + 1
+    assert top_of(50, 0, 10, 60) > 40 and top_of(1, 30, 10, 60) == 0 and top_of(None, 99, 10, 60) == 50
+
+
+def test_nothing_to_show_is_no_fault() -> None:
+    assert len(form_lines(Frame(80, 10, UNICODE), FormPage([], 0, query="x"))) == 2
+    assert len(details(Frame(80, 5, UNICODE), None)) == 1

@@ -1,0 +1,382 @@
+"""The live view: every key, the letters it sends, and what becomes of them."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from ftui.runs.events import ControlApplied, ControlRefused, EngineEnded, RunFailed, RunStopped
+from ftui.runs.journal import encode
+from ftui.runs.requests import AnyLetter, waiting
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState
+from ftui.runs.status import read_status
+from ftui.system.process_id import identity_of
+from ftui.tui.screens.ask import AskScreen, PromptScreen, TellScreen
+from ftui.tui.screens.checkpoints import CheckpointsScreen
+from ftui.tui.screens.help import HelpScreen
+from ftui.tui.screens.log import LogScreen
+from ftui.tui.screens.monitor import MonitorScreen
+from ftui.tui.screens.problem import ProblemScreen
+from ftui.tui.screens.runs import RunsScreen
+from tests.support.replayed import replay
+from tests.support.shown_app import ShownApp, shown_app
+from tests.tui.conftest import Recorded
+
+Play = Callable[[ShownApp], Awaitable[None]]
+
+
+def watch(run: Run, play: Play, **options: Any) -> Any:
+    """Open the live view, let `play` press keys, and return what the application returned."""
+
+    async def main() -> Any:
+        async with shown_app(run=run, **options) as shown:
+            await play(shown)
+        return shown.app.return_value
+
+    return asyncio.run(main())
+
+
+def letters(run: Run) -> list[AnyLetter]:
+    return [found.letter for found in waiting(run) if found.letter is not None]
+
+
+def answer(run: Run, record: Any) -> None:
+    """Write a record as the run's engine would."""
+    state: RunState = read_status(run).state
+    with run.journal.open("ab") as file:
+        file.write(encode(msgspec.structs.replace(record, attempt=state.attempt, token=state.token)))
+
+
+ORDERS = [
+    (("space",), "hold"), (("h",), "hold"), (("s",), "checkpoint"), (("e",), "evaluate"), (("p", "y"), "park"),
+    (("x", "y"), "stop"), (("x", "enter"), "stop"), (("X", "y"), "abort"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("keys", "verb"), ORDERS)
+def test_a_control_sends_one_letter_to_the_attempt_that_lives(
+    keys: tuple[str, ...], verb: str, recorded: Recorded
+) -> None:
+    run = recorded("wiki-style-lora", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press(*keys)
+        assert f"{verb}: sent" in shown.text()
+
+    watch(run, play)
+    state = read_status(run).state
+    assert [(letter.verb, letter.attempt, letter.token) for letter in letters(run)] == [
+        (verb, state.attempt, state.token)
+    ]
+
+
+@pytest.mark.parametrize("key", ["p", "x", "X"])
+@pytest.mark.parametrize("no", ["n", "escape", "q"])
+def test_what_ends_the_run_is_asked_first(key: str, no: str, recorded: Recorded) -> None:
+    run = recorded("wiki-style-lora", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press(key)
+        assert shown.shows(AskScreen) and run.name in shown.text()
+        await shown.press(no)
+        assert shown.shows(MonitorScreen)
+
+    watch(run, play)
+    assert letters(run) == []
+
+
+def test_space_goes_on_with_a_held_run(recorded: Recorded) -> None:
+    run = recorded("wiki-style-held", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        assert "held" in shown.lines()[0]
+        await shown.press("space")
+
+    watch(run, play)
+    assert [letter.verb for letter in letters(run)] == ["continue"]
+
+
+def test_the_learning_rate_and_other_settings_are_typed(recorded: Recorded) -> None:
+    run = recorded("wiki-style-lora", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("f")
+        assert shown.shows(PromptScreen)
+        await shown.press("enter")
+        await shown.press("m", *"700 save_steps=50", "enter")
+        assert "set max_steps = 700, save_steps = 50: sent" in shown.text()
+
+    watch(run, play)
+    found = [getattr(letter, "settings", None) for letter in letters(run)]
+    assert found == [{"learning_rate_factor": 0.5}, {"max_steps": 700, "save_steps": 50}]
+
+
+def test_a_wrong_setting_is_named_while_it_is_typed_and_not_sent(recorded: Recorded) -> None:
+    run = recorded("wiki-style-lora", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("m", *"many")
+        assert "must be a number" in shown.text()
+        await shown.press("enter")
+        assert shown.shows(PromptScreen)
+        await shown.press("escape")
+        assert shown.shows(MonitorScreen)
+
+    watch(run, play)
+    assert letters(run) == []
+
+
+def test_sent_becomes_applied_or_refused_by_the_journal(recorded: Recorded) -> None:
+    run = recorded("wiki-style-lora", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("space")
+        answer(run, ControlApplied(letter=letters(run)[0].id, verb="hold", step=501))
+        await shown.until(lambda: "held at step 501" in shown.lines()[-6])
+        await shown.press("s")
+        assert "checkpoint: sent" in shown.text()
+        second = ControlRefused(letter=letters(run)[1].id, verb="checkpoint", step=502, reason="the disk is full")
+        answer(run, second)
+        await shown.until(lambda: "checkpoint refused at step 502: the disk is full" in shown.text())
+
+    watch(run, play)
+
+
+def test_an_order_nobody_read_is_said_to_be_one(recorded: Recorded) -> None:
+    run, process = living_by_another(recorded)
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("s")
+        answer(run, RunStopped(step=500, reason="on request", exit_code=11))
+        process.kill()
+        process.wait()
+        await shown.until(lambda: "the run ended before it read the letter" in shown.text())
+
+    watch(run, play, size=(120, 40))
+
+
+def living_by_another(recorded: Recorded) -> "tuple[Run, subprocess.Popen[bytes]]":
+    """A run whose engine is a process that can be killed."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    from ftui.runs.run_folder import runs_root
+
+    return replay("wiki-style-lora", runs_root(), process=identity_of(process.pid)), process
+
+
+def test_a_run_that_fails_shows_why_once(recorded: Recorded) -> None:
+    run, process = living_by_another(recorded)
+
+    async def play(shown: ShownApp) -> None:
+        answer(run, RunFailed(message="The loss is not finite.", hint="Lower it.", exit_code=43, error="non-finite"))
+        process.kill()
+        process.wait()
+        await shown.until(lambda: shown.shows(ProblemScreen) and "The loss is not finite." in shown.text())
+        assert "exit code 43 (non-finite)" in shown.text()
+        await shown.press("escape")
+        assert shown.shows(MonitorScreen)
+        await shown.pilot.pause(0.5)
+        assert shown.shows(MonitorScreen)
+        await shown.press("w")
+        assert shown.shows(ProblemScreen)
+
+    watch(run, play)
+
+
+def test_controls_of_a_run_that_does_not_live_say_so(recorded: Recorded) -> None:
+    run = recorded("full-parked")
+
+    async def play(shown: ShownApp) -> None:
+        assert "hold" not in shown.lines()[-1] and "resume" in shown.lines()[-1]
+        await shown.press("s")
+        assert shown.shows(TellScreen) and "does not live (parked)" in shown.text()
+        await shown.press("escape")
+        assert shown.shows(MonitorScreen)
+
+    watch(run, play)
+    assert letters(run) == []
+
+
+def test_resume_goes_on_with_the_run(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = recorded("full-parked")
+    done: list[Any] = []
+    monkeypatch.setattr(
+        "ftui.tui.state.launch_plan.carry_out", lambda wish, prospect: done.append((wish.run, prospect.act))
+    )
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("r")
+        await shown.until(lambda: "full-parked goes on." in shown.lines()[-1])
+
+    watch(run, play)
+    assert done == [(run, "resume")]
+
+
+def test_a_finished_run_is_not_resumed(recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        await shown.press("r")
+        await shown.until(lambda: "has finished" in shown.lines()[-1])
+
+    watch(recorded("wiki-style-finished"), play)
+
+
+def test_resume_of_a_run_whose_profile_is_gone_says_so(recorded: Recorded) -> None:
+    run = recorded("full-parked")
+    run.profile.unlink()
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("r")
+        await shown.until(lambda: shown.shows(TellScreen))
+        assert "profile.toml" in "".join(shown.text().split())
+        await shown.press("enter")
+        assert shown.shows(MonitorScreen)
+
+    watch(run, play)
+
+
+def test_a_living_run_is_not_resumed(recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        await shown.press("r")
+        assert "lives" in shown.lines()[-1]
+
+    watch(recorded("wiki-style-lora", living=True), play)
+
+
+def test_keys_of_the_chart(recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        screen = shown.screen
+        await shown.press("l")
+        assert screen.settings.log
+        await shown.press("z")
+        first = screen.settings.window
+        assert first is not None and first[1] - first[0] == pytest.approx(645 / 2)
+        await shown.press("left")
+        assert screen.settings.window[0] < first[0]
+        await shown.press("right")
+        assert screen.settings.window[0] == pytest.approx(first[0])
+        await shown.press("Z")
+        assert screen.settings.window is None
+        await shown.press("z", "0")
+        assert screen.settings.window is None and screen.settings.log
+        before = screen.settings.smoothing
+        await shown.press("right_square_bracket")
+        assert screen.settings.smoothing == before + 1
+        await shown.press("left_square_bracket", "left_square_bracket")
+        assert screen.settings.smoothing == before - 1
+
+    watch(recorded("wiki-style-finished"), play)
+
+
+def test_a_zoomed_window_shows_single_steps(recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        await shown.press("z", "z", "z")
+        fine = shown.screen._fine
+        assert fine is not None
+        assert {series.width for attempt in fine.attempts for series in attempt.series.values()} == {1}
+
+    watch(recorded("wiki-style-finished"), play)
+
+
+def test_events_and_log_share_a_pane(recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        assert any(line.startswith(" events") for line in shown.lines())
+        await shown.press("v")
+        assert any(line.startswith(" log") for line in shown.lines())
+        assert "warnings.warn(" in shown.text()
+
+    watch(recorded("wiki-style-finished"), play)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"), [("L", LogScreen), ("c", CheckpointsScreen), ("w", ProblemScreen), ("question_mark", HelpScreen)]
+)
+def test_screens_over_it_come_and_go(key: str, kind: type, recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        await shown.press(key)
+        assert shown.shows(kind)
+        await shown.press("escape")
+        assert shown.shows(MonitorScreen)
+
+    watch(recorded("wiki-style-finished"), play)
+
+
+@pytest.mark.parametrize(("name", "living", "words"), [
+    ("wiki-style-lora", True, "The run wiki-style-lora goes on."),
+    ("full-parked", False, "full-parked is parked."),
+])  # fmt: skip
+def test_q_leaves_and_says_what_becomes_of_the_run(name: str, living: bool, words: str, recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        await shown.press("q")
+
+    run = recorded(name, living=living)
+    farewell = watch(run, play)
+    assert farewell[0] == words and f"ftui attach {name}" in farewell[1]
+    assert letters(run) == []
+
+
+@pytest.mark.parametrize("key", ["escape", "backspace"])
+def test_back_leads_to_the_list_also_when_it_was_opened_first(key: str, recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        await shown.press(key)
+        assert shown.shows(RunsScreen)
+        await shown.press("enter")
+        assert shown.shows(MonitorScreen)
+        await shown.press(key)
+        assert shown.shows(RunsScreen)
+
+    watch(recorded("wiki-style-finished"), play)
+
+
+def test_ctrl_c_ends_nothing(recorded: Recorded) -> None:
+    run = recorded("wiki-style-lora", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("ctrl+c", "ctrl+c", "ctrl+c")
+        assert "every run goes on" in shown.lines()[-1]
+
+    watch(run, play)
+    assert letters(run) == []
+
+
+def test_a_volume_that_is_away_for_a_moment_ends_nothing(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> bool:
+        raise OSError(5, "Input/output error")
+
+    async def play(shown: ShownApp) -> None:
+        look = shown.screen.followed.look
+        monkeypatch.setattr(shown.screen.followed, "look", refuse)
+        await shown.until(lambda: "Input/output error" in shown.lines()[-1])
+        monkeypatch.setattr(shown.screen.followed, "look", look)
+        await shown.press("v")
+        assert shown.shows(MonitorScreen)
+
+    watch(recorded("wiki-style-lora", living=True), play)
+
+
+def test_a_run_that_was_lost_shows_why_at_once(recorded: Recorded) -> None:
+    async def play(shown: ShownApp) -> None:
+        assert shown.shows(ProblemScreen)
+        assert "gone without a last word" in shown.text()
+
+    watch(recorded("killed-by-host"), play)
+
+
+def test_an_engine_killed_by_a_signal_is_told_from_others(recorded: Recorded) -> None:
+    run = recorded("wiki-style-lora")
+    state = read_status(run).state
+    end = EngineEnded(code=None, signal="SIGKILL", oom_kills=1, last_lines=["last words"])
+    with run.supervisor_log.open("ab") as file:
+        stamps = {"attempt": state.attempt, "token": state.token, "time": time.time()}
+        file.write(encode(msgspec.structs.replace(end, **stamps)))
+
+    async def play(shown: ShownApp) -> None:
+        text = " ".join(shown.text().split())
+        assert "the host ran out of memory" in text and "signal SIGKILL" in text
+        assert "exit code 42 (host memory)" in text and "last words" in text
+
+    watch(run, play)

@@ -1,0 +1,287 @@
+"""What would happen to what was chosen, and that it is what happens: folders, profiles and facts, without a screen."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ftui.errors import FtuiError, ProfileError, UsageError
+from ftui.launch import open_run
+from ftui.launch.open_run import named, stored_profile
+from ftui.profile import resolve
+from ftui.profile.serialize import to_toml
+from ftui.runs.events import EngineStarted, Record, RunFailed, RunStopped
+from ftui.runs.run_folder import Run, runs_root
+from ftui.supervisor import spawn
+from ftui.system.process_id import this_process
+from ftui.tui.state import launch_plan
+from ftui.tui.state.launch_plan import (
+    Prospect,
+    Wish,
+    carry_out,
+    check_new_name,
+    check_overrides,
+    look_ahead,
+    overrides_in,
+)
+from ftui.tui.state.resolved_values import Value
+from tests.support import shelf
+
+PROFILE = '[run]\nstage = "sft"\n[model]\nname_or_path = "hub/model"\n[data]\ntrain = "rows.jsonl"\n'
+FAILED = RunFailed(message="row 3 is empty", hint="", exit_code=31, error="")
+
+
+@pytest.fixture(autouse=True)
+def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nobody's own runs, no supervisor, and a machine whose logind ends nothing."""
+    monkeypatch.setenv("FTUI_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for room in (open_run, spawn):
+        monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
+    monkeypatch.setattr(launch_plan, "kills_on_logout", lambda: None)
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text(PROFILE)
+    path.with_name("rows.jsonl").touch()
+    return path
+
+
+def with_profile(run: Run, path: Path) -> Run:
+    run.profile.write_text(to_toml(named(resolve(path).profile, run.name)))
+    return run
+
+
+@pytest.fixture
+def parked(path: Path) -> Run:
+    """With checkpoints 4, 8 and 12 of 40 steps."""
+    return ended(path, RunStopped(step=12, reason="on request", exit_code=11))
+
+
+def ended(path: Path, record: Record | None) -> Run:
+    run = with_profile(shelf.trained(runs_root() / "mine"), path)
+    if record is not None:
+        shelf.tell(run.journal, record)
+    return run
+
+
+def happens(wish: Wish) -> tuple[Prospect, Run]:
+    prospect = look_ahead(wish)
+    return prospect, carry_out(wish, prospect)
+
+
+def changed(prospect: Prospect) -> list[Value]:
+    return [value for value in prospect.values if value.before is not None]
+
+
+def test_a_profile_without_a_run_starts_one(path: Path) -> None:
+    prospect, run = happens(Wish(path, overrides=("train.max_steps=30",)))
+    assert prospect.act == "start" and run == Run(runs_root() / "mine")
+    assert prospect.sentence == f"Starts a new run mine in {run.folder}."
+    assert stored_profile(run).train.max_steps == 30
+    assert run.read_facts().profile_name == "mine"
+    [value] = changed(prospect)
+    assert (value.name, value.text, value.before, value.origin) == ("train.max_steps", "30", '"none"', "--set")
+    assert "Number of steps" in value.meaning
+
+
+def test_every_value_has_its_origin_section_by_section(path: Path) -> None:
+    values = look_ahead(Wish(path)).values
+    origins = {value.name: value.origin for value in values}
+    assert origins["run.stage"] == "mine.toml:2" and origins["train.seed"] == "default"
+    sections = [value.section for value in values]
+    assert len(set(sections)) == sum(a != b for a, b in zip(["", *sections], sections, strict=False))
+    assert next(value.text for value in values if value.name == "run.name") == '"mine"'
+
+
+@pytest.mark.parametrize(
+    ("record", "words"),
+    [
+        (RunStopped(step=12, reason="", exit_code=11), "was parked at step 0/40"),
+        (RunStopped(step=12, reason="", exit_code=10), "was stopped at step 0/40"),
+        (RunStopped(step=12, reason="", exit_code=20), "was pre-empted at step 0/40"),
+        (FAILED, "failed at step 0/40"),
+        (None, "was lost at step 0/40"),
+    ],
+)
+def test_a_run_that_does_not_live_goes_on(path: Path, record: Record | None, words: str) -> None:
+    there = ended(path, record)
+    for wish in (Wish(run=there), Wish(run=there, checkpoint=12), Wish(path)):
+        prospect, run = happens(wish)
+        assert (prospect.act, run) == ("resume", there)
+        assert prospect.sentence == f"mine {words}: it goes on from checkpoint-12."
+        assert changed(prospect) == []
+
+
+def test_a_run_that_never_started_starts(path: Path) -> None:
+    run = with_profile(shelf.opened(runs_root() / "mine"), path)
+    sentence = "mine was opened and never started: it starts from its first step."
+    assert look_ahead(Wish(run=run)).sentence == sentence
+
+
+def test_a_living_run_is_attached_to_and_keeps_what_it_has(path: Path) -> None:
+    there = with_profile(shelf.living(runs_root() / "mine"), path)
+    before = there.profile.read_text()
+    prospect, run = happens(Wish(path, overrides=("train.seed=7",)))
+    assert (prospect.act, run) == ("attach", there)
+    assert prospect.sentence.endswith(": enter attaches to it.") and "mine lives (" in prospect.sentence
+    assert prospect.notes == ("A living run keeps what it started with; this differs in train.seed.",)
+    assert there.profile.read_text() == before
+
+
+def test_a_finished_run_is_followed_by_a_new_one(path: Path) -> None:
+    with_profile(shelf.finished(runs_root() / "mine"), path)
+    prospect, run = happens(Wish(path))
+    assert prospect.act == "again" and run.name == "mine-2"
+    assert prospect.sentence == f"mine has finished; a new run mine-2 is started in {run.folder}."
+    assert stored_profile(run).run.name == "mine-2" and run.read_facts().parent_run is None
+    assert look_ahead(Wish(path)).sentence.startswith("mine has finished; mine-2 was opened and never started")
+
+
+def test_other_conduct_goes_on_with_the_same_run(path: Path, parked: Run) -> None:
+    prospect, run = happens(Wish(run=parked, overrides=("checkpoint.save_steps=7",)))
+    assert (prospect.act, run) == ("resume", parked)
+    assert [(value.name, value.before) for value in changed(prospect)] == [("checkpoint.save_steps", "200")]
+    assert stored_profile(run).checkpoint.save_steps == 7
+
+
+def test_other_weights_make_a_child_run(path: Path, parked: Run) -> None:
+    for wish in (Wish(run=parked, overrides=("train.seed=7",)), Wish(path, overrides=("train.seed=8",))):
+        before = parked.profile.read_text()
+        prospect, run = happens(wish)
+        assert prospect.act == "fork"
+        assert prospect.sentence == f"A child run {run.name} goes on from checkpoint-12 of mine, which stays as it is."
+        assert "could not go on with other values" in prospect.notes[0]
+        facts = run.read_facts()
+        assert (facts.parent_name, facts.parent_checkpoint, facts.fork) == ("mine", "checkpoint-12", True)
+        assert stored_profile(run).train.seed == int(wish.overrides[0][-1])
+        assert parked.profile.read_text() == before
+    assert run.name == "mine-3"
+
+
+def test_other_weights_before_the_first_checkpoint_just_begin(path: Path) -> None:
+    there = with_profile(shelf.opened(runs_root() / "mine"), path)
+    prospect, run = happens(Wish(run=there, overrides=("train.seed=7",)))
+    assert (prospect.act, run) == ("resume", there) and stored_profile(run).train.seed == 7
+
+
+def test_an_older_checkpoint_makes_a_child_run(parked: Run) -> None:
+    prospect, run = happens(Wish(run=parked, checkpoint=8))
+    assert prospect.sentence == "A child run mine-2 goes on from checkpoint-8 of mine, which stays as it is."
+    assert prospect.notes == () and changed(prospect) == []
+    facts = json.loads(run.facts.read_bytes())
+    assert (facts["parent_checkpoint"], facts["fork"]) == ("checkpoint-8", False)
+    assert [path.name for path in run.checkpoints.iterdir()] == ["checkpoint-8"]
+
+
+def test_the_newest_checkpoint_of_a_finished_run_makes_a_child_run(path: Path) -> None:
+    there = with_profile(shelf.finished(runs_root() / "mine"), path)
+    assert look_ahead(Wish(run=there, checkpoint=12)).act == "fork"
+
+
+def test_a_child_of_a_living_run_is_warned_of(path: Path) -> None:
+    there = with_profile(shelf.living(runs_root() / "mine"), path)
+    assert look_ahead(Wish(run=there, checkpoint=8)).notes == ("mine lives: both would share this machine.",)
+
+
+def test_a_damaged_checkpoint_is_passed_over(parked: Run) -> None:
+    (parked.checkpoints / "checkpoint-12" / "weights.bin").unlink()
+    shelf.folder_of(parked, 16, finite=False)
+    assert look_ahead(Wish(run=parked)).sentence.endswith("goes on from checkpoint-8.")
+    with pytest.raises(UsageError, match="checkpoint-12 of mine is damaged"):
+        happens(Wish(run=parked, checkpoint=12))
+
+
+def test_without_a_whole_checkpoint_other_weights_are_refused(parked: Run) -> None:
+    for step in (4, 8, 12):
+        (parked.checkpoints / f"checkpoint-{step}" / "weights.bin").unlink()
+    with pytest.raises(UsageError, match="no valid checkpoint"):
+        look_ahead(Wish(run=parked, overrides=("train.seed=7",)))
+
+
+def test_a_name_makes_another_run(path: Path, parked: Run) -> None:
+    prospect, run = happens(Wish(path, name="other"))
+    assert (prospect.act, run) == ("start", Run(runs_root() / "other"))
+    assert [(value.name, value.origin) for value in prospect.values][1] == ("run.name", "--name")
+    prospect, run = happens(Wish(run=parked, name="child"))
+    assert (prospect.act, run.name) == ("fork", "child") and run.read_facts().parent_name == "mine"
+    assert look_ahead(Wish(run=parked, name="mine")).act == "resume"
+
+
+def test_a_name_for_a_finished_run_starts_with_its_profile(path: Path) -> None:
+    there = with_profile(shelf.finished(runs_root() / "mine"), path)
+    prospect, run = happens(Wish(run=there, name="other"))
+    assert prospect.act == "start" and not run.checkpoints.exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mine", "There is a run mine: it was parked at step 0/40."),
+        ("folder", "exists and is not a run"),
+        ("A b", "cannot name a run"),
+        ("../x", "cannot name a run"),
+    ],
+)
+def test_a_name_that_is_taken_or_unsafe_is_explained(tmp_path: Path, parked: Run, name: str, words: str) -> None:
+    other = tmp_path / "other.toml"
+    other.write_text(PROFILE)
+    (runs_root() / "folder").mkdir()
+    with pytest.raises(UsageError, match=words):
+        check_new_name(Wish(other), name)
+
+
+def test_its_own_name_may_be_given_back(path: Path, parked: Run) -> None:
+    for wish in (Wish(path, name="x"), Wish(run=parked)):
+        assert check_new_name(wish, " mine ") == "mine"
+        assert check_new_name(wish, "free") == "free"
+
+
+def test_several_values_stand_in_one_line(path: Path) -> None:
+    text = 'train.max_steps=5  adapter.target_modules=["a b", "c"] data.train = my rows.jsonl'
+    new = overrides_in(text)
+    assert new == ("train.max_steps=5", 'adapter.target_modules=["a b", "c"]', "data.train = my rows.jsonl")
+    assert look_ahead(Wish(path, overrides=new)).resolved.profile.adapter.target_modules == ("a b", "c")
+    check_overrides(Wish(path), text)
+    assert overrides_in("  ") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("max_steps=3", "write section.key=value"), ("train.lr=1", "no such key"), ("train.seed=x", "train.seed")],
+)
+def test_a_value_that_does_not_fit_is_refused(path: Path, text: str, words: str) -> None:
+    with pytest.raises(FtuiError, match=words):
+        check_overrides(Wish(path), text)
+
+
+def test_an_override_may_be_what_makes_a_profile_whole(tmp_path: Path) -> None:
+    path = tmp_path / "half.toml"
+    path.write_text(PROFILE.replace('train = "rows.jsonl"', ""))
+    with pytest.raises(ProfileError, match=r"data\.train"):
+        look_ahead(Wish(path))
+    assert look_ahead(Wish(path, overrides=("data.train=x.jsonl",))).act == "start"
+
+
+def test_what_has_changed_meanwhile_is_not_done(path: Path, parked: Run) -> None:
+    shown = look_ahead(Wish(run=parked))
+    with_profile(shelf.finished(runs_root() / "other"), path)
+    shelf.tell(parked.journal, RunStopped(step=12, reason="", exit_code=11), attempt=1)
+    shelf.tell(parked.supervisor_log, EngineStarted(identity=this_process()), attempt=2)
+    assert carry_out(Wish(run=parked), shown) == parked, "it lives by now: that is attached to"
+    with pytest.raises(UsageError, match="Things have changed"):
+        carry_out(Wish(run=Run(runs_root() / "other")), shown)
+
+
+def test_a_logout_that_would_end_it_is_warned_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch_plan, "kills_on_logout", lambda: "systemd ends everything")
+    assert look_ahead(Wish(path)).notes == ("systemd ends everything",)
+    with_profile(shelf.living(runs_root() / "mine"), path)
+    assert look_ahead(Wish(path)).notes == ()

@@ -1,0 +1,227 @@
+"""What the screens know of a run: history, tails of files, orders and their fate. No Textual."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ftui.errors import UsageError
+from ftui.runs.events import (
+    CheckpointSaved,
+    ControlApplied,
+    ControlRefused,
+    EngineEnded,
+    EvaluationDone,
+    PhaseChanged,
+    Record,
+    RunStarted,
+    Telemetry,
+)
+from ftui.runs.journal import encode
+from ftui.runs.requests import Delete, Hold, Set
+from ftui.runs.run_folder import Run
+from ftui.tui.state.history import EVENTS_KEPT, MARKS_KEPT, Begin, History, tone_of
+from ftui.tui.state.run_view import Followed
+from ftui.tui.state.sent_requests import Orders
+from ftui.tui.state.tails import FIRST_BYTES, LINES_KEPT, PIECE, LogTail, MachineTail
+from tests.tui.conftest import Recorded
+
+
+def evaluation(step: int, *, loss: float | None = 1.0, best: bool = False, requested: bool = False) -> EvaluationDone:
+    return EvaluationDone(
+        step=step, epoch=0.1, loss=loss, num_target_tokens=1, seconds=0.1, best=best, requested=requested
+    )
+
+
+def started(step: int, attempt: int) -> RunStarted:
+    return RunStarted(
+        start_step=step, max_steps=100, steps_per_epoch=10, effective_batch=1, num_train_rows=1, num_train_tokens=1,
+        num_target_tokens=1, num_eval_rows=1, total_parameters=1, trainable_parameters=1, model="m", method="lora",
+        precision="fp32", attempt=attempt,
+    )  # fmt: skip
+
+
+def history_of(tmp_path: Path, *records: Record) -> History:
+    run = Run(tmp_path)
+    run.journal.write_bytes(b"".join(encode(record) for record in records))
+    history = History(run)
+    while history.look():
+        continue
+    return history
+
+
+def test_history_is_one_line(tmp_path: Path) -> None:
+    history = history_of(
+        tmp_path, started(0, 1), evaluation(5, best=True), evaluation(9, best=True), started(7, 2), evaluation(8),
+        started(6, 3),
+    )  # fmt: skip
+    assert [mark.step for mark in history.evaluations] == [5]
+    assert history.begins == [Begin(3, 6)], "attempt 2 began above where attempt 3 goes on: its mark is gone"
+    assert history.best is not None and history.best.step == 5
+
+
+def test_an_evaluation_that_was_asked_for_is_an_event_but_no_mark(tmp_path: Path) -> None:
+    history = history_of(tmp_path, started(0, 1), evaluation(5, requested=True))
+    assert history.evaluations == []
+    assert "asked for" in history.events[-1].text
+
+
+def test_marks_are_bounded_and_the_best_stays(tmp_path: Path) -> None:
+    records = [evaluation(step, best=step == 11) for step in range(1, 3 * MARKS_KEPT)]
+    history = history_of(tmp_path, started(0, 1), *records)
+    assert len(history.evaluations) <= MARKS_KEPT + 1
+    assert history.best is not None and history.best.step == 11
+
+
+def test_events_are_bounded(tmp_path: Path) -> None:
+    history = history_of(tmp_path, *(evaluation(step) for step in range(2 * EVENTS_KEPT)))
+    assert len(history.events) == EVENTS_KEPT
+    assert history.events[-1].text.startswith(f"evaluation at step {2 * EVENTS_KEPT - 1}")
+
+
+def test_saving_and_evaluating_are_told_by_what_came_of_them(tmp_path: Path) -> None:
+    saved = CheckpointSaved(step=3, path="checkpoints/checkpoint-3", tags=[], num_bytes=1, seconds=0.1)
+    history = history_of(tmp_path, PhaseChanged(phase="saving"), saved, PhaseChanged(phase="held", detail="asked"))
+    assert [event.text for event in history.events] == ["checkpoint at step 3 saved (1 B in 0.1 s)", "held · asked"]
+
+
+@pytest.mark.parametrize(("code", "tone"), [(0, "muted"), (10, "muted"), (11, "muted"), (70, "bad"), (None, "bad")])
+def test_an_engine_that_left_as_it_was_to_is_no_alarm(code: int | None, tone: str) -> None:
+    assert tone_of(EngineEnded(code=code, signal=None, oom_kills=None, last_lines=[])) == tone
+
+
+def test_the_log_is_followed_over_its_rotation(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    log = LogTail(run)
+    assert not log.look()
+    run.engine_log.write_bytes(b"one\ntwo\nthr")
+    assert log.look() and list(log.lines) == ["one", "two"]
+    with run.engine_log.open("ab") as file:
+        file.write(b"ee\n")
+    assert log.look() and list(log.lines) == ["one", "two", "three"]
+    run.engine_log.rename(run.engine_log_before)
+    run.engine_log.write_bytes(b"four\n")
+    assert log.look() and list(log.lines)[-1] == "four"
+    assert not log.look()
+
+
+def test_a_log_that_was_cut_is_read_from_its_start(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.engine_log.write_bytes(b"a long line\n")
+    log = LogTail(run)
+    log.look()
+    with run.engine_log.open("r+b") as file:
+        file.truncate()
+        file.write(b"new\n")
+    log.look()
+    assert list(log.lines)[-1] == "new"
+
+
+def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.engine_log.write_bytes(b"".join(b"line %d\n" % number for number in range(200_000)))
+    log = LogTail(run)
+    log.look()
+    assert log._offset == run.engine_log.stat().st_size
+    assert log.lines[-1] == "line 199999" and len(log.lines) <= LINES_KEPT
+    assert sum(len(line) + 1 for line in log.lines) <= FIRST_BYTES
+
+
+def test_a_flood_of_log_is_skipped_not_chased(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.engine_log.write_bytes(b"first\n")
+    log = LogTail(run)
+    log.look()
+    with run.engine_log.open("ab") as file:
+        file.write(b"x" * 99 + b"\n")
+        file.write(b"".join(b"%099d\n" % number for number in range(6 * PIECE // 100)))
+    log.look()
+    assert log._offset == run.engine_log.stat().st_size
+
+
+def test_a_line_without_end_is_bounded(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.engine_log.write_bytes(b"y" * (FIRST_BYTES + 5))
+    log = LogTail(run)
+    log.look()
+    assert len(log._rest) <= 2000
+
+
+def test_the_machine_is_known_by_its_last_minutes(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    tail = MachineTail(run)
+    assert not tail.look()
+    lines = [encode(Telemetry(time=float(second), cpu_utilization=second / 10_000)) for second in range(5000)]
+    run.telemetry.write_bytes(b"".join(lines))
+    assert tail.look()
+    assert tail.newest is not None and tail.newest.time == 4999.0
+    assert len(tail.samples) <= 300
+
+
+def test_orders_have_one_fate(recorded: Recorded) -> None:
+    run = recorded("wiki-style-lora", living=True)
+    followed = Followed(run)
+    first = followed.give(Hold, {})
+    second = followed.give(Set, {"max_steps": 700})
+    third = followed.give(Delete, {"step": 222})
+    assert [order.words for order in followed.orders.all] == [
+        "hold: sent", "set max_steps = 700: sent", "delete checkpoint at step 222: sent",
+    ]  # fmt: skip
+    followed.orders.take(ControlApplied(letter=first.letter, verb="hold", step=7))
+    followed.orders.take(ControlRefused(letter=second.letter, verb="set", step=8, reason="no"))
+    followed.orders.take(ControlApplied(letter="somebody else's", verb="hold", step=7))
+    followed.orders.give_up()
+    fates = {order.letter: order.outcome for order in followed.orders.all}
+    assert fates == {first.letter: "applied", second.letter: "refused", third.letter: "unread"}
+
+
+def test_orders_to_the_dead_are_not_sent(recorded: Recorded) -> None:
+    run = recorded("full-parked")
+    followed = Followed(run)
+    with pytest.raises(UsageError, match="does not live"):
+        followed.give(Hold, {})
+    assert followed.orders.all == [] and not list(run.folder.glob("inbox/*"))
+
+
+def test_a_followed_run_takes_in_what_is_written(recorded: Recorded) -> None:
+    run = recorded("wiki-style-lora", living=True)
+    followed = Followed(run)
+    state, num_events = followed.state, len(followed.history.events)
+    with run.journal.open("ab") as file:
+        file.write(encode(msgspec.structs.replace(evaluation(501), attempt=state.attempt, token=state.token)))
+    assert followed.look()
+    assert followed.state.last_evaluation is not None and followed.state.last_evaluation.step == 501
+    assert len(followed.history.events) == num_events + 1
+    assert not followed.look()
+
+
+def test_the_whole_history_is_one_chart(recorded: Recorded) -> None:
+    followed = Followed(recorded("wiki-style-finished"))
+    steps = [s for attempt in followed.curves.attempts for s in attempt.series["loss"].first]
+    assert steps == sorted(steps) and steps[0] == 1
+    assert len(followed.curves.attempts) == 3 and [b.attempt for b in followed.history.begins] == [2, 3]
+    assert followed.has_ended and not followed.lives
+
+
+def test_a_damaged_run_json_does_not_hide_the_run(recorded: Recorded) -> None:
+    run = recorded("full-parked")
+    run.facts.write_bytes(b"{")
+    assert Followed(run).state.phase == "parked"
+
+
+def test_the_rooms_below_the_screens_know_no_textual() -> None:
+    rooms = "followed history orders tails roster spans glyphs terminal drawing.loss_chart drawing.tiles"
+    names = ", ".join(f"ftui.tui.{room}" for room in rooms.split())
+    code = f"import {names}, sys; sys.exit(any(m.split('.')[0] in ('textual', 'rich') for m in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
+
+
+def test_orders_are_bounded(recorded: Recorded) -> None:
+    followed = Followed(recorded("wiki-style-lora", living=True))
+    for _ in range(60):
+        followed.give(Hold, {})
+    assert len(followed.orders.all) == 50
+    assert isinstance(followed.orders, Orders)

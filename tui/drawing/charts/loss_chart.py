@@ -1,0 +1,225 @@
+"""The loss of a run: the range of its steps, the smoothed line, and what happened on the way, over the whole plan."""
+
+from dataclasses import dataclass, replace
+
+from ftui.runs.curves import Curves
+from ftui.runs.state import RunState
+
+from ...render.spans import Frame, Line, right
+from ...state.history import History
+from .axes import LABEL, Axis, Scale
+from .braille import DOTS_HIGH, DOTS_WIDE, Cells, cells, stroke
+from .loss_columns import Columns, View, columns_of, range_shown
+from .loss_marks import put_bad, put_evaluations, put_grid, put_labels, put_tip, put_verticals, step_axis
+from .loss_title import Standing, title
+from .plot import Plot
+from .smoothing import SMOOTHINGS, smoothed, stretches, with_fine
+from .spark import span_of
+
+__all__ = ["ChartSettings", "Scale", "chart", "panned", "smoother", "zoomed"]
+
+LEAST_WINDOW = 20.0  # steps
+LEFT, RIGHT = LABEL + 2, 1  # columns beside the plot: a number, a blank and the axis; a margin
+OTHER_ROWS = 3  # title, axis, numbers
+LEAST_WIDTH, LEAST_ROWS = 8, 2
+THICK_ROWS = 16  # from which the line is two dots thick
+
+
+@dataclass(frozen=True)
+class ChartSettings:
+    """What the keys change. `window`: the steps shown, `None` for the whole plan; `smoothing`: one of SMOOTHINGS."""
+
+    log: bool = False
+    window: tuple[float, float] | None = None
+    smoothing: int = 2
+
+
+def chart(
+    frame: Frame,
+    curves: Curves,
+    history: History,
+    state: RunState,
+    settings: ChartSettings,
+    scale: Scale,
+    fine: Curves | None = None,
+) -> list[Line]:
+    """Title, plot, axis and its numbers. `fine`: the steps of the window one by one, where the curves bunch them."""
+    line = stretches(curves)
+    last = max(state.step, line[-1].last if line else 0)
+    plan = _plan(state, last)
+    constant = _constant(settings, plan)
+    averages = smoothed(line, constant)
+    average = next((value for value in reversed(averages) if value is not None), None)
+    standing = Standing(average, constant)
+    width, rows = frame.width - LEFT - RIGHT, frame.height - OTHER_ROWS
+    if width < LEAST_WIDTH or rows < LEAST_ROWS:
+        return [title(frame, standing, history, state)][: frame.height]
+    first, end = settings.window or (0.0, plan)
+    view = View(first, end if end >= first + 1 else first + 1, width * DOTS_WIDE)
+    if fine is not None and settings.window is not None:
+        line = with_fine(line, fine, curves)
+        averages = smoothed(line, constant)
+    columns = columns_of(line, averages, view)
+    axis, note = _axis(columns, history, view, settings, scale, rows)
+    plot = _plot(frame, columns, history, view, axis, Plot(width, rows), _tip(columns, view, last, average))
+    if axis is None:
+        _put_message(plot, "no finite loss yet" if columns.bad else "no steps here" if line else "no steps yet")
+    drawn = _beside(frame, plot, axis)
+    axis_line, numbers = step_axis(view, width, state, last, frame.glyphs)
+    edge: Line = [(" " * (LEFT - 1), "text"), (frame.glyphs.corner, "rule")]
+    return [
+        title(frame, replace(standing, note=note), history, state),
+        *drawn,
+        [*edge, *axis_line],
+        [(" " * LEFT, "text"), *numbers],
+    ]
+
+
+def _plan(state: RunState, last: int) -> float:
+    """The steps of the whole plan; where it is not known, somewhat more than there are, growing in jumps."""
+    return float(max(1, last, state.max_steps)) if state.max_steps is not None else span_of(last)
+
+
+def _constant(settings: ChartSettings, plan: float) -> float:
+    share = SMOOTHINGS[min(max(0, settings.smoothing), len(SMOOTHINGS) - 1)]
+    return max(1.0, share * plan) if share > 0 else 0.0
+
+
+def _axis(
+    columns: Columns, history: History, view: View, settings: ChartSettings, scale: Scale, rows: int
+) -> tuple[Axis | None, str]:
+    """The loss axis, and what there is to say about it; `None` where there is nothing to make it for."""
+    evaluations = [m.loss for m in history.evaluations if m.loss is not None and view.column(m.step) is not None]
+    found = range_shown(columns, evaluations)
+    if found is None:
+        return None, ""
+    low, high = found
+    log = settings.log and low > 0
+    note = "log: not possible" if settings.log and not log else ""
+    return scale.fit(low, high, rows=rows, log=log, window=settings.window), note
+
+
+Tip = tuple[int, str]
+"""The column of dots of the newest step, and the smoothed loss there as it is written."""
+
+
+def _tip(columns: Columns, view: View, last: int, average: float | None) -> Tip | None:
+    if average is None or view.column(last) is None:
+        return None
+    dot = next((dot for dot in range(view.dots - 1, -1, -1) if columns.average[dot] is not None), None)
+    return None if dot is None else (dot, _in_few_columns(average))
+
+
+def _in_few_columns(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 100 else f"{value:.1f}" if abs(value) < 10_000 else f"{value:.2e}"
+
+
+def _plot(
+    frame: Frame, columns: Columns, history: History, view: View, axis: Axis | None, plot: Plot, tip: Tip | None
+) -> Plot:
+    """All layers, those in the background first."""
+    glyphs = frame.glyphs
+    if axis is not None:
+        put_grid(plot, axis, glyphs)
+    put_verticals(plot, history, view, glyphs)
+    marks: set[tuple[int, int]] = set()
+    curve: Cells = {}
+    if axis is not None:
+        plot.put_all(cells(_band(columns, axis), plot.rows, None if glyphs.dots else glyphs.band), "band")
+        curve = cells(_curve(columns, axis), plot.rows, None if glyphs.dots else glyphs.curve)
+        plot.put_all(curve, "loss")
+        marks = put_evaluations(plot, history, view, axis, curve, glyphs)
+    put_bad(plot, columns, history, view, glyphs)
+    if axis is not None and tip is not None:
+        dot, text = tip
+        average = columns.average[dot]
+        assert average is not None
+        put_tip(plot, dot, axis.dot(average), text, marks | curve.keys())
+    put_labels(plot, history, view)
+    return plot
+
+
+def _band(columns: Columns, axis: Axis) -> list[int]:
+    """From the lowest to the highest loss of each column of dots, and on to that of the column before."""
+    found = []
+    before: tuple[int, int] | None = None
+    for low, high in zip(columns.low, columns.high, strict=True):
+        if low is None or high is None:
+            found.append(0)
+            before = None
+            continue
+        bottom, top = axis.dot(low), axis.dot(high)
+        joined = (bottom, top) if before is None else (min(bottom, before[1] + 1), max(top, before[0] - 1))
+        found.append(stroke(*joined))
+        before = bottom, top
+    return found
+
+
+def _curve(columns: Columns, axis: Axis) -> list[int]:
+    """The smoothed line, each column joined to the one before."""
+    found = []
+    thick = axis.rows >= THICK_ROWS
+    full = stroke(0, DOTS_HIGH * axis.rows - 1)
+    before: int | None = None
+    for value in columns.average:
+        if value is None:
+            found.append(0)
+            before = None
+            continue
+        dot = axis.dot(value)
+        if before is None or before == dot:
+            column = stroke(dot, dot)
+        else:
+            column = stroke(before + 1, dot) if dot > before else stroke(dot, before - 1)
+        found.append((column | column << 1) & full if thick else column)
+        before = dot
+    return found
+
+
+def _put_message(plot: Plot, text: str) -> None:
+    column = (plot.width - len(text)) // 2
+    if column >= 0:
+        plot.put(plot.rows // 2, column, text, "muted")
+
+
+def _beside(frame: Frame, plot: Plot, axis: Axis | None) -> list[Line]:
+    """The rows of the plot with the loss axis on their left."""
+    labels = dict(axis.ticks) if axis is not None else {}
+    lines: list[Line] = []
+    for row in range(plot.rows):
+        label = labels.get(plot.rows - 1 - row)
+        number = right(label, LABEL) + " " if label and len(label) <= LABEL else right(label or "", LABEL + 1)
+        sign = frame.glyphs.tick if label else frame.glyphs.wall
+        lines.append([(number, "muted"), (sign, "rule"), *plot.line(row)])
+    return lines
+
+
+def zoomed(settings: ChartSettings, state: RunState, factor: float) -> ChartSettings:
+    """`factor` times as many steps: the newest one stays where it is, or the middle, where that is not in view."""
+    plan = _plan(state, state.step)
+    first, last = settings.window or (0.0, plan)
+    size = max(LEAST_WINDOW, (last - first) * factor)
+    if size >= plan:
+        return replace(settings, window=None)
+    fixed = state.step if first <= state.step <= last else (first + last) / 2
+    start = fixed - (fixed - first) / (last - first) * size
+    return replace(settings, window=_within(start, size, plan))
+
+
+def panned(settings: ChartSettings, state: RunState, share: float) -> ChartSettings:
+    """The window moved by a share of itself; the whole plan cannot be moved."""
+    if settings.window is None:
+        return settings
+    first, last = settings.window
+    size = last - first
+    return replace(settings, window=_within(first + share * size, size, _plan(state, state.step)))
+
+
+def _within(start: float, size: float, plan: float) -> tuple[float, float]:
+    start = max(0.0, min(start, plan - size))
+    return start, start + size
+
+
+def smoother(settings: ChartSettings, by: int) -> ChartSettings:
+    """More smoothing, or less for a negative `by`."""
+    return replace(settings, smoothing=min(max(0, settings.smoothing + by), len(SMOOTHINGS) - 1))

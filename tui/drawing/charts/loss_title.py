@@ -1,0 +1,69 @@
+"""The line above the loss chart: where the loss stands now."""
+
+from dataclasses import dataclass
+
+from ftui.runs.state import RunState
+
+from ...render.spans import Frame, Line, clipped, spread, width_of
+from ...state.history import History
+from ..wording import loss
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the chart itself has found out. `constant`: steps of the average, 0 for none; `note`: what to know."""
+
+    average: float | None
+    constant: float
+    note: str = ""
+
+
+def title(frame: Frame, standing: Standing, history: History, state: RunState) -> Line:
+    """One line; where it is narrow, what is on the right goes first."""
+    left, right = _left(frame, standing, history, state), _right(frame, history, state)
+    note: list[Line] = [[(f"   {standing.note}", "warn")]] if standing.note else []
+    while right and _width(left + note, right) > frame.width:
+        right.pop(0)
+    while len(left) > 1 and _width(left + note, right) > frame.width:
+        left.pop()
+    if _width(left + note, []) > frame.width:
+        note = []
+    return clipped(spread(frame.width, _joined(left + note), _joined(right)), frame.width)
+
+
+def _joined(parts: list[Line]) -> Line:
+    return [span for part in parts for span in part]
+
+
+def _left(frame: Frame, standing: Standing, history: History, state: RunState) -> list[Line]:
+    parts: list[Line] = [[(" loss", "title")]]
+    if standing.average is not None and standing.constant > 0:
+        parts.append([("  ", "text"), (loss(standing.average), "key")])
+        parts.append([(f" ema({standing.constant:,.0f})", "muted")])
+    if "loss" in state.non_finite:
+        parts.append([("   ", "text"), ("nan", "alarm"), (" raw", "muted")])
+    elif state.loss is not None:
+        parts.append([("   ", "text"), (loss(state.loss), "text"), (" raw", "muted")])
+    if history.evaluations:
+        newest = history.evaluations[-1].loss
+        number = ("nan", "bad") if newest is None else (loss(newest), "text")
+        parts.append([(f"   {frame.glyphs.evaluation} ", "eval"), number, (" eval", "muted")])
+    return parts
+
+
+def _right(frame: Frame, history: History, state: RunState) -> list[Line]:
+    parts: list[Line] = []
+    number = len(state.checkpoints)
+    if number:
+        noun = "checkpoint" if number == 1 else "checkpoints"
+        parts.append([(f"  {frame.glyphs.checkpoint} ", "good"), (f"{number} {noun} ", "muted")])
+    best = history.best
+    if best is not None and best.loss is not None:
+        parts.append(
+            [(f"  {frame.glyphs.best} ", "eval"), (loss(best.loss), "text"), (f" best @ {best.step:,} ", "muted")]
+        )
+    return parts
+
+
+def _width(left: list[Line], right: list[Line]) -> int:
+    return width_of(_joined(left)) + width_of(_joined(right)) + 2 * bool(right)

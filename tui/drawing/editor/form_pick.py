@@ -1,0 +1,82 @@
+"""A list to choose from, narrowed while typing, with all that is known about the line under the cursor below it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...render.spans import Frame, Line, Span, left, spread, wrapped
+
+NAME, WORDS = 24, 36  # columns: the least of a name, and of what stands beside it
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One line. `value` is what is chosen with it; `facts` are told below the list; `group` stands above the first."""
+
+    name: str
+    words: str = ""
+    value: Any = None
+    facts: tuple[str, ...] = ()
+    group: str = ""
+    tone: str = "muted"
+    is_current: bool = False
+
+
+@dataclass(frozen=True)
+class PickPage:
+    title: str
+    choices: Sequence[Choice]
+    cursor: int
+    typed: str = ""
+    takes_any: bool = False
+    found: int = 0
+    hint: str = ""
+
+
+def pick_title(frame: Frame, page: PickPage) -> list[Line]:
+    told = f"{len(page.choices)} of {page.found} " if page.typed and not page.takes_any else ""
+    return [spread(frame.width, [(f" {page.title}", "title")], [(told, "faint")])]
+
+
+def pick_lines(frame: Frame, page: PickPage) -> list[Line]:
+    """As many lines as there is room for, the one under the cursor among them."""
+    if not page.choices:
+        words = "Nothing here; what is typed is taken as it is." if page.takes_any else "Nothing has these words in it."
+        return [[(f"   {page.hint or words}", "muted")]]
+    name = min(max([NAME, *(len(choice.name) + 1 for choice in page.choices)]), max(NAME, frame.width - WORDS))
+    lines: list[Line] = []
+    at, group = 0, ""
+    for number, choice in enumerate(page.choices):
+        if choice.group != group:
+            group = choice.group
+            lines += [*([[]] if lines else []), [(f" {group}", "faint")]]
+        if number == page.cursor:
+            at = len(lines)
+        lines.append(_line(frame, choice, name, chosen=number == page.cursor))
+    top = max(0, min(at - frame.height // 2, len(lines) - frame.height)) if at >= frame.height - 1 else 0
+    return lines[top : top + frame.height]
+
+
+def _line(frame: Frame, choice: Choice, name: int, *, chosen: bool) -> Line:
+    behind = "@cursor" if chosen else ""
+    mark = frame.glyphs.cursor if chosen else " "
+    return [
+        (f" {mark}", "loss" + behind),
+        (frame.glyphs.alive if choice.is_current else " ", "good" + behind),
+        (left(choice.name, name), ("number" if chosen else "text") + behind),
+        (" " + left(choice.words, max(0, frame.width - name - 4)), choice.tone + behind),
+    ]
+
+
+def pick_details(frame: Frame, page: PickPage, problem: str = "") -> list[Line]:
+    """What is wrong with what is typed, else all that is known about the line under the cursor."""
+    rule: Line = [(" " + frame.glyphs.rule * (frame.width - 2), "rule")]
+    spans: list[Span] = []
+    if problem:
+        spans = [(problem, "bad")]
+    elif page.choices:
+        choice = page.choices[min(page.cursor, len(page.choices) - 1)]
+        told = choice.facts or ((choice.words,) if choice.words else ())
+        spans = [(choice.name, "title"), *((fact, "muted") for fact in told)]
+    lines: list[Line] = [[(" " + line, style)] for text, style in spans for line in wrapped(text, frame.width - 2)]
+    return [rule, *lines][: frame.height]

@@ -1,0 +1,197 @@
+"""The report on the rows: findings with their examples as lines a cursor can stand on, and the numbers beside them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftui.dataset import report_text
+from ftui.dataset.locations import like_words, names_in, spot
+from ftui.dataset.report import Finding, Report, Where
+
+from ..render.spans import Frame, Line, Span, left, right, spread, width_of, wrapped
+from .row_view import SEVERITY_STYLES
+from .wording import place, short
+
+NAME, WHERE = 20, 26  # columns: of a finding's name, and of an example's place
+LABEL = 15
+MOST_BARS = 12
+
+
+@dataclass(frozen=True)
+class ReportLine:
+    """A line; `finding` is what it belongs to, `where` the row that enter leads to."""
+
+    line: Line
+    finding: Finding | None = None
+    where: Where | None = None
+    is_head: bool = False
+
+
+def report_title(frame: Frame, name: str, report: Report | None) -> list[Line]:
+    """What the rows amount to, and how many findings there are."""
+    head: Line = [(f" {name}", "title"), ("  report on the rows", "muted")]
+    if report is None:
+        return [head]
+    share = report_text.percent(report.num_target_tokens, report.num_tokens)
+    numbers: Line = [
+        (f" {report.num_train_rows:,}", "number"), (" rows  ", "muted"), (short(report.num_tokens), "number"),
+        (" tokens  ", "muted"), (short(report.num_target_tokens), "number"), (f" learned {share}", "muted"),
+    ]  # fmt: skip
+    told = report_text.tally(report)
+    found: Line = [(f" {words} ", SEVERITY_STYLES[severity]) for severity, words in told]
+    verdict: Span = ("a run would not start ", "bad") if report.stopping else ("a run may start ", "good")
+    return [
+        spread(frame.width, head, [verdict]),
+        spread(frame.width, numbers, found or [("no findings ", "good")]),
+        _share(frame, report),
+    ]
+
+
+def _share(frame: Frame, report: Report) -> Line:
+    """What of all tokens is learned, as a bar."""
+    width = max(1, frame.width - 2)
+    full = round(width * report.num_target_tokens / report.num_tokens) if report.num_tokens else 0
+    return [(" " + frame.glyphs.full * full, "good"), (frame.glyphs.rule * (width - full), "rule")]
+
+
+def finding_lines(frame: Frame, report: Report) -> list[ReportLine]:
+    """The gravest first, each with its examples below it."""
+    if not report.findings:
+        return [ReportLine([("  Nothing was found to be wrong with the rows.", "good")])]
+    lines: list[ReportLine] = []
+    names = names_in(report)
+    for finding in report_text.ordered(report.findings):
+        lines.append(ReportLine(_head(frame, finding), finding, _first(finding), is_head=True))
+        for example in finding.examples:
+            where = spot(example.where, names, WHERE - 1)
+            like = like_words(example, names, frame.width - WHERE - 7)
+            line: Line = [("       " + left(where, WHERE), "muted"), (like, "text"), (example.excerpt.strip(), "faint")]
+            lines.append(ReportLine(line, finding, example.where))
+    return lines
+
+
+def _first(finding: Finding) -> Where | None:
+    return finding.examples[0].where if finding.examples else None
+
+
+def _head(frame: Frame, finding: Finding) -> Line:
+    gravity = report_text.gravity(finding)
+    sign = {"red": frame.glyphs.best, "yellow": frame.glyphs.checkpoint, "note": frame.glyphs.idle}[gravity]
+    style = SEVERITY_STYLES[gravity]
+    head: Line = [(f"   {sign} ", style), (left(finding.name, NAME), style)]
+    fits = width_of([*head, (finding.message, "text")]) <= frame.width
+    few = f"{finding.count:,} of {finding.total:,} {finding.unit}"  # all of it stands below, under the cursor
+    return [*head, (finding.message if fits else few, "text")]
+
+
+def finding_details(frame: Frame, line: ReportLine | None) -> list[Line]:
+    """All that is known about the finding under the cursor."""
+    rule: Line = [(" " + frame.glyphs.rule * (frame.width - 2), "rule")]
+    if line is None or line.finding is None:
+        return [rule]
+    finding = line.finding
+    gravity = report_text.gravity(finding)
+    allowed = ", allowed" if finding.allowed and finding.severity == "red" else ""
+    head: Line = spread(
+        frame.width,
+        [(f" {finding.name}", "title")],
+        [(f"{gravity}{allowed} ", SEVERITY_STYLES[gravity])],
+    )
+    lines: list[Line] = [rule, head]
+    lines += [[(" " + text, "text")] for text in wrapped(finding.message, frame.width - 2)]
+    lines += [[(" " + text, "good")] for text in wrapped(report_text.way_on(finding), frame.width - 2) if text]
+    return lines[: frame.height]
+
+
+def report_page(frame: Frame, lines: Sequence[ReportLine], cursor: int) -> list[Line]:
+    """As many lines as there is room for, the one under the cursor among them."""
+    top = max(0, min(cursor - frame.height // 2, len(lines) - frame.height))
+    shown = list(enumerate(lines))[top : top + frame.height]
+    return [_marked(frame, line.line) if number == cursor else line.line for number, line in shown]
+
+
+def _marked(frame: Frame, line: Line) -> Line:
+    marked = [(text, f"{style.partition('@')[0]}@cursor") for text, style in line]
+    if marked and marked[0][0].startswith("  "):
+        marked[0] = (marked[0][0][2:], marked[0][1])
+        marked.insert(0, (f" {frame.glyphs.cursor}", "loss@cursor"))
+    return [*marked, ("", "text@cursor")]
+
+
+# -- the numbers
+
+
+def number_lines(frame: Frame, report: Report) -> list[Line]:
+    """Sources, lengths, what other lengths would lose, and the rest in a line each."""
+    lines: list[Line] = [_rule(frame, "sources")]
+    for source in report.sources:
+        lines.append([(f" {place(Path(source.name)) if source.name.startswith('/') else source.name}", "text")])
+        lines += [[("   " + line, "muted")] for line in wrapped(report_text.source_facts(source), frame.width - 4)]
+    lines += [[], _rule(frame, "lengths"), *_histogram(frame, report), *_percentiles(frame, report)]
+    if report.other_lengths:
+        lines += [[], _rule(frame, "max_length"), *_other_lengths(frame, report)]
+    lines += [[], _rule(frame, "more")]
+    if report.num_eval_rows or report.num_judged_bad or report.num_skipped:  # else the title has said it
+        lines += _fact(frame, "rows", report_text.row_words(report))
+    for label, text in report_text.other_facts(report):
+        lines += _fact(frame, label, text)
+    return lines
+
+
+def _rule(frame: Frame, title: str) -> Line:
+    head: Line = [(f" {title} ", "title")]
+    return [*head, (frame.glyphs.rule * max(0, frame.width - width_of(head) - 1), "rule")]
+
+
+def _fact(frame: Frame, label: str, text: str) -> list[Line]:
+    if len(label) >= LABEL:
+        return [[(f" {label}", "muted")], *_fact(frame, "", text)]
+    lines = wrapped(text, max(8, frame.width - LABEL - 2))
+    return [[(" " + left(label if not n else "", LABEL), "muted"), (line, "text")] for n, line in enumerate(lines)]
+
+
+def _histogram(frame: Frame, report: Report) -> list[Line]:
+    """A bar for each range of lengths; what is longer than max_length in another colour and with another sign."""
+    bars = _merged(report.histogram)
+    most = max((rows for _, rows in bars), default=0)
+    width = max(4, frame.width - 24)
+    lines: list[Line] = []
+    for longest, rows in bars:
+        full = max(1, round(width * rows / most)) if rows else 0
+        is_cut = longest > report.max_length
+        bar: Span = (frame.glyphs.half * full, "warn") if is_cut else (frame.glyphs.full * full, "loss")
+        told: Line = [(right(f"to {longest:,}", 12), "muted"), (right(short(rows), 8), "bright"), ("  ", "text"), bar]
+        lines.append(told)
+    return lines
+
+
+def _merged(bars: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """No more bars than are read at a glance: neighbours are put together."""
+    step = -(-len(bars) // MOST_BARS) or 1
+    groups = [bars[at : at + step] for at in range(0, len(bars), step)]
+    return [(group[-1][0], sum(rows for _, rows in group)) for group in groups]
+
+
+def _percentiles(frame: Frame, report: Report) -> list[Line]:
+    """As many beside each other as there is room for."""
+    lines: list[Line] = []
+    for label, number in report_text.length_facts(report):
+        pair: Line = [(f" {label} ", "muted"), (number, "text"), (" ", "text")]
+        if lines and width_of([*lines[-1], *pair]) <= frame.width:
+            lines[-1] += pair
+        else:
+            lines.append(pair)
+    return lines
+
+
+def _other_lengths(frame: Frame, report: Report) -> list[Line]:
+    """A table; the length of the profile is marked."""
+    lines: list[Line] = [[(right("", 12) + right("rows cut", 16) + right("learned lost", 18), "faint")]]
+    for other in report.other_lengths:
+        length, rows, share, lost, lost_share = report_text.lost_at(other, report)
+        is_now = other.max_length == report.max_length
+        style = "bright" if is_now else "muted"
+        mark = frame.glyphs.cursor if is_now else " "
+        cells: Line = [(f" {mark}", "loss"), (right(length, 10), style), (right(rows, 8) + right(share, 8), style)]
+        lines.append([*cells, (right(lost, 10) + right(lost_share, 8), style)])
+    return lines

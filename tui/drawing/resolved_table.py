@@ -1,0 +1,125 @@
+"""What will happen, and every value of a profile with its origin; what was changed is marked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ftui.text import cells, cut
+
+from ..render.spans import Frame, Line, Span, harmless, left, spread, wrapped
+from ..state.resolved_values import Value
+
+KEY = 28  # columns: the longest key of a profile, and a blank
+VALUE, WIDEST_VALUE = 18, 40
+ORIGIN = 26
+MEANING_ROWS = 2
+CHANGED = "*"
+
+
+@dataclass(frozen=True)
+class Page:
+    """All there is to show. `told`: paragraphs above the values; `counts`: what the dry run said, in paragraphs too."""
+
+    source: str
+    told: Sequence[Span]
+    counts: Sequence[Span] = ()
+    values: Sequence[Value] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line that the cursor can stand on.
+
+    `entry` is what somebody who changes it would begin to type, `whole` its value where the line has no room for it.
+    """
+
+    line: Line
+    entry: str = ""
+    meaning: str = ""
+    whole: str = ""
+
+
+def resolved_page(frame: Frame, page: Page, found: Sequence[Row], cursor: int) -> list[Line]:
+    """What will happen at the top, then as many rows as fit, the one under the cursor among them."""
+    head: list[Line] = []
+    for text, style in [(page.source, "faint"), *page.told]:
+        head += [[(" " + line, style)] for line in wrapped(text, frame.width - 2)]
+    if not found:
+        return [*head, []][: frame.height]
+    head = [*head[: max(3, frame.height // 2)], _rule(frame, page)]
+    meaning = _meaning(found[cursor], frame.width - 2)
+    height = max(1, frame.height - len(head) - MEANING_ROWS)
+    top = max(0, min(cursor - height // 2, len(found) - height))
+    shown = list(enumerate(found))[top : top + height]
+    body = [_marked(frame, row.line) if number == cursor else row.line for number, row in shown]
+    body += [[]] * (height - len(body))
+    return [*head, *body, *([(" " + line, "muted")] for line in meaning)]
+
+
+def _meaning(row: Row, width: int) -> list[str]:
+    """What the line under the cursor means, after its value where that was cut."""
+    lines = [cut(harmless(row.whole), width)] if row.whole else []
+    return [*lines, *(wrapped(row.meaning, width) if row.meaning else [])][:MEANING_ROWS]
+
+
+def _rule(frame: Frame, page: Page) -> Line:
+    changed = sum(value.before is not None for value in page.values)
+    words = f" {CHANGED} {changed} differ" + ("s " if changed == 1 else " ") if changed else ""
+    return [(" " + frame.glyphs.rule * max(0, frame.width - len(words) - 2), "rule"), (words, "warn")]
+
+
+def _marked(frame: Frame, line: Line) -> Line:
+    """The line under the cursor."""
+    return [(text, f"{style}@cursor") for text, style in spread(frame.width, line)]
+
+
+def rows(frame: Frame, page: Page) -> list[Row]:
+    """Everything below the rule: counts, then the values by section."""
+    found = [Row([(" " + line, style)]) for text, style in page.counts for line in wrapped(text, frame.width - 2)]
+    width = min(WIDEST_VALUE, max(VALUE, frame.width - KEY - ORIGIN - 6))
+    section = None
+    for value in page.values:
+        if value.section != section:
+            section = value.section
+            found.append(Row([(f" [{section}]", "title")], f"{section}."))
+        whole = "" if cells(harmless(value.text)) <= width else value.text
+        found.append(Row(_value_line(value, width), f"{value.name}={value.text}", value.meaning, whole))
+    return found
+
+
+def _value_line(value: Value, width: int) -> Line:
+    is_changed = value.before is not None
+    line: Line = [
+        (f" {CHANGED} " if is_changed else "   ", "warn"),
+        (left(value.key, KEY), "muted"),
+        (left(value.text, width) + "  ", "warn" if is_changed else "bright"),
+    ]
+    if is_changed:
+        line.append((f"was {value.before}  ", "warn"))
+    return [*line, (value.origin, "faint")]
+
+
+def count_spans(lines: Sequence[str], width: int) -> list[Span]:
+    """The dry run's aligned lines, two beside each other where there is room; stages and warnings below them."""
+    counts = [line for line in lines if not line.startswith(("warning: ", "stage "))]
+    below: list[Span] = [(line, "text") for line in lines if line.startswith("stage ")]
+    below += [(line, "warn") for line in lines if line.startswith("warning: ")]
+    half = (len(counts) + 1) // 2
+    longest = max(map(len, counts), default=0)
+    if width < 2 * longest + 6:
+        return [(line, "text") for line in counts] + below
+    beside = [*counts[half:], *[""] * (2 * half - len(counts))]
+    both = [f"{one:<{longest}}    {other}".rstrip() for one, other in zip(counts[:half], beside, strict=True)]
+    return [(line, "text") for line in both] + below
+
+
+def matching(found: Sequence[Row], text: str, cursor: int) -> list[int]:
+    """Numbers of the rows whose key or meaning has every word; names first, then the nearest below the cursor."""
+    words = text.casefold().replace("_", " ").split()
+    names = [row.entry.partition("=")[0].casefold().replace("_", " ") for row in found]
+
+    def rank(number: int) -> tuple[bool, bool, int]:
+        return not all(word in names[number] for word in words), number <= cursor, number
+
+    whole = [f"{name} {row.meaning.casefold()}" for name, row in zip(names, found, strict=True)]
+    hits = [n for n, row in enumerate(found) if row.meaning and words and all(word in whole[n] for word in words)]
+    return sorted(hits, key=rank)

@@ -1,0 +1,55 @@
+"""How the screens are opened: a first picture appears, the terminal is asked what it can show, Textual is loaded."""
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Iterator
+
+from ftui.runs.run_folder import Run
+from ftui.text import shown
+
+from .render.terminal import look_around
+
+ENTER, LEAVE = "\x1b[?1049h\x1b[2J\x1b[H", "\x1b[?1049l"
+
+
+def open_screens(run: Run | None = None) -> int:
+    """Show the list of runs, or one run, until the person leaves; returns the exit code.
+
+    FTUI_THEME (dark, light), FTUI_GLYPHS (braille, block, ascii), FTUI_HZ and FTUI_MOUSE=0 are heeded.
+    """
+    gc.disable()  # nothing made during the start is garbage; the application turns it on again after its first frame
+    with _splash():
+        terminal = look_around()
+        if terminal.truecolor:
+            os.environ["COLORTERM"] = "truecolor"
+        else:
+            os.environ.pop("COLORTERM", None)
+        os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")  # pixel mouse reports go astray in multiplexers
+        from .app import FtuiApp
+        from .render import textual_patch
+        from .render.driver import clearing
+    textual_patch.install()
+    theme = "light" if os.environ.get("FTUI_THEME") == "light" else "dark"
+    app = FtuiApp(terminal, run=run, theme=theme)
+    app.driver_class = clearing(app.driver_class)
+    farewell = app.run(mouse=os.environ.get("FTUI_MOUSE", "1") != "0")
+    for line in farewell or []:
+        print(shown(line))
+    return app.return_code or 0
+
+
+@contextlib.contextmanager
+def _splash() -> Iterator[None]:
+    """Enter the other screen and say the name while Textual is being loaded (0.2 s); no number is known yet."""
+    sys.stdout.write(f"{ENTER}\x1b[2m ftui\x1b[0m")
+    sys.stdout.flush()
+    is_loaded = False
+    try:
+        yield
+        is_loaded = True
+    finally:
+        if not is_loaded:
+            sys.stdout.write(LEAVE)
+            sys.stdout.flush()

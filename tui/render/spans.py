@@ -1,0 +1,81 @@
+"""Lines as the drawing rooms make them: pieces of text, each with the name of a style. No Textual in here.
+
+Whatever stands in them is made harmless where it meets the screen (tui/render/canvas.py), so these rooms may be handed names,
+log lines and rows as they come. Widths are columns of the terminal, not characters.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ftui.text import cells, cut, shown
+from ftui.text import wrapped as wrapped
+
+from .glyphs import Glyphs
+
+Span = tuple[str, str]
+"""Text and the name of its style (a key of `ftui.tui.render.theme.Palette`)."""
+
+Line = list[Span]
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The room there is to draw in, in columns and rows, and the signs to draw with."""
+
+    width: int
+    height: int
+    glyphs: Glyphs
+
+
+Paint = Callable[[Frame], list[Line]]
+"""Draws into a frame: at most `height` lines, each exactly or at most `width` wide."""
+
+
+_JOINERS = dict.fromkeys([0x200D, 0xFE0E, 0xFE0F, *range(0x1F3FB, 0x1F400)])
+"""What makes one picture of several: terminals do not agree on its width, so pictures are shown in their parts."""
+
+
+def harmless(text: str) -> str:
+    """The text with all control characters visible; nothing to do for most of it."""
+    return text if text.isascii() and text.isprintable() else shown(text).translate(_JOINERS)
+
+
+def width_of(line: Sequence[Span]) -> int:
+    return sum(cells(harmless(text)) for text, _ in line)
+
+
+def spread(width: int, left: Sequence[Span], right: Sequence[Span] = ()) -> Line:
+    """Left and right part with blanks between; where both do not fit, the left one is cut."""
+    right = clipped(right, width)
+    room = width - width_of(right)
+    start = clipped(left, max(0, room - 1 if right else room))
+    return [*start, (" " * max(0, room - width_of(start)), "text"), *right]
+
+
+def clipped(line: Sequence[Span], width: int) -> Line:
+    """The line in at most `width` columns, ending in `…` where something was cut away."""
+    kept: Line = []
+    for text, style in line:
+        text = harmless(text)
+        size = cells(text)
+        if size > width:
+            if width > 0:
+                kept.append((cut(text, width), style))
+            elif kept:
+                kept[-1] = (cut(kept[-1][0] + " ", cells(kept[-1][0])), kept[-1][1])
+            break
+        kept.append((text, style))
+        width -= size
+    return kept
+
+
+def left(text: str, width: int) -> str:
+    """The text cut and filled to exactly `width` columns."""
+    text = cut(harmless(text), width)
+    return text + " " * (width - cells(text))
+
+
+def right(text: str, width: int) -> str:
+    """The same, against the right edge."""
+    text = cut(harmless(text), width)
+    return " " * (width - cells(text)) + text

@@ -1,0 +1,53 @@
+"""Opening the X-ray on a profile: on one that is looked at, on a file, or on what is being edited."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.screen import Screen
+
+from ftui.dataset.report import Report
+from ftui.errors import FtuiError
+from ftui.launch.open_run import check_code
+from ftui.profile import Profile, resolve
+from ftui.profile.serialize import to_toml
+
+from ...stage import RowsSeen, stage
+from .rows_screen import XrayScreen
+
+if TYPE_CHECKING:
+    from ..editor.editor_screen import EditorScreen
+
+
+def open_rows(screen: Screen[Any], profile: Profile, name: str, then: Callable[[], object] = lambda: None) -> None:
+    """Over `screen`; `then` is called once there is a report. A tokenizer's code is run where the profile allows it."""
+
+    def tell(report: Report) -> None:
+        stage(screen).rows_seen = RowsSeen(profile, report)
+        then()
+
+    try:
+        check_code(profile, ())
+    except FtuiError as error:
+        stage(screen).complain(error)
+        return
+    screen.app.push_screen(XrayScreen(name, to_toml(profile), tell))
+
+
+def open_rows_of(screen: Screen[Any], path: Path, name: str) -> None:
+    """Of the profile in a file."""
+    try:
+        profile = resolve(path).profile
+    except FtuiError as error:
+        stage(screen).complain(error)
+        return
+    open_rows(screen, profile, name)
+
+
+def open_rows_of_draft(screen: "EditorScreen") -> None:
+    """Of the profile as it is being edited, saved or not."""
+    profile = screen.editing.seen.profile
+    if profile is None:
+        stage(screen).say("The profile has faults: mend them first; n goes to the next.", "warn")
+        return
+    open_rows(screen, profile, screen.editing.path.name, screen.draw)

@@ -1,0 +1,90 @@
+"""What the X-ray asks the helper, and what it says of the answer."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from ftui.dataset.report import Where
+from ftui.dataset.row import NOTHING_CUT, Sample
+
+MORE = 10  # times as many tokens of a row that is cut
+
+
+@dataclass(frozen=True)
+class Question:
+    """About a row (`sample`, `search`), or for the report. `doing` says so in words.
+
+    `stays`: the answer is the row that is shown already, and is shown from where the page stands.
+    """
+
+    ask: Literal["sample", "search", "report"]
+    doing: str
+    given: dict[str, Any] = field(default_factory=dict)
+    stays: bool = False
+
+    def given_at(self, sample: Sample | None) -> dict[str, Any]:
+        """Steps and searches go on from the row that is shown when their turn comes."""
+        if sample is not None and (self.given.get("jump") in ("next", "previous")):
+            return self.given | {"number": sample.number, "part": sample.part}
+        if self.ask == "search":
+            number, part = (-1, 0) if sample is None else (sample.number, sample.part)
+            return self.given | {"after": number, "part": part}
+        return self.given
+
+
+def report(doing: str) -> Question:
+    return Question("report", doing)
+
+
+def opening(doing: str, shown: Sample | None) -> Question:
+    """The first row, or the one that was shown before."""
+    if shown is None:
+        return Question("sample", doing, {"jump": "number", "number": 0})
+    return Question("sample", doing, {"jump": "number", "number": shown.number, "part": shown.part}, stays=True)
+
+
+def step(by: int) -> Question:
+    jump, doing = ("next", "the next row ...") if by > 0 else ("previous", "the row before ...")
+    return Question("sample", doing, {"jump": jump})
+
+
+def jump_to(jump: str, rank: int, seed: int) -> Question:
+    given = {"jump": jump, "number": rank, "seed": seed}
+    return Question("sample", f"looking for it: {jump.replace('_', ' ')} ...", given)
+
+
+def going_to(number: int, part: int) -> Question:
+    words = f"going to row {number + 1:,}" + (f", part {part + 1:,}" if part else "")
+    return Question("sample", f"{words} ...", {"jump": "number", "number": number, "part": part})
+
+
+def at(where: Where) -> Question:
+    return Question("sample", f"going to {where} ...", {"jump": "number", "where": msgspec.to_builtins(where)})
+
+
+def more_of(sample: Sample) -> Question:
+    given = {"jump": "number", "number": sample.number, "part": sample.part, "most_cut": MORE * len(sample.tokens)}
+    return Question("sample", "more of the row ...", given, stays=True)
+
+
+def searching(text: str) -> Question:
+    return Question("search", f"searching for {text!r} ...", {"text": text})
+
+
+def said_of(question: Question, before: Sample | None, sample: Sample) -> str:
+    """What a person is told about the answer, beside the row itself; mostly nothing."""
+    if before is None or question.stays:
+        return ""
+    here, there = (before.number, before.part), (sample.number, sample.part)
+    if question.ask == "search":
+        around = "" if there > here else "It is nowhere else. " if there == here else "From the start again. "
+        return around + ("" if sample.hits else "It stands in the file, not in what the model sees: v shows the file.")
+    if (wanted := question.given.get("part", 0)) > sample.part and "jump" in question.given:
+        return f"Row {sample.number + 1:,} has {sample.num_parts:,} parts; this is the last."
+    if here != there:
+        return ""
+    if any(note.startswith(NOTHING_CUT) for note in sample.notes):
+        return f"{NOTHING_CUT}: this is the longest."
+    words = {"next": "This is the last row.", "previous": "This is the first row.", "random": ""}
+    return words.get(question.given.get("jump", ""), "It is this row already.") if not wanted else ""

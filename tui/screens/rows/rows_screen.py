@@ -1,0 +1,260 @@
+"""The X-ray: the rows of a profile as the model will see them, and the report on them, before there is any weight.
+
+A helper process reads and tokenises; this one loads no training library, and ends that one when it is left.
+"""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal
+
+import msgspec
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+
+from ftui.dataset.report import Report
+from ftui.dataset.row import Sample
+from ftui.errors import FtuiError
+from ftui.helper.client import Helper
+
+from ...render.canvas import Canvas
+from ...stage import stage
+from . import questions as xray_questions
+from .prompts import ask_number, ask_text
+from .questions import Question
+from .rows_bindings import ALWAYS, LEGEND, ON_REPORT, ON_ROWS, XRAY_KEYS
+from .rows_views import Shown
+
+STARTING = "opening the tokenizer and the rows ..."
+AGAIN = "reading the files again ..."
+
+
+class XrayScreen(Screen[None]):
+    """Of the profile in the TOML text `profile`, whose paths are whole; `name` is what it is called.
+
+    `tell` gets the report once it is there.
+    """
+
+    HEADING = "the rows of a profile"
+    LEGEND = LEGEND
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-beside")]  # noqa: RUF012 (Textual declares it so)
+    BINDINGS: ClassVar[list[BindingType]] = XRAY_KEYS
+
+    def __init__(self, name: str, profile: str, tell: Callable[[Report], object] | None = None) -> None:
+        super().__init__()
+        self.called, self._profile, self._tell_report = name, profile, tell
+        self.helper = Helper()
+        self.sample: Sample | None = None
+        self.report: Report | None = None
+        self.problem: FtuiError | None = None
+        self.doing = STARTING
+        self.page: Literal["rows", "report"] = "rows"
+        self.boundaries = False
+        self._pending: list[Question] = []
+        self._is_asking = self._is_reading = False
+        self._last_jump, self._rank = "", 0
+        self.sought = self.found = ""  # what was last looked for; that of it which led to the row that is shown
+        self.shown = Shown(self)
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        yield Canvas(look, id="title")
+        with Horizontal(id="middle"):
+            with Vertical(id="form"):
+                yield Canvas(look, id="body")
+                yield Canvas(look, id="details")
+            yield Canvas(look, id="aside")
+        yield Canvas(look, id="keys")
+
+    def on_mount(self) -> None:
+        self._begin()
+
+    def on_unmount(self) -> None:
+        self.helper.close()  # in the middle of its work too
+
+    def on_screen_resume(self) -> None:
+        stage(self).draw_keys()
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    @property
+    def hidden_keys(self) -> set[str]:
+        """Keys that mean nothing on the page that is shown."""
+        if self.sample is None:
+            return {str(binding.id) for binding in self.BINDINGS if isinstance(binding, Binding)} - ALWAYS
+        if self.page == "rows":
+            return ON_ROWS
+        return ON_REPORT if self.shown.leads_somewhere else ON_REPORT | {"go"}
+
+    # -- asking the helper: one question after the other, the screen goes on meanwhile
+
+    def _begin(self) -> None:
+        """With the first row; where one is shown, with that, and it stays until it has been read again."""
+        self.problem, self.report, self._rank, self._is_reading = None, None, 0, True
+        doing = STARTING if self.sample is None else AGAIN
+        stage(self).draw_keys()
+        self._ask(xray_questions.opening(doing, self.sample), xray_questions.report("looking for what is wrong ..."))
+
+    def go(self, question: Question) -> None:
+        """A question that leads to another row."""
+        self._last_jump = ""
+        self._ask(question)
+
+    def _ask(self, *questions: Question) -> None:
+        self._pending = sorted([*self._pending, *questions], key=lambda one: one.ask == "report")  # it may take a while
+        if not self._is_asking:
+            self._is_asking = True
+            self.run_worker(self._answers(), group="helper")
+        self.draw()
+
+    async def _answers(self) -> None:
+        loop = asyncio.get_running_loop()
+        helper = self.helper
+        try:
+            while self._pending and self.helper is helper:
+                question = self._pending.pop(0)
+                self._tell(question.doing)
+                answer = await asyncio.to_thread(
+                    helper.ask,
+                    question.ask,
+                    on_detail=lambda detail: loop.call_soon_threadsafe(self._tell, detail),
+                    profile=self._profile,
+                    **question.given_at(self.sample),
+                )
+                if self.helper is helper:
+                    self._take(question, answer)
+        except FtuiError as error:
+            if self.helper is helper and self.is_attached:
+                self._failed(error)
+        finally:
+            if self.helper is helper:
+                self._is_asking, self.doing = False, ""
+                if self.is_attached:
+                    self.draw()
+
+    def _tell(self, detail: str) -> None:
+        self.doing = detail
+        if self.is_attached:
+            self.draw()
+
+    def _failed(self, error: FtuiError) -> None:
+        self._pending.clear()
+        if self._is_reading:
+            self.sample, self.problem = None, error
+            stage(self).draw_keys()
+        else:
+            stage(self).complain(error)
+
+    def _take(self, question: Question, answer: Any) -> None:
+        self._is_reading = False
+        if question.ask == "report":
+            self.report = msgspec.convert(answer, Report)
+            if self._tell_report is not None:
+                self._tell_report(self.report)
+        elif answer is None:
+            stage(self).say(f"No row has {self.sought!r} in it.", "warn")
+        else:
+            self._show(msgspec.convert(answer, Sample), question)
+
+    def _show(self, sample: Sample, question: Question) -> None:
+        before, self.sample = self.sample, sample
+        self.found = question.given.get("text", "")
+        stage(self).say(xray_questions.said_of(question, before, sample))  # what was said before is over
+        if not question.stays:
+            if self.page == "report" and before is not None:
+                self.action_turn()
+            self.shown.to_top()
+        if self.found:
+            self.shown.to_found(sample)
+        self.draw()
+
+    # -- what the keys do
+
+    def action_step(self, by: int) -> None:
+        if self.page == "report":
+            self.shown.to_finding(by)
+            self.draw()
+        elif self.sample is not None:
+            self.go(xray_questions.step(by))
+
+    def action_jump(self, jump: str) -> None:
+        if self.sample is None:
+            return
+        self._rank = self._rank + 1 if jump == self._last_jump else 0
+        self._last_jump = jump
+        self._ask(xray_questions.jump_to(jump, self._rank, random.getrandbits(31)))
+
+    def action_more(self) -> None:
+        sample = self.sample
+        if sample is not None and sample.num_tokens > len(sample.tokens):
+            self.go(xray_questions.more_of(sample))
+        elif sample is not None:
+            stage(self).say("All its tokens are here.")
+
+    def action_go(self) -> None:
+        where = self.shown.where if self.page == "report" else None
+        if where is not None:
+            self.go(xray_questions.at(where))
+        elif self.page == "report":
+            stage(self).say("This line is about no row.")
+
+    def action_number(self) -> None:
+        if self.sample is not None:
+            ask_number(self, self.sample)
+
+    def action_search(self) -> None:
+        if self.sample is not None:
+            ask_text(self)
+
+    def action_again(self) -> None:
+        """With a new helper: files may have changed since the old one opened them."""
+        if self._is_reading and self.problem is None:
+            return
+        self.helper.close()
+        self.helper = Helper()
+        self._is_asking = False
+        self._pending.clear()
+        self._begin()
+
+    def action_turn(self) -> None:
+        self.page = "report" if self.page == "rows" else "rows"
+        self._laid_out()
+
+    def action_raw(self) -> None:
+        if self.page == "rows":
+            self.toggle_class("-raw")
+            self._laid_out()
+
+    def _laid_out(self) -> None:
+        """Another page is shown: what was drawn while it was hidden is drawn anew."""
+        self.set_class(self.page == "report", "-report")
+        self.query_one("#aside", Canvas).wear(stage(self).look)
+        stage(self).draw_keys()
+        self.draw()
+
+    def action_boundaries(self) -> None:
+        self.boundaries = not self.boundaries
+        self.draw()
+
+    def action_scroll(self, by: int) -> None:
+        self.shown.scroll(by)
+        self.draw()
+
+    def action_page(self, by: int) -> None:
+        self.shown.scroll(by * max(1, self.query_one("#body", Canvas).size.height - 2))
+        self.draw()
+
+    def action_leave(self) -> None:
+        if self.page == "report":
+            self.action_turn()
+        else:
+            self.app.pop_screen()
+
+    def draw(self) -> None:
+        self.set_class(self.report is not None and bool(self.report.findings), "-found")
+        self.shown.draw()
+        if self.page == "report":
+            stage(self).draw_keys()  # enter goes somewhere from some lines only

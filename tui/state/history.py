@@ -1,0 +1,168 @@
+"""What happened in a run, read from its journal and its supervisor's: marks for the chart and events in plain words.
+
+The state (`ftui.runs.state`) remembers the newest few of each; a chart wants them all. Everything here is bounded.
+"""
+
+import heapq
+from collections import deque
+from dataclasses import dataclass
+
+from ftui.errors import FINISHED, PARKED, STOPPED
+from ftui.runs import describe
+from ftui.runs.events import (
+    AnyRecord,
+    CheckpointRejected,
+    CheckpointSaved,
+    ControlApplied,
+    ControlRefused,
+    EngineEnded,
+    EvaluationDone,
+    MicroBatchChanged,
+    PhaseChanged,
+    Restarting,
+    RunFailed,
+    RunFinished,
+    RunOpened,
+    RunStarted,
+    RunStopped,
+    StageBegan,
+    Stalled,
+    Step,
+    Warned,
+)
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
+
+PIECE = 1 << 20  # bytes read of each file at a time
+EVENTS_KEPT = 500
+MARKS_KEPT = 4096  # evaluations; a chart has a few hundred columns
+
+TONES: dict[type, str] = {
+    EvaluationDone: "eval", CheckpointSaved: "good", CheckpointRejected: "bad", Warned: "warn",
+    MicroBatchChanged: "warn",
+    RunFailed: "bad", Stalled: "bad", Restarting: "warn", ControlApplied: "loss", ControlRefused: "warn",
+    RunFinished: "good", RunStopped: "good", EngineEnded: "bad",
+}  # fmt: skip
+"""The style of each kind of event; the others are plain text."""
+
+
+EXPECTED = (FINISHED, STOPPED, PARKED)
+"""Exit codes of engines that ended because they were to."""
+
+
+ENDS = (EngineEnded, RunFailed, RunFinished, RunStopped)
+
+
+@dataclass(frozen=True)
+class Event:
+    """`is_end`: it tells that the run, or its process, has ended."""
+
+    time: float
+    text: str
+    tone: str
+    is_end: bool = False
+
+
+@dataclass(frozen=True)
+class Mark:
+    """An evaluation of the plan: its step, its loss (`None`: not finite), whether it was the best so far."""
+
+    step: int
+    loss: float | None
+    is_best: bool
+
+
+@dataclass(frozen=True)
+class Begin:
+    """An attempt after the first, and the step it went on from."""
+
+    attempt: int
+    step: int
+
+
+class History:
+    """Follows the rare records of a run; `look` takes in one more piece."""
+
+    def __init__(self, run: Run) -> None:
+        self._tails = (Tail(run.journal), Tail(run.supervisor_log))
+        self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
+        self.evaluations: list[Mark] = []
+        self.begins: list[Begin] = []
+        self.plan: RunStarted | None = None
+        self.stages: dict[int, int] = {}
+        """Of a curriculum: the last step before each stage, by its number; without the first where runs are older."""
+        self.ended: EngineEnded | None = None
+
+    def look(self) -> list[AnyRecord]:
+        """Take in what is new, at most a piece, and return it."""
+        batches = [tail.read(PIECE) for tail in self._tails]
+        records = list(heapq.merge(*batches, key=lambda record: record.time))
+        for record in records:
+            self.take(record)
+        return records
+
+    def take(self, record: AnyRecord) -> None:
+        match record:
+            case RunStarted():
+                self._begin(record)
+            case EvaluationDone(requested=False):
+                self.evaluations.append(Mark(record.step, record.loss, record.best))
+                if len(self.evaluations) > MARKS_KEPT:
+                    best = self.best
+                    self.evaluations = [m for i, m in enumerate(self.evaluations) if i % 2 or m is best]
+            case StageBegan() if record.number > 1:
+                self.stages[record.number] = record.step - 1
+            case RunOpened():
+                self.ended = None
+            case EngineEnded():
+                self.ended = record
+        for text in told(record):
+            self.events.append(Event(record.time, text, tone_of(record), isinstance(record, ENDS)))
+
+    def _begin(self, record: RunStarted) -> None:
+        """What earlier attempts did above its first step counts no more."""
+        self.plan = record
+        self.stages |= {number: first - 1 for number, first in enumerate(record.stages, 1)}
+        self.evaluations = [mark for mark in self.evaluations if mark.step <= record.start_step]
+        self.begins = [begin for begin in self.begins if begin.step < record.start_step]
+        if record.start_step > 0:
+            self.begins.append(Begin(record.attempt, record.start_step))
+
+    @property
+    def last_words(self) -> str:
+        """The newest event before the end: what it was doing. The end itself is told elsewhere.
+
+        Of an event of several lines it is the first: the others are indented.
+        """
+        newest = (event.text for event in reversed(self.events) if not event.is_end and event.text[:1] != " ")
+        return next(newest, "")
+
+    @property
+    def best(self) -> Mark | None:
+        """The last one that was the best so far."""
+        return next((mark for mark in reversed(self.evaluations) if mark.is_best), None)
+
+
+def tone_of(record: AnyRecord) -> str:
+    """The style of an event."""
+    if isinstance(record, EngineEnded) and record.code in EXPECTED:
+        return "muted"
+    return TONES.get(type(record), "text")
+
+
+def told(record: AnyRecord) -> list[str]:
+    """The lines a record is worth among the events; it may have none."""
+    match record:
+        case Step():
+            return []
+        case PhaseChanged():
+            return [] if record.phase in ("evaluating", "saving") else describe.phase_line(record)
+        case RunFailed():
+            return describe.lines_of(f"failed: {record.message}")
+        case RunStopped() | RunFinished():
+            return [f"ended at step {record.step}: {record.reason}"]
+        case EngineEnded():
+            how = record.signal or (f"exit code {record.code}" if record.code is not None else "exit code unknown")
+            return [f"the engine's process ended ({how})"]
+        case _:
+            return describe.event_lines(record)

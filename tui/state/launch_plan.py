@@ -1,0 +1,269 @@
+"""What would happen to what was chosen (a profile, a run, one of its checkpoints), and making it happen. No Textual.
+
+It loads pydantic (0.1 s): the screens import it when somebody is about to start a run, not before.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+from ftui.cli.follow import wait_for_start
+from ftui.cli.run import chosen
+from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, ProfileError, UsageError
+from ftui.launch.fork import find_origin, fork
+from ftui.launch.open_run import check_code, decide, named, not_applied, open_run, stored_profile, successors
+from ftui.profile import Origin, Profile, Resolved, resolve
+from ftui.profile.layers import Layer
+from ftui.profile.serialize import weights_difference
+from ftui.profile.tiers import tier_layer
+from ftui.runs import checkpoint_folders
+from ftui.runs.describe import place
+from ftui.runs.run_folder import Run, check_name, runs_root
+from ftui.runs.status import Status, is_living, lives, read_status
+from ftui.system.logind import kills_on_logout
+
+from ..drawing.wording import place as shown_path
+from .resolved_values import Value, values_of
+
+BETWEEN = re.compile(r"\s+(?=[a-z_]+(?:\.[a-z_]+)+\s*=)")  # two overrides; a value may hold blanks and quotes
+Act = Literal["start", "attach", "resume", "again", "fork"]
+WAS = {"parked": "was parked", "stopped": "was stopped", "lost": "was lost"}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What was chosen: a profile's file or a run, and what is to be different about it.
+
+    `checkpoint` is a step of the run's; without it the newest one is meant. `tier` lies below the profile.
+    """
+
+    profile: Path | None = None
+    run: Run | None = None
+    checkpoint: int | None = None
+    overrides: tuple[str, ...] = ()
+    name: str | None = None
+    tier: str | None = None
+
+    @property
+    def below(self) -> list[Layer]:
+        """The layers below the profile."""
+        return [] if self.tier is None else [tier_layer(self.tier)]
+
+
+@dataclass(frozen=True)
+class Prospect:
+    """What would happen: `act` to `run`, told in `sentence` and, beside it, in `notes`.
+
+    `parent` is the run a child goes on from, and `before` the profile without what was changed.
+    """
+
+    act: Act
+    run: Run
+    resolved: Resolved
+    before: Profile
+    sentence: str
+    notes: tuple[str, ...] = ()
+    parent: Run | None = None
+
+    @cached_property
+    def values(self) -> list[Value]:
+        return values_of(self.resolved, self.before)
+
+
+def look_ahead(wish: Wish) -> Prospect:
+    """What would happen now. It may take seconds where a run has just ended or works on another machine.
+
+    Raises:
+        FtuiError: nothing can: the profile is wrong or wants code to be run, the name is taken, another machine works
+            on the run.
+    """
+    if wish.run is not None:
+        prospect = _for_run(wish, wish.run)
+    else:
+        assert wish.profile is not None, "a wish is for a profile or a run"
+        folder, resolved = chosen(str(wish.profile.absolute()), wish.name, wish.overrides, wish.tier)
+        prospect = _decided(wish, folder, resolved)
+    goes_on = prospect.parent or prospect.run
+    check_code(prospect.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
+    return prospect
+
+
+def _for_run(wish: Wish, run: Run) -> Prospect:
+    resolved = resolve(run.profile, overrides=wish.overrides)
+    has_finished = read_status(run).state.phase == "finished"
+    newest = newest_checkpoint(run)
+    if wish.checkpoint is not None and (has_finished or wish.checkpoint != newest):
+        return _child(wish, run, resolved, wish.checkpoint)
+    if wish.name is None or wish.name == run.name:
+        return _decided(wish, run.folder, resolved)
+    if newest is not None and not has_finished:
+        return _child(wish, run, resolved, newest)
+    return _decided(wish, run.folder.with_name(check_name(wish.name)), resolved)
+
+
+def _decided(wish: Wish, folder: Path, resolved: Resolved) -> Prospect:
+    """As `ftui --run` and `ftui resume` decide; what was stopped goes on, and what has finished begins again."""
+    run, decision = decide(folder, again=True, stopped_too=True)
+    resolved = _named(wish, run, resolved)
+    begin = "" if run.folder == folder else f"{folder.name} has finished; "
+    if decision == "attach":
+        return _attached(run, resolved, begin)
+    if decision == "resume":
+        return _resumed(wish, run, resolved, begin)
+    sentence = f"{begin}a new run {run.name} is started" if begin else f"Starts a new run {run.name}"
+    act: Act = "again" if begin else "start"
+    return Prospect(
+        act, run, resolved, _unchanged(wish, run, resolved), f"{sentence} in {shown_path(run.folder)}.", _warnings()
+    )
+
+
+def _attached(run: Run, resolved: Resolved, begin: str) -> Prospect:
+    before = stored_profile(run)
+    keys = not_applied(run, resolved.profile)
+    notes = (f"A living run keeps what it started with; this differs in {', '.join(keys)}.",) if keys else ()
+    sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: enter attaches to it."
+    return Prospect("attach", run, resolved, before, sentence, notes)
+
+
+def _resumed(wish: Wish, run: Run, resolved: Resolved, begin: str) -> Prospect:
+    before = stored_profile(run)
+    newest = newest_checkpoint(run)
+    if weights_difference(before, resolved.profile) and checkpoint_folders.listed(run.checkpoints):
+        return _child(wish, run, resolved, newest)
+    goes_on = "it starts from its first step" if newest is None else f"it goes on from checkpoint-{newest}"
+    sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: {goes_on}."
+    return Prospect("resume", run, resolved, named(before, run.name), sentence, _warnings())
+
+
+def _child(wish: Wish, parent: Run, resolved: Resolved, step: int | None) -> Prospect:
+    """A run of its own that goes on from another one's checkpoint.
+
+    Raises:
+        UsageError: the name is taken, or there is no checkpoint to go on from.
+    """
+    if step is None:
+        raise UsageError(f"{parent.name} has no valid checkpoint to go on from.", hint="n gives a new run its name.")
+    own_name = wish.name if wish.name != parent.name else None
+    run = Run(parent.folder.with_name(check_name(own_name))) if own_name else _first_free(parent)
+    if run.folder.exists():
+        raise _taken(run)
+    sentence = f"A child run {run.name} goes on from checkpoint-{step} of {parent.name}, which stays as it is."
+    notes, before = _warnings(), stored_profile(parent)
+    if weights_difference(before, resolved.profile):
+        notes = (f"{parent.name} itself could not go on with other values of what its weights depend on.", *notes)
+    if is_living(parent):
+        notes = (f"{parent.name} lives: both would share this machine.", *notes)
+    return Prospect("fork", run, _named(wish, run, resolved), named(before, run.name), sentence, notes, parent=parent)
+
+
+def _first_free(parent: Run) -> Run:
+    return next(run for run in successors(parent) if not run.folder.exists())
+
+
+def _named(wish: Wish, run: Run, resolved: Resolved) -> Resolved:
+    """With the name that the run gets, wherever it comes from."""
+    origins = dict(resolved.origins)
+    if run.name != resolved.profile.run.name:
+        origins[("run", "name")] = Origin("--name" if run.name == wish.name else "default")
+    return replace(resolved, profile=named(resolved.profile, run.name), origins=origins)
+
+
+def _unchanged(wish: Wish, run: Run, resolved: Resolved) -> Profile:
+    """The same profile without the overrides; with them where only they make it whole."""
+    try:
+        return named(resolve(resolved.path, below=wish.below).profile, run.name)
+    except ProfileError:
+        return resolved.profile
+
+
+def _warnings() -> tuple[str, ...]:
+    warning = kills_on_logout()
+    return (warning,) if warning else ()
+
+
+def how_it_stands(status: Status) -> str:
+    """`was parked at step 120/400`."""
+    state = status.state
+    if lives(status):
+        return f"lives ({state.phase}, {place(state)})"
+    if state.attempt == 0:
+        return "was opened and never started"
+    if state.exit_code in (PREEMPTED_SAVED, PREEMPTED_NOT_SAVED):
+        return f"was pre-empted at {place(state)}"
+    return f"{WAS.get(state.phase, state.phase)} at {place(state)}"
+
+
+def newest_checkpoint(run: Run) -> int | None:
+    """The step an ordinary resume would go on from, by a quick look: the engine reads every byte before it does."""
+    for checkpoint in checkpoint_folders.listed(run.checkpoints):
+        try:
+            is_whole = checkpoint_folders.fault(checkpoint.path, quick=True) is None
+            if is_whole and checkpoint_folders.read_manifest(checkpoint.path).finite:
+                return checkpoint.step
+        except FileNotFoundError:  # a living run has just deleted it
+            continue
+    return None
+
+
+def carry_out(wish: Wish, shown: Prospect) -> Run:
+    """Make happen what was shown; returns the run to watch.
+
+    Raises:
+        FtuiError: it cannot be, things stand otherwise now, or the run's supervisor does not start.
+    """
+    now = look_ahead(wish)
+    if now.act != "attach" and (now.act, now.run) != (shown.act, shown.run):
+        raise UsageError("Things have changed in this moment.", hint="Look again at what would happen, then enter.")
+    run = now.run
+    if now.parent is not None:
+        origin = find_origin(now.parent, None if wish.checkpoint is None else str(wish.checkpoint))
+        differs = bool(weights_difference(stored_profile(now.parent), now.resolved.profile))
+        run, _ = fork(origin, now.resolved, run.name, may_differ=differs)
+    opened = open_run(run.folder, now.resolved, stopped_too=True)
+    if opened.supervisor is not None:
+        wait_for_start(opened)  # until then the live view would show how the attempt before ended
+    return opened.run
+
+
+def check_new_name(wish: Wish, text: str) -> str:
+    """The name, if it is free, or the one the run has anyway.
+
+    Raises:
+        UsageError: it is not safe as a folder's name, or there is such a run.
+    """
+    name = check_name(text.strip())
+    run = Run((runs_root() if wish.run is None else wish.run.folder.parent) / name)
+    if run.folder.exists() and name != _own_name(wish):
+        raise _taken(run)
+    return name
+
+
+def _own_name(wish: Wish) -> str:
+    if wish.run is not None:
+        return wish.run.name
+    return chosen(str(wish.profile), None, wish.overrides, wish.tier)[0].name
+
+
+def _taken(run: Run) -> UsageError:
+    if not run.facts.exists():
+        return UsageError(f"{run.folder} exists and is not a run.", hint="Give another name.")
+    words = f"There is a run {run.name}: it {how_it_stands(read_status(run))}."
+    return UsageError(words, hint="Give another name; to go on with that run, choose it in the list.")
+
+
+def overrides_in(text: str) -> tuple[str, ...]:
+    """The single ones of `section.key=value section.key=value`."""
+    return tuple(part for part in BETWEEN.split(text.strip()) if part)
+
+
+def check_overrides(wish: Wish, text: str) -> None:
+    """Whether the profile is whole with them, and with those before them.
+
+    Raises:
+        FtuiError: it is not; every fault is named.
+    """
+    path = wish.run.profile if wish.run is not None else wish.profile
+    assert path is not None, "a wish is for a profile or a run"
+    resolve(path, overrides=(*wish.overrides, *overrides_in(text)), below=wish.below)

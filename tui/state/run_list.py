@@ -1,0 +1,97 @@
+"""All runs as the list of them needs it: how each stands, the course of its loss. Nothing is read twice in vain."""
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftui.errors import UsageError
+from ftui.runs.curves import read_loss
+from ftui.runs.run_folder import Run, all_runs
+from ftui.runs.status import Status, Watch, judge, lives
+from ftui.supervisor.spawn import watched
+
+from ..drawing.charts.spark import points_of, spark
+from ..render.glyphs import Glyphs
+
+FIND_SECONDS = 5.0  # looking for new runs walks all roots
+
+Signature = tuple[tuple[int, int], ...]
+
+
+@dataclass
+class Row:
+    """A run, how it stands, when it was opened (Unix seconds; `None` where run.json is damaged)."""
+
+    run: Run
+    status: Status
+    created: float | None
+    watch: Watch
+    signature: Signature
+    drawn: tuple[str, str] = ("", "")
+    drawn_from: tuple[object, ...] = ()
+
+    @property
+    def lives(self) -> bool:
+        return lives(self.status)
+
+    def course(self, width: int, glyphs: Glyphs) -> tuple[str, str]:
+        """The loss as a spark; curves.json is read again only when it has changed, and what it held is not kept."""
+        source = (*_stamp(self.run.curves), width, glyphs)
+        if source != self.drawn_from:
+            self.drawn_from, self.drawn = source, spark(points_of(read_loss(self.run)), width, glyphs)
+        return self.drawn
+
+
+class Roster:
+    """Call `look` about once a second. Living runs come first, then the others, newest first."""
+
+    def __init__(self, find: Callable[[], list[Run]] = all_runs) -> None:
+        self._find = find
+        self._rows: dict[Path, Row] = {}
+        self._next_find = 0.0
+        self.rows: list[Row] = []
+
+    def look(self) -> None:
+        if time.monotonic() >= self._next_find:
+            self._next_find = time.monotonic() + FIND_SECONDS
+            found = {run.folder: run for run in self._find()}
+            self._rows = {folder: self._rows.get(folder) or _opened(run) for folder, run in found.items()}
+        for row in self._rows.values():
+            _renew(row)
+        self.rows = sorted(self._rows.values(), key=lambda row: (not row.lives, -(row.created or 0.0), row.run.name))
+
+
+def _opened(run: Run) -> Row:
+    signature = _signature(run)
+    watch = Watch(run)
+    watch.catch_up()
+    status = watched(run, judge(run, watch))
+    try:
+        created = run.read_facts().created
+    except UsageError:
+        created = None
+    return Row(run, status, created, watch, signature)
+
+
+def _renew(row: Row) -> None:
+    """Judge again what lives or has changed; a run that has ended and is left alone costs four looks at the disk."""
+    signature = _signature(row.run)
+    if signature == row.signature and not row.lives and row.status.state.phase != "queued":
+        return
+    row.signature = signature
+    row.watch.read()
+    row.status = watched(row.run, judge(row.run, row.watch))
+
+
+def _signature(run: Run) -> Signature:
+    return tuple(_stamp(path) for path in (run.journal, run.metrics, run.supervisor_log, run.status))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    try:
+        stat = os.stat(path)
+    except FileNotFoundError:
+        return 0, 0
+    return stat.st_mtime_ns, stat.st_size

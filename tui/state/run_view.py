@@ -1,0 +1,104 @@
+"""A run that a screen follows: all it shows, kept up with the run's files a little at a time. No Textual here."""
+
+import time
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from ftui.runs.curves import CurveReader, Curves
+from ftui.runs.requests import Letter
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState
+from ftui.runs.status import Status, Watch, is_final, judge, lives
+from ftui.supervisor.spawn import watched
+
+from .history import History
+from .sent_requests import Order, Orders
+from .tails import LogTail, MachineTail
+
+JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files
+SLICE_SECONDS = 0.06  # of each look for a long history that is not in curves.json yet
+
+Clock = Callable[[], float]
+
+
+class Followed:
+    """Call `look` now and then; it never waits. `clock` gives Unix seconds."""
+
+    def __init__(self, run: Run, clock: Clock = time.time) -> None:
+        self.run = run
+        self.clock = clock
+        self.history = History(run)
+        self.log = LogTail(run)
+        self.machine = MachineTail(run)
+        self.orders = Orders(run)
+        self._watch = Watch(run)
+        self._watch.catch_up()
+        self.status: Status = watched(run, judge(run, self._watch))
+        self._judged = time.monotonic()
+        self._curves = CurveReader(run)
+        self.look()
+
+    @property
+    def state(self) -> RunState:
+        return self.status.state
+
+    @property
+    def curves(self) -> Curves:
+        return self._curves.curves
+
+    @property
+    def lives(self) -> bool:
+        return lives(self.status)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is over for now, in whatever way, and will not go on by itself."""
+        return self.state.phase == "lost" or (is_final(self.status) and not self.lives)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it trains, or will: an engine that has said its last word lives on for a moment."""
+        return self.lives and not is_final(self.status)
+
+    @property
+    def card(self) -> str:
+        """The GPU, or the CPU, in a few words."""
+        newest = self.machine.newest
+        if newest is not None and newest.gpus and not self.state.device.startswith("cpu"):
+            return newest.gpus[0].name.removeprefix("NVIDIA ")
+        return self.state.device.removeprefix("cpu: ").removeprefix("cuda: ")
+
+    def look(self) -> bool:
+        """Take in what is new; False where nothing is."""
+        news = self._watch.read()
+        if time.monotonic() >= self._judged + JUDGE_SECONDS:
+            self._judge()
+        elif news:
+            self.status = replace(self.status, state=self._watch.state)
+        events = self.history.look()
+        for record in events:
+            self.orders.take(record)
+        pieces = [self.log.look(), self.machine.look(), self._look_at_curves()]
+        return bool(news) or bool(events) or any(pieces)
+
+    def _judge(self) -> None:
+        self._judged = time.monotonic()
+        self.status = watched(self.run, judge(self.run, self._watch))
+        if self.has_ended:
+            self.orders.give_up()
+
+    def _look_at_curves(self) -> bool:
+        if self.state.start_step is not None:
+            self._curves.begin(self.state.attempt, self.state.start_step)
+        deadline = time.monotonic() + SLICE_SECONDS
+        moved = False
+        while self._curves.advance():
+            moved = True
+            if time.monotonic() > deadline:
+                break
+        return moved
+
+    def give(self, kind: type[Letter], fields: dict[str, object]) -> Order:
+        """Send a letter (see `Orders.give`)."""
+        return self.orders.give(self.status, kind, fields)

@@ -1,0 +1,80 @@
+"""What this screen asked of a run and what became of it: sent, then applied at a step or refused, by the journal."""
+
+import time
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from ftui.cli.control import addressed
+from ftui.runs import describe
+from ftui.runs.events import AnyRecord, ControlApplied, ControlRefused
+from ftui.runs.requests import AnyLetter, Letter, Set, send
+from ftui.runs.run_folder import Run
+from ftui.runs.status import Status
+
+KEPT = 50
+
+Outcome = Literal["sent", "applied", "refused", "unread"]
+TONES: dict[Outcome, str] = {"sent": "muted", "applied": "good", "refused": "warn", "unread": "warn"}
+
+
+@dataclass(frozen=True)
+class Order:
+    """`words`: what was asked or what came of it."""
+
+    letter: str
+    asked: str
+    time: float
+    outcome: Outcome = "sent"
+    words: str = ""
+
+
+@dataclass
+class Orders:
+    """The letters of this screen, oldest first."""
+
+    run: Run
+    all: list[Order] = field(default_factory=list)
+
+    def give(self, status: Status, kind: type[Letter], fields: dict[str, object]) -> Order:
+        """Send a letter to the attempt that lives.
+
+        Raises:
+            UsageError: none does, or a field is out of its bounds.
+            DiskError: the letter cannot be written.
+        """
+        letter = addressed(self.run, status, kind, fields)
+        send(self.run, letter)
+        order = Order(letter.id, asked(letter), time.time(), words=f"{asked(letter)}: sent")
+        self.all = [*self.all, order][-KEPT:]
+        return order
+
+    def take(self, record: AnyRecord) -> None:
+        """An answer, perhaps to one of them."""
+        match record:
+            case ControlApplied():
+                self._settle(record.letter, "applied", describe.event_lines(record)[0])
+            case ControlRefused():
+                self._settle(record.letter, "refused", describe.event_lines(record)[0])
+
+    def give_up(self) -> None:
+        """The run has ended: nobody will answer any more."""
+        for order in self.all:
+            if order.outcome == "sent":
+                self._settle(order.letter, "unread", f"{order.asked}: the run ended before it read the letter")
+
+    def _settle(self, letter: str, outcome: Outcome, words: str) -> None:
+        self.all = [
+            replace(order, outcome=outcome, words=words) if order.letter == letter else order for order in self.all
+        ]
+
+    @property
+    def newest(self) -> Order | None:
+        return self.all[-1] if self.all else None
+
+
+def asked(letter: AnyLetter) -> str:
+    """A letter in a few words."""
+    if isinstance(letter, Set):
+        return "set " + ", ".join(f"{name} = {value:g}" for name, value in letter.settings.items())
+    step = getattr(letter, "step", None)
+    return letter.verb.replace("_", " ") + (f" at step {step}" if step is not None else "")

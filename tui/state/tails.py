@@ -1,0 +1,88 @@
+"""The ends of two files that only grow: the engine's log, and what the machine is doing."""
+
+import os
+from collections import deque
+
+from ftui.runs.events import Telemetry
+from ftui.runs.journal import Tail
+from ftui.runs.run_folder import Run
+
+LINES_KEPT = 2000
+LONGEST_LINE = 2000  # characters; a progress bar may write one line for an hour
+FIRST_BYTES = 128 << 10  # of what stands there when it is opened: more than fits on any screen
+PIECE = 1 << 20  # bytes read at a time, when a lot is new
+SAMPLES_KEPT = 300  # one a second
+
+
+class LogTail:
+    """The last lines of engine.log. When a full log is begun anew, reading goes on in the new one."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._inode = 0
+        self._offset = 0
+        self._rest = b""
+        self.lines: deque[str] = deque(maxlen=LINES_KEPT)
+
+    def look(self) -> bool:
+        """Take in what is new; False where nothing is."""
+        try:
+            with self._run.engine_log.open("rb") as file:
+                stat = os.fstat(file.fileno())
+                self._find_place(stat)
+                file.seek(self._offset)
+                data = file.read(PIECE)
+        except FileNotFoundError:  # not begun yet, or being moved aside in this moment
+            return False
+        self._offset += len(data)
+        *whole, self._rest = (self._rest + data).split(b"\n")
+        self._rest = self._rest[-LONGEST_LINE:]
+        self.lines.extend(line[:LONGEST_LINE].decode(errors="backslashreplace") for line in whole)
+        return bool(data)
+
+    def _find_place(self, stat: os.stat_result) -> None:
+        """Where to go on: near the end of a file that is opened for the first time, else where the last look ended."""
+        is_first = self._inode == 0
+        if stat.st_ino == self._inode and stat.st_size >= self._offset:
+            if stat.st_size - self._offset > 4 * PIECE:  # a flood: nobody could read what is skipped
+                self._offset, self._rest = stat.st_size - FIRST_BYTES, b""
+            return
+        self._inode, self._rest = stat.st_ino, b""
+        self._offset = max(0, stat.st_size - FIRST_BYTES) if is_first else 0
+
+
+class MachineTail:
+    """The last few minutes of telemetry.jsonl, a sample a second."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._tail: Tail | None = None
+        self.samples: deque[Telemetry] = deque(maxlen=SAMPLES_KEPT)
+
+    def look(self) -> bool:
+        if self._tail is None:
+            start = start_near_end(self._run)
+            if start is None:
+                return False
+            self._tail = Tail(self._run.telemetry, start)
+        records = [record for record in self._tail.read(PIECE) if isinstance(record, Telemetry)]
+        self.samples.extend(records)
+        return bool(records)
+
+    @property
+    def newest(self) -> Telemetry | None:
+        return self.samples[-1] if self.samples else None
+
+
+def start_near_end(run: Run) -> int | None:
+    """The first line's start in the last piece of telemetry.jsonl; `None` while there is no such file."""
+    try:
+        with run.telemetry.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            if size <= FIRST_BYTES:
+                return 0
+            file.seek(size - FIRST_BYTES)
+            file.readline()
+            return file.tell()
+    except FileNotFoundError:
+        return None
