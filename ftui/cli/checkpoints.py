@@ -7,7 +7,7 @@ import msgspec
 from ftui import units
 from ftui.errors import FINISHED, DiskError, UsageError
 from ftui.runs.checkpoint_folders import step_of
-from ftui.runs.checkpoint_index import Entry, browse, checked, standing
+from ftui.runs.checkpoint_index import CheckpointList, Entry, browse, checked, standing
 from ftui.runs.run_folder import Run, find_run
 from ftui.runs.status import read_status
 from ftui.supervisor.spawn import watched
@@ -15,15 +15,6 @@ from ftui.text import cells, escaped, shown
 
 HEADINGS = ("checkpoint", "kind", "eval loss", "size", "state")
 NUMBERS = (2, 3)  # columns that stand against their right edge
-
-
-class Inspected(msgspec.Struct, frozen=True):
-    """What --json prints. `hashed`: the entries are those that were read back now."""
-
-    run: str
-    folder: str
-    hashed: bool
-    checkpoints: list[Entry]
 
 
 def print_checkpoints(name: str, *, as_json: bool) -> int:
@@ -90,7 +81,7 @@ def chosen(run: Run, entries: Sequence[Entry], text: str) -> Entry:
 
 
 def print_json(run: Run, entries: list[Entry], *, hashed: bool) -> None:
-    document = msgspec.json.encode(Inspected(run.name, str(run.folder), hashed, entries))
+    document = msgspec.json.encode(CheckpointList(run.name, str(run.folder), hashed, entries))
     print(escaped(msgspec.json.format(document, indent=2).decode()))
 
 

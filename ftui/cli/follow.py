@@ -6,21 +6,19 @@ import sys
 import time
 from typing import TextIO
 
-from ftui.errors import PREEMPTED_NOT_SAVED, FtuiError
-from ftui.launch.open_run import Opened
+from ftui.errors import PREEMPTED_NOT_SAVED
+from ftui.launch.open_run import START_SECONDS, Opened, check_start
 from ftui.profile import Profile
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, Step
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Watch, judge, lives
-from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import watched
 from ftui.text import cut, shown
 
 LOOK_SECONDS = 0.25  # 4 Hz is as fast as anybody reads
 JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files
-START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
 LEAVE_SECONDS = 30.0  # an engine that has written its ending still has to let go of the GPU
 
 
@@ -50,27 +48,6 @@ class Lines:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
             self._drawn = ""
-
-
-def wait_for_start(opened: Opened) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while opened.watch.state.attempt <= opened.history:
-        check_start(opened, deadline)
-        time.sleep(0.05)
-        opened.watch.read()
-
-
-def check_start(opened: Opened, deadline: float) -> None:
-    """Raises FtuiError when the supervisor we started left without a word, or is silent for too long."""
-    supervisor = opened.supervisor
-    code = None if supervisor is None else supervisor.poll()
-    if not code and time.monotonic() < deadline:
-        return
-    lines = last_lines(opened.run.folder / "supervisor.log", 0)
-    raise FtuiError(
-        f"The run's supervisor did not start (exit code {code}).",
-        hint="It wrote:\n" + "\n".join(f"  {line}" for line in lines) if lines else "",
-    )
 
 
 def follow(opened: Opened, profile: Profile, lines: Lines) -> int:

@@ -114,7 +114,7 @@ def _run_profile(options: argparse.Namespace) -> int:
     from ftui.cli import dry_run
     from ftui.launch import open_run
 
-    _, resolved = headless.chosen(options.run, options.run_name, options.overrides, options.tier)
+    _, resolved = open_run.locate_run(options.run, options.run_name, options.overrides, options.tier)
     open_run.check_code(resolved.profile, options.allow)  # the count of tokens would run it too
     open_run.check_files(resolved)
     return dry_run.preview(resolved)
@@ -126,10 +126,9 @@ def _probe(options: argparse.Namespace) -> None:
     A run that lives is left alone: another process beside it could take the memory that it needs.
     """
     from ftui.cli import estimate
-    from ftui.cli import run as headless
     from ftui.launch import open_run
 
-    folder, resolved = headless.chosen(options.run, options.run_name, options.overrides, options.tier)
+    folder, resolved = open_run.locate_run(options.run, options.run_name, options.overrides, options.tier)
     run, decision = open_run.decide(folder, again=options.again)
     if decision in ("attach", "finished") and not options.fork:
         print(f"{run.name} {'lives' if decision == 'attach' else 'is over'}: nothing is probed.")
@@ -141,14 +140,13 @@ def _probe(options: argparse.Namespace) -> None:
 
 def _estimate(options: argparse.Namespace) -> int:
     from ftui.cli import estimate
-    from ftui.cli import run as headless
     from ftui.launch import open_run
 
     question = estimate.Question(
         tier=options.tier, card=options.card, quick=options.quick, probe=options.probe, fit=options.fit,
         parallel=options.parallel, as_json=options.json,
     )  # fmt: skip
-    _, resolved = headless.chosen(options.profile, None, options.overrides, options.tier)
+    _, resolved = open_run.locate_run(options.profile, None, options.overrides, options.tier)
     if options.probe or not options.quick:  # both run the tokenizer's code, a probe the model's too
         open_run.check_code(resolved.profile, options.allow)
     return estimate.print_estimate(resolved, question)
@@ -156,12 +154,11 @@ def _estimate(options: argparse.Namespace) -> int:
 
 def _preview(options: argparse.Namespace) -> int:
     from ftui.cli import preview as sampling
-    from ftui.cli import run as headless
     from ftui.launch import open_run
 
     if options.rows < 0:
         raise UsageError(f"--rows {options.rows}: fewer than none.", hint="--rows 3, or --report for the report alone.")
-    _, resolved = headless.chosen(options.profile, None, options.overrides, options.tier)
+    _, resolved = open_run.locate_run(options.profile, None, options.overrides, options.tier)
     open_run.check_code(resolved.profile, options.allow)  # the tokenizer's would be run
     open_run.check_files(resolved)
     wanted = sampling.Wanted(options.rows, options.jump, options.report, options.json)
@@ -218,13 +215,13 @@ def _checkpoints(options: argparse.Namespace) -> int:
 
 
 def _cache(options: argparse.Namespace) -> int:
-    from ftui.dataset import token_cache
+    from ftui.cli import cache
 
     if options.prune:
-        return token_cache.prune(options.older_than, everything=options.everything)
+        return cache.prune_cache(options.older_than, everything=options.everything)
     if options.older_than or options.everything:
         raise UsageError("--older-than and --all only go with --prune.", hint="ftui cache --prune --all")
-    return token_cache.print_cache()
+    return cache.print_cache()
 
 
 def _has_screen() -> bool:

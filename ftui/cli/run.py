@@ -5,20 +5,19 @@ import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
-from ftui.cli.control import addressed, order
-from ftui.cli.follow import Lines, conclude, follow, wait_for_start
+from ftui.cli.control import order
+from ftui.cli.follow import Lines, conclude, follow
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.fork import Origin, find_origin, fork, is_newest
-from ftui.launch.open_run import Opened, not_applied, open_run
+from ftui.launch.open_run import Opened, locate_run, not_applied, open_run, wait_for_start
 from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.presets import find_profile
-from ftui.profile.tiers import tier_layer
 from ftui.runs import describe
 from ftui.runs.requests import Abort, Letter, Stop, send
-from ftui.runs.run_folder import Run, check_name, find_run, name_from, runs_root
+from ftui.runs.run_folder import Run, check_name, find_run
+from ftui.runs.send_request import address_request
 from ftui.runs.status import lives, read_status
 from ftui.system.logind import kills_on_logout
 from ftui.text import shown
@@ -50,9 +49,9 @@ def run_headless(text: str, wishes: Wishes) -> int:
         FtuiError: it could not be opened.
     """
     if not wishes.fork:
-        folder, resolved = chosen(text, wishes.name, wishes.overrides, wishes.tier)
+        folder, resolved = locate_run(text, wishes.name, wishes.overrides, wishes.tier)
         return attend(open_run(folder, resolved, again=wishes.again, allow=wishes.allow), text, resolved, wishes)
-    folder, resolved = chosen(text, None, wishes.overrides, wishes.tier)
+    folder, resolved = locate_run(text, None, wishes.overrides, wishes.tier)
     return _fork(find_origin(Run(folder), None), text, resolved, wishes)
 
 
@@ -133,7 +132,7 @@ def _asked_to_end(opened: Opened, lines: Lines, interrupts: int) -> bool:
     if interrupts > 2 or not lives(status) or status.state.attempt <= opened.history:
         return False
     kind: type[Letter] = Stop if interrupts == 1 else Abort
-    send(run, addressed(run, status, kind, {}))
+    send(run, address_request(run, status, kind, {}))
     if kind is Stop:
         lines.print("Ctrl-C: the run saves a checkpoint and ends. Again: it ends now, unsaved.")
     else:
@@ -146,28 +145,6 @@ def _detached(opened: Opened, command: str, lines: Lines, *, code: int) -> int:
     for line in farewell(opened.run, command):
         lines.print(line)
     return code
-
-
-def chosen(text: str, name: str | None, overrides: Sequence[str], tier: str | None = None) -> tuple[Path, Resolved]:
-    """The run's folder and the profile: from a file, a shipped profile, or an existing run of that name.
-
-    `tier` names one that stands below the profile; a run's own has every key, and nothing can stand below it.
-    """
-    try:
-        path = find_profile(text)
-    except ProfileError as no_profile:
-        try:
-            run = find_run(text)
-        except UsageError:
-            raise no_profile from None
-        if tier is not None:
-            raise UsageError(f"{run.name} is a run and has all its values: --tier goes with a profile.") from None
-        folder = runs_root() / check_name(name) if name else run.folder
-        return folder, resolve(run.profile, overrides=overrides)
-    below = [] if tier is None else [tier_layer(tier)]
-    resolved = resolve(path, overrides=overrides, below=below)
-    own = name or resolved.profile.run.name
-    return runs_root() / (check_name(own) if own else name_from(path.stem)), resolved
 
 
 def command_for(run: Run, text: str, overrides: Sequence[str]) -> str:

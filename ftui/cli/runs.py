@@ -5,13 +5,14 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 import msgspec
 
 from ftui import units
+from ftui.cli.table import table
 from ftui.errors import DiskError, UsageError
 from ftui.profile.presets import find_profile, shipped
 from ftui.runs import describe
@@ -20,11 +21,10 @@ from ftui.runs.state import Evaluation, eta_seconds
 from ftui.runs.status import Status, lives, read_status
 from ftui.supervisor.spawn import watched
 from ftui.system.process_id import is_alive
-from ftui.text import cells, cut, escaped, shown
+from ftui.text import escaped, shown
 
 LOOK_SECONDS = 0.25
 HEADINGS = ("run", "phase", "step", "loss", "tokens/s", "age")
-SHORTEST_NAME = 8
 
 
 def print_runs() -> int:
@@ -71,21 +71,6 @@ def created(run: Run) -> float:
         return run.read_facts().created
     except UsageError:
         return math.inf
-
-
-def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Columns two blanks apart in at most `width`: the first one gives way, the numbers never do."""
-    widths = [max(cells(text) for text in column) for column in zip(*rows, strict=True)]
-    others = sum(widths[1:]) + 2 * len(widths[1:])
-    widths[0] = min(widths[0], max(SHORTEST_NAME, width - others))
-    return [_line(cells_of_row, widths) for cells_of_row in rows]
-
-
-def _line(texts: Sequence[str], widths: Sequence[int]) -> str:
-    name, phase, *numbers = (cut(text, width) for text, width in zip(texts, widths, strict=True))
-    parts = [name + " " * (widths[0] - cells(name)), phase.ljust(widths[1])]
-    parts += [number.rjust(width) for number, width in zip(numbers, widths[2:], strict=True)]
-    return "  ".join(parts).rstrip()
 
 
 def print_status(name: str, *, as_json: bool) -> int:

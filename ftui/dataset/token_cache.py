@@ -1,4 +1,4 @@
-"""The cache of tokenised rows: where it lies, and `ftui cache`, which lists and prunes it.
+"""The cache of tokenised rows: where it is, what is in it, and who uses it.
 
 An entry is a folder of its own (engine/data/stores/store.py); whoever uses it holds a lock on its counts.json.
 """
@@ -6,7 +6,6 @@ An entry is a folder of its own (engine/data/stores/store.py); whoever uses it h
 import contextlib
 import fcntl
 import os
-import re
 import secrets
 import shutil
 import time
@@ -17,18 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from ftui import units
-from ftui.cli.runs import table
-from ftui.errors import UsageError
 from ftui.system.files import make_private_folder
-from ftui.text import shown
 
 TOKENS = "tokens"
 COUNTS = "counts.json"
-DEFAULT_AGE = "30d"
 STALE_SECONDS = 3600.0  # what is being written is written to more often, but by a run that is held
-_SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
-_AGE = re.compile(r"(\d+)([hdw])")
 
 
 def cache_folder(fallback: Path | None = None) -> Path:
@@ -109,45 +101,6 @@ def prunable(cache: Path) -> int:
     return sum(entry.num_bytes for entry in entries(cache) if not entry.is_used)
 
 
-def print_cache() -> int:
-    """`ftui cache`"""
-    cache = cache_folder()
-    found = entries(cache)
-    now = time.time()
-    if found:
-        rows = [_row(entry, now) for entry in found]
-        for line in table([("tokens of", "used", "rows", "tokens", "size"), *rows], shutil.get_terminal_size().columns):
-            print(line)
-    total = units.size(sum(entry.num_bytes for entry in found))
-    print(f"{_number(len(found))} of tokenised rows in {shown(str(cache))}, {total}")
-    others = _bytes_in(cache / "models")
-    if others:
-        print(f"{units.size(others)} of unpacked models in {shown(str(cache / 'models'))}")
-    return 0
-
-
-def prune(older_than: str | None, *, everything: bool) -> int:
-    """`ftui cache --prune`: delete the entries not used for so long, or all; never one that is in use.
-
-    Raises:
-        UsageError: `older_than` is no time, or it is given with `everything`.
-    """
-    if everything and older_than is not None:
-        raise UsageError("--older-than and --all are two wishes.", hint="Give one of them.")
-    seconds = 0.0 if everything else _seconds(older_than or DEFAULT_AGE)
-    cache, now = cache_folder(), time.time()
-    gone = [entry for entry in entries(cache) if now - entry.last_used >= seconds and _deleted(entry)]
-    freed = sum(entry.num_bytes for entry in gone) + sweep(cache)
-    print(f"{_number(len(gone))} deleted, {units.size(freed)} freed.")
-    if left := entries(cache):
-        in_use = sum(entry.is_used for entry in left)
-        which = f", {in_use} of them in use by a living process" if in_use else ""
-        print(f"{_number(len(left))} left, {units.size(sum(entry.num_bytes for entry in left))}{which}.")
-    if gone:
-        print("A run that needs one of them again, as a resumed one does, reads and tokenises its rows again.")
-    return 0
-
-
 def _folders(cache: Path) -> list[Path]:
     tokens = cache / TOKENS
     return [path for path in tokens.iterdir() if path.is_dir() and path.name[0] != "."] if tokens.is_dir() else []
@@ -167,13 +120,13 @@ def _looked_at(folder: Path) -> Entry:
     except (OSError, msgspec.DecodeError):
         counted = _Counted()
     return Entry(
-        folder, tuple(counted.sources), counted.num_rows, counted.num_tokens, _bytes_in(folder),
+        folder, tuple(counted.sources), counted.num_rows, counted.num_tokens, folder_size(folder),
         (folder / COUNTS).stat().st_mtime, _is_used(folder),
     )  # fmt: skip
 
 
-def _bytes_in(folder: Path) -> int:
-    """Of the files there are; others delete and write some at any time."""
+def folder_size(folder: Path) -> int:
+    """Bytes of the files in a folder; other processes may delete and write some meanwhile."""
     total = 0
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
@@ -200,7 +153,8 @@ def _sole(folder: Path) -> Iterator[bool]:
             yield True
 
 
-def _deleted(entry: Entry) -> bool:
+def delete_entry(entry: Entry) -> bool:
+    """Delete it unless a running process uses it; whether it was deleted."""
     trash = entry.folder.with_name(f".trash-{secrets.token_hex(8)}")
     try:
         with _sole(entry.folder) as is_free:
@@ -219,7 +173,7 @@ def sweep(cache: Path) -> int:
         with contextlib.suppress(FileNotFoundError):  # it was published or deleted meanwhile
             newest = max(path.stat().st_mtime for path in (folder, *folder.iterdir()))
             if time.time() - newest > STALE_SECONDS and _is_abandoned(folder):
-                freed += _bytes_in(folder)
+                freed += folder_size(folder)
                 shutil.rmtree(folder, ignore_errors=True)
     return freed
 
@@ -235,27 +189,3 @@ def _is_abandoned(folder: Path) -> bool:
     finally:
         os.close(descriptor)
     return True
-
-
-def _row(entry: Entry, now: float) -> tuple[str, ...]:
-    names = [_beside(source) for source in entry.sources]
-    name = f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}" if names else "(by an older ftui)"
-    when = "now" if entry.is_used else f"{units.duration(max(0.0, now - entry.last_used))} ago"
-    return (
-        shown(name), when, units.amount(entry.num_rows), units.amount(entry.num_tokens), units.size(entry.num_bytes),
-    )  # fmt: skip
-
-
-def _beside(source: str) -> str:
-    """A file with the folder it is in, for many are called train.jsonl; a data set of the hub as it is called."""
-    return "/".join(Path(source).parts[-2:]) if source.startswith("/") else source
-
-
-def _number(entries: int) -> str:
-    return "1 entry" if entries == 1 else f"{entries} entries"
-
-
-def _seconds(age: str) -> float:
-    if match := _AGE.fullmatch(age):
-        return int(match[1]) * _SECONDS[match[2]]
-    raise UsageError(f"--older-than {age}: no such time.", hint="A number of hours, days or weeks: 12h, 30d, 8w.")

@@ -10,10 +10,10 @@ from typing import Any
 
 import psutil
 
+from ftui.hardware.cgroup import cgroup_folder, read_number
 from ftui.hardware.cpu import cpu_flags, has_fast_bf16, processor_name, usable_cores
 from ftui.hardware.devices import BY_NAME, NEAR, TIERS, Card, GiB, card_for
 from ftui.hardware.nvml import Driver
-from ftui.supervisor.telemetry import cgroup_folder, read_number
 
 MOST_SLICES = 8  # more than any card can be cut into; the driver tells the true number
 # What Metal lends to a GPU of the memory it shares with the CPU (recommendedMaxWorkingSetSize) is told by Metal only.

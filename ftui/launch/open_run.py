@@ -13,14 +13,27 @@ from typing import Literal
 
 import msgspec
 
-from ftui.errors import DiskError, LostRunError, ProfileError, UsageError
+from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
 from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.checks.messages import as_error
+from ftui.profile.presets import find_profile
 from ftui.profile.serialize import flat, to_toml, weights_difference
+from ftui.profile.tiers import tier_layer
 from ftui.runs.checkpoint_folders import Checkpoint, link_copy, listed
-from ftui.runs.run_folder import LONGEST_NAME, Run, RunFacts, new_run_id, note_root
+from ftui.runs.run_folder import (
+    LONGEST_NAME,
+    Run,
+    RunFacts,
+    check_name,
+    find_run,
+    name_from,
+    new_run_id,
+    note_root,
+    runs_root,
+)
 from ftui.runs.state import RunState, is_over
 from ftui.runs.status import Status, Watch, judge, lives, read_status
+from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
 from ftui.system.files import make_private_folder, replace_file, sync_path, try_lock
@@ -32,6 +45,7 @@ REMOTE_CODE = "remote-code"  # what `--allow` can be given
 Decision = Literal["start", "attach", "resume", "finished"]
 
 SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
+START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
 BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
 
 
@@ -48,6 +62,28 @@ class Opened:
     watch: Watch
     history: int
     supervisor: "subprocess.Popen[bytes] | None" = None
+
+
+def locate_run(text: str, name: str | None, overrides: Sequence[str], tier: str | None = None) -> tuple[Path, Resolved]:
+    """The run's folder and the profile: from a file, a shipped profile, or an existing run of that name.
+
+    `tier` names one that stands below the profile; a run's own has every key, and nothing can stand below it.
+    """
+    try:
+        path = find_profile(text)
+    except ProfileError as no_profile:
+        try:
+            run = find_run(text)
+        except UsageError:
+            raise no_profile from None
+        if tier is not None:
+            raise UsageError(f"{run.name} is a run and has all its values: --tier goes with a profile.") from None
+        folder = runs_root() / check_name(name) if name else run.folder
+        return folder, resolve(run.profile, overrides=overrides)
+    below = [] if tier is None else [tier_layer(tier)]
+    resolved = resolve(path, overrides=overrides, below=below)
+    own = name or resolved.profile.run.name
+    return runs_root() / (check_name(own) if own else name_from(path.stem)), resolved
 
 
 def decide(folder: Path, *, again: bool = False, stopped_too: bool = False) -> tuple[Run, Decision]:
@@ -216,7 +252,7 @@ def create(
                 replace_file(new.losses, losses.read_bytes(), durable=True)
         replace_file(new.facts, msgspec.json.encode(facts), durable=True)
         if not rename_folder(temporary, run.folder):
-            move_out(temporary, run.folder)  # run.json last: without it a folder is no run
+            move_out(temporary, run.folder, first="")  # run.json last
             sync_path(root)
     except OSError as error:
         if run.facts.exists():
@@ -259,3 +295,25 @@ def not_applied(run: Run, profile: Profile) -> list[str]:
     """Keys in which a living run's profile differs from this one: they wait for its next resume."""
     before, now = flat(stored_profile(run)), flat(named(profile, run.name))
     return [".".join(key) for key in before | now if before.get(key) != now.get(key)]
+
+
+def wait_for_start(opened: Opened) -> None:
+    """Wait until the supervisor that was started has written; raises as `check_start`."""
+    deadline = time.monotonic() + START_SECONDS
+    while opened.watch.state.attempt <= opened.history:
+        check_start(opened, deadline)
+        time.sleep(0.05)
+        opened.watch.read()
+
+
+def check_start(opened: Opened, deadline: float) -> None:
+    """Raises FtuiError when the supervisor we started left without a word, or is silent for too long."""
+    supervisor = opened.supervisor
+    code = None if supervisor is None else supervisor.poll()
+    if not code and time.monotonic() < deadline:
+        return
+    lines = last_lines(opened.run.folder / "supervisor.log", 0)
+    raise FtuiError(
+        f"The run's supervisor did not start (exit code {code}).",
+        hint="It wrote:\n" + "\n".join(f"  {line}" for line in lines) if lines else "",
+    )

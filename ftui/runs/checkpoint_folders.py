@@ -27,7 +27,7 @@ import msgspec
 from ftui.errors import DiskError, UsageError
 from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
 from ftui.runs.manifest import (MANIFEST, FileEntry, Manifest, fault, file_hash, named_files, read_manifest, write_manifest,)
-from ftui.system.file_tree import commit, delete, link_files, move_out, plain_files, rename_folder, sync_folders
+from ftui.system.file_tree import delete, link_files, move_files, move_out, plain_files, rename_folder, sync_folders
 
 __all__ = [
     "MANIFEST", "Checkpoint", "FileEntry", "Manifest", "discard", "fault", "file_hash", "link_copy", "listed",
@@ -90,7 +90,7 @@ def _staged(target: Path) -> Iterator[Path]:
         if target.is_symlink() or target.exists():
             discard(target)
         if not rename_folder(staged, target):
-            commit(staged, target)
+            move_files(staged, target, last=MANIFEST)
     finally:
         shutil.rmtree(staged, ignore_errors=True)  # what a failed save took is room for the next one
 
@@ -161,7 +161,7 @@ def supersede(root: Path, above: int) -> list[Checkpoint]:
         folder = make_private_folder(root / "superseded")
         place = folder / f"{checkpoint.path.name}-{secrets.token_hex(4)}"
         if not rename_folder(checkpoint.path, place):
-            move_out(checkpoint.path, place)
+            move_out(checkpoint.path, place, first=MANIFEST)
         moved.append(Checkpoint(place, checkpoint.step))
     return moved
 

@@ -55,6 +55,15 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     newest: bool = False
 
 
+class CheckpointList(msgspec.Struct, frozen=True):
+    """What `ftui checkpoints --json` prints. `hashed`: every byte of the entries was read back now."""
+
+    run: str
+    folder: str
+    hashed: bool
+    checkpoints: list[Entry]
+
+
 class Remembered(msgspec.Struct, frozen=True):
     """What a checkpoint itself knows of evaluations (part of resume/state.json)."""
 

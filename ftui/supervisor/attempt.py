@@ -9,6 +9,7 @@ from typing import NamedTuple
 import msgspec
 
 from ftui.errors import DiskError
+from ftui.hardware.cgroup import oom_kills
 from ftui.runs.curves import CurveReader, write_curves
 from ftui.runs.events import Adopted, EngineEnded, EngineStarted, Record, Restarting, Telemetry, Warned
 from ftui.runs.journal import Writer
@@ -20,7 +21,7 @@ from ftui.supervisor import stall
 from ftui.supervisor.engine_process import start_engine
 from ftui.supervisor.process_tree import Engine, Foundling, clean_environment, kill_left_over, kill_with_stacks, say
 from ftui.supervisor.stall import Stillness, floor_seconds, read_beat
-from ftui.supervisor.telemetry import Sampler, oom_kills
+from ftui.supervisor.telemetry import Sampler
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import replace_file
 from ftui.system.process_id import Identity, this_process

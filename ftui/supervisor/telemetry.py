@@ -1,17 +1,16 @@
 """What the machine is doing, as the supervisor samples it. A value that is hidden is `None`, never 0."""
 
 import time
-from pathlib import Path
 from typing import Any
 
 import psutil
 
+from ftui.hardware.cgroup import cgroup_folder, counter, read_number
 from ftui.hardware.nvml import Driver
 from ftui.runs.events import Gpu, Telemetry
 
 _SHORTEST_CPU_INTERVAL = 0.1  # seconds; below, utilisation since the last look is noise
 _TEMPERATURE_OF_THE_GPU = 0  # NVML_TEMPERATURE_GPU
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 class Sampler:
@@ -60,46 +59,6 @@ def resident_memory(pid: int) -> int | None:
     try:
         return psutil.Process(pid).memory_info().rss or None  # a zombie holds 0
     except (psutil.NoSuchProcess, psutil.AccessDenied):
-        return None
-
-
-def oom_kills() -> int | None:
-    """Processes of this control group the kernel has killed for want of memory; `None` where that is hidden."""
-    return counter(cgroup_folder(), "memory.events", "oom_kill")
-
-
-def cgroup_folder() -> Path | None:
-    """This process's control group (version 2) as far as it can be seen from here; `None` where there is none."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    inside = next((line.removeprefix("0::") for line in lines if line.startswith("0::")), None)
-    if inside is None:
-        return None
-    folder = _CGROUP / inside.lstrip("/")
-    # Inside a container the path may be the host's, and the container's own group stands at the mount point.
-    return next((f for f in (folder, _CGROUP) if (f / "memory.events").is_file()), None)
-
-
-def read_number(folder: Path | None, name: str) -> int | None:
-    """The number in a file of a control group; `None` when hidden or `max`."""
-    if folder is None:
-        return None
-    try:
-        return int((folder / name).read_text())
-    except (OSError, ValueError):
-        return None
-
-
-def counter(folder: Path | None, name: str, key: str) -> int | None:
-    """One `key value` line of a file of a control group."""
-    if folder is None:
-        return None
-    try:
-        values = dict(line.split() for line in (folder / name).read_text().splitlines())
-        return int(values[key])
-    except (OSError, ValueError, KeyError):
         return None
 
 

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ftui.runs.manifest import MANIFEST
 from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, sync_path
 
 _NO_RENAME = frozenset({errno.ENOSYS, errno.EXDEV, errno.EOPNOTSUPP, errno.EPERM, errno.EINVAL})
@@ -34,20 +33,20 @@ def rename_folder(folder: Path, place: Path) -> bool:
     return True
 
 
-def commit(staged: Path, target: Path) -> None:
-    """Move the files of a staged folder, its manifest last; if that fails, what was moved is deleted again."""
+def move_files(staged: Path, target: Path, *, last: str) -> None:
+    """Move the files of a staged folder, the one named `last` at the end; if that fails, what was moved is deleted."""
     names = [path.relative_to(staged).as_posix() for path in plain_files(staged)]
-    names.sort(key=lambda name: (name == MANIFEST, name))
+    names.sort(key=lambda name: (name == last, name))
     target.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
     try:
         for name in names:
-            if name == MANIFEST:
+            if name == last:
                 sync_folders(target)
             _move_file(staged, target, name)
         sync_path(target)
         sync_path(target.parent)
     except OSError:
-        delete(target, [MANIFEST, *names])
+        delete(target, [last, *names])
         raise
 
 
@@ -102,17 +101,17 @@ def _folders(folder: Path) -> list[Path]:
     return sorted((path for path in folder.rglob("*") if path.is_dir() and not path.is_symlink()), reverse=True)
 
 
-def move_out(folder: Path, place: Path) -> None:
-    """Move a folder's files one by one, the manifest first: from then on it is no checkpoint any more."""
+def move_out(folder: Path, place: Path, *, first: str) -> None:
+    """Move a folder's files one by one, beginning with `first`: without its manifest it is no checkpoint any more."""
     place.mkdir(mode=PRIVATE_FOLDER)
     if folder.is_symlink():
         folder.unlink()
         return
     names = [path.relative_to(folder).as_posix() for path in plain_files(folder)]
-    names.sort(key=lambda name: (name != MANIFEST, name))
+    names.sort(key=lambda name: (name != first, name))
     for name in names:
         _move_file(folder, place, name)
-        if name == MANIFEST:
+        if name == first:
             sync_path(folder)
     sync_folders(place)
     delete(folder, ())

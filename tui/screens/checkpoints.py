@@ -12,11 +12,10 @@ from textual.screen import Screen
 from textual.timer import Timer
 
 from ftui import units
-from ftui.cli.checkpoints import Inspected
-from ftui.cli.control import ON_CHECKPOINTS, done_here
 from ftui.errors import FtuiError
-from ftui.runs.checkpoint_index import Entry, standing
+from ftui.runs.checkpoint_index import CheckpointList, Entry, standing
 from ftui.runs.run_folder import Run
+from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
 from ftui.text import shown
 
 from ..drawing.checkpoint_table import checkpoint_table, details, title
@@ -187,7 +186,7 @@ class CheckpointsScreen(Screen[None]):
         words, tone = f"{entry.name} could not be verified.", "bad"
         try:
             output, complaint = await self._helped("--verify", entry.path, "--json")
-            found = msgspec.json.decode(output, type=Inspected).checkpoints[0]
+            found = msgspec.json.decode(output, type=CheckpointList).checkpoints[0]
             self._checked[entry.path] = found
             is_whole = found.problem is None
             words, tone = f"{entry.name}: {standing(found)}", "bad"
@@ -246,7 +245,7 @@ class CheckpointsScreen(Screen[None]):
             self.run_worker(self._change_here(verb, step), group="change")
             return
         try:
-            self._orders.give(self._seen.status, ON_CHECKPOINTS[verb], {"step": step})
+            self._orders.give(self._seen.status, CHECKPOINT_REQUESTS[verb], {"step": step})
         except FtuiError as error:
             stage(self).complain(error)
         self.set_timer(SOON_SECONDS, self.tick)
@@ -255,7 +254,7 @@ class CheckpointsScreen(Screen[None]):
     async def _change_here(self, verb: str, step: int) -> None:
         async with self._changing:  # the run's lock is not free for a second one at the same time
             try:
-                words = await asyncio.to_thread(done_here, self._run, verb, step)
+                words = await asyncio.to_thread(apply_here, self._run, verb, step)
             except FtuiError as error:
                 stage(self).complain(error)
                 return

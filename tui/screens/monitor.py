@@ -11,12 +11,12 @@ from textual.binding import BindingType
 from textual.screen import Screen
 from textual.timer import Timer
 
-from ftui.cli.control import VERBS, setting
 from ftui.errors import DiskError, FtuiError
 from ftui.runs.curve_window import read_window
 from ftui.runs.curves import Curves
 from ftui.runs.requests import Continue, Hold, Letter, Set
 from ftui.runs.run_folder import Run
+from ftui.runs.send_request import REQUESTS, parse_setting
 
 from ..drawing.charts.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
 from ..drawing.header import header
@@ -118,7 +118,7 @@ class MonitorScreen(Screen[None]):
 
     def action_order(self, verb: str) -> None:
         """Send a letter; what ends the run is asked first."""
-        kind = VERBS[verb]
+        kind = REQUESTS[verb]
         if verb not in QUESTIONS:
             self._give(kind, {})
             return
@@ -250,4 +250,4 @@ def settings_in(text: str) -> dict[str, object]:
     Raises:
         UsageError: one of them cannot be set.
     """
-    return dict(setting(word) for word in text.split())
+    return dict(parse_setting(word) for word in text.split())

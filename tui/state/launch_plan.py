@@ -9,11 +9,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from ftui.cli.follow import wait_for_start
-from ftui.cli.run import chosen
 from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, ProfileError, UsageError
 from ftui.launch.fork import find_origin, fork
-from ftui.launch.open_run import check_code, decide, named, not_applied, open_run, stored_profile, successors
+from ftui.launch.open_run import (
+    check_code,
+    decide,
+    locate_run,
+    named,
+    not_applied,
+    open_run,
+    stored_profile,
+    successors,
+    wait_for_start,
+)
 from ftui.profile import Origin, Profile, Resolved, resolve
 from ftui.profile.layers import Layer
 from ftui.profile.serialize import weights_difference
@@ -83,7 +91,7 @@ def look_ahead(wish: Wish) -> Prospect:
         prospect = _for_run(wish, wish.run)
     else:
         assert wish.profile is not None, "a wish is for a profile or a run"
-        folder, resolved = chosen(str(wish.profile.absolute()), wish.name, wish.overrides, wish.tier)
+        folder, resolved = locate_run(str(wish.profile.absolute()), wish.name, wish.overrides, wish.tier)
         prospect = _decided(wish, folder, resolved)
     goes_on = prospect.parent or prospect.run
     check_code(prospect.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
@@ -243,7 +251,7 @@ def check_new_name(wish: Wish, text: str) -> str:
 def _own_name(wish: Wish) -> str:
     if wish.run is not None:
         return wish.run.name
-    return chosen(str(wish.profile), None, wish.overrides, wish.tier)[0].name
+    return locate_run(str(wish.profile), None, wish.overrides, wish.tier)[0].name
 
 
 def _taken(run: Run) -> UsageError:

@@ -4,11 +4,11 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ftui.cli.control import addressed
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, ControlApplied, ControlRefused
 from ftui.runs.requests import AnyLetter, Letter, Set, send
 from ftui.runs.run_folder import Run
+from ftui.runs.send_request import address_request
 from ftui.runs.status import Status
 
 KEPT = 50
@@ -42,7 +42,7 @@ class Orders:
             UsageError: none does, or a field is out of its bounds.
             DiskError: the letter cannot be written.
         """
-        letter = addressed(self.run, status, kind, fields)
+        letter = address_request(self.run, status, kind, fields)
         send(self.run, letter)
         order = Order(letter.id, asked(letter), time.time(), words=f"{asked(letter)}: sent")
         self.all = [*self.all, order][-KEPT:]

@@ -11,6 +11,7 @@ from ftui.cli import control, dry_run, run
 from ftui.cli.arguments import ON_CHECKPOINTS, ORDERS
 from ftui.cli.main import main
 from ftui.cli.run import Wishes
+from ftui.runs import send_request
 
 HEAVY = ("pydantic", "psutil", "torch", "textual", "tomlkit", "msgspec")
 
@@ -100,16 +101,16 @@ def test_every_verb_reaches_its_letter(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("order", "change", "on_checkpoint"):
         monkeypatch.setattr(control, name, noting(name))
-    assert set(ORDERS) == set(control.VERBS)
-    assert set(ON_CHECKPOINTS) == set(control.ON_CHECKPOINTS)
-    for verb in control.VERBS:
+    assert set(ORDERS) == set(send_request.REQUESTS)
+    assert set(ON_CHECKPOINTS) == set(send_request.CHECKPOINT_REQUESTS)
+    for verb in send_request.REQUESTS:
         assert main([verb, "r"]) == 0
         assert calls.pop() == ("order", verb, "r", [] if verb == "sample" else ())
     main(["sample", "r", "What?", "Why?"])
     assert calls.pop() == ("order", "sample", "r", ["What?", "Why?"])
     main(["set", "r", "max_steps=10", "save_steps=2"])
     assert calls.pop() == ("change", "r", ["max_steps=10", "save_steps=2"])
-    for verb in control.ON_CHECKPOINTS:
+    for verb in send_request.CHECKPOINT_REQUESTS:
         main([verb, "r", "120"])
         assert calls.pop() == ("on_checkpoint", verb, "r", "120")
 

@@ -14,10 +14,10 @@ import pytest
 from ftui.cli import follow as following
 from ftui.cli import run as headless
 from ftui.cli.follow import Lines, follow
-from ftui.cli.run import Wishes, chosen, command_for, run_headless
+from ftui.cli.run import Wishes, command_for, run_headless
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.launch import open_run
-from ftui.launch.open_run import Opened
+from ftui.launch.open_run import Opened, locate_run
 from ftui.profile import Profile, resolve
 from ftui.runs.events import ControlApplied, EngineStarted, PhaseChanged, RunFailed, RunFinished, RunStarted, Warned
 from ftui.runs.requests import Abort, Stop, waiting
@@ -205,22 +205,22 @@ def test_a_supervisor_that_cannot_start_is_told(make_run: Any, profile: Profile)
 
 
 def test_which_run_and_profile_a_word_means(path: Path) -> None:
-    folder, resolved = chosen(str(path), None, ["train.seed=5"])
+    folder, resolved = locate_run(str(path), None, ["train.seed=5"])
     assert folder == runs_root() / "my-profile"
     assert resolved.profile.train.seed == 5
-    assert chosen(str(path), None, ["run.name=own"])[0] == runs_root() / "own"
-    assert chosen(str(path), "given", ["run.name=own"])[0] == runs_root() / "given"
+    assert locate_run(str(path), None, ["run.name=own"])[0] == runs_root() / "own"
+    assert locate_run(str(path), "given", ["run.name=own"])[0] == runs_root() / "given"
     with pytest.raises(UsageError):
-        chosen(str(path), "Not Safe", [])
+        locate_run(str(path), "Not Safe", [])
 
 
 def test_a_run_can_be_named_in_place_of_its_profile(path: Path, make_run: Any) -> None:
     run = make_run("mine")
     run.profile.write_text(PROFILE.replace("[run]", '[run]\nname = "mine"'))
-    assert chosen("mine", None, [])[0] == run.folder
-    assert chosen("mine", "other", [])[0] == runs_root() / "other"
+    assert locate_run("mine", None, [])[0] == run.folder
+    assert locate_run("mine", "other", [])[0] == runs_root() / "other"
     with pytest.raises(ProfileError, match="no profile 'nobody'"):
-        chosen("nobody", None, [])
+        locate_run("nobody", None, [])
 
 
 def test_the_command_that_attaches_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

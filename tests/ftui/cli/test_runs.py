@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from ftui.cli import runs
-from ftui.cli.runs import log_lines, print_log, print_runs, print_status, table
+from ftui.cli.runs import log_lines, print_log, print_runs, print_status
+from ftui.cli.table import table
 from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed, RunStarted
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState

@@ -97,7 +97,7 @@ def test_what_another_process_deletes_meanwhile_is_passed_over(
 ) -> None:
     for name in ("a", "b", "c"):
         make_entry(cache, name, days=40, sources=[f"/rows/{name}.jsonl"])
-    is_used, deleted = token_cache._is_used, token_cache._deleted
+    is_used, deleted = token_cache._is_used, token_cache.delete_entry
 
     def late(folder: Path) -> bool:
         shutil.rmtree(cache / "tokens" / "a", ignore_errors=True)
@@ -109,7 +109,7 @@ def test_what_another_process_deletes_meanwhile_is_passed_over(
 
     monkeypatch.setattr(token_cache, "_is_used", late)
     assert sorted(line.split()[0] for line in lines(capsys)[1:]) == ["2", "rows/b.jsonl", "rows/c.jsonl"]
-    monkeypatch.setattr(token_cache, "_deleted", later)
+    monkeypatch.setattr(token_cache, "delete_entry", later)
     assert lines(capsys, "--prune")[0] == "1 entry deleted, 2.9 KiB freed."
     assert list((cache / "tokens").iterdir()) == []
 

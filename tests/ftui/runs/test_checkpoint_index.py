@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ftui.runs import checkpoint_folders
-from ftui.cli import control
+from ftui.runs import send_request
 from ftui.runs.checkpoint_index import NOT_FINITE, Browser, Entry, best_step, browse, standing
 from ftui.cli.main import main
 from ftui.errors import DiskError, LostRunError, UsageError
@@ -136,7 +136,7 @@ def test_a_child_knows_what_its_parent_gave_it() -> None:
     assert found["checkpoint-12"].newest and found["checkpoint-12"].problem is None
     assert best_step(run, read_status(run).state) == 8
     with pytest.raises(UsageError, match="best evaluation"):
-        control.done_here(run, "delete", 8)
+        send_request.apply_here(run, "delete", 8)
 
 
 def test_nothing_saved_and_nothing_readable() -> None:
@@ -232,21 +232,21 @@ def test_it_loads_neither_screens_nor_profiles(run: Run) -> None:
 # -- what is done to a run that does not live
 
 
-def test_done_here_takes_the_lock(run: Run) -> None:
-    assert control.done_here(run, "pin", 4) == "checkpoint-4 is pinned"
+def test_apply_here_takes_the_lock(run: Run) -> None:
+    assert send_request.apply_here(run, "pin", 4) == "checkpoint-4 is pinned"
     assert read_pins(run) == {4}
     with pytest.raises(UsageError, match="it is pinned"):
-        control.done_here(run, "delete", 4)
-    control.done_here(run, "unpin", 4)
+        send_request.apply_here(run, "delete", 4)
+    send_request.apply_here(run, "unpin", 4)
     lock = try_lock(run.engine_lock)
     assert lock is not None
     with pytest.raises(LostRunError):
-        control.done_here(run, "delete", 4)
+        send_request.apply_here(run, "delete", 4)
     lock.close()
-    assert control.done_here(run, "delete", 4) == "checkpoint-4 is deleted"
+    assert send_request.apply_here(run, "delete", 4) == "checkpoint-4 is deleted"
     assert "checkpoint-4" not in looked(run)
     with pytest.raises(UsageError, match="no checkpoint-4"):
-        control.done_here(run, "pin", 4)
+        send_request.apply_here(run, "pin", 4)
 
 
 def test_a_volume_that_refuses_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,7 +255,7 @@ def test_a_volume_that_refuses_is_no_traceback(run: Run, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(checkpoint_folders, "discard", refuse)
     with pytest.raises(DiskError, match="`delete` of checkpoint-4 failed: Input/output error"):
-        control.done_here(run, "delete", 4)
+        send_request.apply_here(run, "delete", 4)
 
 
 def test_the_command_line_does_it_by_the_same_way(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

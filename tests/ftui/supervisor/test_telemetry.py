@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ftui.supervisor import telemetry
-from ftui.supervisor.telemetry import Gpus, Sampler, counter, read_number, resident_memory
+from ftui.supervisor.telemetry import Gpus, Sampler, resident_memory
 
 
 class NVMLError(Exception):
@@ -91,18 +91,6 @@ def test_a_process_that_is_gone_or_a_zombie_has_no_memory() -> None:
     assert resident_memory(child.pid) is None
     child.wait()
     assert resident_memory(child.pid) is None
-
-
-def test_control_group_files(tmp_path: Path) -> None:
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text("4096\n")
-    (tmp_path / "memory.events").write_text("low 0\noom 1\noom_kill 2\n")
-    assert read_number(tmp_path, "memory.max") is None
-    assert read_number(tmp_path, "memory.current") == 4096
-    assert read_number(tmp_path, "absent") is read_number(None, "memory.max") is None
-    assert counter(tmp_path, "memory.events", "oom_kill") == 2
-    assert counter(tmp_path, "memory.events", "absent") is counter(tmp_path, "absent", "x") is None
-    assert counter(None, "memory.events", "oom_kill") is None
 
 
 def test_a_container_shows_its_own_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-# ruff: noqa: E501, RUF001
+# ruff: noqa: RUF001
 """Text of the wrong encoding is told from honest text."""
 
 from ftui.engine.data.facts.mojibake import is_damaged
