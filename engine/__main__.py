@@ -78,7 +78,7 @@ def _stand_by(logbook: Logbook, control: Control) -> None:
 def conduct(run: Run, logbook: Logbook, control: Control) -> int:
     """Train, and turn whatever ends it into a record and an exit code. The one broad catch of the engine."""
     try:
-        from ftui.profile import resolve
+        from ftui.profile.layers import resolve
 
         profile = resolve(run.profile).profile
         logbook.phase("starting", "loading the libraries")

@@ -14,7 +14,7 @@ from .render.theme import Look
 
 if TYPE_CHECKING:  # screens that only watch do without
     from ftui.dataset.report import Report
-    from ftui.profile import Profile
+    from ftui.profile.schema import Profile
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import msgspec  # noqa: E402
 from ftui.errors import FtuiError  # noqa: E402
 
 if TYPE_CHECKING:
-    from ftui.profile import Profile
+    from ftui.profile.schema import Profile
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
 
 def count(path: Path) -> dict[str, Any]:
     """Raises `FtuiError` when the profile, its model's files or its rows are wrong."""
-    from ftui.profile import resolve
+    from ftui.profile.layers import resolve
 
     return counts(resolve(path).profile)
 

@@ -21,7 +21,7 @@ import msgspec  # noqa: E402
 from ftui.errors import BUG, DataError, FtuiError, ModelError  # noqa: E402
 from ftui.helper.client import Answered, Asked, Problem  # noqa: E402
 from ftui.models.known import known_config  # noqa: E402
-from ftui.profile import Profile  # noqa: E402
+from ftui.profile.schema import Profile  # noqa: E402
 
 from .profile_text import given_profile  # noqa: E402
 

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ftui.profile import Profile
 from ftui.profile.checks.messages import as_error
 from ftui.profile.layers import examine, override_layer, text_layer
+from ftui.profile.schema import Profile
 
 
 def given_profile(text: str, overrides: Sequence[str] = ()) -> Profile:

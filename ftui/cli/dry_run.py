@@ -12,7 +12,7 @@ import msgspec
 from ftui import units
 from ftui.errors import BUG
 from ftui.hardware.detect import find_machine
-from ftui.profile import Resolved
+from ftui.profile.layers import Resolved
 from ftui.profile.serialize import flat, to_toml
 from ftui.supervisor.attempt import LAST_LINES
 from ftui.supervisor.process_tree import clean_environment

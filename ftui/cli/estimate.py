@@ -26,7 +26,8 @@ from ftui.estimate.setup import Parallel, Setup
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, card_named, price_of
 from ftui.helper.client import Helper
-from ftui.profile import Profile, Resolved
+from ftui.profile.layers import Resolved
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.profile.tiers import AUTO, chosen_tier
 from ftui.supervisor.process_tree import clean_environment

@@ -8,7 +8,7 @@ from typing import TextIO
 
 from ftui.errors import PREEMPTED_NOT_SAVED
 from ftui.launch.open_run import START_SECONDS, Opened, check_start
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, Step
 from ftui.runs.run_folder import Run

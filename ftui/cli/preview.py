@@ -19,7 +19,7 @@ from ftui.dataset.row import Jump, Sample
 from ftui.dataset.row_text import Kind, RowLine, Signs, sample_lines
 from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helper.client import Helper
-from ftui.profile import Resolved
+from ftui.profile.layers import Resolved
 from ftui.profile.serialize import to_toml
 from ftui.text import cells, cut, shown, wrapped
 

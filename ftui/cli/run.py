@@ -12,8 +12,9 @@ from ftui.cli.follow import Lines, conclude, follow
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.fork import Origin, find_origin, fork, is_newest
 from ftui.launch.open_run import Opened, locate_run, not_applied, open_run, wait_for_start
-from ftui.profile import Profile, Resolved, resolve
+from ftui.profile.layers import Resolved, resolve
 from ftui.profile.presets import find_profile
+from ftui.profile.schema import Profile
 from ftui.runs import describe
 from ftui.runs.requests import Abort, Letter, Stop, send
 from ftui.runs.run_folder import Run, check_name, find_run

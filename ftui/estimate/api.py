@@ -18,7 +18,7 @@ from ftui.hardware.devices import Card, price_of
 from ftui.models.config_reader import ModelShape, shape_from_scratch, shape_of
 from ftui.models.known import known_config
 from ftui.models.local import find_config
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import needs_losses
 
 

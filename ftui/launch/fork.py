@@ -7,7 +7,7 @@ import msgspec
 
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import check_code, create, stored_profile, successors
-from ftui.profile import Resolved
+from ftui.profile.layers import Resolved
 from ftui.profile.serialize import weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, fault, listed, read_manifest, step_of
 from ftui.runs.run_folder import Run, RunFacts

@@ -14,9 +14,10 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
-from ftui.profile import Profile, Resolved, resolve
 from ftui.profile.checks.messages import as_error
+from ftui.profile.layers import Resolved, resolve
 from ftui.profile.presets import find_profile
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat, to_toml, weights_difference
 from ftui.profile.tiers import tier_layer
 from ftui.runs.checkpoint_folders import Checkpoint, link_copy, listed

@@ -8,7 +8,7 @@ from typing import get_args
 from ftui.engine.inspection.report.findings import KINDS
 from ftui.engine.inspection.report.findings_page import reference
 from ftui.errors import EXIT_WORDS
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.presets import shipped
 from ftui.profile.sections.data import FindingName
 

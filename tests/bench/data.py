@@ -64,7 +64,7 @@ def ftui(rows: Path, model: Path, folder: Path, processes: int) -> dict[str, flo
     """Seconds of each part."""
     from ftui.engine.data.load_rows import read
     from ftui.engine.inspection.report import make
-    from ftui.profile import Profile
+    from ftui.profile.schema import Profile
 
     sections: dict[str, dict[str, Any]] = {
         "run": {"stage": "sft"},

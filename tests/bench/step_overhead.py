@@ -41,7 +41,7 @@ def bare(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
     from ftui.engine.system.device import find_hardware
     from ftui.engine.training.collate import collate
     from ftui.engine.training.prepare import prepare
-    from ftui.profile import Profile
+    from ftui.profile.schema import Profile
 
     profile = Profile.model_validate_json(json.dumps(sections, default=str))
     hardware = find_hardware(profile)

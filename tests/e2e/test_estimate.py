@@ -16,7 +16,7 @@ import pytest
 
 from ftui.errors import DataError, FtuiError, ModelError
 from ftui.helper.client import Helper
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.serialize import to_toml
 from tests.support.bench import Workbench
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ftui.launch.open_run import create
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, ControlRefused, PhaseChanged, RunStopped, Step
 from ftui.runs.journal import Tail, Writer
 from ftui.runs.requests import new_id

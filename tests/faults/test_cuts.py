@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from ftui.launch.open_run import create
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run

@@ -7,7 +7,7 @@ import pytest
 
 from ftui.errors import GpuMemoryError, HostMemoryError
 from ftui.launch.open_run import create
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs.events import AnyRecord, EvaluationDone, MicroBatchChanged, RunFailed, RunFinished, Warned
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from ftui.launch.open_run import create
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, EngineEnded, MicroBatchChanged, RunFailed, RunStarted, RunStopped, Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from ftui.launch.open_run import create
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs.events import Beat, RunStopped
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account

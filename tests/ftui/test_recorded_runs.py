@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from ftui.errors import STOPPED, DataError, HostMemoryError, NonFiniteError
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs import checkpoint_folders
 from ftui.runs.curves import CurveReader, read_stored_curves
 from ftui.runs.events import ControlApplied, ControlRefused, Phase, Restarting, RunStarted

@@ -14,7 +14,7 @@ from ftui.engine.data.mixture import Found, texts_in
 from ftui.engine.models.new_model import new_config, new_model
 from ftui.engine.models.tokenizer import train_tokenizer
 from ftui.launch.open_run import create
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.sections.from_scratch import FromScratch
 from ftui.runs import checkpoint_folders
 from ftui.runs.events import AnyRecord, RunStarted

@@ -18,7 +18,7 @@ from ftui.engine.training.collate import collate
 from ftui.engine.training.context import autocast
 from ftui.engine.training.prepare import prepare
 from ftui.engine.training.step import Update
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts

@@ -16,7 +16,7 @@ import psutil
 from ftui.engine.data.files.sources import read_rows
 from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.forms.formats import Chat, to_example
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import Step
 from ftui.runs.journal import Tail

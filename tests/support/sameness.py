@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ftui.launch.open_run import create
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs.events import ControlApplied, EvaluationDone, RunFinished, Step
 from ftui.runs.journal import Tail, Writer
 from ftui.runs.run_folder import Run

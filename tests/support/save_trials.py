@@ -31,7 +31,7 @@ from ftui.engine.system.rng import RngState, seed_everything
 from ftui.engine.training.context import Training
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DiskError
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint
 from ftui.runs.journal import Tail

@@ -11,7 +11,7 @@ from ftui.engine.simulate.meta_model import meta_model
 from ftui.engine.simulate.meta_step import Rows, simulated
 from ftui.engine.simulate.trace import Trace
 from ftui.hardware.devices import Card, GiB
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 
 A100 = Card("a100-80", "A100", "cuda", 80 * GiB, 80, context=300 << 20)
 T4 = Card("t4", "T4", "cuda", 15 * GiB, 75, context=141 << 20)

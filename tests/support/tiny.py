@@ -19,7 +19,7 @@ from ftui.engine.recipe import train
 from ftui.engine.runtime.control_flags import Control
 from ftui.engine.runtime.event_writer import Logbook
 from ftui.engine.runtime.request_inbox import LetterDesk
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import Step
 from ftui.runs.journal import Tail

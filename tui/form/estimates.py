@@ -15,8 +15,8 @@ from ftui.estimate.measurements import Measured, recall
 from ftui.estimate.setup import Setup
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card, card_named
-from ftui.profile import Profile
 from ftui.profile.origins import Key
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat
 from ftui.profile.tiers import description, tier_names
 

@@ -22,8 +22,8 @@ from ftui.launch.open_run import (
     successors,
     wait_for_start,
 )
-from ftui.profile import Origin, Profile, Resolved, resolve
-from ftui.profile.layers import Layer
+from ftui.profile.layers import Layer, Origin, Resolved, resolve
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
 from ftui.profile.tiers import tier_layer
 from ftui.runs import checkpoint_folders

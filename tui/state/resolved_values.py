@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ftui.text import toml_value
 
 if TYPE_CHECKING:
-    from ftui.profile import Profile, Resolved
+    from ftui.profile.layers import Resolved
+    from ftui.profile.schema import Profile
 
 
 @dataclass(frozen=True)

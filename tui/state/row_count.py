@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 
 from ftui.cli import dry_run
-from ftui.profile import Resolved
+from ftui.profile.layers import Resolved
 from ftui.profile.serialize import to_toml
 from ftui.supervisor.process_tree import clean_environment
 from ftui.system.files import replace_file

@@ -10,7 +10,7 @@ from ftui.engine.checkpoints.reproducibility import UNKNOWN, badge, environment,
 from ftui.engine.system.device import Hardware
 from ftui.engine.system.environment import versions
 from ftui.engine.training.context import TrainState
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs.checkpoint_folders import Checkpoint, Manifest, publish
 from tests.support.tiny import make_profile

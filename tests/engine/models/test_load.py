@@ -36,7 +36,7 @@ from ftui.engine.models.methods import storage_dtype
 from ftui.engine.system.device import Hardware
 from ftui.engine.training.prepare import prepare
 from ftui.errors import ModelError
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.profile.sections.model import ModelSection
 from ftui.profile.serialize import fingerprint, weights_difference
 from ftui.runs.events import RunStarted, Step

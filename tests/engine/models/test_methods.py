@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from ftui.engine.models.freeze import freeze
 from ftui.engine.models.weights import write_model
 from ftui.errors import ModelError
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs.events import EvaluationDone, RunFinished, RunStarted, Step
 from ftui.runs.run_folder import Run

@@ -14,7 +14,7 @@ from ftui.engine.models.new_model import new_config, new_model
 from ftui.engine.models.special_tokens import add_special_tokens, fit_embeddings
 from ftui.engine.training.prepare import prepare
 from ftui.errors import ModelError
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.sections.from_scratch import FromScratch
 from ftui.profile.sections.model import ModelSection
 from tests.support.refused import refused

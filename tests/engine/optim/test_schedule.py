@@ -21,7 +21,7 @@ from ftui.engine.optim.schedule import learning_rate_curve, warmup_steps
 from ftui.engine.training.context import TrainState
 from ftui.engine.training.prepare import prepare
 from ftui.errors import ProfileError
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.sections.schedulers import NOT_OFFERED, PLATEAU, TAKES, Scheduler, given
 from ftui.profile.sections.train import TrainSection
 from ftui.profile.serialize import fingerprint, to_toml, weights_difference

@@ -21,7 +21,8 @@ from ftui.engine.planning.plan import Share
 from ftui.engine.training.prepare import Prepared, prepare
 from ftui.errors import DataError, ModelError
 from ftui.launch.open_run import create
-from ftui.profile import Profile, resolve
+from ftui.profile.layers import resolve
+from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSection, Source
 from ftui.profile.sections.train import TrainSection

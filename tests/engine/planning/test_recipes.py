@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from ftui.engine.services.dry_run import count
-from ftui.profile import Profile, resolve
+from ftui.profile.layers import resolve
 from ftui.profile.presets import SHIPPED, Preset, shipped
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from tests.support.tiny import column, train_run
 

@@ -17,7 +17,7 @@ from ftui.engine.simulate.tracker import READ_SCALAR
 from ftui.engine.system.device import Hardware
 from ftui.engine.training.context import LossModule
 from ftui.engine.training.forward_backward import learn
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from tests.support.simulated import CPU, config, profile
 
 ROWS, LENGTH = 2, 32

@@ -4,7 +4,7 @@ import pytest
 
 from ftui.engine.objectives.loss import PLAIN_HEADS
 from ftui.engine.simulate.depth import plan_cut
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from tests.support.simulated import A100, CPU, T4, profile, told, traced
 
 OTHERS = {"gemma2", "gemma3_text", "cohere", "cohere2", "granite", "gpt_oss", "glm4", "olmo3"}

@@ -12,7 +12,7 @@ from ftui.estimate import disk
 from ftui.estimate.setup import Setup, setup_of
 from ftui.hardware.devices import card_named
 from ftui.models.config_reader import shape_of
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import listed, total_size
 from ftui.runs.run_folder import Run
 from tests.support.tiny import completions, make_profile, make_tokenizer, train_run, write_rows

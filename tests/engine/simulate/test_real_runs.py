@@ -13,7 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ftui.engine.simulate.profile_memory import simulate
 from ftui.hardware.devices import MiB, card_named
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from tests.support import real
 from tests.support.tiny import TEXT, make_tokenizer, write_rows
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.runs.events import RunFinished, RunStarted, Step
 from ftui.runs.run_folder import Run
 from tests.support.lives import attempt, killed_attempt, plain_loss, records

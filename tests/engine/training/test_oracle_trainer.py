@@ -23,7 +23,7 @@ from ftui.engine.training import forward_backward as passes
 from ftui.engine.training import prefetch
 from ftui.engine.training.collate import collate
 from ftui.engine.training.prepare import Prepared, prepare
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 from ftui.profile.sections.schedulers import given
 from tests.support.tiny import (
     MARKED,

@@ -17,7 +17,7 @@ from ftui.engine.training.context import Training, TrainState
 from ftui.engine.training.evaluate import note
 from ftui.engine.training.triggers import best_is_saved, evaluation_is_due, save_is_due
 from ftui.errors import ProfileError
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.runs.events import CheckpointSaved, EvaluationDone
 from ftui.runs.journal import Tail

@@ -6,7 +6,7 @@ import pytest
 
 from ftui.cli import dry_run
 from ftui.cli.dry_run import count_lines, read_result, value_lines
-from ftui.profile import Resolved, resolve
+from ftui.profile.layers import Resolved, resolve
 from ftui.runs.run_folder import runs_root
 from ftui.text import toml_value
 

@@ -18,7 +18,8 @@ from ftui.cli.run import Wishes, command_for, run_headless
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.launch import open_run
 from ftui.launch.open_run import Opened, locate_run
-from ftui.profile import Profile, resolve
+from ftui.profile.layers import resolve
+from ftui.profile.schema import Profile
 from ftui.runs.events import ControlApplied, EngineStarted, PhaseChanged, RunFailed, RunFinished, RunStarted, Warned
 from ftui.runs.requests import Abort, Stop, waiting
 from ftui.runs.run_folder import Run, runs_root

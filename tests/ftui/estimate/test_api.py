@@ -17,9 +17,9 @@ from ftui.estimate.result import Memory
 from ftui.estimate.setup import Setup
 from ftui.hardware.devices import CARDS, card_named
 from ftui.models.known import known_models
-from ftui.profile import Profile, resolve
-from ftui.profile.layers import examine, file_layer, override_layer
+from ftui.profile.layers import examine, file_layer, override_layer, resolve
 from ftui.profile.presets import shipped
+from ftui.profile.schema import Profile
 from ftui.profile.tiers import tier_layer, tier_names
 from ftui.text import toml_value
 

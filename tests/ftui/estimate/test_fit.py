@@ -14,8 +14,8 @@ from ftui.estimate.setup import Setup, setup_of, with_length
 from ftui.estimate.verdict import FIT, SAFE, verdict
 from ftui.hardware.devices import Card, GiB
 from ftui.models.config_reader import ModelShape, shape_from_scratch, shape_of
-from ftui.profile import Profile, resolve
-from ftui.profile.layers import examine, file_layer, override_layer
+from ftui.profile.layers import examine, file_layer, override_layer, resolve
+from ftui.profile.schema import Profile
 from ftui.profile.tiers import tier_layer
 from ftui.text import toml_value
 

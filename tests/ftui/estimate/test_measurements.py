@@ -27,7 +27,7 @@ from ftui.estimate.setup import Setup, setup_of
 from ftui.estimate.verdict import verdict
 from ftui.hardware.devices import Card, GiB
 from ftui.models.config_reader import shape_of
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 
 LLAMA = {
     "model_type": "llama", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,

@@ -14,7 +14,7 @@ from ftui.importers import import_file, print_import
 from ftui.importers.draft import NULL
 from ftui.importers.tools import axolotl, deepspeed, guides, llamafactory, torchtune
 from ftui.importers.tools import trl as trl_keys
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from tests.support.imports import FILES, settled
 
 SECRET = "hf_" + "a" * 24

@@ -11,7 +11,7 @@ import pytest
 
 from ftui.errors import UsageError
 from ftui.importers import Imported, import_file, print_import
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from tests.support.imports import FILES, FIXTURES, settled
 
 REFUSED = {"llamafactory_dpo.yaml", "axolotl_kto.yml", "trl_grpo.yaml"}

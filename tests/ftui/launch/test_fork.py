@@ -9,7 +9,7 @@ import pytest
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.fork import find_origin, fork, is_newest
 from ftui.launch.open_run import create, stored_profile
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Manifest, publish, step_of
 from ftui.runs.run_folder import Run, runs_root

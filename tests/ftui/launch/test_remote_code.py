@@ -13,7 +13,7 @@ from ftui.errors import ProfileError
 from ftui.launch import open_run as opening
 from ftui.launch.fork import Origin, fork
 from ftui.launch.open_run import create, open_run
-from ftui.profile import Resolved, resolve
+from ftui.profile.layers import Resolved, resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.run_folder import Run, runs_root
 from ftui.tui.state.launch_plan import Wish, carry_out, look_ahead

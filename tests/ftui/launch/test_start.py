@@ -14,7 +14,7 @@ import pytest
 from ftui.errors import LostRunError, ProfileError, UsageError
 from ftui.launch import open_run as opening
 from ftui.launch.open_run import create, decide, not_applied, open_run, resume, stored_profile
-from ftui.profile import Resolved, resolve
+from ftui.profile.layers import Resolved, resolve
 from ftui.runs.events import EngineStarted, RunFailed, RunFinished, RunStopped
 from ftui.runs.run_folder import Run, all_runs, runs_root
 from ftui.supervisor.spawn import launch

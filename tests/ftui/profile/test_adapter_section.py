@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import ProfileError
-from ftui.profile import Profile, resolve
+from ftui.profile.layers import resolve
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import fingerprint, to_toml
 
 BASE = 'run.stage = "sft"\nmodel.name_or_path = "hub/model"\ndata.train = "rows.jsonl"\n[adapter]\n'

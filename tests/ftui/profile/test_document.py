@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftui.errors import DiskError, ProfileError
-from ftui.profile import recent, resolve
+from ftui.profile import recent
 from ftui.profile.checks.messages import all_keys
+from ftui.profile.layers import resolve
 from ftui.profile.presets import shipped
 from ftui.profile.profile_file import relocated, save, text_on_disk
 from ftui.profile.serialize import flat

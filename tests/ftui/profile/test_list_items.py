@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from ftui.errors import ProfileError
-from ftui.profile import resolve
-from ftui.profile.layers import Resolved
+from ftui.profile.layers import Resolved, resolve
 from ftui.profile.sections.data import Source
 
 HEAD = 'run.stage = "sft"\nmodel.name_or_path = "a/b"\n'

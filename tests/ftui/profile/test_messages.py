@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import FtuiError, ProfileError
-from ftui.profile import resolve
 from ftui.profile.checks.messages import all_keys
-from ftui.profile.layers import examine, text_layer
+from ftui.profile.layers import examine, resolve, text_layer
 from ftui.profile.origins import Problem
 
 HERE = Path("/nowhere/p.toml")

@@ -8,8 +8,7 @@ from ftui.cli import main
 from ftui.errors import ProfileError
 from ftui.launch import open_run as opening
 from ftui.launch.open_run import open_run
-from ftui.profile import resolve
-from ftui.profile.layers import examine, file_layer
+from ftui.profile.layers import examine, file_layer, resolve
 from ftui.profile.paths import FILES, FOLDERS, TEMPLATE
 from ftui.runs.run_folder import Run, runs_root
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import ProfileError
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.presets import find_profile, shipped
 
 

@@ -6,8 +6,7 @@ import pytest
 
 from ftui.cli.dry_run import value_lines
 from ftui.errors import ProfileError, UsageError
-from ftui.profile import Resolved, resolve
-from ftui.profile.layers import Layer
+from ftui.profile.layers import Layer, Resolved, resolve
 from ftui.profile.reference import reference
 from ftui.profile.serialize import fingerprint, flat, to_toml, weights_difference
 

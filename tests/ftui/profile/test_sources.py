@@ -6,7 +6,7 @@ import pytest
 
 from ftui.cli.dry_run import value_lines
 from ftui.errors import ProfileError
-from ftui.profile import Resolved, resolve
+from ftui.profile.layers import Resolved, resolve
 from ftui.profile.sections.data import Source, sources
 from ftui.profile.serialize import fingerprint, flat, to_toml, weights_difference
 from ftui.text import toml_value

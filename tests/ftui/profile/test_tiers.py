@@ -11,8 +11,9 @@ from ftui.estimate.api import estimate
 from ftui.estimate.verdict import FIT
 from ftui.hardware.devices import BY_NAME
 from ftui.models.known import known_models
-from ftui.profile import Resolved, resolve, tiers
+from ftui.profile import tiers
 from ftui.profile.checks.messages import all_keys
+from ftui.profile.layers import Resolved, resolve
 from ftui.profile.presets import Preset, shipped
 from ftui.profile.tiers import chosen_tier, description, reasons, tier_layer, tier_names
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftui.errors import ProfileError
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.presets import find_profile, shipped
 from ftui.profile.toml_edit.toml_errors import read_text, read_toml
 

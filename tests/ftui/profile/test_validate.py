@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 from ftui.cli import main
 from ftui.errors import ProfileError
-from ftui.profile import Profile, resolve
 from ftui.profile.aliases import OTHER_NAMES
 from ftui.profile.checks.messages import all_keys
-from ftui.profile.layers import Examined, Layer, examine, override_layer, text_layer
+from ftui.profile.layers import Examined, Layer, examine, override_layer, resolve, text_layer
 from ftui.profile.presets import shipped
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 
 HERE = Path("/nowhere/p.toml")

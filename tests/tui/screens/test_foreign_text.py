@@ -14,7 +14,7 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from ftui.errors import ProfileError, UsageError
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.presets import find_profile
 from ftui.runs.run_folder import Run, runs_root
 from ftui.text import cells

@@ -18,7 +18,7 @@ from ftui.cli import dry_run
 from ftui.errors import UsageError
 from ftui.launch import open_run
 from ftui.launch.open_run import named, stored_profile
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.presets import shipped
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import RunStopped

@@ -10,7 +10,7 @@ import pytest
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.launch import open_run
 from ftui.launch.open_run import named, stored_profile
-from ftui.profile import resolve
+from ftui.profile.layers import resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import EngineStarted, Record, RunFailed, RunStopped
 from ftui.runs.run_folder import Run, runs_root

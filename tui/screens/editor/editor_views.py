@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 
 from ...drawing.editor.form import (
     MORE,

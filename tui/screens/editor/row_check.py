@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ftui.dataset.report import Finding
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 
 from ...drawing.editor.form_pick import Choice
 from ...form.edits import with_value

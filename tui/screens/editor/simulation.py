@@ -10,7 +10,7 @@ from ftui.estimate.api import Known
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
 from ftui.launch.open_run import check_code
-from ftui.profile import Profile
+from ftui.profile.schema import Profile
 
 from ...stage import stage
 

@@ -9,7 +9,8 @@ from textual.screen import Screen
 from ftui.dataset.report import Report
 from ftui.errors import FtuiError
 from ftui.launch.open_run import check_code
-from ftui.profile import Profile, resolve
+from ftui.profile.layers import resolve
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 
 from ...stage import RowsSeen, stage

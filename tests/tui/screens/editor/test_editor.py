@@ -18,8 +18,9 @@ from textual.widgets import Input
 from ftui.errors import ModelError, ProfileError
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import card_named
-from ftui.profile import recent, resolve
+from ftui.profile import recent
 from ftui.profile.checks.messages import all_keys
+from ftui.profile.layers import resolve
 from ftui.profile.origins import Key
 from ftui.profile.presets import find_profile, shipped
 from ftui.profile.toml_edit.document import value_of
