@@ -8,16 +8,16 @@ import numpy as np
 from ftui.errors import DataError
 
 from ..system.distinct import distinct
-from .facts.near_duplicates import united
-from .stores.duplicate_pairs import likely_pairs_of
+from .facts.near_duplicates import group_by_pairs
+from .stores.duplicate_pairs import load_likely_pairs
 from .stores.sequences import Sequences
-from .stores.store import column
+from .stores.store import read_column
 
 ALONE = "Get more rows, or leave out what sets some aside: data.eval_fraction, data.eval_num_rows."
 ONE_TEXT = 'run.stage = "pretrain" is for plain text: it sets parts of a long one aside.'
 
 
-def held_out(
+def choose_holdout(
     data: Sequences, *, fraction: float | None, num_rows: int | None, seed: int, may_cut: bool = False
 ) -> np.ndarray:
     """The mask of the sequences set aside: a share of the rows of each source, or a number of all rows.
@@ -32,17 +32,17 @@ def held_out(
     chooser = _Chooser(_groups(data), random)
     is_text = all(set(store.counts.forms) == {"text"} for store in data.stores) and not may_cut
     if fraction is None:
-        return _apart(data.rows, num_rows or 0, chooser, may_cut=may_cut, is_text=is_text)
+        return _choose_rows(data.rows, num_rows or 0, chooser, may_cut=may_cut, is_text=is_text)
     parts = []
     for start, end in zip(data.bounds, data.bounds[1:], strict=False):
         rows = data.rows[start:end]
         count = len(distinct(rows))
         if may_cut and count * fraction < 1:
             few = end - start <= 1 and len(data.bounds) > 2
-            parts.append(_pieces_apart(int(end - start), 0 if few else _share(fraction, int(end - start)), random))
+            parts.append(_choose_sequences(int(end - start), 0 if few else _share(fraction, int(end - start)), random))
             continue
         few = count <= 1 and len(data.bounds) > 2  # a source of one row beside others is learned
-        parts.append(_apart(rows, 0 if few else _share(fraction, count), chooser, is_text=is_text))
+        parts.append(_choose_rows(rows, 0 if few else _share(fraction, count), chooser, is_text=is_text))
     return np.concatenate(parts)
 
 
@@ -52,11 +52,11 @@ def _share(fraction: float, count: int) -> int:
 
 def _groups(data: Sequences) -> np.ndarray:
     """For each row (of all stores, in their order) the first one that it is like: itself, for most."""
-    content = column(data.stores, "content")
+    content = read_column(data.stores, "content")
     _, firsts, which = np.unique(content, return_index=True, return_inverse=True)
     same = np.stack([firsts[which], np.arange(len(content))], axis=1)
     later = same[:, 0] != same[:, 1]
-    return united(len(content), np.concatenate([same[later], likely_pairs_of(data.stores)], dtype=np.int32))
+    return group_by_pairs(len(content), np.concatenate([same[later], load_likely_pairs(data.stores)], dtype=np.int32))
 
 
 class _Chooser:
@@ -90,18 +90,18 @@ class _Chooser:
         return np.concatenate([chosen, order[self._sides[groups] < 0][: wanted - len(chosen)]])
 
 
-def _apart(
+def _choose_rows(
     rows: np.ndarray, wanted: int, chooser: _Chooser, *, may_cut: bool = False, is_text: bool = False
 ) -> np.ndarray:
     """The mask of `wanted` rows; `rows` has the row of every sequence, of plain text where `is_text`."""
     names = distinct(rows)
     if may_cut and wanted >= len(names):
-        return _pieces_apart(len(rows), wanted, chooser.random)
+        return _choose_sequences(len(rows), wanted, chooser.random)
     _check(wanted, len(names), ONE_TEXT if is_text else ALONE)
     return np.isin(rows, chooser.choose(names, wanted))
 
 
-def _pieces_apart(number: int, wanted: int, random: np.random.Generator) -> np.ndarray:
+def _choose_sequences(number: int, wanted: int, random: np.random.Generator) -> np.ndarray:
     """The mask of `wanted` of that many sequences, whatever rows they are of."""
     _check(wanted, number)
     return np.isin(np.arange(number), random.permutation(number)[:wanted])

@@ -15,22 +15,22 @@ from ..models.files.hub import CODE, TOKENIZER, base_folder, model_folder, token
 from ..models.load_model import eos_token_ids, longest_context
 from ..models.special_tokens import add_special_tokens
 from ..models.tokenizer import load_tokenizer, train_tokenizer
-from .files.folders import few
-from .files.streams import named
-from .holdout import held_out
-from .mixture import find, texts_in
-from .source import Found
-from .stores.cache import Manner, stored
-from .stores.sequences import Sequences, joined, view
+from .files.folders import first_names
+from .files.streams import printable
+from .holdout import choose_holdout
+from .mixture import find_sources, texts_in
+from .source import ResolvedSource
+from .stores.cache import ReadOptions, load_store
+from .stores.sequences import Sequences, cut_to_length, join_sources
 from .stores.store import Store
 from .tokens.encode import Encoder, stop_texts
-from .tokens.named_templates import check, take_template
+from .tokens.named_templates import compare_with_own, set_template
 
 Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Rows:
+class DataSplit:
     """Part of a data set: which of its sequences, in their own order."""
 
     sequences: Sequences
@@ -51,7 +51,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class Read:
+class LoadedData:
     """`folder` and `commit` are those of the base model, `adapter` is the one to go on from (`None` for new ones).
 
     `new_token_ids` are entries of the tokenizer that the profile has added: the base has never seen them. `longest` is
@@ -65,19 +65,19 @@ class Read:
     commit: str | None
     longest: int | None
     encoder: Encoder
-    found: list[Found]
+    found: list[ResolvedSource]
     stores: list[Store]
-    eval_found: list[Found]
+    eval_found: list[ResolvedSource]
     eval_stores: list[Store]
-    train: Rows
-    evaluation: Rows | None
+    train: DataSplit
+    evaluation: DataSplit | None
     warnings: tuple[str, ...] = ()
     adapter: Path | None = None
     new_token_ids: tuple[int, ...] = ()
     unlike_template: tuple[str, ...] = ()
 
 
-def read(profile: Profile, cache: Path, report: Report, *, weights: bool = True) -> Read:
+def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = True) -> LoadedData:
     """Fetch the model's files, read and tokenise the rows. `report(detail)` tells how far it is.
 
     Without `weights` only the files of tokenizer and config are fetched, no adapter is looked at, and rows of which
@@ -86,46 +86,48 @@ def read(profile: Profile, cache: Path, report: Report, *, weights: bool = True)
     Raises:
         ModelError, DataError, DiskError: see the rooms that do the work.
     """
-    found = find(profile.data, report, stage=profile.run.stage)
+    found = find_sources(profile.data, report, stage=profile.run.stage)
     folder, commit, tokenizer = _tokenizer(profile, found, cache, report, weights=weights)
     new_token_ids = add_special_tokens(tokenizer, profile.model.extra_special_tokens)
     adapter = starting_adapter(profile.adapter, report) if weights else None
     if adapter is not None:
         check_tokens(adapter, tokenizer, new_token_ids)
     wanted = profile.data.chat_template
-    unlike = tuple(check(tokenizer, wanted)) if wanted else ()
-    marks = take_template(tokenizer, wanted) if wanted else ()
-    longest = _longest(profile, folder)
+    unlike = tuple(compare_with_own(tokenizer, wanted)) if wanted else ()
+    marks = set_template(tokenizer, wanted) if wanted else ()
+    longest = _context_length(profile, folder)
     if weights:
         _check_length(profile, longest)
     stops = stop_texts(tokenizer, eos_token_ids(folder, trusted=profile.model.trust_remote_code) if folder else [])
     encoder = Encoder(tokenizer, profile.run.stage, stops, profile.data.loss_on)
-    manner = _manner(profile)
-    stores = [stored(one, encoder, cache, report, manner) for one in found]
-    train, evaluation = _split(profile, _seen(profile, found, stores, weights=weights))
-    eval_found = find(profile.data, report, stage=profile.run.stage, evaluation=True)
+    manner = _read_options(profile)
+    stores = [load_store(one, encoder, cache, report, manner) for one in found]
+    train, evaluation = _split(profile, _model_view(profile, found, stores, weights=weights))
+    eval_found = find_sources(profile.data, report, stage=profile.run.stage, evaluation=True)
     what = "tokenising evaluation rows"
-    eval_stores = [stored(one, encoder, cache, report, manner, what=what) for one in eval_found]
+    eval_stores = [load_store(one, encoder, cache, report, manner, what=what) for one in eval_found]
     if eval_stores:
-        apart = _seen(profile, eval_found, eval_stores, weights=weights)
-        evaluation = Rows(apart, np.arange(len(apart), dtype=np.int32))
-    return Read(
+        apart = _model_view(profile, eval_found, eval_stores, weights=weights)
+        evaluation = DataSplit(apart, np.arange(len(apart), dtype=np.int32))
+    return LoadedData(
         tokenizer, folder, commit, longest, encoder, found, stores, eval_found, eval_stores, train, evaluation,
-        (*marks, *_passed_over(found, stores), *_passed_over(eval_found, eval_stores)), adapter, new_token_ids, unlike,
+        (*marks, *_notes_on_files(found, stores), *_notes_on_files(eval_found, eval_stores)), adapter, new_token_ids, unlike,
     )  # fmt: skip
 
 
-def _passed_over(found: list[Found], stores: list[Store]) -> list[str]:
+def _notes_on_files(found: list[ResolvedSource], stores: list[Store]) -> list[str]:
     """What was left out of folders."""
     told = [note for one in found for note in one.notes]
     for one, store in zip(found, stores, strict=True):
         if store.counts.empty:
-            told.append(f"{few(one.places[number] for number in store.counts.empty)}: no rows in it, passed over")
+            told.append(
+                f"{first_names(one.places[number] for number in store.counts.empty)}: no rows in it, passed over"
+            )
     return told
 
 
 def _tokenizer(
-    profile: Profile, found: list[Found], cache: Path, report: Report, *, weights: bool
+    profile: Profile, found: list[ResolvedSource], cache: Path, report: Report, *, weights: bool
 ) -> tuple[Path | None, str | None, PreTrainedTokenizerBase]:
     model, scratch = profile.model, profile.model.from_scratch
     if scratch is None:
@@ -142,7 +144,7 @@ def _tokenizer(
     return None, None, train_tokenizer(scratch, (text for one in found for text in texts_in(one, skips=skips)))
 
 
-def _longest(profile: Profile, folder: Path | None) -> int | None:
+def _context_length(profile: Profile, folder: Path | None) -> int | None:
     if folder is not None:
         return longest_context(folder, trusted=profile.model.trust_remote_code)
     scratch = profile.model.from_scratch
@@ -157,38 +159,38 @@ def _check_length(profile: Profile, longest: int | None) -> None:
         )
 
 
-def _manner(profile: Profile) -> Manner:
+def _read_options(profile: Profile) -> ReadOptions:
     """Code of a model's own runs in this process only: others would have to be trusted too."""
     alone = profile.model.trust_remote_code
-    return Manner(profile.data.on_bad_row == "skip", 1 if alone else profile.data.dataset_num_proc)
+    return ReadOptions(profile.data.on_bad_row == "skip", 1 if alone else profile.data.dataset_num_proc)
 
 
-def _seen(profile: Profile, found: list[Found], stores: list[Store], *, weights: bool) -> Sequences:
+def _model_view(profile: Profile, found: list[ResolvedSource], stores: list[Store], *, weights: bool) -> Sequences:
     """What the model sees of all sources.
 
     Raises:
         DataError: nothing of one of them is learned (with `weights`).
     """
-    parts = [view(store, profile.run.stage, profile.data.max_length) for store in stores]
+    parts = [cut_to_length(store, profile.run.stage, profile.data.max_length) for store in stores]
     for part, one in zip(parts, found, strict=True):
         if weights and not len(part):
             are_judged = set(part.stores[0].counts.forms) == {"kto"} and not part.stores[0].counts.num_sequences
             raise DataError(
-                f"None of the {part.counts.num_rows} rows of {', '.join(map(named, one.places))} has a token to learn.",
+                f"None of the {part.counts.num_rows} rows of {', '.join(map(printable, one.places))} has a token to learn.",
                 hint="All of their answers were found bad: the verdict (label, kto_tag) of each is false."
                 if are_judged
                 else "Are there assistant turns, and does data.max_length leave room for them?",
             )
-    return joined(parts)
+    return join_sources(parts)
 
 
-def _split(profile: Profile, data: Sequences) -> tuple[Rows, Rows | None]:
+def _split(profile: Profile, data: Sequences) -> tuple[DataSplit, DataSplit | None]:
     """What is learned, and what is set aside for evaluation."""
     fraction, number = profile.data.eval_fraction, profile.data.eval_num_rows
     if (fraction is None and number is None) or not len(data):
-        return Rows(data, np.arange(len(data), dtype=np.int32)), None
-    apart = held_out(
+        return DataSplit(data, np.arange(len(data), dtype=np.int32)), None
+    apart = choose_holdout(
         data, fraction=fraction, num_rows=number, seed=profile.train.rows_seed,
         may_cut=profile.run.stage == "pretrain",
     )  # fmt: skip
-    return Rows(data, np.flatnonzero(~apart)), Rows(data, np.flatnonzero(apart))
+    return DataSplit(data, np.flatnonzero(~apart)), DataSplit(data, np.flatnonzero(apart))

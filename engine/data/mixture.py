@@ -6,23 +6,23 @@ from pathlib import Path
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, Source, sources
 
-from .files.blocks import parsed
-from .files.dataset_info import described
-from .files.folders import listed
+from .files.blocks import parse_block
+from .files.dataset_info import resolve_entry
+from .files.folders import list_files
 from .files.raw_rows import Row
 from .files.sources import Place
-from .forms.column_names import Shape
+from .forms.column_names import ColumnNames
 from .forms.examples import texts_of
 from .forms.formats import to_example
-from .source import Found
+from .source import ResolvedSource
 from .stores.tasks import Tasks
 
-__all__ = ["Found", "find", "texts_in"]
+__all__ = ["ResolvedSource", "find_sources", "texts_in"]
 
 
-def find(
+def find_sources(
     section: DataSection, report: Callable[[str], None], *, stage: str = "sft", evaluation: bool = False
-) -> list[Found]:
+) -> list[ResolvedSource]:
     """All sources of data.train (or of data.eval), those of the hub fetched.
 
     In stage `sft` text files that lie in a folder beside files of rows (licences, lists of requirements) are left out.
@@ -30,20 +30,22 @@ def find(
     Raises:
         DataError, DiskError: a folder without files of rows, or of which a split is named; see `hub_rows.fetched`.
     """
-    return [_found(one, section, stage, report) for one in sources(section.eval if evaluation else section.train)]
+    return [
+        _resolve_source(one, section, stage, report) for one in sources(section.eval if evaluation else section.train)
+    ]
 
 
-def _found(source: Source, section: DataSection, stage: str, report: Callable[[str], None]) -> Found:
+def _resolve_source(source: Source, section: DataSection, stage: str, report: Callable[[str], None]) -> ResolvedSource:
     """What a source says itself comes before what holds for all."""
-    source = described(source)
+    source = resolve_entry(source)
     form = source.format or section.format
     places, notes = _places(source, report, rows_only=stage == "sft" and form != "text")
-    return Found(
+    return ResolvedSource(
         source.path,
         places,
         form,
         source.weight,
-        Shape(section.columns | source.columns, section.roles | source.roles),
+        ColumnNames(section.columns | source.columns, section.roles | source.roles),
         source.encoding or section.encoding,
         source.num_samples,
         notes,
@@ -55,16 +57,16 @@ def _places(
 ) -> tuple[tuple[Place, ...], tuple[str, ...]]:
     path = Path(source.path)
     if path.is_absolute():
-        _refuse_of_the_hub(source)
-        found = listed(path, rows_only=rows_only)
+        _refuse_hub_options(source)
+        found = list_files(path, rows_only=rows_only)
         return found.files, found.notes
-    from .files.hub_dataset import fetched
+    from .files.hub_dataset import fetch_dataset
 
     report(f"fetching {source.path}")
-    return (fetched(source.path, source.subset, source.split, source.revision),), ()
+    return (fetch_dataset(source.path, source.subset, source.split, source.revision),), ()
 
 
-def _refuse_of_the_hub(source: Source) -> None:
+def _refuse_hub_options(source: Source) -> None:
     """Raises `DataError` where a file or folder here has a part named that only a data set of the hub has."""
     named = [key for key in ("subset", "split", "revision") if getattr(source, key) is not None]
     if named:
@@ -75,14 +77,14 @@ def _refuse_of_the_hub(source: Source) -> None:
         )
 
 
-def texts_in(found: Found, *, skips: bool = False) -> Iterator[str]:
+def texts_in(found: ResolvedSource, *, skips: bool = False) -> Iterator[str]:
     """What is said in the rows, for a tokenizer to learn from; with `skips` those are left out that cannot be read.
 
     Raises:
         DataError: a row that cannot be read, or has another form.
     """
     for task in Tasks(found):
-        for row in parsed(task.block):
+        for row in parse_block(task.block):
             try:
                 if not isinstance(row, Row):
                     raise row.error()

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 
 from .files.sources import Place
-from .forms.column_names import PLAIN, Shape
+from .forms.column_names import STANDARD_NAMES, ColumnNames
 
 
 @dataclass(frozen=True)
-class Found:
+class ResolvedSource:
     """`places` are read one after another; `form` is what their rows are taken for.
 
     `weight` or `num_samples` say how often its rows come in an epoch, `encoding` how text files that are not UTF-8 are
@@ -18,7 +18,7 @@ class Found:
     places: tuple[Place, ...]
     form: str
     weight: float = 1.0
-    shape: Shape = PLAIN
+    shape: ColumnNames = STANDARD_NAMES
     encoding: str | None = None
     num_samples: int | None = None
     notes: tuple[str, ...] = ()

@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 
 from ftui.dataset import report as data_report
-from ftui.dataset.locations import is_meant
+from ftui.dataset.locations import matches_file
 from ftui.dataset.report import Where
-from ftui.dataset.row import NOTHING_CUT, Sample
+from ftui.dataset.row import NOTHING_CUT, RowView
 from ftui.dataset.token_cache import cache_folder
 from ftui.errors import DataError
 from ftui.profile.schema import Profile
 
-from ..data.files.blocks import Place, row_at, unit_of
-from ..data.files.streams import kind_of, named
-from ..data.load_rows import Read, read
+from ..data.files.blocks import Place, reread_row, unit_of
+from ..data.files.streams import kind_of, printable
+from ..data.load_rows import LoadedData, load_data
 from ..services.profile_text import given_profile
 from . import report as reports
-from .report.row_index import RowsOf
-from .row_tokens import MOST_CUT, Taken, num_parts, part_with, sampled
-from .search import rows_with
+from .report.row_index import RowIndex
+from .row_tokens import MOST_CUT, LoadedRow, count_parts, find_part, make_row_view
+from .search import find_rows
 
 Report = Callable[[str], None]
 NOT_CUT = f"{NOTHING_CUT}: none is longer than data.max_length = {{:,}}. This is the longest."
@@ -35,12 +35,12 @@ SPLIT = f"{NOTHING_CUT}: text is split into parts of data.max_length = {{:,}} to
 
 
 @dataclass(frozen=True)
-class Opened:
+class RowBrowser:
     """The training data of a profile. Rows are numbered from 0, source after source."""
 
     profile: Profile
-    read: Read
-    _taken: dict[tuple[int, int], Taken] = field(default_factory=dict)
+    read: LoadedData
+    _taken: dict[tuple[int, int], LoadedRow] = field(default_factory=dict)
 
     @cached_property
     def bounds(self) -> np.ndarray:
@@ -52,8 +52,8 @@ class Opened:
         return int(self.bounds[-1])
 
     @cached_property
-    def rows(self) -> RowsOf:
-        return RowsOf(self.read.found, self.read.stores)
+    def rows(self) -> RowIndex:
+        return RowIndex(self.read.found, self.read.stores)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -63,7 +63,7 @@ class Opened:
 
     @cached_property
     def report(self) -> data_report.Report:
-        return reports.make(self.read, self.profile)
+        return reports.make_report(self.read, self.profile)
 
     @cached_property
     def longest_sequences(self) -> np.ndarray:
@@ -137,7 +137,7 @@ class Opened:
         source = int(np.searchsorted(self.bounds, number, side="right")) - 1
         return source, number - int(self.bounds[source])
 
-    def taken(self, number: int) -> Taken:
+    def taken(self, number: int) -> LoadedRow:
         """A row read again, and what stands of it among the tokens."""
         source, local = self.place_of(number)
         found, store = self.read.found[source], self.read.stores[source]
@@ -146,12 +146,12 @@ class Opened:
         key = (number, _stamp(place))
         if key in self._taken:  # the parts of a long text come one after the other: it is tokenised once
             return self._taken[key]
-        row, raw = row_at(place, int(fact["place"]), int(fact["offset"]), encoding=found.encoding)
+        row, raw = reread_row(place, int(fact["place"]), int(fact["offset"]), encoding=found.encoding)
         first, last = np.searchsorted(store.rows, local), np.searchsorted(store.rows, local, side="right")
         self._taken.clear()
-        self._taken[key] = Taken(
+        self._taken[key] = LoadedRow(
             number=number, num_rows=self.num_rows, source=found.name, form=store.counts.forms[int(fact["file"])],
-            row=row, where=Where(named(place), int(fact["place"]), unit_of(place)), raw=raw, flags=int(fact["flags"]),
+            row=row, where=Where(printable(place), int(fact["place"]), unit_of(place)), raw=raw, flags=int(fact["flags"]),
             sequences=[store[index] for index in range(int(first), int(last))],
             encoder=replace(self.read.encoder, shape=found.shape), max_length=self.profile.data.max_length,
             is_plain=isinstance(place, Path) and kind_of(place) == ".txt",
@@ -167,34 +167,36 @@ def _stamp(place: Place) -> int:
         return 0
 
 
-_kept: dict[str, Opened] = {}
+_open_browsers: dict[str, RowBrowser] = {}
 
 
-def opened(profile: str, tell: Report) -> Opened:
+def open_browser(profile: str, tell: Report) -> RowBrowser:
     """The data of a profile, read and tokenised where that was not done before.
 
     Raises:
         FtuiError: the profile, its model's tokenizer or its rows are wrong, or none of them is good.
     """
-    if profile not in _kept:
-        _kept.clear()
+    if profile not in _open_browsers:
+        _open_browsers.clear()
         found = given_profile(profile)
         with tempfile.TemporaryDirectory() as fallback:
-            _kept[profile] = Opened(found, read(found, cache_folder(Path(fallback)), tell, weights=False))
-    return _kept[profile]
+            _open_browsers[profile] = RowBrowser(
+                found, load_data(found, cache_folder(Path(fallback)), tell, weights=False)
+            )
+    return _open_browsers[profile]
 
 
 # -- the questions
 
 
-def report(profile: str, tell: Report) -> data_report.Report:
+def browse_report(profile: str, tell: Report) -> data_report.Report:
     """Raises `FtuiError` as `opened` does."""
-    data = opened(profile, tell)
+    data = open_browser(profile, tell)
     tell("looking for what is wrong")
     return data.report
 
 
-def sample(
+def view_row(
     profile: str,
     jump: str,
     tell: Report,
@@ -204,7 +206,7 @@ def sample(
     seed: int = 0,
     where: Any = None,
     most_cut: int = MOST_CUT,
-) -> Sample:
+) -> RowView:
     """A row, or one part of it.
 
     `jump` is `number` (that part of that row, the last one where it has fewer; or the row at the place `where`, whose
@@ -216,39 +218,39 @@ def sample(
     Raises:
         FtuiError: see `opened`; there is no row at that place, or its file has changed.
     """
-    data = opened(profile, tell)
+    data = open_browser(profile, tell)
     if where is not None:
-        return sampled(data.taken(_number_of(data, where["file"], where["number"])), 0)
+        return make_row_view(data.taken(_number_of(data, where["file"], where["number"])), 0)
     if jump in data.orders:
         found = data.taken(int(data.orders[jump][number % data.num_rows]))
         longest = int(data.longest_sequences[found.number])
         words = SPLIT if data.profile.run.stage != "sft" else NOT_CUT if longest <= found.max_length else ""
-        return sampled(found, 0, [words.format(found.max_length)] if jump == "most_truncated" and words else [])
+        return make_row_view(found, 0, [words.format(found.max_length)] if jump == "most_truncated" and words else [])
     if jump == "random":
         number, part = data.any_part(seed)
-        return sampled(data.taken(number), part)
+        return make_row_view(data.taken(number), part)
     number = max(0, min(number, data.num_rows - 1))
     found = data.taken(number)
     if jump == "next":
-        if part + 1 < num_parts(found):
-            return sampled(found, part + 1)
-        return sampled(found, part) if number + 1 == data.num_rows else sampled(data.taken(number + 1), 0)
+        if part + 1 < count_parts(found):
+            return make_row_view(found, part + 1)
+        return make_row_view(found, part) if number + 1 == data.num_rows else make_row_view(data.taken(number + 1), 0)
     if jump == "previous":
         if part or not number:
-            return sampled(found, max(0, part - 1))
+            return make_row_view(found, max(0, part - 1))
         before = data.taken(number - 1)
-        return sampled(before, num_parts(before) - 1)
-    return sampled(found, part, most_cut=most_cut)
+        return make_row_view(before, count_parts(before) - 1)
+    return make_row_view(found, part, most_cut=most_cut)
 
 
-def _number_of(data: Opened, file: str, place: int) -> int:
+def _number_of(data: RowBrowser, file: str, place: int) -> int:
     """Raises `DataError` where no row of the training data stands there, or the name is that of several files."""
     places = [
-        (named(one), source, number)
+        (printable(one), source, number)
         for source, found in enumerate(data.read.found)
         for number, one in enumerate(found.places)
     ]
-    meant = [one for one in places if one[0] == file] or [one for one in places if is_meant(file, one[0])]
+    meant = [one for one in places if one[0] == file] or [one for one in places if matches_file(file, one[0])]
     if len(files := sorted({name for name, _, _ in meant})) > 1:
         raise DataError(f"{file} may be {files[0]} or {files[1]}.", hint="Write more of its path.")
     for _, source, number in meant:
@@ -258,7 +260,7 @@ def _number_of(data: Opened, file: str, place: int) -> int:
     raise DataError(f"{Where(file, place)} is no row of data.train that is learned from.", hint=hint)
 
 
-def search(profile: str, text: str, after: int, tell: Report, part: int = 0) -> Sample | None:
+def search_rows(profile: str, text: str, after: int, tell: Report, part: int = 0) -> RowView | None:
     """What comes next behind part `part` of row `after` and has this text in it, whatever the case; then from the top.
 
     Parts of a row are told apart by what the model sees, rows by their text in the file.
@@ -266,13 +268,13 @@ def search(profile: str, text: str, after: int, tell: Report, part: int = 0) -> 
     Raises:
         FtuiError: see `opened`; a file cannot be read any more.
     """
-    data = opened(profile, tell)
+    data = open_browser(profile, tell)
     if 0 <= after < data.num_rows and data.parts[after] > 1:
         here = data.taken(after)
-        if (found := part_with(here, text, part + 1)) is not None:
-            return sampled(here, found, sought=text)
-    number = next(rows_with(data, text, after, tell), None)
+        if (found := find_part(here, text, part + 1)) is not None:
+            return make_row_view(here, found, sought=text)
+    number = next(find_rows(data, text, after, tell), None)
     if number is None:
         return None
     taken = data.taken(number)
-    return sampled(taken, part_with(taken, text) or 0, sought=text)
+    return make_row_view(taken, find_part(taken, text) or 0, sought=text)

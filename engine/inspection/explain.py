@@ -9,20 +9,20 @@ from transformers import PreTrainedTokenizerBase
 from ftui.errors import DataError
 
 from ..data.files.raw_rows import Row
-from ..data.forms.examples import Chat, Completion, Tokens, learned_part
-from ..data.tokens.chat_template import Rendered, turns_in
+from ..data.forms.examples import Chat, Completion, Tokens, trained_part
+from ..data.tokens.chat_template import RenderedText, locate_turns
 from ..data.tokens.encode import Encoder
-from ..data.tokens.loss_mask import difference, mask_of
-from ..data.tokens.template_fit import Unrenderable
+from ..data.tokens.loss_mask import loss_mask, mask_difference
+from ..data.tokens.template_fit import TemplateRefusal
 
-Spoken = tuple[str, int, int]
+TurnSpan = tuple[str, int, int]
 """Who says the characters from one to before another."""
 PART = "\N{REPLACEMENT CHARACTER}"  # what a decoder shows of a part of a character
 MOST_BYTES = 4  # tokens that may make up one
 
 
 @dataclass(frozen=True)
-class Explained:
+class Explanation:
     """One sequence. `offsets` are the characters of each token in `text`, `targets` whether it is learned (bool).
 
     `differs` says in words what its learned tokens do not spell, or spell beside; empty where they do.
@@ -32,11 +32,11 @@ class Explained:
     ids: Sequence[int]
     offsets: Sequence[tuple[int, int]]
     targets: Sequence[bool]
-    turns: Sequence[Spoken]
+    turns: Sequence[TurnSpan]
     differs: str = ""
 
 
-def explained(encoder: Encoder, row: Row, form: str) -> list[Explained]:
+def explain_row(encoder: Encoder, row: Row, form: str) -> list[Explanation]:
     """The sequences of a row, encoded as they were for the store.
 
     Raises:
@@ -49,20 +49,20 @@ def explained(encoder: Encoder, row: Row, form: str) -> list[Explained]:
         return [_of_tokens(encoder.tokenizer, taken.tokens)]
     found = []
     for rendered, encoding in zip(taken.turns, encoder.tokenised([one.text for one in taken.turns]), strict=True):
-        mask = mask_of(encoding, rendered.text, rendered.spans)
-        turns = _turns(encoder, learned_part(taken.example), rendered)
-        differs = difference(encoder.tokenizer, encoding, rendered.text, rendered.spans, mask)
+        mask = loss_mask(encoding, rendered.text, rendered.spans)
+        turns = _turns(encoder, trained_part(taken.example), rendered)
+        differs = mask_difference(encoder.tokenizer, encoding, rendered.text, rendered.spans, mask)
         targets = mask.targets.tolist()
-        found.append(Explained(rendered.text, encoding.ids, encoding.offsets, targets, turns, differs))
+        found.append(Explanation(rendered.text, encoding.ids, encoding.offsets, targets, turns, differs))
     return found
 
 
-def _turns(encoder: Encoder, example: Any, rendered: Rendered) -> list[Spoken]:
+def _turns(encoder: Encoder, example: Any, rendered: RenderedText) -> list[TurnSpan]:
     text = rendered.text
     if isinstance(example, Chat):
         try:
-            return turns_in(encoder.tokenizer, example, text)
-        except Unrenderable:  # it was rendered in another way (a mark of the template's): without turns, then
+            return locate_turns(encoder.tokenizer, example, text)
+        except TemplateRefusal:  # it was rendered in another way (a mark of the template's): without turns, then
             return []
     if isinstance(example, Completion):
         start = text.find(example.prompt) + len(example.prompt)
@@ -70,7 +70,7 @@ def _turns(encoder: Encoder, example: Any, rendered: Rendered) -> list[Spoken]:
     return []
 
 
-def _of_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Tokens) -> Explained:
+def _of_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Tokens) -> Explanation:
     """Of a row that somebody else has tokenised: the text is what its tokens decode to."""
     ids, text = tokens.input_ids.tolist(), ""
     offsets: list[tuple[int, int]] = []
@@ -82,4 +82,4 @@ def _of_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Tokens) -> Explained:
         if not is_part:  # several tokens may make up one character
             offsets += [(len(text), len(text) + len(piece))] * len(pending)
             text, pending = text + piece, []
-    return Explained(text, ids, offsets, tokens.targets.tolist(), [])
+    return Explanation(text, ids, offsets, tokens.targets.tolist(), [])

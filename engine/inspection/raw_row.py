@@ -11,7 +11,7 @@ REACH = 400  # characters of a part in which they stand
 BLANKS = r"(?:\s|\\[nrt])+"  # in plain text, and in JSON
 
 
-def as_filed(raw: str, *, is_plain: bool, line: int, said: str = "", share: float = 0.0) -> tuple[str, int | None]:
+def raw_text(raw: str, *, is_plain: bool, line: int, said: str = "", share: float = 0.0) -> tuple[str, int | None]:
     """The text, and the line on which it begins where that is not `line`, the row's own.
 
     `raw` is the row as JSON; of plain text (`is_plain`) its text is told, else JSON with one key a line, numbers and
@@ -21,10 +21,10 @@ def as_filed(raw: str, *, is_plain: bool, line: int, said: str = "", share: floa
     if is_plain:
         text = str(msgspec.json.decode(raw)["text"])
         begin = text.rfind("\n", 0, _place(text, _first_words(said), share)) + 1
-        return _shortened(text[begin : _end(text, said, begin)], 0), line + text.count("\n", 0, begin)
-    text = _formatted(raw)
+        return _shorten(text[begin : _end(text, said, begin)], 0), line + text.count("\n", 0, begin)
+    text = _indent_json(raw)
     begin = _place(text, _first_words(said), share)
-    return _shortened(text[begin:], begin), None
+    return _shorten(text[begin:], begin), None
 
 
 def _first_words(said: str) -> list[str]:
@@ -47,14 +47,14 @@ def _end(text: str, said: str, begin: int) -> int:
     return len(text) if after < 0 else after
 
 
-def _formatted(raw: str) -> str:
+def _indent_json(raw: str) -> str:
     try:
         return msgspec.json.format(raw, indent=2)
     except (msgspec.DecodeError, UnicodeEncodeError):  # what is no JSON stays as it is
         return raw.encode("utf-8", "replace").decode()
 
 
-def _shortened(text: str, num_before: int) -> str:
+def _shorten(text: str, num_before: int) -> str:
     before = f"... {num_before:,} characters before\n" if num_before else ""
     return before + (
         text if len(text) <= MOST_RAW else f"{text[:MOST_RAW]}\n... {len(text) - MOST_RAW:,} more characters"

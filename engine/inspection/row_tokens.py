@@ -10,14 +10,14 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ftui.dataset.report import Where
-from ftui.dataset.row import Sample, Token, Turn
+from ftui.dataset.row import RowView, Token, Turn
 
 from ..data.facts.row_facts import Oddity
 from ..data.files.raw_rows import Row
 from ..data.tokens import encode
 from ..data.tokens.encode import Encoder
-from .explain import Explained, explained
-from .raw_row import as_filed
+from .explain import Explanation, explain_row
+from .raw_row import raw_text
 
 MOST_CUT = 2000  # tokens beyond data.max_length that are told unless more are wanted
 BEHIND_HIT = 200  # tokens told behind a text that was sought there
@@ -42,7 +42,7 @@ WORDS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class LoadedRow:
     """A row with all that it takes to show it. `flags` are an `Oddity`; `sequences` are its own in the store."""
 
     number: int
@@ -59,17 +59,17 @@ class Taken:
     is_plain: bool = False  # its file is one text
 
     @cached_property
-    def explained(self) -> list[Explained]:
+    def explained(self) -> list[Explanation]:
         """Raises `DataError` where it cannot be learned from as it stands now."""
-        return explained(self.encoder, self.row, self.form)
+        return explain_row(self.encoder, self.row, self.form)
 
 
-def num_parts(taken: Taken) -> int:
+def count_parts(taken: LoadedRow) -> int:
     """Sequences that the model sees of it; at least one is shown."""
     return max(1, len(_pieces(taken)))
 
 
-def _pieces(taken: Taken) -> list[tuple[int, int, int]]:
+def _pieces(taken: LoadedRow) -> list[tuple[int, int, int]]:
     """(sequence, first token, behind the last) of each part. Stage sft cuts, every other one splits.
 
     A last piece of one token would be predicted from nothing: it gets one of the piece before (as in sequences.py).
@@ -87,7 +87,7 @@ def _pieces(taken: Taken) -> list[tuple[int, int, int]]:
     return pieces
 
 
-def part_with(taken: Taken, text: str, first: int = 0) -> int | None:
+def find_part(taken: LoadedRow, text: str, first: int = 0) -> int | None:
     """The first part from `first` on in which this text begins, whatever the case and the blanks in it."""
     pieces, wanted = _pieces(taken), _pattern(text)
     for number, (index, start, _) in enumerate(pieces):
@@ -104,14 +104,14 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(r"\s+".join(map(re.escape, text.split())) or re.escape(text), re.IGNORECASE)
 
 
-def _hits(one: Explained, wanted: re.Pattern[str], start: int) -> Iterator[tuple[int, int]]:
+def _hits(one: Explanation, wanted: re.Pattern[str], start: int) -> Iterator[tuple[int, int]]:
     """The tokens of each place where it is found, from token `start` on: the first, and behind the last."""
     begins, ends = [offset[0] for offset in one.offsets], [offset[1] for offset in one.offsets]
     for found in wanted.finditer(one.text, begins[start] if start < len(begins) else len(one.text)):
         yield bisect_right(ends, found.start()), bisect_left(begins, found.end())
 
 
-def _hits_within(one: Explained, text: str, start: int, end: int) -> list[tuple[int, int]]:
+def _hits_within(one: Explanation, text: str, start: int, end: int) -> list[tuple[int, int]]:
     """The same of those that begin before token `end`, counted from `start`."""
     found: list[tuple[int, int]] = []
     for first, last in _hits(one, _pattern(text), start) if text else ():
@@ -121,9 +121,9 @@ def _hits_within(one: Explained, text: str, start: int, end: int) -> list[tuple[
     return found
 
 
-def sampled(
-    taken: Taken, part: int, extra: Sequence[str] = (), *, most_cut: int = MOST_CUT, sought: str = ""
-) -> Sample:
+def make_row_view(
+    taken: LoadedRow, part: int, extra: Sequence[str] = (), *, most_cut: int = MOST_CUT, sought: str = ""
+) -> RowView:
     """Part `part` of a row, with `extra` notes, up to `most_cut` tokens beyond data.max_length, and where `sought` is.
 
     Raises:
@@ -152,8 +152,8 @@ def sampled(
         notes.append(
             f"Nothing of it is learned: all that would be stands beyond data.max_length = {taken.max_length:,}."
         )
-    raw, raw_line = _filed(taken, one, start, end, is_part=len(pieces) > 1)
-    return Sample(
+    raw, raw_line = _raw_text(taken, one, start, end, is_part=len(pieces) > 1)
+    return RowView(
         number=taken.number, num_rows=taken.num_rows, where=taken.where, source=taken.source, form=taken.form,
         part=min(part, max(0, len(pieces) - 1)), num_parts=max(1, len(pieces)), tokens=tokens, turns=turns,
         num_tokens=end - start, num_target_tokens=num_learned,
@@ -163,15 +163,17 @@ def sampled(
     )  # fmt: skip
 
 
-def _filed(taken: Taken, one: Explained | None, start: int, end: int, *, is_part: bool) -> tuple[str, int | None]:
+def _raw_text(
+    taken: LoadedRow, one: Explanation | None, start: int, end: int, *, is_part: bool
+) -> tuple[str, int | None]:
     said, share = "", 0.0
     if one is not None and is_part and start < end <= len(one.offsets):
         begin, behind = one.offsets[start][0], one.offsets[end - 1][1]
         said, share = one.text[begin:behind], begin / max(1, len(one.text))
-    return as_filed(taken.raw, is_plain=taken.is_plain, line=taken.where.number, said=said, share=share)
+    return raw_text(taken.raw, is_plain=taken.is_plain, line=taken.where.number, said=said, share=share)
 
 
-def _tokens(tokenizer: PreTrainedTokenizerBase, one: Explained, start: int, end: int, cut: int) -> list[Token]:
+def _tokens(tokenizer: PreTrainedTokenizerBase, one: Explanation, start: int, end: int, cut: int) -> list[Token]:
     """Each character stands in one token: what several make up (bytes of it) in the first, a gap in the one behind."""
     special = {number for number, added in tokenizer.added_tokens_decoder.items() if added.special}
     covered = one.offsets[start - 1][1] if start else 0
@@ -184,7 +186,7 @@ def _tokens(tokenizer: PreTrainedTokenizerBase, one: Explained, start: int, end:
     return tokens
 
 
-def _turns(one: Explained, start: int, end: int) -> list[Turn]:
+def _turns(one: Explanation, start: int, end: int) -> list[Turn]:
     """Turns by their tokens. What stands before the first belongs to it."""
     if not one.turns:
         return []

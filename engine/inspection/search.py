@@ -4,14 +4,14 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ..data.files.blocks import Block, blocks
-from ..data.files.streams import named
+from ..data.files.blocks import RowBlock, read_blocks
+from ..data.files.streams import printable
 
 if TYPE_CHECKING:
-    from .browser import Opened
+    from .browser import RowBrowser
 
 
-def rows_with(data: "Opened", text: str, after: int, tell: Callable[[str], None]) -> Iterator[int]:
+def find_rows(data: "RowBrowser", text: str, after: int, tell: Callable[[str], None]) -> Iterator[int]:
     """Their numbers: first what comes behind row `after`, then what comes before it and itself.
 
     Raises:
@@ -30,7 +30,7 @@ def rows_with(data: "Opened", text: str, after: int, tell: Callable[[str], None]
 
 
 def _hits_in(
-    data: "Opened",
+    data: "RowBrowser",
     source: int,
     file: int,
     wanted: Sequence[bytes],
@@ -41,8 +41,8 @@ def _hits_in(
     found = data.read.found[source]
     if file in data.read.stores[source].counts.empty:
         return  # passed over, as when it was read
-    tell(f"searching {named(found.places[file])}")
-    for block in blocks([found.places[file]], encoding=found.encoding):
+    tell(f"searching {printable(found.places[file])}")
+    for block in read_blocks([found.places[file]], encoding=found.encoding):
         if last is not None and block.places and block.places[0] > last:
             return
         for place, offset in _places_with(block, wanted):
@@ -56,7 +56,7 @@ def _spellings(text: str) -> list[bytes]:
     return [*dict.fromkeys(_folded(one.encode(errors="replace"), is_ascii=text.isascii()) for one in found)]
 
 
-def _places_with(block: Block, wanted: Sequence[bytes]) -> Iterator[tuple[int, int]]:
+def _places_with(block: RowBlock, wanted: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Place and offset of each."""
     is_ascii = all(one.isascii() for one in wanted)
     whole = _folded(b"\n".join(block.texts), is_ascii=is_ascii)

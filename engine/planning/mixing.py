@@ -8,7 +8,7 @@ import numpy as np
 from ftui.errors import DataError
 from ftui.profile.schema import Profile
 
-from ..data.load_rows import Rows
+from ..data.load_rows import DataSplit
 from ..system.distinct import distinct
 from .curriculum_plan import Course, Pool, make_course
 from .plan import Plan, Share, make_plan
@@ -66,7 +66,7 @@ def shares_of(
     return shares
 
 
-def shares_in(sources: Sequence[Mixed], train: Rows, temperature: float | None) -> tuple[Share, ...]:
+def shares_in(sources: Sequence[Mixed], train: DataSplit, temperature: float | None) -> tuple[Share, ...]:
     """The same of the rows that are learned, none of those set aside.
 
     Raises:

@@ -26,7 +26,7 @@ from ftui.profile.schema import Profile  # noqa: E402
 from .profile_text import given_profile  # noqa: E402
 
 if TYPE_CHECKING:
-    from ..data.forms.column_names import Shape
+    from ..data.forms.column_names import ColumnNames
 
 IDLE_SECONDS = 300.0
 PAUSE_SECONDS = 0.1  # between two lines about how far an answer is
@@ -145,23 +145,23 @@ def recognise(
     `problem` with it, if there is one.
     """
     from ..data.files.sources import files_at
-    from ..data.forms.column_names import Shape
+    from ..data.forms.column_names import ColumnNames
 
-    shape = Shape(columns or {}, roles or {})
+    shape = ColumnNames(columns or {}, roles or {})
     return [_recognised(file, shape, encoding) for file in files_at(Path(path))[:MOST_FILES]]
 
 
-def _recognised(file: Path, shape: "Shape", encoding: str | None) -> dict[str, Any]:
-    from ..data.files.blocks import Bad, blocks, parsed
-    from ..data.forms.detect_form import detect_rows
+def _recognised(file: Path, shape: "ColumnNames", encoding: str | None) -> dict[str, Any]:
+    from ..data.files.blocks import BadRow, parse_block, read_blocks
+    from ..data.forms.detect_form import detect_form
 
     told: dict[str, Any] = {"file": str(file)}
     try:
-        found = parsed(next(blocks([file], encoding=encoding)))
-        good = [row for row in found if not isinstance(row, Bad)]
+        found = parse_block(next(read_blocks([file], encoding=encoding)))
+        good = [row for row in found if not isinstance(row, BadRow)]
         if not good:
-            raise next(row for row in found if isinstance(row, Bad)).error()
-        detected = detect_rows(good, shape)
+            raise next(row for row in found if isinstance(row, BadRow)).error()
+        detected = detect_form(good, shape)
     except DataError as error:
         return told | {"problem": error.message}
     told |= {"form": detected.form, "confidence": detected.confidence, "num_looked": detected.num_looked}
@@ -185,21 +185,21 @@ def sample(profile: str, jump: str, report: Report, **given: Any) -> Any:
     """A row of a profile's training data as the model sees it: `ftui.dataset.row.Sample`; see `looking.sample`."""
     from ..inspection import browser
 
-    return browser.sample(profile, jump, report, **given)
+    return browser.view_row(profile, jump, report, **given)
 
 
 def search(profile: str, text: str, after: int, report: Report, part: int = 0) -> Any:
     """The next row, or part of one, with this text in it: `ftui.dataset.row.Sample`, or `None`."""
     from ..inspection import browser
 
-    return browser.search(profile, text, after, report, part)
+    return browser.search_rows(profile, text, after, report, part)
 
 
 def report_on(profile: str, report: Report) -> Any:
     """All there is to know about the rows: `ftui.dataset.report.Report`."""
     from ..inspection import browser
 
-    return browser.report(profile, report)
+    return browser.browse_report(profile, report)
 
 
 ABOUT_ROWS = ("sample", "search", "report")

@@ -21,12 +21,12 @@ from ftui.cli.split import Answer, Problem, Split, Wish
 from ftui.errors import DataError, DiskError, FtuiError
 
 from ..data.facts import near_duplicates
-from ..data.facts.row_content import Said, said
-from ..data.files.blocks import Block, blocks, parsed
-from ..data.files.dataset_info import NAME, files_of
-from ..data.files.raw_rows import Bad, Row
-from ..data.forms.column_names import PLAIN
-from ..data.forms.detect_form import detect_rows
+from ..data.facts.row_content import RowContent, row_content
+from ..data.files.blocks import RowBlock, parse_block, read_blocks
+from ..data.files.dataset_info import NAME, files_in_table
+from ..data.files.raw_rows import BadRow, Row
+from ..data.forms.column_names import STANDARD_NAMES
+from ..data.forms.detect_form import detect_form
 from ..data.forms.formats import to_example
 from ..system.distinct import distinct
 
@@ -59,7 +59,7 @@ def split(wish: Wish) -> Split:
         DiskError: the files cannot be written.
     """
     source = Path(wish.file)
-    if source.name == NAME and (files := files_of(source)):
+    if source.name == NAME and (files := files_in_table(source)):
         raise DataError(
             f"{source} is a list of data sets (LLaMA-Factory's), not rows.",
             hint=f"Split the file of one of them, for example: ftui split {quote(str(files[0]))} --eval 10%",
@@ -67,9 +67,9 @@ def split(wish: Wish) -> Split:
     content, prompts, words, bands = _facts(source, wish.encoding)
     wanted = _wanted(wish, len(content))
     near = _near(content, bands)
-    alike = near_duplicates.united(len(content), near)
+    alike = near_duplicates.group_by_pairs(len(content), near)
     asking = [_same(values, np.flatnonzero(values)) for values in (prompts, words)]
-    groups = near_duplicates.united(len(content), np.concatenate([near, *asking]))
+    groups = near_duplicates.group_by_pairs(len(content), np.concatenate([near, *asking]))
     apart, asks_parted = _chosen(groups, wanted, wish.seed), False
     if apart.sum() < LEAST * wanted:
         apart, asks_parted = _chosen(alike, wanted, wish.seed), True
@@ -102,46 +102,46 @@ def _facts(source: Path, encoding: str | None) -> tuple[np.ndarray, np.ndarray, 
     """Of each row: hashes (uint64; 0: nothing) of its content, its prompt and its words, and its bands (similar.py)."""
     hashes: list[list[tuple[int, int, int]]] = []
     bands: list[np.ndarray] = []
-    reading: Callable[[Row], Said] | None = None
-    for block in blocks([source], encoding=encoding):
+    reading: Callable[[Row], RowContent] | None = None
+    for block in read_blocks([source], encoding=encoding):
         rows = _rows(block)
         reading = reading or _reading(rows)
         each = [reading(row) for row in rows]
         hashes.append([(_hash(its.content), _hash(its.prompt), _hash(its.words)) for its in each])
-        bands.append(near_duplicates.bands([its.text for its in each]))
+        bands.append(near_duplicates.hash_bands([its.text for its in each]))
     if not hashes:
         raise DataError(f"There are no rows in {source}.")
     content, prompts, words = np.concatenate([np.array(some, dtype=np.uint64).reshape(-1, 3) for some in hashes]).T
     return content, prompts, words, np.concatenate(bands)
 
 
-def _rows(block: Block) -> list[Row]:
+def _rows(block: RowBlock) -> list[Row]:
     rows = []
-    for row in parsed(block):
-        if isinstance(row, Bad):
+    for row in parse_block(block):
+        if isinstance(row, BadRow):
             raise row.error()
         rows.append(row)
     return rows
 
 
-def _reading(rows: list[Row]) -> Callable[[Row], Said]:
+def _reading(rows: list[Row]) -> Callable[[Row], RowContent]:
     """How rows like these are understood; those of no known form by all text in them."""
-    form = detect_rows(rows[:64], PLAIN)
+    form = detect_form(rows[:64], STANDARD_NAMES)
     if form.problem:
         return _plain
 
-    def understood(row: Row) -> Said:
+    def understood(row: Row) -> RowContent:
         try:
-            return said(to_example(row, form.form))
+            return row_content(to_example(row, form.form))
         except DataError:  # a run would stop at it or skip it; here it is a row like others
             return _plain(row)
 
     return understood
 
 
-def _plain(row: Row) -> Said:
+def _plain(row: Row) -> RowContent:
     text = "\n".join(_texts(row.value))
-    return Said([], text, msgspec.json.encode(row.value, enc_hook=str, order="sorted"))
+    return RowContent([], text, msgspec.json.encode(row.value, enc_hook=str, order="sorted"))
 
 
 def _texts(value: object) -> Iterator[str]:
@@ -192,7 +192,7 @@ def _write(source: Path, wish: Wish, apart: np.ndarray) -> None:
         with ExitStack() as stack:
             files: list[IO[bytes]] = [stack.enter_context(path.open("xb")) for path in staged]
             number = 0
-            for block in blocks([source], encoding=wish.encoding):
+            for block in read_blocks([source], encoding=wish.encoding):
                 for text in block.texts:
                     if number < len(apart):
                         files[int(apart[number])].write(_on_one_line(text) + b"\n")

@@ -11,17 +11,17 @@ from typing import Any
 from torch import nn
 
 from .trace import Trace
-from .tracker import Event, Mark
+from .tracker import Event, PhaseMark
 
 PLAIN = (bool, int, float, str, type(None))
 
 
-class CannotUnfold(Exception):
+class UnfoldError(Exception):
     """The layers do not run once each, in their order: only the whole depth tells what happens."""
 
 
 @dataclass(frozen=True)
-class Cut:
+class LayerPlan:
     """Which layers stay (`kept`, by number), and for every layer which of the kept ones stands for it (by place)."""
 
     kept: tuple[int, ...]
@@ -44,7 +44,7 @@ def _find_stack(base: Any) -> tuple[nn.Module, str, nn.ModuleList] | None:
     return None
 
 
-def kinds(base: Any, layers: Sequence[nn.Module]) -> list[Hashable]:
+def layer_kinds(base: Any, layers: Sequence[nn.Module]) -> list[Hashable]:
     """What tells each layer from the others as far as memory is concerned."""
     config = base.config.get_text_config()
     lists = [value for value in vars(config).values() if isinstance(value, list | tuple) and len(value) == len(layers)]
@@ -69,7 +69,7 @@ def _flags(module: nn.Module) -> list[tuple[str, Any]]:
     ]
 
 
-def plan_cut(kinds: Sequence[Hashable]) -> Cut:
+def plan_layers(kinds: Sequence[Hashable]) -> LayerPlan:
     """Keep as few layers as show every kind of layer between its neighbours."""
     last = len(kinds) - 1
     among = [tuple(kinds[max(0, number - 1) : number + 2]) for number in range(last + 1)]
@@ -82,10 +82,10 @@ def plan_cut(kinds: Sequence[Hashable]) -> Cut:
         wanted.discard(among[kept[-1]])
     stands = {among[number]: place for place, number in enumerate(kept) if 0 < number < last}
     between = [stands[among[number]] for number in range(1, last)]
-    return Cut(tuple(kept), (0, *between, *([len(kept) - 1] if last else [])))
+    return LayerPlan(tuple(kept), (0, *between, *([len(kept) - 1] if last else [])))
 
 
-def cut(base: Any, plan: Cut) -> None:
+def keep_layers(base: Any, plan: LayerPlan) -> None:
     """Leave only the kept layers in the model, in place."""
     stack = _find_stack(base)
     assert stack is not None, "who cuts has found the layers"
@@ -108,7 +108,7 @@ class _Stretch:
     end: int
 
 
-def unfold(trace: Trace, plan: Cut) -> Trace:
+def unfold(trace: Trace, plan: LayerPlan) -> Trace:
     """The trace of the whole depth.
 
     Raises:
@@ -118,10 +118,10 @@ def unfold(trace: Trace, plan: Cut) -> Trace:
     return _Unfolding(trace, plan, stretches, phases).told()
 
 
-def _stretches(trace: Trace) -> tuple[list[_Stretch], list[Mark]]:
+def _stretches(trace: Trace) -> tuple[list[_Stretch], list[PhaseMark]]:
     """What is between two layers belongs to the first of them; what comes after the last one belongs to none."""
     ends = [mark.index for mark in trace.marks[1:]] + [len(trace.events)]
-    phases: list[Mark] = []
+    phases: list[PhaseMark] = []
     found: list[_Stretch] = []
     for mark, end in zip(trace.marks, ends, strict=True):
         if not phases or (mark.phase, mark.iteration) != (phases[-1].phase, phases[-1].iteration):
@@ -146,11 +146,11 @@ def _first_made(trace: Trace, begin: int, end: int) -> int:
 class _Unfolding:
     """Tells events again. Blocks get new numbers; a block of a layer has one for each layer it stands for."""
 
-    def __init__(self, trace: Trace, plan: Cut, stretches: list[_Stretch], phases: list[Mark]) -> None:
+    def __init__(self, trace: Trace, plan: LayerPlan, stretches: list[_Stretch], phases: list[PhaseMark]) -> None:
         self._trace, self._plan, self._stretches, self._phases = trace, plan, stretches, phases
         self._events: list[Event] = []
         self._parts: list[str] = []
-        self._marks: list[Mark] = []
+        self._marks: list[PhaseMark] = []
         self._owner: dict[int, int] = {}
         self._alive: dict[tuple[int, int | None], int] = {}
         self._borrowed: dict[tuple[int, int, int], list[int]] = {}
@@ -159,7 +159,7 @@ class _Unfolding:
             if stretch.layer is None:
                 continue
             if (stretch.phase, stretch.layer) in seen:
-                raise CannotUnfold(f"layer {stretch.layer} runs twice")
+                raise UnfoldError(f"layer {stretch.layer} runs twice")
             seen.add((stretch.phase, stretch.layer))
             for number, size in trace.events[stretch.begin : stretch.end]:
                 if size > 0:
@@ -186,7 +186,7 @@ class _Unfolding:
     def _tell_group(self, group: list[_Stretch]) -> None:
         phase, first = self._phases[group[0].phase], group[0]
         if first.layer is None:
-            self._marks.append(Mark(len(self._events), phase.iteration, phase.phase, None))
+            self._marks.append(PhaseMark(len(self._events), phase.iteration, phase.phase, None))
             self._tell(first, None)
             return
         of_layer = {stretch.layer: stretch for stretch in group}
@@ -195,11 +195,11 @@ class _Unfolding:
         if order == sorted(order, reverse=True) and len(order) > 1:
             places = range(len(self._plan.sample) - 1, -1, -1)
         elif order != sorted(order):
-            raise CannotUnfold("layers do not run in their order")
+            raise UnfoldError("layers do not run in their order")
         for position in places:
             stretch = of_layer.get(self._plan.sample[position])
             if stretch is not None:
-                self._marks.append(Mark(len(self._events), phase.iteration, phase.phase, position))
+                self._marks.append(PhaseMark(len(self._events), phase.iteration, phase.phase, position))
                 self._tell(stretch, position)
 
     def _tell(self, stretch: _Stretch, position: int | None) -> None:
@@ -239,5 +239,5 @@ class _Unfolding:
         given = self._borrowed[stretch.phase, stretch.layer, distance]
         theirs = self._borrowed.get((stretch.phase, stands - distance, distance), [])
         if len(given) != len(theirs):
-            raise CannotUnfold(f"neighbours differ at layer {position}")
+            raise UnfoldError(f"neighbours differ at layer {position}")
         self._give_back(theirs[given.index(number)], target, size)

@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Sequence
 
 from .trace import Trace
-from .tracker import Event, Mark
+from .tracker import Event, PhaseMark
 
 ALIGNMENT = 64  # torch's, for every tensor (c10/core/alignment.h)
 FIRST_THRESHOLD = 128 << 10  # DEFAULT_MMAP_THRESHOLD: larger blocks get a mapping of their own; it grows with them
@@ -30,7 +30,7 @@ Chunk = tuple[int, int]
 """Address and size. A mapping of its own has the address -1."""
 
 
-def resident(trace: Trace) -> int:
+def resident_peak(trace: Trace) -> int:
     """The most bytes that a process holds for the tensors of a trace."""
     heap, graphs, keeps = Heap(), dict[int | None, list[Chunk]](), set[int | None]()
     ends = [mark.index for mark in trace.marks[1:]] + [len(trace.events)]
@@ -51,7 +51,7 @@ def _num_left(events: Sequence[Event]) -> int:
     return len(made - {number for number, size in events if size < 0})
 
 
-def _forget_graphs(heap: "Heap", graphs: dict[int | None, list[Chunk]], mark: Mark) -> None:
+def _forget_graphs(heap: "Heap", graphs: dict[int | None, list[Chunk]], mark: PhaseMark) -> None:
     """The graph of a layer goes with its backward pass, the rest with the end of it."""
     if mark.phase == "backward" and mark.layer is not None:
         heap.forget(graphs.pop(mark.layer, []))

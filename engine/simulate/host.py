@@ -33,7 +33,7 @@ def resident_bytes(folder: Path, num_threads: int) -> int:
         known = {}
     if key in known:
         return int(known[key])
-    found = _measured(num_threads)
+    found = _measure(num_threads)
     if found is None:
         return LIKELY
     replace_file(note, msgspec.json.encode({key: found}))
@@ -41,7 +41,7 @@ def resident_bytes(folder: Path, num_threads: int) -> int:
 
 
 @functools.cache
-def _measured(num_threads: int) -> int | None:
+def _measure(num_threads: int) -> int | None:
     command = [sys.executable, "-P", "-m", __name__, str(num_threads)]
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True).stdout

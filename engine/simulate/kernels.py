@@ -17,7 +17,7 @@ from torch.utils import _foreach_utils
 
 from ftui.hardware.devices import Card, MiB
 
-from .patched import replaced
+from .patched import patch_functions
 from .sdpa_kernels import attend
 
 aten = torch.ops.aten
@@ -27,7 +27,7 @@ Sizes = Callable[[Sequence[Any], Mapping[str, Any]], Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Inside:
+class OpWorkspace:
     """The blocks of one operation, free when it ends; `is_first`: they are taken before its results."""
 
     sizes: Sizes
@@ -94,7 +94,7 @@ class Kernels:
     capability: int
     rounding: int
     workspace: int
-    temporaries: Mapping[Any, Inside]
+    temporaries: Mapping[Any, OpWorkspace]
 
     @contextmanager
     def chosen(self) -> Iterator[None]:
@@ -114,22 +114,22 @@ class Kernels:
                 (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: ["cuda", "meta"]),
             ]
         changes.append((torch_optimizer, "_get_fused_kernels_supported_devices", lambda: ["cuda", "cpu", "meta"]))
-        with replaced(changes):
+        with patch_functions(changes):
             yield
 
 
-def kernels_of(card: Card) -> Kernels:
+def kernels_for(card: Card) -> Kernels:
     """Those of a card, or of the CPU."""
     return cuda_kernels(card.capability) if card.kind == "cuda" else cpu_kernels()
 
 
 def cuda_kernels(capability: int) -> Kernels:
     """Of an NVIDIA card of this compute capability (75 = T4, 80 = A100, 89 = RTX 4090, 90 = H100)."""
-    temporaries: dict[Any, Inside] = {
-        aten._softmax_backward_data.default: Inside(_softmax_backward),
-        aten._scaled_dot_product_flash_attention_backward.default: Inside(_flash_backward),
-        aten._scaled_dot_product_cudnn_attention_backward.default: Inside(_flash_backward),
-        aten._scaled_dot_product_efficient_attention_backward.default: Inside(_efficient_backward),
+    temporaries: dict[Any, OpWorkspace] = {
+        aten._softmax_backward_data.default: OpWorkspace(_softmax_backward),
+        aten._scaled_dot_product_flash_attention_backward.default: OpWorkspace(_flash_backward),
+        aten._scaled_dot_product_cudnn_attention_backward.default: OpWorkspace(_flash_backward),
+        aten._scaled_dot_product_efficient_attention_backward.default: OpWorkspace(_efficient_backward),
     }
     workspace = 32 * MiB if capability >= 90 else 8 * MiB + 128 * 1024
     return Kernels(capability, 512, workspace, temporaries | _of_bitsandbytes())
@@ -140,13 +140,13 @@ def cpu_kernels() -> Kernels:
     return Kernels(0, 64, 0, _of_bitsandbytes())
 
 
-def _of_bitsandbytes() -> dict[Any, Inside]:
+def _of_bitsandbytes() -> dict[Any, OpWorkspace]:
     try:
         import bitsandbytes  # noqa: F401  registers its operations
     except ImportError:
         return {}
     PRODUCTS.add(torch.ops.bitsandbytes.gemm_4bit.default)
-    return {torch.ops.bitsandbytes.gemm_4bit.default: Inside(_gemm_4bit, is_first=True)}
+    return {torch.ops.bitsandbytes.gemm_4bit.default: OpWorkspace(_gemm_4bit, is_first=True)}
 
 
 def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from transformers.core_model_loading import dot_natural_key
 
-from .trace import Loader, note, quantisation
-from .tracker import Tracker
+from .trace import Loader, note_tensor, quantization_constants
+from .tracker import MemoryTracker
 
 CODES = 256
 """Entries of the table for 8-bit constants (bitsandbytes functional.py, create_dynamic_map)."""
@@ -57,7 +57,7 @@ def _empty(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.empty(size, dtype=dtype, device="meta")
 
 
-def loaded_by_transformers(*, loaded: torch.dtype, prepared: bool, clears_cache: bool) -> Loader:
+def transformers_loader(*, loaded: torch.dtype, prepared: bool, clears_cache: bool) -> Loader:
     """`from_pretrained` straight onto the card (`device_map`), in 4 bits or as it is.
 
     Args:
@@ -66,9 +66,9 @@ def loaded_by_transformers(*, loaded: torch.dtype, prepared: bool, clears_cache:
         clears_cache: and then emptied the allocator's cache (PEFT from the middle of 2026 on, pull request 3293).
     """
 
-    def load(tracker: Tracker, model: nn.Module) -> None:
+    def load(tracker: MemoryTracker, model: nn.Module) -> None:
         base = list(_base_weights(model))
-        sizes = [w.numel() * (w.element_size() if quantisation(w) else loaded.itemsize) for _, w in base]
+        sizes = [w.numel() * (w.element_size() if quantization_constants(w) else loaded.itemsize) for _, w in base]
         tracker.give_back(tracker.take(sum(sizes), "workspace"), sum(sizes))
         early: dict[int, tuple[int, int]] = {}
         for _, weight in sorted(base, key=lambda item: dot_natural_key(item[0])):
@@ -82,10 +82,10 @@ def loaded_by_transformers(*, loaded: torch.dtype, prepared: bool, clears_cache:
                 size = weight.numel() * loaded.itemsize
                 early[id(weight)] = tracker.take(size, "weights"), size
             else:
-                note(tracker, weight, "weights")
+                note_tensor(tracker, weight, "weights")
         for _, weight in base:
             if id(weight) in early:
-                note(tracker, weight, "weights")
+                note_tensor(tracker, weight, "weights")
                 tracker.give_back(*early[id(weight)])
         if prepared and clears_cache:
             tracker.clear_cache()
@@ -93,10 +93,10 @@ def loaded_by_transformers(*, loaded: torch.dtype, prepared: bool, clears_cache:
     return load
 
 
-def _note_packed(tracker: Tracker, weight: nn.Parameter) -> None:
-    note(tracker, weight, "weights")
-    for tensor in quantisation(weight):
-        note(tracker, tensor, "quantisation")
+def _note_packed(tracker: MemoryTracker, weight: nn.Parameter) -> None:
+    note_tensor(tracker, weight, "weights")
+    for tensor in quantization_constants(weight):
+        note_tensor(tracker, tensor, "quantisation")
 
 
 def _base_weights(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -25,7 +25,7 @@ from ..models.methods import storage_dtype
 from ..models.new_model import new_config, new_model
 from ..models.quantization import keep_layout, quantization
 from ..system.device import Hardware, best_precision
-from .quantized_layers import pack
+from .quantized_layers import pack_layers
 
 META = torch.device("meta")
 
@@ -45,7 +45,7 @@ class MetaModel:
 
 
 @dataclass(frozen=True)
-class _Beginning:
+class _BaseModel:
     """What `Prepared` tells of a base (engine/models/methods.py `Beginning`)."""
 
     folder: Path | None
@@ -77,7 +77,7 @@ def card_hardware(profile: Profile, card: Card) -> Hardware:
     return Hardware(torch.device(card.kind), precision, threads, card.title, None, card.capability)
 
 
-def meta_model(profile: Profile, folder_or_config: Any, card: Card) -> MetaModel:
+def make_meta_model(profile: Profile, folder_or_config: Any, card: Card) -> MetaModel:
     """The model of a profile as it would be trained on a card, at full depth, without memory for its weights.
 
     `folder_or_config`: where its config.json lies, or transformers' config; for a model from scratch it is not looked
@@ -92,12 +92,12 @@ def meta_model(profile: Profile, folder_or_config: Any, card: Card) -> MetaModel
     attention = attention_for(section.attn_implementation, config, hardware)
     masks = attention != FLASH
     attention = attention if masks else "sdpa"  # which takes the same kernel, and has it on `meta`
-    with warnings.catch_warnings(), META, _undrawn():
+    with warnings.catch_warnings(), META, _skip_weight_init():
         warnings.simplefilter("ignore")
         base = _base(profile, config, dtype, attention, hardware)
         tokens = _new_tokens(base, len(section.extra_special_tokens))
         adapter = profile.adapter.name_or_path
-        begun = _Beginning(Path("base"), None, None if adapter is None else Path(adapter), tokens)
+        begun = _BaseModel(Path("base"), None, None if adapter is None else Path(adapter), tokens)
         plain = profile.train.model_copy(update={"torch_compile": False, "use_liger_kernel": False})
         model = made_ready(base, profile.model_copy(update={"train": plain}), hardware, begun)
     return MetaModel(model.train(), base, config, hardware, masks)
@@ -131,13 +131,13 @@ def _base(
         raise ModelError(f"A model of type {config.model_type} cannot be made: {error}") from error
     assert isinstance(made, PreTrainedModel)
     if profile.adapter.is_quantised:
-        pack(made, quantization(profile.adapter, hardware))
+        pack_layers(made, quantization(profile.adapter, hardware))
         keep_layout(made)
     return made
 
 
 @contextmanager
-def _undrawn() -> Iterator[None]:
+def _skip_weight_init() -> Iterator[None]:
     """While it is open, no weights are drawn: on `meta` that costs torch 0.25 ms each, for nothing."""
 
     def leave(tensor: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:

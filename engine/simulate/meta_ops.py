@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .patched import replaced
+from .patched import patch_functions
 
 
 @contextmanager
-def known(length: int) -> Iterator[None]:
+def assume_full_rows(length: int) -> Iterator[None]:
     """While it is open, values are those of a batch of full rows of `length`, their experts evenly used.
 
     New tensors and norms are made without torch's Python code for `meta`, which takes most of a simulation's time.
@@ -36,7 +36,7 @@ def known(length: int) -> Iterator[None]:
         (torch, "unique", columns), (torch, "zeros_like", like), (torch.linalg, "vector_norm", norm),
         (torch, "autocast", autocast), (torch, "_grouped_mm", _grouped), (F, "grouped_mm", _grouped),
     ]  # fmt: skip
-    with replaced(changes):
+    with patch_functions(changes):
         yield
 
 

@@ -20,17 +20,17 @@ from ..training.context import LossModule
 from ..training.forward_backward import cut as cut_gradients
 from ..training.forward_backward import learn
 from .autocast import Autocast
-from .depth import cut, find_layers, kinds, plan_cut, unfold
+from .depth import find_layers, keep_layers, layer_kinds, plan_layers, unfold
 from .kernels import Kernels
 from .meta_model import META, MetaModel
-from .meta_ops import known
-from .quantized_layers import multiplied_in_8bit
-from .trace import Loader, Trace, label_learned, mark_layer, see_model
-from .tracker import Tracker
+from .meta_ops import assume_full_rows
+from .quantized_layers import multiply_in_8bit
+from .trace import Loader, Trace, label_trained, mark_layer, note_model
+from .tracker import MemoryTracker
 
 
 @dataclass(frozen=True)
-class Rows:
+class BatchShape:
     """What goes through the model: rows of a micro-batch and of an evaluation batch (0: none), tokens of each row."""
 
     micro_batch: int
@@ -38,23 +38,25 @@ class Rows:
     length: int
 
 
-def simulated(
-    made: MetaModel, profile: Profile, kernels: Kernels, rows: Rows, load: Loader | None, *, full_depth: bool
+def trace_step(
+    made: MetaModel, profile: Profile, kernels: Kernels, rows: BatchShape, load: Loader | None, *, full_depth: bool
 ) -> Trace:
     """The events of loading, of allocating the optimizer's state, of one step and of one evaluation batch.
 
     Of a step with several micro-batches the first two are taken: from the second on gradients are added to those that
     are there. Without `full_depth` only a few layers are computed, and their events are told again for the others.
     """
-    tracker = Tracker(kernels, vocab_size=made.config.get_text_config().vocab_size, truth=not profile.data.packing)
+    tracker = MemoryTracker(
+        kernels, vocab_size=made.config.get_text_config().vocab_size, truth=not profile.data.packing
+    )
     if load is not None:
         load(tracker, made.model)
-    see_model(tracker, made.model)
+    note_model(tracker, made.model)
     with ExitStack() as stack:
         stack.enter_context(kernels.chosen())
         if profile.adapter.load_in_8bit:
-            stack.enter_context(multiplied_in_8bit(made.hardware.device.type))
-        stack.enter_context(known(rows.length))
+            stack.enter_context(multiply_in_8bit(made.hardware.device.type))
+        stack.enter_context(assume_full_rows(rows.length))
         with tracker:
             tracker.enter("optimizer", -1)
             optimizer = make_optimizer(made.model, profile.train)
@@ -62,11 +64,11 @@ def simulated(
                 optimizer.is_paged = False  # pages need a GPU; answer.py says where they are
             allocate_state(optimizer)
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
-        label_learned(tracker, weights, optimizer)
+        label_trained(tracker, weights, optimizer)
         plan = None
         if (layers := find_layers(made.base)) and not full_depth:  # named here, so that their weights live on
-            plan = plan_cut(kinds(made.base, layers))
-            cut(made.base, plan)
+            plan = plan_layers(layer_kinds(made.base, layers))
+            keep_layers(made.base, plan)
         for number, layer in enumerate(find_layers(made.base)):
             mark_layer(tracker, number, layer)
         absent = _absent(tracker, made.model, weights)
@@ -78,7 +80,7 @@ def simulated(
     return trace if plan is None else unfold(trace, plan)
 
 
-def _absent(tracker: Tracker, model: nn.Module, weights: list[nn.Parameter]) -> list[tuple[nn.Parameter, Tensor]]:
+def _absent(tracker: MemoryTracker, model: nn.Module, weights: list[nn.Parameter]) -> list[tuple[nn.Parameter, Tensor]]:
     """Gradients for the weights of layers that are not computed: told layers' events stand for them."""
     present = {id(weight) for weight in model.parameters()}
     found = [
@@ -92,10 +94,10 @@ def _absent(tracker: Tracker, model: nn.Module, weights: list[nn.Parameter]) -> 
 
 
 def _step(
-    tracker: Tracker,
+    tracker: MemoryTracker,
     made: MetaModel,
     profile: Profile,
-    rows: Rows,
+    rows: BatchShape,
     optimizer: Any,
     weights: list[nn.Parameter],
     absent: list[tuple[nn.Parameter, Tensor]],
@@ -117,7 +119,7 @@ def _step(
     for number in range(min(2, profile.train.gradient_accumulation_steps)):
         enter("forward", number)
         learn(module, _batch(rows.micro_batch, rows.length, profile.data.packing and made.masks), 1, scale)
-        label_learned(tracker, weights, optimizer)
+        label_trained(tracker, weights, optimizer)
     for weight, gradient in absent:
         weight.grad = gradient
     tracker.enter("optimizer", 0)
@@ -128,7 +130,7 @@ def _step(
     optimizer.zero_grad(set_to_none=True)
 
 
-def _evaluate(tracker: Tracker, made: MetaModel, profile: Profile, rows: Rows) -> None:
+def _evaluate(tracker: MemoryTracker, made: MetaModel, profile: Profile, rows: BatchShape) -> None:
     tracker.enter("evaluation", 0)
     module = loss_module(made, profile).eval()
     with torch.no_grad():

@@ -9,7 +9,7 @@ Replacement = tuple[Any, str, Any]
 
 
 @contextmanager
-def replaced(changes: Sequence[Replacement]) -> Iterator[None]:
+def patch_functions(changes: Sequence[Replacement]) -> Iterator[None]:
     kept = [(home, name, getattr(home, name)) for home, name, _ in changes]
     try:
         for home, name, value in changes:

@@ -11,13 +11,13 @@ from ftui.profile.schema import Profile
 from ..data.stores.cache import cache_folder
 from ..models.quantization import is_packed, number_of
 from .allocator import Allocator
-from .depth import CannotUnfold
-from .heap import resident
+from .depth import UnfoldError
+from .heap import resident_peak
 from .host import resident_bytes
-from .kernels import kernels_of
-from .loading import loaded_by_transformers
-from .meta_model import MetaModel, meta_model
-from .meta_step import Rows, simulated
+from .kernels import kernels_for
+from .loading import transformers_loader
+from .meta_model import MetaModel, make_meta_model
+from .meta_step import BatchShape, trace_step
 from .trace import Trace
 
 REPLAYED = (0.95, 1.08)
@@ -42,20 +42,20 @@ def simulate(
     Raises:
         ModelError: the model cannot be loaded, or the profile does not fit it.
     """
-    made = meta_model(profile, folder_or_config, card)
+    made = make_meta_model(profile, folder_or_config, card)
     length, left_mapped = profile.data.max_length, _left_mapped(made)  # a simulation takes layers out of the model
     if longest is not None and not profile.data.packing:
         length = min(longest, length)
     load = None
     if profile.adapter.is_quantised and card.kind == "cuda":
-        load = loaded_by_transformers(loaded=made.hardware.compute_dtype, prepared=False, clears_cache=False)
-    rows = Rows(profile.train.per_device_train_batch_size, _eval_batch(profile), length)
+        load = transformers_loader(loaded=made.hardware.compute_dtype, prepared=False, clears_cache=False)
+    rows = BatchShape(profile.train.per_device_train_batch_size, _eval_batch(profile), length)
     try:
-        trace = simulated(made, profile, kernels_of(card), rows, load, full_depth=full_depth)
-    except CannotUnfold:
-        made = meta_model(profile, folder_or_config, card)
-        trace = simulated(made, profile, kernels_of(card), rows, load, full_depth=True)
-    doubts = unvalidated(profile, made, card)
+        trace = trace_step(made, profile, kernels_for(card), rows, load, full_depth=full_depth)
+    except UnfoldError:
+        made = make_meta_model(profile, folder_or_config, card)
+        trace = trace_step(made, profile, kernels_for(card), rows, load, full_depth=True)
+    doubts = unvalidated_settings(profile, made, card)
     if card.kind == "cuda":
         return _on_card(trace, profile, card, doubts)
     return _on_host(trace, made, left_mapped, doubts)
@@ -68,7 +68,7 @@ def _eval_batch(profile: Profile) -> int:
 
 def _on_card(trace: Trace, profile: Profile, card: Card, doubts: tuple[str, ...]) -> Memory:
     """`reserved` from a replay of torch's allocator. Paged moments are beside it, and may leave the card."""
-    index, phase = highest(trace)
+    index, phase = find_peak(trace)
     parts = {part: 0 for part in PARTS} | trace.breakdown(index)
     replay = Allocator().replay(trace.events)
     process = replay.reserved + card.context
@@ -84,11 +84,11 @@ def _on_card(trace: Trace, profile: Profile, card: Card, doubts: tuple[str, ...]
 
 def _on_host(trace: Trace, made: MetaModel, left_mapped: int, doubts: tuple[str, ...]) -> Memory:
     """Resident memory of the process; Apple's GPU shares it, and has an allocator of its own that is not modelled."""
-    index, phase = highest(trace)
+    index, phase = find_peak(trace)
     parts = {part: 0 for part in PARTS} | trace.breakdown(index)
     parts["weights"] += left_mapped
     allocated = sum(parts.values())
-    reserved = resident(trace) + left_mapped if made.hardware.device.type == "cpu" else allocated
+    reserved = resident_peak(trace) + left_mapped if made.hardware.device.type == "cpu" else allocated
     with tempfile.TemporaryDirectory() as fallback:
         context = resident_bytes(cache_folder(Path(fallback)), made.hardware.num_threads)
     parts |= {"fragmentation": reserved - allocated, "context": context}
@@ -111,7 +111,7 @@ def _left_mapped(made: MetaModel) -> int:
     return packed * made.hardware.compute_dtype.itemsize
 
 
-def highest(trace: Trace) -> tuple[int, Any]:
+def find_peak(trace: Trace) -> tuple[int, Any]:
     """Index of the event with which most bytes are alive, and the phase it belongs to."""
     alive = top = at = 0
     for index, (_, size) in enumerate(trace.events):
@@ -125,7 +125,7 @@ def _range(doubts: tuple[str, ...]) -> tuple[float, float]:
     return REPLAYED if not doubts else DOUBTFUL if len(doubts) == 1 else VERY_DOUBTFUL
 
 
-def unvalidated(profile: Profile, made: MetaModel, card: Card) -> tuple[str, ...]:
+def unvalidated_settings(profile: Profile, made: MetaModel, card: Card) -> tuple[str, ...]:
     """What of this setting has never been compared with a measurement, in words."""
     train, experts = profile.train, getattr(made.config.get_text_config(), "num_experts", None)
     experts = experts or getattr(made.config.get_text_config(), "num_local_experts", None)

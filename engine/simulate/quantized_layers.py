@@ -17,7 +17,7 @@ from transformers.quantizers.auto import AutoHfQuantizer
 from .loading import pack_layer
 
 
-def pack(model: PreTrainedModel, config: BitsAndBytesConfig) -> None:
+def pack_layers(model: PreTrainedModel, config: BitsAndBytesConfig) -> None:
     """Hold the linear layers of a model on `meta` as `config` says, in place."""
     from bitsandbytes.nn.modules import Int8Params, Linear4bit, Linear8bitLt
 
@@ -39,7 +39,7 @@ def pack(model: PreTrainedModel, config: BitsAndBytesConfig) -> None:
 
 
 @contextmanager
-def multiplied_in_8bit(device: str) -> Iterator[None]:
+def multiply_in_8bit(device: str) -> Iterator[None]:
     """While it is open, an 8-bit layer on `meta` multiplies as it would on this device, with no outliers."""
     bitsandbytes: Any = importlib.import_module("bitsandbytes")
     own = bitsandbytes.matmul

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .kernels import Kernels
-from .tracker import Event, Mark, Tracker
+from .tracker import Event, MemoryTracker, PhaseMark
 
 Step = Callable[[nn.Module, Any], Iterator[str]]
 """One training step of a model with an optimizer: names each phase just before it begins."""
@@ -17,7 +17,7 @@ Step = Callable[[nn.Module, Any], Iterator[str]]
 class Loader(Protocol):
     """Notes what loading the model's weights takes and leaves (engine/simulate/loading.py)."""
 
-    def __call__(self, tracker: Tracker, model: nn.Module, /) -> None: ...
+    def __call__(self, tracker: MemoryTracker, model: nn.Module, /) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Trace:
 
     events: Sequence[Event]
     parts: Sequence[str]
-    marks: Sequence[Mark]
+    marks: Sequence[PhaseMark]
 
     def peaks(self) -> list[Peak]:
         """One for each phase and layer of the last pass, and of loading, in order of first appearance."""
@@ -105,10 +105,10 @@ def trace(
         layers: those whose events shall be told apart.
         vocab_size, truth: see Tracker.
     """
-    tracker = Tracker(kernels, vocab_size, truth)
+    tracker = MemoryTracker(kernels, vocab_size, truth)
     if load is not None:
         load(tracker, model)
-    see_model(tracker, model)
+    note_model(tracker, model)
     hooks = [hook for number, layer in enumerate(layers) for hook in mark_layer(tracker, number, layer)]
     learners = [weight for weight in model.parameters() if weight.requires_grad]
     try:
@@ -116,37 +116,37 @@ def trace(
             optimizer = make_optimizer(learners)
             for iteration in range(iterations):
                 for phase in step(model, optimizer):
-                    label_learned(tracker, learners, optimizer)
+                    label_trained(tracker, learners, optimizer)
                     tracker.enter(phase, iteration)
-                label_learned(tracker, learners, optimizer)
+                label_trained(tracker, learners, optimizer)
     finally:
         for hook in hooks:
             hook.remove()
     return Trace(tuple(tracker.events), tuple(tracker.parts), tuple(tracker.marks))
 
 
-def see_model(tracker: Tracker, model: nn.Module) -> None:
+def note_model(tracker: MemoryTracker, model: nn.Module) -> None:
     """Note all weights and buffers that have not been noted, and say of all what they are."""
     for name, weight in model.named_parameters():
         is_adapter = weight.requires_grad and any(word in name for word in ADAPTERS)
-        note(tracker, weight, "adapters" if is_adapter else "weights")
-        for tensor in quantisation(weight):
-            note(tracker, tensor, "quantisation")
+        note_tensor(tracker, weight, "adapters" if is_adapter else "weights")
+        for tensor in quantization_constants(weight):
+            note_tensor(tracker, tensor, "quantisation")
     for _, buffer in model.named_buffers():
-        note(tracker, buffer, "weights")
+        note_tensor(tracker, buffer, "weights")
 
 
 ADAPTERS = ("lora_", "modules_to_save", "prompt_encoder", "adapter")
 """Parts of names that tell a weight of PEFT."""
 
 
-def note(tracker: Tracker, tensor: Tensor, part: str) -> None:
+def note_tensor(tracker: MemoryTracker, tensor: Tensor, part: str) -> None:
     """See and label."""
     tracker.see(tensor, part)
     tracker.label(tensor, part)
 
 
-def quantisation(weight: Any) -> list[Tensor]:
+def quantization_constants(weight: Any) -> list[Tensor]:
     """The constants beside a weight that bitsandbytes holds in few bits."""
     found: list[Tensor] = []
     state = getattr(weight, "quant_state", None)
@@ -158,7 +158,7 @@ def quantisation(weight: Any) -> list[Tensor]:
     return [*found, scale] if isinstance(scale, Tensor) else found
 
 
-def mark_layer(tracker: Tracker, number: int, layer: nn.Module) -> Iterable[Any]:
+def mark_layer(tracker: MemoryTracker, number: int, layer: nn.Module) -> Iterable[Any]:
     def begins(*_: Any) -> None:
         tracker.enter_layer(number)
 
@@ -171,7 +171,7 @@ def mark_layer(tracker: Tracker, number: int, layer: nn.Module) -> Iterable[Any]
     return layer.register_forward_pre_hook(begins), layer.register_forward_hook(ends)
 
 
-def label_learned(tracker: Tracker, learners: Sequence[nn.Parameter], optimizer: Any) -> None:
+def label_trained(tracker: MemoryTracker, learners: Sequence[nn.Parameter], optimizer: Any) -> None:
     for weight in learners:
         if weight.grad is not None:
             tracker.label(weight.grad, "gradients")
@@ -179,4 +179,4 @@ def label_learned(tracker: Tracker, learners: Sequence[nn.Parameter], optimizer:
     for state in list(states.values()):
         for value in state.values():
             if torch.is_tensor(value):
-                note(tracker, value, "optimizer")
+                note_tensor(tracker, value, "optimizer")

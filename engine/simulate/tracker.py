@@ -20,7 +20,7 @@ READ_SCALAR = torch.ops.aten._local_scalar_dense.default
 
 
 @dataclass(frozen=True)
-class Mark:
+class PhaseMark:
     """From the event at `index` on, `phase` runs (of pass `iteration`), in layer number `layer` (`None`: in none)."""
 
     index: int
@@ -29,7 +29,7 @@ class Mark:
     layer: int | None
 
 
-class Tracker(TorchDispatchMode):
+class MemoryTracker(TorchDispatchMode):
     """Follows storages by weak references. Sizes are rounded as the device's allocator rounds them.
 
     Attributes:
@@ -45,7 +45,7 @@ class Tracker(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self.events: list[Event] = []
         self.parts: list[str] = []
-        self.marks: list[Mark] = [Mark(0, 0, "loading", None)]
+        self.marks: list[PhaseMark] = [PhaseMark(0, 0, "loading", None)]
         self.vocab_size, self.truth = vocab_size, truth
         self._temporaries, self._rounding = kernels.temporaries, kernels.rounding
         self._workspace, self._threads = kernels.workspace, set[str]()
@@ -96,12 +96,12 @@ class Tracker(TorchDispatchMode):
 
     def enter(self, phase: str, iteration: int) -> None:
         """A phase begins, outside the layers."""
-        self.marks.append(Mark(len(self.events), iteration, phase, None))
+        self.marks.append(PhaseMark(len(self.events), iteration, phase, None))
 
     def enter_layer(self, layer: int | None) -> None:
         """What follows belongs to this layer; `None`: to none."""
         last = self.marks[-1]
-        self.marks.append(Mark(len(self.events), last.iteration, last.phase, layer))
+        self.marks.append(PhaseMark(len(self.events), last.iteration, last.phase, layer))
 
     def take_workspace(self) -> None:
         """cuBLAS makes its workspace at the first product in a thread, and keeps it. The backward pass has a thread."""

@@ -17,10 +17,10 @@ from ftui.supervisor.trackers import LEFT_SECONDS
 from ftui.system.files import Lock, try_lock
 from ftui.system.redact import redact_output
 
-from .metric_names import of_evaluation, of_hardware, of_step
+from .metric_names import evaluation_values, hardware_values, step_values
 from .position import Position, load_position, save_position
-from .run_reader import News, Point, go_back, is_news
-from .sinks import Sink, Subject, open_sink
+from .run_reader import Point, RunReader, rewind, take_if_new
+from .sinks import Sink, TrackedRun, open_sink
 
 LOOK_SECONDS = 1.0
 HANGING_SECONDS = 600.0  # one look never takes so long
@@ -67,7 +67,7 @@ def main(arguments: list[str]) -> int:
         return 1
     run = Run(Path(folder))
     lock = _lock(run.trackers / f"{name}.lock")
-    follow(run, name, lifeline)
+    follow_run(run, name, lifeline)
     lock.close()
     return 0
 
@@ -79,15 +79,15 @@ def _lock(path: Path) -> Lock:
     return lock
 
 
-def follow(run: Run, name: str, lifeline: Lifeline) -> None:
+def follow_run(run: Run, name: str, lifeline: Lifeline) -> None:
     """Hand on what comes until nothing more does."""
     path = run.trackers / f"{name}.json"
     position = load_position(path)
     facts, text = run.read_facts(), run.profile.read_text()
-    subject = Subject(facts.run_id, run.name, run.trackers, tomllib.loads(text), text)
+    subject = TrackedRun(facts.run_id, run.name, run.trackers, tomllib.loads(text), text)
     lifeline.works()
     sink = open_sink(name, subject, position)
-    news = News(run, position)
+    news = RunReader(run, position)
     end = None  # of metrics.jsonl when the lifeline ended: with another supervisor the run may go on
     while end is None or (news.has_moved and position.metrics < end):
         sink.flush()
@@ -95,29 +95,29 @@ def follow(run: Run, name: str, lifeline: Lifeline) -> None:
         if end is None and lifeline.has_ended(0.0 if news.has_moved else LOOK_SECONDS):
             end = run.metrics.stat().st_size if run.metrics.exists() else 0
         lifeline.works()
-        hand_on(news, sink, position)
+        send_news(news, sink, position)
     sink.close(badly=position.ended_badly)
     save_position(path, position)
 
 
-def hand_on(news: News, sink: Sink, position: Position) -> None:
+def send_news(news: RunReader, sink: Sink, position: Position) -> None:
     back_to, points, hardware = news.look()
     if back_to is not None and sink.forget(back_to, time.time()):
-        go_back(position, back_to)
+        rewind(position, back_to)
     for point in points:
-        if is_news(position, point):
-            _tell(sink, point, position)
+        if take_if_new(position, point):
+            _send(sink, point, position)
     for sample in hardware:
-        if position.step >= 0 and (values := of_hardware(sample)):
+        if position.step >= 0 and (values := hardware_values(sample)):
             sink.scalars(position.step, sample.time, values)
 
 
-def _tell(sink: Sink, point: Point, position: Position) -> None:
+def _send(sink: Sink, point: Point, position: Position) -> None:
     match point:
         case Step():
-            sink.scalars(point.step, point.time, of_step(point))
+            sink.scalars(point.step, point.time, step_values(point))
         case EvaluationDone():
-            sink.scalars(point.step, point.time, of_evaluation(point))
+            sink.scalars(point.step, point.time, evaluation_values(point))
         case Sampled():
             name = f"samples/{position.prompts.index(point.prompt)}"  # two of one name and step would be one
             sink.text(point.step, point.time, name, point.prompt, point.completion)

@@ -5,7 +5,7 @@ from ftui.runs.events import EvaluationDone, Step, Telemetry
 Values = dict[str, float]
 
 
-def of_step(record: Step) -> Values:
+def step_values(record: Step) -> Values:
     """What was measured; NaN where that was not finite."""
     values = {
         "train/loss": record.loss,
@@ -18,15 +18,15 @@ def of_step(record: Step) -> Values:
         "train/memory": record.memory,
     }
     extras = {f"train/{name}": value for name, value in record.extras.items()}
-    return _told(extras | values, record.non_finite)
+    return _measured(extras | values, record.non_finite)
 
 
-def of_evaluation(record: EvaluationDone) -> Values:
+def evaluation_values(record: EvaluationDone) -> Values:
     values: dict[str, float | None] = {"eval/loss": record.loss, "eval/runtime": record.seconds}
-    return _told(values, record.non_finite)
+    return _measured(values, record.non_finite)
 
 
-def of_hardware(record: Telemetry) -> Values:
+def hardware_values(record: Telemetry) -> Values:
     """Memory in bytes, utilization from 0 to 1, temperature in degrees Celsius, power in watts."""
     values: dict[str, float | None] = {
         "system/cpu_utilization": record.cpu_utilization,
@@ -40,10 +40,10 @@ def of_hardware(record: Telemetry) -> Values:
             f"system/gpu.{number}.temperature": gpu.temperature,
             f"system/gpu.{number}.power_watts": gpu.power_watts,
         }
-    return _told(values, [])
+    return _measured(values, [])
 
 
-def _told(values: "dict[str, float | None]", non_finite: list[str]) -> Values:
+def _measured(values: "dict[str, float | None]", non_finite: list[str]) -> Values:
     """Without what was not measured."""
     found = {}
     for name, value in values.items():

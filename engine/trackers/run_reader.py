@@ -28,7 +28,7 @@ HARDWARE_SECONDS = 10.0  # between two samples that are handed on
 Point = Step | EvaluationDone | Sampled
 
 
-class News:
+class RunReader:
     """Reads on from `position` and moves it along; whoever hands the news on stores it."""
 
     def __init__(self, run: Run, position: Position) -> None:
@@ -94,7 +94,7 @@ class News:
         return found
 
 
-def go_back(position: Position, step: int) -> None:
+def rewind(position: Position, step: int) -> None:
     """What was handed on above `step` has been taken back."""
     position.step = min(position.step, step)
     position.evaluated = min(position.evaluated, step)
@@ -102,7 +102,7 @@ def go_back(position: Position, step: int) -> None:
         position.sampled, position.prompts = step, []
 
 
-def is_news(position: Position, record: Point) -> bool:
+def take_if_new(position: Position, record: Point) -> bool:
     """Whether a tracker does not have this yet; from now on it has."""
     match record:
         case Step():

@@ -10,7 +10,7 @@ from .position import Position
 
 
 @dataclass(frozen=True)
-class Subject:
+class TrackedRun:
     """The run that is told of. `folder` is where all that a tracker writes belongs; `profile` are its tables."""
 
     run_id: str
@@ -38,30 +38,30 @@ class Sink(Protocol):
     def close(self, *, badly: bool) -> None: ...
 
 
-def open_sink(name: str, subject: Subject, position: Position) -> Sink:
+def open_sink(name: str, subject: TrackedRun, position: Position) -> Sink:
     """The library is imported here. It may set `position` back to the beginning, or leave a note in it."""
     return _OPENERS[name](subject, position)
 
 
-def _tensorboard(subject: Subject, position: Position) -> Sink:
+def _tensorboard(subject: TrackedRun, position: Position) -> Sink:
     from .to_tensorboard import TensorBoard
 
     return TensorBoard(subject, position)
 
 
-def _wandb(subject: Subject, position: Position) -> Sink:
+def _wandb(subject: TrackedRun, position: Position) -> Sink:
     from .to_wandb import Wandb
 
     return Wandb(subject, position)
 
 
-def _trackio(subject: Subject, position: Position) -> Sink:
+def _trackio(subject: TrackedRun, position: Position) -> Sink:
     from .to_trackio import Trackio
 
     return Trackio(subject, position)
 
 
-_OPENERS: dict[str, Callable[[Subject, Position], Sink]] = {
+_OPENERS: dict[str, Callable[[TrackedRun, Position], Sink]] = {
     "tensorboard": _tensorboard,
     "wandb": _wandb,
     "trackio": _trackio,

@@ -20,11 +20,11 @@ from ftui.system.files import make_private_folder, open_private
 
 from .metric_names import Values
 from .position import Position
-from .sinks import Subject
+from .sinks import TrackedRun
 
 
 class TensorBoard:
-    def __init__(self, subject: Subject, position: Position) -> None:
+    def __init__(self, subject: TrackedRun, position: Position) -> None:
         self._position = position
         folder = make_private_folder(subject.folder / "tensorboard")
         path = folder / position.event_file

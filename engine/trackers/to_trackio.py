@@ -9,11 +9,11 @@ from ftui.system.files import make_private_folder
 
 from .metric_names import Values
 from .position import Position
-from .sinks import Subject
+from .sinks import TrackedRun
 
 
 class Trackio:
-    def __init__(self, subject: Subject, position: Position) -> None:
+    def __init__(self, subject: TrackedRun, position: Position) -> None:
         folder = os.environ.setdefault("TRACKIO_DIR", str(subject.folder / "trackio"))
         make_private_folder(subject.folder / "trackio")
         import trackio

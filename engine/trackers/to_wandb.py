@@ -8,7 +8,7 @@ from ftui.system.files import make_private_folder
 
 from .metric_names import Values
 from .position import Position
-from .sinks import Subject
+from .sinks import TrackedRun
 
 STEP = "train/global_step"
 CONNECT_SECONDS = 30.0
@@ -17,7 +17,7 @@ CONNECT_SECONDS = 30.0
 class Wandb:
     """Without a key or a network it writes a folder that `wandb sync` sends later; WANDB_MODE says otherwise."""
 
-    def __init__(self, subject: Subject, position: Position) -> None:
+    def __init__(self, subject: TrackedRun, position: Position) -> None:
         folder = make_private_folder(subject.folder / "wandb")
         os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))
         os.environ.setdefault("WANDB_DATA_DIR", str(folder / "data"))

@@ -9,10 +9,10 @@ from transformers import PreTrainedTokenizerBase
 from ftui.profile.checks.warnings import doubts
 from ftui.profile.schema import Profile
 
-from ..data.load_rows import Rows, read
+from ..data.load_rows import DataSplit, load_data
 from ..data.tokens.encode import Encoder
-from ..inspection.report import make
-from ..inspection.report.findings import stop, warnings
+from ..inspection.report import make_report
+from ..inspection.report.findings import refuse_red_findings, warnings
 from ..models.files.fingerprints import source_of
 from ..optim.schedule import learning_rate_curve
 from ..planning.curriculum_plan import Course
@@ -31,8 +31,8 @@ class Prepared:
     folder: Path | None
     commit: str | None
     encoder: Encoder
-    train: Rows
-    evaluation: Rows | None
+    train: DataSplit
+    evaluation: DataSplit | None
     plan: Plan | Course
     shares: tuple[Share, ...]
     warnings: tuple[str, ...]
@@ -63,10 +63,10 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Pre
     Raises:
         ModelError, DataError: see the rooms that do the work; also when something is wrong with the rows (findings.py).
     """
-    its = read(profile, cache, report)
+    its = load_data(profile, cache, report)
     report("looking for what is wrong with the rows")
-    found = make(its, profile)
-    stop(found)
+    found = make_report(its, profile)
+    refuse_red_findings(found)
     data, train = its.train.sequences, its.train
     shares = shares_in(its.found, train, profile.data.mixing_temperature)
     plan = planned(profile, data.lengths[train.indices], data.num_targets[train.indices], shares)

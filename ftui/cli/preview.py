@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from ftui.dataset import report_text
-from ftui.dataset.locations import Names, like_words, names_in, spot, where_in
+from ftui.dataset.locations import Names, like_text, names_in_report, parse_where, where_text
 from ftui.dataset.report import Finding, Report, Where
-from ftui.dataset.row import Jump, Sample
-from ftui.dataset.row_text import Kind, RowLine, Signs, sample_lines
+from ftui.dataset.row import Jump, RowView
+from ftui.dataset.row_text import PieceKind, RowLine, Signs, layout_row
 from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helper.client import Helper
 from ftui.profile.layers import Resolved
@@ -30,7 +30,7 @@ JUMPS: tuple[Jump, ...] = ("longest", "shortest", "most_truncated", "least_train
 PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?")  # a row, or a part of it
 MARKS = (("[[", "]]"), ("<<<", ">>>"), ("{{{", "}}}"), ("[learned:", ":learned]"))
 LEGEND = "What stands between {} and {} is learned."
-COLOURS: dict[Kind, str] = {
+COLOURS: dict[PieceKind, str] = {
     "learned": "1", "ignored": "2", "learned special": "1;35", "special": "35", "cut": "2;31", "mark": "2",
     "learned mark": "2",    "role": "36", "rule": "2", "told": "2",
     "alarm": "31",
@@ -70,17 +70,17 @@ def print_sampling(resolved: Resolved, wanted: Wanted) -> int:
     return DataError.exit_code if report.stopping else FINISHED
 
 
-def _samples(helper: Helper, profile: str, report: Report, wanted: Wanted, tell: Any) -> list[Sample]:
+def _samples(helper: Helper, profile: str, report: Report, wanted: Wanted, tell: Any) -> list[RowView]:
     """The first ones, or those the jump leads to: the longest, the second longest ..."""
 
-    def ask(jump: str, number: int, part: int = 0, **more: Any) -> Sample:
+    def ask(jump: str, number: int, part: int = 0, **more: Any) -> RowView:
         given = {"jump": jump, "number": number, "part": part, "seed": number, **more}
-        return msgspec.convert(helper.ask("sample", on_detail=tell, profile=profile, **given), Sample)
+        return msgspec.convert(helper.ask("sample", on_detail=tell, profile=profile, **given), RowView)
 
     place = PLACE.fullmatch(wanted.jump or "1")
     if place is not None:
         return _from(ask, int(place[1]), int(place[2]) if place[2] else None, report.num_rows, wanted.num_rows)
-    if (where := where_in(wanted.jump or "")) is not None:
+    if (where := parse_where(wanted.jump or "")) is not None:
         return _from_place(ask, where, report.num_rows, wanted.num_rows)
     if wanted.jump not in JUMPS:
         hint = (
@@ -91,7 +91,7 @@ def _samples(helper: Helper, profile: str, report: Report, wanted: Wanted, tell:
     return [ask(wanted.jump, number) for number in range(min(wanted.num_rows, report.num_rows))]
 
 
-def _from(ask: Callable[..., Sample], row: int, part: int | None, num_rows: int, wanted: int) -> list[Sample]:
+def _from(ask: Callable[..., RowView], row: int, part: int | None, num_rows: int, wanted: int) -> list[RowView]:
     """So many rows from this one on. From a part, and where there is but one row, a long text: so many parts.
 
     Raises:
@@ -119,7 +119,7 @@ def _from(ask: Callable[..., Sample], row: int, part: int | None, num_rows: int,
     return found
 
 
-def _from_place(ask: Callable[..., Sample], where: Where, num_rows: int, wanted: int) -> list[Sample]:
+def _from_place(ask: Callable[..., RowView], where: Where, num_rows: int, wanted: int) -> list[RowView]:
     """So many rows from the one at that place on. A file that is here is that one, however it is written."""
     here = Path(where.file)
     file = str(here.resolve()) if here.is_file() else where.file
@@ -130,7 +130,7 @@ def _from_place(ask: Callable[..., Sample], where: Where, num_rows: int, wanted:
     return found
 
 
-def for_programs(sample: Sample) -> dict[str, Any]:
+def for_programs(sample: RowView) -> dict[str, Any]:
     """As JSON: rows and parts count from 1, as everywhere on the command line, and what a token is has a name."""
     tokens = [msgspec.structs.asdict(token) for token in sample.tokens]
     return msgspec.structs.asdict(sample) | {"number": sample.number + 1, "part": sample.part + 1, "tokens": tokens}
@@ -148,7 +148,7 @@ def has_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _print(name: str, report: Report, samples: Sequence[Sample]) -> None:
+def _print(name: str, report: Report, samples: Sequence[RowView]) -> None:
     coloured = has_colours()
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     newline, rule = ("↵", "─") if encoding.startswith("utf") else ("\\n", "-")
@@ -164,7 +164,7 @@ def _print(name: str, report: Report, samples: Sequence[Sample]) -> None:
             print(line)
 
 
-def marks_for(samples: Sequence[Sample]) -> tuple[str, str]:
+def marks_for(samples: Sequence[RowView]) -> tuple[str, str]:
     """The first pair of which no text has either, so that a mark is always a mark."""
     texts = ["".join(token.text for token in sample.tokens) for sample in samples]
     free = (pair for pair in MARKS if not any(mark in text for mark in pair for text in texts))
@@ -187,7 +187,7 @@ def report_lines(name: str, report: Report, *, coloured: bool = False) -> list[s
         lines += _fact("max_length" if not number else "", told)
     for label, text in report_text.other_facts(report):
         lines += _fact(label, text)
-    findings, names = report_text.ordered(report.findings), names_in(report)
+    findings, names = report_text.sort_findings(report.findings), names_in_report(report)
     lines.append("" if findings else "Nothing was found to be wrong.")
     for finding in findings:
         lines += _finding(finding, names, coloured)
@@ -211,27 +211,27 @@ def _finding(finding: Finding, names: Names, coloured: bool) -> list[str]:
     lines = [f"{head} {cut(shown(finding.name), width() - len(severity) - len(allowed) - 1)}"]
     lines += _wrapped(finding.message, "  ")
     for example in finding.examples:
-        where = spot(example.where, names, width() - 4)
+        where = where_text(example.where, names, width() - 4)
         room = width() - cells(where) - 6
-        like = like_words(example, names, room)
+        like = like_text(example, names, room)
         excerpt = cut(f"{like}{shown(example.excerpt)}", room) if room > 8 else ""
         lines.append(f"    {where}  {excerpt}".rstrip())
-    if told := report_text.way_on(finding):
+    if told := report_text.what_to_do(finding):
         lines += _wrapped(told, "  fix: ")
     return lines
 
 
-def row_lines(sample: Sample, width: int, signs: Signs, *, coloured: bool = False) -> Iterator[str]:
+def row_lines(sample: RowView, width: int, signs: Signs, *, coloured: bool = False) -> Iterator[str]:
     """One row: where it stands and how much of it is learned, what is odd, then its tokens."""
     yield from wrapped(headline(sample), width)
     for note in sample.notes:
         yield from (_styled(line, SEVERITY_COLOURS["yellow"] if coloured else "") for line in wrapped(note, width))
     seen = msgspec.structs.replace(sample, tokens=sample.tokens[: sample.max_length + MOST_CUT])
-    for line in sample_lines(seen, width, signs):
+    for line in layout_row(seen, width, signs):
         yield _row_line(line, coloured)
 
 
-def headline(sample: Sample) -> str:
+def headline(sample: RowView) -> str:
     """`row 13 of 800, rows.jsonl:13, messages: 297 tokens, 122 learned (41%)`; of a row that is cut, of those kept."""
     part = f", part {sample.part + 1} of {sample.num_parts}" if sample.num_parts > 1 else ""
     seen = min(sample.num_tokens, sample.max_length)

@@ -14,7 +14,7 @@ CUT = ("…", "~")  # what stands in front of the end of a name, the second on s
 _WHERE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d{1,18})|, row (?P<row>\d{1,18}))")
 
 
-def where_in(text: str) -> Where | None:
+def parse_where(text: str) -> Where | None:
     """The place that somebody means by what findings print: `rows.jsonl:17` or `rows.parquet, row 17`."""
     found = _WHERE.fullmatch(text.strip())
     if found is None:
@@ -23,13 +23,13 @@ def where_in(text: str) -> Where | None:
     return Where(file, int(found["line"] or found["row"]), "line" if found["line"] else "row")
 
 
-def is_meant(name: str, file: str) -> bool:
+def matches_file(name: str, file: str) -> bool:
     """Whether `name` means that file: its whole path, the end of it, or the end that was left where it was cut."""
     wanted = name.removeprefix("./")
     return file == wanted or file.endswith(f"/{wanted}") or (wanted[:1] in CUT and file.endswith(wanted[1:]))
 
 
-def names_in(report: Report) -> dict[str, str]:
+def names_in_report(report: Report) -> dict[str, str]:
     """Of all files that examples stand in."""
     examples = [example for finding in report.findings for example in finding.examples]
     wheres = [*(one.where for one in examples), *(one.like for one in examples if one.like is not None)]
@@ -47,16 +47,16 @@ def short_names(files: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def spot(where: Where, names: Names, width: int) -> str:
+def where_text(where: Where, names: Names, width: int) -> str:
     """`rows.jsonl:17` in at most so many columns; what does not fit is cut from the front, and the number stays."""
     return cut_front(shown(str(Where(names.get(where.file, where.file), where.number, where.unit))), width)
 
 
-def like_words(example: Example, names: Names, width: int) -> str:
+def like_text(example: Example, names: Names, width: int) -> str:
     """What the row is like, in front of its excerpt: `like line 17: `; nothing where it is like no other."""
     like = example.like
     if like is None:
         return ""
     is_here = like.file == example.where.file
-    place = f"{like.unit} {like.number:,}" if is_here else spot(like, names, max(8, width - cells("like : ")))
+    place = f"{like.unit} {like.number:,}" if is_here else where_text(like, names, max(8, width - cells("like : ")))
     return f"like {place}: "

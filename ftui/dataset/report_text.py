@@ -26,7 +26,7 @@ def percent(part: float, whole: float = 1.0) -> str:
     return ">99%" if 99 < share < 100 else f"{share:.0f}%"
 
 
-def ordered(findings: Sequence[Finding]) -> list[Finding]:
+def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
     """The gravest first; of the same gravity in their own order. Those that are allowed stand with the yellow ones."""
     return sorted(findings, key=lambda finding: SEVERITIES.index(gravity(finding)))
 
@@ -47,7 +47,7 @@ def tally(report: Report) -> list[tuple[Severity, str]]:
     return told
 
 
-def way_on(finding: Finding) -> str:
+def what_to_do(finding: Finding) -> str:
     """What to do about it; how to go on all the same where it stops a run."""
     allow = f'data.allow = ["{finding.name}"] lets a run start with it.'
     if finding.severity != "red" or not finding.is_allowable:
@@ -58,13 +58,13 @@ def way_on(finding: Finding) -> str:
 def totals(report: Report) -> list[Fact]:
     """Rows, and of those to train on: tokens, and what of them is learned."""
     learned = f"{report.num_target_tokens:,} ({percent(report.num_target_tokens, report.num_tokens)})"
-    found = [("rows", row_words(report))]
+    found = [("rows", rows_text(report))]
     if report.num_sequences != report.num_train_rows:
         found.append(("sequences", f"{report.num_sequences:,}"))
     return [*found, ("tokens", f"{report.num_tokens:,}"), ("learned", learned)]
 
 
-def row_words(report: Report) -> str:
+def rows_text(report: Report) -> str:
     """`4,334 to train on, 228 to evaluate on`, and what is left out."""
     parts = [f"{report.num_train_rows:,} to train on"]
     if report.num_eval_parts:
@@ -121,7 +121,7 @@ def lost_at(other: OtherLength, report: Report) -> list[str]:
     ]
 
 
-def padding_words(report: Report) -> str:
+def padding_text(report: Report) -> str:
     """Waste as the profile is, and what packing would make of it."""
     padding = report.padding
     if padding is None:
@@ -133,13 +133,13 @@ def padding_words(report: Report) -> str:
     return "; ".join([now, ", ".join(told)] if told else [now])
 
 
-def script_words(report: Report) -> str:
+def scripts_text(report: Report) -> str:
     return ", ".join(f"{name} {percent(share)}" for name, share in report.scripts)
 
 
 def other_facts(report: Report) -> list[Fact]:
     """All that is told in a line each."""
-    found = [("learned share", share_facts(report)), ("padding", padding_words(report))]
-    found.append(("scripts", script_words(report)))
+    found = [("learned share", share_facts(report)), ("padding", padding_text(report))]
+    found.append(("scripts", scripts_text(report)))
     found += [("special tokens" if not n else "", text) for n, text in enumerate(report.special)]
     return [(label, text) for label, text in found if text]

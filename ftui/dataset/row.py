@@ -34,7 +34,7 @@ class Turn(msgspec.Struct, frozen=True):
     end: int
 
 
-class Sample(msgspec.Struct, frozen=True, kw_only=True):
+class RowView(msgspec.Struct, frozen=True, kw_only=True):
     """Sequence `part` of `num_parts` of a row. `number` counts the rows of the training data from 0, of `num_rows`.
 
     `raw` is the row as it stands in the file, as JSON with one key a line; of plain text it is what this part was made

@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from ftui.dataset.row import Sample, Token
+from ftui.dataset.row import RowView, Token
 from ftui.text import cells, cut, shown
 
-Kind = Literal[
+PieceKind = Literal[
     "learned", "ignored", "learned special", "special", "cut", "mark", "learned mark", "role", "rule", "told", "alarm"
 ]  # fmt: skip
 """What a piece of a line is: its text of a token (the first five), a mark in place of what is not seen, a heading."""
 
-LEARNED = ("learned", "learned special", "learned mark")
+TRAINED = ("learned", "learned special", "learned mark")
 CHUNK = re.compile(r"\n|[^\S\n]+|\S+")
 LEAST_WIDTH = 8
 NO_TOKEN = -1
@@ -25,7 +25,7 @@ class Piece:
     """Text that has been through `shown`, all of one token (its number; -1 of what belongs to none)."""
 
     text: str
-    kind: Kind
+    kind: PieceKind
     token: int = NO_TOKEN
 
 
@@ -50,7 +50,7 @@ class Signs:
     more: str = ""
 
 
-def sample_lines(sample: Sample, width: int, signs: Signs) -> list[RowLine]:
+def layout_row(sample: RowView, width: int, signs: Signs) -> list[RowLine]:
     """The tokens in lines of at most `width` columns, each turn below its role. A new line in the text is one here."""
     page = _Page(max(LEAST_WIDTH, width), signs)
     heads = {turn.start: turn.role for turn in sample.turns if turn.end > turn.start}
@@ -58,7 +58,7 @@ def sample_lines(sample: Sample, width: int, signs: Signs) -> list[RowLine]:
     edges = _edges(sample.tokens)
     for number, token in enumerate(sample.tokens):
         if number in heads:
-            page.heading(number, heads[number], _counted(counts[number]), "role", width)
+            page.heading(number, heads[number], _token_counts(counts[number]), "role", width)
         if token.is_cut and (not number or not sample.tokens[number - 1].is_cut):
             lost = sample.num_tokens - number
             page.heading(number, f"cut here: data.max_length = {sample.max_length:,}", f"{lost:,} lost", "alarm", width)
@@ -81,12 +81,12 @@ def _edges(tokens: Sequence[Token]) -> dict[int, tuple[bool, bool]]:
     return {n: (n in begins, n in ends) for n in begins | ends}
 
 
-def _counted(tokens: Sequence[Token]) -> str:
+def _token_counts(tokens: Sequence[Token]) -> str:
     learned = sum(token.is_target and not token.is_cut for token in tokens)
     return f"{len(tokens):,} token{'s' if len(tokens) != 1 else ''}" + (f", {learned:,} learned" if learned else "")
 
 
-def kind_of(token: Token) -> Kind:
+def piece_kind(token: Token) -> PieceKind:
     if token.is_cut:
         return "cut"
     if token.is_special:
@@ -106,13 +106,13 @@ class _Page:
 
     def add(self, number: int, token: Token, before: str, after: str) -> None:
         """The token's text; `before` and `after` are marks that stick to it."""
-        kind = kind_of(token)
+        kind = piece_kind(token)
         if before:
             self._put(Piece(before, "mark", number))
         for chunk in CHUNK.findall(token.text):
             if chunk == "\n":
                 self._end_word()
-                mark: Kind = "learned mark" if kind in LEARNED else "cut" if kind == "cut" else "mark"
+                mark: PieceKind = "learned mark" if kind in TRAINED else "cut" if kind == "cut" else "mark"
                 self._line.append(Piece(self._signs.newline, mark, number))
                 self._break(number)
             elif chunk.isspace():
@@ -124,7 +124,7 @@ class _Page:
         if after:
             self._put(Piece(after, "mark", number))
 
-    def heading(self, number: int, title: str, told: str, kind: Kind, width: int) -> None:
+    def heading(self, number: int, title: str, told: str, kind: PieceKind, width: int) -> None:
         """A line of its own: a title, a rule, and what is told at its end."""
         self.end_line()
         title = cut(shown(title), max(1, width - 4))
@@ -177,12 +177,12 @@ class _Page:
     def _break(self, number: int) -> None:
         """`number`: the token that goes on in the next line."""
         first = next((piece.token for piece in self._line if piece.token != NO_TOKEN), self._first)
-        learned = any(piece.kind in LEARNED for piece in self._line)
+        learned = any(piece.kind in TRAINED for piece in self._line)
         self.lines.append(RowLine(tuple(self._line), first, learned))
         self._line, self._used, self._first = [], 0, number
 
 
-def raw_lines(sample: Sample, width: int) -> Iterator[str]:
+def raw_lines(sample: RowView, width: int) -> Iterator[str]:
     """The row as it stands in its file, in lines of at most `width` columns; what goes on is indented."""
     for line in sample.raw.split("\n"):
         text = shown(line)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import get_args
 
 from ftui.engine.inspection.report.findings import KINDS
-from ftui.engine.inspection.report.findings_page import reference
+from ftui.engine.inspection.report.findings_page import make_page
 from ftui.errors import EXIT_WORDS
 from ftui.profile.layers import resolve
 from ftui.profile.presets import shipped
@@ -71,7 +71,7 @@ def test_no_path_of_a_machine_is_in_the_repository() -> None:
 
 def test_the_page_on_data_is_current() -> None:
     page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
-    assert page == reference(), (
+    assert page == make_page(), (
         "docs/data.md is stale: python -m ftui.engine.inspection.report.findings_page > docs/data.md"
     )
     assert set(KINDS) == set(get_args(FindingName)), "data.allow names what the table has"

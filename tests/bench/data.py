@@ -62,8 +62,8 @@ def make_rows(path: Path, num_rows: int, seed: int = 1) -> None:
 
 def ftui(rows: Path, model: Path, folder: Path, processes: int) -> dict[str, float]:
     """Seconds of each part."""
-    from ftui.engine.data.load_rows import read
-    from ftui.engine.inspection.report import make
+    from ftui.engine.data.load_rows import load_data
+    from ftui.engine.inspection.report import make_report
     from ftui.profile.schema import Profile
 
     sections: dict[str, dict[str, Any]] = {
@@ -75,10 +75,10 @@ def ftui(rows: Path, model: Path, folder: Path, processes: int) -> dict[str, flo
     seconds: dict[str, float] = {}
     for again in ("", "again_"):
         begun = time.perf_counter()
-        found = read(profile, folder, lambda detail: print(detail, file=sys.stderr), weights=False)
+        found = load_data(profile, folder, lambda detail: print(detail, file=sys.stderr), weights=False)
         seconds[f"{again}read"] = time.perf_counter() - begun
         begun = time.perf_counter()
-        report = make(found, profile)
+        report = make_report(found, profile)
         seconds[f"{again}report"] = time.perf_counter() - begun
     return seconds | {"num_tokens": report.num_tokens, "num_rows": report.num_rows}
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from ftui.engine.data.mixture import Found, texts_in
+from ftui.engine.data.mixture import ResolvedSource, texts_in
 from ftui.engine.models.new_model import new_config, new_model
 from ftui.engine.models.tokenizer import train_tokenizer
 from ftui.launch.open_run import create
@@ -117,7 +117,7 @@ def make_bench(folder: Path) -> None:
         hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         max_position_embeddings=128, vocab_size=400,
     )  # fmt: skip
-    tokenizer = train_tokenizer(scratch, texts_in(Found("rows", (folder / "rows.jsonl",), "auto")))
+    tokenizer = train_tokenizer(scratch, texts_in(ResolvedSource("rows", (folder / "rows.jsonl",), "auto")))
     torch.manual_seed(0)
     new_model(new_config(scratch, tokenizer), torch.float32, None).save_pretrained(folder / "base")
     tokenizer.save_pretrained(folder / "base")

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ftui.dataset.report import Example, Finding, OtherLength, Padding, Report, SourceFacts, Where
-from ftui.dataset.row import Sample, Token, Turn
+from ftui.dataset.row import RowView, Token, Turn
 from ftui.errors import FtuiError
 
 FILE = "/data/helpdesk.jsonl"
@@ -45,7 +45,7 @@ def sample_of(
     num_rows: int,
     notes: Sequence[str] = (),
     where: Where | None = None,
-) -> Sample:
+) -> RowView:
     """A conversation in ChatML, of which the assistant's turns are learned; cut at MAX_LENGTH."""
     tokens: list[Token] = []
     turns: list[Turn] = []
@@ -57,7 +57,7 @@ def sample_of(
         turns.append(Turn(role, start, len(tokens)))
     tokens = [Token(one.id, one.text, one.is_target, one.is_special, n >= MAX_LENGTH) for n, one in enumerate(tokens)]
     raw = {"messages": [{"role": role, "content": said} for role, said in chat]}
-    return Sample(
+    return RowView(
         number=number, num_rows=num_rows, where=where or Where(FILE, number + 1), source=FILE, form="messages",
         part=0, num_parts=1, tokens=tokens, turns=turns, num_tokens=len(tokens), max_length=MAX_LENGTH,
         notes=list(notes),
@@ -100,7 +100,7 @@ REPORT = Report(
 )  # fmt: skip
 
 
-def evil(text: str) -> tuple[list[Sample], Report]:
+def evil(text: str) -> tuple[list[RowView], Report]:
     """Rows and a report with the text wherever there may be any."""
     text = text.encode(errors="replace").decode()
     rows = [
@@ -113,7 +113,7 @@ def evil(text: str) -> tuple[list[Sample], Report]:
     return rows, msgspec.structs.replace(REPORT, **told)
 
 
-def hits_in(sample: Sample, text: str) -> list[tuple[int, int]]:
+def hits_in(sample: RowView, text: str) -> list[tuple[int, int]]:
     """The tokens in which a word stands that is one token with its blank."""
     return [(n, n + 1) for n, token in enumerate(sample.tokens) if token.text.strip() == text]
 
@@ -122,7 +122,7 @@ class StandIn:
     """Answers at once what `ftui.helper.client.Helper` would. `problem`, if any, is what comes of every question."""
 
     problem: FtuiError | None = None
-    samples: list[Sample] = SAMPLES
+    samples: list[RowView] = SAMPLES
     report: Report = REPORT
 
     def __init__(self) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 from transformers import AutoConfig
 
 from ftui.engine.simulate.allocator import Allocator
-from ftui.engine.simulate.kernels import kernels_of
-from ftui.engine.simulate.meta_model import meta_model
-from ftui.engine.simulate.meta_step import Rows, simulated
+from ftui.engine.simulate.kernels import kernels_for
+from ftui.engine.simulate.meta_model import make_meta_model
+from ftui.engine.simulate.meta_step import BatchShape, trace_step
 from ftui.engine.simulate.trace import Trace
 from ftui.hardware.devices import Card, GiB
 from ftui.profile.schema import Profile
@@ -54,8 +54,8 @@ def profile(**sections: dict[str, Any]) -> Profile:
 
 
 def traced(kind: str, chosen: Profile, card: Card, *, full_depth: bool) -> Trace:
-    made = meta_model(chosen, config(kind), card)
-    return simulated(made, chosen, kernels_of(card), Rows(2, 2, 64), None, full_depth=full_depth)
+    made = make_meta_model(chosen, config(kind), card)
+    return trace_step(made, chosen, kernels_for(card), BatchShape(2, 2, 64), None, full_depth=full_depth)
 
 
 def told(trace: Trace) -> tuple[dict[str, int], int, int, int]:

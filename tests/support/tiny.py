@@ -11,9 +11,9 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ftui.engine.data.source import Found
-from ftui.engine.data.stores.cache import stored
-from ftui.engine.data.stores.sequences import Sequences, view
+from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.stores.cache import load_store
+from ftui.engine.data.stores.sequences import Sequences, cut_to_length
 from ftui.engine.data.tokens.encode import Encoder
 from ftui.engine.recipe import train
 from ftui.engine.runtime.control_flags import Control
@@ -94,8 +94,8 @@ def seen(
     paths: Sequence[Path], encoder: Encoder, cache: Path, *, form: str = "auto", max_length: int = 512
 ) -> Sequences:
     """The rows of some files as the model sees them."""
-    found = Found("rows", tuple(paths), form)
-    return view(stored(found, encoder, cache, lambda detail: None), encoder.stage, max_length)
+    found = ResolvedSource("rows", tuple(paths), form)
+    return cut_to_length(load_store(found, encoder, cache, lambda detail: None), encoder.stage, max_length)
 
 
 def make_profile(model: Path, rows: Path, /, **sections: dict[str, Any]) -> Profile:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.dataset import report_text
-from ftui.dataset.locations import like_words, names_in, spot
+from ftui.dataset.locations import like_text, names_in_report, where_text
 from ftui.dataset.report import Finding, Report, Where
 
 from ..render.spans import Frame, Line, Span, left, right, spread, width_of, wrapped
@@ -59,12 +59,12 @@ def finding_lines(frame: Frame, report: Report) -> list[ReportLine]:
     if not report.findings:
         return [ReportLine([("  Nothing was found to be wrong with the rows.", "good")])]
     lines: list[ReportLine] = []
-    names = names_in(report)
-    for finding in report_text.ordered(report.findings):
+    names = names_in_report(report)
+    for finding in report_text.sort_findings(report.findings):
         lines.append(ReportLine(_head(frame, finding), finding, _first(finding), is_head=True))
         for example in finding.examples:
-            where = spot(example.where, names, WHERE - 1)
-            like = like_words(example, names, frame.width - WHERE - 7)
+            where = where_text(example.where, names, WHERE - 1)
+            like = like_text(example, names, frame.width - WHERE - 7)
             line: Line = [("       " + left(where, WHERE), "muted"), (like, "text"), (example.excerpt.strip(), "faint")]
             lines.append(ReportLine(line, finding, example.where))
     return lines
@@ -99,7 +99,7 @@ def finding_details(frame: Frame, line: ReportLine | None) -> list[Line]:
     )
     lines: list[Line] = [rule, head]
     lines += [[(" " + text, "text")] for text in wrapped(finding.message, frame.width - 2)]
-    lines += [[(" " + text, "good")] for text in wrapped(report_text.way_on(finding), frame.width - 2) if text]
+    lines += [[(" " + text, "good")] for text in wrapped(report_text.what_to_do(finding), frame.width - 2) if text]
     return lines[: frame.height]
 
 
@@ -132,7 +132,7 @@ def number_lines(frame: Frame, report: Report) -> list[Line]:
         lines += [[], _rule(frame, "max_length"), *_other_lengths(frame, report)]
     lines += [[], _rule(frame, "more")]
     if report.num_eval_rows or report.num_judged_bad or report.num_skipped:  # else the title has said it
-        lines += _fact(frame, "rows", report_text.row_words(report))
+        lines += _fact(frame, "rows", report_text.rows_text(report))
     for label, text in report_text.other_facts(report):
         lines += _fact(frame, label, text)
     return lines

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from ftui.dataset import report_text
 from ftui.dataset.report import Report, Where
-from ftui.dataset.row import Sample, Token
-from ftui.dataset.row_text import NO_TOKEN, Kind, Piece, RowLine, Signs
+from ftui.dataset.row import RowView, Token
+from ftui.dataset.row_text import NO_TOKEN, Piece, PieceKind, RowLine, Signs
 from ftui.text import cells, cut_front, shown
 
 from ..render.glyphs import Glyphs
 from ..render.spans import Frame, Line, Span, harmless, spread, width_of, wrapped
 from .wording import place
 
-STYLES: dict[Kind, str] = {
+STYLES: dict[PieceKind, str] = {
     "learned": "bright@panel", "ignored": "muted", "learned special": "special@panel", "special": "violet",
     "cut": "faint", "mark": "faint", "learned mark": "faint@panel", "role": "title", "rule": "rule", "told": "faint",
     "alarm": "bad",
@@ -23,7 +23,7 @@ STYLES: dict[Kind, str] = {
 SEVERITY_STYLES = {"red": "bad", "yellow": "warn", "note": "loss"}
 FOUND = "background@warn"  # what was sought
 GUTTER = 2
-OF_TOKENS: tuple[Kind, ...] = ("learned", "ignored", "learned special", "special", "cut")
+OF_TOKENS: tuple[PieceKind, ...] = ("learned", "ignored", "learned special", "special", "cut")
 PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 LOADING_BAR = 60
 
@@ -40,7 +40,7 @@ def text_width(width: int) -> int:
 # -- above
 
 
-def title(frame: Frame, name: str, sample: Sample | None, report: Report | None, seen: range) -> list[Line]:
+def title(frame: Frame, name: str, sample: RowView | None, report: Report | None, seen: range) -> list[Line]:
     """Which row it is, its numbers, and a map of its tokens; `seen` are those that the page shows."""
     if sample is None:
         return [[(f" {name}", "title"), ("  rows", "muted")]]
@@ -55,7 +55,7 @@ def title(frame: Frame, name: str, sample: Sample | None, report: Report | None,
     ]
 
 
-def _of_row(frame: Frame, sample: Sample, report: Report | None) -> Line:
+def _of_row(frame: Frame, sample: RowView, report: Report | None) -> Line:
     """The row's own numbers; the form and what was found in all rows only where there is room for them too."""
     numbers = next(
         line for word in (" kept", "") if width_of(line := _numbers(sample, word)) <= frame.width or not word
@@ -67,7 +67,7 @@ def _of_row(frame: Frame, sample: Sample, report: Report | None) -> Line:
     return spread(frame.width, numbers, next((w for w in ([*found, *form], found, form) if width_of(w) <= room), []))
 
 
-def _numbers(sample: Sample, word: str) -> Line:
+def _numbers(sample: RowView, word: str) -> Line:
     """`word` stands behind the number of the tokens that are kept, of which the share is."""
     seen = min(sample.num_tokens, sample.max_length)
     share = report_text.percent(sample.num_target_tokens, seen)
@@ -99,7 +99,7 @@ def where_words(where: Where, width: int) -> str:
     return cut_front(harmless(str(Where(path.rpartition("/")[2], where.number, where.unit))), width)
 
 
-def token_map(frame: Frame, sample: Sample, seen: range) -> Line:
+def token_map(frame: Frame, sample: RowView, seen: range) -> Line:
     """All tokens in one line: thick where one is learned, thin where none is, dots where the model sees nothing."""
     width, number = max(1, frame.width - 2), len(sample.tokens)
     if not number:
@@ -134,7 +134,7 @@ def _joined(spans: Sequence[Span]) -> Line:
 # -- the tokens
 
 
-def notes(sample: Sample, width: int) -> list[Line]:
+def notes(sample: RowView, width: int) -> list[Line]:
     """What is odd about the row."""
     return [
         [(("! " if not n else "  ") + line, "warn")]
@@ -182,7 +182,7 @@ def _span(piece: Piece, boundaries: bool, marked: frozenset[int]) -> Span:
 # -- beside, and instead
 
 
-def raw_page(frame: Frame, sample: Sample, lines: Sequence[str], top: int, found: str = "") -> list[Line]:
+def raw_page(frame: Frame, sample: RowView, lines: Sequence[str], top: int, found: str = "") -> list[Line]:
     """The row as it stands in the file, under a heading; `found` is marked where it is."""
     head: Line = [(" in the file ", "title")]
     where = sample.where

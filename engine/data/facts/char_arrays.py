@@ -23,7 +23,7 @@ def codes_of(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     return np.minimum(codes, LAST), starts
 
 
-def portions(texts: Sequence[str]) -> Iterator[list[str]]:
+def in_batches(texts: Sequence[str]) -> Iterator[list[str]]:
     """The texts in order, as many at a time as have 64 Ki characters together (one at least): memory is bounded."""
     portion: list[str] = []
     size = 0
@@ -64,7 +64,7 @@ def _kind(code: int) -> int:
     return ALONE if code >= _THAI and unicodedata.name(sign, "").startswith(_UNSPACED) else LETTER
 
 
-def lowered(code: int) -> int:
+def lower_code(code: int) -> int:
     """The code point of the small letter."""
     small = chr(code).lower()
     return ord(small) if len(small) == 1 else code

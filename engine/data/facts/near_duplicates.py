@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from ...system.distinct import distinct
-from .char_arrays import ALONE, KINDS, LETTER, Table, codes_of, lowered, portions
+from .char_arrays import ALONE, KINDS, LETTER, Table, codes_of, in_batches, lower_code
 
 NUM_HASHES = 32
 NUM_BANDS = 8
@@ -28,9 +28,9 @@ _TIMES = _random.integers(0, 2**32, NUM_HASHES, dtype=np.uint32) | np.uint32(1)
 _WITH = _random.integers(0, 2**32, NUM_HASHES, dtype=np.uint32)
 
 
-def bands(texts: Sequence[str]) -> np.ndarray:
+def hash_bands(texts: Sequence[str]) -> np.ndarray:
     """Eight bands of each text (n, 8; uint64), zeros for one without words. Of a long one the beginning counts."""
-    parts = [_bands(portion) for portion in portions([text[:LONGEST] for text in texts])]
+    parts = [_bands(portion) for portion in in_batches([text[:LONGEST] for text in texts])]
     return np.concatenate(parts) if parts else np.zeros((0, NUM_BANDS), dtype=np.uint64)
 
 
@@ -90,7 +90,7 @@ def _look_alike(bands: np.ndarray, one: np.ndarray, other: np.ndarray) -> np.nda
     return np.asarray((next(hashes) == next(hashes)).sum(axis=1) >= LEAST_ALIKE)
 
 
-def united(number: int, pairs: np.ndarray) -> np.ndarray:
+def group_by_pairs(number: int, pairs: np.ndarray) -> np.ndarray:
     """For `number` things the least thing (int64) that each hangs together with by the pairs (n, 2)."""
     least = np.arange(number, dtype=np.int64)
     while True:
@@ -156,7 +156,7 @@ def _powers(bits: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _value(code: int) -> int:
     """A number for each letter, the same for capital and small ones (splitmix64 of its code)."""
-    number = (lowered(code) + 1) * int(_MIX) % 2**64
+    number = (lower_code(code) + 1) * int(_MIX) % 2**64
     number = (number ^ (number >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     number = (number ^ (number >> 27)) * 0x94D049BB133111EB % 2**64
     return number ^ (number >> 31)

@@ -6,14 +6,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from ..forms.examples import Chat, Completion, Example, Judged, Message, Pair, Text, Tokens
+from ..forms.examples import Chat, Completion, Example, JudgedAnswer, Message, Pair, Text, Tokens
 
 _encoder = msgspec.json.Encoder(enc_hook=str)
-_GIVEN = ("system", "developer")
+_UNANSWERED_ROLES = ("system", "developer")
 
 
 @dataclass(frozen=True)
-class Said:
+class RowContent:
     """`answers` are what is learned; `text` is all that is said, without what the system says.
 
     `content` (bytes) is the same for two rows only if they say the same in the same roles, whatever their form;
@@ -29,7 +29,7 @@ class Said:
     question: bytes = b""
 
 
-def said(example: Example) -> Said:
+def row_content(example: Example) -> RowContent:
     """Of a pair, what is learned: the better answer."""
     match example:
         case Chat():
@@ -38,24 +38,24 @@ def said(example: Example) -> Said:
             asked: list[Message] = [{"role": "user", "content": prompt}] if prompt else []
             return _of_chat(Chat([*asked, {"role": "assistant", "content": completion}]))
         case Text(text):
-            return Said([text], text, text.encode(), words=_plain(text).encode())
+            return RowContent([text], text, text.encode(), words=_plain(text).encode())
         case Pair(chosen):
-            return said(chosen)
-        case Judged(answer, good=verdict):
-            its, word = said(answer), bytes([verdict])
+            return row_content(chosen)
+        case JudgedAnswer(answer, good=verdict):
+            its, word = row_content(answer), bytes([verdict])
             answers = its.answers if verdict else []
-            return Said(answers, its.text, its.content + word, its.prompt, its.words + word, its.question)
+            return RowContent(answers, its.text, its.content + word, its.prompt, its.words + word, its.question)
         case Tokens(input_ids, targets):
             content = np.asarray(input_ids).tobytes() + np.packbits(targets).tobytes()
-            return Said([], "", content, words=content)
+            return RowContent([], "", content, words=content)
 
 
-def _of_chat(chat: Chat) -> Said:
-    heard = [message for message in chat.messages if message.get("role") not in _GIVEN]
+def _of_chat(chat: Chat) -> RowContent:
+    heard = [message for message in chat.messages if message.get("role") not in _UNANSWERED_ROLES]
     turns = [_turn(message) for message in chat.messages]
     words = [[message.get("role"), _plain(_text(message))] for message in heard]
     before, before_words = turns[: _last_answer(turns)], words[: _last_answer(words)]
-    return Said(
+    return RowContent(
         [
             _text(message)
             for number, message in enumerate(chat.messages)

@@ -7,11 +7,11 @@ from hashlib import blake2b
 
 import numpy as np
 
-from ..forms.examples import Chat, Example, Message, learned_part
-from ..tokens.encode import Encoded
+from ..forms.examples import Chat, Example, Message, trained_part
+from ..tokens.encode import EncodedRow
 from . import near_duplicates
 from .mojibake import is_damaged
-from .row_content import Said, said
+from .row_content import RowContent, row_content
 
 FACTS = np.dtype(
     [
@@ -81,19 +81,19 @@ PATTERNS = {
 """Where a finding shows in the text of a row."""
 
 
-def facts_of(encoded: Sequence[Encoded], each: Sequence[Said]) -> np.ndarray:
+def facts_of(encoded: Sequence[EncodedRow], each: Sequence[RowContent]) -> np.ndarray:
     """`FACTS` of rows and what they say (`heard`); where they stand (file, place, offset) is left to the caller."""
     facts = np.zeros(len(encoded), dtype=FACTS)
     facts["flags"] = [_oddities(one, its) for one, its in zip(encoded, each, strict=True)]
     for name in ("content", "prompt", "words", "question"):
         facts[name] = [hash_of(getattr(its, name)) for its in each]
-    facts["similar"] = near_duplicates.bands([its.text for its in each])
+    facts["similar"] = near_duplicates.hash_bands([its.text for its in each])
     return facts
 
 
-def heard(example: Example) -> Said:
+def trained_content(example: Example) -> RowContent:
     """What is said by a row that is learned; nothing by another."""
-    return Said([], "", b"") if learned_part(example) is None else said(example)
+    return RowContent([], "", b"") if trained_part(example) is None else row_content(example)
 
 
 def hash_of(content: bytes) -> int:
@@ -101,7 +101,7 @@ def hash_of(content: bytes) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") if content else 0
 
 
-def _oddities(encoded: Encoded, its: Said) -> int:
+def _oddities(encoded: EncodedRow, its: RowContent) -> int:
     found = Oddity(0)
     for note in encoded.notes:
         found |= _NOTED.get(note, Oddity(0))
@@ -110,7 +110,7 @@ def _oddities(encoded: Encoded, its: Said) -> int:
     return int(found) | text_oddities(its) | order_oddities(encoded.example)
 
 
-def text_oddities(its: Said) -> int:
+def text_oddities(its: RowContent) -> int:
     """What is odd about the words alone."""
     found = 0
     for answer in its.answers:
@@ -139,7 +139,7 @@ def _is_unfilled(answer: str) -> bool:
     return len(_SELF.findall(answer)) == len(_SLOT.findall(answer)) > 0 and _AI.search(answer) is not None
 
 
-def _is_new(answer: str, its: Said) -> bool:
+def _is_new(answer: str, its: RowContent) -> bool:
     """Whether it stands nowhere else in the row: a template that is spoken of, or a label to choose, is meant."""
     slots = [slot.lower() for slot in _SLOT.findall(answer)] or [answer.lower()]
     said, answered = its.text.lower(), "\n".join(its.answers).lower()
@@ -148,7 +148,7 @@ def _is_new(answer: str, its: Said) -> bool:
 
 def order_oddities(example: Example) -> int:
     """Turns that do not follow each other as those of a conversation: each fault, and `ROLE_ORDER` for all."""
-    learned = learned_part(example)
+    learned = trained_part(example)
     if not isinstance(learned, Chat):
         return 0
     found = Oddity(0)

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from .char_arrays import Table, codes_of, portions
+from .char_arrays import Table, codes_of, in_batches
 
 # First words of the Unicode names of letters, and what is said for them. Chinese and Japanese share their Han letters.
 _NAMED = {
@@ -20,16 +20,16 @@ JAPANESE = 0.1  # of Kana and Han the share of Kana, from which on it is that: n
 NAMES = ("", *dict.fromkeys(_NAMED.values()), "other")
 
 
-def count(texts: Sequence[str]) -> dict[str, int]:
+def count_scripts(texts: Sequence[str]) -> dict[str, int]:
     """Letters by script, those there are; digits, signs and spaces belong to none."""
     totals = np.zeros(len(NAMES), dtype=np.int64)
-    for portion in portions(texts):
+    for portion in in_batches(texts):
         codes, _ = codes_of(portion)
         totals += np.bincount(_SCRIPTS.of(codes), minlength=len(NAMES))
     return {NAMES[number]: int(totals[number]) for number in range(1, len(NAMES)) if totals[number]}
 
 
-def as_written(letters: Mapping[str, int]) -> dict[str, int]:
+def join_japanese(letters: Mapping[str, int]) -> dict[str, int]:
     """Scripts that one language is written in counted together, the most first: Kana among Han is Japanese."""
     kana, han = letters.get("Kana", 0), letters.get("Han", 0)
     found = dict(letters)

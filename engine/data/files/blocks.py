@@ -9,15 +9,15 @@ from ftui.errors import DataError
 from . import csv_rows, hub_dataset, json_array, parquet
 from . import plain_text as texts
 from .encodings import utf8_chunks
-from .folders import few, kinds_of_files
+from .folders import first_names, kinds_of_files
 from .hub_dataset import HubRows
-from .json_row import parsed_row
-from .jsonl import lines
-from .raw_rows import Bad, Cut, Row, Unit, kind_of_value
-from .reread import text_at
-from .streams import kind_of, named, opened
+from .json_row import parse_row
+from .jsonl import jsonl_rows
+from .raw_rows import BadRow, RawRow, Row, Unit, kind_of_value
+from .reread import reread_text
+from .streams import kind_of, open_stream, printable
 
-__all__ = ["Bad", "Block", "Place", "blocks", "parsed", "row_at"]
+__all__ = ["BadRow", "Place", "RowBlock", "parse_block", "read_blocks", "reread_row"]
 
 Place = Path | HubRows
 SIZE = 512
@@ -26,7 +26,7 @@ LOOKED_AT = 64  # rows of a file that tell the kinds of its columns
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Up to 512 rows that stand together in one file, cut out but not parsed.
 
     `file` is the number of the place among those of the source. `places` are line or row numbers from 1, `offsets` the
@@ -41,13 +41,13 @@ class Block:
     places: list[int]
     offsets: list[int]
     texts: list[bytes]
-    bad: list[Bad] = field(default_factory=list)
+    bad: list[BadRow] = field(default_factory=list)
     lines: list[int] = field(default_factory=list)
     columns: list[int] = field(default_factory=list)
     kinds: dict[str, dict[str, int]] = field(default_factory=dict)
 
 
-def blocks(places: Sequence[Place], *, encoding: str | None = None, size: int = SIZE) -> Iterator[Block]:
+def read_blocks(places: Sequence[Place], *, encoding: str | None = None, size: int = SIZE) -> Iterator[RowBlock]:
     """All rows of the places, one after another, in memory for a few rows however large the files are.
 
     Raises:
@@ -56,17 +56,17 @@ def blocks(places: Sequence[Place], *, encoding: str | None = None, size: int = 
     """
     has_some = False
     for number, place in enumerate(places):
-        path, unit = named(place), unit_of(place)
+        path, unit = printable(place), unit_of(place)
         kinds: dict[str, dict[str, int]] | None = None
-        for group in _groups(_cuts(place, encoding), size):
+        for group in _batches(_raw_rows(place, encoding), size):
             block = _block(number, path, unit, group, kinds or {})
             if kinds is None:
-                kinds = _kinds(block)
+                kinds = _column_kinds(block)
                 block.kinds.update(kinds)
             has_some = True
             yield block
     if not has_some:
-        raise DataError(f"There are no rows in {few(places)}.", hint="Check data.train and data.eval.")
+        raise DataError(f"There are no rows in {first_names(places)}.", hint="Check data.train and data.eval.")
 
 
 def unit_of(place: Place) -> Unit:
@@ -74,30 +74,32 @@ def unit_of(place: Place) -> Unit:
     return "row" if isinstance(place, HubRows) or kind_of(place) in (".json", ".parquet") else "line"
 
 
-def _block(number: int, path: str, unit: Unit, group: list[Cut | Bad], kinds: dict[str, dict[str, int]]) -> Block:
-    cuts = [one for one in group if isinstance(one, Cut)]
-    return Block(
+def _block(
+    number: int, path: str, unit: Unit, group: list[RawRow | BadRow], kinds: dict[str, dict[str, int]]
+) -> RowBlock:
+    cuts = [one for one in group if isinstance(one, RawRow)]
+    return RowBlock(
         number,
         path,
         unit,
         [cut.place for cut in cuts],
         [cut.offset for cut in cuts],
         [cut.text for cut in cuts],
-        [one for one in group if isinstance(one, Bad)],
+        [one for one in group if isinstance(one, BadRow)],
         [cut.line for cut in cuts if cut.line],
         [cut.column for cut in cuts if cut.line],
         kinds,
     )
 
 
-def _groups(cuts: Iterable[Cut | Bad], size: int) -> Iterator[list[Cut | Bad]]:
+def _batches(cuts: Iterable[RawRow | BadRow], size: int) -> Iterator[list[RawRow | BadRow]]:
     """What could be read before a file turned out to be damaged comes first."""
-    group: list[Cut | Bad] = []
+    group: list[RawRow | BadRow] = []
     num_bytes = 0
     try:
         for one in cuts:
             group.append(one)
-            num_bytes += len(one.text) if isinstance(one, Cut) else 0
+            num_bytes += len(one.text) if isinstance(one, RawRow) else 0
             if len(group) >= size or num_bytes >= LARGE:
                 yield group
                 group, num_bytes = [], 0
@@ -109,58 +111,58 @@ def _groups(cuts: Iterable[Cut | Bad], size: int) -> Iterator[list[Cut | Bad]]:
         yield group
 
 
-def _cuts(place: Place, encoding: str | None) -> Iterator[Cut | Bad]:
+def _raw_rows(place: Place, encoding: str | None) -> Iterator[RawRow | BadRow]:
     if isinstance(place, HubRows):
-        yield from hub_dataset.cuts(place)
+        yield from hub_dataset.hub_rows(place)
         return
-    kind, path = kind_of(place), named(place)
+    kind, path = kind_of(place), printable(place)
     if kind is None:
         raise DataError(f"{path}: unknown kind of file.", hint=f"Rows are read from {kinds_of_files()}.")
-    with opened(place) as stream:
+    with open_stream(place) as stream:
         if kind == ".parquet":
             yield from parquet.parquet_rows(place, stream)
             return
         offset, chunks = utf8_chunks(path, stream, encoding)
         match kind:
             case ".jsonl":
-                yield from lines(path, chunks, offset)
+                yield from jsonl_rows(path, chunks, offset)
             case ".json":
-                yield from _json(place, chunks, offset, encoding)
+                yield from _json_rows(place, chunks, offset, encoding)
             case ".csv" | ".tsv":
                 yield from csv_rows.csv_rows(path, chunks, offset, "\t" if kind == ".tsv" else None)
             case _:
-                yield from texts.texts(path, chunks, offset)
+                yield from texts.text_rows(path, chunks, offset)
 
 
-def _json(path: Path, chunks: Iterator[bytes], offset: int, encoding: str | None) -> Iterator[Cut | Bad]:
-    is_done = yield from json_array.rows(named(path), chunks, offset)
+def _json_rows(path: Path, chunks: Iterator[bytes], offset: int, encoding: str | None) -> Iterator[RawRow | BadRow]:
+    is_done = yield from json_array.json_rows(printable(path), chunks, offset)
     if not is_done:
-        with opened(path) as stream:
-            offset, chunks = utf8_chunks(named(path), stream, encoding)
-            yield from json_array.rows_in_object(named(path), chunks, offset)
+        with open_stream(path) as stream:
+            offset, chunks = utf8_chunks(printable(path), stream, encoding)
+            yield from json_array.rows_in_object(printable(path), chunks, offset)
 
 
-def _kinds(block: Block) -> dict[str, dict[str, int]]:
+def _column_kinds(block: RowBlock) -> dict[str, dict[str, int]]:
     found: dict[str, dict[str, int]] = {}
     first = replace(
         block, places=block.places[:LOOKED_AT], offsets=block.offsets[:LOOKED_AT], texts=block.texts[:LOOKED_AT],
         lines=block.lines[:LOOKED_AT], columns=block.columns[:LOOKED_AT], bad=[],
     )  # fmt: skip
-    for row in parsed(first):
+    for row in parse_block(first):
         if isinstance(row, Row):
             for key, value in row.value.items():
                 found.setdefault(key, {}).setdefault(kind_of_value(value), row.place)
     return found
 
 
-def parsed(block: Block) -> list[Row | Bad]:
+def parse_block(block: RowBlock) -> list[Row | BadRow]:
     """The rows, or what is wrong with them, in the order of the file; those that the cutting refused among them."""
     path, unit = Path(block.path), block.unit
     lines, columns = block.lines or [0] * len(block.texts), block.columns or [1] * len(block.texts)
-    found: list[Row | Bad] = []
+    found: list[Row | BadRow] = []
     for place, offset, text, line, column in zip(block.places, block.offsets, block.texts, lines, columns, strict=True):
-        value = parsed_row(text, path, place, unit, offset, line)
-        if isinstance(value, Bad):
+        value = parse_row(text, path, place, unit, offset, line)
+        if isinstance(value, BadRow):
             found.append(value.behind(line, column))
         else:
             found.append(Row(path, place, value, unit, block.kinds))
@@ -170,19 +172,21 @@ def parsed(block: Block) -> list[Row | Bad]:
     return found
 
 
-def _place(row: Row | Bad) -> int:
+def _place(row: Row | BadRow) -> int:
     return row.place if isinstance(row, Row) else row.where.number
 
 
-def row_at(place: Place, number: int, offset: int, *, encoding: str | None = None) -> tuple[Row, str]:
+def reread_row(place: Place, number: int, offset: int, *, encoding: str | None = None) -> tuple[Row, str]:
     """One row again, and its text as it stands in the file (rows of tables: as JSON), by what its block says of it.
 
     Raises:
         DataError: the file has changed since: there is no such row any more.
     """
-    text = text_at(place, number, offset, encoding)
+    text = reread_text(place, number, offset, encoding)
     if text is not None:
-        (row,) = parsed(Block(0, named(place), unit_of(place), [number], [offset], [text]))
+        (row,) = parse_block(RowBlock(0, printable(place), unit_of(place), [number], [offset], [text]))
         if isinstance(row, Row):
             return row, text.decode()
-    raise DataError(f"{named(place)} has changed: there is no {unit_of(place)} {number} any more.", hint="Start again.")
+    raise DataError(
+        f"{printable(place)} has changed: there is no {unit_of(place)} {number} any more.", hint="Start again."
+    )

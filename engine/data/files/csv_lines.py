@@ -7,10 +7,10 @@ from ftui.dataset.report import Where
 
 from .encodings import BOM, SAMPLE, Utf8
 from .jsonl import CUT_IT, LONGEST, TOO_LONG
-from .raw_rows import Bad
+from .raw_rows import BadRow
 
 
-class _Line(NamedTuple):
+class _CsvLine(NamedTuple):
     """`text` with its line end (of one that is too long, the beginning) has `size` bytes and begins in `data`."""
 
     text: bytes
@@ -19,7 +19,7 @@ class _Line(NamedTuple):
     start: int
 
 
-class Lines:
+class CsvLines:
     """An iterator over lines of text with their line ends. `number` lines were given; the next begins at byte `offset`.
 
     A mark of UTF-8 (BOM) before a record, as `cat` leaves one between files, is no part of it.
@@ -29,15 +29,15 @@ class Lines:
     there they end as in the one that they are `like`.
     """
 
-    def __init__(self, path: str, chunks: Iterator[bytes], offset: int, like: "Lines | None" = None) -> None:
+    def __init__(self, path: str, chunks: Iterator[bytes], offset: int, like: "CsvLines | None" = None) -> None:
         self.path = path
         self._utf8 = Utf8(path)
         self._end_with_cr: bool | None = like._end_with_cr if like else None
         self._cut = self._cut_out(chunks)
-        self._given: list[_Line] = []
-        self._again: list[_Line] = []
+        self._given: list[_CsvLine] = []
+        self._again: list[_CsvLine] = []
         self.number, self.offset, self.begins = 0, offset, 1
-        self.fault: Bad | None = None
+        self.fault: BadRow | None = None
 
     def new_record(self) -> None:
         """A record begins with the next line. From now on `fault` is what is wrong with the bytes of this one."""
@@ -50,7 +50,7 @@ class Lines:
         self.number -= len(others)
         self.offset -= sum(line.size for line in others)
 
-    def __iter__(self) -> "Lines":
+    def __iter__(self) -> "CsvLines":
         return self
 
     def __next__(self) -> str:
@@ -61,7 +61,7 @@ class Lines:
         where = Where(self.path, self.begins)
         text = line.text.removeprefix(BOM) if self.number == self.begins else line.text
         if line.size > LONGEST:
-            self.fault = Bad(where, TOO_LONG, CUT_IT, line=self.number)
+            self.fault = BadRow(where, TOO_LONG, CUT_IT, line=self.number)
             return ""
         try:
             return text.decode()
@@ -70,7 +70,7 @@ class Lines:
             self.fault = self.fault or self._utf8.fault(where, line.text, begins, self.number, sample)
             return line.text.decode(errors="replace")
 
-    def _cut_out(self, chunks: Iterator[bytes]) -> Iterator[_Line]:
+    def _cut_out(self, chunks: Iterator[bytes]) -> Iterator[_CsvLine]:
         rest, dropped = b"", 0
         for chunk in chunks:
             data = rest + chunk if rest else chunk
@@ -80,13 +80,13 @@ class Lines:
             for text in data.splitlines(keepends=True) if self._end_with_cr else _with_ends(data):
                 if start + len(text) == len(data) and not text.endswith(b"\n"):
                     break  # it, or its CR LF, may go on
-                yield _Line(text, dropped + len(text), data, start)
+                yield _CsvLine(text, dropped + len(text), data, start)
                 start, dropped = start + len(text), 0
             rest = data[start:]
             if len(rest) > LONGEST:
                 rest, dropped = rest[: LONGEST // 2], dropped + len(rest) - LONGEST // 2
         if rest:
-            yield _Line(rest, dropped + len(rest), rest, 0)
+            yield _CsvLine(rest, dropped + len(rest), rest, 0)
 
 
 def _with_ends(data: bytes) -> Iterator[bytes]:

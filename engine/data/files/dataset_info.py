@@ -10,7 +10,7 @@ from ftui.profile.paths import HUB_ID
 from ftui.profile.sections import row_forms
 from ftui.profile.sections.data import Form, Role, Source
 
-from ..forms.column_names import nearest
+from ..forms.column_names import nearest_name_hint
 from ..forms.turns import CONTENT_KEYS, ROLE_KEYS, ROLES
 
 NAME = "dataset_info.json"
@@ -28,7 +28,7 @@ COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}  # w
 BESIDE = ("system", "tools", "history", "chosen", "rejected", "kto_tag")  # are called the same here
 
 
-def described(source: Source) -> Source:
+def resolve_entry(source: Source) -> Source:
     """The source itself; where it names an entry of a dataset_info.json (`subset`), the source that entry describes.
 
     What the source says of itself (format, columns, roles ...) comes before the entry.
@@ -55,7 +55,7 @@ def described(source: Source) -> Source:
     roles = {tags[tag]: role for tag, role in SPEAKERS.items() if tags.get(tag) and ROLES.get(tags[tag]) != role}
     of_the_hub = bool(entry.get("hf_hub_url"))
     changed = {
-        "path": _place(path, entry, refused),
+        "path": _path_or_hub_name(path, entry, refused),
         "format": source.format or form,
         "columns": {ours: theirs for ours, theirs in found.items() if ours != theirs} | source.columns,
         "roles": roles | source.roles,
@@ -69,7 +69,7 @@ def described(source: Source) -> Source:
         raise refused("has a value of a wrong kind", " ".join(str(error).split())[:200]) from error
 
 
-def files_of(path: Path) -> list[Path]:
+def files_in_table(path: Path) -> list[Path]:
     """The files that its entries name and that are there, in their order; none where it is no such table."""
     try:
         table = json.loads(path.read_text(encoding="utf-8-sig"))
@@ -80,10 +80,10 @@ def files_of(path: Path) -> list[Path]:
     return [path.parent / name for name in named if isinstance(name, str) and name and (path.parent / name).is_file()]
 
 
-Refused = Callable[[str, str], DataError]
+Refusal = Callable[[str, str], DataError]
 
 
-def _entry(path: Path, name: str | None) -> tuple[Mapping[str, Any], Refused]:
+def _entry(path: Path, name: str | None) -> tuple[Mapping[str, Any], Refusal]:
     try:
         table = json.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
@@ -94,20 +94,20 @@ def _entry(path: Path, name: str | None) -> tuple[Mapping[str, Any], Refused]:
     if not isinstance(entry, dict):
         problem = f"has no data set {name!r}" if name else "is a list of data sets (LLaMA-Factory's), not rows"
         more = f" and {len(table) - MOST_NAMED} more" if len(table) > MOST_NAMED else ""
-        meant = nearest(name, table) or f"There are {', '.join(list(table)[:MOST_NAMED])}{more}."
+        meant = nearest_name_hint(name, table) or f"There are {', '.join(list(table)[:MOST_NAMED])}{more}."
         written = f'{{ path = "{NAME}", subset = "{next(iter(table), "NAME")}" }}'
         raise DataError(f"{path} {problem}.", hint=f"Name one of them, as in train = {written}. {meant}")
     return entry, lambda reason, hint: DataError(f"{path}: {name!r} {reason}.", hint=hint)
 
 
-def _table(entry: Mapping[str, Any], name: str, refused: Refused) -> dict[str, Any]:
+def _table(entry: Mapping[str, Any], name: str, refused: Refusal) -> dict[str, Any]:
     table = entry.get(name) or {}
     if not isinstance(table, dict) or not all(value is None or isinstance(value, str) for value in table.values()):
         raise refused(f"has {name} that are no table of names", "")
     return table
 
 
-def _place(path: Path, entry: Mapping[str, Any], refused: Refused) -> str:
+def _path_or_hub_name(path: Path, entry: Mapping[str, Any], refused: Refusal) -> str:
     given = entry.get("hf_hub_url")
     if given:
         if not HUB_ID.fullmatch(str(given)):
@@ -126,7 +126,7 @@ def _place(path: Path, entry: Mapping[str, Any], refused: Refused) -> str:
 
 
 def _form(
-    entry: Mapping[str, Any], columns: dict[str, Any], wanted: Form | None, refused: Refused
+    entry: Mapping[str, Any], columns: dict[str, Any], wanted: Form | None, refused: Refusal
 ) -> tuple[Form, dict[str, str]]:
     """The form of the rows, and what their columns are called. An entry that names columns uses no others."""
     beside = {name: columns[name] for name in BESIDE if columns.get(name)}

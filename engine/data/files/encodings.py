@@ -9,7 +9,7 @@ from typing import BinaryIO
 from ftui.dataset.report import Where
 from ftui.errors import DataError
 
-from .raw_rows import Bad
+from .raw_rows import BadRow
 from .streams import CHUNK
 
 BOM = b"\xef\xbb\xbf"
@@ -122,7 +122,7 @@ class Utf8:
         self._has_some = self._has_some or not data.isascii()
         return True
 
-    def fault(self, where: Where, row: bytes, offset: int, line: int, sample: bytes) -> Bad | None:
+    def fault(self, where: Where, row: bytes, offset: int, line: int, sample: bytes) -> BadRow | None:
         """What is wrong with a row that begins at this byte and line; `sample` is the file from there on.
 
         Raises:
@@ -141,7 +141,7 @@ class Utf8:
         if not self._has_some and self._is_foreign(sample):
             raise self.refusal(reason, line)
         hint = f"Mend or delete that row{self._advice(', or ')}."
-        return Bad(where, reason, hint, line=line or None)
+        return BadRow(where, reason, hint, line=line or None)
 
     def refusal(self, reason: str, line: int) -> DataError:
         seems = f": it may be {self._guess}, which is a guess" if self._guess else ""

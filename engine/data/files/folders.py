@@ -8,7 +8,7 @@ from pathlib import Path
 from ftui.errors import DataError
 
 from .dataset_info import NAME
-from .streams import KINDS, PACKED, kind_of, named
+from .streams import KINDS, PACKED, kind_of, printable
 
 FEW = 3  # files that a note names
 
@@ -25,7 +25,7 @@ def kinds_of_files() -> str:
     return f"{', '.join(KINDS)} files, also with {' or '.join(PACKED)} appended"
 
 
-def listed(path: Path, *, rows_only: bool = False) -> Listing:
+def list_files(path: Path, *, rows_only: bool = False) -> Listing:
     """The file, or all files of known kinds in the folder. With `rows_only` text files beside others are left out.
 
     Raises:
@@ -33,34 +33,36 @@ def listed(path: Path, *, rows_only: bool = False) -> Listing:
     """
     if not path.is_dir():
         return Listing((path,))
-    there, passed = _walked(path)
+    there, passed = _walk(path)
     broken = [one for one in there if not one.exists()]
     if lost := [one for one in broken if kind_of(one)]:
         raise DataError(
-            f"{few(lost)}: {'this link leads' if len(lost) == 1 else 'these links lead'} to nothing.",
+            f"{first_names(lost)}: {'this link leads' if len(lost) == 1 else 'these links lead'} to nothing.",
             hint="Bring back what was there, or delete the link." if len(lost) == 1 else "Bring back what was there.",
         )
-    files, twice = _once([one for one in there if kind_of(one) and one.is_file()])
+    files, twice = _deduplicate([one for one in there if kind_of(one) and one.is_file()])
     texts = [one for one in files if kind_of(one) == ".txt"]
     texts = texts if rows_only and len(texts) < len(files) else []
     files = [one for one in files if one not in set(texts)]
     if not files:
-        raise DataError(f"There is no file of rows in {named(path)}.", hint=f"Rows are read from {kinds_of_files()}.")
+        raise DataError(
+            f"There is no file of rows in {printable(path)}.", hint=f"Rows are read from {kinds_of_files()}."
+        )
     reasons = {
         "a link to nothing, passed over": broken,
         "a link to what is read anyway, passed over": passed + twice,
         "text beside files of rows, not learned": texts,
     }
-    return Listing(tuple(files), tuple(f"{few(left)}: {reason}" for reason, left in reasons.items() if left))
+    return Listing(tuple(files), tuple(f"{first_names(left)}: {reason}" for reason, left in reasons.items() if left))
 
 
-def few(places: Iterable[object]) -> str:
+def first_names(places: Iterable[object]) -> str:
     """The first of them by name, and how many more there are."""
     each = list(places)
-    return ", ".join(map(named, each[:FEW])) + (f" and {len(each) - FEW} more" if each[FEW:] else "")
+    return ", ".join(map(printable, each[:FEW])) + (f" and {len(each) - FEW} more" if each[FEW:] else "")
 
 
-def _walked(top: Path) -> tuple[list[Path], list[Path]]:
+def _walk(top: Path) -> tuple[list[Path], list[Path]]:
     """Everything but folders whose path has no hidden part, sorted; and links to folders that were not entered.
 
     Links come last, so that what lies in the folder is found by its own name. One that leads to a folder it lies in, or
@@ -73,7 +75,7 @@ def _walked(top: Path) -> tuple[list[Path], list[Path]]:
     while folders or links:
         folder = folders.pop() if folders else links.pop(0)
         real = os.path.realpath(folder)
-        is_circle = folder != top and (_lies_in(top, real) or _lies_in(folder.parent, real))
+        is_circle = folder != top and (_is_inside(top, real) or _is_inside(folder.parent, real))
         if real in entered or is_circle:
             passed.append(folder)
             continue
@@ -86,7 +88,7 @@ def _walked(top: Path) -> tuple[list[Path], list[Path]]:
     return sorted(found, key=lambda one: one.relative_to(top).as_posix()), passed
 
 
-def _lies_in(path: Path, real: str) -> bool:
+def _is_inside(path: Path, real: str) -> bool:
     return os.path.commonpath([os.path.realpath(path), real]) == real
 
 
@@ -94,11 +96,11 @@ def _entries(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.name[0] != "." and path.name != NAME)
     except OSError as error:
-        words = f"{named(folder)} cannot be read: {error.strerror}."
+        words = f"{printable(folder)} cannot be read: {error.strerror}."
         raise DataError(words, hint="Check data.train and data.eval.") from error
 
 
-def _once(files: list[Path]) -> tuple[list[Path], list[Path]]:
+def _deduplicate(files: list[Path]) -> tuple[list[Path], list[Path]]:
     """Each file once, by its own name where it has one here, and the links that lead to the same."""
     taken: dict[str, Path] = {}
     for file in sorted(files, key=lambda one: one.is_symlink()):

@@ -18,8 +18,8 @@ from ftui.dataset.report import Where
 from ftui.errors import DataError, DiskError
 from ftui.profile.sections.model import FULL_COMMIT
 
-from .parquet import BATCH, cut_of
-from .raw_rows import Bad, Cut
+from .parquet import BATCH, table_row
+from .raw_rows import BadRow, RawRow
 
 MEDIA = {"Image", "Audio", "Video", "Pdf", "Nifti", "Mesh"}  # features of `datasets` that decode a file
 
@@ -42,7 +42,7 @@ class HubRows:
         return f"{self.name} ({self.split})"
 
 
-def fetched(name: str, subset: str | None, split: str | None, revision: str | None) -> HubRows:
+def fetch_dataset(name: str, subset: str | None, split: str | None, revision: str | None) -> HubRows:
     """Download and prepare a data set, or find it in the cache of `datasets`. Runs no code of the repository.
 
     Without `split` it is `train`, or the only one.
@@ -53,7 +53,7 @@ def fetched(name: str, subset: str | None, split: str | None, revision: str | No
     """
     import datasets  # 1 s with pandas, and few need it
 
-    commit = _commit(name, revision)
+    commit = _find_commit(name, revision)
     datasets.disable_progress_bars()
     datasets.config.HF_HUB_OFFLINE = commit is None  # or it would ask again and again, for half a minute
     try:
@@ -61,7 +61,7 @@ def fetched(name: str, subset: str | None, split: str | None, revision: str | No
         builder = datasets.load_dataset_builder(f"hf://datasets/{name}", name=subset, revision=commit)
         builder.download_and_prepare()
     except (datasets.exceptions.DatasetsError, ConnectionError, ValueError, RuntimeError, FileNotFoundError) as error:
-        raise _refused(name, subset, commit, error) from error
+        raise _load_error(name, subset, commit, error) from error
     except OSError as error:
         raise DiskError(f"{name} could not be stored: {error}.", hint="Free space, or set HF_HOME.") from error
     there = str(builder.hash)
@@ -70,12 +70,12 @@ def fetched(name: str, subset: str | None, split: str | None, revision: str | No
             f"{name} is in the local cache at {there[:12]}, not at {revision[:12]}, and the hub cannot be reached.",
             hint="Check the connection (and HF_HUB_OFFLINE), or set revision to the one that is there.",
         )
-    chosen = _split(name, split, [str(key) for key in builder.info.splits or {}])
+    chosen = _choose_split(name, split, [str(key) for key in builder.info.splits or {}])
     table = builder.as_dataset(split=chosen)
     return HubRows(name, str(builder.config.name), chosen, there, _of_text(name, table))
 
 
-def _commit(name: str, revision: str | None) -> str | None:
+def _find_commit(name: str, revision: str | None) -> str | None:
     """The commit of a revision; `None` where the hub cannot be reached.
 
     Raises:
@@ -99,7 +99,7 @@ def _commit(name: str, revision: str | None) -> str | None:
         return None
 
 
-def _split(name: str, split: str | None, there: list[str]) -> str:
+def _choose_split(name: str, split: str | None, there: list[str]) -> str:
     if split is None and (len(there) == 1 or "train" in there):
         return "train" if "train" in there else there[0]
     if split in there:
@@ -115,7 +115,7 @@ def _of_text(name: str, table: Any) -> Any:
     return table
 
 
-def _refused(name: str, subset: str | None, commit: str | None, error: Exception) -> DataError:
+def _load_error(name: str, subset: str | None, commit: str | None, error: Exception) -> DataError:
     words = " ".join(str(error).split())
     if "onfig" in words and "vailable" in words:  # a ValueError whose words list the choices
         problem = "has several subsets" if subset is None else f"has no subset {subset!r}"
@@ -128,9 +128,9 @@ def _refused(name: str, subset: str | None, commit: str | None, error: Exception
     return DataError(f"{name} cannot be read: {words}")
 
 
-def cuts(rows: HubRows) -> Iterator[Cut | Bad]:
+def hub_rows(rows: HubRows) -> Iterator[RawRow | BadRow]:
     number = 0
     for batch in rows.table.iter(batch_size=BATCH):
         for values in zip(*batch.values(), strict=True):
             number += 1
-            yield cut_of(Where(str(rows), number, "row"), dict(zip(batch, values, strict=True)))
+            yield table_row(Where(str(rows), number, "row"), dict(zip(batch, values, strict=True)))

@@ -9,16 +9,16 @@ from ftui.dataset.report import Where
 from ftui.errors import DataError
 
 from .encodings import Utf8
-from .json_row import parsed_row
-from .json_window import Ended, Window
+from .json_row import parse_row
+from .json_window import EndOfFile, JsonWindow
 from .jsonl import CUT_IT, TOO_LONG
-from .raw_rows import Bad, Cut
+from .raw_rows import BadRow, RawRow
 
 TURN_KEYS = {"role", "from", "content", "value"}
 SHAPE = 'A .json file is a list of rows: [{"prompt": "...", "completion": "..."}, ...].'
 
 
-def rows(path: str, chunks: Iterator[bytes], offset: int) -> Generator[Cut | Bad, None, bool]:
+def json_rows(path: str, chunks: Iterator[bytes], offset: int) -> Generator[RawRow | BadRow, None, bool]:
     """The rows of a list; objects one after another, with or without line ends; one object that is a row, or has a
     list of rows under one key.
 
@@ -28,16 +28,16 @@ def rows(path: str, chunks: Iterator[bytes], offset: int) -> Generator[Cut | Bad
     Raises:
         DataError: it is none of these, or its brackets and commas are wrong.
     """
-    window = Window(chunks, offset)
+    window = JsonWindow(chunks, offset)
     match window.sign():
         case b"":
             return True
         case b"[":
             window.pos += 1
-            yield from _listed(path, window)
+            yield from _list_rows(path, window)
             _at_end(path, window)
         case b"{":
-            return (yield from _objects(path, window))
+            return (yield from _object_rows(path, window))
         case _:
             raise _fault(path, window, "no list of rows")
     return True
@@ -45,13 +45,13 @@ def rows(path: str, chunks: Iterator[bytes], offset: int) -> Generator[Cut | Bad
 
 def rows_in_object(
     path: str, chunks: Iterator[bytes], offset: int, line: int = 1, wanted: str | None = None
-) -> Iterator[Cut | Bad]:
+) -> Iterator[RawRow | BadRow]:
     """The rows of the list under one key of one object: the `wanted` one, or the one that begins with an object.
 
     Raises:
         DataError: several lists begin so, or brackets and commas are wrong.
     """
-    window = Window(chunks, offset, line)
+    window = JsonWindow(chunks, offset, line)
     window.sign()
     names: list[str] = []
     while window.sign() in (b"{", b","):
@@ -67,14 +67,14 @@ def rows_in_object(
         names.append(name)
         if len(names) > 1:
             raise _several(path, names)
-        yield from _listed(path, window)
+        yield from _list_rows(path, window)
     if window.sign() != b"}":
         raise _fault(path, window, "not JSON (',' or '}' expected)")
     window.pos += 1
     _at_end(path, window)
 
 
-def _listed(path: str, window: Window) -> Iterator[Cut | Bad]:
+def _list_rows(path: str, window: JsonWindow) -> Iterator[RawRow | BadRow]:
     """What follows the [ of a list."""
     if window.sign() == b"]":
         window.pos += 1
@@ -91,38 +91,38 @@ def _listed(path: str, window: Window) -> Iterator[Cut | Bad]:
             return
 
 
-def _row(path: str, window: Window, number: int, utf8: Utf8) -> Cut | Bad:
+def _row(path: str, window: JsonWindow, number: int, utf8: Utf8) -> RawRow | BadRow:
     if window.sign() == b"":
         raise _fault(path, window, "not JSON (the list does not end)")
     line, column, offset = window.line, window.column, window.offset + window.pos
     where = Where(path, number, "row")
     text = _value(path, window)
     if text is None:
-        return Bad(where, TOO_LONG, CUT_IT, line=line)
-    return utf8.fault(where, text, offset, line, text) or Cut(number, offset, text, line, column)
+        return BadRow(where, TOO_LONG, CUT_IT, line=line)
+    return utf8.fault(where, text, offset, line, text) or RawRow(number, offset, text, line, column)
 
 
-def _value(path: str, window: Window) -> bytes | None:
+def _value(path: str, window: JsonWindow) -> bytes | None:
     if window.sign() in (b",", b":", b"]", b"}"):
         raise _fault(path, window, "not JSON (a value expected)")
     line, column, offset = window.line, window.column, window.offset + window.pos
     try:
         return window.value()
-    except Ended:
-        torn = Bad(Where(path, line), "the JSON ends in the middle")
-        found = parsed_row(window.held[window.pos :], Path(path), line, "line", offset)
-        told = found.behind(line, column) if isinstance(found, Bad) else torn
+    except EndOfFile:
+        torn = BadRow(Where(path, line), "the JSON ends in the middle")
+        found = parse_row(window.held[window.pos :], Path(path), line, "line", offset)
+        told = found.behind(line, column) if isinstance(found, BadRow) else torn
         raise replace(told, hint="Mend the file there, or copy it again.").error() from None
 
 
-def _objects(path: str, window: Window) -> Generator[Cut | Bad, None, bool]:
+def _object_rows(path: str, window: JsonWindow) -> Generator[RawRow | BadRow, None, bool]:
     """A file that begins with an object."""
     number, utf8 = 1, Utf8(path)
     first = _row(path, window, number, utf8)
     if window.sign() == b"":
-        if isinstance(first, Bad) and first.reason == TOO_LONG:
+        if isinstance(first, BadRow) and first.reason == TOO_LONG:
             return False
-        yield from _only(path, first)
+        yield from _single_object(path, first)
         return True
     yield first
     while window.sign():
@@ -133,10 +133,12 @@ def _objects(path: str, window: Window) -> Generator[Cut | Bad, None, bool]:
     return True
 
 
-def _only(path: str, first: Cut | Bad) -> Iterator[Cut | Bad]:
+def _single_object(path: str, first: RawRow | BadRow) -> Iterator[RawRow | BadRow]:
     """One object: a row, or a list of rows under one key."""
-    value = parsed_row(first.text, Path(path), 1, "row", first.offset, first.line) if isinstance(first, Cut) else first
-    if isinstance(value, Bad) or isinstance(first, Bad):
+    value = (
+        parse_row(first.text, Path(path), 1, "row", first.offset, first.line) if isinstance(first, RawRow) else first
+    )
+    if isinstance(value, BadRow) or isinstance(first, BadRow):
         yield first
         return
     origins = {"file_name", "hf_hub_url", "ms_hub_url", "script_url"}
@@ -162,7 +164,7 @@ def _is_rows(value: object) -> bool:
     return not all(len(TURN_KEYS & inner.keys()) > 1 for inner in value)
 
 
-def _pass_list(path: str, window: Window) -> None:
+def _pass_list(path: str, window: JsonWindow) -> None:
     """To the end of a list that holds no rows."""
     while window.sign() not in (b"]", b""):
         _value(path, window)
@@ -171,7 +173,7 @@ def _pass_list(path: str, window: Window) -> None:
     window.pos += 1
 
 
-def _key(path: str, window: Window) -> str:
+def _key(path: str, window: JsonWindow) -> str:
     if window.sign() != b'"':
         raise _fault(path, window, "not JSON (a key in double quotes expected)")
     text = _value(path, window)
@@ -191,12 +193,12 @@ def _several(path: str, names: list[str]) -> DataError:
     )
 
 
-def _at_end(path: str, window: Window) -> None:
+def _at_end(path: str, window: JsonWindow) -> None:
     if window.sign():
         raise _fault(path, window, "not JSON (more after the end of the list)")
 
 
-def _fault(path: str, window: Window, reason: str) -> DataError:
+def _fault(path: str, window: JsonWindow, reason: str) -> DataError:
     window.sign()
     near = window.held[max(0, window.pos - 20) : window.pos + 20].decode(errors="replace").strip()
-    return Bad(Where(path, window.line), reason, SHAPE, window.column, near).error()
+    return BadRow(Where(path, window.line), reason, SHAPE, window.column, near).error()

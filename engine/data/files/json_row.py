@@ -10,7 +10,7 @@ import msgspec
 
 from ftui.dataset.report import Where
 
-from .raw_rows import Bad, Unit, kind_of_value
+from .raw_rows import BadRow, Unit, kind_of_value
 
 DEEPEST = 100  # levels of lists and objects; templates and later readers recurse, and have less room than the parser
 SHAPE = 'A row is one object: {"messages": [{"role": "user", "content": "..."}, ...]} or {"prompt": "...", ...}.'
@@ -20,7 +20,7 @@ MOST_DIGITS = 4300  # Python's limit: longer ones take it quadratic time
 NUMBER = re.compile(rf"\d{{{MOST_DIGITS},}}")
 
 
-class _Twice(Exception):
+class _DuplicateKey(Exception):
     """An object has this key twice: which of the two values is meant, nobody can tell."""
 
 
@@ -28,7 +28,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) != len(pairs):
         names = sorted(name for name, _ in pairs)
-        raise _Twice(next(one for one, other in pairwise(names) if one == other))
+        raise _DuplicateKey(next(one for one, other in pairwise(names) if one == other))
     return value
 
 
@@ -36,7 +36,7 @@ _parse = json.JSONDecoder(object_pairs_hook=_object).decode
 _decode = msgspec.json.Decoder().decode
 
 
-def _quickly(text: bytes) -> dict[str, Any] | None:
+def _parse_fast(text: bytes) -> dict[str, Any] | None:
     """The object, three times as fast as with a look at each key; `None` where that look is needed.
 
     Every key is followed by a colon: with as many colons as keys in the objects, none was there twice. Colons behind
@@ -62,47 +62,49 @@ def _num_keys(value: Any, room: int) -> int:
     return num_keys
 
 
-def parsed_row(
+def parse_row(
     text: bytes, path: Path, place: int, unit: Unit, offset: int = -1, line: int = 0
-) -> dict[str, Any] | Bad:
+) -> dict[str, Any] | BadRow:
     """The object, or what is wrong. `offset` is the byte of the file, `line` the line on which `text` begins."""
-    value = _quickly(text)
+    value = _parse_fast(text)
     if value is not None:
         return value
     try:
         value = _parse(text.decode())
         return _sound(value, text.decode(), Where(str(path), place, unit), line)
-    except (ValueError, RecursionError, _Twice) as error:
-        return _what_is_wrong(error, text, Where(str(path), place, unit), offset, line)
+    except (ValueError, RecursionError, _DuplicateKey) as error:
+        return _explain_fault(error, text, Where(str(path), place, unit), offset, line)
 
 
-def _what_is_wrong(error: Exception, text: bytes, where: Where, offset: int, line: int) -> Bad:
+def _explain_fault(error: Exception, text: bytes, where: Where, offset: int, line: int) -> BadRow:
     said = text.decode(errors="replace")
     match error:
         case UnicodeDecodeError():
             byte = max(offset, 0) + error.start
-            return Bad(where, f"not UTF-8 (byte {byte}: 0x{text[error.start]:02x})", "Set data.encoding.")
+            return BadRow(where, f"not UTF-8 (byte {byte}: 0x{text[error.start]:02x})", "Set data.encoding.")
         case json.JSONDecodeError():
             return _not_json(error, where, line)
-        case _Twice():
+        case _DuplicateKey():
             name = str(error)
             second = [found.start() for found in re.finditer(re.escape(json.dumps(name)), said)][1:2]
-            return _at(said, second[0] if second else None, where, line, f"the key {name!r} stands twice in an object")
+            return _fault_at(
+                said, second[0] if second else None, where, line, f"the key {name!r} stands twice in an object"
+            )
         case RecursionError():
-            return Bad(where, f"nested too deeply (more than {DEEPEST} levels)", SHAPE, line=line or None)
+            return BadRow(where, f"nested too deeply (more than {DEEPEST} levels)", SHAPE, line=line or None)
     number = NUMBER.search(said)
     reason = f"a number of more than {MOST_DIGITS} digits" if number else str(error)
-    return _at(said, number.start() if number else None, where, line, reason, "Delete that row.")
+    return _fault_at(said, number.start() if number else None, where, line, reason, "Delete that row.")
 
 
-def _sound(value: Any, said: str, where: Where, line: int) -> dict[str, Any] | Bad:
+def _sound(value: Any, said: str, where: Where, line: int) -> dict[str, Any] | BadRow:
     if not isinstance(value, dict):
         hint = LISTED if isinstance(value, list) and where.unit == "line" else SHAPE
-        return Bad(where, f"a JSON {kind_of_value(value)}, not an object", hint, line=line or None)
+        return BadRow(where, f"a JSON {kind_of_value(value)}, not an object", hint, line=line or None)
     return _unsound(value, said, where, line) or value
 
 
-def _unsound(value: dict[str, Any], said: str, where: Where, line: int) -> Bad | None:
+def _unsound(value: dict[str, Any], said: str, where: Where, line: int) -> BadRow | None:
     """Halves of characters (`\\ud83d` without its other half is JSON, but no text), and depth."""
     if "\\u" in said and "\\ud" in said.lower():
         try:
@@ -110,9 +112,9 @@ def _unsound(value: dict[str, Any], said: str, where: Where, line: int) -> Bad |
         except UnicodeEncodeError as error:
             half = f"\\u{ord(error.object[error.start]):04x}"
             place = said.lower().find(half)
-            return _at(said, place, where, line, f"{half} is half a character", "Delete it.")
+            return _fault_at(said, place, where, line, f"{half} is half a character", "Delete it.")
     if said.count("[") + said.count("{") > DEEPEST and _is_deep(value):
-        return Bad(where, f"nested too deeply (more than {DEEPEST} levels)", SHAPE, line=line or None)
+        return BadRow(where, f"nested too deeply (more than {DEEPEST} levels)", SHAPE, line=line or None)
     return None
 
 
@@ -128,7 +130,7 @@ def _is_deep(value: Any) -> bool:
     return bool(level)
 
 
-def _not_json(error: json.JSONDecodeError, where: Where, line: int) -> Bad:
+def _not_json(error: json.JSONDecodeError, where: Where, line: int) -> BadRow:
     said, place = error.doc, error.pos
     hint = 'Mend or delete that row, or leave out all such rows: data.on_bad_row = "skip".'
     if said.lstrip()[:1] == "[" and where.unit == "line":
@@ -141,15 +143,15 @@ def _not_json(error: json.JSONDecodeError, where: Where, line: int) -> Bad:
         reason = f"not JSON ({error.msg})"
         if said[place : place + 1] == "'":
             hint = "Strings and keys need double quotes: this is how Python prints, json.dumps writes JSON."
-    return _at(said, place, where, line, reason, hint)
+    return _fault_at(said, place, where, line, reason, hint)
 
 
-def _at(said: str, place: int | None, where: Where, line: int, reason: str, hint: str = SHAPE) -> Bad:
+def _fault_at(said: str, place: int | None, where: Where, line: int, reason: str, hint: str = SHAPE) -> BadRow:
     """A fault at a character of the row."""
     if place is None or place < 0:
-        return Bad(where, reason, hint, line=line or None)
+        return BadRow(where, reason, hint, line=line or None)
     column = place - said.rfind("\n", 0, place)
     near = said[max(0, place - 20) : place + 20].strip()
     first = line or (where.number if where.unit == "line" else 0)
     its_line = first + said.count("\n", 0, place) if first else None
-    return Bad(where, reason, hint, column, near, its_line)
+    return BadRow(where, reason, hint, column, near, its_line)

@@ -17,11 +17,11 @@ _is_json = msgspec.json.Decoder(msgspec.Raw).decode
 SPACE = re.compile(rb"[ \t\r\n]*+")
 
 
-class Ended(Exception):
+class EndOfFile(Exception):
     """The file ends in the middle of a value."""
 
 
-class Window:
+class JsonWindow:
     """`held[pos:]` is what comes next; byte `offset` of the file is `held[0]`."""
 
     def __init__(self, chunks: Iterator[bytes], offset: int, line: int = 1) -> None:
@@ -59,7 +59,7 @@ class Window:
                 return self.held[self.pos : self.pos + 1]
             try:
                 self._read_on(self.pos)
-            except Ended:
+            except EndOfFile:
                 return b""
 
     def value(self) -> bytes | None:
@@ -107,7 +107,7 @@ class Window:
                 return start
             try:
                 start -= self._read_on(start)
-            except Ended:
+            except EndOfFile:
                 self.pos = len(self.held)
                 return start
 
@@ -138,7 +138,7 @@ class Window:
         """Reads more and forgets what stands before `keep`; gives the number of bytes forgotten."""
         chunk = next(self._chunks, b"")
         if not chunk:
-            raise Ended
+            raise EndOfFile
         before, self.pos = self.pos, keep
         self._line, self._counted = self.line, 0
         self.held, self.offset = self.held[keep:] + chunk, self.offset + keep

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from ftui.dataset.report import Where
 
 from .encodings import BOM, Utf8
-from .raw_rows import Bad, Cut
+from .raw_rows import BadRow, RawRow
 
 LONGEST = 10_000_000
 """Bytes of a row. Longer ones are a fault: nothing learns from a row of two million tokens, and memory is finite."""
@@ -13,7 +13,7 @@ TOO_LONG = f"longer than {LONGEST // 1_000_000} MB"
 CUT_IT = "Cut it into several rows. Is there a line end missing?"
 
 
-def lines(path: str, chunks: Iterator[bytes], offset: int) -> Iterator[Cut | Bad]:
+def jsonl_rows(path: str, chunks: Iterator[bytes], offset: int) -> Iterator[RawRow | BadRow]:
     """Every line that is not blank. `offset` is the byte of the file at which the chunks begin.
 
     A mark of UTF-8 (BOM) at the beginning of a line, as `cat` leaves one between files, is no part of it.
@@ -26,13 +26,13 @@ def lines(path: str, chunks: Iterator[bytes], offset: int) -> Iterator[Cut | Bad
         number, offset, rest = number + data.count(b"\n", 0, end), offset + end, data[end:]
         if len(rest) > LONGEST:
             number, offset = number + 1, offset + len(rest)
-            yield Bad(Where(path, number), TOO_LONG, CUT_IT)
+            yield BadRow(Where(path, number), TOO_LONG, CUT_IT)
             skipped, rest = _past_line_end(chunks)
             offset += skipped
     yield from _whole_lines(path, rest, number, offset, utf8)
 
 
-def _whole_lines(path: str, data: bytes, number: int, offset: int, utf8: Utf8) -> Iterator[Cut | Bad]:
+def _whole_lines(path: str, data: bytes, number: int, offset: int, utf8: Utf8) -> Iterator[RawRow | BadRow]:
     is_utf8 = utf8.holds(data)
     start = 0
     for line in data.split(b"\n"):
@@ -40,10 +40,10 @@ def _whole_lines(path: str, data: bytes, number: int, offset: int, utf8: Utf8) -
         if line.startswith(BOM):
             start, line = start + len(BOM), line.removeprefix(BOM)
         if len(line) > LONGEST:
-            yield Bad(Where(path, number), TOO_LONG, CUT_IT)
+            yield BadRow(Where(path, number), TOO_LONG, CUT_IT)
         elif line and not line.isspace():
             bad = None if is_utf8 else utf8.fault(Where(path, number), line, offset + start, number, data[start:])
-            yield bad or Cut(number, offset + start, line)
+            yield bad or RawRow(number, offset + start, line)
         start += len(line) + 1
 
 

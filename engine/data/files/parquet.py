@@ -13,14 +13,14 @@ from ftui.dataset.report import Where
 from ftui.errors import DataError
 
 from .jsonl import CUT_IT, LONGEST, TOO_LONG
-from .raw_rows import Bad, Cut
-from .streams import named
+from .raw_rows import BadRow, RawRow
+from .streams import printable
 
 BATCH = 512  # rows in memory at once; fewer where they are long
 BATCH_BYTES = 2 << 20
 
 
-def parquet_rows(path: Path, stream: BinaryIO, first: int = 1) -> Iterator[Cut | Bad]:
+def parquet_rows(path: Path, stream: BinaryIO, first: int = 1) -> Iterator[RawRow | BadRow]:
     """The rows of a Parquet file from the `first` on.
 
     Of a packed one a copy is made in the temporary folder, for it is read from its end.
@@ -45,12 +45,12 @@ def parquet_rows(path: Path, stream: BinaryIO, first: int = 1) -> Iterator[Cut |
             for batch in table.iter_batches(batch_size=_batch_size(table.metadata), row_groups=groups):
                 if number + batch.num_rows >= first:
                     left_out = max(0, first - 1 - number)
-                    yield from cuts_of(named(path), batch.slice(left_out), number + left_out)
+                    yield from rows_of_batch(printable(path), batch.slice(left_out), number + left_out)
                 number += batch.num_rows
         except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
             words = " ".join(str(error).split())
             raise DataError(
-                f"{named(path)} is damaged or no Parquet file: {words}.", hint="Copy or download it again."
+                f"{printable(path)} is damaged or no Parquet file: {words}.", hint="Copy or download it again."
             ) from error
 
 
@@ -78,7 +78,7 @@ def _refuse_twice(path: Path, names: list[str]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise DataError(
-            f"{named(path)}: two columns have the name {twice!r}.", hint="Write it again with one of them renamed."
+            f"{printable(path)}: two columns have the name {twice!r}.", hint="Write it again with one of them renamed."
         )
 
 
@@ -92,14 +92,16 @@ def _refuse_media(path: Path, schema: Any) -> None:
         if pyarrow.types.is_struct(column.type) and {part.name for part in column.type} == {"bytes", "path"}
     ]
     if media:
-        raise DataError(f"{named(path)} holds images, audio or video ({', '.join(media)}): only text can be learned.")
+        raise DataError(
+            f"{printable(path)} holds images, audio or video ({', '.join(media)}): only text can be learned."
+        )
 
 
 class _Unreadable(str):
     """Why a cell has no value."""
 
 
-def cuts_of(path: str, batch: Any, before: int) -> Iterator[Cut | Bad]:
+def rows_of_batch(path: str, batch: Any, before: int) -> Iterator[RawRow | BadRow]:
     """The rows of a batch of pyarrow as JSON; `before` rows of the file stand before it."""
     names = batch.schema.names
     columns = [_values(batch.column(number)) for number in range(len(names))]
@@ -107,15 +109,15 @@ def cuts_of(path: str, batch: Any, before: int) -> Iterator[Cut | Bad]:
         where = Where(path, number, "row")
         wrong = next((n for n, value in enumerate(values) if isinstance(value, _Unreadable)), None)
         if wrong is not None:
-            yield Bad(where, f"column {names[wrong]!r} cannot be read ({values[wrong]})", "Write the file again.")
+            yield BadRow(where, f"column {names[wrong]!r} cannot be read ({values[wrong]})", "Write the file again.")
             continue
-        yield cut_of(where, dict(zip(names, values, strict=True)))
+        yield table_row(where, dict(zip(names, values, strict=True)))
 
 
-def cut_of(where: Where, value: dict[str, Any]) -> Cut | Bad:
+def table_row(where: Where, value: dict[str, Any]) -> RawRow | BadRow:
     """A row of a table as JSON."""
     text = _encode({key: without_nulls(inner) for key, inner in value.items()}).encode()
-    return Cut(where.number, -1, text) if len(text) <= LONGEST else Bad(where, TOO_LONG, CUT_IT)
+    return RawRow(where.number, -1, text) if len(text) <= LONGEST else BadRow(where, TOO_LONG, CUT_IT)
 
 
 def _values(column: Any) -> list[Any]:

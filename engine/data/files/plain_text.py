@@ -10,12 +10,12 @@ import msgspec
 from ftui.dataset.report import Where
 
 from .encodings import Utf8
-from .raw_rows import Bad, Cut
+from .raw_rows import BadRow, RawRow
 
 PIECE = 8 << 20  # bytes of a row at most
 
 
-def texts(path: str, chunks: Iterator[bytes], offset: int) -> Iterator[Cut | Bad]:
+def text_rows(path: str, chunks: Iterator[bytes], offset: int) -> Iterator[RawRow | BadRow]:
     """The text in rows of up to 8 MiB, each with the line on which it begins.
 
     Raises:
@@ -44,7 +44,7 @@ def _cut(held: bytearray) -> int:
     return whole
 
 
-def _piece(path: str, piece: bytes, offset: int, line: int, utf8: Utf8) -> Iterator[Cut | Bad]:
+def _piece(path: str, piece: bytes, offset: int, line: int, utf8: Utf8) -> Iterator[RawRow | BadRow]:
     where = Where(path, line)
     try:
         text = piece.decode().replace("\ufeff", "")
@@ -52,4 +52,4 @@ def _piece(path: str, piece: bytes, offset: int, line: int, utf8: Utf8) -> Itera
         bad = utf8.fault(where, piece, offset, line, piece[error.start :])
         raise utf8.refusal(bad.reason, bad.line or line) if bad else error from error
     if text.strip():
-        yield Cut(line, offset, msgspec.json.encode({"text": text}))
+        yield RawRow(line, offset, msgspec.json.encode({"text": text}))

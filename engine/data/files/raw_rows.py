@@ -15,7 +15,7 @@ Kinds = Mapping[str, Mapping[str, int]]
 """Of each column the kinds of value that the first rows of the file have in it, and the place each is seen at first."""
 
 
-class Cut(NamedTuple):
+class RawRow(NamedTuple):
     """A row as JSON in UTF-8, not parsed yet.
 
     `place` as of a `Row`; `offset` is the byte at which it begins in the unpacked file, -1 where that means nothing;
@@ -62,7 +62,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Bad:
+class BadRow:
     """A row that cannot be read, and why.
 
     `column` counts characters from 1; `line` is that of the fault where it is known and not the row's place.
@@ -79,7 +79,7 @@ class Bad:
         near = f" (near {self.excerpt!r})" if self.excerpt else ""
         return DataError(f"{self._place}: {self.reason}{near}.", hint=self.hint)
 
-    def behind(self, line: int, column: int) -> "Bad":
+    def behind(self, line: int, column: int) -> "BadRow":
         """The same of a row that begins at this column of the line."""
         return replace(self, column=self.column + column - 1) if self.column and self.line == line else self
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from ftui.dataset.report import Where
 
-from .csv_rows import csv_row_at
+from .csv_rows import reread_csv_row
 from .encodings import utf8_chunks
 from .hub_dataset import HubRows
-from .json_window import Ended, Window
+from .json_window import EndOfFile, JsonWindow
 from .jsonl import LONGEST
-from .parquet import cut_of, parquet_rows
-from .plain_text import texts
-from .raw_rows import Cut
-from .streams import CHUNK, PACKED, kind_of, named, opened
+from .parquet import parquet_rows, table_row
+from .plain_text import text_rows
+from .raw_rows import RawRow
+from .streams import CHUNK, PACKED, kind_of, open_stream, printable
 
 
-def text_at(place: Path | HubRows, number: int, offset: int, encoding: str | None) -> bytes | None:
+def reread_text(place: Path | HubRows, number: int, offset: int, encoding: str | None) -> bytes | None:
     """A row as JSON; `None` where there is none any more.
 
     Raises:
@@ -26,13 +26,13 @@ def text_at(place: Path | HubRows, number: int, offset: int, encoding: str | Non
     if isinstance(place, HubRows):
         if number > len(place.table):
             return None
-        cut = cut_of(Where(named(place), number, "row"), place.table[number - 1])
-        return cut.text if isinstance(cut, Cut) else None
-    kind, path = kind_of(place), named(place)
+        cut = table_row(Where(printable(place), number, "row"), place.table[number - 1])
+        return cut.text if isinstance(cut, RawRow) else None
+    kind, path = kind_of(place), printable(place)
     if kind == ".parquet":
-        with opened(place) as stream:
+        with open_stream(place) as stream:
             found = next(iter(parquet_rows(place, stream, first=number)), None)
-        return found.text if isinstance(found, Cut) else None
+        return found.text if isinstance(found, RawRow) else None
     with _chunks_from(place, offset, encoding) as chunks:
         match kind:
             case ".jsonl":
@@ -40,22 +40,22 @@ def text_at(place: Path | HubRows, number: int, offset: int, encoding: str | Non
             case ".json":
                 return _value(chunks)
             case ".txt":
-                found = next(texts(path, chunks, offset), None)
+                found = next(text_rows(path, chunks, offset), None)
             case _:
-                with opened(place) as stream:
+                with open_stream(place) as stream:
                     whole = utf8_chunks(path, stream, encoding)[1]
-                    found = csv_row_at(path, whole, chunks, "\t" if kind == ".tsv" else None)
-    return found.text if isinstance(found, Cut) else None
+                    found = reread_csv_row(path, whole, chunks, "\t" if kind == ".tsv" else None)
+    return found.text if isinstance(found, RawRow) else None
 
 
 @contextmanager
 def _chunks_from(path: Path, offset: int, encoding: str | None) -> Iterator[Iterator[bytes]]:
-    with opened(path) as stream:
+    with open_stream(path) as stream:
         if encoding is None and path.suffix.lower() not in PACKED:
             stream.seek(offset)
             yield iter(lambda: stream.read(CHUNK), b"")
             return
-        start, chunks = utf8_chunks(named(path), stream, encoding)
+        start, chunks = utf8_chunks(printable(path), stream, encoding)
         yield _behind(chunks, offset - start)
 
 
@@ -76,8 +76,8 @@ def _line(chunks: Iterator[bytes]) -> bytes:
 
 
 def _value(chunks: Iterator[bytes]) -> bytes | None:
-    window = Window(chunks, 0)
+    window = JsonWindow(chunks, 0)
     try:
         return window.value() if window.sign() else None
-    except Ended:
+    except EndOfFile:
         return None

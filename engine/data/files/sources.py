@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from .blocks import Place, blocks, parsed
-from .folders import listed
-from .raw_rows import Bad, Row
+from .blocks import Place, parse_block, read_blocks
+from .folders import list_files
+from .raw_rows import BadRow, Row
 
 __all__ = ["Place", "Row", "files_at", "read_rows"]
 
 
 def files_at(path: Path) -> tuple[Path, ...]:
     """The file, or all files of known kinds in the folder: see `listed`, which raises the same."""
-    return listed(path).files
+    return list_files(path).files
 
 
 def read_rows(place: Place, *, encoding: str | None = None) -> Iterator[Row]:
@@ -21,8 +21,8 @@ def read_rows(place: Place, *, encoding: str | None = None) -> Iterator[Row]:
     Raises:
         DataError: see `blocks`; also for the first row that cannot be read.
     """
-    for block in blocks([place], encoding=encoding):
-        for row in parsed(block):
-            if isinstance(row, Bad):
+    for block in read_blocks([place], encoding=encoding):
+        for row in parse_block(block):
+            if isinstance(row, BadRow):
                 raise row.error()
             yield row

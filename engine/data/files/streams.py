@@ -20,7 +20,7 @@ WINDOW = 1 << 31  # bytes that a frame may look back (`zstd --long=31`); without
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 
 
-def named(place: object) -> str:
+def printable(place: object) -> str:
     """A file's name for messages and records: bytes in it that are no UTF-8 become `\\xe9`."""
     return str(place).encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
@@ -33,7 +33,7 @@ def kind_of(path: Path) -> str | None:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def open_stream(path: Path) -> Iterator[BinaryIO]:
     """The unpacked bytes of a file.
 
     Raises:
@@ -41,18 +41,18 @@ def opened(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         with path.open("rb") as packed:
-            yield _unpacked(path, packed)
+            yield _unpack(path, packed)
     except DAMAGED as error:
         raise DataError(
-            f"{named(path)}: the compressed file is damaged ({error}).", hint="Copy or download it again."
+            f"{printable(path)}: the compressed file is damaged ({error}).", hint="Copy or download it again."
         ) from error
     except OSError as error:
         raise DataError(
-            f"{named(path)} cannot be read: {error.strerror or error}.", hint="Check data.train and data.eval."
+            f"{printable(path)} cannot be read: {error.strerror or error}.", hint="Check data.train and data.eval."
         ) from error
 
 
-def _unpacked(path: Path, packed: IO[bytes]) -> BinaryIO:
+def _unpack(path: Path, packed: IO[bytes]) -> BinaryIO:
     if path.suffix.lower() == ".gz":
         return cast(BinaryIO, gzip.GzipFile(fileobj=packed))
     if path.suffix.lower() == ".zst":

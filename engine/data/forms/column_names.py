@@ -11,7 +11,7 @@ MAY_BE_EMPTY = ("messages", "conversations", "chosen", "rejected", "input_ids")
 
 
 @dataclass(frozen=True)
-class Shape:
+class ColumnNames:
     """`columns`: the form's name of a column -> the one it has here; `role` and `content` are those of a turn's keys.
 
     A column called "" here is not read.
@@ -25,17 +25,17 @@ class Shape:
         return hash((tuple(sorted(self.columns.items())), tuple(sorted(self.roles.items()))))
 
 
-PLAIN = Shape()
+STANDARD_NAMES = ColumnNames()
 """Everything is called as the forms call it."""
 
 
-def nearest(wanted: str | None, there: Iterable[str]) -> str:
+def nearest_name_hint(wanted: str | None, there: Iterable[str]) -> str:
     """A hint: what may have been meant by a name that is not there."""
     close = get_close_matches(wanted or "", list(there), n=1, cutoff=0.6)
     return f"Is {close[0]!r} meant?" if close else ""
 
 
-def with_our_names(row: Row, shape: Shape) -> Row:
+def rename_columns(row: Row, shape: ColumnNames) -> Row:
     """The row with its columns called as the forms call them. Those that lend their place to another are gone."""
     columns = _of_rows(shape)
     if not columns:
@@ -45,7 +45,7 @@ def with_our_names(row: Row, shape: Shape) -> Row:
     return row.with_value(kept | renamed)
 
 
-def known_by(row: Row, signs: Mapping[str, Collection[str]]) -> str | None:
+def match_form(row: Row, signs: Mapping[str, Collection[str]]) -> str | None:
     """The first of these forms whose columns the row has; `None` for none.
 
     Tables that were put together have a column for turns or tokens in all their rows: where its cell is empty, the row
@@ -58,7 +58,7 @@ def known_by(row: Row, signs: Mapping[str, Collection[str]]) -> str | None:
     return None
 
 
-def missing_columns(there: Collection[str], shape: Shape) -> list[str]:
+def missing_columns(there: Collection[str], shape: ColumnNames) -> list[str]:
     """In words, each column of the mapping that is not `there`."""
     names = ", ".join(map(repr, there)) or "(none)"
     absent = [(ours, theirs) for ours, theirs in _of_rows(shape).items() if theirs and theirs not in there]
@@ -68,7 +68,7 @@ def missing_columns(there: Collection[str], shape: Shape) -> list[str]:
                 None,
                 (
                     f"data.columns.{ours} is {theirs!r}{f'; there are {names}' if not number else ''}.",
-                    nearest(theirs, there),
+                    nearest_name_hint(theirs, there),
                 ),
             )
         )
@@ -76,5 +76,5 @@ def missing_columns(there: Collection[str], shape: Shape) -> list[str]:
     ]
 
 
-def _of_rows(shape: Shape) -> dict[str, str]:
+def _of_rows(shape: ColumnNames) -> dict[str, str]:
     return {ours: theirs for ours, theirs in shape.columns.items() if ours not in OF_TURNS}

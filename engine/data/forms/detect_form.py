@@ -8,15 +8,15 @@ from ftui.errors import DataError
 from ftui.profile.sections.row_forms import SIGNS, VERDICTS
 
 from ..files.raw_rows import Row
-from .column_hints import how_to_name, keys_told
-from .column_names import PLAIN, Shape, known_by, missing_columns, with_our_names
+from .column_hints import column_list, naming_hint
+from .column_names import STANDARD_NAMES, ColumnNames, match_form, missing_columns, rename_columns
 from .formats import to_example
-from .preferences import verdict_of
+from .preferences import read_verdict
 from .turns import ROLES
-from .unused_columns import unused
+from .unused_columns import unused_columns
 
 MOST_ROWS = 64
-TO_BE_ASKED_FOR = {
+EXPLICIT_FORMS = {
     "preference": 'To learn the chosen answers, set data.format = "preference".',
     "kto": 'To learn the rows whose verdict is true, set data.format = "kto".',
 }
@@ -29,7 +29,7 @@ _TOGETHER = (
 
 
 @dataclass(frozen=True)
-class Detected:
+class Detection:
     """`confidence` (0..1) is the share of the `num_looked` rows that have `form`; `why` says what it is known by.
 
     `problem` = why rows as these cannot be learned as the profile stands, with a `hint` what to do about it. `form` is
@@ -44,14 +44,14 @@ class Detected:
     hint: str = ""
     unused: tuple[str, ...] = ()
 
-    def checked(self) -> "Detected":
+    def checked(self) -> "Detection":
         """Raises `DataError` where there is a problem."""
         if self.problem:
             raise DataError(self.problem, hint=self.hint)
         return self
 
 
-def detect_rows(rows: Sequence[Row], shape: Shape = PLAIN, form: str = "auto") -> Detected:
+def detect_form(rows: Sequence[Row], shape: ColumnNames = STANDARD_NAMES, form: str = "auto") -> Detection:
     """The form of a file from its first rows (at most 64 are looked at); `form` = the one that the profile names.
 
     Rows may differ in the columns that a form can do without. The form that most of them have is taken; among equals
@@ -59,49 +59,49 @@ def detect_rows(rows: Sequence[Row], shape: Shape = PLAIN, form: str = "auto") -
     """
     rows = rows[:MOST_ROWS]
     if not rows:
-        return Detected("" if form == "auto" else form, 0.0, 0, "there are no rows")
-    known = Counter(by_keys(with_our_names(row, shape)) for row in rows)
+        return Detection("" if form == "auto" else form, 0.0, 0, "there are no rows")
+    known = Counter(form_of_row(rename_columns(row, shape)) for row in rows)
     if form != "auto":
-        return _judged(rows, shape, form, "the profile says so")
+        return _judge_form(rows, shape, form, "the profile says so")
     found = [one for one in known if one]
     if not found:
-        return Detected("", 0.0, len(rows), "no known keys", *_unknown(rows[0], shape))
+        return Detection("", 0.0, len(rows), "no known keys", *_unknown(rows[0], shape))
     best = max(found, key=lambda one: (_share(rows, shape, one), known[one]))
-    detected = _judged(rows, shape, best, _why(best))
-    turns = [row for row in rows if best == "text" and _is_single_turn(with_our_names(row, shape))]
+    detected = _judge_form(rows, shape, best, _why(best))
+    turns = [row for row in rows if best == "text" and _is_single_turn(rename_columns(row, shape))]
     if 2 * len(turns) > len(rows):  # a few may be of people who work as assistants
         return replace(detected, problem=turns[0].error(_SINGLE).message, hint=_TOGETHER)
-    if best not in TO_BE_ASKED_FOR or detected.problem:
+    if best not in EXPLICIT_FORMS or detected.problem:
         return detected
-    first = next(row for row in rows if by_keys(with_our_names(row, shape)) == best)
-    return Detected(
-        best, detected.confidence, len(rows), detected.why, first.error(_told(best)).message, TO_BE_ASKED_FOR[best],
+    first = next(row for row in rows if form_of_row(rename_columns(row, shape)) == best)
+    return Detection(
+        best, detected.confidence, len(rows), detected.why, first.error(_why_not_default(best)).message, EXPLICIT_FORMS[best],
         detected.unused,
     )  # fmt: skip
 
 
-def detect(row: Row, shape: Shape = PLAIN) -> str:
+def detect(row: Row, shape: ColumnNames = STANDARD_NAMES) -> str:
     """The form of one row, from its keys.
 
     Raises:
         DataError: no known form has these keys, or one that has to be asked for (pairs to choose from, verdicts).
     """
-    form = by_keys(with_our_names(row, shape))
+    form = form_of_row(rename_columns(row, shape))
     if form is None:
         message, hint = _unknown(row, shape)
         raise DataError(message, hint=hint)
-    if form == "text" and _is_single_turn(with_our_names(row, shape)):
+    if form == "text" and _is_single_turn(rename_columns(row, shape)):
         raise row.error(_SINGLE, hint=_TOGETHER)
-    if form in TO_BE_ASKED_FOR:
-        raise row.error(_told(form), hint=TO_BE_ASKED_FOR[form])
+    if form in EXPLICIT_FORMS:
+        raise row.error(_why_not_default(form), hint=EXPLICIT_FORMS[form])
     return form
 
 
-def by_keys(row: Row) -> str | None:
+def form_of_row(row: Row) -> str | None:
     """The form whose keys this row has, `kto` where its verdict is one; `None` for no known form."""
-    form = known_by(row, SIGNS)
+    form = match_form(row, SIGNS)
     judged = any(key in row.value and form in forms for key, forms in VERDICTS.items())
-    return "kto" if judged and verdict_of(row) is not None else form
+    return "kto" if judged and read_verdict(row) is not None else form
 
 
 def _is_single_turn(row: Row) -> bool:
@@ -110,26 +110,26 @@ def _is_single_turn(row: Row) -> bool:
     return isinstance(speaker, str) and speaker.strip().lower() in ROLES
 
 
-def _judged(rows: Sequence[Row], shape: Shape, form: str, why: str) -> Detected:
+def _judge_form(rows: Sequence[Row], shape: ColumnNames, form: str, why: str) -> Detection:
     share = _share(rows, shape, form)
     there = {name: None for row in rows for name in row.value}
     absent = missing_columns(there, shape)
     if absent:
         problem = f"{rows[0].path}: none of the first {len(rows)} rows has a column that the profile names."
-        return Detected(form, share, len(rows), why, problem, " ".join(absent))
+        return Detection(form, share, len(rows), why, problem, " ".join(absent))
     if share:
-        columns = unused([with_our_names(row, shape) for row in rows], form)
-        return Detected(form, share, len(rows), why, unused=columns)
+        columns = unused_columns([rename_columns(row, shape) for row in rows], form)
+        return Detection(form, share, len(rows), why, unused=columns)
     first = _fault(rows[0], form, shape)
     assert first is not None, "no row has this form"
-    return Detected(form, 0.0, len(rows), why, first.message, first.hint)
+    return Detection(form, 0.0, len(rows), why, first.message, first.hint)
 
 
-def _share(rows: Sequence[Row], shape: Shape, form: str) -> float:
+def _share(rows: Sequence[Row], shape: ColumnNames, form: str) -> float:
     return sum(_fault(row, form, shape) is None for row in rows) / len(rows)
 
 
-def _fault(row: Row, form: str, shape: Shape) -> DataError | None:
+def _fault(row: Row, form: str, shape: ColumnNames) -> DataError | None:
     try:
         to_example(row, form, shape)
     except DataError as error:
@@ -143,12 +143,12 @@ def _why(form: str) -> str:
     return f"the keys {', '.join(sorted(SIGNS[form]))}"
 
 
-def _told(form: str) -> str:
+def _why_not_default(form: str) -> str:
     if form == "kto":
         return "an answer with a verdict, as KTO has them, and sft would learn the bad ones too"
     return "a preference pair (chosen, rejected), and sft learns from one answer"
 
 
-def _unknown(row: Row, shape: Shape) -> tuple[str, str]:
+def _unknown(row: Row, shape: ColumnNames) -> tuple[str, str]:
     """Message and hint for a row of no known form."""
-    return row.error(f"no known form has the keys {keys_told(row)}").message, how_to_name(row, shape)
+    return row.error(f"no known form has the keys {column_list(row)}").message, naming_hint(row, shape)

@@ -59,22 +59,22 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedAnswer:
     """An answer and the verdict on it. `sft` learns the good ones."""
 
     answer: Chat | Completion
     good: bool
 
 
-Learned = Chat | Completion | Text | Tokens
-Example = Learned | Pair | Judged
+TrainedPart = Chat | Completion | Text | Tokens
+Example = TrainedPart | Pair | JudgedAnswer
 
 
-def learned_part(example: Example) -> Learned | None:
+def trained_part(example: Example) -> TrainedPart | None:
     """What `sft` learns of it; `None` for an answer that was found bad."""
     if isinstance(example, Pair):
         return example.chosen
-    if isinstance(example, Judged):
+    if isinstance(example, JudgedAnswer):
         return example.answer if example.good else None
     return example
 
@@ -91,7 +91,7 @@ def texts_of(example: Example) -> Iterator[str]:
         case Pair(chosen, rejected):
             yield from texts_of(chosen)
             yield from texts_of(rejected)
-        case Judged(answer):
+        case JudgedAnswer(answer):
             yield from texts_of(answer)
 
 

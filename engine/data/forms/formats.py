@@ -6,15 +6,25 @@ from ftui.errors import DataError
 
 from ..files.raw_rows import Row
 from . import conversations, preferences
-from .column_names import PLAIN, Shape, missing_columns, with_our_names
-from .examples import Chat, Completion, Example, Judged, Message, Pair, Text, Tokens
-from .tokenized import tokens_of
+from .column_names import STANDARD_NAMES, ColumnNames, missing_columns, rename_columns
+from .examples import Chat, Completion, Example, JudgedAnswer, Message, Pair, Text, Tokens
+from .tokenized import read_tokens
 
 __all__ = [
-    "PLAIN", "READERS", "Chat", "Completion", "Example", "Judged", "Message", "Pair", "Shape", "Text", "Tokens",
+    "READERS",
+    "STANDARD_NAMES",
+    "Chat",
+    "ColumnNames",
+    "Completion",
+    "Example",
+    "JudgedAnswer",
+    "Message",
+    "Pair",
+    "Text",
+    "Tokens",
     "to_example",
 ]  # fmt: skip
-READERS: dict[str, Callable[[Row, Shape], Example]] = {
+READERS: dict[str, Callable[[Row, ColumnNames], Example]] = {
     "messages": conversations.messages,
     "sharegpt": conversations.sharegpt,
     "alpaca": conversations.alpaca,
@@ -25,18 +35,18 @@ READERS: dict[str, Callable[[Row, Shape], Example]] = {
     "preference": preferences.preference,
     "kto": preferences.kto,
     "text": conversations.text,
-    "tokenized": tokens_of,
+    "tokenized": read_tokens,
 }
 _MEDIA = ("images", "videos", "audios", "image", "video", "audio")
 
 
-def to_example(row: Row, form: str, shape: Shape = PLAIN) -> Example:
+def to_example(row: Row, form: str, shape: ColumnNames = STANDARD_NAMES) -> Example:
     """The row as what `form` makes of it.
 
     Raises:
         DataError: the row does not have this form, or shows more than text; file and line are named.
     """
-    named = with_our_names(row, shape)
+    named = rename_columns(row, shape)
     for key in _MEDIA:
         if named.value.get(key) and form not in ("text", "tokenized"):  # text is whole without a picture beside it
             raise row.error(f"it has {key}: only text can be learned")

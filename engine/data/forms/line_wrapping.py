@@ -11,7 +11,7 @@ PARAGRAPHS = re.compile(r"((?:[ \t]*\n){2,})")
 SLACK = 0.9  # an end is forced where the next word would have made the line longer than this share of the width
 
 
-def unwrapped(text: str) -> tuple[str, int]:
+def unwrap_lines(text: str) -> tuple[str, int]:
     """The text, its wrapped paragraphs each in one line, and how many line ends that took; (text, 0) for others.
 
     Where a text is wrapped, a line ends because the next word did not fit. Verse, code, lists and tables end their
@@ -30,7 +30,7 @@ def unwrapped(text: str) -> tuple[str, int]:
             lines = lines[:-1]
         if len(lines) > 1 and _is_wrapped(lines, width):
             rest = "\n" * (len(paragraphs[number]) - len(lines))
-            parts[2 * number] = _joined(lines) + rest
+            parts[2 * number] = _join_lines(lines) + rest
             num_joined += len(lines) - 1
     return ("".join(parts), num_joined) if num_joined else (text, 0)
 
@@ -62,7 +62,7 @@ def _is_wrapped(lines: list[str], width: int) -> bool:
     return sum(_is_forced(line, following, width) for line, following in ends) >= 0.75 * len(ends)
 
 
-def _joined(lines: list[str]) -> str:
+def _join_lines(lines: list[str]) -> str:
     """A hyphen or dash at the end of a line stood there before the text was wrapped: no space follows it."""
     text = lines[0].rstrip()
     for line in lines[1:]:

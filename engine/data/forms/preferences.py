@@ -8,10 +8,19 @@ from ftui.profile.sections.row_forms import SIGNS
 
 from ..files.raw_rows import Row
 from . import conversations as forms
-from .column_names import Shape, known_by
-from .conversations import Said, asked, chat, conversation, given, string, system_of, system_turn
-from .examples import Chat, Completion, Judged, Pair, shared_start
-from .turns import turn_of, turns_in, turns_under
+from .column_names import ColumnNames, match_form
+from .conversations import (
+    Turns,
+    conversation_turns,
+    make_chat,
+    question_turns,
+    read_string,
+    system_text,
+    system_turn,
+    untrained,
+)
+from .examples import Chat, Completion, JudgedAnswer, Pair, shared_start
+from .turns import read_turn, read_turns, turns_or_text
 
 _SPEAKER = re.compile(r"(?:\A|\n\n)(Human|Assistant):")
 JUDGED = {
@@ -23,16 +32,16 @@ JUDGED = {
 """The forms that may have a verdict beside the answer."""
 
 
-def preference(row: Row, shape: Shape) -> Pair:
+def preference(row: Row, shape: ColumnNames) -> Pair:
     """The prompt stands in a column of its own (as text or turns, or as in another form), or begins both answers."""
-    answers = [turns_under(row, key, shape) or row.value.get(key) for key in ("chosen", "rejected")]
-    if all(isinstance(answer, str) for answer in answers) and not _prompting(row):
-        talks = [_spoken(str(answer)) for answer in answers]
+    answers = [turns_or_text(row, key, shape) or row.value.get(key) for key in ("chosen", "rejected")]
+    if all(isinstance(answer, str) for answer in answers) and not _prompt_column(row):
+        talks = [_split_speakers(str(answer)) for answer in answers]
         if all(talks):
             return Pair(*(_last_answer(row, said) for said in talks))
-        return Pair(*_unprompted(row, *map(str, answers)))
-    if _prompting(row) == "prompt" and turns_under(row, "prompt", shape) is None and not system_of(row):
-        prompt = string(row, "prompt")
+        return Pair(*_split_shared_prompt(row, *map(str, answers)))
+    if _prompt_column(row) == "prompt" and turns_or_text(row, "prompt", shape) is None and not system_text(row):
+        prompt = read_string(row, "prompt")
         if all(isinstance(answer, str) for answer in answers):
             return Pair(*(Completion(prompt, str(answer)) for answer in answers))
     said = [_answer(row, key, shape) for key in ("chosen", "rejected")]
@@ -41,38 +50,38 @@ def preference(row: Row, shape: Shape) -> Pair:
         said = [one if one[0][0]["role"] == "system" else [*system_turn(row), *one] for one in said]
         alike = sum(1 for _ in takewhile(lambda pair: pair[0][0] == pair[1][0], zip(*said, strict=False)))
         num_given = min(alike, *(len(one) - 1 for one in said))
-        return Pair(*(chat(row, given(one[:num_given]) + one[num_given:]) for one in said))
-    return Pair(*(chat(row, given(before) + one) for one in said))
+        return Pair(*(make_chat(row, untrained(one[:num_given]) + one[num_given:]) for one in said))
+    return Pair(*(make_chat(row, untrained(before) + one) for one in said))
 
 
-def _prompting(row: Row) -> str | None:
+def _prompt_column(row: Row) -> str | None:
     known = ("prompt", "conversations", "messages", "instruction", "question")
     return next((key for key in known if row.value.get(key) is not None), None)
 
 
-def _prompt(row: Row, answers: list[Said], shape: Shape) -> Said | None:
+def _prompt(row: Row, answers: list[Turns], shape: ColumnNames) -> Turns | None:
     """What the row says before the answers; `None` where they say it themselves."""
-    key = _prompting(row)
+    key = _prompt_column(row)
     if key is None or answers[0][0][0]["role"] in ("system", "user", "developer"):
         return None
     if key in ("conversations", "messages"):
-        return conversation(row, key, shape)
-    if key == "prompt" and turns_under(row, key, shape) is not None:
-        return conversation(row, key, shape)
-    return asked(row, key, "input" if key == "instruction" else None)
+        return conversation_turns(row, key, shape)
+    if key == "prompt" and turns_or_text(row, key, shape) is not None:
+        return conversation_turns(row, key, shape)
+    return question_turns(row, key, "input" if key == "instruction" else None)
 
 
-def _answer(row: Row, key: str, shape: Shape) -> Said:
+def _answer(row: Row, key: str, shape: ColumnNames) -> Turns:
     """An answer as text, as one message or as a list of them."""
     value = row.value.get(key)
     if isinstance(value, dict):
-        return [turn_of(row, value, repr(key), shape)]
-    if turns_under(row, key, shape):
-        return turns_in(row, key, shape)
-    return [({"role": "assistant", "content": string(row, key)}, True)]
+        return [read_turn(row, value, repr(key), shape)]
+    if turns_or_text(row, key, shape):
+        return read_turns(row, key, shape)
+    return [({"role": "assistant", "content": read_string(row, key)}, True)]
 
 
-def _spoken(text: str) -> Said:
+def _split_speakers(text: str) -> Turns:
     """The turns of a conversation in one text, as hh-rlhf has it; none of any other text."""
     before, *parts = _SPEAKER.split(text)
     if before.strip() or "Assistant" not in parts[::2]:
@@ -84,13 +93,13 @@ def _spoken(text: str) -> Said:
     ]
 
 
-def _last_answer(row: Row, said: Said) -> Chat:
+def _last_answer(row: Row, said: Turns) -> Chat:
     if said[-1][0]["role"] != "assistant":
         raise row.error("the assistant does not have the last word, so there is nothing that was judged")
-    return chat(row, [*system_turn(row), *given(said[:-1]), said[-1]])
+    return make_chat(row, [*system_turn(row), *untrained(said[:-1]), said[-1]])
 
 
-def _unprompted(row: Row, chosen: str, rejected: str) -> tuple[Completion, Completion]:
+def _split_shared_prompt(row: Row, chosen: str, rejected: str) -> tuple[Completion, Completion]:
     """Two texts that begin alike: the prompt is what they share, up to a whole word."""
     shared = shared_start(chosen, rejected)
     whole = max(shared.rfind(mark) for mark in (" ", "\n")) + 1
@@ -99,20 +108,20 @@ def _unprompted(row: Row, chosen: str, rejected: str) -> tuple[Completion, Compl
     return Completion(chosen[:whole], chosen[whole:]), Completion(rejected[:whole], rejected[whole:])
 
 
-def kto(row: Row, shape: Shape) -> Judged:
-    good = verdict_of(row)
+def kto(row: Row, shape: ColumnNames) -> JudgedAnswer:
+    good = read_verdict(row)
     if good is None:
         raise row.error("neither 'label' nor 'kto_tag' is true or false")
-    answer = JUDGED[known_by(row, {form: SIGNS[form] for form in JUDGED}) or "prompt_completion"](row, shape)
+    answer = JUDGED[match_form(row, {form: SIGNS[form] for form in JUDGED}) or "prompt_completion"](row, shape)
     if isinstance(answer, Completion):
-        return Judged(answer, good)
+        return JudgedAnswer(answer, good)
     if answer.messages[-1]["role"] != "assistant":
         raise row.error("the assistant does not have the last word, so there is nothing that was judged")
     earlier = {n for n, message in enumerate(answer.messages[:-1]) if message["role"] == "assistant"}
-    return Judged(replace(answer, unlearned=answer.unlearned | earlier), good)  # only the last turn was judged
+    return JudgedAnswer(replace(answer, unlearned=answer.unlearned | earlier), good)  # only the last turn was judged
 
 
-def verdict_of(row: Row) -> bool | None:
+def read_verdict(row: Row) -> bool | None:
     """What is said of the answer, in a boolean or in the word for it (from a table of text)."""
     for value in (row.value.get("kto_tag"), row.value.get("label")):
         if isinstance(value, bool):

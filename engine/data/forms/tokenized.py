@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 
 from ..files.raw_rows import Row
-from .column_names import Shape
+from .column_names import ColumnNames
 from .examples import Tokens
-from .turns import listed
+from .turns import read_list
 
 IGNORED = -100  # the label of a token that is not learned, as PyTorch's loss has it
 MASKS = ("completion_mask", "assistant_masks")  # TRL's names
 
 
-def tokens_of(row: Row, shape: Shape) -> Tokens:
+def read_tokens(row: Row, shape: ColumnNames) -> Tokens:
     """`input_ids`, with `labels` (-100 = not learned) or a mask of what is learned; without them all is learned.
 
     Padding (`attention_mask` 0) is left out; without such a mask it is still there (see `without_padding`).
@@ -21,12 +21,12 @@ def tokens_of(row: Row, shape: Shape) -> Tokens:
     Raises:
         DataError: they are no whole numbers, not equally many, or do not fit together.
     """
-    ids = _whole(row, "input_ids")
+    ids = _read_integers(row, "input_ids")
     if ids is None or not len(ids):
         raise row.error("'input_ids' is not a list of token ids")
     if ids.min() < 0:
         raise row.error(f"'input_ids' has {ids.min()} at position {int(ids.argmin())}: no token has such an id")
-    columns = {key: _whole(row, key) for key in ("labels", "attention_mask", *MASKS)}
+    columns = {key: _read_integers(row, key) for key in ("labels", "attention_mask", *MASKS)}
     for key, column in columns.items():
         if column is not None and len(column) != len(ids):
             raise row.error(f"{key!r} has {len(column)} values, 'input_ids' has {len(ids)}")
@@ -60,9 +60,9 @@ def _targets(row: Row, ids: np.ndarray, columns: dict[str, np.ndarray | None]) -
     return both
 
 
-def _whole(row: Row, key: str) -> np.ndarray | None:
+def _read_integers(row: Row, key: str) -> np.ndarray | None:
     """The whole numbers under a key, as int64; `None` where there are none."""
-    values: list[Any] | None = listed(row, key)
+    values: list[Any] | None = read_list(row, key)
     if values is None:
         if row.value.get(key) is not None:
             raise row.error(f"{key!r} is not a list of whole numbers")

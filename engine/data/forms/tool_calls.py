@@ -6,15 +6,15 @@ from typing import Any
 from ..files.raw_rows import Row
 
 
-def calls_in(row: Row, said: Any, what: str) -> list[Any]:
+def read_calls(row: Row, said: Any, what: str) -> list[Any]:
     """A call, or a list of them, as JSON or read already: {"name": ..., "arguments": {...}}."""
-    value = from_json(row, said, f"the call in {what}") if isinstance(said, str) else said
+    value = parse_json(row, said, f"the call in {what}") if isinstance(said, str) else said
     if not isinstance(value, dict | list):
         raise row.error(f"the call in {what} is no object {{name, arguments}}")
     return [{"type": "function", "function": call} for call in (value if isinstance(value, list) else [value])]
 
 
-def call_of(row: Row, call: Any, what: str) -> Any:
+def read_call(row: Row, call: Any, what: str) -> Any:
     """The call with its arguments as an object, where they are JSON in a string (as OpenAI writes them)."""
     function = call.get("function") if isinstance(call, dict) else None
     if not isinstance(function, dict):
@@ -22,12 +22,12 @@ def call_of(row: Row, call: Any, what: str) -> Any:
     if not isinstance(function.get("name"), str):
         raise row.error(f"a call in {what} has no name")
     if isinstance(function.get("arguments"), str):
-        arguments = from_json(row, function["arguments"] or "{}", f"the arguments of a call in {what}")
+        arguments = parse_json(row, function["arguments"] or "{}", f"the arguments of a call in {what}")
         return call | {"function": function | {"arguments": arguments}}
     return call
 
 
-def from_json(row: Row, text: str, what: str) -> Any:
+def parse_json(row: Row, text: str, what: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

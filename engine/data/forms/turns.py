@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 from ..files.raw_rows import Row
-from .column_names import PLAIN, Shape, nearest
+from .column_names import STANDARD_NAMES, ColumnNames, nearest_name_hint
 from .examples import Message
-from .tool_calls import call_of, calls_in, from_json
+from .tool_calls import parse_json, read_call, read_calls
 
 ROLE_KEYS, CONTENT_KEYS = ("role", "from"), ("content", "value")
 # Spellings of real data sets: OpenAI's, ShareGPT's (human, gpt, bing ...), OpenAssistant's (prompter), Gemini's and
@@ -23,26 +23,26 @@ ROLES = {spelling: role for role, spellings in SPEAKERS.items() for spelling in 
 TURN_WEIGHTS = ("loss_weight", "weight")
 
 
-def turns_in(row: Row, key: str, shape: Shape = PLAIN) -> list[tuple[Message, bool]]:
+def read_turns(row: Row, key: str, shape: ColumnNames = STANDARD_NAMES) -> list[tuple[Message, bool]]:
     """The turns in the list under a key, each with whether it is learned if the assistant says it.
 
     Raises:
         DataError: there is no such list, or a turn in it is none.
     """
-    turns = listed(row, key)
+    turns = read_list(row, key)
     if not turns:
         raise row.error(f"{key!r} is not a list of {'messages' if key != 'conversations' else 'turns'}")
     if key in ("conversations", "messages") and len(turns) > 1 and all(isinstance(turn, str) for turn in turns):
         speakers = ("user", "assistant")  # LIMA has them so: each is answered by the next
         return [({"role": speakers[n % 2], "content": text}, True) for n, text in enumerate(turns)]
-    return [turn_of(row, turn, f"{_word(turn)} {number} of {key!r}", shape) for number, turn in enumerate(turns, 1)]
+    return [read_turn(row, turn, f"{_word(turn)} {number} of {key!r}", shape) for number, turn in enumerate(turns, 1)]
 
 
 def _word(turn: Any) -> str:
     return "turn" if isinstance(turn, dict) and "from" in turn else "message"
 
 
-def listed(row: Row, key: str) -> list[Any] | None:
+def read_list(row: Row, key: str) -> list[Any] | None:
     """The list under a key; a table's cell may hold it as JSON. `None` where there is no list."""
     value = row.value.get(key)
     if isinstance(value, str) and value.lstrip().startswith("["):
@@ -53,7 +53,7 @@ def listed(row: Row, key: str) -> list[Any] | None:
     return value if isinstance(value, list) else None
 
 
-def turns_under(row: Row, key: str, shape: Shape = PLAIN) -> list[Any] | None:
+def turns_or_text(row: Row, key: str, shape: ColumnNames = STANDARD_NAMES) -> list[Any] | None:
     """The list under a key that may hold plain text as well; `None` for text.
 
     JSON in a string is one only where it is turns: each object says who speaks, and what. Text may begin with "[" too,
@@ -69,7 +69,7 @@ def turns_under(row: Row, key: str, shape: Shape = PLAIN) -> list[Any] | None:
     return turns if turns and all(_is_turn(turn, shape) for turn in turns) else None
 
 
-def _is_turn(value: Any, shape: Shape) -> bool:
+def _is_turn(value: Any, shape: ColumnNames) -> bool:
     speaker, said = shape.columns.get("role"), shape.columns.get("content")
     return (
         isinstance(value, dict)
@@ -78,29 +78,29 @@ def _is_turn(value: Any, shape: Shape) -> bool:
     )
 
 
-def tools_of(row: Row) -> list[Any] | None:
+def read_tools(row: Row) -> list[Any] | None:
     """The tools that the assistant may call: in a list, or a single one; each in the form {type, function}.
 
     Any of it may be JSON in a string; "null" there is no tool.
     """
-    tools = _read(row, row.value.get("tools"))
+    tools = _read_json(row, row.value.get("tools"))
     if isinstance(tools, dict) and ("name" in tools or "function" in tools):
         tools = [tools]
     if tools and not isinstance(tools, list):
         raise row.error("'tools' is not a list", hint="A tool is {type, function: {name, description, parameters}}.")
-    tools = [_read(row, tool) if isinstance(tool, str) and tool.startswith("{") else tool for tool in tools or ()]
+    tools = [_read_json(row, tool) if isinstance(tool, str) and tool.startswith("{") else tool for tool in tools or ()]
     bare = [isinstance(tool, dict) and "name" in tool and "function" not in tool for tool in tools]
     wrapped = [{"type": "function", "function": t} if b else t for t, b in zip(tools, bare, strict=True)]
     return wrapped or None
 
 
-def _read(row: Row, value: Any) -> Any:
+def _read_json(row: Row, value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    return from_json(row, value, "'tools'") if value.strip() else None
+    return parse_json(row, value, "'tools'") if value.strip() else None
 
 
-def turn_of(row: Row, turn: Any, what: str, shape: Shape = PLAIN) -> tuple[Message, bool]:
+def read_turn(row: Row, turn: Any, what: str, shape: ColumnNames = STANDARD_NAMES) -> tuple[Message, bool]:
     """A turn, and whether it is learned if the assistant says it. `what` names it in errors.
 
     A list of typed parts becomes one text; calls in JSON become objects, as templates want them.
@@ -109,7 +109,7 @@ def turn_of(row: Row, turn: Any, what: str, shape: Shape = PLAIN) -> tuple[Messa
         raise row.error(f"{what} is no object with a role and content")
     role_key, content_key = _key(row, turn, "role", what, shape), _key(row, turn, "content", what, shape)
     role = _role(row, turn.get(role_key), what, shape)
-    learned = _is_learned(row, turn, what)
+    learned = _is_trained(row, turn, what)
     left_out = (role_key, content_key, *TURN_WEIGHTS, "function_call")
     made: Message = {"role": "assistant" if role == "function_call" else role}
     if role_key == "role":  # ShareGPT's turns have nothing else that a template would know
@@ -121,33 +121,35 @@ def turn_of(row: Row, turn: Any, what: str, shape: Shape = PLAIN) -> tuple[Messa
     return _with_calls(row, made, turn.get("function_call"), what), learned
 
 
-def _key(row: Row, turn: dict[str, Any], ours: str, what: str, shape: Shape) -> str:
+def _key(row: Row, turn: dict[str, Any], ours: str, what: str, shape: ColumnNames) -> str:
     """The key under which this turn has its role or content. Without any of them it has no content, which may be."""
     theirs = shape.columns.get(ours)
     known = (theirs,) if theirs else ROLE_KEYS if ours == "role" else CONTENT_KEYS
     found = next((key for key in known if key in turn), None)
     if found is None and ours == "role":
         there = ", ".join(map(repr, turn)) or "(none)"
-        hint = nearest(theirs, turn) or "Name the keys of its turns: data.columns = {role = ..., content = ...}."
+        hint = (
+            nearest_name_hint(theirs, turn) or "Name the keys of its turns: data.columns = {role = ..., content = ...}."
+        )
         raise row.error(f"{what} has no {' or '.join(map(repr, known))} to say who speaks, only {there}", hint=hint)
     return found or known[0]
 
 
-def _role(row: Row, said: Any, what: str, shape: Shape) -> str:
+def _role(row: Row, said: Any, what: str, shape: ColumnNames) -> str:
     role = shape.roles.get(said) if isinstance(said, str) else None
     role = role or (ROLES.get(said.strip().lower()) if isinstance(said, str) else None)
     if role is None:
         known = ", ".join(sorted(ROLES))
-        hint = f'Known are {known}. Others are named in the profile: data.roles = {{{_bare(said)} = "user"}}.'
+        hint = f'Known are {known}. Others are named in the profile: data.roles = {{{_toml_key(said)} = "user"}}.'
         raise row.error(f"{what} has the role {said!r}, which is no known one", hint=hint)
     return role
 
 
-def _bare(said: Any) -> str:
+def _toml_key(said: Any) -> str:
     return said if isinstance(said, str) and said.isidentifier() and said.isascii() else json.dumps(str(said))
 
 
-def _is_learned(row: Row, turn: Message, what: str) -> bool:
+def _is_trained(row: Row, turn: Message, what: str) -> bool:
     weight = next((turn[name] for name in TURN_WEIGHTS if turn.get(name) is not None), 1)
     if weight not in (0, 1):
         raise row.error(f"{what} has the weight {weight!r}: a turn is learned (1) or not (0)")
@@ -157,7 +159,7 @@ def _is_learned(row: Row, turn: Message, what: str) -> bool:
 def _only_calls(row: Row, said: Any, what: str) -> Message:
     """What a turn of a role for calls holds: JSON, perhaps with the thought that led to it before."""
     thought, closed, calls = said.rpartition("</think>") if isinstance(said, str) else ("", "", said)
-    made: Message = {"content": None, "tool_calls": [call_of(row, c, what) for c in calls_in(row, calls, what)]}
+    made: Message = {"content": None, "tool_calls": [read_call(row, c, what) for c in read_calls(row, calls, what)]}
     return made | ({"reasoning_content": thought.strip().removeprefix("<think>").strip()} if closed else {})
 
 
@@ -169,7 +171,7 @@ def _with_calls(row: Row, made: Message, old_call: Any, what: str) -> Message:
     if calls:
         if not isinstance(calls, list):
             raise row.error(f"{what} has tool_calls that are no list")
-        return made | {"tool_calls": [call_of(row, call, what) for call in calls]}
+        return made | {"tool_calls": [read_call(row, call, what) for call in calls]}
     if not isinstance(made.get("content"), str):
         has = "no content" if made.get("content") is None else f"content that is no text ({made['content']!r:.40})"
         raise row.error(f"{what} has {has}")
@@ -186,7 +188,10 @@ def _of_parts(row: Row, message: Message, what: str) -> Message:
         if kind not in kinds or not isinstance(said, str):
             raise row.error(f"{what} has a part that is no text ({kind or 'without a type'}): only text can be learned")
         found[kinds[kind]].append(said)
-    calls = [*(message.get("tool_calls") or []), *(c for text in found["tool_call"] for c in calls_in(row, text, what))]
+    calls = [
+        *(message.get("tool_calls") or []),
+        *(c for text in found["tool_call"] for c in read_calls(row, text, what)),
+    ]
     made: Message = {"content": "".join(found["text"]) if found["text"] or not calls else None}
     if found["reasoning"]:
         made["reasoning_content"] = "".join(found["reasoning"])

@@ -8,8 +8,8 @@ from ftui.errors import DataError
 from ftui.profile.sections.row_forms import COLUMNS, OF_CHATS, OF_TURNS, SIGNS, VERDICTS
 
 from ..files.raw_rows import Row
-from .column_names import PLAIN, known_by
-from .examples import Completion, Message, learned_part
+from .column_names import STANDARD_NAMES, match_form
+from .examples import Completion, Message, trained_part
 from .formats import READERS
 
 _PROMPTS = ("prompt", "conversations", "messages", "instruction", "question")
@@ -25,7 +25,7 @@ _ABOUT = re.compile(
 )
 
 
-def unused(rows: Iterable[Row], form: str) -> tuple[str, ...]:
+def unused_columns(rows: Iterable[Row], form: str) -> tuple[str, ...]:
     """Names of the columns of these rows (called as the forms call them) that nobody reads, in their order.
 
     Only those that hold text or more in one of the rows: numbers are no words. What is about a row (an id, its source,
@@ -46,7 +46,7 @@ def _is_read(row: Row, name: str, form: str) -> bool:
     if form == "kto":
         if name in VERDICTS:
             return True
-        form = known_by(row, SIGNS) or "prompt_completion"
+        form = match_form(row, SIGNS) or "prompt_completion"
     if name not in COLUMNS[form] - OF_TURNS or (name in OF_CHATS and _is_text_alone(row, form)):
         return False
     if name in ("context", "input") and form == "preference" and next(filter(value.get, _PROMPTS), "") == "prompt":
@@ -59,6 +59,6 @@ def _is_read(row: Row, name: str, form: str) -> bool:
 def _is_text_alone(row: Row, form: str) -> bool:
     """Whether it is learned as it stands, without a template that would have a place for more."""
     try:
-        return isinstance(learned_part(READERS[form](row, PLAIN)), Completion)
+        return isinstance(trained_part(READERS[form](row, STANDARD_NAMES)), Completion)
     except DataError:  # of another form than most
         return False

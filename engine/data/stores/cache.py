@@ -23,16 +23,16 @@ from ...models.files.fingerprints import file_hashes
 from ...models.tokenizer import tokenizer_fingerprint
 from ..facts.row_facts import FACTS
 from ..files.hub_dataset import HubRows
-from ..files.streams import kind_of, named
-from ..source import Found
+from ..files.streams import kind_of, printable
+from ..source import ResolvedSource
 from ..tokens.encode import Encoder
-from .integrity import sound_counts
+from .integrity import verified_counts
 from .progress import Meter
-from .store import Counts, Sink, Skipped, Store, mapped, publish
+from .store import Skipped, Store, StoreCounts, StoreWriter, map_store, publish
 from .tasks import Tasks
-from .worker_pool import worked
+from .worker_pool import encode_tasks
 
-__all__ = ["Manner", "cache_folder", "stored"]
+__all__ = ["ReadOptions", "cache_folder", "load_store"]
 
 FORM = 6  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
 MOST_PROCESSES = 8  # each takes some 110 MiB; more are for the profile to ask for
@@ -42,7 +42,7 @@ SKIPPING = f'{SKIPPED} = "skip" leaves out and counts such rows.'
 
 
 @dataclass(frozen=True)
-class Manner:
+class ReadOptions:
     """How rows are read. `skips` = rows that cannot be learned from are left out; else the first of them is an error.
 
     `num_processes` tokenise; `None` for one per core where that pays.
@@ -52,8 +52,8 @@ class Manner:
     num_processes: int | None = None
 
 
-def stored(
-    found: Found, encoder: Encoder, folder: Path, report: Callable[[str], None], manner: Manner | None = None,
+def load_store(
+    found: ResolvedSource, encoder: Encoder, folder: Path, report: Callable[[str], None], manner: ReadOptions | None = None,
     *, what: str = "tokenising",
 ) -> Store:  # fmt: skip
     """A source tokenised, from the cache in `folder` where the same rows were tokenised in this way before.
@@ -65,17 +65,17 @@ def stored(
             meanwhile.
         DiskError: no room for the tokens.
     """
-    manner = manner or Manner()
+    manner = manner or ReadOptions()
     encoder = replace(encoder, shape=found.shape)
-    work = _Work(found, encoder, manner, Meter(found.places, report, what=what), folder, report)
+    work = _Job(found, encoder, manner, Meter(found.places, report, what=what), folder, report)
     contents = work.contents()
     key = _key(work, contents)
     place = folder / TOKENS / key
     for _ in range(2):
         lock = held(place)  # before the look: what is held is not pruned
-        if (counts := sound_counts(place, lambda: report("checking the tokens in the cache"))) is not None:
+        if (counts := verified_counts(place, lambda: report("checking the tokens in the cache"))) is not None:
             used(place)
-            return mapped(place, _named_as_here(counts, found), lock)
+            return map_store(place, _with_current_names(counts, found), lock)
         if lock is not None:
             report("the tokens in the cache are damaged: they are made again")
         _build(work, place, key, contents)
@@ -85,20 +85,20 @@ def stored(
     )
 
 
-def _named_as_here(counts: Counts, found: Found) -> Counts:
+def _with_current_names(counts: StoreCounts, found: ResolvedSource) -> StoreCounts:
     """The same bytes may have been read under other names: rows that were left out stand where they are found now."""
-    here = [named(place) for place in found.places]
+    here = [printable(place) for place in found.places]
     names = dict(zip(counts.sources, here, strict=True))
-    skipped = [_under(names[one.where.file], one) for one in counts.skipped]
+    skipped = [_skipped_under(names[one.where.file], one) for one in counts.skipped]
     return msgspec.structs.replace(counts, sources=here, skipped=skipped)
 
 
-def _under(name: str, one: Skipped) -> Skipped:
+def _skipped_under(name: str, one: Skipped) -> Skipped:
     where = msgspec.structs.replace(one.where, file=name)
     return msgspec.structs.replace(one, where=where, message=f"{name}{one.message.removeprefix(one.where.file)}")
 
 
-def _key(work: "_Work", contents: list[str]) -> str:
+def _key(work: "_Job", contents: list[str]) -> str:
     """Everything the tokens depend on: the bytes of the files, not their names; the tokenizer, not its folder."""
     digest = hashlib.sha256()
     for content in contents:
@@ -114,12 +114,12 @@ def _key(work: "_Work", contents: list[str]) -> str:
 
 
 @dataclass(frozen=True)
-class _Work:
+class _Job:
     """Rows that are to be read, and in what way."""
 
-    found: Found
+    found: ResolvedSource
     encoder: Encoder
-    manner: Manner
+    manner: ReadOptions
     meter: Meter
     folder: Path
     report: Callable[[str], None]
@@ -136,7 +136,7 @@ class _Work:
         try:
             hashes = file_hashes([path], self.folder, lambda: self.report("looking whether the files have changed"))
         except OSError as error:
-            words = f"{named(path)} cannot be read: {error.strerror}."
+            words = f"{printable(path)} cannot be read: {error.strerror}."
             raise DataError(words, hint="Check data.train and data.eval.") from error
         return f"{kind_of(path)}{hashes[path]}"
 
@@ -148,40 +148,40 @@ class _Work:
         return self.manner.num_processes is not None or self.meter.pays(self.size)
 
 
-def _build(work: _Work, place: Path, key: str, contents: list[str]) -> None:
+def _build(work: _Job, place: Path, key: str, contents: list[str]) -> None:
     sweep(place.parent.parent)
     staged = place.parent / f".partial-{secrets.token_hex(8)}"
-    with _room(staged):
+    with _disk_errors(staged):
         lock = claimed(make_private_folder(staged))
     try:
         with ExitStack() as stack:
-            with _room(staged):
-                sink, tasks = Sink(staged, stack), Tasks(work.found)
+            with _disk_errors(staged):
+                sink, tasks = StoreWriter(staged, stack), Tasks(work.found)
             _fill(work, sink, tasks, staged)
             counts = sink.counts(
-                forms=tasks.forms, confidence=tasks.confidence, sources=[named(one) for one in work.found.places],
+                forms=tasks.forms, confidence=tasks.confidence, sources=[printable(one) for one in work.found.places],
                 fingerprint=key, empty=tasks.empty, unused=tasks.unused,
             )  # fmt: skip
         _refuse_changed(work, contents)
-        with _room(staged):
-            publish(staged, counts, place, lambda there: sound_counts(there, lambda: None) is not None)
+        with _disk_errors(staged):
+            publish(staged, counts, place, lambda there: verified_counts(there, lambda: None) is not None)
     finally:
         shutil.rmtree(staged, ignore_errors=True)  # gone already when it was published
         del lock
 
 
-def _refuse_changed(work: _Work, contents: list[str]) -> None:
+def _refuse_changed(work: _Job, contents: list[str]) -> None:
     """What was read of a file that changed meanwhile is neither what it was nor what it is: nobody must find it."""
     for place, before, now in zip(work.found.places, contents, work.contents(), strict=True):
         if before != now:
             raise DataError(
-                f"{named(place)} changed while its rows were read.", hint="Start again when nobody writes to it."
+                f"{printable(place)} changed while its rows were read.", hint="Start again when nobody writes to it."
             )
 
 
-def _fill(work: _Work, sink: Sink, tasks: Tasks, staged: Path) -> None:
+def _fill(work: _Job, sink: StoreWriter, tasks: Tasks, staged: Path) -> None:
     tokenizer = staged / "tokenizer"
-    done = worked(iter(tasks), work.encoder, size=work.size, pays=work.pays, folder=tokenizer)
+    done = encode_tasks(iter(tasks), work.encoder, size=work.size, pays=work.pays, folder=tokenizer)
     is_checked = False
     with contextlib.closing(done):
         for task, portion in done:
@@ -189,7 +189,7 @@ def _fill(work: _Work, sink: Sink, tasks: Tasks, staged: Path) -> None:
                 first = portion.skipped[0]
                 hint = first.hint if SKIPPED in first.hint else f"{first.hint} {SKIPPING}".strip()
                 raise DataError(first.message, hint=hint)
-            with _room(staged):
+            with _disk_errors(staged):
                 sink.add(portion)
             work.meter.took(task.block)
             if not is_checked and work.meter.share:
@@ -197,11 +197,11 @@ def _fill(work: _Work, sink: Sink, tasks: Tasks, staged: Path) -> None:
                 _check_room(staged, sink.num_bytes, work.meter.share)
     shutil.rmtree(tokenizer, ignore_errors=True)
     if not sink.num_rows:
-        raise _nothing_left(work.found, sink)
+        raise _no_rows_error(work.found, sink)
 
 
 @contextmanager
-def _room(staged: Path, num_bytes: int | None = None) -> Iterator[None]:
+def _disk_errors(staged: Path, num_bytes: int | None = None) -> Iterator[None]:
     """Failed writes as errors that say what is free, what is needed and what can be deleted."""
     try:
         yield
@@ -221,12 +221,12 @@ def _check_room(staged: Path, written: int, share: float) -> None:
         DiskFullError: it has none.
     """
     needed = int(SPARE * written * (1 - share) / share)
-    with _room(staged, needed):
+    with _disk_errors(staged, needed):
         check_room(staged, needed)
 
 
-def _nothing_left(found: Found, sink: Sink) -> DataError:
-    names = ", ".join(map(named, found.places))
+def _no_rows_error(found: ResolvedSource, sink: StoreWriter) -> DataError:
+    names = ", ".join(map(printable, found.places))
     first = f" The first: {sink.skipped[0].message}" if sink.skipped else ""
     return DataError(
         f"All {sink.num_skipped} rows of {names} were left out.{first}", hint="Are data.format and data.columns right?"

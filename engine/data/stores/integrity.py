@@ -9,29 +9,29 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from .store import FILES, Counts, counts_in
+from .store import FILES, StoreCounts, read_counts
 
 CHUNK = 1 << 20
 
-_seen: set[tuple[object, ...]] = set()
+_verified: set[tuple[object, ...]] = set()
 """Entries that this process has found sound, with the state their files had then."""
 
 
-def sound_counts(folder: Path, tick: Callable[[], None]) -> Counts | None:
+def verified_counts(folder: Path, tick: Callable[[], None]) -> StoreCounts | None:
     """What was counted, if every file is there as it was written. `tick` is called after each MiB."""
-    counts = counts_in(folder)
+    counts = read_counts(folder)
     try:
-        if counts is None or (state := _state(folder, counts)) in _seen:
+        if counts is None or (state := _state(folder, counts)) in _verified:
             return counts
         if any(_checksum(folder / name, tick) != counts.checks.get(name) for name in FILES):
             return None
     except OSError:  # it is gone, or the disk cannot read it
         return None
-    _seen.add(state)
+    _verified.add(state)
     return counts
 
 
-def _state(folder: Path, counts: Counts) -> tuple[object, ...]:
+def _state(folder: Path, counts: StoreCounts) -> tuple[object, ...]:
     stats = [os.stat(folder / name) for name in FILES]
     return (str(folder), counts.seal, *((one.st_ino, one.st_size, one.st_mtime_ns) for one in stats))
 

@@ -8,45 +8,45 @@ import numpy as np
 from ftui.errors import DataError
 
 from ..facts import scripts
-from ..facts.row_facts import facts_of, heard
-from ..files.blocks import Block, parsed
-from ..files.raw_rows import Bad, Row
-from ..tokens.encode import Encoded, Encoder
-from .store import FILES, Portion, Skipped
+from ..facts.row_facts import facts_of, trained_content
+from ..files.blocks import RowBlock, parse_block
+from ..files.raw_rows import BadRow, Row
+from ..tokens.encode import EncodedRow, Encoder
+from .store import FILES, EncodedBlock, Skipped
 
 
 class Task(msgspec.Struct, frozen=True, array_like=True):
     """A block of rows, and the form they are taken for."""
 
-    block: Block
+    block: RowBlock
     form: str
 
 
-def portion_of(task: Task, encoder: Encoder) -> Portion:
+def encode_block(task: Task, encoder: Encoder) -> EncodedBlock:
     """What the block gives to the store; rows that cannot be learned from are in `skipped`, in their order."""
-    read = parsed(task.block)
+    read = parse_block(task.block)
     rows = [row for row in read if isinstance(row, Row)]
     became = iter(encoder.encode_all(rows, task.form) if rows else ())
-    good: list[tuple[Row, Encoded]] = []
+    good: list[tuple[Row, EncodedRow]] = []
     skipped: list[Skipped] = []
     for row in read:
-        one = row if isinstance(row, Bad) else next(became)
-        if isinstance(row, Row) and isinstance(one, Encoded):
+        one = row if isinstance(row, BadRow) else next(became)
+        if isinstance(row, Row) and isinstance(one, EncodedRow):
             good.append((row, one))
         else:
-            skipped.append(_skipped(row, one.error() if isinstance(one, Bad) else one))
-    return _portion(task.block, good, skipped)
+            skipped.append(_as_skipped(row, one.error() if isinstance(one, BadRow) else one))
+    return _as_bytes(task.block, good, skipped)
 
 
-def _skipped(row: Row | Bad, error: object) -> Skipped:
+def _as_skipped(row: Row | BadRow, error: object) -> Skipped:
     assert isinstance(error, DataError)
-    reason = row.reason if isinstance(row, Bad) else error.message.removeprefix(f"{row.where}: ").removesuffix(".")
+    reason = row.reason if isinstance(row, BadRow) else error.message.removeprefix(f"{row.where}: ").removesuffix(".")
     return Skipped(row.where, reason, error.message, error.hint)
 
 
-def _portion(block: Block, good: list[tuple[Row, Encoded]], skipped: list[Skipped]) -> Portion:
+def _as_bytes(block: RowBlock, good: list[tuple[Row, EncodedRow]], skipped: list[Skipped]) -> EncodedBlock:
     rows, encoded = [row for row, _ in good], [one for _, one in good]
-    said = [heard(one.example) for one in encoded]
+    said = [trained_content(one.example) for one in encoded]
     facts = facts_of(encoded, said)
     offsets = dict(zip(block.places, block.offsets, strict=True))
     facts["file"] = block.file
@@ -61,7 +61,9 @@ def _portion(block: Block, good: list[tuple[Row, Encoded]], skipped: list[Skippe
         "rows.bin": _bytes([number for number, _ in sequences], "rows.bin"),
         "facts.bin": facts.tobytes(),
     }
-    return Portion(num_rows=len(good), files=files, skipped=skipped, scripts=scripts.count([its.text for its in said]))
+    return EncodedBlock(
+        num_rows=len(good), files=files, skipped=skipped, scripts=scripts.count_scripts([its.text for its in said])
+    )
 
 
 def _together(arrays: Several[np.ndarray], name: str) -> bytes:

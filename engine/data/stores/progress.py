@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ftui.units import count, duration
 
-from ..files.blocks import Block
+from ..files.blocks import RowBlock
 from ..files.sources import Place
 from ..files.streams import PACKED, kind_of
 
@@ -32,7 +32,7 @@ class Meter:
         self.share: float | None = None
         """0..1; `None` where it cannot be known yet."""
 
-    def took(self, block: Block) -> None:
+    def took(self, block: RowBlock) -> None:
         now = time.monotonic()
         self._num_rows += len(block.places) + len(block.bad)
         self.share = self._share(block)
@@ -63,7 +63,7 @@ class Meter:
         (begun, before), (now, share) = self._seen[0], self._seen[-1]
         return (1 - share) * (now - begun) / (share - before) if share > before else None
 
-    def _share(self, block: Block) -> float | None:
+    def _share(self, block: RowBlock) -> float | None:
         position = _position(self._places[block.file], block)
         if position is None or any(size is None for size in self._sizes):
             return None
@@ -90,7 +90,7 @@ def _rows_in(path: Path) -> int:
     return int(parquet.read_metadata(path).num_rows)
 
 
-def _position(place: Place, block: Block) -> int | None:
+def _position(place: Place, block: RowBlock) -> int | None:
     """Bytes or rows up to the end of a block, in the unit of `_size`; `None` where its rows have no offset."""
     if not block.places or block.offsets[-1] >= 0:
         return block.offsets[-1] + len(block.texts[-1]) if block.places else 0

@@ -16,7 +16,7 @@ from ..tokens.encode import Sequence
 from .store import Store
 
 
-class Counts(msgspec.Struct, frozen=True):
+class SequenceCounts(msgspec.Struct, frozen=True):
     """What is seen at this length. Sequences without a learned token are left out: `num_without_target` of them.
 
     `num_cut` were too long. `num_skipped` rows were left out before they were tokens.
@@ -43,7 +43,7 @@ class Sequences:
     begins in the store of its source.
     """
 
-    counts: Counts
+    counts: SequenceCounts
     lengths: np.ndarray
     num_targets: np.ndarray
     rows: np.ndarray
@@ -62,7 +62,7 @@ class Sequences:
         return self.stores[source].cut(start, start + int(self.lengths[index]))
 
 
-def view(store: Store, stage: str, max_length: int) -> Sequences:
+def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
     """The sequences of one source: longer ones are cut in stage `sft`, else split without losing a token."""
     cut = store.lengths > max_length
     if stage == "sft":
@@ -75,7 +75,7 @@ def view(store: Store, stage: str, max_length: int) -> Sequences:
     kept = num_targets > 0
     if not kept.all():
         starts, lengths, rows, num_targets = starts[kept], lengths[kept], rows[kept], num_targets[kept]
-    counts = Counts(
+    counts = SequenceCounts(
         num_rows=store.counts.num_rows, num_skipped=store.counts.num_skipped, num_sequences=len(lengths),
         num_tokens=int(lengths.sum(dtype=np.int64)), num_target_tokens=int(num_targets.sum(dtype=np.int64)),
         num_cut=int(cut.sum()), num_without_target=int(len(kept) - kept.sum()), longest=int(lengths.max(initial=0)),
@@ -102,7 +102,7 @@ def _pieces(store: Store, max_length: int) -> tuple[np.ndarray, np.ndarray, np.n
     return starts, (ends - starts).astype(np.int32), np.asarray(store.rows)[whole]
 
 
-def joined(parts: Iterable[Sequences]) -> Sequences:
+def join_sources(parts: Iterable[Sequences]) -> Sequences:
     """Sources after one another. Of several, the fingerprint is that of theirs."""
     parts = list(parts)
     if len(parts) == 1:
@@ -119,12 +119,12 @@ def joined(parts: Iterable[Sequences]) -> Sequences:
     )
 
 
-def _sum(each: list[Counts]) -> Counts:
+def _sum(each: list[SequenceCounts]) -> SequenceCounts:
     totals = {
         name: sum(getattr(counts, name) for counts in each)
-        for name in Counts.__struct_fields__
+        for name in SequenceCounts.__struct_fields__
         if name not in ("longest", "fingerprint")
     }
     prints = "\n".join(counts.fingerprint for counts in each)
     fingerprint = hashlib.sha256(prints.encode()).hexdigest()
-    return Counts(**totals, longest=max(counts.longest for counts in each), fingerprint=fingerprint)
+    return SequenceCounts(**totals, longest=max(counts.longest for counts in each), fingerprint=fingerprint)

@@ -46,7 +46,7 @@ class Skipped(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True):
+class StoreCounts(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of one source. `num_skipped` rows were left out: `num_rows` and all else count the others.
 
     `forms` are those of its files, in their order; `confidence` (0..1) is the least sure of them. `skipped` are the
@@ -78,7 +78,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
         return ", ".join(dict.fromkeys(filter(None, self.forms)))
 
 
-class Portion(msgspec.Struct, frozen=True, kw_only=True):
+class EncodedBlock(msgspec.Struct, frozen=True, kw_only=True):
     """What became of some rows in a row: the bytes for the files. Its `rows.bin` counts from the first of them."""
 
     num_rows: int
@@ -92,7 +92,7 @@ class Store:
     """One source, its files mapped. See the top of this room for what each array is."""
 
     folder: Path
-    counts: Counts
+    counts: StoreCounts
     lengths: np.ndarray
     num_targets: np.ndarray
     rows: np.ndarray
@@ -144,7 +144,7 @@ class Store:
         return found
 
 
-def column(stores: Iterable[Store], name: str) -> np.ndarray:
+def read_column(stores: Iterable[Store], name: str) -> np.ndarray:
     """One of the `FACTS` of each row, store after store, with plain reads: mapped pages would count as memory."""
     stores = list(stores)
     found = np.empty(sum(store.counts.num_rows for store in stores), dtype=FACTS[name])
@@ -157,14 +157,14 @@ def column(stores: Iterable[Store], name: str) -> np.ndarray:
     return found
 
 
-def counts_in(folder: Path) -> Counts | None:
+def read_counts(folder: Path) -> StoreCounts | None:
     """What was counted, if every file is there at its full length: a power cut can leave less than was written.
 
     Whether they hold what was written, soundness.py looks.
     """
     try:
-        counts = msgspec.json.decode((folder / COUNTS).read_bytes(), type=Counts)
-        if counts != _sealed(counts):
+        counts = msgspec.json.decode((folder / COUNTS).read_bytes(), type=StoreCounts)
+        if counts != _seal(counts):
             return None
         for name, kind in FILES.items():
             if (folder / name).stat().st_size != _number(counts, name) * kind.itemsize:
@@ -174,19 +174,19 @@ def counts_in(folder: Path) -> Counts | None:
     return counts
 
 
-def _sealed(counts: Counts) -> Counts:
+def _seal(counts: StoreCounts) -> StoreCounts:
     bare = msgspec.structs.replace(counts, seal=0)
     return msgspec.structs.replace(bare, seal=zlib.crc32(msgspec.json.encode(bare)))
 
 
-def _number(counts: Counts, name: str) -> int:
+def _number(counts: StoreCounts, name: str) -> int:
     """Entries of a file."""
     if name in PER_TOKEN:
         return counts.num_tokens
     return counts.num_sequences if name in PER_SEQUENCE else counts.num_rows
 
 
-def mapped(folder: Path, counts: Counts, lock: Held | None = None) -> Store:
+def map_store(folder: Path, counts: StoreCounts, lock: Held | None = None) -> Store:
     """What stands in a folder that is whole."""
     files = {
         name: np.memmap(folder / name, dtype=kind, mode="r") if _number(counts, name) else np.zeros(0, kind)
@@ -196,7 +196,7 @@ def mapped(folder: Path, counts: Counts, lock: Held | None = None) -> Store:
     return Store(folder, counts, **arrays, lock=lock)
 
 
-class Sink:
+class StoreWriter:
     """Writes portions to the flat files in a folder and counts them; holds none of them in memory."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
@@ -209,7 +209,7 @@ class Sink:
         self._scripts: Counter[str] = Counter()
         self._checks = dict.fromkeys(FILES, 0)
 
-    def add(self, portion: Portion) -> None:
+    def add(self, portion: EncodedBlock) -> None:
         """Raises `OSError` when the disk does not take it."""
         files = portion.files
         rows = np.frombuffer(files["rows.bin"], FILES["rows.bin"]) + np.int32(self.num_rows)
@@ -236,17 +236,17 @@ class Sink:
         fingerprint: str,
         empty: list[int],
         unused: list[str],
-    ) -> Counts:
-        counts = Counts(
+    ) -> StoreCounts:
+        counts = StoreCounts(
             num_rows=self.num_rows, num_skipped=self.num_skipped, num_sequences=self._num_sequences,
             num_tokens=self._num_tokens, num_target_tokens=self._num_target_tokens, longest=self._longest,
             forms=forms, confidence=confidence, skipped=self.skipped, scripts=dict(self._scripts), sources=sources,
             fingerprint=fingerprint, empty=empty, unused=unused, checks=self._checks,
         )  # fmt: skip
-        return _sealed(counts)
+        return _seal(counts)
 
 
-def publish(staged: Path, counts: Counts, folder: Path, is_sound: Callable[[Path], bool]) -> None:
+def publish(staged: Path, counts: StoreCounts, folder: Path, is_sound: Callable[[Path], bool]) -> None:
     """Let a filled folder appear whole under its final name; where another run was faster, its one stays if sound."""
     for name in FILES:
         sync_path(staged / name)  # after a power cut a file may be full-length and zero

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from ..files.blocks import Block, blocks, parsed
+from ..files.blocks import RowBlock, parse_block, read_blocks
 from ..files.raw_rows import Row
-from ..forms.detect_form import detect_rows
-from ..source import Found
+from ..forms.detect_form import detect_form
+from ..source import ResolvedSource
 from .process_block import Task
 
 
@@ -15,7 +15,7 @@ class Tasks:
     `unused` are columns that nobody reads.
     """
 
-    def __init__(self, source: Found) -> None:
+    def __init__(self, source: ResolvedSource) -> None:
         self._source = source
         self.forms: list[str] = []
         self.confidence = 1.0
@@ -29,7 +29,7 @@ class Tasks:
 
     def __iter__(self) -> Iterator[Task]:
         """Raises `DataError` where a file cannot be read, or its first rows have no form that can be learned."""
-        for block in blocks(self._source.places, encoding=self._source.encoding):
+        for block in read_blocks(self._source.places, encoding=self._source.encoding):
             self._unseen.discard(block.file)
             while len(self.forms) <= block.file:
                 self.forms.append("")
@@ -37,12 +37,12 @@ class Tasks:
                 self.forms[block.file] = self._form(block)
             yield Task(block, self.forms[block.file])
 
-    def _form(self, block: Block) -> str:
+    def _form(self, block: RowBlock) -> str:
         """By the first rows that can be read; none where there is none in this block."""
-        rows = [row for row in parsed(block) if isinstance(row, Row)]
+        rows = [row for row in parse_block(block) if isinstance(row, Row)]
         if not rows:
             return ""
-        detected = detect_rows(rows, self._source.shape, self._source.form).checked()
+        detected = detect_form(rows, self._source.shape, self._source.form).checked()
         self.confidence = min(self.confidence, detected.confidence)
         self.unused += [name for name in detected.unused if name not in self.unused]
         return detected.form

@@ -18,15 +18,15 @@ settle_environment()
 import msgspec  # noqa: E402
 
 from ...models.tokenizer import bare_tokenizer, tokenizer_fingerprint  # noqa: E402
-from ..forms.column_names import Shape  # noqa: E402
+from ..forms.column_names import ColumnNames  # noqa: E402
 from ..tokens.encode import Encoder  # noqa: E402
-from .process_block import Task, portion_of  # noqa: E402
+from .process_block import Task, encode_block  # noqa: E402
 
 _LENGTH = struct.Struct("<Q")
 Kind = TypeVar("Kind")
 
 
-class Setup(msgspec.Struct, frozen=True):
+class WorkerSetup(msgspec.Struct, frozen=True):
     """What an encoder is made of; `tokenizer` is a folder with its files."""
 
     tokenizer: str
@@ -37,7 +37,7 @@ class Setup(msgspec.Struct, frozen=True):
     roles: dict[str, str]
 
 
-class Ready(msgspec.Struct, frozen=True):
+class WorkerReady(msgspec.Struct, frozen=True):
     """`fingerprint` is that of the tokenizer as it was loaded here."""
 
     fingerprint: str
@@ -68,11 +68,11 @@ def main() -> int:
         signal.signal(number, signal.SIG_IGN)  # they come to the whole group; this process ends with its input
     tasks, answers = _own_pipes()
     try:
-        encoder = _encoder(receive(tasks, Setup), answers)
+        encoder = _encoder(receive(tasks, WorkerSetup), answers)
         gc.freeze()
         gc.set_threshold(100_000)  # a block makes many values and no cycles: looking for them took 7 % of the time
         while True:
-            send(answers, portion_of(receive(tasks, Task), encoder))
+            send(answers, encode_block(receive(tasks, Task), encoder))
     except (EOFError, BrokenPipeError):
         return 0
 
@@ -86,10 +86,12 @@ def _own_pipes() -> tuple[IO[bytes], IO[bytes]]:
     return tasks, answers
 
 
-def _encoder(setup: Setup, answers: IO[bytes]) -> Encoder:
+def _encoder(setup: WorkerSetup, answers: IO[bytes]) -> Encoder:
     tokenizer = bare_tokenizer(Path(setup.tokenizer))
-    send(answers, Ready(tokenizer_fingerprint(tokenizer)))
-    return Encoder(tokenizer, setup.stage, frozenset(setup.stops), setup.loss_on, Shape(setup.columns, setup.roles))
+    send(answers, WorkerReady(tokenizer_fingerprint(tokenizer)))
+    return Encoder(
+        tokenizer, setup.stage, frozenset(setup.stops), setup.loss_on, ColumnNames(setup.columns, setup.roles)
+    )
 
 
 if __name__ == "__main__":

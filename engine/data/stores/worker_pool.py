@@ -22,14 +22,14 @@ from ftui.system.volume import disk_error, is_refused
 
 from ...models.tokenizer import is_bare, tokenizer_fingerprint
 from ..tokens.encode import Encoder
-from .process_block import Task, portion_of
-from .store import Portion
-from .worker import Ready, Setup, receive, send
+from .process_block import Task, encode_block
+from .store import EncodedBlock
+from .worker import WorkerReady, WorkerSetup, receive, send
 
-Done = tuple[Task, Portion]
+FinishedTask = tuple[Task, EncodedBlock]
 
 
-class _Lost(Exception):
+class _WorkerDied(Exception):
     """A worker has ended in the middle of its work; `code` is that of the process."""
 
     def __init__(self, code: int) -> None:
@@ -37,9 +37,9 @@ class _Lost(Exception):
         self.code = code
 
 
-def worked(
+def encode_tasks(
     tasks: Iterator[Task], encoder: Encoder, *, size: int, pays: Callable[[], bool], folder: Path
-) -> Generator[Done]:
+) -> Generator[FinishedTask]:
     """Each task with what became of it, in their order. Close it (`contextlib.closing`): its processes end then.
 
     They are started once it `pays`, `size` of them, and load the tokenizer from `folder`; until they are ready the work
@@ -49,30 +49,30 @@ def worked(
         HostMemoryError, FtuiError: processes died again and again.
     """
     for task in tasks:
-        yield task, portion_of(task, encoder)
+        yield task, encode_block(task, encoder)
         if size > 1 and is_bare(encoder.tokenizer) and pays():
             break
     else:
         return
-    with Crew(encoder, size, folder) as crew:
+    with WorkerPool(encoder, size, folder) as crew:
         while not crew.ready.done() and (following := next(tasks, None)) is not None:
-            yield following, portion_of(following, encoder)
+            yield following, encode_block(following, encoder)
         if crew.ready.done() and crew.ready.result():
             yield from crew.work(tasks)
         else:  # the tokenizer is another one when it is loaded from its files
-            yield from ((task, portion_of(task, encoder)) for task in tasks)
+            yield from ((task, encode_block(task, encoder)) for task in tasks)
 
 
-class Crew:
+class WorkerPool:
     """Processes that work, each fed by a thread. They end with the `with` block, whatever they are doing.
 
     `ready` is whether they have the same tokenizer, once they have loaded it.
     """
 
     def __init__(self, encoder: Encoder, size: int, folder: Path) -> None:
-        with _Writing(folder.parent):
+        with _WriteErrors(folder.parent):
             encoder.tokenizer.save_pretrained(folder)
-        self._setup = Setup(
+        self._setup = WorkerSetup(
             str(folder), encoder.stage, sorted(encoder.stops), encoder.loss_on, dict(encoder.shape.columns),
             dict(encoder.shape.roles),
         )  # fmt: skip
@@ -98,9 +98,9 @@ class Crew:
         for worker in self._living:
             worker.bury()
 
-    def work(self, tasks: Iterator[Task]) -> Iterator[Done]:
+    def work(self, tasks: Iterator[Task]) -> Iterator[FinishedTask]:
         """Each task with what became of it; a few are under way ahead of the one that is waited for."""
-        waiting: deque[tuple[Task, Future[Portion]]] = deque()
+        waiting: deque[tuple[Task, Future[EncodedBlock]]] = deque()
         for task in tasks:
             waiting.append((task, self._threads.submit(self._done, task)))
             if len(waiting) > 2 * self._size:
@@ -110,26 +110,26 @@ class Crew:
             first, future = waiting.popleft()
             yield first, future.result()
 
-    def _done(self, task: Task) -> Portion:
+    def _done(self, task: Task) -> EncodedBlock:
         worker = self._idle.get()
         try:
             try:
                 return worker.portion_of(task)
-            except _Lost as lost:
+            except _WorkerDied as lost:
                 if lost.code > 0:  # not killed: it would end in the same way again
-                    raise _given_up(task, lost) from lost
+                    raise _death_error(task, lost) from lost
             worker = self._hired()
             try:
                 return worker.portion_of(task)
-            except _Lost as lost:
-                raise _given_up(task, lost) from lost
+            except _WorkerDied as lost:
+                raise _death_error(task, lost) from lost
         finally:
             self._idle.put(worker)
 
     def _hired(self) -> "_Worker":
         with self._lock:
             if self._is_over:
-                raise _Lost(0)
+                raise _WorkerDied(0)
             worker = _Worker(self._setup)
             self._living.add(worker)
             return worker
@@ -142,18 +142,18 @@ class Crew:
         try:
             try:
                 fingerprint = worker.fingerprint()
-            except _Lost as lost:
+            except _WorkerDied as lost:
                 if lost.code > 0:  # not killed: it would end in the same way again
                     raise
                 worker = self._hired()
                 fingerprint = worker.fingerprint()
-        except _Lost as lost:
-            raise _given_up(None, lost) from lost
+        except _WorkerDied as lost:
+            raise _death_error(None, lost) from lost
         self._idle.put(worker)
         return fingerprint == self._fingerprint
 
 
-class _Writing:
+class _WriteErrors:
     """A block that writes the tokenizer: whatever the system refuses becomes a DiskError.
 
     The library makes a bare `Exception` of it.
@@ -173,7 +173,7 @@ class _Writing:
 class _Worker:
     """One process."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: WorkerSetup) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "ftui.engine.data.stores.worker"],
             stdin=subprocess.PIPE,
@@ -190,18 +190,18 @@ class _Worker:
         """That of its tokenizer, as soon as it is loaded."""
         if not self._fingerprint:
             try:
-                self._fingerprint = receive(self._answers, Ready).fingerprint
+                self._fingerprint = receive(self._answers, WorkerReady).fingerprint
             except EOFError as error:
-                raise _Lost(self._process.wait()) from error
+                raise _WorkerDied(self._process.wait()) from error
         return self._fingerprint
 
-    def portion_of(self, task: Task) -> Portion:
+    def portion_of(self, task: Task) -> EncodedBlock:
         self.fingerprint()
         try:
             send(self._tasks, task)
-            return receive(self._answers, Portion)
+            return receive(self._answers, EncodedBlock)
         except (BrokenPipeError, EOFError) as error:
-            raise _Lost(self._process.wait()) from error
+            raise _WorkerDied(self._process.wait()) from error
 
     def kill(self) -> None:
         self._process.kill()
@@ -214,7 +214,7 @@ class _Worker:
                 pipe.close()
 
 
-def _given_up(task: Task | None, lost: _Lost) -> FtuiError:
+def _death_error(task: Task | None, lost: _WorkerDied) -> FtuiError:
     where = "before it had begun"
     if task is not None:
         block = task.block

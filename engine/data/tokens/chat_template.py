@@ -18,7 +18,7 @@ from transformers.utils.chat_template_utils import (
 )
 
 from ..forms.examples import Chat, Message, shared_start
-from .template_fit import Unrenderable, fitted
+from .template_fit import TemplateRefusal, fit_messages
 
 Span = tuple[int, int]
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
@@ -27,7 +27,7 @@ DATE = datetime(2024, 7, 26)  # the one Llama's templates fall back to; whoever 
 
 
 @dataclass(frozen=True)
-class Rendered:
+class RenderedText:
     """Text of one sequence and the character spans that are learned. `ends` = the last one ends with a stop token.
 
     A conversation in which the assistant says nothing has no spans.
@@ -40,7 +40,7 @@ class Rendered:
 
 def render(
     tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str], loss_on: str = "assistant"
-) -> list[Rendered]:
+) -> list[RenderedText]:
     """The conversation through the tokenizer's chat template; `loss_on` as in `Encoder`.
 
     One sequence where the template only appends as the conversation grows; else (templates that rewrite earlier turns,
@@ -49,33 +49,33 @@ def render(
     Raises:
         Unrenderable: see there.
     """
-    with _told():
-        writer, messages = _prepared(tokenizer, chat)
+    with _template_errors():
+        writer, messages = _prepare(tokenizer, chat)
         if loss_on == "everything":
-            return [_everything(writer.text(messages), stops)]
-        wanted = _wanted(chat, loss_on)
+            return [_render_whole(writer.text(messages), stops)]
+        wanted = _trained_messages(chat, loss_on)
         if GENERATION.search(writer.template):
-            return [_marked(writer, messages, stops, wanted)]
-        return _by_prefixes(writer, messages, stops, wanted)
+            return [_render_marked(writer, messages, stops, wanted)]
+        return _render_by_prefixes(writer, messages, stops, wanted)
 
 
-def rendered_text(
+def render_text(
     template: str, special: dict[str, Any], messages: list[Message], tools: list[Any] | None, **options: bool
 ) -> str:
     """What a template makes of a conversation. Raises `Unrenderable`."""
-    with _told():
+    with _template_errors():
         fix_date(template)
         return _Writer(template, special, tools).text(messages, **options)
 
 
-def turns_in(tokenizer: PreTrainedTokenizerBase, chat: Chat, text: str) -> list[tuple[str, int, int]]:
+def locate_turns(tokenizer: PreTrainedTokenizerBase, chat: Chat, text: str) -> list[tuple[str, int, int]]:
     """Who says which characters of a rendered text: (role, start, end), one after the other.
 
     What the template puts before a turn is the turn's. Turns that it cannot write without the next one, or has changed
     since, are counted to that one.
     """
-    with _told():
-        writer, messages = _prepared(tokenizer, chat)
+    with _template_errors():
+        writer, messages = _prepare(tokenizer, chat)
     turns: list[tuple[str, int, int]] = []
     for number, message in enumerate(messages, start=1):
         start = turns[-1][2] if turns else 0
@@ -89,31 +89,31 @@ def turns_in(tokenizer: PreTrainedTokenizerBase, chat: Chat, text: str) -> list[
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _template_errors() -> Iterator[None]:
     """Whatever a template's code may raise is a refusal."""
     try:
         yield
     except REFUSALS as error:
-        raise Unrenderable(f"the chat template refuses it: {error}") from error
+        raise TemplateRefusal(f"the chat template refuses it: {error}") from error
 
 
-def _prepared(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer", list[Message]]:
+def _prepare(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer", list[Message]]:
     template = tokenizer.get_chat_template(tools=chat.tools)
     fix_date(template)
     writer = _Writer(template, tokenizer.special_tokens_map, chat.tools)
     plain: Any = _plain_template_data
     aliased: Any = _alias_reasoning_fields
-    messages = fitted(writer.text, template, chat.tools, aliased(plain(chat.messages)))
+    messages = fit_messages(writer.text, template, chat.tools, aliased(plain(chat.messages)))
     if any(not isinstance(tool, dict) for tool in chat.tools or ()):
         raise ValueError("Tools should be objects, the schema of each")
-    if not _says(template):
+    if not _writes_answers(template):
         words = "the chat template leaves out what is said: it wants content in parts, as models that see do"
-        raise Unrenderable(words, "Name another one in data.chat_template.")
+        raise TemplateRefusal(words, "Name another one in data.chat_template.")
     return writer, messages
 
 
 @lru_cache(maxsize=8)
-def _says(template: str) -> bool:
+def _writes_answers(template: str) -> bool:
     """Whether it writes text that an assistant says."""
     compiled: Any = _compile_jinja_template
     said = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}]
@@ -169,17 +169,17 @@ class _Writer:
         return self.special_tokens | values | {"add_generation_prompt": add_generation_prompt}
 
 
-def _wanted(chat: Chat, loss_on: str) -> list[int]:
+def _trained_messages(chat: Chat, loss_on: str) -> list[int]:
     """The numbers of the messages that are learned."""
     said = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
     return [n for n in (said[-1:] if loss_on == "last" else said) if n not in chat.unlearned]
 
 
-def _everything(text: str, stops: frozenset[str]) -> Rendered:
-    return Rendered(text, ((0, len(text)),), text.rstrip().endswith(tuple(stops)))
+def _render_whole(text: str, stops: frozenset[str]) -> RenderedText:
+    return RenderedText(text, ((0, len(text)),), text.rstrip().endswith(tuple(stops)))
 
 
-def _marked(writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]) -> Rendered:
+def _render_marked(writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]) -> RenderedText:
     """The template marks the assistant's turns itself (`{% generation %}`)."""
     text, spans = writer.marked(messages)
     said = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
@@ -187,53 +187,55 @@ def _marked(writer: _Writer, messages: list[Message], stops: frozenset[str], wan
         before = {n: len(writer.marked(messages[:n])[1]) if n else 0 for n in wanted}
         through = {n: len(writer.marked(messages[: n + 1])[1]) for n in wanted}
         spans = [span for n in wanted for span in spans[before[n] : through[n]]]
-    kept = tuple(_to_the_stop(text, span, stops) for span in spans)
+    kept = tuple(_include_stop(text, span, stops) for span in spans)
     ends = not kept or text[: kept[-1][1]].rstrip().endswith(tuple(stops))
-    return Rendered(text, kept, ends)
+    return RenderedText(text, kept, ends)
 
 
-def _to_the_stop(text: str, span: Span, stops: frozenset[str]) -> Span:
+def _include_stop(text: str, span: Span, stops: frozenset[str]) -> Span:
     """Templates that close `{% generation %}` before the stop token would never teach the earlier turns to end."""
     start, end = span
     return start, end + max((len(stop) for stop in stops if text.startswith(stop, end)), default=0)
 
 
-def _by_prefixes(writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]) -> list[Rendered]:
+def _render_by_prefixes(
+    writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]
+) -> list[RenderedText]:
     """A turn is what the template adds between "the assistant speaks now" and the conversation with that turn.
 
     Two renderings for each turn that is learned, and one of the whole where that ends with another's turn.
     """
-    turns: list[Rendered] = []
+    turns: list[RenderedText] = []
     for index in wanted:
         through = writer.text(messages[: index + 1])
-        turns.append(_turn(through, _start(writer, messages[:index], through), stops))
+        turns.append(_turn(through, _answer_start(writer, messages[:index], through), stops))
     at_the_end = bool(wanted) and wanted[-1] == len(messages) - 1
     whole = turns[-1].text if at_the_end else writer.text(messages)
     if not turns:
-        return [Rendered(whole, (), ends=True)]
+        return [RenderedText(whole, (), ends=True)]
     if all(whole.startswith(turn.text[: turn.spans[0][1]]) for turn in turns):
-        return [Rendered(whole, tuple(turn.spans[0] for turn in turns), turns[-1].ends)]
+        return [RenderedText(whole, tuple(turn.spans[0] for turn in turns), turns[-1].ends)]
     return turns
 
 
-def _start(writer: _Writer, before: list[Message], through: str) -> int:
+def _answer_start(writer: _Writer, before: list[Message], through: str) -> int:
     """Where the assistant's words begin in the conversation `through` them."""
     if not before:
-        return _start_of_the_first(writer, through)
+        return _first_answer_start(writer, through)
     asked = writer.text(before, add_generation_prompt=True)
-    return len(asked) if through.startswith(asked) else _start_by_probe(writer, before, through)
+    return len(asked) if through.startswith(asked) else _probe_answer_start(writer, before, through)
 
 
-def _start_of_the_first(writer: _Writer, through: str) -> int:
+def _first_answer_start(writer: _Writer, through: str) -> int:
     """The same where nobody has spoken yet: few templates can write nothing, so it is seen how they begin an answer."""
     question: Message = {"role": "user", "content": "?"}
     opening = writer.text([question], add_generation_prompt=True).removeprefix(writer.text([question]))
     if opening.strip() and opening in through:  # before it may stand an introduction, or a system turn by default
         return through.index(opening) + len(opening)
-    return _start_by_probe(writer, [], through)
+    return _probe_answer_start(writer, [], through)
 
 
-def _start_by_probe(writer: _Writer, before: list[Message], through: str) -> int:
+def _probe_answer_start(writer: _Writer, before: list[Message], through: str) -> int:
     """Where the assistant's words begin, if the template has it begin otherwise when it is asked to speak.
 
     (Those of models that think begin a thought for it, which is not there in the turn that is written out.)
@@ -246,7 +248,7 @@ def _start_by_probe(writer: _Writer, before: list[Message], through: str) -> int
         opening = _opening(writer, before) if before[1:] else ""
         if opening.strip() and opening in head:
             return head.rindex(opening) + len(opening)
-    raise Unrenderable("the chat template changes what comes before an assistant's turn")
+    raise TemplateRefusal("the chat template changes what comes before an assistant's turn")
 
 
 def _opening(writer: _Writer, before: list[Message]) -> str:
@@ -258,9 +260,9 @@ def _opening(writer: _Writer, before: list[Message]) -> str:
     return asked.removeprefix(shared_start(asked, writer.text(before[:-1])))
 
 
-def _turn(through: str, start: int, stops: frozenset[str]) -> Rendered:
+def _turn(through: str, start: int, stops: frozenset[str]) -> RenderedText:
     """The span ends with the first token that stops: white space or another such token after it is nobody's answer."""
     end, rest = 0, through.rstrip()
     while len(rest) > start and (stop := next((stop for stop in stops if rest.endswith(stop)), "")):
         end, rest = len(rest), rest.removesuffix(stop).rstrip()
-    return Rendered(through, ((start, end or len(through)),), ends=bool(end))
+    return RenderedText(through, ((start, end or len(through)),), ends=bool(end))

@@ -11,13 +11,13 @@ from transformers import PreTrainedTokenizerBase
 from ftui.errors import DataError
 
 from ..files.raw_rows import Row
-from ..forms.column_names import PLAIN, Shape
-from ..forms.examples import Chat, Completion, Example, Text, Tokens, learned_part
+from ..forms.column_names import STANDARD_NAMES, ColumnNames
+from ..forms.examples import Chat, Completion, Example, Text, Tokens, trained_part
 from ..forms.formats import to_example
-from .chat_template import Rendered, render
-from .loss_mask import are_unlike, leaves_out, mask_of, speaker_left_out
-from .special_token_check import Special, is_said, oddities, special_of, without_padding
-from .template_fit import Unrenderable
+from .chat_template import RenderedText, render
+from .loss_mask import loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
+from .special_token_check import SpecialTokens, find_special_tokens, has_special_text, oddities, strip_padding
+from .template_fit import TemplateRefusal
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Sequence:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class EncodedRow:
     """What became of a row. `notes` name what is odd about its tokens, as findings of the report are called."""
 
     sequences: list[Sequence]
@@ -58,7 +58,7 @@ class Encoder:
     stage: str
     stops: frozenset[str]
     loss_on: str = "assistant"
-    shape: Shape = PLAIN
+    shape: ColumnNames = STANDARD_NAMES
 
     def encode(self, rows: list[Row], form: str) -> Iterator[Sequence]:
         """Sequences of a batch of rows, in order; a row may give none, one or several.
@@ -71,18 +71,20 @@ class Encoder:
                 raise encoded
             yield from encoded.sequences
 
-    def encode_all(self, rows: list[Row], form: str) -> list[Encoded | DataError]:
+    def encode_all(self, rows: list[Row], form: str) -> list[EncodedRow | DataError]:
         """One for each row, in order: what it became, or the fault for which it became nothing."""
         found = [self.taken(row, form) for row in rows]
-        made = self._made([turn for one in found if isinstance(one, Taken) for turn in one.turns])
-        encoded: list[Encoded | DataError] = []
+        made = self._made([turn for one in found if isinstance(one, PreparedRow) for turn in one.turns])
+        encoded: list[EncodedRow | DataError] = []
         for number, one in enumerate(found):
             if isinstance(one, DataError):
                 encoded.append(one)
                 continue
             sequences: list[Sequence] = []
             notes = {"joined_lines"} if getattr(one.example, "num_joined", 0) else set()
-            notes |= {"masks_differ"} if leaves_out(one.example, [turn.text for turn in one.turns]) else set()
+            notes |= (
+                {"masks_differ"} if omits_text_beside_calls(one.example, [turn.text for turn in one.turns]) else set()
+            )
             for turn in one.turns:
                 encoding, ids, targets, differs = next(made)
                 sequences.append(Sequence(np.asarray(ids, dtype=np.int32), targets, number))
@@ -91,28 +93,28 @@ class Encoder:
             if one.tokens is not None:
                 sequences.append(Sequence(one.tokens.input_ids, one.tokens.targets, number))
             notes.update(name for sequence in sequences for name in oddities(sequence, self._special))
-            encoded.append(Encoded(sequences, one.example, frozenset(notes)))
+            encoded.append(EncodedRow(sequences, one.example, frozenset(notes)))
         return encoded
 
-    def _made(self, turns: list[Rendered]) -> Iterator[tuple[Encoding, list[int], np.ndarray, bool]]:
+    def _made(self, turns: list[RenderedText]) -> Iterator[tuple[Encoding, list[int], np.ndarray, bool]]:
         """Of each text its encoding, the ids, which are learned, and whether these say something else than it does."""
         encodings = self.tokenised([turn.text for turn in turns])
-        masks = [mask_of(encoding, turn.text, turn.spans) for encoding, turn in zip(encodings, turns, strict=True)]
+        masks = [loss_mask(encoding, turn.text, turn.spans) for encoding, turn in zip(encodings, turns, strict=True)]
         ids = [encoding.ids for encoding in encodings]
         said = [
             (its[first:after], turn.text[start:end])
             for its, turn, mask in zip(ids, turns, masks, strict=True)
             for (start, end), (first, after) in zip(turn.spans, mask.runs, strict=True)
         ]
-        unlike = iter(are_unlike(self.tokenizer, said))
+        unlike = iter(spell_otherwise(self.tokenizer, said))
         for encoding, its, turn, mask in zip(encodings, ids, turns, masks, strict=True):
             differs = [next(unlike) for _ in turn.spans]
             yield encoding, its, mask.targets, bool(mask.differs) or any(differs)
 
-    def _has_marks(self, example: Example, turn: Rendered, encoding: Encoding) -> bool:
+    def _has_marks(self, example: Example, turn: RenderedText, encoding: Encoding) -> bool:
         """Whether a special token comes out of what is said in a conversation. (In plain text it is meant.)"""
-        chat = learned_part(example)
-        return isinstance(chat, Chat) and is_said(self._special, chat, turn.text, encoding)
+        chat = trained_part(example)
+        return isinstance(chat, Chat) and has_special_text(self._special, chat, turn.text, encoding)
 
     def tokenised(self, texts: list[str]) -> list[Encoding]:
         """Special tokens are those that stand in the texts: none is added."""
@@ -125,14 +127,14 @@ class Encoder:
         assert encodings is not None, "the tokenizer is a fast one"
         return encodings
 
-    def taken(self, row: Row, form: str) -> "Taken | DataError":
+    def taken(self, row: Row, form: str) -> "PreparedRow | DataError":
         """The row as an example and what is learned of it as text, or what is wrong with it."""
         try:
             example = to_example(row, form, self.shape)
-            learned = learned_part(example)
+            learned = trained_part(example)
             if isinstance(learned, Tokens):
-                return Taken(example, [], self._fitting(row, learned))
-            return Taken(example, [] if learned is None else self._rendered(row, learned))
+                return PreparedRow(example, [], self._fitting(row, learned))
+            return PreparedRow(example, [] if learned is None else self._rendered(row, learned))
         except DataError as error:
             return error
 
@@ -143,12 +145,12 @@ class Encoder:
                 f"'input_ids' has {highest}, and the vocabulary ends with {len(self.tokenizer) - 1}",
                 hint="Was it tokenised for another model?",
             )
-        tokens = without_padding(tokens, self._special)
+        tokens = strip_padding(tokens, self._special)
         if self.loss_on == "everything":
             return replace(tokens, targets=np.ones_like(tokens.targets))
         return tokens
 
-    def _rendered(self, row: Row, example: Chat | Completion | Text) -> list[Rendered]:
+    def _rendered(self, row: Row, example: Chat | Completion | Text) -> list[RenderedText]:
         if self.stage == "pretrain" and not isinstance(example, Text):
             raise row.error("stage pretrain learns plain text", hint='Use stage = "sft" for conversations.')
         if isinstance(example, Chat):
@@ -157,9 +159,9 @@ class Encoder:
         learned = example.completion if isinstance(example, Completion) else example.text
         text = prompt + learned + ("" if learned.endswith(self._eos) else self._eos)
         start = len(self._bos) if self.loss_on == "everything" else len(prompt)
-        return [Rendered(text, ((start, len(text)),), ends=True)]
+        return [RenderedText(text, ((start, len(text)),), ends=True)]
 
-    def _rendered_chat(self, row: Row, chat: Chat) -> list[Rendered]:
+    def _rendered_chat(self, row: Row, chat: Chat) -> list[RenderedText]:
         if not self.tokenizer.chat_template:
             raise row.error(
                 "a conversation, but the model's tokenizer has no chat template",
@@ -167,15 +169,15 @@ class Encoder:
             )
         try:
             turns = render(self.tokenizer, chat, self.stops, self.loss_on)
-        except Unrenderable as error:
+        except TemplateRefusal as error:
             raise row.error(str(error), hint=error.hint) from error
-        if role := speaker_left_out(chat, [turn.text for turn in turns]):
+        if role := omitted_role(chat, [turn.text for turn in turns]):
             way = 'data.roles = {developer = "system"}' if role == "developer" else "data.roles"
             raise row.error(
                 f"it has a turn of the role {role!r}, and the chat template leaves it out",
                 hint=f"Name another template in data.chat_template, or give it a role that this one writes: {way}.",
             )
-        return [turn if turn.ends else _with_stop(turn, self._eos) for turn in turns]
+        return [turn if turn.ends else _append_stop(turn, self._eos) for turn in turns]
 
     @cached_property
     def _bos(self) -> str:
@@ -188,23 +190,23 @@ class Encoder:
         return str(self.tokenizer.eos_token)
 
     @cached_property
-    def _special(self) -> Special:
-        return special_of(self.tokenizer, self.stops)
+    def _special(self) -> SpecialTokens:
+        return find_special_tokens(self.tokenizer, self.stops)
 
 
 @dataclass(frozen=True)
-class Taken:
+class PreparedRow:
     """A row on its way: what it is, the texts of its sequences with what is learned of them, or its tokens."""
 
     example: Example
-    turns: list[Rendered]
+    turns: list[RenderedText]
     tokens: Tokens | None = None
 
 
-def _with_stop(rendered: Rendered, eos: str) -> Rendered:
+def _append_stop(rendered: RenderedText, eos: str) -> RenderedText:
     """Learn to stop even where the template does not say so: the end-of-text token follows the last turn."""
     *others, (start, end) = rendered.spans
-    return Rendered(rendered.text[:end] + eos, (*others, (start, end + len(eos))), ends=True)
+    return RenderedText(rendered.text[:end] + eos, (*others, (start, end + len(eos))), ends=True)
 
 
 def stop_texts(tokenizer: PreTrainedTokenizerBase, eos_token_ids: list[int]) -> frozenset[str]:

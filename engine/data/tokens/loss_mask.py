@@ -8,7 +8,7 @@ import numpy as np
 from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
-from ..forms.examples import Chat, Example, learned_part
+from ..forms.examples import Chat, Example, trained_part
 
 Span = tuple[int, int]
 WORD = re.compile(r"\w+")
@@ -17,7 +17,7 @@ SHOWN = 24  # characters of a text in words about it
 
 
 @dataclass(frozen=True)
-class Mask:
+class LossMask:
     """`targets` marks the tokens that are learned (bool); `runs` are those of each span: (first, after the last).
 
     A span without a token has an empty run. `differs` says in words where a token is in a span in part only; empty =
@@ -29,20 +29,20 @@ class Mask:
     differs: str = ""
 
 
-def mask_of(encoding: Encoding, text: str, spans: Sequence[Span]) -> Mask:
+def loss_mask(encoding: Encoding, text: str, spans: Sequence[Span]) -> LossMask:
     """A token is learned when it has a character of a learned span, but for those that share white space only.
 
     So an answer never lacks its beginning where a token reaches back into the prompt; as in transformers and TRL.
     """
     targets = np.zeros(len(encoding), dtype=bool)
-    runs = tuple(_run(encoding, text, span) for span in spans)
+    runs = tuple(_token_run(encoding, text, span) for span in spans)
     for first, after in runs:
         targets[first:after] = True
-    differs = (_torn(encoding, text, span, run) for span, run in zip(spans, runs, strict=True))
-    return Mask(targets, runs, next(filter(None, differs), ""))
+    differs = (_partial_token(encoding, text, span, run) for span, run in zip(spans, runs, strict=True))
+    return LossMask(targets, runs, next(filter(None, differs), ""))
 
 
-def _run(encoding: Encoding, text: str, span: Span) -> Span:
+def _token_run(encoding: Encoding, text: str, span: Span) -> Span:
     """Asked of the encoding, which keeps offsets to itself: as lists they would take longer than all the rest."""
     start, end = span
     head = start + len(text[start:end]) - len(text[start:end].lstrip())
@@ -68,7 +68,7 @@ def _chars(encoding: Encoding, token: int) -> Span:
     return chars or (-1, -1)
 
 
-def _torn(encoding: Encoding, text: str, span: Span, run: Span) -> str:
+def _partial_token(encoding: Encoding, text: str, span: Span, run: Span) -> str:
     """In words, what is learned that is not in the span. White space does not count: some offsets leave it out."""
     start, end = span
     if run[1] == run[0]:
@@ -82,16 +82,16 @@ def _torn(encoding: Encoding, text: str, span: Span, run: Span) -> str:
     return ""
 
 
-def leaves_out(example: Example, texts: Sequence[str]) -> bool:
+def omits_text_beside_calls(example: Example, texts: Sequence[str]) -> bool:
     """Whether what is said beside a call is in none of these texts, as Llama 3.1's template leaves it out."""
-    learned = learned_part(example)
+    learned = trained_part(example)
     if not isinstance(learned, Chat) or not texts:
         return False
     said = [str(message.get("content") or "") for message in learned.messages if message.get("tool_calls")]
-    return not all(_is_there(one.rpartition("</think>")[2], texts) for one in said)
+    return not all(_is_written(one.rpartition("</think>")[2], texts) for one in said)
 
 
-def speaker_left_out(chat: Chat, texts: Sequence[str]) -> str:
+def omitted_role(chat: Chat, texts: Sequence[str]) -> str:
     """The role of the first turn before the last answer of which nothing is in these texts; empty for none.
 
     Many templates write the roles they know and pass over others (Qwen's `developer`, Phi's `tool`).
@@ -101,12 +101,12 @@ def speaker_left_out(chat: Chat, texts: Sequence[str]) -> str:
     ]
     for message in chat.messages[: answers[-1]] if answers else ():
         content = message.get("content")
-        if message["role"] != "assistant" and isinstance(content, str) and not _is_there(content, texts):
+        if message["role"] != "assistant" and isinstance(content, str) and not _is_written(content, texts):
             return str(message["role"])
     return ""
 
 
-def _is_there(said: str, texts: Sequence[str]) -> bool:
+def _is_written(said: str, texts: Sequence[str]) -> bool:
     """Whether its beginning stands in one of the texts, or its longest word, for a template may write it otherwise."""
     beginning = said[:LOOKED_AT].strip()[:SHOWN]
     if any(beginning in text for text in texts):
@@ -115,46 +115,46 @@ def _is_there(said: str, texts: Sequence[str]) -> bool:
     return any(word in text for text in texts)
 
 
-def difference(
-    tokenizer: PreTrainedTokenizerBase, encoding: Encoding, text: str, spans: Sequence[Span], mask: Mask
+def mask_difference(
+    tokenizer: PreTrainedTokenizerBase, encoding: Encoding, text: str, spans: Sequence[Span], mask: LossMask
 ) -> str:
     """In words, the first place where the learned tokens, read back, are not the learned text; empty = nowhere."""
     told = (
-        unlike(tokenizer, encoding.ids[first:after], text[start:end])
+        spelling_difference(tokenizer, encoding.ids[first:after], text[start:end])
         for (start, end), (first, after) in zip(spans, mask.runs, strict=True)
     )
     return mask.differs or next(filter(None, told), "")
 
 
-def unlike(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], said: str) -> str:
+def spelling_difference(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], said: str) -> str:
     """In words, how the text of these tokens differs from what they were made of; empty where it does not.
 
     White space does not count (decoders add and drop some), nor what the tokenizer's normaliser does to any text.
     """
-    (decoded,) = _read_back(tokenizer, [ids])
+    (decoded,) = _decode(tokenizer, [ids])
     return _difference(tokenizer, decoded, said)
 
 
-def are_unlike(tokenizer: PreTrainedTokenizerBase, each: Sequence[tuple[Sequence[int], str]]) -> list[bool]:
+def spell_otherwise(tokenizer: PreTrainedTokenizerBase, each: Sequence[tuple[Sequence[int], str]]) -> list[bool]:
     """The same for many, which is read back together: a sixth of the time that making the tokens takes."""
-    decoded = _read_back(tokenizer, [ids for ids, _ in each])
+    decoded = _decode(tokenizer, [ids for ids, _ in each])
     return [bool(_difference(tokenizer, text, said)) for text, (_, said) in zip(decoded, each, strict=True)]
 
 
-def _read_back(tokenizer: PreTrainedTokenizerBase, each: Sequence[Sequence[int]]) -> list[str]:
+def _decode(tokenizer: PreTrainedTokenizerBase, each: Sequence[Sequence[int]]) -> list[str]:
     backend = getattr(tokenizer, "backend_tokenizer")  # noqa: B009
     return [str(text) for text in backend.decode_batch([list(ids) for ids in each], skip_special_tokens=False)]
 
 
 def _difference(tokenizer: PreTrainedTokenizerBase, decoded: str, said: str) -> str:
-    if decoded == said or (found := _squeezed(decoded)) == (wanted := _squeezed(said)):
+    if decoded == said or (found := _without_space(decoded)) == (wanted := _without_space(said)):
         return ""
     normalizer = getattr(tokenizer, "backend_tokenizer").normalizer  # noqa: B009
-    if normalizer is not None and found == _squeezed(normalizer.normalize_str(said)):
+    if normalizer is not None and found == _without_space(normalizer.normalize_str(said)):
         return ""
     at = next((n for n, (a, b) in enumerate(zip(found, wanted, strict=False)) if a != b), min(len(found), len(wanted)))
     return f"{wanted[at : at + SHOWN]!r} of it is {found[at : at + SHOWN]!r} in its tokens"
 
 
-def _squeezed(text: str) -> str:
+def _without_space(text: str) -> str:
     return "".join(text.replace("\u2581", " ").split())

@@ -8,8 +8,8 @@ from transformers import PreTrainedTokenizerBase
 from ftui.errors import DataError
 
 from ..forms.examples import Message, shared_start
-from .chat_template import rendered_text
-from .template_fit import Unrenderable
+from .chat_template import render_text
+from .template_fit import TemplateRefusal
 
 FOLDER = Path(__file__).parent / "templates"
 # Texts that the format takes for one token each. (Those of the other formats are plain text in their families.)
@@ -41,7 +41,7 @@ PROBES: dict[str, list[Message]] = {
 SHOWN = 40  # characters of a template's text in words about it
 
 
-def take_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str, ...]:
+def set_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str, ...]:
     """Give the tokenizer the template of this name or in this `.jinja` file; returns what is to be warned of.
 
     The token that ends a turn becomes its end of text, so that whoever loads the result stops there.
@@ -49,7 +49,7 @@ def take_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str,
     Raises:
         DataError: the file cannot be read.
     """
-    tokenizer.chat_template = _fitting(tokenizer, wanted)
+    tokenizer.chat_template = _template_text(tokenizer, wanted)
     marks = MARKS.get(wanted, ())
     missing = [mark for mark in marks if mark not in tokenizer.get_vocab()]
     if not missing:
@@ -63,14 +63,14 @@ def take_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str,
     )
 
 
-def check(tokenizer: PreTrainedTokenizerBase, wanted: str) -> list[str]:
+def compare_with_own(tokenizer: PreTrainedTokenizerBase, wanted: str) -> list[str]:
     """In words, how our template of this name differs from the tokenizer's own, the first place of each conversation.
 
     Ask before `take_template`. Nothing is said of a tokenizer without a template, nor of a file of the user's.
     """
-    if not tokenizer.chat_template or wanted not in names():
+    if not tokenizer.chat_template or wanted not in template_names():
         return []
-    ours, special = _fitting(tokenizer, wanted), dict(tokenizer.special_tokens_map)
+    ours, special = _template_text(tokenizer, wanted), dict(tokenizer.special_tokens_map)
     if wanted in MARKS:
         special["eos_token"] = MARKS[wanted][-1]
     found: dict[tuple[str, str], str] = {}
@@ -80,23 +80,23 @@ def check(tokenizer: PreTrainedTokenizerBase, wanted: str) -> list[str]:
         if tools and ("tools" not in ours or "tools" not in own):
             continue
         texts = [
-            _written(template, values, messages, tools)
+            _render_or_error(template, values, messages, tools)
             for template, values in ((ours, special), (own, tokenizer.special_tokens_map))
         ]
         if texts[0] != texts[1]:
-            here, there = _from_the_difference(*texts)
+            here, there = _from_difference(*texts)
             found.setdefault((here, there), f"with {name}: {here} here, {there} in the tokenizer's own")
     return list(found.values())
 
 
-def _written(template: str, special: dict[str, Any], messages: list[Message], tools: list[Any] | None) -> str:
+def _render_or_error(template: str, special: dict[str, Any], messages: list[Message], tools: list[Any] | None) -> str:
     try:
-        return rendered_text(template, special, messages, tools, add_generation_prompt=messages[-1]["role"] == "user")
-    except Unrenderable as error:
+        return render_text(template, special, messages, tools, add_generation_prompt=messages[-1]["role"] == "user")
+    except TemplateRefusal as error:
         return f"\0{error}"
 
 
-def _from_the_difference(*texts: str) -> tuple[str, str]:
+def _from_difference(*texts: str) -> tuple[str, str]:
     start = len(shared_start(*texts))
     start = max((texts[0].rfind(mark, 0, start) for mark in ("<", "[", "\n")), default=0) if start else 0
     here, there = (
@@ -110,19 +110,19 @@ def _from_the_difference(*texts: str) -> tuple[str, str]:
     return here, there
 
 
-def names() -> tuple[str, ...]:
+def template_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.jinja")))
 
 
-def _fitting(tokenizer: PreTrainedTokenizerBase, wanted: str) -> str:
+def _template_text(tokenizer: PreTrainedTokenizerBase, wanted: str) -> str:
     """The text of the template; of ours, without a BOS for a tokenizer that does not begin with one."""
-    text = _text(wanted)
-    if wanted in names() and not _begins_with_bos(tokenizer):
+    text = _read_template(wanted)
+    if wanted in template_names() and not _begins_with_bos(tokenizer):
         return text.replace("{{- bos_token }}\n", "").replace("bos_token + ", "")
     return text
 
 
-def _text(wanted: str) -> str:
+def _read_template(wanted: str) -> str:
     path = Path(wanted) if wanted.endswith(".jinja") else FOLDER / f"{wanted}.jinja"
     try:
         return path.read_text(encoding="utf-8").removesuffix("\n")

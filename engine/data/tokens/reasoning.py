@@ -5,12 +5,12 @@ from ..forms.examples import Message
 REASONING = ("reasoning_content", "thinking", "reasoning")  # the names transformers knows for it
 
 
-def thought(message: Message) -> str:
+def reasoning_beside(message: Message) -> str:
     """What stands beside its text."""
     return str(next((message[name] for name in REASONING if message.get(name)), "")).strip()
 
 
-def thought_in(message: Message) -> str:
+def reasoning_inside(message: Message) -> str:
     """What stands in it."""
     content = message.get("content")
     if message["role"] != "assistant" or not isinstance(content, str):
@@ -21,7 +21,7 @@ def thought_in(message: Message) -> str:
 
 def with_reasoning(message: Message) -> Message:
     """With all in its text."""
-    said = thought(message)
+    said = reasoning_beside(message)
     if not said:
         return message
     rest = {name: value for name, value in message.items() if name not in REASONING}

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Special:
+class SpecialTokens:
     """Ids of the token that begins a text, of those that end an answer, of those for what is unknown and for padding.
 
     `marks` finds the text of any special token; `ids` are those of these texts.
@@ -29,7 +29,7 @@ class Special:
     ids: dict[str, int]
 
 
-def special_of(tokenizer: PreTrainedTokenizerBase, stops: frozenset[str]) -> Special:
+def find_special_tokens(tokenizer: PreTrainedTokenizerBase, stops: frozenset[str]) -> SpecialTokens:
     """An unknown token that has another use too (GPT-2's is its end of text) says nothing."""
     found = (tokenizer.convert_tokens_to_ids(text) for text in stops)
     ids = frozenset(one for one in found if isinstance(one, int))
@@ -40,10 +40,10 @@ def special_of(tokenizer: PreTrainedTokenizerBase, stops: frozenset[str]) -> Spe
     }
     marks = re.compile("|".join(map(re.escape, sorted(added, key=len, reverse=True))) or "(?!)")
     rare = None if unknown in others else unknown
-    return Special(tokenizer.bos_token_id, ids - {unknown}, rare, tokenizer.pad_token_id, marks, added)
+    return SpecialTokens(tokenizer.bos_token_id, ids - {unknown}, rare, tokenizer.pad_token_id, marks, added)
 
 
-def oddities(sequence: "Sequence", special: Special) -> list[str]:
+def oddities(sequence: "Sequence", special: SpecialTokens) -> list[str]:
     """Names of the findings that this sequence adds to."""
     ids, learned = sequence.input_ids, np.flatnonzero(sequence.targets)
     found = []
@@ -56,7 +56,7 @@ def oddities(sequence: "Sequence", special: Special) -> list[str]:
     return found
 
 
-def is_said(special: Special, chat: Chat, text: str, encoding: Encoding) -> bool:
+def has_special_text(special: SpecialTokens, chat: Chat, text: str, encoding: Encoding) -> bool:
     """Whether a turn says the text of a special token that has become that token in what was made of the chat."""
     said = [message.get(key) for message in chat.messages for key in ("reasoning_content", "content")]
     words = [one.strip() for one in said if isinstance(one, str)]
@@ -75,7 +75,7 @@ def is_said(special: Special, chat: Chat, text: str, encoding: Encoding) -> bool
     return False
 
 
-def without_padding(tokens: Tokens, special: Special) -> Tokens:
+def strip_padding(tokens: Tokens, special: SpecialTokens) -> Tokens:
     """The row without the padding at its ends, where no attention mask has told it: else it would be learned.
 
     Padding is a run of the token for it, or of one that ends a text: of that the first is kept as the end of the row

@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 from ..forms.examples import Message
-from .reasoning import thought, thought_in, with_reasoning
+from .reasoning import reasoning_beside, reasoning_inside, with_reasoning
 
-Written = Callable[[list[Message]], str]
+Renderer = Callable[[list[Message]], str]
 """What the template makes of messages."""
 
 
-class Unrenderable(Exception):
+class TemplateRefusal(Exception):
     """The chat template refuses this conversation, or its assistant turns cannot be found in what it makes of it."""
 
     def __init__(self, reason: str, hint: str = "") -> None:
@@ -18,7 +18,7 @@ class Unrenderable(Exception):
         self.hint = hint
 
 
-def fitted(written: Written, template: str, tools: list[Any] | None, messages: list[Message]) -> list[Message]:
+def fit_messages(written: Renderer, template: str, tools: list[Any] | None, messages: list[Message]) -> list[Message]:
     """The conversation as this template can show it: without null values, as `apply_chat_template` does it too.
 
     Reasoning it has no place for stands in the text, between the marks that models write it in.
@@ -31,10 +31,10 @@ def fitted(written: Written, template: str, tools: list[Any] | None, messages: l
     for there, name in ((tools, "tools"), (calls, "tool_calls")):
         if there and name not in template:
             words = f"it has {name}, and the chat template has no place for them"
-            raise Unrenderable(words, 'data.chat_template = "qwen" has one.')
+            raise TemplateRefusal(words, 'data.chat_template = "qwen" has one.')
     _refuse_single_calls(written, messages)
-    first = next((number for number, message in enumerate(messages) if thought(message)), None)
-    has_none = first is not None and thought(messages[first]) not in written(messages[: first + 1])
+    first = next((number for number, message in enumerate(messages) if reasoning_beside(message)), None)
+    has_none = first is not None and reasoning_beside(messages[first]) not in written(messages[: first + 1])
     if has_none:
         messages = [with_reasoning(message) for message in messages]
     if has_none or "</think>" in template:
@@ -42,7 +42,7 @@ def fitted(written: Written, template: str, tools: list[Any] | None, messages: l
     return messages
 
 
-def _refuse_single_calls(written: Written, messages: list[Message]) -> None:
+def _refuse_single_calls(written: Renderer, messages: list[Message]) -> None:
     """Some templates write the first of several calls only (gpt-oss's); Llama's refuses them itself.
 
     Raises:
@@ -54,19 +54,19 @@ def _refuse_single_calls(written: Written, messages: list[Message]) -> None:
             alone = message | {"tool_calls": calls[:1]}
             if written([*messages[:number], alone]) == written(messages[: number + 1]):
                 words = f"it has {len(calls)} calls at once, and the chat template leaves out all but the first"
-                raise Unrenderable(words, "Write each into a turn of its own, with its result behind it.")
+                raise TemplateRefusal(words, "Write each into a turn of its own, with its result behind it.")
             return
 
 
-def _refuse_forgetful(written: Written, messages: list[Message]) -> None:
+def _refuse_forgetful(written: Renderer, messages: list[Message]) -> None:
     """Many templates leave out earlier thoughts, some (DeepSeek-R1's) the last one too: nobody would learn to think.
 
     Raises:
         Unrenderable: this one does.
     """
-    thoughts = [thought(message) or thought_in(message) for message in messages]
+    thoughts = [reasoning_beside(message) or reasoning_inside(message) for message in messages]
     last = max((number for number, one in enumerate(thoughts) if one), default=None)
     if last is not None and thoughts[last] not in written(messages[: last + 1]):
         words = "it has a thought (<think>), and the chat template leaves it out"
         hint = "Let data.chat_template name a .jinja file that keeps it, or take it out of the rows."
-        raise Unrenderable(words, hint)
+        raise TemplateRefusal(words, hint)

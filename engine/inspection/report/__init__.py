@@ -7,35 +7,35 @@ import numpy as np
 from ftui.dataset.report import Report, SourceFacts
 from ftui.profile.schema import Profile
 
-from ...data.facts.scripts import as_written
-from ...data.load_rows import Read
-from ...data.source import Found
+from ...data.facts.scripts import join_japanese
+from ...data.load_rows import LoadedData
+from ...data.source import ResolvedSource
 from ...data.stores.store import Store
 from ...planning.mixing import shares_in
 from ...planning.plan import Share
 from ...system.distinct import distinct
-from .examine import Looked, findings_of
+from .examine import Examination, find_problems
 from .lengths import histogram, lengths_to_try, percentiles
 from .limits import limits_of
 from .padding import padding_of
-from .row_index import RowsOf
-from .special_token_text import verdicts
-from .stored_comparisons import kept
+from .row_index import RowIndex
+from .special_token_text import describe_special_tokens
+from .stored_comparisons import load_comparisons
 
-__all__ = ["make"]
+__all__ = ["make_report"]
 
 
-def make(read: Read, profile: Profile) -> Report:
+def make_report(read: LoadedData, profile: Profile) -> Report:
     """The report on what was read: 3 to 8 s of a million rows; what takes them is kept in the cache for the next."""
     data, seen, limits = profile.data, read.train.sequences, limits_of(read, profile)
-    rows = RowsOf([*read.found, *read.eval_found], [*read.stores, *read.eval_stores])
+    rows = RowIndex([*read.found, *read.eval_found], [*read.stores, *read.eval_stores])
     num_learned = sum(len(store.facts) for store in read.stores)
     longest = max(store.counts.longest for store in read.stores)
     tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage == "sft" else []
-    same = kept(rows, [*read.stores, *read.eval_stores], num_learned, tried)
+    same = load_comparisons(rows, [*read.stores, *read.eval_stores], num_learned, tried)
     shares, scripts = _shares(read, profile), _scripts(read.stores)
     padding = padding_of(profile, seen.lengths[read.train.indices], shares) if shares else None
-    looked = Looked(read, profile, limits, rows, num_learned, seen, same.sameness, padding, scripts)
+    looked = Examination(read, profile, limits, rows, num_learned, seen, same.sameness, padding, scripts)
     lengths = np.concatenate([store.lengths for store in read.stores])
     letters = sum(scripts.values())
     return Report(
@@ -56,12 +56,12 @@ def make(read: Read, profile: Profile) -> Report:
         other_lengths=same.losses,
         padding=padding,
         scripts=[(name, count / letters) for name, count in scripts.items()],
-        special=verdicts(read.tokenizer, seen),
-        findings=findings_of(looked),
+        special=describe_special_tokens(read.tokenizer, seen),
+        findings=find_problems(looked),
     )
 
 
-def _parts_apart(read: Read) -> int:
+def _parts_apart(read: LoadedData) -> int:
     """Sequences set aside of rows that are learned too: plain text is parted where its rows are too few."""
     train, apart = read.train, read.evaluation
     if apart is None or apart.sequences is not train.sequences:
@@ -76,13 +76,13 @@ def _num_judged_bad(store: Store) -> int:
     return len(store.facts) - len(distinct(store.rows)) if "kto" in store.counts.forms else 0
 
 
-def _shares(read: Read, profile: Profile) -> tuple[Share, ...]:
+def _shares(read: LoadedData, profile: Profile) -> tuple[Share, ...]:
     """How much of each source comes in an epoch of the run; none where nothing is learned of one of them."""
     numbers = np.diff(np.searchsorted(read.train.indices, read.train.sequences.bounds))
     return shares_in(read.found, read.train, profile.data.mixing_temperature) if all(numbers) else ()
 
 
-def _sources(read: Read, shares: Sequence[Share]) -> list[SourceFacts]:
+def _sources(read: LoadedData, shares: Sequence[Share]) -> list[SourceFacts]:
     total = sum(share.per_epoch for share in shares)
     parts: list[float | None] = [None] * len(read.found)
     if any(share.weight != 1 for share in shares) and len(shares) > 1:
@@ -91,7 +91,7 @@ def _sources(read: Read, shares: Sequence[Share]) -> list[SourceFacts]:
     return learned + [_source(*one, None, is_eval=True) for one in zip(read.eval_found, read.eval_stores, strict=True)]
 
 
-def _source(found: Found, store: Store, share: float | None, *, is_eval: bool = False) -> SourceFacts:
+def _source(found: ResolvedSource, store: Store, share: float | None, *, is_eval: bool = False) -> SourceFacts:
     counts = store.counts
     return SourceFacts(
         found.name, counts.form, counts.confidence, counts.num_rows, counts.num_skipped, counts.num_tokens,
@@ -105,4 +105,4 @@ def _scripts(stores: Sequence[Store]) -> dict[str, int]:
     for store in stores:
         for name, number in store.counts.scripts.items():
             totals[name] = totals.get(name, 0) + number
-    return as_written(totals)
+    return join_japanese(totals)

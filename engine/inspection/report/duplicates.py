@@ -7,13 +7,13 @@ import numpy as np
 
 from ...data.facts.near_duplicates import LIKE
 from ...system.distinct import distinct
-from .row_index import RowsOf
+from .row_index import RowIndex
 
 MOST_PAIRS = 50_000  # that are compared token by token: 2 s
 MOST_TOKENS = 1 << 26  # of them all: 10 s
 EXAMPLES = 3
-LEAST_LEARNED = 32  # tokens of an answer that is hardly given to two different questions
-MANY_LEARNED = 96  # of one that is the same text again, whatever was asked
+LEAST_TRAINED = 32  # tokens of an answer that is hardly given to two different questions
+MANY_TRAINED = 96  # of one that is the same text again, whatever was asked
 FEW = 8  # tokens that may be others in a prompt, wherever they stand: a word or two
 LONGEST = 1 << 15  # tokens of a row that are compared: of longer ones as many from both ends
 LONG = 2048  # tokens from which on runs of nine are compared: a long row has most runs of three digits there are
@@ -22,7 +22,7 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 _MORE = np.uint64(0xD1342543DE82EF95)
 
 
-class Alike(msgspec.Struct, frozen=True, array_like=True):
+class Matches(msgspec.Struct, frozen=True, array_like=True):
     """`count` rows and the first of them, each with the earlier row it is like (numbers over all sources)."""
 
     count: int = 0
@@ -30,22 +30,22 @@ class Alike(msgspec.Struct, frozen=True, array_like=True):
     is_least: bool = False  # there may be more: not all that could be were compared
 
 
-class Sameness(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """What `compared` finds. Numbers of rows go over the rows to learn and then over those to evaluate on."""
 
-    duplicates: Alike = Alike()
-    similar: Alike = Alike()
-    prompts: Alike = Alike()
-    leaked: Alike = Alike()
+    duplicates: Matches = Matches()
+    similar: Matches = Matches()
+    prompts: Matches = Matches()
+    leaked: Matches = Matches()
 
 
-def compared(rows: RowsOf, num_learned: int, likely: np.ndarray) -> Sameness:
+def compare_rows(rows: RowIndex, num_learned: int, likely: np.ndarray) -> Comparison:
     """The first `num_learned` rows are learned. Of the `likely` pairs, those count whose tokens are alike too."""
     content = rows.column("content")
     first, uniques = _first_of(content)
     learned = np.flatnonzero(content[:num_learned])
     duplicates = learned[first[learned] != learned]
-    pairs, is_all = _near(rows, num_learned, likely)
+    pairs, is_all = _near_duplicates(rows, num_learned, likely)
     near = pairs[pairs[:, 1] < num_learned]
     leaks = pairs[(pairs[:, 1] >= num_learned) & (pairs[:, 0] < num_learned)]
     evaluated = num_learned + np.flatnonzero(content[num_learned:])
@@ -54,25 +54,25 @@ def compared(rows: RowsOf, num_learned: int, likely: np.ndarray) -> Sameness:
     others = also_near[~np.isin(also_near, leaks[:, 1])]
     leaks = np.concatenate([leaks, np.stack([first[others], others], axis=1)])
     exact_pairs = np.stack([first[exact], exact], axis=1)
-    return Sameness(
-        duplicates=_alike(np.stack([first[duplicates], duplicates], axis=1)),
-        similar=_alike(near, is_least=not is_all),
-        prompts=_alike(_same_prompts(rows.column("prompt")[:num_learned], uniques[uniques < num_learned])),
-        leaked=_alike(np.concatenate([exact_pairs, _same_words(rows, num_learned), leaks]), is_least=not is_all),
+    return Comparison(
+        duplicates=_matches(np.stack([first[duplicates], duplicates], axis=1)),
+        similar=_matches(near, is_least=not is_all),
+        prompts=_matches(_same_prompts(rows.column("prompt")[:num_learned], uniques[uniques < num_learned])),
+        leaked=_matches(np.concatenate([exact_pairs, _same_words(rows, num_learned), leaks]), is_least=not is_all),
     )
 
 
-def _near(rows: RowsOf, num_learned: int, likely: np.ndarray) -> tuple[np.ndarray, bool]:
+def _near_duplicates(rows: RowIndex, num_learned: int, likely: np.ndarray) -> tuple[np.ndarray, bool]:
     """Those of the likely pairs that are nearly the same, and whether all were compared. Leaks weigh most: first."""
     is_leak = (likely[:, 0] < num_learned) & (likely[:, 1] >= num_learned)
     chosen = np.concatenate([likely[is_leak], likely[~is_leak]])[:MOST_PAIRS]
     begins, ends = rows.spans()
     sizes = np.minimum(ends - begins, LONGEST)[chosen].sum(axis=1, dtype=np.int64)
     chosen = chosen[np.cumsum(sizes) <= MOST_TOKENS]
-    return chosen[_verified(rows, chosen)], len(chosen) == len(likely)
+    return chosen[_verify_pairs(rows, chosen)], len(chosen) == len(likely)
 
 
-def _same_words(rows: RowsOf, num_learned: int) -> np.ndarray:
+def _same_words(rows: RowIndex, num_learned: int) -> np.ndarray:
     """Pairs of a learned row and one to evaluate on that ask and say the same, whatever the system says to it.
 
     Where a question is learned with several answers, it is what the system says that tells them apart.
@@ -89,11 +89,11 @@ def _same_words(rows: RowsOf, num_learned: int) -> np.ndarray:
     return np.stack([learned[told], evaluated[told]], axis=1)
 
 
-def _alike(pairs: np.ndarray, *, is_least: bool = False) -> Alike:
+def _matches(pairs: np.ndarray, *, is_least: bool = False) -> Matches:
     """`pairs` (n, 2) of an earlier and a later row, which is counted once."""
     later, places = np.unique(pairs[:, 1], return_index=True)
     examples = [(int(row), int(pairs[place, 0])) for row, place in zip(later[:EXAMPLES], places, strict=False)]
-    return Alike(len(later), examples, is_least and len(later) > 0)
+    return Matches(len(later), examples, is_least and len(later) > 0)
 
 
 def _first_of(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -126,7 +126,7 @@ class _Runs(NamedTuple):
         return keys, self.owners[places]
 
 
-def _verified(rows: RowsOf, pairs: np.ndarray) -> np.ndarray:
+def _verify_pairs(rows: RowIndex, pairs: np.ndarray) -> np.ndarray:
     """The mask of the pairs that are nearly the same.
 
     All their tokens are alike by `LIKE` (runs of three), and so are those that are learned. A prompt may be long, and
@@ -149,9 +149,9 @@ def _verified(rows: RowsOf, pairs: np.ndarray) -> np.ndarray:
         same = (words[pairs[part]][:, 0] == words[pairs[part]][:, 1]) | (question[pairs[part]] == 0).all(axis=1)
         num_learned = np.minimum(*(side.num_learned() for side in sides))
         has_prompt = np.logical_and(*(side.sizes - side.num_learned() > 1 for side in sides))
-        same |= has_prompt & (num_learned >= MANY_LEARNED)
-        for place in np.flatnonzero(is_like & ~same & has_prompt & (num_learned >= LEAST_LEARNED)):
-            same[place] = _ask_alike(*(side.prompt(int(place)) for side in sides))
+        same |= has_prompt & (num_learned >= MANY_TRAINED)
+        for place in np.flatnonzero(is_like & ~same & has_prompt & (num_learned >= LEAST_TRAINED)):
+            same[place] = _are_similar_prompts(*(side.prompt(int(place)) for side in sides))
         found[part] = is_like & same
     return found
 
@@ -174,7 +174,7 @@ class _Tokens(NamedTuple):
         return np.asarray(self.ids[its][~self.are_learned[its]])
 
 
-def _ask_alike(one: np.ndarray, other: np.ndarray) -> bool:
+def _are_similar_prompts(one: np.ndarray, other: np.ndarray) -> bool:
     """Whether prompts are nearly the same between what both begin and what both end with.
 
     That is a few tokens, or a piece that only one of them has, or it is alike by a half.

@@ -13,16 +13,16 @@ from ftui.dataset.report_text import percent
 from ftui.profile.schema import Profile
 
 from ...data.facts.row_facts import Oddity
-from ...data.load_rows import Read
+from ...data.load_rows import LoadedData
 from ...data.stores.sequences import Sequences
 from ...system.distinct import distinct
-from .duplicates import Alike, Sameness
-from .excerpts import excerpt
-from .findings import KINDS, finding
+from .duplicates import Comparison, Matches
+from .excerpts import make_excerpt
+from .findings import KINDS, make_finding
 from .lengths import cut_answers
-from .limits import Limits, outside
-from .row_index import RowsOf
-from .untrained_rows import unlearned
+from .limits import Limits, rows_outside_vocabulary
+from .row_index import RowIndex
+from .untrained_rows import find_untrained_rows
 
 EXAMPLES = 3
 REASONS = 3  # as many are told in full
@@ -54,42 +54,44 @@ LITTLE_PADDING = 0.1  # share of the places, below which nothing is said
 
 
 @dataclass(frozen=True)
-class Looked:
+class Examination:
     """What findings are made of. `seen` is all that is read at data.max_length, before any is set aside."""
 
-    read: Read
+    read: LoadedData
     profile: Profile
     limits: Limits
-    rows: RowsOf
+    rows: RowIndex
     num_learned: int
     seen: Sequences
-    sameness: Sameness
+    sameness: Comparison
     padding: Padding | None
     scripts: dict[str, int]
 
 
-def findings_of(looked: Looked) -> list[Finding]:
+def find_problems(looked: Examination) -> list[Finding]:
     """The worst first, else in the order of their table."""
-    parts = (_skipped, _unused, _odd, _without_target, _too_long, _same, _vocabulary, _scripts, _amounts, _padding)
+    parts = (_skipped, _unused, _odd, _without_target, _too_long, _repeated, _vocabulary, _scripts, _amounts, _padding)
     order, names = {"red": 0, "yellow": 1, "note": 2}, list(KINDS)
     allow = looked.profile.data.allow
     found = [msgspec.structs.replace(one, allowed=one.name in allow) for part in parts for one in part(looked)]
     return sorted(found, key=lambda one: (order[one.severity], names.index(one.name)))
 
 
-def _examples(looked: Looked, name: str, rows: Iterable[int]) -> list[Example]:
+def _examples(looked: Examination, name: str, rows: Iterable[int]) -> list[Example]:
     """The first of these rows, with what is wrong in them."""
     tokenizer, its = looked.read.tokenizer, looked.rows
-    return [Example(its.where(int(row)), excerpt(tokenizer, its, int(row), name)) for row in islice(rows, EXAMPLES)]
+    return [
+        Example(its.where(int(row)), make_excerpt(tokenizer, its, int(row), name)) for row in islice(rows, EXAMPLES)
+    ]
 
 
-def _of_rows(looked: Looked, name: str, rows: np.ndarray, total: int, detail: str = "") -> Iterator[Finding]:
+def _row_finding(looked: Examination, name: str, rows: np.ndarray, total: int, detail: str = "") -> Iterator[Finding]:
     """The finding, where there are such rows (their numbers)."""
     if len(rows):
-        yield finding(name, len(rows), total, _examples(looked, name, rows), detail=detail)
+        yield make_finding(name, len(rows), total, _examples(looked, name, rows), detail=detail)
 
 
-def _skipped(looked: Looked) -> Iterator[Finding]:
+def _skipped(looked: Examination) -> Iterator[Finding]:
     counts = [store.counts for store in (*looked.read.stores, *looked.read.eval_stores)]
     number = sum(one.num_skipped for one in counts)
     if number:
@@ -98,7 +100,7 @@ def _skipped(looked: Looked) -> Iterator[Finding]:
         are_alike = len(named) > 1 and len(reasons) == 1
         examples = [Example(one.where, "" if are_alike else one.reason) for one in named]
         total = number + sum(one.num_rows for one in counts)
-        found = finding("rows_skipped", number, total, examples, detail=_reasons(reasons, number))
+        found = make_finding("rows_skipped", number, total, examples, detail=_reasons(reasons, number))
         hint = named[0].hint if are_alike and "data.on_bad_row" not in named[0].hint else ""
         yield msgspec.structs.replace(found, fix=hint or found.fix)
 
@@ -114,28 +116,28 @@ def _reasons(reasons: Counter[str], number: int) -> str:
     return f"of {first}, {each}" if first else each
 
 
-def _unused(looked: Looked) -> Iterator[Finding]:
+def _unused(looked: Examination) -> Iterator[Finding]:
     """Of rows of several forms each column counts once."""
     stores = (*looked.read.stores, *looked.read.eval_stores)
     names = list(dict.fromkeys(name for store in stores for name in store.counts.unused))
     if names:
         more = f" and {len(names) - COLUMNS_SHOWN} more" if len(names) > COLUMNS_SHOWN else ""
-        yield finding("unused_columns", len(names), len(names), detail=", ".join(names[:COLUMNS_SHOWN]) + more)
+        yield make_finding("unused_columns", len(names), len(names), detail=", ".join(names[:COLUMNS_SHOWN]) + more)
 
 
-def _odd(looked: Looked) -> Iterator[Finding]:
+def _odd(looked: Examination) -> Iterator[Finding]:
     flags = looked.rows.column("flags")[: looked.num_learned]
     for name, oddity in OF_ROWS.items():
         if name == "no_eos" and looked.profile.run.stage == "pretrain":
             continue  # rows that came as tokens are pieces of a text: they end anywhere
         rows = np.flatnonzero(flags & np.uint32(oddity))
         detail = _faults(flags) if name == "role_order" else ""
-        for one in _of_rows(looked, name, rows, looked.num_learned, detail):
+        for one in _row_finding(looked, name, rows, looked.num_learned, detail):
             num_sure = int((flags & np.uint32(Oddity.UNFILLED) > 0).sum()) if name == "placeholders" else len(rows)
-            yield one if KINDS[name].severity(num_sure, looked.num_learned) == "red" else _mild(one)
+            yield one if KINDS[name].severity(num_sure, looked.num_learned) == "red" else _never_red(one)
 
 
-def _mild(one: Finding) -> Finding:
+def _never_red(one: Finding) -> Finding:
     """The finding, but never red."""
     return msgspec.structs.replace(one, severity="yellow") if one.severity == "red" else one
 
@@ -145,36 +147,36 @@ def _faults(flags: np.ndarray) -> str:
     return ", ".join(f"{number:,} {words}" for words, number in counts.items() if number)
 
 
-def _without_target(looked: Looked) -> Iterator[Finding]:
+def _without_target(looked: Examination) -> Iterator[Finding]:
     """As bad as it is for the source that loses the largest part. One that loses all lets no run start."""
-    its = unlearned(looked.read.found, looked.read.stores, looked.seen)
+    its = find_untrained_rows(looked.read.found, looked.read.stores, looked.seen)
     detail = its.detail if len(looked.read.found) > 1 else ""
-    for one in _of_rows(looked, "no_target_tokens", its.rows, its.num_rows, detail):
+    for one in _row_finding(looked, "no_target_tokens", its.rows, its.num_rows, detail):
         _, lost, there = its.shares[0]
         severity = KINDS[one.name].severity(lost, there)
         told = msgspec.structs.replace(one, severity=severity, fix=its.fix, is_allowable=lost < there)
-        yield msgspec.structs.replace(told, fix=_a_length(looked, told)) if its.num_too_long else told
+        yield msgspec.structs.replace(told, fix=_length_fix(looked, told)) if its.num_too_long else told
 
 
-def _too_long(looked: Looked) -> Iterator[Finding]:
+def _too_long(looked: Examination) -> Iterator[Finding]:
     """Plain text is split and loses nothing."""
     if looked.profile.run.stage != "sft":
         return
     max_length, stores = looked.profile.data.max_length, looked.read.stores
     firsts = np.cumsum([0, *(len(store.facts) for store in stores)])
     cut = [store.rows[store.lengths > max_length] + first for store, first in zip(stores, firsts, strict=False)]
-    for one in _of_rows(looked, "truncated", distinct(np.concatenate(cut)), looked.num_learned):
-        yield msgspec.structs.replace(one, fix=_a_length(looked, one))
+    for one in _row_finding(looked, "truncated", distinct(np.concatenate(cut)), looked.num_learned):
+        yield msgspec.structs.replace(one, fix=_length_fix(looked, one))
     pairs = [pair for pair in zip(stores, firsts, strict=False) if set(pair[0].counts.forms) != {"text"}]
     ends = [np.zeros(0, dtype=np.int64), *(cut_answers(store, max_length) + first for store, first in pairs)]
-    for one in _of_rows(looked, "answers_cut_off", np.concatenate(ends), looked.num_learned):
-        yield msgspec.structs.replace(one, fix=_a_length(looked, one))
+    for one in _row_finding(looked, "answers_cut_off", np.concatenate(ends), looked.num_learned):
+        yield msgspec.structs.replace(one, fix=_length_fix(looked, one))
     if longest := looked.limits.positions:
         beyond = [store.rows[store.lengths > longest] + first for store, first in zip(stores, firsts, strict=False)]
-        yield from _of_rows(looked, "too_long_for_model", distinct(np.concatenate(beyond)), looked.num_learned)
+        yield from _row_finding(looked, "too_long_for_model", distinct(np.concatenate(beyond)), looked.num_learned)
 
 
-def _a_length(looked: Looked, one: Finding) -> str:
+def _length_fix(looked: Examination, one: Finding) -> str:
     """What to do about rows that are cut, with the length that would hold them, if the model sees so far."""
     longest = max(store.counts.longest for store in looked.read.stores)
     most = min(longest, looked.limits.positions or longest)
@@ -184,17 +186,17 @@ def _a_length(looked: Looked, one: Finding) -> str:
     return f"{one.fix} data.max_length = {most} {reach}."
 
 
-def _same(looked: Looked) -> Iterator[Finding]:
+def _repeated(looked: Examination) -> Iterator[Finding]:
     same, learned = looked.sameness, looked.num_learned
-    yield from _alike(looked, "duplicate_rows", same.duplicates, learned)
-    yield from _alike(looked, "similar_rows", same.similar, learned)
-    yield from _alike(looked, "leaked_rows", same.leaked, len(looked.rows) - learned)
+    yield from _match_finding(looked, "duplicate_rows", same.duplicates, learned)
+    yield from _match_finding(looked, "similar_rows", same.similar, learned)
+    yield from _match_finding(looked, "leaked_rows", same.leaked, len(looked.rows) - learned)
     if same.duplicates.count and not looked.read.eval_found:
-        yield from _torn(looked)
-    yield from _alike(looked, "repeated_prompts", same.prompts, learned)
+        yield from _parted_copies(looked)
+    yield from _match_finding(looked, "repeated_prompts", same.prompts, learned)
 
 
-def _torn(looked: Looked) -> Iterator[Finding]:
+def _parted_copies(looked: Examination) -> Iterator[Finding]:
     """Rows set aside of which an exact copy is learned: there are more copies than may be set aside (splitting.py).
 
     It is not the rows' choice that they are measured, so it stops no run.
@@ -205,58 +207,58 @@ def _torn(looked: Looked) -> Iterator[Finding]:
     learned, apart = (distinct(part.sequences.rows[part.indices]) for part in (train, evaluation))
     content = looked.rows.column("content")
     whole = np.setdiff1d(apart, learned)  # of a long text, parts may be on both sides
-    for one in _of_rows(looked, "leaked_rows", whole[np.isin(content[whole], content[learned])], len(apart)):
+    for one in _row_finding(looked, "leaked_rows", whole[np.isin(content[whole], content[learned])], len(apart)):
         fix = "There are more copies of one row than may be set aside: delete them, or name other rows in data.eval."
-        yield msgspec.structs.replace(_mild(one), fix=fix)
+        yield msgspec.structs.replace(_never_red(one), fix=fix)
 
 
-def _alike(looked: Looked, name: str, alike: Alike, total: int) -> Iterator[Finding]:
+def _match_finding(looked: Examination, name: str, alike: Matches, total: int) -> Iterator[Finding]:
     if not alike.count:
         return
     its, tokenizer = looked.rows, looked.read.tokenizer
     examples = [
-        Example(its.where(row), excerpt(tokenizer, its, row, name), its.where(earlier))
+        Example(its.where(row), make_excerpt(tokenizer, its, row, name), its.where(earlier))
         for row, earlier in alike.examples
     ]
-    yield finding(name, alike.count, total, examples, detail="at least" if alike.is_least else "")
+    yield make_finding(name, alike.count, total, examples, detail="at least" if alike.is_least else "")
 
 
-def _vocabulary(looked: Looked) -> Iterator[Finding]:
-    rows = outside(looked.read, looked.limits)
-    yield from _of_rows(looked, "outside_vocabulary", rows, looked.num_learned)
+def _vocabulary(looked: Examination) -> Iterator[Finding]:
+    rows = rows_outside_vocabulary(looked.read, looked.limits)
+    yield from _row_finding(looked, "outside_vocabulary", rows, looked.num_learned)
     if unlike := looked.read.unlike_template:
-        yield finding("unlike_template", len(unlike), len(unlike), detail="; ".join(unlike[:EXAMPLES]))
+        yield make_finding("unlike_template", len(unlike), len(unlike), detail="; ".join(unlike[:EXAMPLES]))
     tokenizer = looked.read.tokenizer
     if tokenizer.pad_token_id is not None and tokenizer.pad_token_id == tokenizer.eos_token_id and len(looked.seen):
-        yield finding("pad_is_eos", len(looked.seen), len(looked.seen))
+        yield make_finding("pad_is_eos", len(looked.seen), len(looked.seen))
 
 
-def _scripts(looked: Looked) -> Iterator[Finding]:
+def _scripts(looked: Examination) -> Iterator[Finding]:
     total = sum(looked.scripts.values())
     others = dict(list(looked.scripts.items())[1:])
     if total and sum(others.values()) / total >= ANOTHER_SCRIPT:
         detail = ", ".join(f"{name} {percent(number, total)}" for name, number in looked.scripts.items())
-        yield finding("mixed_scripts", sum(others.values()), total, detail=detail)
+        yield make_finding("mixed_scripts", sum(others.values()), total, detail=detail)
 
 
-def _amounts(looked: Looked) -> Iterator[Finding]:
+def _amounts(looked: Examination) -> Iterator[Finding]:
     train, evaluation = looked.read.train, looked.read.evaluation
     number = train.num_rows
     is_text = looked.profile.run.stage == "pretrain"
     method = "full" if looked.profile.adapter.method == "full" else "adapter"
     if is_text and 0 < train.num_tokens < FEW_TOKENS:
-        yield finding(
+        yield make_finding(
             "few_rows", number, number, detail=f"{train.num_tokens:,} tokens to learn, fewer than {FEW_TOKENS:,}"
         )
     elif not is_text and 0 < number < FEW_ROWS[method]:
-        yield finding("few_rows", number, number, detail=f"fewer than {FEW_ROWS[method]:,}")
+        yield make_finding("few_rows", number, number, detail=f"fewer than {FEW_ROWS[method]:,}")
     if evaluation is not None and evaluation.num_rows > number:
-        yield finding("much_eval", evaluation.num_rows, evaluation.num_rows + number)
+        yield make_finding("much_eval", evaluation.num_rows, evaluation.num_rows + number)
 
 
-def _padding(looked: Looked) -> Iterator[Finding]:
+def _padding(looked: Examination) -> Iterator[Finding]:
     share = looked.padding.as_set if looked.padding is not None else 0.0
     if looked.padding is not None and share >= LITTLE_PADDING:
         without, packed = percent(looked.padding.without_packing), percent(looked.padding.with_packing)
         detail = f"{without} without packing, {packed} with it"
-        yield finding("much_padding", round(100 * share), 100, detail=detail)
+        yield make_finding("much_padding", round(100 * share), 100, detail=detail)

@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ...data.facts.mojibake import SIGNS
 from ...data.facts.row_facts import PATTERNS
-from .row_index import RowsOf
+from .row_index import RowIndex
 
 WIDTH = 72
 _MOST = 4096  # tokens that are looked at: of longer rows half of them from each end
@@ -16,7 +16,7 @@ _PLACES = PATTERNS | {"damaged_text": SIGNS}
 _SPEAKER = re.compile(r"\W*(?:user|human|assistant|model|gpt|system|developer|tool)\W*(?:\n|$)", re.IGNORECASE)
 
 
-def excerpt(tokenizer: PreTrainedTokenizerBase, rows: RowsOf, row: int, finding: str) -> str:
+def make_excerpt(tokenizer: PreTrainedTokenizerBase, rows: RowIndex, row: int, finding: str) -> str:
     """At most 72 characters on one line: from where the finding shows, else what the row's last answer answers.
 
     A row often begins with a system turn that many have, or that the template adds.
@@ -24,16 +24,16 @@ def excerpt(tokenizer: PreTrainedTokenizerBase, rows: RowsOf, row: int, finding:
     ids, learned, _ = rows.tokens_of(np.array([row]), _MOST, from_both_ends=True)
     is_known = (ids >= 0) & (ids < len(tokenizer))
     ids, learned = ids[is_known], learned[is_known]
-    text = _decoded(tokenizer, ids)
+    text = _decode(tokenizer, ids)
     found = _PLACES[finding].search(text) if finding in _PLACES else None
     start = max(0, found.start() - _BEFORE) if found else 0
     if not found:
-        text = _asked(tokenizer, ids, learned) or text
+        text = _last_question(tokenizer, ids, learned) or text
     piece = text[start : start + WIDTH]
     return ("..." if start else "") + piece + ("..." if start + WIDTH < len(text) else "")
 
 
-def _asked(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray, learned: np.ndarray) -> str:
+def _last_question(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray, learned: np.ndarray) -> str:
     """The last turn before the last run of learned tokens, without the name of its speaker; nothing where none is.
 
     Where nothing is learned, the last turn of all. Special tokens part the turns.
@@ -48,5 +48,5 @@ def _asked(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray, learned: np.ndar
     return ""
 
 
-def _decoded(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray) -> str:
+def _decode(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray) -> str:
     return " ".join(str(tokenizer.decode(ids.tolist(), skip_special_tokens=True)).split())

@@ -21,7 +21,7 @@ _OF_ONE = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class FindingKind:
     """`title` goes on where "N of M rows" stops. From the share `yellow` on it warns, from `red` on it stops a run.
 
     Below `yellow`, or without one, it is a note.
@@ -45,138 +45,138 @@ class Kind:
 
 # fmt: off
 _TABLE = (
-    Kind(
+    FindingKind(
         "rows_skipped", "cannot be read and are left out",
         "Mend them: each is named, of many the first twenty.", yellow=0, red=0.3,
         why="Where so many rows are left out, the file is likely not what it is taken for.",
     ),
-    Kind(
+    FindingKind(
         "unused_columns", "hold words that the form of the rows has no place for: they are not learned",
         "Nothing, where they are only about the rows; else say in data.columns what they are, or write them into one "
         "that is read.", unit="columns",
     ),
-    Kind(
+    FindingKind(
         "empty_answers", "have an empty answer: the model would learn to say nothing",
         "Delete these rows or give them an answer.", yellow=0, red=0.2,
     ),
-    Kind(
+    FindingKind(
         "placeholders", "hold a placeholder such as {{name}}, TODO or lorem ipsum instead of text",
         "Replace it by what it stands for: the model learns it as it is.", yellow=0, red=0.5,
         why="Red counts only answers to something that are nothing but one, or have one for the name of the AI that "
         "answers: templates, wiki text and code may hold them on purpose.",
     ),
-    Kind(
+    FindingKind(
         "boilerplate", 'have an answer that says "as an AI language model" or the like',
         "Delete these rows unless the model shall talk like that.", yellow=0.02,
     ),
-    Kind(
+    FindingKind(
         "damaged_text", "hold text that was read with the wrong encoding, as in \u00c3\u00a9 for \u00e9",
         "Read the original again with data.encoding, or mend the text (ftfy does).", yellow=0, red=0.2,
     ),
-    Kind(
+    FindingKind(
         "role_order", "have turns that do not follow each other as in a conversation",
         "Check the rows: a turn may be missing. Where speakers have other names, set data.roles.", yellow=0,
     ),
-    Kind(
+    FindingKind(
         "no_target_tokens", "have no token to learn and are left out",
         "Are there turns of the assistant, does data.roles know its name, does data.max_length leave room for them?",
         yellow=0, red=0.5,
         why="Counts for each source by itself: where one loses most of its rows, other things are learned than meant.",
     ),
-    Kind(
+    FindingKind(
         "truncated", "are longer than data.max_length and are cut",
         'Raise data.max_length, or shorten the rows. Plain text is split, not cut, with run.stage = "pretrain".',
         yellow=0,
     ),
-    Kind(
+    FindingKind(
         "answers_cut_off", "are cut in an answer, so that its end is not learned",
         "Raise data.max_length, or leave these rows out: the model learns to stop from the ends of answers.",
         yellow=0.01, red=0.5,
         why="Where most answers have no end, the model does not learn to stop.",
     ),
-    Kind(
+    FindingKind(
         "duplicate_rows", "say exactly what an earlier row says",
         "Delete the later ones, or give the source a weight if they shall come more often.", yellow=0.01,
         why="A row that comes n times is learned n times an epoch; Lee et al. 2022 (arXiv 2107.06499) found that "
         "models recite ten times less once such rows are gone.",
     ),
-    Kind(
+    FindingKind(
         "similar_rows", "are nearly what an earlier row says (0.8 of all runs of three tokens in common)",
         "Look at a few of them; delete those that teach nothing new.", yellow=0.05,
     ),
-    Kind(
+    FindingKind(
         "leaked_rows", "are also learned, exactly or nearly: their loss says nothing about new text",
         "`ftui split FILE --eval 10%` keeps what is alike on one side; or delete these rows from data.eval.",
         yellow=0, red=0.2, unit="rows to evaluate on",
         why="Copies that data.eval_fraction or data.eval_num_rows had to part stop no run.",
     ),
-    Kind(
+    FindingKind(
         "repeated_prompts", "ask what an earlier row asks and answer something else",
         "Nothing, if several answers are wanted; else keep the best one.", yellow=0.2,
     ),
-    Kind(
+    FindingKind(
         "mixed_scripts", "are of another script than most",
         "Nothing, if the model shall know it; else look for rows that went astray.", unit="letters",
     ),
-    Kind(
+    FindingKind(
         "two_bos", "begin with two tokens that start a text: the model has never seen that",
         "A text has one: take the other out of the rows or out of data.chat_template.", yellow=0, red=0.05,
     ),
-    Kind(
+    FindingKind(
         "no_eos", "end without a token that ends a turn: the model would not learn to stop",
         "Use a data.chat_template that ends turns with the model's end-of-text token.", yellow=0, red=0.95,
         why="Where it is all of them, the model never stops when it is used. In stage pretrain, pieces of text end "
         "anywhere: there it is not looked at.",
     ),
-    Kind(
+    FindingKind(
         "pad_is_eos", "are padded with the token that ends a text",
         "Nothing: padding is told by its place here, never by its token, so the end of a text is learned all the same. "
         "Other tools leave out all such tokens: with them the model would not learn to stop.", unit="sequences",
     ),
-    Kind(
+    FindingKind(
         "unknown_tokens", "hold characters the tokenizer does not know",
         "Is it the tokenizer for this language? model.extra_special_tokens adds single entries.", yellow=0, red=0.2,
     ),
-    Kind(
+    FindingKind(
         "outside_vocabulary", "hold a token that the model has no embedding for",
         "Use the tokenizer that belongs to the model.", yellow=0, red=0,
     ),
-    Kind(
+    FindingKind(
         "too_long_for_model", "are longer than the positions the model was made for",
         "Cut these rows into several, or use a model with a longer context: data.max_length cannot go beyond it.",
     ),
-    Kind(
+    FindingKind(
         "few_rows", "are few for this method",
         "Get more rows, or train an adapter; compare with the base model before trusting it.", yellow=0,
         why="An adapter: fewer than 50 (OpenAI's guide to fine-tuning sees clear gains from 50 to 100 examples). "
         "All weights: fewer than 1,000 (as many were enough in LIMA, Zhou et al. 2023, arXiv 2305.11206). "
         "Plain text: fewer than 100,000 tokens (a rule of thumb).",
     ),
-    Kind(
+    FindingKind(
         "much_eval", "are there to evaluate on, more than to learn from",
         "Lower data.eval_fraction or data.eval_num_rows, or learn some of data.eval.", yellow=0,
     ),
-    Kind(
+    FindingKind(
         "much_padding", "in the micro-batches of an epoch hold padding, which costs time and memory",
         'Set data.packing = true, or train.train_sampling_strategy = "group_by_length".', yellow=0.3, unit="places",
         in_percent=True,
     ),
-    Kind(
+    FindingKind(
         "unlike_template", "between data.chat_template and the tokenizer's own template",
         "Leave data.chat_template out, unless the model shall learn another format, or its own has no place for what "
         "the rows have, such as tools.", yellow=0, unit="differences",
     ),
-    Kind(
+    FindingKind(
         "masks_differ", "have an answer that the tokens to learn do not spell out",
         "Look at them with `ftui preview`; a chat template with {% generation %} marks tells the answers exactly.",
         yellow=0, red=0.05,
     ),
-    Kind(
+    FindingKind(
         "special_in_text", "have the text of a special token inside a turn, which becomes that token",
         "Take it out: the model reads it as the mark itself, such as the end of the turn, and learns it in an answer.",
         yellow=0,
     ),
-    Kind(
+    FindingKind(
         "joined_lines", "are text with hard line breaks, joined to paragraphs",
         "Nothing; `ftui preview` shows what became of it.",
     ),
@@ -185,7 +185,7 @@ _TABLE = (
 KINDS = {kind.name: kind for kind in _TABLE}
 
 
-def finding(name: str, count: int, total: int, examples: Sequence[Example] = (), *, detail: str = "") -> Finding:
+def make_finding(name: str, count: int, total: int, examples: Sequence[Example] = (), *, detail: str = "") -> Finding:
     """A finding of that name; `detail` goes into brackets."""
     kind = KINDS[name]
     of = "" if count == total else f" of {total:,}"
@@ -195,7 +195,7 @@ def finding(name: str, count: int, total: int, examples: Sequence[Example] = (),
     return Finding(name, kind.severity(count, total), count, total, message, kind.fix, kind.unit, list(examples))
 
 
-def _singular(kind: Kind, *, is_all: bool) -> tuple[str, str]:
+def _singular(kind: FindingKind, *, is_all: bool) -> tuple[str, str]:
     """Unit and title for one: 1 of 9 rows has, 1 row has."""
     verb, _, rest = kind.title.partition(" ")
     rest = rest.replace(" and are ", " and is ").replace(" and answer ", " and answers ").replace("their", "its")
@@ -203,7 +203,7 @@ def _singular(kind: Kind, *, is_all: bool) -> tuple[str, str]:
     return unit, f"{_OF_ONE.get(verb, verb)} {rest}"
 
 
-def stop(report: Report) -> None:
+def refuse_red_findings(report: Report) -> None:
     """Let no run start on rows that would spoil it.
 
     Raises:

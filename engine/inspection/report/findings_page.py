@@ -3,9 +3,9 @@
 from ftui.profile.sections.row_forms import COLUMNS, OF_TURNS, SIGNS
 
 from ...data.facts.near_duplicates import LIKE
-from .duplicates import FEW, LEAST_LEARNED, LONG, LONGEST, MANY_LEARNED
+from .duplicates import FEW, LEAST_TRAINED, LONG, LONGEST, MANY_TRAINED
 from .examine import LITTLE_PADDING
-from .findings import KINDS, Kind
+from .findings import KINDS, FindingKind
 
 HEAD = f"""# What is checked of the rows
 
@@ -29,8 +29,8 @@ their share. Where no source is named, the figures are rules of thumb.
   says to it (unless the same question is learned with several answers).
 - **Nearly the same**: {LIKE} of all runs of three tokens are in both rows (of nine, from {LONG:,} tokens on), of all
   their tokens and of those that are learned. As many questions may share one long text, that is not enough for a row
-  with a prompt: an answer below {LEAST_LEARNED} tokens counts only for the same question in the same words, one below
-  {MANY_LEARNED} only for prompts that differ in at most {FEW} tokens at one place, or by half of it.
+  with a prompt: an answer below {LEAST_TRAINED} tokens counts only for the same question in the same words, one below
+  {MANY_TRAINED} only for prompts that differ in at most {FEW} tokens at one place, or by half of it.
   Rows that may be so are found by 32 hashes of their words (MinHash; of long rows of the first
   20,000 characters), so that not each is compared with each: 98 in 100 of those alike by 0.8. Then their tokens are
   compared: of rows longer than {LONGEST:,} as many from both ends.
@@ -63,7 +63,7 @@ A row has the first of these forms whose columns it has; `data.columns` says wha
 """
 
 
-def reference() -> str:
+def make_page() -> str:
     forms = "\n".join(_form(form) for form in SIGNS)
     return HEAD.replace("{forms}", forms) + "\n" + "\n".join(_entry(kind) for kind in KINDS.values()) + "\n"
 
@@ -74,7 +74,7 @@ def _form(form: str) -> str:
     return f"- **`{form}`**: {', '.join(sorted(needed))}" + (f"; it may have {', '.join(others)}" if others else "")
 
 
-def _entry(kind: Kind) -> str:
+def _entry(kind: FindingKind) -> str:
     levels = [f"{word} {_share(at)}" for word, at in (("yellow", kind.yellow), ("red", kind.red)) if at is not None]
     if kind.red == 0:
         levels = levels[1:]
@@ -87,4 +87,4 @@ def _share(at: float) -> str:
 
 
 if __name__ == "__main__":
-    print(reference(), end="")
+    print(make_page(), end="")

@@ -52,7 +52,7 @@ def lengths_to_try(max_length: int, longest: int, positions: int | None) -> list
     return sorted(tried)
 
 
-def losses(stores: Sequence[Store], wanted: Iterable[int]) -> list[OtherLength]:
+def cut_losses(stores: Sequence[Store], wanted: Iterable[int]) -> list[OtherLength]:
     """What is cut off at each of these lengths: rows, their tokens beyond it, and those of them that are learned."""
     found = []
     for max_length in wanted:

@@ -6,7 +6,7 @@ import numpy as np
 
 from ftui.profile.schema import Profile
 
-from ...data.load_rows import Read
+from ...data.load_rows import LoadedData
 from ...models.load_model import read_config
 from ...system.distinct import distinct
 
@@ -21,7 +21,7 @@ class Limits:
     vocabulary: int | None
 
 
-def limits_of(read: Read, profile: Profile) -> Limits:
+def limits_of(read: LoadedData, profile: Profile) -> Limits:
     """New special tokens get room of their own (vocabulary.py)."""
     if read.folder is None:
         return Limits(read.longest, len(read.tokenizer))
@@ -32,7 +32,7 @@ def limits_of(read: Read, profile: Profile) -> Limits:
     return Limits(read.longest, size)
 
 
-def outside(read: Read, limits: Limits) -> np.ndarray:
+def rows_outside_vocabulary(read: LoadedData, limits: Limits) -> np.ndarray:
     """The rows (numbers over all that are learned) with a token that the model does not have.
 
     Only where the tokenizer knows more than the model, or rows came as tokens, there can be any.

@@ -8,15 +8,15 @@ import numpy as np
 from ftui.dataset.report import Where
 
 from ...data.files.blocks import unit_of
-from ...data.files.streams import named
-from ...data.source import Found
-from ...data.stores.store import Store, column
+from ...data.files.streams import printable
+from ...data.source import ResolvedSource
+from ...data.stores.store import Store, read_column
 
 
-class RowsOf:
+class RowIndex:
     """The rows of all sources, one source after the other; `found` and `stores` belong together, one by one."""
 
-    def __init__(self, found: Sequence[Found], stores: Sequence[Store]) -> None:
+    def __init__(self, found: Sequence[ResolvedSource], stores: Sequence[Store]) -> None:
         self._found = list(found)
         self._stores = list(stores)
         self._bounds = np.concatenate([[0], np.cumsum([len(store.facts) for store in stores], dtype=np.int64)])
@@ -27,13 +27,13 @@ class RowsOf:
 
     def column(self, name: str) -> np.ndarray:
         """One of the `FACTS` of each row."""
-        return column(self._stores, name)
+        return read_column(self._stores, name)
 
     def where(self, row: int) -> Where:
         source, number = self._place(row)
         fact = self._stores[source].facts[number]
         place = self._found[source].places[int(fact["file"])]
-        return Where(named(place), int(fact["place"]), unit_of(place))
+        return Where(printable(place), int(fact["place"]), unit_of(place))
 
     def spans(self) -> tuple[np.ndarray, np.ndarray]:
         """Where the tokens of each row begin and end in its store (int64): those of all its sequences together."""

@@ -12,7 +12,7 @@ from ...system.distinct import distinct
 LOOKED_AT = 64
 
 
-def verdicts(tokenizer: PreTrainedTokenizerBase, sequences: Sequences) -> list[str]:
+def describe_special_tokens(tokenizer: PreTrainedTokenizerBase, sequences: Sequences) -> list[str]:
     """One line each about the beginning, the end and the padding, from the first rows of each source.
 
     A beginning is looked at where a row has one (a text that is split has one, in its first part), and so is an end.

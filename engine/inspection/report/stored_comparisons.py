@@ -7,22 +7,24 @@ import msgspec
 
 from ftui.dataset.report import OtherLength
 
-from ...data.stores.duplicate_pairs import likely_pairs_of
+from ...data.stores.duplicate_pairs import load_likely_pairs
 from ...data.stores.store import Store
 from ...system.sealed_files import read_sealed, write_sealed
-from .duplicates import Sameness, compared
-from .lengths import losses
-from .row_index import RowsOf
+from .duplicates import Comparison, compare_rows
+from .lengths import cut_losses
+from .row_index import RowIndex
 
 FORM = 2  # raise it whenever the same tokens would be judged otherwise
 
 
-class Kept(msgspec.Struct, frozen=True):
-    sameness: Sameness
+class StoredComparisons(msgspec.Struct, frozen=True):
+    sameness: Comparison
     losses: list[OtherLength]
 
 
-def kept(rows: RowsOf, stores: Sequence[Store], num_learned: int, lengths: Sequence[int]) -> Kept:
+def load_comparisons(
+    rows: RowIndex, stores: Sequence[Store], num_learned: int, lengths: Sequence[int]
+) -> StoredComparisons:
     """How alike the rows of all `stores` are, and what these `lengths` would take from the first ones of them.
 
     `rows` are those of all stores, of which the first `num_learned` are learned.
@@ -33,8 +35,8 @@ def kept(rows: RowsOf, stores: Sequence[Store], num_learned: int, lengths: Seque
     )
     file = stores[0].folder / f"report-{hashlib.sha256(names.encode()).hexdigest()[:16]}.json"
     if (data := read_sealed(file)) is not None:
-        return msgspec.json.decode(data, type=Kept)
-    found = Kept(compared(rows, num_learned, likely_pairs_of(stores)), losses(learned, lengths))
+        return msgspec.json.decode(data, type=StoredComparisons)
+    found = StoredComparisons(compare_rows(rows, num_learned, load_likely_pairs(stores)), cut_losses(learned, lengths))
     write_sealed(file, msgspec.json.encode(found))
     return found
 

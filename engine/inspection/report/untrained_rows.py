@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import numpy as np
 
-from ...data.source import Found
+from ...data.source import ResolvedSource
 from ...data.stores.sequences import Sequences
 from ...data.stores.store import Store
 from ...system.distinct import distinct
@@ -17,7 +17,7 @@ NO_ANSWER = "Are there turns of the assistant, and does data.roles know its name
 
 
 @dataclass(frozen=True)
-class Unlearned:
+class UntrainedRows:
     """`rows` (numbers over all sources); `num_too_long` of them would be learned at their full length.
 
     `shares` = of each source that loses any: its name, rows lost and rows there are; the worst first.
@@ -40,7 +40,7 @@ class Unlearned:
         return " ".join(f"{number:,}: {words}" if len(told) > 1 else words for words, number in told)
 
 
-def unlearned(found: Sequence[Found], stores: Sequence[Store], seen: Sequences) -> Unlearned:
+def find_untrained_rows(found: Sequence[ResolvedSource], stores: Sequence[Store], seen: Sequences) -> UntrainedRows:
     """Rows that have no sequence on purpose (answers judged bad) are none of them."""
     rows, shares = [], []
     first = num_rows = num_too_long = 0
@@ -53,4 +53,4 @@ def unlearned(found: Sequence[Found], stores: Sequence[Store], seen: Sequences) 
         rows.append(lost.astype(np.int64) + first)
         first, num_rows = first + len(store.facts), num_rows + len(there)
     shares.sort(key=lambda share: -share[1] / share[2])
-    return Unlearned(np.concatenate(rows), num_rows, num_too_long, shares)
+    return UntrainedRows(np.concatenate(rows), num_rows, num_too_long, shares)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ftui.engine.data.files.blocks import blocks, parsed, row_at
+from ftui.engine.data.files.blocks import parse_block, read_blocks, reread_row
 from ftui.engine.data.files.plain_text import PIECE
-from ftui.engine.data.files.raw_rows import Bad
+from ftui.engine.data.files.raw_rows import BadRow
 from ftui.engine.data.files.sources import read_rows
 from ftui.errors import DataError
 
@@ -24,19 +24,19 @@ def values(path: Path, data: bytes, encoding: str | None = None) -> list[dict[st
     """The rows, each also read again by its place."""
     path.write_bytes(data)
     found = []
-    for block in blocks([path], encoding=encoding):
-        for row, place, offset in zip(parsed(block), block.places, block.offsets, strict=True):
-            assert not isinstance(row, Bad)
-            assert row_at(path, place, offset, encoding=encoding)[0].value == row.value
+    for block in read_blocks([path], encoding=encoding):
+        for row, place, offset in zip(parse_block(block), block.places, block.offsets, strict=True):
+            assert not isinstance(row, BadRow)
+            assert reread_row(path, place, offset, encoding=encoding)[0].value == row.value
             found.append(row.value)
     return found
 
 
 def bad_rows(path: Path, data: bytes) -> tuple[list[Any], list[tuple[int, str]]]:
     path.write_bytes(data)
-    read = [row for block in blocks([path]) for row in parsed(block)]
-    good = [row.value for row in read if not isinstance(row, Bad)]
-    return good, [(row.where.number, row.reason) for row in read if isinstance(row, Bad)]
+    read = [row for block in read_blocks([path]) for row in parse_block(block)]
+    good = [row.value for row in read if not isinstance(row, BadRow)]
+    return good, [(row.where.number, row.reason) for row in read if isinstance(row, BadRow)]
 
 
 # -- marks in the middle

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from ftui.engine.data.files.blocks import Bad, blocks, parsed
-from ftui.engine.data.files.dataset_info import described
+from ftui.engine.data.files.blocks import BadRow, parse_block, read_blocks
+from ftui.engine.data.files.dataset_info import resolve_entry
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.files.sources import read_rows
 from ftui.engine.data.forms.detect_form import detect
-from ftui.engine.data.forms.formats import Shape, to_example
+from ftui.engine.data.forms.formats import ColumnNames, to_example
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
-from ftui.engine.data.tokens.named_templates import take_template
+from ftui.engine.data.tokens.named_templates import set_template
 from ftui.errors import DataError
 from ftui.profile.paths import HUB_ID
 from ftui.profile.sections.data import Source
@@ -114,8 +114,8 @@ def test_a_file_is_refused_with_its_reason(name: str) -> None:
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_an_entry_of_dataset_info_is_read(name: str) -> None:
     info = shared("peer_data/dataset_info.json")
-    source = described(Source(path=str(info), subset=name))
-    rows, shape = list(read_rows(Path(source.path))), Shape(source.columns, source.roles)
+    source = resolve_entry(Source(path=str(info), subset=name))
+    rows, shape = list(read_rows(Path(source.path))), ColumnNames(source.columns, source.roles)
     form, num_rows = DESCRIBED[name]
     assert source.format == form
     assert len([to_example(row, form, shape) for row in rows]) == num_rows
@@ -126,7 +126,7 @@ def test_every_entry_of_dataset_info_is_described_or_refused_by_name() -> None:
     reasons: list[str] = []
     for name in json.loads(info.read_text()):
         try:
-            source = described(Source(path=str(info), subset=name))
+            source = resolve_entry(Source(path=str(info), subset=name))
             assert HUB_ID.fullmatch(source.path) or name in DESCRIBED
         except DataError as error:
             assert error.message.startswith(f"{info}: {name!r} ")
@@ -144,8 +144,8 @@ def test_an_encoding_that_is_told_is_read(name: str) -> None:
 
 def test_every_damaged_line_is_named() -> None:
     path = shared("realdata/messy/alpaca_damaged.jsonl")
-    rows = [row for block in blocks([path]) for row in parsed(block)]
-    assert {row.where.number: row.reason for row in rows if isinstance(row, Bad)} == DAMAGED
+    rows = [row for block in read_blocks([path]) for row in parse_block(block)]
+    assert {row.where.number: row.reason for row in rows if isinstance(row, BadRow)} == DAMAGED
     assert [row.place for row in rows if isinstance(row, Row)] == [1, 2, 5, 6, 7, 8, 9, 11, 12]
 
 
@@ -172,7 +172,7 @@ def test_u2028_does_not_cut_rows() -> None:
 def test_real_rows_become_sequences(name: str, num_sequences: int, tmp_path: Path) -> None:
     """Conversations with tools and reasoning among them: nothing is left out, nothing is cut."""
     tokenizer = make_tokenizer()
-    take_template(tokenizer, "qwen")
+    set_template(tokenizer, "qwen")
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     counts = seen([shared(name)], encoder, tmp_path, max_length=100_000).counts
     assert (counts.num_rows, counts.num_sequences) == (ACCEPTED[name][1], num_sequences)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ftui.engine.data.forms.detect_form import detect, detect_rows
+from ftui.engine.data.forms.detect_form import detect, detect_form
 from ftui.engine.data.forms.formats import Chat, Completion, Example, Pair, Text, to_example
 from ftui.errors import DataError
 from tests.engine.data.forms.test_forms import ASSISTANT, CALLED, GPT, HUMAN, ME, SYSTEM, USER, WHO, WRONG, row
@@ -67,7 +67,7 @@ def test_what_belongs_to_the_prompt_is_read(value: dict[str, Any], expected: Exa
     form = "preference" if "chosen" in value else detect(row(**value))
     assert to_example(row(**value), form) == expected
     left = {"context"} if isinstance(value.get("context"), dict) else {"image"} if "image" in value else set()
-    assert set(detect_rows([row(**value)], form=form).unused) == left
+    assert set(detect_form([row(**value)], form=form).unused) == left
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_belongs_to_the_prompt_is_read(value: dict[str, Any], expected: Exa
 )
 def test_columns_that_nobody_reads_are_named(value: dict[str, Any], names: tuple[str, ...]) -> None:
     """Numbers, empty cells and what is about the row are no news. Tools and system stand beside a conversation only."""
-    assert detect_rows([row(**value)] * 2).unused == names
+    assert detect_form([row(**value)] * 2).unused == names
 
 
 def test_single_turns_of_a_tree_are_no_text() -> None:
@@ -98,12 +98,12 @@ def test_single_turns_of_a_tree_are_no_text() -> None:
     one = row(message_id="a", parent_id=None, text="why?", role="prompter", lang="en")
     with pytest.raises(DataError, match=r"rows\.jsonl:7: a single turn of a conversation") as caught:
         detect(one)
-    detected = detect_rows([one] * 3)
+    detected = detect_form([one] * 3)
     assert detected.problem == caught.value.message
     assert 'data.format = "text"' in detected.hint
-    assert not detect_rows([one] * 3, form="text").problem
+    assert not detect_form([one] * 3, form="text").problem
     jobs = [row(text="so", role=job) for job in ("nurse", "Assistant", "clerk")]
-    assert not detect_rows([*jobs, row(text="so", parent_id="b")]).problem
+    assert not detect_form([*jobs, row(text="so", parent_id="b")]).problem
 
 
 @pytest.mark.parametrize("key", ["image", "video", "audio", "images", "videos", "audios"])

@@ -11,7 +11,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from ftui.dataset.report import Report
-from ftui.dataset.row import Sample
+from ftui.dataset.row import RowView
 from ftui.engine.data.files import blocks, plain_text
 from ftui.engine.inspection import browser
 from ftui.errors import DataError, ProfileError
@@ -25,7 +25,7 @@ WORDS = ["the", "a", "kernel", "shell", "daemon", "prints", "reads", "forks", "q
 
 @pytest.fixture(autouse=True)
 def forget() -> None:
-    browser._kept.clear()
+    browser._open_browsers.clear()
 
 
 @pytest.fixture(scope="module")
@@ -54,13 +54,13 @@ def profile(bare: Path, tmp_path: Path) -> Opened:
     return made
 
 
-def sample(text: str, jump: str = "number", **given: Any) -> Sample:
-    found = browser.sample(text, jump, lambda detail: None, **given)
-    assert msgspec.convert(msgspec.to_builtins(found), Sample) == found, "it goes over a pipe"
+def sample(text: str, jump: str = "number", **given: Any) -> RowView:
+    found = browser.view_row(text, jump, lambda detail: None, **given)
+    assert msgspec.convert(msgspec.to_builtins(found), RowView) == found, "it goes over a pipe"
     return found
 
 
-def text_of(found: Sample, kind: Callable[[Any], bool] = lambda token: True) -> str:
+def text_of(found: RowView, kind: Callable[[Any], bool] = lambda token: True) -> str:
     return "".join(token.text for token in found.tokens if kind(token))
 
 
@@ -170,7 +170,7 @@ def test_searching(profile: Opened, tmp_path: Path) -> None:
     text = profile(rows)
 
     def search(wanted: str, after: int = -1) -> int | None:
-        found = browser.search(text, wanted, after, lambda detail: None)
+        found = browser.search_rows(text, wanted, after, lambda detail: None)
         return None if found is None else found.number
 
     assert [search("kernel", after) for after in (-1, 0, 1, 2, 3, 4)] == [0, 2, 2, 4, 4, 0]
@@ -186,7 +186,7 @@ def test_files_without_a_row_are_passed_over_by_a_search_too(profile: Opened, tm
         (tmp_path / "folder" / f"{name}.jsonl").touch()
     text = profile(None, name="folder")
     for wanted, number in (("kernel", 0), ("shell", 1), ("nowhere", None)):
-        found = browser.search(text, wanted, 0, lambda detail: None)
+        found = browser.search_rows(text, wanted, 0, lambda detail: None)
         assert (None if found is None else found.number) == number
 
 
@@ -197,7 +197,7 @@ def test_pieces_of_one_long_line_are_searched_apart(profile: Opened, monkeypatch
     words = [f"w{number:03}" for number in range(400)]
     text = profile(" ".join(words).encode(), name="line.txt", stage="pretrain")
     for wanted in ("w000", "w123", "w250", "w398"):
-        found = browser.search(text, wanted, 0, lambda detail: None)
+        found = browser.search_rows(text, wanted, 0, lambda detail: None)
         assert found is not None and found.where.number == 1 and found.num_rows == 5
         ((start, end),) = found.hits
         assert wanted in "".join(token.text for token in found.tokens[start:end])
@@ -211,7 +211,7 @@ def test_a_row_by_its_place(profile: Opened, tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("one.jsonl", "two.jsonl")]
     text = profile([], name="none.jsonl", train=paths, on_bad_row="skip")
 
-    def at(file: str, number: int) -> Sample:
+    def at(file: str, number: int) -> RowView:
         return sample(text, where={"file": file, "number": number, "unit": "line"})
 
     assert [(at(paths[0], n).number, json.loads(at(paths[0], n).raw)["text"]) for n in (1, 3, 5)] == [
@@ -270,7 +270,7 @@ def test_the_helper_answers_and_tells_how_far_it_is(profile: Opened) -> None:
     long = [{"text": " ".join(WORDS * 800)}]
     text, told, helper = profile(long), list[str](), Helper()
     try:
-        found = msgspec.convert(helper.ask("sample", on_detail=told.append, profile=text, jump="longest"), Sample)
+        found = msgspec.convert(helper.ask("sample", on_detail=told.append, profile=text, jump="longest"), RowView)
         assert found.raw.startswith('{\n  "text": "the a kernel') and len(found.tokens) > 2000 and told
         report = msgspec.convert(helper.ask("report", profile=text), Report)
         assert report.num_rows == 1 and any(finding.name == "few_rows" for finding in report.findings)
@@ -292,10 +292,10 @@ def test_parts_of_a_long_text_are_gone_to_and_searched(profile: Opened) -> None:
     seen = {sample(text, "random", seed=seed).part for seed in range(60)}
     assert len(seen) > 15 and max(seen) > first.num_parts * 3 // 4
 
-    def search(wanted: str, part: int) -> Sample | None:
-        return browser.search(text, wanted, 0, lambda detail: None, part)
+    def search(wanted: str, part: int) -> RowView | None:
+        return browser.search_rows(text, wanted, 0, lambda detail: None, part)
 
-    def said(found: Sample) -> list[str]:
+    def said(found: RowView) -> list[str]:
         return ["".join(token.text for token in found.tokens[start:end]) for start, end in found.hits]
 
     whale = search("white whale", 0)
@@ -319,7 +319,7 @@ def test_what_is_found_beyond_the_limit_is_shown(profile: Opened) -> None:
     assert len(short.tokens) == 2040 < short.num_tokens and "needle" not in text_of(short)
     whole = sample(text, most_cut=10**6)
     assert len(whole.tokens) == whole.num_tokens and "needle" in text_of(whole)
-    found = browser.search(text, "NEEDLE", 1, lambda detail: None)
+    found = browser.search_rows(text, "NEEDLE", 1, lambda detail: None)
     assert found is not None and found.number == 0
     ((start, end),) = found.hits
     assert "needle" in "".join(token.text for token in found.tokens[start:end])

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from ftui.dataset.report import Finding, Report, Where
-from ftui.engine.data.load_rows import read
+from ftui.engine.data.load_rows import load_data
 from ftui.engine.data.stores.cache import cache_folder
-from ftui.engine.inspection.report import make
+from ftui.engine.inspection.report import make_report
 from tests.support.tiny import make_profile
 
 SMALL = Path(__file__).parents[3] / "profiles" / "quickstart" / "base"  # its tokenizer is soon through with them
@@ -88,7 +88,7 @@ def report_on(name: str) -> Report:
         pytest.skip(f"{path} is not here: real data stays outside of the repository")
     data = {"max_length": 8192, "chat_template": "qwen", "dataset_num_proc": 1} | OPTIONS.get(name, {})
     profile = make_profile(SMALL, path, data=data)
-    return make(read(profile, cache_folder(Path()), lambda detail: None, weights=False), profile)
+    return make_report(load_data(profile, cache_folder(Path()), lambda detail: None, weights=False), profile)
 
 
 @pytest.mark.parametrize("name", EXPECTED)

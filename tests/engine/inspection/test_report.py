@@ -13,12 +13,12 @@ from transformers import PreTrainedTokenizerFast
 
 from ftui.cli.preview import report_lines
 from ftui.dataset.report import Finding, Report
-from ftui.dataset.report_text import percent, way_on
-from ftui.engine.data.load_rows import Read, read
+from ftui.dataset.report_text import percent, what_to_do
+from ftui.engine.data.load_rows import LoadedData, load_data
 from ftui.engine.data.stores.cache import cache_folder
-from ftui.engine.inspection.report import findings, make
-from ftui.engine.inspection.report.lengths import histogram, losses
-from ftui.engine.inspection.report.row_index import RowsOf
+from ftui.engine.inspection.report import findings, make_report
+from ftui.engine.inspection.report.lengths import cut_losses, histogram
+from ftui.engine.inspection.report.row_index import RowIndex
 from ftui.engine.planning.plan import Plan
 from ftui.engine.system.sealed_files import read_sealed, write_sealed
 from ftui.engine.training.prepare import prepare
@@ -33,10 +33,10 @@ def chat(question: str, answer: str) -> dict[str, Any]:
     return {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]}
 
 
-def reported(model: Path, rows: Path, /, **sections: dict[str, Any]) -> tuple[Report, Read]:
+def reported(model: Path, rows: Path, /, **sections: dict[str, Any]) -> tuple[Report, LoadedData]:
     profile = make_profile(model, rows, **sections)
-    its = read(profile, cache_folder(Path()), lambda detail: None, weights=False)
-    return make(its, profile), its
+    its = load_data(profile, cache_folder(Path()), lambda detail: None, weights=False)
+    return make_report(its, profile), its
 
 
 def found_in(report: Report, name: str) -> Finding | None:
@@ -184,7 +184,7 @@ def test_what_is_cut_and_what_other_lengths_would_lose(model_folder: Path, tmp_p
     assert truncated is not None and truncated.count == len(too_long)
     assert cut_off is not None and cut_off.count == sum(row.targets[64:].any() for row in too_long) == len(too_long) - 1
     for limit in (8, 64, 100, 10_000):
-        (told,) = losses([store], [limit])
+        (told,) = cut_losses([store], [limit])
         lost = [row.targets[limit:] for row in whole if len(row.input_ids) > limit]
         assert told.num_cut == len(lost)
         assert told.num_lost_tokens == sum(len(part) for part in lost)
@@ -337,14 +337,14 @@ def test_nothing_to_learn_is_not_offered_to_be_allowed(model_folder: Path, tmp_p
     asked = write_rows(tmp_path / "asked.jsonl", [{"messages": [{"role": "user", "content": TEXT}]}] * 3)
     report, _ = reported(model_folder, asked, data={"max_length": 16})
     none = found_in(report, "no_target_tokens")
-    assert none is not None and none.severity == "red" and way_on(none) == none.fix
+    assert none is not None and none.severity == "red" and what_to_do(none) == none.fix
     assert report.special[0].startswith("nothing is learned") and found_in(report, "few_rows") is None
     with pytest.raises(DataError) as caught:
-        findings.stop(report)
+        findings.refuse_red_findings(report)
     assert "data.allow" not in caught.value.hint
     some = write_rows(tmp_path / "some.jsonl", [*chats(1), *[{"messages": [{"role": "user", "content": "a"}]}] * 3])
     most = found_in(reported(model_folder, some)[0], "no_target_tokens")
-    assert most is not None and 'data.allow = ["no_target_tokens"]' in way_on(most)
+    assert most is not None and 'data.allow = ["no_target_tokens"]' in what_to_do(most)
 
 
 def saved(folder: Path, tokenizer: PreTrainedTokenizerFast, model: Path) -> Path:
@@ -474,7 +474,7 @@ def test_tokens_of_many_rows_are_those_of_each(model_folder: Path, tmp_path: Pat
     """In any order, over several sources, whole or from both ends."""
     files = [write_rows(tmp_path / f"{name}.jsonl", [long_chat(number) for number in range(9)]) for name in "ab"]
     _, its = reported(model_folder, files[0], data={"train": [{"path": str(file)} for file in files]})
-    rows, chance = RowsOf(its.found, its.stores), np.random.default_rng(1)
+    rows, chance = RowIndex(its.found, its.stores), np.random.default_rng(1)
     whole = [(store[n].input_ids, store[n].targets) for store in its.stores for n in range(9)]
     for most in (7, 20, 10_000):
         for both in (False, True):

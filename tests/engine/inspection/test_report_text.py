@@ -8,8 +8,8 @@ import pytest
 from msgspec import structs
 
 from ftui.dataset.report import SourceFacts
-from ftui.dataset.report_text import length_facts, padding_words, row_words, source_facts, totals
-from ftui.engine.data.facts.scripts import as_written, count
+from ftui.dataset.report_text import length_facts, padding_text, rows_text, source_facts, totals
+from ftui.engine.data.facts.scripts import count_scripts, join_japanese
 from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.inspection.report import findings
 from ftui.engine.training.prepare import prepare
@@ -76,7 +76,7 @@ def test_rows_to_train_on_are_those_of_the_dry_run(model_folder: Path, tmp_path:
 def test_answers_judged_bad_are_counted(model_folder: Path, tmp_path: Path) -> None:
     judged = [row | {"label": number % 3 == 0} for number, row in enumerate(completions(9))]
     report, _ = reported(model_folder, write_rows(tmp_path / "judged.jsonl", judged), data={"format": "kto"})
-    assert dict(totals(report))["rows"] == row_words(report) == "3 to train on, 6 judged bad and not learned"
+    assert dict(totals(report))["rows"] == rows_text(report) == "3 to train on, 6 judged bad and not learned"
 
 
 def test_a_source_that_loses_most_of_its_rows_is_named_with_the_cause(model_folder: Path, tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_excerpts_tell_rows_apart_that_begin_alike(model_folder: Path, tmp_path:
 
 
 def test_kana_among_han_is_one_language(model_folder: Path, tmp_path: Path) -> None:
-    assert as_written(count([JAPANESE])) == {"Japanese": sum(map(str.isalpha, JAPANESE))}
-    both = as_written(count([CHINESE * 20, "の"]))
+    assert join_japanese(count_scripts([JAPANESE])) == {"Japanese": sum(map(str.isalpha, JAPANESE))}
+    both = join_japanese(count_scripts([CHINESE * 20, "の"]))
     assert list(both) == ["Han", "Kana"], "Chinese with a single sign stays what it is"
     rows = write_rows(tmp_path / "rows.jsonl", [chat(JAPANESE, f"{n}{JAPANESE}") for n in range(8)])
     report, _ = reported(model_folder, rows)
@@ -168,12 +168,12 @@ def test_what_says_nothing_new_is_not_said(model_folder: Path, tmp_path: Path) -
     one, _ = reported(model_folder, write_rows(tmp_path / "one.jsonl", GOOD[:1]))
     (fact,) = length_facts(one)
     assert fact == ("all", f"{one.lengths[0][1]:.0f}")
-    assert one.padding is not None and "packing" not in padding_words(one)
+    assert one.padding is not None and "packing" not in padding_text(one)
     padded = structs.replace(one, padding=structs.replace(one.padding, with_packing=0.005))
-    assert padding_words(padded).endswith("of the places in a micro-batch; with packing 0.5%"), "the other stands first"
+    assert padding_text(padded).endswith("of the places in a micro-batch; with packing 0.5%"), "the other stands first"
 
 
 def test_one_of_many_is_told_in_the_singular() -> None:
-    one = findings.finding("repeated_prompts", 1, 500)
+    one = findings.make_finding("repeated_prompts", 1, 500)
     assert one.message == "1 of 500 rows asks what an earlier row asks and answers something else"
-    assert findings.finding("truncated", 1, 9).message == "1 of 9 rows is longer than data.max_length and is cut"
+    assert findings.make_finding("truncated", 1, 9).message == "1 of 9 rows is longer than data.max_length and is cut"

@@ -13,9 +13,9 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from transformers.integrations import sdpa_attention
 
 from ftui.engine.simulate.allocator import Allocator
-from ftui.engine.simulate.kernels import kernels_of
-from ftui.engine.simulate.loading import loaded_by_transformers
-from ftui.engine.simulate.quantized_layers import pack
+from ftui.engine.simulate.kernels import kernels_for
+from ftui.engine.simulate.loading import transformers_loader
+from ftui.engine.simulate.quantized_layers import pack_layers
 from ftui.engine.simulate.trace import Step, Trace, trace
 from ftui.engine.simulate.tracker import CLEAR
 from ftui.hardware.devices import Card
@@ -107,10 +107,10 @@ def _traced(path: CodePath, num_layers: int, check: bool) -> Trace:
             raise NotTheSame(f"{count} weights are trained, {path.num_trainable} were")
     load = None
     if path.quant or path.on_device:
-        load = loaded_by_transformers(loaded=path.dtype, prepared=path.prepared, clears_cache=False)
+        load = transformers_loader(loaded=path.dtype, prepared=path.prepared, clears_cache=False)
     with _heads(path):
         return trace(
-            model, _adamw, path.step, kernels_of(path.card), load=load,
+            model, _adamw, path.step, kernels_for(path.card), load=load,
             vocab_size=model.config.vocab_size, truth=not path.is_padded,
         )  # fmt: skip
 
@@ -128,7 +128,7 @@ def build(path: CodePath, num_layers: int) -> Any:
             load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=path.dtype,
             bnb_4bit_use_double_quant=path.quant == "nf4-dq",
         )  # fmt: skip
-        pack(model, wanted)
+        pack_layers(model, wanted)
     if path.prepared:
         for weight in model.parameters():
             if weight.is_floating_point():

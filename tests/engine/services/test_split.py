@@ -16,11 +16,11 @@ from pyarrow import parquet
 
 from ftui.cli.main import main
 from ftui.cli.split import Split, lines, wish_for
-from ftui.engine.data.facts.near_duplicates import likely_pairs, united
-from ftui.engine.data.holdout import held_out
-from ftui.engine.data.source import Found
-from ftui.engine.data.stores.cache import Manner, stored
-from ftui.engine.data.stores.sequences import Sequences, joined, view
+from ftui.engine.data.facts.near_duplicates import group_by_pairs, likely_pairs
+from ftui.engine.data.holdout import choose_holdout
+from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.stores.cache import ReadOptions, load_store
+from ftui.engine.data.stores.sequences import Sequences, cut_to_length, join_sources
 from ftui.engine.data.tokens.encode import Encoder
 from ftui.engine.services import split_rows as engine_split
 from ftui.engine.services.split_rows import split as split_here
@@ -209,9 +209,11 @@ def sequences(folder: Path, sources: Sequence[Rows]) -> Sequences:
     parts = []
     for number, rows in enumerate(sources):
         path = write_rows(folder / f"{number}.jsonl", rows)
-        store = stored(Found("x", (path,), "auto"), encoder, folder / "cache", lambda detail: None, Manner())
-        parts.append(view(store, "sft", 256))
-    return joined(parts)
+        store = load_store(
+            ResolvedSource("x", (path,), "auto"), encoder, folder / "cache", lambda detail: None, ReadOptions()
+        )
+        parts.append(cut_to_length(store, "sft", 256))
+    return join_sources(parts)
 
 
 def test_without_copies_rows_are_set_aside_by_the_seed_alone(tmp_path: Path) -> None:
@@ -219,10 +221,10 @@ def test_without_copies_rows_are_set_aside_by_the_seed_alone(tmp_path: Path) -> 
     data = sequences(tmp_path, [chats(40), [said(text, "b") for text in texts(30)]])
     random = np.random.default_rng([3, 0xE7A1])
     expected = [np.sort(random.permutation(40)[:8]), 40 + np.sort(random.permutation(30)[:6])]
-    apart = held_out(data, fraction=0.2, num_rows=None, seed=3)
+    apart = choose_holdout(data, fraction=0.2, num_rows=None, seed=3)
     assert data.rows[apart].tolist() == np.concatenate(expected).tolist()
     random = np.random.default_rng([3, 0xE7A1])
-    apart = held_out(data, fraction=None, num_rows=9, seed=3)
+    apart = choose_holdout(data, fraction=None, num_rows=9, seed=3)
     assert data.rows[apart].tolist() == np.sort(random.permutation(70)[:9]).tolist()
 
 
@@ -233,7 +235,7 @@ def test_copies_go_to_one_side_also_over_sources(seed: int, tmp_path: Path) -> N
     together = [places for number, places in enumerate(kin) if number % 6 != 2]  # equal questions may be parted
     data = sequences(tmp_path, [rows[:90], rows[90:]])
     for options in ({"fraction": 0.2, "num_rows": None}, {"fraction": None, "num_rows": 30}):
-        apart = held_out(data, seed=seed, **options)
+        apart = choose_holdout(data, seed=seed, **options)
         assert all(len(set(apart[places].tolist())) == 1 for places in together)
         wanted = round(0.2 * 90) + round(0.2 * (len(rows) - 90)) if options["fraction"] else 30
         assert apart.sum() == wanted
@@ -248,7 +250,7 @@ def test_likely_pairs_and_groups() -> None:
     assert likely_pairs(bands).tolist() == [], "bands in common, and too few of all hashes"
     assert likely_pairs(bands[4:]).tolist() == [] and likely_pairs(bands[:0]).tolist() == []
     chain = np.array([[7, 8], [3, 4], [2, 3], [4, 5]])
-    assert united(9, chain).tolist() == [0, 1, 2, 2, 2, 2, 6, 7, 7]
+    assert group_by_pairs(9, chain).tolist() == [0, 1, 2, 2, 2, 2, 6, 7, 7]
 
 
 def test_numbers_of_a_table_that_are_none_are_null(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from ftui.engine.objectives.loss import PLAIN_HEADS
-from ftui.engine.simulate.depth import plan_cut
+from ftui.engine.simulate.depth import plan_layers
 from ftui.profile.schema import Profile
 from tests.support.simulated import A100, CPU, T4, profile, told, traced
 
@@ -53,6 +53,6 @@ def test_few_layers_tell_of_every_method(chosen: Profile) -> None:
 )  # fmt: skip
 def test_layers_that_stay(layers: str, kept: str) -> None:
     """First and last, and every kind with every pair of neighbours; each layer is stood for by one of its kind."""
-    plan = plan_cut(list(layers))
+    plan = plan_layers(list(layers))
     assert "".join(layers[number] for number in plan.kept) == kept
     assert [layers[plan.kept[place]] for place in plan.sample] == list(layers)

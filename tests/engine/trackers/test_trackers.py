@@ -15,10 +15,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from ftui.engine.trackers.__main__ import hand_on
+from ftui.engine.trackers.__main__ import send_news
 from ftui.engine.trackers.position import Position, load_position, save_position
-from ftui.engine.trackers.run_reader import News
-from ftui.engine.trackers.sinks import Sink, Subject, open_sink
+from ftui.engine.trackers.run_reader import RunReader
+from ftui.engine.trackers.sinks import Sink, TrackedRun, open_sink
 from ftui.runs.events import EvaluationDone, Record, RunStarted, Sampled, Step
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run, RunFacts
@@ -67,12 +67,12 @@ class Looker:
     def __init__(self, run: Run, name: str = "tensorboard") -> None:
         self.path = run.folder / f"{name}.json"
         self.position = load_position(self.path)
-        subject = Subject("00112233aabbccdd", "mine", run.folder, {}, run.profile.read_text())
+        subject = TrackedRun("00112233aabbccdd", "mine", run.folder, {}, run.profile.read_text())
         self.sink: Sink = open_sink(name, subject, self.position)
-        self.news = News(run, self.position)
+        self.news = RunReader(run, self.position)
 
     def look(self, *, crash: bool = False) -> None:
-        hand_on(self.news, self.sink, self.position)
+        send_news(self.news, self.sink, self.position)
         self.sink.flush()
         if not crash:
             save_position(self.path, self.position)
@@ -146,16 +146,16 @@ def test_steps_that_are_taken_again_stand_there_once(run: Run) -> None:
     write(run.journal, 1, started(0), evaluated(4, 1.0), evaluated(8, 0.9), *asked)
     write(run.metrics, 1, *(step(n, float(n)) for n in range(1, 10)))
     memory, position = Remembering(), Position()
-    news = News(run, position)
+    news = RunReader(run, position)
     with Looker(run) as looker:
         looker.look()
-    hand_on(news, memory, position)
+    send_news(news, memory, position)
     write(run.journal, 2, started(4), evaluated(4, 1.0), evaluated(8, 0.5))
     write(run.metrics, 1, step(10, 10.0))  # a last word of the attempt before
     write(run.metrics, 2, *(step(n, n + 100.0) for n in range(5, 12)))
     with Looker(run) as looker:
         looker.look()
-    hand_on(news, memory, position)
+    send_news(news, memory, position)
     expected = [(n, float(n)) for n in range(1, 5)] + [(n, n + 100.0) for n in range(5, 12)]
     assert losses(run) == expected
     assert read_back(run)["eval/loss"] == [(4, 1.0), (8, 0.5)]
@@ -164,7 +164,7 @@ def test_steps_that_are_taken_again_stand_there_once(run: Run) -> None:
     assert [values["eval/loss"] for _, values in memory.told if "eval/loss" in values] == [1.0, 0.9]
     assert memory.said == ["4 samples/0 a", "4 samples/1 b"]
     late, position = Remembering(), Position()
-    hand_on(News(run, position), late, position)
+    send_news(RunReader(run, position), late, position)
     assert [(n, values["train/loss"]) for n, values in late.told if "train/loss" in values] == expected
     assert [n for n, _ in late.told] == sorted(n for n, _ in late.told)
 

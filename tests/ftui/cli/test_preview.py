@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from ftui.cli import main, preview
 from ftui.cli.preview import headline
-from ftui.dataset.locations import where_in
+from ftui.dataset.locations import parse_where
 from ftui.dataset.report import Example, Finding, Report, Where
-from ftui.dataset.report_text import gravity, ordered, percent, tally, way_on
-from ftui.dataset.row import Sample, Token, Turn
-from ftui.dataset.row_text import Signs, raw_lines, sample_lines
+from ftui.dataset.report_text import gravity, percent, sort_findings, tally, what_to_do
+from ftui.dataset.row import RowView, Token, Turn
+from ftui.dataset.row_text import Signs, layout_row, raw_lines
 from ftui.errors import DataError
 from ftui.text import cells
 from tests.support.evil import EVIL, steers
@@ -133,8 +133,8 @@ def test_rows_from_a_place_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_place_in_ones_home_is_whole() -> None:
-    assert where_in(" ~/rows.jsonl:3 ") == Where(str(Path.home() / "rows.jsonl"), 3)
-    assert where_in("rows.jsonl") is None and where_in("17") is None and where_in("3/2") is None
+    assert parse_where(" ~/rows.jsonl:3 ") == Where(str(Path.home() / "rows.jsonl"), 3)
+    assert parse_where("rows.jsonl") is None and parse_where("17") is None and parse_where("3/2") is None
 
 
 def test_a_row_of_one_part_has_no_second(capsys: pytest.CaptureFixture[str]) -> None:
@@ -232,12 +232,12 @@ def test_foreign_text_is_only_seen(
 # -- the layout of a row
 
 
-def sample(tokens: list[Token], turns: list[Turn] | None = None, **changes: Any) -> Sample:
+def sample(tokens: list[Token], turns: list[Turn] | None = None, **changes: Any) -> RowView:
     return msgspec.structs.replace(SAMPLES[0], tokens=tokens, turns=turns or [], num_tokens=len(tokens), **changes)
 
 
-def texts(found: Sample, width: int = 40, signs: Signs = Signs()) -> list[str]:  # noqa: B008
-    return ["".join(piece.text for piece in line.pieces) for line in sample_lines(found, width, signs)]
+def texts(found: RowView, width: int = 40, signs: Signs = Signs()) -> list[str]:  # noqa: B008
+    return ["".join(piece.text for piece in line.pieces) for line in layout_row(found, width, signs)]
 
 
 def test_a_new_line_is_seen_and_is_one() -> None:
@@ -257,7 +257,7 @@ def test_a_turn_stands_below_its_role() -> None:
 
 def test_what_is_cut_is_told_and_never_called_learned() -> None:
     tokens = [Token(n, f" {n}", True, False, n >= 3) for n in range(5)]
-    lines = sample_lines(sample(tokens, max_length=3), 40, Signs(around=("[[", "]]")))
+    lines = layout_row(sample(tokens, max_length=3), 40, Signs(around=("[[", "]]")))
     assert [line.is_learned for line in lines] == [True, False, False]
     assert "".join(p.text for p in lines[0].pieces) == "[[ 0 1 2]]"
     assert "cut here: data.max_length = 3" in lines[1].pieces[0].text and "2 lost" in lines[1].pieces[-1].text
@@ -270,7 +270,7 @@ pieces = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from(" \n
 @given(st.lists(st.tuples(pieces, st.booleans(), st.booleans()), max_size=12), st.integers(8, 40), st.booleans())
 def test_every_character_is_on_a_line_that_fits(each: list[tuple[str, bool, bool]], width: int, marked: bool) -> None:
     tokens = [Token(n, text, target, special) for n, (text, target, special) in enumerate(each)]
-    lines = sample_lines(sample(tokens), width, Signs(around=("[[", "]]") if marked else ("", "")))
+    lines = layout_row(sample(tokens), width, Signs(around=("[[", "]]") if marked else ("", "")))
     assert all(sum(cells(piece.text) for piece in line.pieces) <= width for line in lines)
     for number, token in enumerate(tokens):
         kinds = ("learned", "ignored", "learned special", "special")
@@ -303,7 +303,7 @@ def test_shares_round_to_nothing_untrue(share: float, words: str) -> None:
 def test_findings_stand_by_their_gravity() -> None:
     red, yellow, note = FINDINGS
     allowed = msgspec.structs.replace(red, allowed=True)
-    assert ordered([note, yellow, red]) == [red, yellow, note] and gravity(allowed) == "yellow"
+    assert sort_findings([note, yellow, red]) == [red, yellow, note] and gravity(allowed) == "yellow"
     assert tally(REPORT) == [("red", "1 red"), ("yellow", "1 yellow"), ("note", "1 note")]
-    assert 'data.allow = ["placeholders"]' in way_on(red) and "allowed" in way_on(allowed)
-    assert way_on(yellow) == yellow.fix and REPORT.max_length == MAX_LENGTH
+    assert 'data.allow = ["placeholders"]' in what_to_do(red) and "allowed" in what_to_do(allowed)
+    assert what_to_do(yellow) == yellow.fix and REPORT.max_length == MAX_LENGTH

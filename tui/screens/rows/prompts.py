@@ -3,8 +3,8 @@
 import re
 from typing import TYPE_CHECKING
 
-from ftui.dataset.locations import where_in
-from ftui.dataset.row import Sample
+from ftui.dataset.locations import parse_where
+from ftui.dataset.row import RowView
 from ftui.errors import UsageError
 
 from ...stage import stage
@@ -18,11 +18,11 @@ FIND_QUESTION = "A text of a row as it stands in its file; the search goes on be
 _PLACE = re.compile(r"(\d+)(?:/(\d+))?")
 
 
-def ask_number(screen: "XrayScreen", sample: Sample) -> None:
+def ask_number(screen: "XrayScreen", sample: RowView) -> None:
     """Goes there; where there is but one row, a long text, the number is that of a part."""
 
     def question(answer: str) -> Question:
-        where = where_in(answer)
+        where = parse_where(answer)
         return going_to(*place_in(answer, sample)) if where is None else at(where)
 
     def entered(answer: str | None) -> None:
@@ -33,7 +33,7 @@ def ask_number(screen: "XrayScreen", sample: Sample) -> None:
     screen.app.push_screen(prompt, entered)
 
 
-def _number_question(sample: Sample) -> str:
+def _number_question(sample: RowView) -> str:
     if _is_one_text(sample):
         return f"The number of a part, from 1 to {sample.num_parts:,}: there is but one row."
     words = f"The number of a row, from 1 to {sample.num_rows:,}"
@@ -41,11 +41,11 @@ def _number_question(sample: Sample) -> str:
     return f"{words}{part}; or its place, FILE:LINE."
 
 
-def _is_one_text(sample: Sample) -> bool:
+def _is_one_text(sample: RowView) -> bool:
     return sample.num_rows == 1 and sample.num_parts > 1
 
 
-def place_in(text: str, sample: Sample) -> tuple[int, int]:
+def place_in(text: str, sample: RowView) -> tuple[int, int]:
     """The row and its part, from 0, that somebody means who looks at `sample`.
 
     Raises:

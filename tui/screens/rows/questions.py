@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 
 from ftui.dataset.report import Where
-from ftui.dataset.row import NOTHING_CUT, Sample
+from ftui.dataset.row import NOTHING_CUT, RowView
 
 MORE = 10  # times as many tokens of a row that is cut
 
@@ -23,7 +23,7 @@ class Question:
     given: dict[str, Any] = field(default_factory=dict)
     stays: bool = False
 
-    def given_at(self, sample: Sample | None) -> dict[str, Any]:
+    def given_at(self, sample: RowView | None) -> dict[str, Any]:
         """Steps and searches go on from the row that is shown when their turn comes."""
         if sample is not None and (self.given.get("jump") in ("next", "previous")):
             return self.given | {"number": sample.number, "part": sample.part}
@@ -37,7 +37,7 @@ def report(doing: str) -> Question:
     return Question("report", doing)
 
 
-def opening(doing: str, shown: Sample | None) -> Question:
+def opening(doing: str, shown: RowView | None) -> Question:
     """The first row, or the one that was shown before."""
     if shown is None:
         return Question("sample", doing, {"jump": "number", "number": 0})
@@ -63,7 +63,7 @@ def at(where: Where) -> Question:
     return Question("sample", f"going to {where} ...", {"jump": "number", "where": msgspec.to_builtins(where)})
 
 
-def more_of(sample: Sample) -> Question:
+def more_of(sample: RowView) -> Question:
     given = {"jump": "number", "number": sample.number, "part": sample.part, "most_cut": MORE * len(sample.tokens)}
     return Question("sample", "more of the row ...", given, stays=True)
 
@@ -72,7 +72,7 @@ def searching(text: str) -> Question:
     return Question("search", f"searching for {text!r} ...", {"text": text})
 
 
-def said_of(question: Question, before: Sample | None, sample: Sample) -> str:
+def said_of(question: Question, before: RowView | None, sample: RowView) -> str:
     """What a person is told about the answer, beside the row itself; mostly nothing."""
     if before is None or question.stays:
         return ""

@@ -15,7 +15,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
 from ftui.dataset.report import Report
-from ftui.dataset.row import Sample
+from ftui.dataset.row import RowView
 from ftui.errors import FtuiError
 from ftui.helper.client import Helper
 
@@ -46,7 +46,7 @@ class XrayScreen(Screen[None]):
         super().__init__()
         self.called, self._profile, self._tell_report = name, profile, tell
         self.helper = Helper()
-        self.sample: Sample | None = None
+        self.sample: RowView | None = None
         self.report: Report | None = None
         self.problem: FtuiError | None = None
         self.doing = STARTING
@@ -157,9 +157,9 @@ class XrayScreen(Screen[None]):
         elif answer is None:
             stage(self).say(f"No row has {self.sought!r} in it.", "warn")
         else:
-            self._show(msgspec.convert(answer, Sample), question)
+            self._show(msgspec.convert(answer, RowView), question)
 
-    def _show(self, sample: Sample, question: Question) -> None:
+    def _show(self, sample: RowView, question: Question) -> None:
         before, self.sample = self.sample, sample
         self.found = question.given.get("text", "")
         stage(self).say(xray_questions.said_of(question, before, sample))  # what was said before is over

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ftui.dataset.report import Where
-from ftui.dataset.row import Sample
-from ftui.dataset.row_text import RowLine, raw_lines, sample_lines
+from ftui.dataset.row import RowView
+from ftui.dataset.row_text import RowLine, layout_row, raw_lines
 
 from ...drawing import report_view, row_view
 from ...drawing.report_view import ReportLine
@@ -27,8 +27,8 @@ class Shown:
         self._screen = screen
         self._top = 0
         self._cursor = 0
-        self._laid: tuple[Sample, int, Glyphs, list[RowLine]] | None = None
-        self._raw: tuple[Sample, int, list[str]] | None = None
+        self._laid: tuple[RowView, int, Glyphs, list[RowLine]] | None = None
+        self._raw: tuple[RowView, int, list[str]] | None = None
         self._report_lines: list[ReportLine] = []
 
     # -- moving
@@ -36,7 +36,7 @@ class Shown:
     def to_top(self) -> None:
         self._top = 0
 
-    def to_found(self, sample: Sample) -> None:
+    def to_found(self, sample: RowView) -> None:
         """To the text that was sought, with some lines above it."""
         body, aside = (self._screen.query_one(name, Canvas) for name in ("#body", "#aside"))
         height = max(body.size.height, aside.size.height)
@@ -161,13 +161,13 @@ class Shown:
 
     # -- laying out
 
-    def _tokens(self, sample: Sample, width: int, glyphs: Glyphs) -> list[RowLine]:
+    def _tokens(self, sample: RowView, width: int, glyphs: Glyphs) -> list[RowLine]:
         if self._laid is None or self._laid[:3] != (sample, width, glyphs):
-            lines = sample_lines(sample, row_view.text_width(width), row_view.signs(glyphs))
+            lines = layout_row(sample, row_view.text_width(width), row_view.signs(glyphs))
             self._laid = (sample, width, glyphs, lines)
         return self._laid[3]
 
-    def _raw_of(self, sample: Sample, width: int) -> Sequence[str]:
+    def _raw_of(self, sample: RowView, width: int) -> Sequence[str]:
         if self._raw is None or self._raw[:2] != (sample, width):
             self._raw = (sample, width, list(raw_lines(sample, max(1, width - 2))))
         return self._raw[2]

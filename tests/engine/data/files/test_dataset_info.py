@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from ftui.engine.data.files.dataset_info import described
+from ftui.engine.data.files.dataset_info import resolve_entry
 from ftui.engine.data.files.sources import read_rows
-from ftui.engine.data.forms.examples import learned_part
-from ftui.engine.data.forms.formats import Chat, Shape, to_example
-from ftui.engine.data.mixture import find
+from ftui.engine.data.forms.examples import trained_part
+from ftui.engine.data.forms.formats import Chat, ColumnNames, to_example
+from ftui.engine.data.mixture import find_sources
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, Source
 
@@ -24,7 +24,7 @@ USER, ASSISTANT = {"role": "user", "content": "why?"}, {"role": "assistant", "co
 def entry(folder: Path, value: Any, **source: Any) -> Source:
     (folder / "rows.jsonl").touch()
     (folder / "dataset_info.json").write_text(json.dumps({"mine": value}), encoding="utf-8-sig")
-    return described(Source(path=str(folder / "dataset_info.json"), subset="mine", **source))
+    return resolve_entry(Source(path=str(folder / "dataset_info.json"), subset="mine", **source))
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_rows_of_an_entry(value: dict[str, Any], row: dict[str, Any], messages: 
     assert Path(source.path) == tmp_path / "rows.jsonl"
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     (read,) = read_rows(Path(source.path))
-    example = to_example(read, str(source.format), Shape(source.columns, source.roles))
+    example = to_example(read, str(source.format), ColumnNames(source.columns, source.roles))
     assert vars(example)["messages"] == messages
 
 
@@ -112,7 +112,7 @@ def test_columns_that_an_entry_does_not_name_are_not_read(
     source = entry(tmp_path, value | {"file_name": "rows.jsonl"})
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     (read,) = read_rows(Path(source.path))
-    learned = learned_part(to_example(read, str(source.format), Shape(source.columns, source.roles)))
+    learned = trained_part(to_example(read, str(source.format), ColumnNames(source.columns, source.roles)))
     assert isinstance(learned, Chat) and learned.messages == [USER, ASSISTANT]
 
 
@@ -157,12 +157,12 @@ def test_a_source_of_a_profile(tmp_path: Path) -> None:
     (tmp_path / "folder" / "dataset_info.json").write_text("{}")
     entry(tmp_path, {"file_name": "folder", "columns": {"prompt": "q", "response": "a"}, "num_samples": 5})
     given = Source(path=str(tmp_path / "dataset_info.json"), subset="mine")
-    (found,) = find(DataSection(train=(given,)), lambda words: None)
+    (found,) = find_sources(DataSection(train=(given,)), lambda words: None)
     assert found.places == (tmp_path / "folder" / "a.jsonl",) and found.form == "question_answer"
-    assert found.shape == Shape({"question": "q", "answer": "a"} | UNREAD, {}) and found.num_samples == 5
+    assert found.shape == ColumnNames({"question": "q", "answer": "a"} | UNREAD, {}) and found.num_samples == 5
     with pytest.raises(DataError) as caught:
-        find(DataSection(train=str(tmp_path / "dataset_info.json")), lambda words: None)
+        find_sources(DataSection(train=str(tmp_path / "dataset_info.json")), lambda words: None)
     assert '{ path = "dataset_info.json", subset = "mine" }. There are mine.' in caught.value.hint
     with pytest.raises(DataError) as caught:
-        find(DataSection(train=(given.model_copy(update={"subset": "nine"}),)), lambda words: None)
+        find_sources(DataSection(train=(given.model_copy(update={"subset": "nine"}),)), lambda words: None)
     assert "Is 'mine' meant?" in caught.value.hint

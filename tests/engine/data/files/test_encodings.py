@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ftui.cli.main import main
-from ftui.engine.data.files.blocks import blocks
+from ftui.engine.data.files.blocks import read_blocks
 from ftui.errors import DataError
 
 WRITTEN = (
@@ -29,7 +29,7 @@ def test_what_western_europe_writes_is_guessed_before_rarities(
     path = tmp_path / "rows.jsonl"
     path.write_bytes(rows.encode(written))
     with pytest.raises(DataError) as refused:
-        list(blocks([path]))
+        list(read_blocks([path]))
     message, hint = refused.value.message, refused.value.hint
     assert f"it may be {guessed}, which is a guess" in message and f'data.encoding = "{guessed}"' in hint
 
@@ -47,4 +47,4 @@ def test_a_rarity_that_reads_nearly_the_same_is_not_offered(tmp_path: Path) -> N
     path = tmp_path / "rows.txt"
     path.write_bytes((text * 3).encode("cp1252"))
     with pytest.raises(DataError, match="it may be cp1252"):
-        list(blocks([path]))
+        list(read_blocks([path]))

@@ -9,15 +9,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ftui.engine.data.files.folders import listed
+from ftui.engine.data.files.folders import list_files
 from ftui.engine.data.files.sources import files_at, read_rows
-from ftui.engine.data.load_rows import read
-from ftui.engine.data.mixture import find
-from ftui.engine.data.source import Found
-from ftui.engine.data.stores.cache import Manner, stored
+from ftui.engine.data.load_rows import load_data
+from ftui.engine.data.mixture import find_sources
+from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.inspection import browser
-from ftui.engine.inspection.report import make
+from ftui.engine.inspection.report import make_report
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, Source
@@ -28,7 +28,7 @@ KINDS = ("a.jsonl", "b.json", "c.csv", "d.tsv", "e.parquet", "f.jsonl.gz", "g.cs
 
 
 def names(path: Path, *, rows_only: bool = False) -> tuple[list[str], tuple[str, ...]]:
-    found = listed(path, rows_only=rows_only)
+    found = list_files(path, rows_only=rows_only)
     return [file.relative_to(path).as_posix() for file in found.files], found.notes
 
 
@@ -70,7 +70,7 @@ def test_the_stage_and_the_form_say_whether_text_is_meant(
     source = Source.model_validate({"path": str(tmp_path), "format": own})
     section = DataSection.model_validate({"train": (source,), "eval": (source,), "format": form})
     for evaluation in (False, True):
-        (found,) = find(section, lambda detail: None, stage=stage, evaluation=evaluation)
+        (found,) = find_sources(section, lambda detail: None, stage=stage, evaluation=evaluation)
         assert len(found.places) == taken and len(found.notes) == 2 - taken
 
 
@@ -142,7 +142,7 @@ def test_a_broken_link_to_rows_is_named(name: str, to: str, tmp_path: Path) -> N
     broken.parent.mkdir()
     broken.symlink_to(name if to == "self" else to)
     with pytest.raises(DataError, match="leads to nothing") as caught:
-        listed(tmp_path)
+        list_files(tmp_path)
     assert str(broken) in caught.value.message and "Bring back" in caught.value.hint
 
 
@@ -163,7 +163,7 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
 
     monkeypatch.setattr(Path, "iterdir", refused)
     with pytest.raises(DataError, match=r"closed cannot be read: Permission denied"):
-        listed(tmp_path)
+        list_files(tmp_path)
 
 
 # -- empty files
@@ -187,17 +187,17 @@ def test_a_file_without_rows_is_passed_over_beside_others(name: str, tmp_path: P
         if name == "rows.parquet":
             pq.write_table(pa.table({"text": pa.array([], pa.string())}), place)
     full = [write_rows(folder / f"{number}.jsonl", chats(3)) for number in (2, 4)]
-    store = stored(Found("x", files_at(folder), "auto"), ENCODER, tmp_path / "cache", print)
+    store = load_store(ResolvedSource("x", files_at(folder), "auto"), ENCODER, tmp_path / "cache", print)
     assert store.counts.empty == [0, 2, 4] and store.counts.num_rows == 6
     assert store.facts["file"].tolist() == [1, 1, 1, 3, 3, 3]
     assert store.counts.form == "messages"
     for alone in ((places[0],), tuple(places)):
         with pytest.raises(DataError, match="There are no rows in") as caught:
-            stored(Found("x", alone, "auto"), ENCODER, tmp_path / "cache", print)
+            load_store(ResolvedSource("x", alone, "auto"), ENCODER, tmp_path / "cache", print)
         assert str(places[0]) in caught.value.message and caught.value.hint
     full[0].write_bytes(b"{\n")  # a file of bad rows is not one without rows
-    found = Found("x", files_at(folder), "auto")
-    assert stored(found, ENCODER, tmp_path / "cache", print, Manner(skips=True)).counts.empty == [0, 2, 4]
+    found = ResolvedSource("x", files_at(folder), "auto")
+    assert load_store(found, ENCODER, tmp_path / "cache", print, ReadOptions(skips=True)).counts.empty == [0, 2, 4]
 
 
 # -- names that are no UTF-8
@@ -226,17 +226,17 @@ def test_any_bytes_may_be_a_name(ending: str, model_folder: Path, tmp_path: Path
     place = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9." + ending.encode()))
     place.write_bytes(rows_in(ending, [{"prompt": f"q{n}", "completion": f"a{n}"} for n in range(9)]))
     profile = make_profile(model_folder, folder)
-    its = read(profile, tmp_path / "cache", lambda detail: None)
+    its = load_data(profile, tmp_path / "cache", lambda detail: None)
     shown = f"{folder}/caf\\xe9.{ending}"
     assert its.stores[0].counts.sources == [shown]
     details: list[str] = []
     text = to_toml(profile)
-    sample = browser.sample(text, "number", details.append, number=0)
+    sample = browser.view_row(text, "number", details.append, number=0)
     assert sample.where.file == shown
-    again = browser.sample(text, "number", details.append, where={"file": shown, "number": sample.where.number})
+    again = browser.view_row(text, "number", details.append, where={"file": shown, "number": sample.where.number})
     assert again == sample
-    assert browser.search(text, "a", 0, details.append) is not None
-    msgspec.json.encode([make(its, profile), sample, details])
+    assert browser.search_rows(text, "a", 0, details.append) is not None
+    msgspec.json.encode([make_report(its, profile), sample, details])
 
 
 @pytest.mark.parametrize("ending", ["jsonl", "json", "csv", "parquet", "jsonl.gz", "gone.jsonl"])
@@ -248,7 +248,9 @@ def test_faults_of_such_a_file_can_be_told(ending: str, num: int, tmp_path: Path
     if not ending.startswith("gone"):
         place.write_bytes(b'{"text": 1}\n{"\n1,"2\n')
     with pytest.raises(DataError, match=r"caf\\xe9\.") as caught:
-        stored(Found("x", (place,), "text"), ENCODER, tmp_path / "cache", print, Manner(num_processes=num))
+        load_store(
+            ResolvedSource("x", (place,), "text"), ENCODER, tmp_path / "cache", print, ReadOptions(num_processes=num)
+        )
     msgspec.json.encode([caught.value.message, caught.value.hint])
     with pytest.raises(DataError, match=r"caf\\xe9\.") as caught:
         list(read_rows(place))

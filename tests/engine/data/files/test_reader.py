@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftui.engine.data.files import encodings, json_row, json_window, jsonl, plain_text, reread
-from ftui.engine.data.files.blocks import blocks, parsed, row_at
+from ftui.engine.data.files.blocks import parse_block, read_blocks, reread_row
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.files.sources import read_rows
 from ftui.errors import DataError
@@ -25,7 +25,7 @@ A, B = {"text": "a"}, {"text": "b"}
 def told(path: Path, data: bytes, encoding: str | None = None) -> list[Any]:
     """Of each row its value, or what is told of it behind the file's name."""
     path.write_bytes(data)
-    rows = [row for block in blocks([path], encoding=encoding) for row in parsed(block)]
+    rows = [row for block in read_blocks([path], encoding=encoding) for row in parse_block(block)]
     return [row.value if isinstance(row, Row) else row.error().message.removeprefix(str(path)) for row in rows]
 
 
@@ -92,7 +92,7 @@ def test_lists_are_cut_where_json_cuts_them(
 ) -> None:
     """At any boundary between two reads, with right bytes and lines for each row."""
     data = json.dumps(rows, indent=indent, ensure_ascii=is_ascii).encode()
-    window = json_window.Window(iter([data[i : i + chunk] for i in range(0, len(data), chunk)]), 0)
+    window = json_window.JsonWindow(iter([data[i : i + chunk] for i in range(0, len(data), chunk)]), 0)
     window.sign()
     window.pos += 1
     found = []
@@ -153,9 +153,9 @@ JSON = st.recursive(
 )
 def test_the_quick_way_reads_the_same(value: dict[str, Any], separators: tuple[str, str]) -> None:
     text = json.dumps(value, separators=separators).encode()
-    quick = json_row._quickly(text)
+    quick = json_row._parse_fast(text)
     assert quick is None or repr(quick) == repr(json_row._parse(text.decode()))
-    assert json_row._quickly(b'{"a": 1, "a": 2}') is None
+    assert json_row._parse_fast(b'{"a": 1, "a": 2}') is None
 
 
 def test_hints_of_the_right_shape(tmp_path: Path) -> None:
@@ -307,11 +307,11 @@ def test_a_row_again(name: str, encoding: str | None, tmp_path: Path, monkeypatc
     path, data = tmp_path / name, written(name)
     data = data.decode().encode(encoding) if encoding and "parquet" not in name else data
     path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-    for block in blocks([path], encoding=encoding):
+    for block in read_blocks([path], encoding=encoding):
         for number, place, offset in list(zip(block.places, block.places, block.offsets, strict=True))[::150]:
-            row, text = row_at(path, number, offset, encoding=encoding)
+            row, text = reread_row(path, number, offset, encoding=encoding)
             assert row.place == place and json.loads(text) == row.value == ROWS[int(row.value["text"].split()[1])]
             assert row.value in [json.loads(one) for one in block.texts]
     path.write_bytes(b"")
     with pytest.raises(DataError):
-        row_at(path, 650, 9000, encoding=encoding)
+        reread_row(path, 650, 9000, encoding=encoding)

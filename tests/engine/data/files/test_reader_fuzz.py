@@ -13,7 +13,7 @@ import zstandard
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ftui.engine.data.files.blocks import Bad, blocks, parsed, row_at
+from ftui.engine.data.files.blocks import BadRow, parse_block, read_blocks, reread_row
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.files.streams import KINDS
 from ftui.errors import DataError
@@ -79,24 +79,24 @@ def hurt(draw: st.DrawFn, data: bytes) -> bytes:
 def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, file: tuple[str, bytes], encoding: str | None) -> None:
     path = tmp_path_factory.getbasetemp() / file[0]
     path.write_bytes(file[1])
-    found: list[tuple[Row | Bad, int]] = []
+    found: list[tuple[Row | BadRow, int]] = []
     try:
-        for block in blocks([path], encoding=encoding, size=3):
+        for block in read_blocks([path], encoding=encoding, size=3):
             assert block.texts or block.bad
             offsets = dict(zip(block.places, block.offsets, strict=True))
-            found += [(row, offsets.get(place_of(row), -1)) for row in parsed(block)]
+            found += [(row, offsets.get(place_of(row), -1)) for row in parse_block(block)]
     except DataError as error:
         assert str(path) in error.message and error.message.endswith(".")
     places = [place_of(row) for row, _ in found]
     assert places == sorted(places) and all(place > 0 for place in places)
     for row, offset in found:
-        if isinstance(row, Bad):
+        if isinstance(row, BadRow):
             assert str(path) in row.error().message
         else:
             json.dumps(row.value, ensure_ascii=False).encode()
-            again, _ = row_at(path, row.place, offset, encoding=encoding)
+            again, _ = reread_row(path, row.place, offset, encoding=encoding)
             assert repr(again.value) == repr(row.value)
 
 
-def place_of(row: Row | Bad) -> int:
+def place_of(row: Row | BadRow) -> int:
     return row.place if isinstance(row, Row) else row.where.number

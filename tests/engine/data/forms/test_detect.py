@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ftui.engine.data.files.sources import read_rows
-from ftui.engine.data.forms.detect_form import detect, detect_rows
-from ftui.engine.data.forms.formats import Chat, Completion, Example, Judged, Shape, Text, to_example
+from ftui.engine.data.forms.detect_form import detect, detect_form
+from ftui.engine.data.forms.formats import Chat, ColumnNames, Completion, Example, JudgedAnswer, Text, to_example
 from ftui.errors import DataError
 from ftui.profile.sections.row_forms import form_of
 from tests.engine.data.forms.test_forms import ASSISTANT, CALL, CALLED, HUMAN, USER, WRONG, row
@@ -24,7 +24,7 @@ def test_an_unknown_form_is_named_by_its_keys() -> None:
         detect(row(n=1, warum="Why is it so?", darum="It is so, that is why."))
     assert 'data.columns = {question = "warum", answer = "darum"}' in e.value.hint
     with pytest.raises(DataError) as e:
-        detect(row(warum="why?", darum="so"), Shape({"warum": "question"}))
+        detect(row(warum="why?", darum="so"), ColumnNames({"warum": "question"}))
     assert e.value.hint.startswith('It is the other way round: data.columns = {question = "warum"}')
     with pytest.raises(DataError, match=r"the keys \(none\)"):
         detect(row())
@@ -43,11 +43,11 @@ def test_answers_with_a_verdict_have_to_be_asked_for(value: dict[str, Any], form
     with pytest.raises(DataError) as caught:
         detect(row(**value))
     assert f'data.format = "{form}"' in caught.value.hint
-    detected = detect_rows([row(**value)] * 3)
+    detected = detect_form([row(**value)] * 3)
     assert (detected.form, detected.confidence, detected.problem) == (form, 1.0, caught.value.message)
     with pytest.raises(DataError):
         detected.checked()
-    assert not detect_rows([row(**value)] * 3, form=form).checked().problem
+    assert not detect_form([row(**value)] * 3, form=form).checked().problem
     assert form_of(value) == form
 
 
@@ -66,26 +66,26 @@ def test_answers_with_a_verdict_have_to_be_asked_for(value: dict[str, Any], form
 )
 def test_an_empty_cell_for_turns_is_of_another_form(value: dict[str, Any], form: str) -> None:
     """Tables put together have the columns of all in each row; without another form the row lacks its turns."""
-    detected = detect_rows([row(**value)] * 2)
+    detected = detect_form([row(**value)] * 2)
     assert detected.form == form
     if form != "kto" and value != {"messages": []}:
         assert (detected.problem, detect(row(**value))) == ("", form)
     if form == "kto":
-        assert to_example(row(**value), form) == Judged(Completion("why?", "so"), good=True)
+        assert to_example(row(**value), form) == JudgedAnswer(Completion("why?", "so"), good=True)
 
 
 def test_a_form_is_judged_by_many_rows() -> None:
     """Optional columns come and go; a row or two may be bad; the form is the one that most rows have."""
     rows = [row(instruction="why?", response="so", **({"context": "here"} if n % 3 else {})) for n in range(100)]
-    detected = detect_rows(rows)
+    detected = detect_form(rows)
     assert detected.form in ("dolly", "instruction_response")
     assert (detected.confidence, detected.num_looked, detected.problem) == (1.0, 64, "")
     assert sum("here" in str(to_example(one, detected.form)) for one in rows) == 66, "no context is lost"
-    mixed = detect_rows([row(text="so"), *[row(messages=[USER, ASSISTANT])] * 8, row(messages=[])])
+    mixed = detect_form([row(text="so"), *[row(messages=[USER, ASSISTANT])] * 8, row(messages=[])])
     assert (mixed.form, mixed.confidence, mixed.why) == ("messages", 0.8, "the keys messages")
-    unknown = detect_rows([row(asked="why?"), row(text="so")])
+    unknown = detect_form([row(asked="why?"), row(text="so")])
     assert (unknown.form, unknown.confidence) == ("text", 0.5)
-    assert detect_rows([*[row(messages=[])] * 3, *[row(text="so")] * 2]).form == "text", "keys alone are not the form"
+    assert detect_form([*[row(messages=[])] * 3, *[row(text="so")] * 2]).form == "text", "keys alone are not the form"
 
 
 def test_a_file_in_which_no_row_has_the_form_says_why() -> None:
@@ -93,9 +93,9 @@ def test_a_file_in_which_no_row_has_the_form_says_why() -> None:
         ([row(asked="why?", answer="so")], "", "rows.jsonl:7: no known form has the keys 'asked', 'answer'."),
         ([row(messages=[])] * 2, "messages", "rows.jsonl:7: 'messages' is not a list of messages."),
     ):
-        detected = detect_rows(rows)
+        detected = detect_form(rows)
         assert (detected.form, detected.confidence, detected.problem) == (form, 0.0, problem)
-    assert detect_rows([]).num_looked == 0
+    assert detect_form([]).num_looked == 0
 
 
 @pytest.mark.parametrize(
@@ -149,23 +149,23 @@ def test_a_file_in_which_no_row_has_the_form_says_why() -> None:
             {},
             "kto",
             {"prompt": "why?", "completion": "so", "liked": True},
-            Judged(Completion("why?", "so"), True),
+            JudgedAnswer(Completion("why?", "so"), True),
         ),
     ],
 )
 def test_the_profile_may_say_what_things_are_called(
     columns: dict[str, str], roles: dict[str, str], form: str, value: dict[str, Any], expected: Example
 ) -> None:
-    shape = Shape(columns, roles)
+    shape = ColumnNames(columns, roles)
     assert to_example(row(**value), form, shape) == expected
-    assert detect_rows([row(**value)], shape).form == form
-    assert hash(shape) == hash(Shape(dict(columns), dict(roles)))
+    assert detect_form([row(**value)], shape).form == form
+    assert hash(shape) == hash(ColumnNames(dict(columns), dict(roles)))
 
 
 def test_a_mapped_column_that_is_not_there_is_named_with_the_nearest() -> None:
-    shape = Shape({"instruction": "frage", "output": "antwrot", "input": "kontext"})
+    shape = ColumnNames({"instruction": "frage", "output": "antwrot", "input": "kontext"})
     rows = [row(frage="why?", antwort="so", id=n) for n in range(3)]
-    detected = detect_rows(rows, shape, "alpaca")
+    detected = detect_form(rows, shape, "alpaca")
     assert "none of the first 3 rows has a column that the profile names" in detected.problem
     assert "data.columns.output is 'antwrot'; there are 'frage', 'antwort', 'id'. Is 'antwort' meant?" in detected.hint
     assert "data.columns.input is 'kontext'" in detected.hint, "optional ones too: a whole column would be lost"
@@ -173,7 +173,7 @@ def test_a_mapped_column_that_is_not_there_is_named_with_the_nearest() -> None:
         to_example(rows[0], "alpaca", shape)
     assert "Is 'antwort' meant?" in caught.value.hint
     with pytest.raises(DataError, match="has no 'speaker' to say who speaks, only 'speakr', 'content'") as caught:
-        to_example(row(messages=[{"speakr": "user", "content": "so"}]), "messages", Shape({"role": "speaker"}))
+        to_example(row(messages=[{"speakr": "user", "content": "so"}]), "messages", ColumnNames({"role": "speaker"}))
     assert caught.value.hint == "Is 'speakr' meant?"
     with pytest.raises(DataError) as caught:
         to_example(row(messages=[{"role": "the bot", "content": "so"}]), "messages")
@@ -194,6 +194,6 @@ def test_real_pairs_and_verdicts_are_learned_when_asked_for(name: str, form: str
     if not (SHARED / name).exists():
         pytest.skip(f"the real data set {SHARED / name} is not on this machine")
     rows = list(read_rows(SHARED / name))
-    assert detect_rows(rows).form == form
-    assert detect_rows(rows, form=form).checked().confidence == 1.0
+    assert detect_form(rows).form == form
+    assert detect_form(rows, form=form).checked().confidence == 1.0
     assert len([to_example(one, form) for one in rows]) == number

@@ -8,9 +8,19 @@ import numpy as np
 import pytest
 
 from ftui.engine.data.files.raw_rows import Row
-from ftui.engine.data.forms.detect_form import by_keys
-from ftui.engine.data.forms.examples import learned_part, texts_of
-from ftui.engine.data.forms.formats import READERS, Chat, Completion, Example, Judged, Pair, Text, Tokens, to_example
+from ftui.engine.data.forms.detect_form import form_of_row
+from ftui.engine.data.forms.examples import texts_of, trained_part
+from ftui.engine.data.forms.formats import (
+    READERS,
+    Chat,
+    Completion,
+    Example,
+    JudgedAnswer,
+    Pair,
+    Text,
+    Tokens,
+    to_example,
+)
 from ftui.errors import DataError
 from ftui.profile.sections.data import Form
 
@@ -87,10 +97,10 @@ MORE: list[tuple[str, dict[str, Any], Example]] = [
         {"chosen": "Human: why? Assistant: so so", "rejected": "Human: why? Assistant: so, no"},
         Pair(Completion("Human: why? Assistant: ", "so so"), Completion("Human: why? Assistant: ", "so, no")),
     ),
-    ("kto", {"prompt": "why?", "completion": "so", "label": True}, Judged(Completion("why?", "so"), True)),
-    ("kto", {"prompt": "why?", "completion": "no", "label": "False"}, Judged(Completion("why?", "no"), False)),
-    ("kto", {"messages": [WHO, ME, USER, ASSISTANT], "kto_tag": True}, Judged(TALK, True)),
-    ("kto", {"instruction": "why?", "output": "so", "kto_tag": False}, Judged(Chat([USER, ASSISTANT]), False)),
+    ("kto", {"prompt": "why?", "completion": "so", "label": True}, JudgedAnswer(Completion("why?", "so"), True)),
+    ("kto", {"prompt": "why?", "completion": "no", "label": "False"}, JudgedAnswer(Completion("why?", "no"), False)),
+    ("kto", {"messages": [WHO, ME, USER, ASSISTANT], "kto_tag": True}, JudgedAnswer(TALK, True)),
+    ("kto", {"instruction": "why?", "output": "so", "kto_tag": False}, JudgedAnswer(Chat([USER, ASSISTANT]), False)),
     ("tokenized", {"input_ids": [1, 2]}, Tokens(np.array([1, 2]), np.array([True, True]))),
 ]
 MORE_FAULTS = [
@@ -205,7 +215,7 @@ def row(**value: Any) -> Row:
 )
 def test_every_form(form: str, value: dict[str, Any], expected: Example) -> None:
     assert to_example(row(**value), form) == expected
-    assert by_keys(row(**value)) == form
+    assert form_of_row(row(**value)) == form
 
 
 @pytest.mark.parametrize(
@@ -313,7 +323,7 @@ def test_shifted_labels_are_told() -> None:
 def test_of_a_pair_the_better_is_learned_and_of_judged_ones_the_good() -> None:
     for form, value, expected in MORE:
         if isinstance(expected, Pair):
-            assert learned_part(to_example(row(**value), form)) == expected.chosen
-        if isinstance(expected, Judged):
-            assert learned_part(expected) == (expected.answer if expected.good else None)
+            assert trained_part(to_example(row(**value), form)) == expected.chosen
+        if isinstance(expected, JudgedAnswer):
+            assert trained_part(expected) == (expected.answer if expected.good else None)
     assert list(texts_of(BETTER_ONE)) == ["why?", "so", "why?", "no"]

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from ftui.dataset.report import Finding, Report
-from ftui.engine.data.load_rows import read
+from ftui.engine.data.load_rows import load_data
 from ftui.engine.data.stores.cache import cache_folder
-from ftui.engine.inspection.report import make
+from ftui.engine.inspection.report import make_report
 from tests.support.tiny import TEXT, Rows, chats, make_profile, make_tokenizer, write_rows
 
 WORDS = [f"{word}{end}" for word in TEXT.split() for end in ("", "s", "ing", "er")]
@@ -18,7 +18,7 @@ WORDS = [f"{word}{end}" for word in TEXT.split() for end in ("", "s", "ing", "er
 
 def reported(model: Path, rows: Path, /, **sections: dict[str, Any]) -> Report:
     profile = make_profile(model, rows, **sections)
-    return make(read(profile, cache_folder(Path()), lambda detail: None, weights=False), profile)
+    return make_report(load_data(profile, cache_folder(Path()), lambda detail: None, weights=False), profile)
 
 
 def found_in(report: Report, name: str) -> Finding | None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.forms.examples import Text
 from ftui.engine.data.forms.formats import to_example
-from ftui.engine.data.forms.line_wrapping import unwrapped
+from ftui.engine.data.forms.line_wrapping import unwrap_lines
 
 PROSE = (
     "the daemon that had been left alone with a page cache for most of an uneventful night began to read whatever it "
@@ -34,14 +34,14 @@ def paragraphs(width: int) -> list[str]:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_wrapped_prose_is_joined(width: int, end: str) -> None:
     wrapped = paragraphs(width)
-    text, num_joined = unwrapped("\n\n".join(wrapped).replace("\n", end) + end)
+    text, num_joined = unwrap_lines("\n\n".join(wrapped).replace("\n", end) + end)
     assert text == "\n\n".join(SAID) + "\n"
     assert num_joined == sum(one.count("\n") for one in wrapped)
 
 
 @pytest.mark.parametrize("text", [VERSE, CODE, TABLE, LIST, SAID[0], "", "\n" * 50, "\n\n".join(SAID) * 9])
 def test_other_text_stays_as_it_is(text: str) -> None:
-    assert unwrapped(text) == (text, 0)
+    assert unwrap_lines(text) == (text, 0)
 
 
 def test_verse_and_lists_between_wrapped_paragraphs_keep_their_lines() -> None:
@@ -49,7 +49,7 @@ def test_verse_and_lists_between_wrapped_paragraphs_keep_their_lines() -> None:
     listed = "\n".join(LIST.split("\n")[:3])
     quoted = textwrap.indent(paragraphs(60)[0], "    ")
     kept = [verse, listed, quoted]
-    text, num_joined = unwrapped("\n\n".join([*paragraphs(72), *kept, *paragraphs(72)]))
+    text, num_joined = unwrap_lines("\n\n".join([*paragraphs(72), *kept, *paragraphs(72)]))
     assert all(one in text for one in kept)
     assert num_joined == 2 * sum(one.count("\n") for one in paragraphs(72))
 
@@ -57,12 +57,12 @@ def test_verse_and_lists_between_wrapped_paragraphs_keep_their_lines() -> None:
 def test_hyphens_and_dashes_at_the_end_of_a_line_take_no_space() -> None:
     for mark in ("-", "--", "\u2014"):
         lines = "\n".join([*paragraphs(72), f"{'word ' * 13}well{mark}\nknown {'word ' * 3}"])
-        assert f"well{mark}known" in unwrapped(lines)[0]
+        assert f"well{mark}known" in unwrap_lines(lines)[0]
 
 
 @given(st.text(alphabet="ab -\n\r\t.", max_size=400))
 def test_no_word_is_lost(text: str) -> None:
-    assert unwrapped(text * 9)[0].replace("-\n", "-").split() == (text * 9).replace("-\n", "-").split()
+    assert unwrap_lines(text * 9)[0].replace("-\n", "-").split() == (text * 9).replace("-\n", "-").split()
 
 
 def test_only_text_files_are_joined() -> None:

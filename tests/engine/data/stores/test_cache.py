@@ -13,10 +13,10 @@ from transformers import AutoTokenizer
 
 from ftui.engine.data.files.blocks import SIZE
 from ftui.engine.data.files.sources import read_rows
-from ftui.engine.data.forms.column_names import Shape
+from ftui.engine.data.forms.column_names import ColumnNames
 from ftui.engine.data.forms.detect_form import detect
-from ftui.engine.data.source import Found
-from ftui.engine.data.stores.cache import Manner, cache_folder, stored
+from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.stores.cache import ReadOptions, cache_folder, load_store
 from ftui.engine.data.stores.sequences import Sequences
 from ftui.engine.data.stores.store import FILES
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
@@ -43,7 +43,7 @@ def kept(tmp_path: Path) -> Path:
 def was_read(paths: list[Path], encoder: Encoder, kept: Path, form: str = "auto") -> bool:
     """Whether the rows had to be read and tokenised, that is, were not in the cache."""
     details: list[str] = []
-    stored(Found("rows", tuple(paths), form), encoder, kept, details.append)
+    load_store(ResolvedSource("rows", tuple(paths), form), encoder, kept, details.append)
     return any(detail.startswith("tokenising") for detail in details)
 
 
@@ -62,7 +62,7 @@ def test_mapped_values_are_those_of_the_encoder(encoder: Encoder, rows: Path, ke
         read = list(read_rows(path))
         direct += list(encoder.encode(read, detect(read[0])))
     for _ in range(2):  # as it is built, and as it is found
-        store = stored(Found("rows", (rows, more), "auto"), encoder, kept, lambda detail: None)
+        store = load_store(ResolvedSource("rows", (rows, more), "auto"), encoder, kept, lambda detail: None)
         assert len(store.lengths) == len(direct) == 730
         for index, expected in enumerate(direct):
             found = store[index]
@@ -115,11 +115,11 @@ def test_whatever_changes_the_tokens_is_read_again(encoder: Encoder, rows: Path,
     assert was_read([rows], replace(encoder, stops=encoder.stops | {"</s>"}), kept)
     assert was_read([rows], replace(encoder, loss_on="last"), kept)
     assert was_read([rows], encoder, kept, form="messages")
-    other = Found("rows", (rows,), "auto", shape=Shape({}, {"bot": "assistant"}), encoding="cp1252")
-    whole = Found("rows", (rows,), "auto")
+    other = ResolvedSource("rows", (rows,), "auto", shape=ColumnNames({}, {"bot": "assistant"}), encoding="cp1252")
+    whole = ResolvedSource("rows", (rows,), "auto")
     sources = (whole, other, replace(whole, encoding="cp1252"))
-    known = {stored(one, encoder, kept, print).counts.fingerprint for one in sources}
-    assert len(known | {stored(whole, encoder, kept, print, Manner(skips=True)).counts.fingerprint}) == 4
+    known = {load_store(one, encoder, kept, print).counts.fingerprint for one in sources}
+    assert len(known | {load_store(whole, encoder, kept, print, ReadOptions(skips=True)).counts.fingerprint}) == 4
     text = write_rows(tmp_path / "text.jsonl", [{"text": "the cache ran away"}])
     assert was_read([text], encoder, kept)
     assert was_read([text], replace(encoder, stage="pretrain"), kept)
@@ -140,8 +140,8 @@ def test_the_fingerprint_of_the_data_is_that_of_its_tokens(encoder: Encoder, row
 @pytest.mark.parametrize("name", ["counts.json", *FILES])
 @pytest.mark.parametrize("damage", ["delete", "empty", "shorten"])
 def test_a_damaged_cache_is_built_again(name: str, damage: str, encoder: Encoder, rows: Path, kept: Path) -> None:
-    found = Found("rows", (rows,), "auto")
-    whole = stored(found, encoder, kept, lambda detail: None)
+    found = ResolvedSource("rows", (rows,), "auto")
+    whole = load_store(found, encoder, kept, lambda detail: None)
     values = [whole[index] for index in range(30)]
     path = whole.folder / name
     data = path.read_bytes()
@@ -149,7 +149,7 @@ def test_a_damaged_cache_is_built_again(name: str, damage: str, encoder: Encoder
     if damage != "delete":
         path.write_bytes(b"" if damage == "empty" else data[:-1])
     assert was_read([rows], encoder, kept)
-    again = stored(found, encoder, kept, lambda detail: None)
+    again = load_store(found, encoder, kept, lambda detail: None)
     assert all(np.array_equal(a.input_ids, again[i].input_ids) for i, a in enumerate(values))
 
 
@@ -192,7 +192,7 @@ def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_it_is_told_how_far_the_reading_is(encoder: Encoder, kept: Path, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "many.jsonl", completions(2 * SIZE + 3))
     details: list[str] = []
-    stored(Found("rows", (path,), "auto"), encoder, kept, details.append)
+    load_store(ResolvedSource("rows", (path,), "auto"), encoder, kept, details.append)
     told = [detail for detail in details if detail.startswith("tokenising")]
     assert [part for detail in told for part in detail.split(" · ")[1:2]] == ["512 rows", "1024 rows", "1027 rows"]
     assert told[0].startswith(("tokenising 49 %", "tokenising 50 %"))

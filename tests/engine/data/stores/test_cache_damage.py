@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ftui.engine.data.load_rows import read
-from ftui.engine.data.source import Found
+from ftui.engine.data.load_rows import load_data
+from ftui.engine.data.source import ResolvedSource
 from ftui.engine.data.stores import cache as room
 from ftui.engine.data.stores import integrity
-from ftui.engine.data.stores.cache import stored
-from ftui.engine.data.stores.duplicate_pairs import likely_pairs_of
+from ftui.engine.data.stores.cache import load_store
+from ftui.engine.data.stores.duplicate_pairs import load_likely_pairs
 from ftui.engine.data.stores.store import FILES, Store
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
-from ftui.engine.inspection.report import make
+from ftui.engine.inspection.report import make_report
 from ftui.engine.models.files.fingerprints import file_hashes
 from ftui.engine.system.sealed_files import read_sealed, write_sealed
 from ftui.errors import DataError
@@ -35,7 +35,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def tokenised(path: Path, cache: Path, tell: Callable[[str], None] = lambda detail: None) -> Store:
-    return stored(Found("rows", (path,), "auto"), ENCODER, cache, tell)
+    return load_store(ResolvedSource("rows", (path,), "auto"), ENCODER, cache, tell)
 
 
 def content(store: Store) -> dict[str, bytes]:
@@ -66,7 +66,7 @@ def test_no_flipped_bit_is_believed(name: str, rows: Path, tmp_path: Path, monke
         places |= {data.index(mark) + len(mark) for mark in (b'"longest":', b'"forms":["', b'":')}
     for at in places:
         flip(folder / name, at)
-        monkeypatch.setattr(integrity, "_seen", set())
+        monkeypatch.setattr(integrity, "_verified", set())
         told: list[str] = []
         again = tokenised(rows, tmp_path, told.append)
         assert content(again) == expected and again.counts == counts
@@ -109,18 +109,18 @@ def test_what_was_compared_is_believed_only_as_it_was_written(model_folder: Path
     profile = make_profile(model_folder, write_rows(tmp_path / "more.jsonl", chats(40) + chats(40)))
 
     def report() -> object:
-        return make(read(profile, tmp_path, lambda detail: None), profile)
+        return make_report(load_data(profile, tmp_path, lambda detail: None), profile)
 
     expected = report()
-    store = read(profile, tmp_path, lambda detail: None).stores[0]
-    pairs = likely_pairs_of([store])
+    store = load_data(profile, tmp_path, lambda detail: None).stores[0]
+    pairs = load_likely_pairs([store])
     kept = [path for path in store.folder.iterdir() if path.name.startswith(("pairs-", "report-"))]
     assert len(kept) == 2
     for path in kept:
         whole = path.read_bytes()
         for data in (b"", whole[:-1], whole[: len(whole) // 2], whole[:5] + b"7" + whole[6:], whole[:-9] + whole[-1:]):
             path.write_bytes(data)
-            assert np.array_equal(likely_pairs_of([store]), pairs) and report() == expected
+            assert np.array_equal(load_likely_pairs([store]), pairs) and report() == expected
             assert path.read_bytes() == whole
 
 

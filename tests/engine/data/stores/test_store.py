@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from ftui.engine.data.facts.row_facts import FACTS
-from ftui.engine.data.files.blocks import blocks
-from ftui.engine.data.load_rows import read
-from ftui.engine.data.source import Found
+from ftui.engine.data.files.blocks import read_blocks
+from ftui.engine.data.load_rows import load_data
+from ftui.engine.data.source import ResolvedSource
 from ftui.engine.data.stores import cache as room
-from ftui.engine.data.stores.cache import Manner, cache_folder, stored
+from ftui.engine.data.stores.cache import ReadOptions, cache_folder, load_store
 from ftui.engine.data.stores.progress import Meter
-from ftui.engine.data.stores.sequences import Sequences, view
-from ftui.engine.data.stores.store import FILES, Counts, Portion, Sink, Store
+from ftui.engine.data.stores.sequences import Sequences, cut_to_length
+from ftui.engine.data.stores.store import FILES, EncodedBlock, Store, StoreCounts, StoreWriter
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError, DiskFullError
@@ -31,7 +31,7 @@ from tests.support.tiny import MARKED, Rows, chats, completions, make_profile, m
 
 TOKENIZER = make_tokenizer(MARKED)
 ENCODER = Encoder(TOKENIZER, "sft", stop_texts(TOKENIZER, []))
-COUNTS = Counts(
+COUNTS = StoreCounts(
     num_rows=0, num_skipped=0, num_sequences=0, num_tokens=0, num_target_tokens=0, longest=0, forms=[], confidence=1,
     skipped=[], scripts={}, sources=[], fingerprint="",
 )  # fmt: skip
@@ -50,8 +50,8 @@ def store_of(folder: Path, masks: list[list[bool]]) -> Store:
     return Store(folder, counts, lengths, num_targets, rows, np.zeros(len(masks), FACTS), ids, flat)
 
 
-def replace_struct(counts: Counts, **values: Any) -> Counts:
-    return Counts(**{name: getattr(counts, name) for name in Counts.__struct_fields__} | values)
+def replace_struct(counts: StoreCounts, **values: Any) -> StoreCounts:
+    return StoreCounts(**{name: getattr(counts, name) for name in StoreCounts.__struct_fields__} | values)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -60,7 +60,7 @@ def test_cut_sequences_are_the_beginnings_of_whole_ones(
     masks: list[list[bool]], max_length: int, tmp_path: Path
 ) -> None:
     store = store_of(tmp_path, masks)
-    seen = view(store, "sft", max_length)
+    seen = cut_to_length(store, "sft", max_length)
     cut = [(number, mask[:max_length]) for number, mask in enumerate(masks)]
     kept = [(number, mask) for number, mask in cut if any(mask[1:])]
     assert seen.rows.tolist() == [number for number, _ in kept]
@@ -81,7 +81,7 @@ def test_cut_sequences_are_the_beginnings_of_whole_ones(
 def test_long_texts_are_split_without_losing_a_token(sizes: list[int], max_length: int, tmp_path: Path) -> None:
     """Pieces follow one another, none too long, none of one token (which would be predicted from nothing)."""
     store = store_of(tmp_path, [[True] * size for size in sizes])
-    seen = view(store, "pretrain", max_length)
+    seen = cut_to_length(store, "pretrain", max_length)
     assert all(2 <= length <= max_length for length in seen.lengths)
     for number, size in enumerate(sizes):
         pieces = [seen[int(index)] for index in np.flatnonzero(seen.rows == number)]
@@ -101,30 +101,32 @@ def test_rows_that_cannot_be_learned_from_are_left_out_and_counted(tmp_path: Pat
     path = write_rows(tmp_path / "rows.jsonl", rows)
     with path.open("ab") as file:
         file.write(b'{"messages": [\n\xff{}\n')
-    found = Found("rows", (path,), "messages")
-    counts = stored(found, ENCODER, tmp_path / "cache", print, Manner(skips=True)).counts
+    found = ResolvedSource("rows", (path,), "messages")
+    counts = load_store(found, ENCODER, tmp_path / "cache", print, ReadOptions(skips=True)).counts
     assert (counts.num_rows, counts.num_skipped, len(counts.skipped)) == (15, 27, 20)
     assert str(counts.skipped[0].where) == f"{path}:1"
     assert counts.skipped[0].reason == "'messages' is not a list of messages"
     assert counts.skipped[1].message == f"{path}:6: 'messages' is not a list of messages."
     alone = write_rows(tmp_path / "alone.jsonl", [row for row in rows if row["messages"] != 3])
-    whole = stored(Found("rows", (alone,), "messages"), ENCODER, tmp_path / "cache", print)
-    skipping = stored(found, ENCODER, tmp_path / "cache", lambda detail: None, Manner(skips=True))
+    whole = load_store(ResolvedSource("rows", (alone,), "messages"), ENCODER, tmp_path / "cache", print)
+    skipping = load_store(found, ENCODER, tmp_path / "cache", lambda detail: None, ReadOptions(skips=True))
     assert skipping.ids.tolist() == whole.ids.tolist()
     assert skipping.facts["place"].tolist() == [n for n, row in enumerate(rows, start=1) if row["messages"] != 3]
     with pytest.raises(DataError, match=r"rows\.jsonl:1: 'messages' is not a list of messages"):
-        stored(found, ENCODER, tmp_path / "cache", print)
+        load_store(found, ENCODER, tmp_path / "cache", print)
 
 
 def test_rows_left_out_stand_where_the_file_is_now(tmp_path: Path) -> None:
     """Tokens are found by what is in a file: it may have another name by then, and the old one be gone."""
     first = write_rows(tmp_path / "first" / "rows.jsonl", [*chats(3), {"messages": 3}])
     second = write_rows(tmp_path / "beside.jsonl", [*chats(2), {"messages": 4}])
-    manner = Manner(skips=True)
-    stored(Found("rows", (first, second), "messages"), ENCODER, tmp_path / "cache", print, manner)
+    manner = ReadOptions(skips=True)
+    load_store(ResolvedSource("rows", (first, second), "messages"), ENCODER, tmp_path / "cache", print, manner)
     later = (first.rename(tmp_path / "moved.jsonl"), second.rename(tmp_path / "too.jsonl"))
     told: list[str] = []
-    counts = stored(Found("rows", later, "messages"), ENCODER, tmp_path / "cache", told.append, manner).counts
+    counts = load_store(
+        ResolvedSource("rows", later, "messages"), ENCODER, tmp_path / "cache", told.append, manner
+    ).counts
     assert not any(detail.startswith("tokenising ") for detail in told)
     assert [str(one.where) for one in counts.skipped] == [f"{later[0]}:4", f"{later[1]}:3"]
     assert counts.skipped[0].message == f"{later[0]}:4: 'messages' is not a list of messages."
@@ -139,8 +141,8 @@ def test_a_row_that_is_padding_alone_is_seen_nowhere(stage: str, tmp_path: Path)
     encoder = replace(ENCODER, stage=stage)
 
     def seen_of(rows: Rows) -> Sequences:
-        found = Found("rows", (write_rows(tmp_path / "rows.jsonl", rows),), "auto")
-        return view(stored(found, encoder, tmp_path / "cache", print), stage, 8)
+        found = ResolvedSource("rows", (write_rows(tmp_path / "rows.jsonl", rows),), "auto")
+        return cut_to_length(load_store(found, encoder, tmp_path / "cache", print), stage, 8)
 
     wanted = seen_of(others)
     for place in range(3):
@@ -152,12 +154,12 @@ def test_a_row_that_is_padding_alone_is_seen_nowhere(stage: str, tmp_path: Path)
 
 def test_where_all_are_left_out_it_is_an_error(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl", [{"text": "a"}, {"text": 1}])
-    found = Found("rows", (path,), "text")
+    found = ResolvedSource("rows", (path,), "text")
     encoder = replace(ENCODER, stage="sft", loss_on="assistant")
-    assert stored(found, encoder, tmp_path / "cache", print, Manner(skips=True)).counts.num_skipped == 1
+    assert load_store(found, encoder, tmp_path / "cache", print, ReadOptions(skips=True)).counts.num_skipped == 1
     path.write_bytes(b"{\n[\n")
     with pytest.raises(DataError, match=r"All 2 rows of .*rows\.jsonl were left out\. The first: .*rows\.jsonl:1:"):
-        stored(found, encoder, tmp_path / "cache", print, Manner(skips=True))
+        load_store(found, encoder, tmp_path / "cache", print, ReadOptions(skips=True))
 
 
 def test_a_run_is_told_what_was_left_out(model_folder: Path, tmp_path: Path) -> None:
@@ -173,7 +175,7 @@ def test_another_length_is_another_data_set_and_reads_nothing_again(model_folder
     prints = set()
     for max_length in (40, 64, 128):
         details: list[str] = []
-        found = read(make_profile(model_folder, path, data={"max_length": max_length}), tmp_path, details.append)
+        found = load_data(make_profile(model_folder, path, data={"max_length": max_length}), tmp_path, details.append)
         prints.add(found.train.sequences.counts.fingerprint)
         assert found.train.sequences.counts.longest <= max_length
         assert any(detail.startswith("tokenising") for detail in details) == (max_length == 40)
@@ -189,29 +191,31 @@ def test_data_can_be_looked_at_without_weights(model_folder: Path, tmp_path: Pat
             os.link(path, bare / path.name)
     rows = write_rows(tmp_path / "rows.jsonl", [{"messages": [{"role": "user", "content": "why?"}]}] * 3)
     profile = make_profile(bare, rows, data={"eval_fraction": 0.5})
-    found = read(profile, tmp_path, lambda detail: None, weights=False)
+    found = load_data(profile, tmp_path, lambda detail: None, weights=False)
     assert (found.stores[0].counts.num_rows, len(found.train.indices), found.longest) == (3, 0, 256)
     with pytest.raises(DataError, match=r"None of the 3 rows of .*rows\.jsonl has a token to learn"):
-        read(make_profile(model_folder, rows), tmp_path, lambda detail: None)
+        load_data(make_profile(model_folder, rows), tmp_path, lambda detail: None)
 
 
 def test_there_must_be_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Told after the first rows, from what they took; and when the disk is full all the same."""
-    found = Found("rows", (write_rows(tmp_path / "rows.jsonl", completions(1200)),), "auto")
-    stored(Found("few", (write_rows(tmp_path / "few.jsonl", completions(9)),), "auto"), ENCODER, tmp_path, print)
-    size = sum((stored(found, ENCODER, tmp_path / "other", print).folder / name).stat().st_size for name in FILES)
+    found = ResolvedSource("rows", (write_rows(tmp_path / "rows.jsonl", completions(1200)),), "auto")
+    load_store(
+        ResolvedSource("few", (write_rows(tmp_path / "few.jsonl", completions(9)),), "auto"), ENCODER, tmp_path, print
+    )
+    size = sum((load_store(found, ENCODER, tmp_path / "other", print).folder / name).stat().st_size for name in FILES)
     asked: list[int] = []
     monkeypatch.setattr(room, "check_room", lambda folder, num_bytes: asked.append(num_bytes))
     full = OSError(28, os.strerror(28))
 
-    def add(sink: Sink, portion: Portion, before: Any = Sink.add) -> None:
+    def add(sink: StoreWriter, portion: EncodedBlock, before: Any = StoreWriter.add) -> None:
         before(sink, portion)
         if sink.num_rows > 1000:
             raise full
 
-    monkeypatch.setattr(Sink, "add", add)
+    monkeypatch.setattr(StoreWriter, "add", add)
     with pytest.raises(DiskFullError, match="the disk is full") as caught:
-        stored(found, ENCODER, tmp_path, print)
+        load_store(found, ENCODER, tmp_path, print)
     assert "`ftui cache --prune --all` frees" in caught.value.hint
     assert len(asked) == 1 and 0.4 * size < asked[0] < 0.8 * size
     assert len(list((tmp_path / "tokens").iterdir())) == 1, "only that of the few rows"
@@ -219,8 +223,8 @@ def test_there_must_be_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_counts_are_plain_json(tmp_path: Path) -> None:
     """`ftui cache` reads them without the engine."""
-    found = Found("rows", (write_rows(tmp_path / "rows.jsonl", completions(9)),), "auto")
-    counts = json.loads((stored(found, ENCODER, tmp_path, print).folder / "counts.json").read_bytes())
+    found = ResolvedSource("rows", (write_rows(tmp_path / "rows.jsonl", completions(9)),), "auto")
+    counts = json.loads((load_store(found, ENCODER, tmp_path, print).folder / "counts.json").read_bytes())
     assert (counts["num_rows"], counts["sources"]) == (9, [str(tmp_path / "rows.jsonl")])
 
 
@@ -237,7 +241,7 @@ def test_a_cache_without_room_for_a_folder_is_full(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr(Path, "mkdir", full)
     with pytest.raises(DiskFullError, match=r"Tokens could not be written: the disk is full, [0-9.]+ \w+ free"):
-        stored(Found("rows", (path,), "auto"), ENCODER, cache, print)
+        load_store(ResolvedSource("rows", (path,), "auto"), ENCODER, cache, print)
 
 
 def test_the_share_that_is_read_is_told_where_it_can_be_known(tmp_path: Path) -> None:
@@ -251,7 +255,7 @@ def test_the_share_that_is_read_is_told_where_it_can_be_known(tmp_path: Path) ->
         ("packed.jsonl.gz", "512 rows"),
     ):  # fmt: skip
         details: list[str] = []
-        stored(Found("rows", (tmp_path / name,), "auto"), ENCODER, tmp_path / name[-3:], details.append)
+        load_store(ResolvedSource("rows", (tmp_path / name,), "auto"), ENCODER, tmp_path / name[-3:], details.append)
         told = [detail for detail in details if detail.startswith("tokenising")]
         assert re.fullmatch(f"tokenising {first}( · [0-9.]+ s left)?", told[0]), told
         assert told[-1].endswith("600 rows")
@@ -262,7 +266,7 @@ def test_more_processes_are_asked_for_only_where_they_pay(monkeypatch: pytest.Mo
     now = [100.0]
     monkeypatch.setattr("ftui.engine.data.stores.progress.time.monotonic", lambda: now[0])
     meter = Meter([path], lambda detail: None)
-    (block,) = blocks((path,))
+    (block,) = read_blocks((path,))
     tenth = replace(block, places=block.places[:10], offsets=block.offsets[:10], texts=block.texts[:10])
     now[0] = 100.3
     meter.took(tenth)

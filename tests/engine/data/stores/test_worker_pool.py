@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from transformers import LlamaTokenizer, Qwen2Tokenizer
 
-from ftui.engine.data.source import Found
+from ftui.engine.data.source import ResolvedSource
 from ftui.engine.data.stores import worker_pool
-from ftui.engine.data.stores.cache import Manner, stored
+from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.stores.process_block import Task
-from ftui.engine.data.stores.store import FILES, Portion, Store
+from ftui.engine.data.stores.store import FILES, EncodedBlock, Store
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.models.tokenizer import bare_tokenizer, is_bare, tokenizer_fingerprint
 from ftui.errors import DiskFullError, FtuiError, HostMemoryError
@@ -51,19 +51,19 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
 
 def tokenise(rows: Path, cache: Path, *, num: int, report: Callable[[str], None] = print, skips: bool = False) -> Store:
     """With `num` processes, which are waited for before anything is done here."""
-    return stored(Found("rows", (rows,), "auto"), ENCODER, cache, report, Manner(skips, num))
+    return load_store(ResolvedSource("rows", (rows,), "auto"), ENCODER, cache, report, ReadOptions(skips, num))
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing but the first block is done here: processes are waited for."""
-    enter = worker_pool.Crew.__enter__
+    enter = worker_pool.WorkerPool.__enter__
 
-    def patient(crew: worker_pool.Crew) -> worker_pool.Crew:
+    def patient(crew: worker_pool.WorkerPool) -> worker_pool.WorkerPool:
         wait([enter(crew).ready])
         return crew
 
-    monkeypatch.setattr(worker_pool.Crew, "__enter__", patient)
+    monkeypatch.setattr(worker_pool.WorkerPool, "__enter__", patient)
 
 
 def test_any_number_of_processes_makes_the_same_store(
@@ -103,7 +103,7 @@ def test_killed_again_it_is_an_error(
 ) -> None:
     ask = worker_pool._Worker.portion_of
 
-    def dying(worker: worker_pool._Worker, task: Task) -> Portion:
+    def dying(worker: worker_pool._Worker, task: Task) -> EncodedBlock:
         worker.kill()
         return ask(worker, task)
 

@@ -11,7 +11,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
-from ftui.engine.data.tokens.named_templates import MARKS, check, names, take_template
+from ftui.engine.data.tokens.named_templates import MARKS, compare_with_own, set_template, template_names
 from ftui.engine.models.special_tokens import add_special_tokens
 from ftui.errors import DataError
 from ftui.profile.sections.data import Template
@@ -81,7 +81,7 @@ def with_template(name: str, *, bos: bool = True, marks: bool = True) -> PreTrai
     tokenizer.add_special_tokens({"eos_token": "</s>"})
     if marks:
         add_special_tokens(tokenizer, MARKS.get(name, ()))
-        assert take_template(tokenizer, name) == ()
+        assert set_template(tokenizer, name) == ()
     return tokenizer
 
 
@@ -104,7 +104,7 @@ def learned(tokenizer: PreTrainedTokenizerFast, messages: Rows, **more: Any) -> 
 
 
 def test_every_template_is_in_the_profile_and_here() -> None:
-    assert set(get_args(Template)) == set(names()) == WHOLE.keys()
+    assert set(get_args(Template)) == set(template_names()) == WHOLE.keys()
 
 
 @pytest.mark.parametrize("name", WHOLE)
@@ -198,17 +198,17 @@ def test_the_families_own_templates_give_the_same(original: str, name: str, end:
 def test_a_template_is_checked_against_the_tokenizers_own(original: str, name: str, end: str) -> None:
     """Said is the first place of each conversation where they part; nothing where they do not."""
     tokenizer = make_tokenizer((Path(str(files("trl"))) / "chat_templates" / f"{original}.jinja").read_text(), bos=True)
-    found = check(tokenizer, name)
+    found = compare_with_own(tokenizer, name)
     if end:
         assert found == ["with an answer: '\\n' here, '\\n<|im_end|>' in the tokenizer's own"]
     else:
         assert found == []
     assert tokenizer.eos_token == "<|im_end|>", "nothing is changed by asking"
     if name != "qwen":
-        assert any(told.startswith("with a system turn: ") for told in check(tokenizer, "qwen"))
-    assert check(tokenizer, "mine.jinja") == check(make_tokenizer(None), name) == []
+        assert any(told.startswith("with a system turn: ") for told in compare_with_own(tokenizer, "qwen"))
+    assert compare_with_own(tokenizer, "mine.jinja") == compare_with_own(make_tokenizer(None), name) == []
     tokenizer.chat_template = "{{ raise_exception('never') }}"
-    assert check(tokenizer, name)[0].endswith("here, refused in the tokenizer's own")
+    assert compare_with_own(tokenizer, name)[0].endswith("here, refused in the tokenizer's own")
 
 
 @pytest.mark.parametrize("name", sorted(WHOLE.keys() - {"qwen"}))
@@ -234,9 +234,9 @@ def test_reasoning_is_learned_in_the_text_where_the_template_has_no_place_for_it
 def test_marks_that_are_no_tokens_are_warned_of(name: str) -> None:
     tokenizer = with_template(name, marks=False)
     if name in ("chatml", "qwen"):
-        assert take_template(tokenizer, name) == (), "the tiny tokenizer speaks ChatML"
+        assert set_template(tokenizer, name) == (), "the tiny tokenizer speaks ChatML"
         return
-    (warning,) = take_template(tokenizer, name)
+    (warning,) = set_template(tokenizer, name)
     listed = ", ".join(f'"{mark}"' for mark in MARKS[name])
     assert f"model.extra_special_tokens = [{listed}]" in warning
     assert tokenizer.eos_token == "</s>"
@@ -246,10 +246,10 @@ def test_marks_that_are_no_tokens_are_warned_of(name: str) -> None:
 def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
     tokenizer, path = make_tokenizer(None), tmp_path / "mine.jinja"
     path.write_text("{% for message in messages %}[{{ message.content }}]{% endfor %}\n", encoding="utf-8")
-    take_template(tokenizer, str(path))
+    set_template(tokenizer, str(path))
     assert text(tokenizer, TURNS) == "[Hi][Hello][Who?][Me]"
     with pytest.raises(DataError, match=re.escape(f"The chat template {path}x.jinja cannot be read")):
-        take_template(tokenizer, f"{path}x.jinja")
+        set_template(tokenizer, f"{path}x.jinja")
 
 
 FIRST: Rows = [{"role": "assistant", "content": "Hello"}, *TURNS[2:]]
@@ -266,7 +266,7 @@ def test_of_a_conversation_that_the_assistant_begins_only_what_it_says_is_learne
     tokenizer = make_tokenizer(wanted)
     if "{" not in wanted:
         add_special_tokens(tokenizer, list(MARKS.get(wanted, ())))
-        take_template(tokenizer, wanted)
+        set_template(tokenizer, wanted)
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     (sequence,) = encoder.encode([Row(Path("r"), 1, {"messages": [*system, *FIRST]})], "messages")
     learned = str(tokenizer.decode(sequence.input_ids[sequence.targets].tolist()))

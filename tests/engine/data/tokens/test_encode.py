@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
 from ftui.engine.data.files.sources import Row
-from ftui.engine.data.stores.sequences import Counts
+from ftui.engine.data.stores.sequences import SequenceCounts
 from ftui.engine.data.tokens.encode import Encoder, Sequence, stop_texts
 from ftui.errors import DataError
 from tests.support.tiny import MARKED, PLAIN, Rows, make_tokenizer, seen, write_rows
@@ -179,7 +179,7 @@ def test_stop_tokens_are_the_tokenizers_and_the_generation_configs() -> None:
         stop_texts(tokenizer, [])
 
 
-def counts_of(tmp_path: Path, rows: Rows, *, max_length: int = 512) -> Counts:
+def counts_of(tmp_path: Path, rows: Rows, *, max_length: int = 512) -> SequenceCounts:
     encoder = Encoder(PLAIN_TOKENIZER, "sft", stop_texts(PLAIN_TOKENIZER, []))
     path = write_rows(tmp_path / "rows.jsonl", rows)
     return seen([path], encoder, tmp_path / "cache", max_length=max_length).counts

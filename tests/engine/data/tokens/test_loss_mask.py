@@ -11,11 +11,11 @@ from tokenizers import normalizers, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from ftui.engine.data.files.raw_rows import Row
-from ftui.engine.data.forms.formats import Chat, Judged, Shape
-from ftui.engine.data.tokens.chat_template import render, turns_in
-from ftui.engine.data.tokens.encode import Encoded, Encoder, stop_texts
-from ftui.engine.data.tokens.loss_mask import mask_of, unlike
-from ftui.engine.inspection.explain import explained
+from ftui.engine.data.forms.formats import Chat, ColumnNames, JudgedAnswer
+from ftui.engine.data.tokens.chat_template import locate_turns, render
+from ftui.engine.data.tokens.encode import EncodedRow, Encoder, stop_texts
+from ftui.engine.data.tokens.loss_mask import loss_mask, spelling_difference
+from ftui.engine.inspection.explain import explain_row
 from ftui.errors import DataError
 from tests.engine.data.tokens.test_loss_mask_oracle import tokenizer_of
 from tests.support.tiny import PLAIN, Rows, make_tokenizer
@@ -26,14 +26,14 @@ THINKING = PLAIN.replace("assistant\\n' }}{% endif %}", "assistant\\n<think>\\n'
 PIECES = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"}
 
 
-def encoded(tokenizer: PreTrainedTokenizerFast, form: str = "messages", /, **value: Any) -> Encoded:
+def encoded(tokenizer: PreTrainedTokenizerFast, form: str = "messages", /, **value: Any) -> EncodedRow:
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     (found,) = encoder.encode_all([Row(Path("rows.jsonl"), 3, value)], form)
-    assert isinstance(found, Encoded), found
+    assert isinstance(found, EncodedRow), found
     return found
 
 
-def learned(tokenizer: PreTrainedTokenizerFast, found: Encoded) -> list[str]:
+def learned(tokenizer: PreTrainedTokenizerFast, found: EncodedRow) -> list[str]:
     return [str(tokenizer.decode(one.input_ids[one.targets].tolist())) for one in found.sequences]
 
 
@@ -59,13 +59,13 @@ def test_an_answer_that_shares_its_first_token_with_the_prompt_is_learned_whole(
 def test_what_differs_is_said_in_words() -> None:
     tokenizer = make_tokenizer()
     encoding = tokenizer(["the kernel"]).encodings[0]
-    before, after = mask_of(encoding, "the kernel", [(5, 10)]), mask_of(encoding, "the kernel", [(3, 5)])
+    before, after = loss_mask(encoding, "the kernel", [(5, 10)]), loss_mask(encoding, "the kernel", [(3, 5)])
     assert before.differs == "'k' before its start is in one token with it, so it is learned too"
     assert after.differs == "'er' after its end is in one token with it, so it is learned too"
     assert (before.runs, after.runs) == (((2, 4),), ((1, 3),))
-    assert mask_of(encoding, "the kernel", [(10, 10)]).runs == ((0, 0),)
+    assert loss_mask(encoding, "the kernel", [(10, 10)]).runs == ((0, 0),)
     wide = tokenizer(["a\u65e5b"]).encodings[0]
-    assert mask_of(wide, "a\u65e5b", [(1, 2)]).runs == ((1, 4),), "a character of three tokens"
+    assert loss_mask(wide, "a\u65e5b", [(1, 2)]).runs == ((1, 4),), "a character of three tokens"
 
 
 def test_white_space_in_one_token_with_the_prompt_is_not_learned() -> None:
@@ -74,13 +74,13 @@ def test_white_space_in_one_token_with_the_prompt_is_not_learned() -> None:
     tokenizer.add_tokens([": "])
     encoding = tokenizer(["a: the"]).encodings[0]
     assert encoding.tokens == ["a", ": ", "the"]
-    mask = mask_of(encoding, "a: the", [(2, 6)])
+    mask = loss_mask(encoding, "a: the", [(2, 6)])
     assert (mask.runs, mask.differs) == (((2, 3),), "")
 
 
 def test_a_row_is_explained_with_what_its_tokens_do_not_spell() -> None:
     row = Row(Path("rows.jsonl"), 3, {"prompt": "the k", "completion": "ernel"})
-    (one,) = explained(Encoder(make_tokenizer(), "sft", frozenset({END})), row, "prompt_completion")
+    (one,) = explain_row(Encoder(make_tokenizer(), "sft", frozenset({END})), row, "prompt_completion")
     assert one.differs == "'k' before its start is in one token with it, so it is learned too"
 
 
@@ -92,7 +92,7 @@ NO_END = "{% for m in messages %}{{ m.role + ': ' + m.content + '\\n' }}{% endfo
 def test_who_says_what_is_found_in_the_text(template: str) -> None:
     tokenizer = make_tokenizer(template)
     (rendered,) = render(tokenizer, Chat(TALK), frozenset({END}))
-    turns = turns_in(tokenizer, Chat(TALK), rendered.text)
+    turns = locate_turns(tokenizer, Chat(TALK), rendered.text)
     assert [role for role, _, _ in turns] == [message["role"] for message in TALK]
     assert [one for _, one, _ in turns[1:]] == [two for _, _, two in turns[:-1]]
     for (role, start, end), message in zip(turns, TALK, strict=True):
@@ -145,11 +145,11 @@ def test_answers_that_their_tokens_do_not_spell_are_noted() -> None:
     fine = [ASKED[0], {"role": "assistant", "content": "it forks"}]
     rows = [Row(Path("rows.jsonl"), n, {"messages": ASKED if n % 3 == 2 else fine}) for n in range(40)]
     found = Encoder(tokenizer, "sft", frozenset({END})).encode_all(rows, "messages")
-    assert [one.notes for one in found if isinstance(one, Encoded)] == [
+    assert [one.notes for one in found if isinstance(one, EncodedRow)] == [
         {"masks_differ"} if n % 3 == 2 else frozenset() for n in range(40)
     ]
     ids = tokenizer("it ran away").input_ids
-    assert unlike(tokenizer, ids, "it ran away") == "'anaway' of it is 'nwy' in its tokens"
+    assert spelling_difference(tokenizer, ids, "it ran away") == "'anaway' of it is 'nwy' in its tokens"
 
 
 def test_special_tokens_that_are_odd_are_noted() -> None:
@@ -171,7 +171,7 @@ def test_ids_beyond_the_vocabulary_are_a_fault() -> None:
     encoder = Encoder(tokenizer, "sft", frozenset({END}))
     rows = [Row(Path("rows.jsonl"), n, {"input_ids": [5, 299 + n]}) for n in range(2)]
     good, bad = encoder.encode_all(rows, "tokenized")
-    assert isinstance(good, Encoded)
+    assert isinstance(good, EncodedRow)
     assert isinstance(bad, DataError)
     assert bad.message == "rows.jsonl:1: 'input_ids' has 300, and the vocabulary ends with 299."
 
@@ -181,7 +181,7 @@ def test_faults_are_kept_apart_and_rows_keep_their_numbers() -> None:
     values: Rows = [{"messages": ASKED}, {"messages": []}, {"messages": ASKED[:1]}, {"messages": ASKED}]
     found = encoder.encode_all([Row(Path("r"), n, value) for n, value in enumerate(values)], "messages")
     assert [isinstance(one, DataError) for one in found] == [False, True, False, False]
-    assert [[s.row for s in one.sequences] for one in found if isinstance(one, Encoded)] == [[0], [2], [3]]
+    assert [[s.row for s in one.sequences] for one in found if isinstance(one, EncodedRow)] == [[0], [2], [3]]
     assert encoder.encode_all([], "messages") == []
 
 
@@ -194,7 +194,7 @@ def test_of_pairs_and_verdicts_the_good_answers_are_learned() -> None:
     good = encoded(tokenizer, "kto", messages=ASKED, label=True)
     assert learned(tokenizer, good) == [f"it ran away{END}"]
     bad = encoded(tokenizer, "kto", messages=ASKED, label=False)
-    assert isinstance(bad.example, Judged)
+    assert isinstance(bad.example, JudgedAnswer)
     assert bad.sequences == []
 
 
@@ -271,7 +271,7 @@ def test_a_turn_that_a_template_passes_over_is_refused() -> None:
     assert "it has a turn of the role 'developer', and the chat template leaves it out" in found.message
     assert 'data.roles = {developer = "system"}' in found.hint
     tokenizer = published("qwen2_5")
-    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), shape=Shape({}, {"developer": "system"}))
+    encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), shape=ColumnNames({}, {"developer": "system"}))
     (learned_so,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": told})], "messages")
     assert "Be brief." in str(tokenizer.decode(learned_so.input_ids.tolist()))
     result = [*ASKED, {"role": "tool", "content": "42"}, ASKED[1]]

@@ -17,8 +17,8 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from ftui.engine.data.files.raw_rows import Row
-from ftui.engine.data.tokens.encode import Encoded, Encoder, stop_texts
-from ftui.engine.data.tokens.named_templates import names, take_template
+from ftui.engine.data.tokens.encode import EncodedRow, Encoder, stop_texts
+from ftui.engine.data.tokens.named_templates import set_template, template_names
 
 FIXTURES = Path(__file__).parents[3] / "fixtures" / "masks"
 ROWS, FAMILIES, LABELS = (
@@ -36,7 +36,7 @@ def tokenizer_of(vocabulary: str, **special: str) -> PreTrainedTokenizerFast:
 def ours(tokenizer: PreTrainedTokenizerFast, name: str, loss_on: str = "assistant") -> Labelled:
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), loss_on)
     (encoded,) = encoder.encode_all([Row(Path("rows.json"), 1, ROWS[name]["row"])], ROWS[name]["form"])
-    assert isinstance(encoded, Encoded), encoded
+    assert isinstance(encoded, EncodedRow), encoded
     assert encoded.notes == frozenset(), "nothing is odd about these"
     (sequence,) = encoded.sequences
     return list(zip(sequence.input_ids.tolist(), sequence.targets.tolist(), strict=True))
@@ -88,7 +88,7 @@ def test_labels_are_those_of_llama_factory_but_for_what_is_explained(case: str) 
     family, name = theirs["family"], theirs["row"]
     special = {key: value for key, value in FAMILIES[family].items() if key != "vocabulary"}
     tokenizer = tokenizer_of(FAMILIES[family]["vocabulary"], **special)
-    assert take_template(tokenizer, family) == ()
+    assert set_template(tokenizer, family) == ()
     found = ours(tokenizer, name, theirs["loss_on"])
     labelled = [(i, label != -100) for i, label in zip(theirs["input_ids"], theirs["labels"], strict=True)]
     if found == labelled:
@@ -116,7 +116,7 @@ def _marked_theirs(case: dict[str, Any], pattern: str) -> bool:
 
 
 def test_the_recorded_labels_are_of_every_template_and_row() -> None:
-    assert {case["family"] for case in CASES.values()} == set(names())
+    assert {case["family"] for case in CASES.values()} == set(template_names())
     assert {case["row"] for case in CASES.values()} == ROWS.keys()
     assert LABELS["versions"].keys() == {"llamafactory", "transformers", "tokenizers"}
 

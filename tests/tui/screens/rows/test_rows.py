@@ -15,7 +15,7 @@ from textual.binding import Binding
 from textual.color import Color
 
 from ftui.dataset.report import Example, Finding, Where
-from ftui.dataset.row import NOTHING_CUT, Sample
+from ftui.dataset.row import NOTHING_CUT, RowView
 from ftui.errors import DataError, UsageError
 from ftui.tui.drawing.report_view import finding_lines, number_lines
 from ftui.tui.drawing.row_view import title
@@ -632,7 +632,7 @@ def test_the_screen_loads_no_training_library() -> None:
 def test_the_rows_made_up_here_are_as_the_helper_tells_them() -> None:
     """Token texts make up the text, turns follow one another, and the numbers are those of the tokens."""
     for one in SAMPLES:
-        assert isinstance(one, Sample) and [turn.start for turn in one.turns][1:] == [t.end for t in one.turns][:-1]
+        assert isinstance(one, RowView) and [turn.start for turn in one.turns][1:] == [t.end for t in one.turns][:-1]
 
 
 def test_the_list_of_files_tells_their_forms(project: Path) -> None:
