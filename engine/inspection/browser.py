@@ -151,7 +151,8 @@ class RowBrowser:
         self._taken.clear()
         self._taken[key] = LoadedRow(
             number=number, num_rows=self.num_rows, source=found.name, form=store.counts.forms[int(fact["file"])],
-            row=row, where=Where(printable(place), int(fact["place"]), unit_of(place)), raw=raw, flags=int(fact["flags"]),
+            row=row, where=Where(printable(place), int(fact["place"]), unit_of(place)), raw=raw,
+            flags=int(fact["flags"]),
             sequences=[store[index] for index in range(int(first), int(last))],
             encoder=replace(self.read.encoder, shape=found.shape), max_length=self.profile.data.max_length,
             is_plain=isinstance(place, Path) and kind_of(place) == ".txt",

@@ -75,8 +75,8 @@ def detect_form(rows: Sequence[Row], shape: ColumnNames = STANDARD_NAMES, form: 
         return detected
     first = next(row for row in rows if form_of_row(rename_columns(row, shape)) == best)
     return Detection(
-        best, detected.confidence, len(rows), detected.why, first.error(_why_not_default(best)).message, EXPLICIT_FORMS[best],
-        detected.unused,
+        best, detected.confidence, len(rows), detected.why, first.error(_why_not_default(best)).message,
+        EXPLICIT_FORMS[best], detected.unused,
     )  # fmt: skip
 
 

@@ -53,8 +53,8 @@ class ReadOptions:
 
 
 def load_store(
-    found: ResolvedSource, encoder: Encoder, folder: Path, report: Callable[[str], None], manner: ReadOptions | None = None,
-    *, what: str = "tokenising",
+    found: ResolvedSource, encoder: Encoder, folder: Path, report: Callable[[str], None],
+    manner: ReadOptions | None = None, *, what: str = "tokenising",
 ) -> Store:  # fmt: skip
     """A source tokenised, from the cache in `folder` where the same rows were tokenised in this way before.
 

@@ -1,4 +1,4 @@
-"""The page on what is checked of the rows, made of the table of findings: `python -m ftui.engine.inspection.report.findings_page`."""
+"""Prints docs/data.md from the table of findings: `python -m ftui.engine.inspection.report.findings_page`."""
 
 from ftui.profile.sections.row_forms import COLUMNS, OF_TURNS, SIGNS
 
@@ -9,7 +9,8 @@ from .findings import KINDS, FindingKind
 
 HEAD = f"""# What is checked of the rows
 
-Made from the code by `python -m ftui.engine.inspection.report.findings_page > docs/data.md`; edit engine/report/, not this page.
+Made from the code by `python -m ftui.engine.inspection.report.findings_page > docs/data.md`;
+edit engine/inspection/report/, not this page.
 
 `ftui preview PROFILE` tells it before anything is paid for; a dry run and a run look at the same things.
 

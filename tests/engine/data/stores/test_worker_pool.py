@@ -194,10 +194,10 @@ PARENT = """
 import sys, time
 from pathlib import Path
 from ftui.engine.data.tokens.encode import Encoder
-from ftui.engine.data.stores.worker_pool import Crew
+from ftui.engine.data.stores.worker_pool import WorkerPool
 from ftui.engine.models.tokenizer import bare_tokenizer
 folder = Path(sys.argv[1])
-with Crew(Encoder(bare_tokenizer(folder), "sft", frozenset(["<|im_end|>"])), 1, folder) as crew:
+with WorkerPool(Encoder(bare_tokenizer(folder), "sft", frozenset(["<|im_end|>"])), 1, folder) as crew:
     assert crew.ready.result()
     print(*[worker._process.pid for worker in crew._living], flush=True)
     time.sleep(60)
