@@ -8,13 +8,13 @@ from ftui.runs import checkpoint_folders
 from ftui.runs.events import RunOpened, RunStarted
 from ftui.runs.run_folder import Run
 from ftui.system.process_id import this_process
+from ftui.system.user_folders import cache_folder
 from ftui.system.volume import check_room, probe, warnings
 
 from .build import assembled, model_of
 from .checkpoints.checkpoint import Keeper, expected_bytes, restore
 from .checkpoints.reproducibility import badge, machine_differences, note
 from .checkpoints.resume import as_begun, check_same, find_checkpoint, forked, is_fork
-from .data.stores.cache import cache_folder
 from .distributed.process_group import Do, Order, join
 from .distributed.rank_state import accounts
 from .distributed.worker_rank import follow

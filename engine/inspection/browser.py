@@ -16,9 +16,9 @@ from ftui.dataset import report as data_report
 from ftui.dataset.locations import matches_file
 from ftui.dataset.report import Where
 from ftui.dataset.row import NOTHING_CUT, RowView
-from ftui.dataset.token_cache import cache_folder
 from ftui.errors import DataError
 from ftui.profile.schema import Profile
+from ftui.system.user_folders import cache_folder
 
 from ..data.files.blocks import Place, reread_row, unit_of
 from ..data.files.streams import kind_of, printable

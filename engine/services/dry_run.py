@@ -35,7 +35,8 @@ def count(path: Path) -> dict[str, Any]:
 
 def counts(profile: "Profile") -> dict[str, Any]:
     """Raises `FtuiError` when the model's files or the rows are wrong."""
-    from ..data.stores.cache import cache_folder
+    from ftui.system.user_folders import cache_folder
+
     from ..planning.curriculum_plan import Course, stages_in_words
     from ..training.prepare import prepare
 

@@ -75,8 +75,9 @@ def measure(text: str, folder: Path, report: Any) -> dict[str, Any]:
 
 def _measured(profile: Any, run: Any, logbook: Any, control: Any, report: Any) -> dict[str, Any]:
     report("loading the libraries")
+    from ftui.system.user_folders import cache_folder
+
     from ..build import assembled, model_of
-    from ..data.stores.cache import cache_folder
     from ..distributed.process_group import Ranks
     from ..models.performance import settle_speed
     from ..models.quantization import num_parameters

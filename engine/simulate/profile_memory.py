@@ -7,8 +7,8 @@ from typing import Any
 from ftui.estimate.result import PARTS, Memory
 from ftui.hardware.devices import Card
 from ftui.profile.schema import Profile
+from ftui.system.user_folders import cache_folder
 
-from ..data.stores.cache import cache_folder
 from ..models.quantization import is_packed, number_of
 from .allocator import Allocator
 from .depth import UnfoldError

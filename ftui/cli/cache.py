@@ -7,8 +7,9 @@ from pathlib import Path
 
 from ftui import units
 from ftui.cli.table import table
-from ftui.dataset.token_cache import Entry, cache_folder, delete_entry, entries, folder_size, sweep
+from ftui.dataset.token_cache import Entry, delete_entry, entries, folder_size, sweep
 from ftui.errors import UsageError
+from ftui.system.user_folders import cache_folder
 from ftui.text import shown
 
 DEFAULT_AGE = "30d"

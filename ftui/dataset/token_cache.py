@@ -16,25 +16,9 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.system.files import make_private_folder
-
 TOKENS = "tokens"
 COUNTS = "counts.json"
 STALE_SECONDS = 3600.0  # what is being written is written to more often, but by a run that is held
-
-
-def cache_folder(fallback: Path | None = None) -> Path:
-    """$FTUI_CACHE, else ~/.cache/ftui, else `fallback` where the home cannot be written."""
-    chosen = os.environ.get("FTUI_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(chosen) if chosen else Path(home) / "ftui"
-    if fallback is None:
-        return folder
-    try:
-        make_private_folder(folder)
-    except OSError:
-        return make_private_folder(fallback)
-    return folder if os.access(folder, os.W_OK) else make_private_folder(fallback)
 
 
 class _Counted(msgspec.Struct, frozen=True):

@@ -13,8 +13,8 @@ import msgspec
 
 from ftui.estimate.result import Memory
 from ftui.estimate.setup import Setup
-from ftui.runs.run_folder import state_folder
 from ftui.system.files import make_private_folder, open_private, write_all
+from ftui.system.user_folders import state_folder
 
 SAME, OTHER = 0.03, 0.08
 """Half the range of a corrected estimate, where the very setting was measured and where another one was."""

@@ -6,15 +6,14 @@ cycle. An unknown figure is `None`.
 """
 
 import difflib
-import os
 import re
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal
 
 from ftui.errors import ProfileError, UsageError
+from ftui.system.user_folders import prices_file
 
 GiB = 1 << 30
 MiB = 1 << 20
@@ -157,13 +156,8 @@ def _kind(title: str, memory: int | None) -> Card | None:
     return fitting[0] if len(fitting) == 1 else None
 
 
-def prices_file() -> Path:
-    """The user's own prices, `name = dollars an hour` a line: $XDG_CONFIG_HOME/ftui/prices.toml."""
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ftui" / "prices.toml"
-
-
 def own_prices() -> dict[str, float]:
-    """Dollars an hour by the name of a card, as the user's table says; nothing where there is no table.
+    """Dollars an hour by the name of a card, from the user's table (a line each); nothing where there is none.
 
     Raises:
         ProfileError: the table cannot be read, or a line of it is wrong.

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import Any
 
 from ftui.errors import ModelError
 from ftui.models.config_reader import shape_of
+from ftui.system.user_folders import expand_user, hub_cache
 
 CONFIG, CARD = "config.json", "README.md"
 LONGEST_HEADER = 100 << 20
@@ -42,23 +42,6 @@ class ModelFacts:
     problem: str | None = None
 
 
-def hub_cache() -> Path:
-    """Where huggingface_hub keeps models: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub."""
-    if given := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return _expanded(given)
-    home = os.environ.get("HF_HOME")
-    if home is None:
-        home = str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
-    return _expanded(home) / "hub"
-
-
-def _expanded(name: str) -> Path:
-    try:
-        return Path(name).expanduser()
-    except RuntimeError:  # ~someone who has no account here: as it stands, like in a shell
-        return Path(name)
-
-
 def find_config(name_or_path: str, revision: str | None = None) -> Path | None:
     """The config.json of a model folder, or of a model in the hub's cache; `None` where there is none on this disk."""
     folder = find_folder(name_or_path, revision)
@@ -74,7 +57,7 @@ def _is_file(path: Path) -> bool:
 
 def find_folder(name_or_path: str, revision: str | None = None) -> Path | None:
     """The folder of a model: the one that is named, or its snapshot in the hub's cache; `None` for what is no name."""
-    path = _expanded(name_or_path)
+    path = expand_user(name_or_path)
     try:
         if name_or_path and path.is_dir():
             return path

@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
-from ftui.runs.run_folder import state_folder
 from ftui.system.files import make_private_folder, replace_file, wait_lock
+from ftui.system.user_folders import state_folder
 
 Kind = Literal["model", "data", "profile"]
 MOST = 20  # of each kind

@@ -10,6 +10,7 @@ import msgspec
 
 from ftui.errors import UsageError
 from ftui.system.files import make_private_folder, replace_file, wait_lock
+from ftui.system.user_folders import state_folder
 
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
@@ -162,11 +163,6 @@ def name_from(stem: str) -> str:
 def runs_root() -> Path:
     """$FTUI_RUNS, else ./runs."""
     return Path(os.environ.get("FTUI_RUNS") or "runs").absolute()
-
-
-def state_folder() -> Path:
-    """Where ftui keeps what it learns from one start to the next: $XDG_STATE_HOME/ftui."""
-    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "ftui"
 
 
 def _roots_file() -> Path:

@@ -21,7 +21,6 @@ from ftui.engine.__main__ import as_ftui_error
 from ftui.engine.build import assembled, model_of
 from ftui.engine.checkpoints.checkpoint import Keeper, restore
 from ftui.engine.checkpoints.resume import sweep
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.distributed.process_group import Ranks
 from ftui.engine.runtime import disk_wait
 from ftui.engine.runtime.control_flags import Control, Leave
@@ -36,6 +35,7 @@ from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from ftui.system.user_folders import cache_folder
 
 KILL, HALF_KILL, FAIL, HALF_FAIL = range(4)  # of faultio.c
 PATIENCE_SECONDS = 0.03

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.profile.toml_edit.toml_errors import LONGEST
-from ftui.runs.run_folder import state_folder
 from ftui.system.files import Lock, make_private_folder, replace_file, try_lock
+from ftui.system.user_folders import state_folder
 
 KEEP_SECONDS = 1.0  # between two looks at whether the draft has changed
 

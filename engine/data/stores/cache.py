@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.dataset.token_cache import TOKENS, cache_folder, claimed, held, prunable, sweep, used
+from ftui.dataset.token_cache import TOKENS, claimed, held, prunable, sweep, used
 from ftui.errors import DataError, DiskError, DiskFullError
 from ftui.hardware.cpu import usable_cores
 from ftui.system.files import make_private_folder
@@ -31,8 +31,6 @@ from .progress import Meter
 from .store import Skipped, Store, StoreCounts, StoreWriter, map_store, publish
 from .tasks import Tasks
 from .worker_pool import encode_tasks
-
-__all__ = ["ReadOptions", "cache_folder", "load_store"]
 
 FORM = 6  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
 MOST_PROCESSES = 8  # each takes some 110 MiB; more are for the profile to ask for

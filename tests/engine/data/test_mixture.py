@@ -15,7 +15,6 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.forms.formats import Chat, to_example
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.planning.plan import Plan, Share, make_plan
 from ftui.engine.training.prepare import Prepared, prepare
@@ -23,6 +22,7 @@ from ftui.errors import DataError
 from ftui.runs.events import Sampled
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from ftui.system.user_folders import cache_folder
 from tests.engine.data.tokens.test_encode import DATED, FORGETFUL, TWO_TURNS, learned, set_day
 from tests.support.tiny import (
     MARKED,

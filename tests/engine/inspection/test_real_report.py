@@ -10,8 +10,8 @@ import pytest
 
 from ftui.dataset.report import Finding, Report, Where
 from ftui.engine.data.load_rows import load_data
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.inspection.report import make_report
+from ftui.system.user_folders import cache_folder
 from tests.support.tiny import make_profile
 
 SMALL = Path(__file__).parents[3] / "profiles" / "quickstart" / "base"  # its tokenizer is soon through with them

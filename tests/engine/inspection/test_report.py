@@ -15,7 +15,6 @@ from ftui.cli.preview import report_lines
 from ftui.dataset.report import Finding, Report
 from ftui.dataset.report_text import percent, what_to_do
 from ftui.engine.data.load_rows import LoadedData, load_data
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.inspection.report import findings, make_report
 from ftui.engine.inspection.report.lengths import cut_losses, histogram
 from ftui.engine.inspection.report.row_index import RowIndex
@@ -23,6 +22,7 @@ from ftui.engine.planning.plan import Plan
 from ftui.engine.system.sealed_files import read_sealed, write_sealed
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError
+from ftui.system.user_folders import cache_folder
 from tests.support.tiny import PLAIN, TEXT, Rows, chats, completions, make_profile, make_tokenizer, write_rows
 
 WORDS = TEXT.split()

@@ -10,10 +10,10 @@ from msgspec import structs
 from ftui.dataset.report import SourceFacts
 from ftui.dataset.report_text import length_facts, padding_text, rows_text, source_facts, totals
 from ftui.engine.data.facts.scripts import count_scripts, join_japanese
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.inspection.report import findings
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError
+from ftui.system.user_folders import cache_folder
 from tests.engine.inspection.test_report import GOOD, chat, found_in, reported
 from tests.support.tiny import TEXT, chats, completions, make_profile, write_rows
 

@@ -15,7 +15,6 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import SchedulerType, TrainingArguments, get_scheduler
 from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
 
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.optim.plateau import look_at, share_left
 from ftui.engine.optim.schedule import learning_rate_curve, warmup_steps
 from ftui.engine.training.context import TrainState
@@ -25,6 +24,7 @@ from ftui.profile.layers import resolve
 from ftui.profile.sections.schedulers import NOT_OFFERED, PLATEAU, TAKES, Scheduler, given
 from ftui.profile.sections.train import TrainSection
 from ftui.profile.serialize import fingerprint, to_toml, weights_difference
+from ftui.system.user_folders import cache_folder
 from tests.support.refused import refused
 from tests.support.tiny import chats, make_profile, write_rows
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.optim.schedule import learning_rate_curve
 from ftui.engine.planning.curriculum_plan import Course, Pool, make_course, ranked, stages_in_words
 from ftui.engine.planning.mixing import evened, planned, shares_of
@@ -30,6 +29,7 @@ from ftui.profile.serialize import to_toml
 from ftui.runs.checkpoint_folders import Checkpoint
 from ftui.runs.events import RunStarted, StageBegan, Step
 from ftui.runs.run_folder import Run
+from ftui.system.user_folders import cache_folder
 from tests.support.lives import attempt, killed_attempt, records
 from tests.support.refused import refused
 from tests.support.sameness import same_weights

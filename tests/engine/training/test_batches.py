@@ -17,7 +17,6 @@ from transformers import (
     Qwen3Config,
 )
 
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.models.load_model import load_model
 from ftui.engine.models.packing_check import check_packing
@@ -25,6 +24,7 @@ from ftui.engine.objectives.loss import Batch, summed_loss
 from ftui.engine.training.collate import collate
 from ftui.engine.training.prepare import prepare
 from ftui.errors import ModelError
+from ftui.system.user_folders import cache_folder
 from tests.support.tiny import chats, column, make_profile, train_run, write_rows
 
 SMALL: dict[str, Any] = {

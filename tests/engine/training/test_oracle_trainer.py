@@ -17,7 +17,6 @@ from datasets import Dataset
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.objectives.loss import Batch
 from ftui.engine.training import forward_backward as passes
 from ftui.engine.training import prefetch
@@ -25,6 +24,7 @@ from ftui.engine.training.collate import collate
 from ftui.engine.training.prepare import Prepared, prepare
 from ftui.profile.schema import Profile
 from ftui.profile.sections.schedulers import given
+from ftui.system.user_folders import cache_folder
 from tests.support.tiny import (
     MARKED,
     Rows,

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import ProfileError, UsageError
-from ftui.hardware.devices import BY_NAME, CARDS, TIERS, TRAINED, MiB, card_for, card_named, price_of, prices_file
+from ftui.hardware.devices import BY_NAME, CARDS, TIERS, TRAINED, MiB, card_for, card_named, price_of
 from ftui.profile.tiers import SHIPPED
+from ftui.system.user_folders import prices_file
 
 TOLD = (
     ("NVIDIA GeForce RTX 4090", 24564, 89, "rtx4090"),

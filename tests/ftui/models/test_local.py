@@ -13,6 +13,7 @@ import pytest
 from ftui.errors import ModelError
 from ftui.models import local
 from ftui.models.config_reader import shape_of
+from ftui.system.user_folders import hub_cache
 from tests.support.published_models import MODELS
 
 CARD = "---\nlanguage: en\nlicense: other\nlicense_name: 'llama3.2'\n---\n# A model\nlicense: not here\n"
@@ -117,7 +118,7 @@ def test_the_cache_is_where_the_hubs_library_has_it(variables: dict[str, str], m
         monkeypatch.setenv(name, value)
     command = "from huggingface_hub.constants import HF_HUB_CACHE; print(HF_HUB_CACHE)"
     real = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True, env=os.environ)
-    assert str(local.hub_cache()) == real.stdout.strip()
+    assert str(hub_cache()) == real.stdout.strip()
 
 
 NESTED = b"[" * 100_000

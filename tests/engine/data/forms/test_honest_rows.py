@@ -9,8 +9,8 @@ import pytest
 
 from ftui.dataset.report import Finding, Report
 from ftui.engine.data.load_rows import load_data
-from ftui.engine.data.stores.cache import cache_folder
 from ftui.engine.inspection.report import make_report
+from ftui.system.user_folders import cache_folder
 from tests.support.tiny import TEXT, Rows, chats, make_profile, make_tokenizer, write_rows
 
 WORDS = [f"{word}{end}" for word in TEXT.split() for end in ("", "s", "ing", "er")]

@@ -16,7 +16,7 @@ from ftui.engine.data.files.sources import read_rows
 from ftui.engine.data.forms.column_names import ColumnNames
 from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.source import ResolvedSource
-from ftui.engine.data.stores.cache import ReadOptions, cache_folder, load_store
+from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.stores.sequences import Sequences
 from ftui.engine.data.stores.store import FILES
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
@@ -175,18 +175,6 @@ def test_the_cache_is_private(encoder: Encoder, rows: Path, kept: Path) -> None:
     was_read([rows], encoder, kept)
     for path in kept.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
-
-
-def test_where_the_cache_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FTUI_CACHE", str(tmp_path / "chosen"))
-    assert cache_folder(tmp_path / "fallback") == tmp_path / "chosen"
-    monkeypatch.delenv("FTUI_CACHE")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    assert cache_folder(tmp_path / "fallback") == tmp_path / "home" / "ftui"
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-    assert cache_folder(tmp_path / "fallback") == tmp_path / "fallback"
-    assert (tmp_path / "fallback").stat().st_mode & 0o777 == 0o700
 
 
 def test_it_is_told_how_far_the_reading_is(encoder: Encoder, kept: Path, tmp_path: Path) -> None:

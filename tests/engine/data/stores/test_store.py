@@ -20,13 +20,14 @@ from ftui.engine.data.files.blocks import read_blocks
 from ftui.engine.data.load_rows import load_data
 from ftui.engine.data.source import ResolvedSource
 from ftui.engine.data.stores import cache as room
-from ftui.engine.data.stores.cache import ReadOptions, cache_folder, load_store
+from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.stores.progress import Meter
 from ftui.engine.data.stores.sequences import Sequences, cut_to_length
 from ftui.engine.data.stores.store import FILES, EncodedBlock, Store, StoreCounts, StoreWriter
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError, DiskFullError
+from ftui.system.user_folders import cache_folder
 from tests.support.tiny import MARKED, Rows, chats, completions, make_profile, make_tokenizer, write_rows
 
 TOKENIZER = make_tokenizer(MARKED)

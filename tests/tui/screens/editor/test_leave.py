@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ftui.errors import FtuiError
-from ftui.runs.run_folder import state_folder
+from ftui.system.user_folders import state_folder
 from ftui.tui.form.editor import Editing
 from ftui.tui.screens.ask import AskScreen
 from ftui.tui.screens.editor import simulation

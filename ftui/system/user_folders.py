@@ -1,0 +1,64 @@
+"""Where ftui keeps its files outside of runs (cache, state, configuration), and where Hugging Face keeps models.
+
+The folders of the XDG specification on every system, macOS too, so that what earlier releases stored is still found. As
+the specification says, a relative XDG_* is ignored.
+"""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ftui.system.files import make_private_folder
+
+if TYPE_CHECKING:
+    from platformdirs.unix import Unix
+
+
+def _xdg() -> "Unix":
+    from platformdirs.unix import Unix  # 7 ms: not for `ftui --help`, nor where $FTUI_CACHE answers
+
+    return Unix("ftui")
+
+
+def cache_folder(fallback: Path | None = None) -> Path:
+    """$FTUI_CACHE, else $XDG_CACHE_HOME/ftui or ~/.cache/ftui; `fallback` where that cannot be written."""
+    chosen = os.environ.get("FTUI_CACHE")
+    folder = Path(chosen) if chosen else _xdg().user_cache_path
+    if fallback is None:
+        return folder
+    try:
+        make_private_folder(folder)
+    except OSError:
+        return make_private_folder(fallback)
+    return folder if os.access(folder, os.W_OK) else make_private_folder(fallback)
+
+
+def state_folder() -> Path:
+    """What ftui remembers from one start to the next: $XDG_STATE_HOME/ftui, else ~/.local/state/ftui."""
+    return _xdg().user_state_path
+
+
+def prices_file() -> Path:
+    """The user's own prices of cards: $XDG_CONFIG_HOME/ftui/prices.toml, else ~/.config/ftui/prices.toml."""
+    return _xdg().user_config_path / "prices.toml"
+
+
+def hub_cache() -> Path:
+    """Where huggingface_hub keeps models: HF_HUB_CACHE, HF_HOME/hub, XDG_CACHE_HOME/huggingface/hub.
+
+    By hand: huggingface_hub.constants takes 20 ms, and reads the environment only when it is imported.
+    """
+    if given := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
+        return expand_user(given)
+    home = os.environ.get("HF_HOME")
+    if home is None:
+        home = str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")
+    return expand_user(home) / "hub"
+
+
+def expand_user(name: str) -> Path:
+    """The path with `~` resolved, or as it stands where there is no such home, like in a shell."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:  # ~name of a user without an account here
+        return Path(name)
