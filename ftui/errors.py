@@ -23,6 +23,7 @@ PARKED = 11
 PREEMPTED_SAVED = 20
 PREEMPTED_NOT_SAVED = 21
 BUG = 70
+INTERRUPTED = 130  # Ctrl+C, as a shell has it
 
 
 class FtuiError(Exception):

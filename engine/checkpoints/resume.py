@@ -8,7 +8,7 @@ from ftui.profile.sections.model import FULL_COMMIT
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, fault, read_manifest
 from ftui.runs.events import CheckpointRejected
-from ftui.runs.run_folder import Run, RunFacts
+from ftui.runs.run_folder import Run
 
 from ..runtime.event_writer import Logbook
 from ..runtime.live_overrides import MICRO_BATCH
@@ -34,8 +34,7 @@ def find_checkpoint(run: Run, logbook: Logbook) -> Checkpoint | None:
     the journal.
     """
     sweep(run)
-    facts = run.read_facts()
-    found, rejected = checkpoint_folders.newest_valid(run.checkpoints, family(facts))
+    found, rejected = checkpoint_folders.newest_valid(run.checkpoints, run.read_facts().family)
     for checkpoint, reason in rejected:
         place = checkpoint_folders.quarantine(checkpoint)
         logbook.event(
@@ -57,7 +56,7 @@ def as_begun(run: Run, profile: Profile) -> Profile:
     """
     if FULL_COMMIT.fullmatch(profile.model.revision or ""):
         return profile
-    known = family(run.read_facts())
+    known = run.read_facts().family
     whole = (one for one in checkpoint_folders.listed(run.checkpoints) if not fault(one.path, run_id=known, quick=True))
     newest = next(whole, None)
     if newest is None or is_fork(run, newest):
@@ -76,11 +75,6 @@ def sweep(run: Run) -> None:
         for path in ours.parent.glob(f".{ours.name}.*.tmp"):
             with contextlib.suppress(OSError):
                 path.unlink()
-
-
-def family(facts: RunFacts) -> tuple[str, ...]:
-    """Ids of the runs whose checkpoints this run may go on from: its own and, for a child, its parent's."""
-    return (facts.run_id,) if facts.parent_run is None else (facts.run_id, facts.parent_run)
 
 
 def is_fork(run: Run, checkpoint: Checkpoint) -> bool:

@@ -15,14 +15,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-# Model types of transformers in which nothing happens between the last hidden state and the head, or after the head.
-PLAIN_HEADS = {
-    "llama", "mistral", "qwen2", "qwen3", "smollm3", "gpt2", "phi", "phi3", "gemma", "olmo2", "starcoder2", "stablelm",
-    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
-}  # fmt: skip
+from ftui.models.logits import CHUNK_BYTES, PLAIN_HEADS
+
 # Types whose router's logits tell their balance loss, so that padding can be left out of it in every case.
 BALANCED = {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}
-CHUNK_BYTES = 256 << 20  # of float32 logits alive at once
 
 
 class Batch:

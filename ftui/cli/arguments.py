@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from ftui import __version__
+from ftui.launch import REMOTE_CODE
 
 ORDERS = {
     "hold": "stand still within a moment and keep the GPU",
@@ -16,7 +17,6 @@ ORDERS = {
     "evaluate": "evaluate now, beside the plan",
     "sample": "answer prompts with the model as it is now",
 }
-REMOTE_CODE = "remote-code"
 ON_CHECKPOINTS = {
     "pin": "keep a checkpoint for good",
     "unpin": "let a checkpoint go when its time comes",
@@ -143,7 +143,7 @@ def _allowed(text: str) -> str:
     """What may be allowed on the command line; what the rows may have is said by the profile."""
     if text != REMOTE_CODE:
         raise argparse.ArgumentTypeError(
-            f"it is remote-code, not {text!r}. What `ftui preview` finds is allowed in the profile, or by: "
+            f"it is {REMOTE_CODE}, not {text!r}. What `ftui preview` finds is allowed in the profile, or by: "
             f"--set 'data.allow=[\"NAME\"]'"
         )
     return text
@@ -156,7 +156,7 @@ def _allow_option(to: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         type=_allowed,
-        help="remote-code: run the Python code that comes with the model (model.trust_remote_code)",
+        help=f"{REMOTE_CODE}: run the Python code that comes with the model (model.trust_remote_code)",
     )
 
 

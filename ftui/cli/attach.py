@@ -2,7 +2,7 @@
 
 import time
 
-from ftui.errors import PREEMPTED_NOT_SAVED, UsageError
+from ftui.errors import INTERRUPTED, PREEMPTED_NOT_SAVED, UsageError
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.status import Watch, is_final, judge, lives, read_status
@@ -11,7 +11,6 @@ from ftui.text import shown
 
 LOOK_SECONDS = 0.5
 LOGGING_STEPS = 10  # between two printed steps, unless a letter has set it
-INTERRUPTED = 130
 
 
 def run_to_attach(name: str | None) -> Run:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ftui.cli.arguments import ON_CHECKPOINTS, ORDERS, parser
-from ftui.errors import FtuiError, UsageError
+from ftui.errors import INTERRUPTED, FtuiError, UsageError
 from ftui.text import complaint
 
 if TYPE_CHECKING:
     from ftui.cli import run as headless
 
 PRIVATE_UMASK = 0o077
-INTERRUPTED = 130
 BROKEN_PIPE = 141
 
 START_PAGE = """\

@@ -9,7 +9,7 @@ from types import FrameType
 
 from ftui.cli.control import order
 from ftui.cli.follow import Lines, conclude, follow
-from ftui.errors import ProfileError, UsageError
+from ftui.errors import INTERRUPTED, ProfileError, UsageError
 from ftui.launch.fork import Origin, find_origin, fork, is_newest
 from ftui.launch.open_run import Opened, locate_run, not_applied, open_run, wait_for_start
 from ftui.profile.layers import Resolved, resolve
@@ -22,8 +22,6 @@ from ftui.runs.send_request import address_request
 from ftui.runs.status import lives, read_status
 from ftui.system.logind import kills_on_logout
 from ftui.text import shown
-
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,9 @@ from ftui.estimate.setup import Setup
 from ftui.estimate.states import gradient_bytes, moment_bytes, update_bytes, weight_bytes
 from ftui.estimate.trained import Trained, trained_of
 from ftui.hardware.devices import MiB
+from ftui.models.logits import CHUNK_BYTES, PLAIN_HEADS
 
 FP32 = 4
-CHUNK_BYTES = 256 * MiB
-"""engine/objectives/loss.py"""
-# Types of engine/objectives/loss.py PLAIN_HEADS: their logits are made in chunks. All others make them at once.
-PLAIN_HEADS = frozenset({
-    "llama", "mistral", "qwen2", "qwen3", "smollm3", "gpt2", "phi", "phi3", "gemma", "olmo2", "starcoder2", "stablelm",
-    "mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
-})  # fmt: skip
-
 HOPPER = 90
 
 

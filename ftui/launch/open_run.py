@@ -14,6 +14,7 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
+from ftui.launch import REMOTE_CODE
 from ftui.profile.checks.messages import as_error
 from ftui.profile.layers import Resolved, resolve
 from ftui.profile.presets import find_profile
@@ -42,7 +43,6 @@ from ftui.system.process_id import this_process
 from ftui.system.volume import disk_error, is_disk_full
 from ftui.text import shown
 
-REMOTE_CODE = "remote-code"  # what `--allow` can be given
 Decision = Literal["start", "attach", "resume", "finished"]
 
 SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
@@ -155,7 +155,7 @@ def check_code(profile: Profile, allow: Collection[str], before: Profile | None 
             return
     raise ProfileError(
         f"{model.name_or_path} brings Python code, and model.trust_remote_code = true would run it here as you.",
-        hint="If you have read that code, start the run with: ftui --run P --allow remote-code",
+        hint=f"If you have read that code, start the run with: ftui --run P --allow {REMOTE_CODE}",
     )
 
 

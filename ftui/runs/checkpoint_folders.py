@@ -26,7 +26,16 @@ import msgspec
 
 from ftui.errors import DiskError, UsageError
 from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
-from ftui.runs.manifest import (MANIFEST, FileEntry, Manifest, fault, file_hash, named_files, read_manifest, write_manifest,)
+from ftui.runs.manifest import (
+    MANIFEST,
+    FileEntry,
+    Manifest,
+    fault,
+    file_hash,
+    named_files,
+    read_manifest,
+    write_manifest,
+)
 from ftui.system.file_tree import delete, link_files, move_files, move_out, plain_files, rename_folder, sync_folders
 
 __all__ = [
@@ -34,6 +43,7 @@ __all__ = [
     "newest_valid", "publish", "quarantine", "read_manifest", "rotate", "step_of", "supersede", "sweep", "total_size",
 ]  # fmt: skip
 
+NOT_FINITE = "holds NaN or infinite weights"
 DISCARDED = "DISCARDED.json"  # the manifest of a folder that is being deleted where it stands
 _NAME = re.compile(r"checkpoint-(\d+)")
 _NAMED = re.compile(r"(?:checkpoint-)?(\d+)")
@@ -132,7 +142,7 @@ def newest_valid(root: Path, run_ids: str | Collection[str]) -> tuple[Checkpoint
     for checkpoint in listed(root):
         reason = fault(checkpoint.path, run_id=run_ids)
         if reason is None and not read_manifest(checkpoint.path).finite:
-            reason = "holds NaN or infinite weights"
+            reason = NOT_FINITE
         if reason is None:
             return checkpoint, rejected
         rejected.append((checkpoint, reason))

@@ -8,9 +8,17 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ftui.runs.checkpoint_folders import listed
+from ftui.runs.checkpoint_folders import NOT_FINITE, listed
 from ftui.errors import UsageError
-from ftui.runs.events import (AnyRecord, CheckpointRejected, CheckpointSaved, CheckpointTagged, CheckpointVerified, EvaluationDone, RunStarted,)
+from ftui.runs.events import (
+    AnyRecord,
+    CheckpointRejected,
+    CheckpointSaved,
+    CheckpointTagged,
+    CheckpointVerified,
+    EvaluationDone,
+    RunStarted,
+)
 from ftui.runs.journal import Tail
 from ftui.runs.manifest import Manifest, fault, read_manifest
 from ftui.runs.pins import read_pins
@@ -19,7 +27,6 @@ from ftui.runs.state import RunState
 from ftui.system.volume import disk_error
 
 PIECE = 1 << 20  # bytes of the journal read at a time
-NOT_FINITE = "holds NaN or infinite weights"
 UNUSABLE = (NOT_FINITE, "belongs to another run", "written by a newer ftui")  # whole, but nobody goes on from it
 ORDER = ("final", "best", "manual", "parked", "preempted", "last", "periodic", "inherited")
 _ASIDE = re.compile(r"checkpoint-(\d+)(-[0-9a-f]{8})?")
@@ -212,12 +219,11 @@ def _children(root: Path) -> list[Path]:
 
 
 def family(run: Run) -> Family | None:
-    """Ids of the runs whose checkpoints this one may go on from, its own first; `None` where run.json is damaged."""
+    """The ids in `RunFacts.family`; `None` where run.json is damaged."""
     try:
-        facts = run.read_facts()
+        return run.read_facts().family
     except UsageError:
         return None
-    return (facts.run_id,) if facts.parent_run is None else (facts.run_id, facts.parent_run)
 
 
 def problem_of(path: Path, ids: Family | None, *, quick: bool) -> str | None:

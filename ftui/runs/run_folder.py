@@ -33,6 +33,11 @@ class RunFacts(msgspec.Struct, frozen=True):
     parent_checkpoint: str | None = None
     fork: bool = False
 
+    @property
+    def family(self) -> tuple[str, ...]:
+        """Ids of the runs whose checkpoints this one may go on from: its own and, for a child, its parent's."""
+        return (self.run_id,) if self.parent_run is None else (self.run_id, self.parent_run)
+
 
 @dataclass(frozen=True)
 class Run:

@@ -20,7 +20,8 @@ from ftui.runs.status import Status, Watch, is_frozen
 from ftui.supervisor import stall
 from ftui.supervisor.engine_process import start_engine
 from ftui.supervisor.process_tree import Engine, Foundling, clean_environment, kill_left_over, kill_with_stacks, say
-from ftui.supervisor.stall import Stillness, floor_seconds, read_beat
+from ftui.supervisor.settings import SupervisorSettings
+from ftui.supervisor.stall import Stillness, read_beat
 from ftui.supervisor.telemetry import Sampler
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import replace_file
@@ -45,9 +46,18 @@ class Attempt:
     """Watches over one engine. `forward` sends on each SIGTERM the supervisor got, and says whether it ever got one."""
 
     def __init__(
-        self, run: Run, watch: Watch, curves: CurveReader, trackers: Trackers, *, number: int, token: str
+        self,
+        run: Run,
+        settings: SupervisorSettings,
+        watch: Watch,
+        curves: CurveReader,
+        trackers: Trackers,
+        *,
+        number: int,
+        token: str,
     ) -> None:
         self._run = run
+        self._settings = settings
         self._watch = watch
         self._curves = curves
         self._trackers = trackers
@@ -63,7 +73,7 @@ class Attempt:
     def start(self, command: Sequence[str]) -> Engine:
         self.write_status()  # names this process before there is an engine to be watched
         environment = clean_environment() | {"FTUI_ATTEMPT": str(self._number), "FTUI_TOKEN": self._token}
-        engine = start_engine(self._run, command, environment)
+        engine = start_engine(self._run, command, environment, size=self._settings.num_processes)
         self._record(self._log, EngineStarted(identity=engine.identity))
         return engine
 
@@ -110,7 +120,7 @@ class Attempt:
         """Tick once a second until the engine has ended; returns whether it had to be ended because it stood still."""
         sampler = Sampler(engine.identity.pid)
         stillness = Stillness(
-            floor_seconds(self._run), token=self._token, tick=TICK_SECONDS, patience=stall.PATIENCE_SECONDS
+            self._settings.stall_seconds, token=self._token, tick=TICK_SECONDS, patience=stall.PATIENCE_SECONDS
         )
         stalled, behind = False, True
         last_tick = next_tick = time.monotonic()

@@ -9,9 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-import tomllib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from ftui.runs.run_folder import Run
 from ftui.supervisor.process_tree import PLACE, How, send_group, signal_name
@@ -26,16 +24,6 @@ LINGER_SECONDS = 10.0  # how long the others may take once one rank has ended
 
 class RankLostError(Exception):
     """Another rank of this run is gone: nothing can be done but to end."""
-
-
-def num_processes(run: Run) -> int:
-    """How many ranks the run's profile asks for; 1 where it cannot be read (the engine says what is wrong with it)."""
-    try:
-        hardware = tomllib.loads(run.profile.read_text()).get("hardware")
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return 1
-    wanted: Any = hardware.get("num_processes", 1) if isinstance(hardware, Mapping) else 1
-    return wanted if isinstance(wanted, int) and wanted >= 1 else 1
 
 
 def rank_environment(rank: int, size: int, port: int, environment: Mapping[str, str]) -> dict[str, str]:
@@ -87,9 +75,8 @@ class Child:
         return (leader, None) if leader >= 0 else (None, signal_name(-leader))
 
 
-def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str]) -> Child:
-    """The engine in a process group of its own, everything it prints appended to engine.log."""
-    size = num_processes(run)
+def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str], *, size: int) -> Child:
+    """The engine as `size` ranks in a process group of its own, everything it prints appended to engine.log."""
     port = free_port() if size > 1 else 0
     log = open_private(run.engine_log, os.O_WRONLY | os.O_APPEND)
     started: list[subprocess.Popen[bytes]] = []

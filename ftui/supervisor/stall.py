@@ -4,17 +4,13 @@ Only time in which the engine could have worked counts: a machine that slept, a 
 give no alarm.
 """
 
-import tomllib
 from collections import deque
-from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
 from ftui.runs.events import Beat, Phase, Stalled
 from ftui.runs.run_folder import Run
 
-DEFAULT_MINUTES = 5.0  # where an older profile does not say
 PATIENCE_SECONDS = 30 * 60.0  # how long anything may take whose pace is not known
 TIMES_THE_MEDIAN = 20
 FEWEST_INTERVALS = 5
@@ -22,19 +18,6 @@ INTERVALS_KEPT = 101
 LONGEST_LOOK = 2.0  # ticks: more time between two looks was spent asleep
 UNEVEN: frozenset[Phase] = frozenset({"starting", "preparing", "loading", "saving"})
 """Phases in which one unit of work says nothing about the next."""
-
-
-def floor_seconds(run: Run) -> float | None:
-    """How long the run's profile lets an engine stand still at least; `None` where it says never to act."""
-    try:
-        profile = tomllib.loads(run.profile.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return DEFAULT_MINUTES * 60
-    health = profile.get("health")
-    minutes: Any = health.get("stall_minutes", DEFAULT_MINUTES) if isinstance(health, Mapping) else DEFAULT_MINUTES
-    if minutes == "none":
-        return None
-    return float(minutes) * 60 if isinstance(minutes, int | float) else DEFAULT_MINUTES * 60
 
 
 def read_beat(run: Run) -> Beat | None:

@@ -20,6 +20,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.status import Watch, here
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
 from ftui.supervisor.process_tree import Engine, say, send_group
+from ftui.supervisor.settings import SupervisorSettings, read_settings
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import Lock, lock_from, try_lock
 from ftui.system.process_id import is_alive
@@ -56,9 +57,10 @@ def supervise(run: Run, command: Sequence[str]) -> None:
     terminations = Terminations()
     watch = Watch(run)
     watch.catch_up()
-    curves, trackers = CurveReader(run), Trackers(run)
+    settings = read_settings(run)
+    curves, trackers = CurveReader(run), Trackers(run, settings.trackers)
     while True:
-        verdict = _one_attempt(run, watch, curves, trackers, command, terminations)
+        verdict = _one_attempt(run, settings, watch, curves, trackers, command, terminations)
         if not isinstance(verdict, Restarting):
             say(f"The run is not started again: {verdict}.")
             return
@@ -70,6 +72,7 @@ def supervise(run: Run, command: Sequence[str]) -> None:
 
 def _one_attempt(
     run: Run,
+    settings: SupervisorSettings,
     watch: Watch,
     curves: CurveReader,
     trackers: Trackers,
@@ -80,9 +83,9 @@ def _one_attempt(
     living = here(run, state.engine)
     found = living if is_alive(living) else None
     if found is not None:
-        attempt = Attempt(run, watch, curves, trackers, number=state.attempt, token=state.token)
+        attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt, token=state.token)
     else:
-        attempt = Attempt(run, watch, curves, trackers, number=state.attempt + 1, token=secrets.token_hex(8))
+        attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt + 1, token=secrets.token_hex(8))
     try:
         engine = attempt.start(command) if found is None else attempt.adopt(found)
         return attempt.to_end(engine, terminations.forward)

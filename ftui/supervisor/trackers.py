@@ -9,17 +9,14 @@ import os
 import subprocess
 import sys
 import time
-import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from ftui.runs.run_folder import Run
 from ftui.system.files import make_private_folder, open_private
 
-KNOWN = ("tensorboard", "wandb", "trackio")
 STILL_SECONDS = 60.0  # a tracker that takes nothing for so long is slow
 FINISH_SECONDS = 5.0  # how long the supervisor stays for what is left at the end
 LEFT_SECONDS = 30.0  # how long a tracker goes on after the run's end at most, supervisor or not
@@ -31,18 +28,6 @@ class Progress(msgspec.Struct):
 
     metrics: int = 0
     note: str = ""
-
-
-def wanted(run: Run) -> tuple[str, ...]:
-    """The trackers that the run's profile names; none where it cannot be read."""
-    try:
-        profile = tomllib.loads(run.profile.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        return ()
-    log = profile.get("log")
-    names: Any = log.get("report_to", ()) if isinstance(log, Mapping) else ()
-    named = [names] if isinstance(names, str) else names if isinstance(names, list) else ()
-    return tuple(name for name in KNOWN if name in named)
 
 
 class Tracker:
@@ -98,10 +83,10 @@ class Tracker:
 class Trackers:
     """All trackers of a run; `look` and `finish` return warnings for people."""
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, names: Iterable[str]) -> None:
         self._living: list[Tracker] = []
         self._news: list[str] = []
-        for name in wanted(run):
+        for name in names:
             try:
                 self._living.append(Tracker(run, name))
             except OSError as error:

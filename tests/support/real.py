@@ -22,6 +22,7 @@ from ftui.runs.events import Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts, new_run_id
 from ftui.supervisor.engine_process import start_engine
+from ftui.supervisor.settings import read_settings
 
 ROOT = Path(__file__).parents[2]
 INSTRUCTIONS = ROOT / "profiles" / "quickstart" / "instructions.jsonl"
@@ -69,7 +70,12 @@ def open_run(folder: Path, sections: dict[str, dict[str, Any]]) -> Run:
 def train(run: Run) -> list[Step]:
     """Train with the real engine, in processes as a supervisor starts them; returns the lines of metrics.jsonl."""
     environment = os.environ | {"FTUI_CACHE": str(run.folder / "cache"), "HF_HUB_OFFLINE": "1"}
-    engine = start_engine(run, [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)], environment)
+    engine = start_engine(
+        run,
+        [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)],
+        environment,
+        size=read_settings(run).num_processes,
+    )
     while not engine.has_ended():
         time.sleep(0.2)
     assert engine.how() == (0, None), f"{engine.how()}\n{run.engine_log.read_text()[-4000:]}"

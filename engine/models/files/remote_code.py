@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from ftui.errors import ModelError
+from ftui.launch import REMOTE_CODE
 
 CONFIGS = ("config.json", "tokenizer_config.json")
-HOW = "If you have read it: model.trust_remote_code = true, and start the run with --allow remote-code."
+HOW = f"If you have read it: model.trust_remote_code = true, and start the run with --allow {REMOTE_CODE}."
 
 
 def brings_code(folder: Path) -> bool:

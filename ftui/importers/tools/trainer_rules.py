@@ -1,6 +1,6 @@
 """How the values of transformers' TrainingArguments are read."""
 
-from typing import Any
+from typing import Any, get_args
 
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import Draft, Rule
@@ -20,6 +20,7 @@ from ftui.importers.values import (  # fmt: skip
     texts,
     whole,
 )
+from ftui.profile.schema import Tracker
 from ftui.runs.run_folder import name_from
 
 SHARDED = "ZeRO and FSDP are not built yet; several GPUs each hold the whole model (hardware.num_processes)"
@@ -28,7 +29,7 @@ LOADER = "rows are read from a cache without loader processes"
 LAUNCH = "ftui starts its processes itself (hardware.num_processes)"
 LOGS = "every step is recorded whatever is printed"
 SAY_PROCESSES = ("num_processes", "nproc_per_node", "num_gpus")
-TRACKERS = ("tensorboard", "wandb", "trackio")
+TRACKERS = get_args(Tracker)
 
 STRATEGIES = {"no": "no", "false": "no", "none": "no", "steps": "steps", "epoch": "epoch", "epochs": "epoch"}
 SAMPLING = {"random": "random", "group_by_length": "group_by_length", "sequential": "sequential"}

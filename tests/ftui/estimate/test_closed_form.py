@@ -11,7 +11,6 @@ from ftui.engine.system import device as hardware
 from ftui.engine.system.device import Hardware
 from ftui.estimate import disk
 from ftui.estimate.closed_form import host_memory, memory
-from ftui.estimate.peak import PLAIN_HEADS
 from ftui.estimate.result import PARTS
 from ftui.estimate.setup import Setup, setup_of
 from ftui.estimate.states import MOMENTS
@@ -83,10 +82,8 @@ def test_types_are_those_of_the_engine(card: str, dtype: str, monkeypatch: pytes
 
 
 def test_what_the_engine_knows_is_known_here() -> None:
-    from ftui.engine.objectives.loss import PLAIN_HEADS as IN_ENGINE
     from ftui.engine.optim.optimizer import BITS_AND_BYTES, TORCH
 
-    assert PLAIN_HEADS == IN_ENGINE
     analytic = {"sgd", "rmsprop", "adafactor"}
     assert set(MOMENTS) | analytic == {*TORCH, *BITS_AND_BYTES}
 

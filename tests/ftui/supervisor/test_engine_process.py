@@ -10,8 +10,9 @@ import pytest
 
 from ftui.runs.run_folder import Run
 from ftui.supervisor import engine_process
-from ftui.supervisor.engine_process import LOST_RANK, Child, num_processes, rank_environment, start_engine
+from ftui.supervisor.engine_process import LOST_RANK, Child, rank_environment, start_engine
 from ftui.supervisor.process_tree import send_group
+from ftui.supervisor.settings import read_settings
 
 FORCED = "import time; time.sleep(60)"
 
@@ -92,14 +93,13 @@ def test_each_rank_is_told_its_place_and_sees_one_gpu() -> None:
 def test_how_many_ranks_a_profile_asks_for(text: str, number: int, tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.profile.write_text(text)
-    assert num_processes(run) == number
+    assert read_settings(run).num_processes == number
 
 
 def test_the_group_is_that_of_rank_0_and_a_signal_reaches_all(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    run.profile.write_text("[hardware]\nnum_processes = 2\n")
     program = "import os, time; print(os.environ['RANK'], os.getpgrp(), flush=True); time.sleep(60)"
-    child = start_engine(run, [sys.executable, "-c", program], {})
+    child = start_engine(run, [sys.executable, "-c", program], {}, size=2)
     deadline = time.monotonic() + 20
     while len(lines := run.engine_log.read_text().splitlines()) < 2:
         assert time.monotonic() < deadline

@@ -1,13 +1,15 @@
 """Stillness from looks at a beat: pure, no process, no clock."""
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
+from ftui.profile.schema import HealthSection, Tracker
 from ftui.runs.events import Beat, Phase, Stalled
 from ftui.runs.run_folder import Run
 from ftui.supervisor import stall
-from ftui.supervisor.stall import Stillness, floor_seconds, read_beat
+from ftui.supervisor.settings import KNOWN_TRACKERS, STALL_MINUTES, read_settings
+from ftui.supervisor.stall import Stillness, read_beat
 
 
 def beat(progress: int, phase: Phase = "training", token: str = "t") -> Beat:
@@ -108,7 +110,12 @@ def test_the_floor_comes_from_the_profile(make_run: Any, text: str | None, secon
     run: Run = make_run()
     if text is not None:
         run.profile.write_text(text)
-    assert floor_seconds(run) == seconds
+    assert read_settings(run).stall_seconds == seconds
+
+
+def test_the_defaults_are_those_of_the_profile() -> None:
+    assert HealthSection.model_fields["stall_minutes"].default == STALL_MINUTES
+    assert get_args(Tracker) == KNOWN_TRACKERS
 
 
 def test_a_beat_that_cannot_be_read_is_none(make_run: Any) -> None:

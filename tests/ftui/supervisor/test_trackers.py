@@ -15,8 +15,9 @@ from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
 from ftui.supervisor import attempt
 from ftui.supervisor import trackers as tracking
+from ftui.supervisor.settings import read_settings
 from ftui.supervisor.supervise import supervise
-from ftui.supervisor.trackers import Trackers, wanted
+from ftui.supervisor.trackers import Trackers
 
 STEPS = """
 import json, os, sys, time
@@ -96,11 +97,11 @@ def train(run: Run, report_to: str, seconds: float) -> list[str]:
 )
 def test_which_trackers_a_profile_names(run: Run, toml: str, names: tuple[str, ...]) -> None:
     run.profile.write_text(toml)
-    assert wanted(run) == names
+    assert read_settings(run).trackers == names
 
 
 def test_without_a_profile_there_are_none(run: Run) -> None:
-    trackers = Trackers(run)
+    trackers = Trackers(run, read_settings(run).trackers)
     assert (trackers.look(), trackers.finish(), run.trackers.exists()) == ([], [], False)
 
 

@@ -1,0 +1,45 @@
+"""What the supervisor reads of its run's profile, once: as plain TOML, since pydantic would cost it 0.1 s and 15 MiB.
+
+A profile that cannot be read has the defaults: the engine says what is wrong with it.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from typing import Any
+
+from ftui.runs.run_folder import Run
+
+KNOWN_TRACKERS = ("tensorboard", "wandb", "trackio")
+STALL_MINUTES = 5.0  # where an older profile does not say
+
+
+@dataclass(frozen=True)
+class SupervisorSettings:
+    """Ranks of the engine, seconds that it may stand still at least (`None`: as long as it likes), and trackers."""
+
+    num_processes: int = 1
+    stall_seconds: float | None = STALL_MINUTES * 60
+    trackers: tuple[str, ...] = ()
+
+
+def read_settings(run: Run) -> SupervisorSettings:
+    """The settings in the run's profile.toml; the default for each one that is absent or no value."""
+    try:
+        profile = tomllib.loads(run.profile.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        return SupervisorSettings()
+    number = _value(profile, "hardware", "num_processes")
+    minutes = _value(profile, "health", "stall_minutes")
+    names = _value(profile, "log", "report_to")
+    names = [names] if isinstance(names, str) else names if isinstance(names, list) else []
+    return SupervisorSettings(
+        num_processes=number if isinstance(number, int) and number >= 1 else 1,
+        stall_seconds=None if minutes == "none"
+        else 60 * (float(minutes) if isinstance(minutes, int | float) else STALL_MINUTES),
+        trackers=tuple(name for name in KNOWN_TRACKERS if name in names),
+    )  # fmt: skip
+
+
+def _value(profile: dict[str, Any], section: str, key: str) -> Any:
+    table = profile.get(section)
+    return table.get(key) if isinstance(table, dict) else None
