@@ -1,0 +1,115 @@
+"""Send a control request to a running run; pin, unpin or delete a checkpoint of one that is not running."""
+
+import contextlib
+from collections.abc import Iterator
+
+import msgspec
+
+from ftui.errors import LostRunError, UsageError
+from ftui.runs import checkpoint_folders
+from ftui.runs.checkpoint_folders import listed
+from ftui.runs.checkpoint_index import best_step
+from ftui.runs.events import CheckpointRemoved
+from ftui.runs.journal import Writer
+from ftui.runs.pins import read_pins, undeletable, write_pins
+from ftui.runs.requests import (
+    SETTINGS, Abort, AnyLetter, Continue, Delete, Evaluate, Hold, Letter, Park, Pin, Sample, Save, Set, Stop, Unpin, new_id,
+)
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState, is_over
+from ftui.runs.status import Status, lives, read_status
+from ftui.system.files import try_lock
+from ftui.system.volume import disk_error
+
+REQUESTS: dict[str, type[Letter]] = {
+    "hold": Hold,
+    "pause": Hold,
+    "continue": Continue,
+    "park": Park,
+    "checkpoint": Save,
+    "stop": Stop,
+    "abort": Abort,
+    "evaluate": Evaluate,
+    "sample": Sample,
+}
+
+CHECKPOINT_REQUESTS: dict[str, type[Letter]] = {"pin": Pin, "unpin": Unpin, "delete": Delete}
+
+
+def address_request(run: Run, status: Status, kind: type[Letter], fields: dict[str, object]) -> AnyLetter:
+    """A letter to the attempt that lives now.
+
+    Raises:
+        UsageError: none does, or a field is out of its bounds.
+    """
+    state = status.state
+    if not lives(status) or state.attempt == 0:
+        hint = f"`ftui --run {run.name}` goes on with it." if not is_over(state) else ""
+        raise UsageError(f"{run.name} does not live ({state.phase}): nobody would read the letter.", hint=hint)
+    verb = kind.__struct_config__.tag
+    document = {"verb": verb, "id": new_id(), "attempt": state.attempt, "token": state.token, **fields}
+    try:
+        letter: AnyLetter = msgspec.convert(document, AnyLetter)
+        return letter
+    except msgspec.ValidationError as error:
+        raise UsageError(f"`{verb}` cannot be sent: {error}.") from error
+
+
+def parse_setting(text: str) -> tuple[str, float]:
+    key, equals, value = text.partition("=")
+    if not equals or key not in SETTINGS:
+        raise UsageError(f"{text!r} cannot be set.", hint=f"One of {', '.join(f'{name}=...' for name in SETTINGS)}.")
+    try:
+        return key, float(value) if key == "learning_rate_factor" else int(value)
+    except ValueError:
+        raise UsageError(
+            f"{key} must be a number, not {value!r}.", hint=f"For instance {key}=0.5 or {key}=100."
+        ) from None
+
+
+def apply_here(run: Run, verb: str, step: int) -> str:
+    """Pin, unpin or delete a checkpoint of a run that does not live; returns what was done, in words.
+
+    Raises:
+        UsageError: there is no such checkpoint, or it must stay.
+        LostRunError: the run is being started.
+        DiskError: the volume refuses it.
+    """
+    try:
+        with _as_writer(run):
+            return _done(verb, run, read_status(run).state, step)
+    except OSError as error:
+        raise disk_error(error, f"`{verb}` of checkpoint-{step} failed", run.folder) from error
+
+
+@contextlib.contextmanager
+def _as_writer(run: Run) -> Iterator[None]:
+    """Hold the engine's lock: whoever has it may change the run's files."""
+    lock = try_lock(run.engine_lock)
+    if lock is None:
+        raise LostRunError(f"{run.name} is being started at this moment.", hint="Send it again when it trains.")
+    try:
+        yield
+    finally:
+        lock.close()
+
+
+def _done(verb: str, run: Run, state: RunState, step: int) -> str:
+    present, pins = listed(run.checkpoints), read_pins(run)
+    found = next((c for c in present if c.step == step), None)
+    if verb == "unpin":
+        write_pins(run, pins - {step})
+        return f"checkpoint-{step} is not pinned any more"
+    if found is None:
+        steps = ", ".join(str(c.step) for c in reversed(present)) or "none"
+        raise UsageError(f"{run.name} has no checkpoint-{step}.", hint=f"There are: {steps}.")
+    if verb == "pin":
+        write_pins(run, pins | {step})
+        return f"checkpoint-{step} is pinned"
+    if reason := undeletable(found, present, pins, best_step(run, state), is_over=is_over(state)):
+        raise UsageError(f"checkpoint-{step} was not deleted: {reason}.")
+    checkpoint_folders.discard(found.path)
+    writer = Writer(run.journal, attempt=state.attempt, token=state.token)
+    writer.write(CheckpointRemoved(step=step, path=f"checkpoints/{found.path.name}"), durable=True)
+    writer.close()
+    return f"checkpoint-{step} is deleted"
