@@ -25,7 +25,6 @@ from pathlib import Path
 import msgspec
 
 from ftui.errors import DiskError, UsageError
-from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
 from ftui.runs.manifest import (
     MANIFEST,
     FileEntry,
@@ -37,6 +36,7 @@ from ftui.runs.manifest import (
     write_manifest,
 )
 from ftui.system.file_tree import delete, link_files, move_files, move_out, plain_files, rename_folder, sync_folders
+from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
 
 __all__ = [
     "MANIFEST", "Checkpoint", "FileEntry", "Manifest", "discard", "fault", "file_hash", "link_copy", "listed",

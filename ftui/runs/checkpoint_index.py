@@ -8,8 +8,8 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from ftui.runs.checkpoint_folders import NOT_FINITE, listed
 from ftui.errors import UsageError
+from ftui.runs.checkpoint_folders import NOT_FINITE, listed
 from ftui.runs.events import (
     AnyRecord,
     CheckpointRejected,

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import msgspec
 
 from ftui.runs.events import Step
-from ftui.system.files import replace_file
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from ftui.system.files import replace_file
 
 FORM = 1
 BUCKETS = 512  # an even number

@@ -4,7 +4,25 @@ from pathlib import Path
 
 from ftui import units
 from ftui.errors import DiskError
-from ftui.runs.events import (Adopted, AnyRecord, CheckpointRejected, CheckpointSaved, ControlApplied, ControlRefused, EvaluationDone, MicroBatchChanged, PhaseChanged, Restarting, RunOpened, RunStarted, Sampled, StageBegan, Stalled, Step, Warned,)
+from ftui.runs.events import (
+    Adopted,
+    AnyRecord,
+    CheckpointRejected,
+    CheckpointSaved,
+    ControlApplied,
+    ControlRefused,
+    EvaluationDone,
+    MicroBatchChanged,
+    PhaseChanged,
+    Restarting,
+    RunOpened,
+    RunStarted,
+    Sampled,
+    StageBegan,
+    Stalled,
+    Step,
+    Warned,
+)
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState, eta_seconds, is_over
 from ftui.text import complaint, shown

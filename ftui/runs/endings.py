@@ -5,7 +5,16 @@ import re
 from msgspec.structs import replace
 
 from ftui import units
-from ftui.errors import (BUG, EXIT_WORDS, FINISHED, PARKED, PREEMPTED_NOT_SAVED, DiskError, HostMemoryError, StalledError,)
+from ftui.errors import (
+    BUG,
+    EXIT_WORDS,
+    FINISHED,
+    PARKED,
+    PREEMPTED_NOT_SAVED,
+    DiskError,
+    HostMemoryError,
+    StalledError,
+)
 from ftui.runs.events import EngineEnded, Phase, Restarting, RunFailed, RunFinished, RunStopped
 from ftui.runs.state import Restart, RunState
 

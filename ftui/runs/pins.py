@@ -5,8 +5,8 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 
 from ftui.runs.checkpoint_folders import Checkpoint
-from ftui.system.files import replace_file
 from ftui.runs.run_folder import Run
+from ftui.system.files import replace_file
 from ftui.system.volume import disk_error
 
 

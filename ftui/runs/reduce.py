@@ -8,7 +8,32 @@ from msgspec.structs import replace
 
 from ftui import units
 from ftui.runs.endings import with_ending, with_engine_end, with_restart
-from ftui.runs.events import (Adopted, AnyRecord, CheckpointRejected, CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified, ControlApplied, EngineEnded, EngineStarted, EvaluationDone, MicroBatchChanged, PhaseChanged, Restarting, RunFailed, RunFinished, RunOpened, RunStarted, RunStopped, Sampled, StageBegan, Stalled, Step, Warned,)
+from ftui.runs.events import (
+    Adopted,
+    AnyRecord,
+    CheckpointRejected,
+    CheckpointRemoved,
+    CheckpointSaved,
+    CheckpointTagged,
+    CheckpointVerified,
+    ControlApplied,
+    EngineEnded,
+    EngineStarted,
+    EvaluationDone,
+    MicroBatchChanged,
+    PhaseChanged,
+    Restarting,
+    RunFailed,
+    RunFinished,
+    RunOpened,
+    RunStarted,
+    RunStopped,
+    Sampled,
+    StageBegan,
+    Stalled,
+    Step,
+    Warned,
+)
 from ftui.runs.state import Checkpoint, Evaluation, RunState, Sample
 
 LEAVING = ("stop", "park", "abort")  # letters an engine obeys by ending

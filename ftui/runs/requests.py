@@ -17,8 +17,8 @@ from typing import Annotated
 import msgspec
 
 from ftui.errors import DiskError
-from ftui.system.files import make_private_folder, replace_file
 from ftui.runs.run_folder import Run
+from ftui.system.files import make_private_folder, replace_file
 
 LONGEST = 64 << 10  # bytes
 LONGEST_PROMPT = 8 << 10  # characters

@@ -2,7 +2,21 @@
 
 from collections.abc import Sequence
 
-from ftui.errors import (BUG, PARKED, PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, STOPPED, DataError, DiskError, HardwareError, LostRunError, ModelError, NonFiniteError, ProfileError, UsageError,)
+from ftui.errors import (
+    BUG,
+    PARKED,
+    PREEMPTED_NOT_SAVED,
+    PREEMPTED_SAVED,
+    STOPPED,
+    DataError,
+    DiskError,
+    HardwareError,
+    LostRunError,
+    ModelError,
+    NonFiniteError,
+    ProfileError,
+    UsageError,
+)
 from ftui.runs.events import EngineEnded, Restarting
 from ftui.runs.state import Restart, RunState
 

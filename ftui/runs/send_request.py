@@ -13,7 +13,21 @@ from ftui.runs.events import CheckpointRemoved
 from ftui.runs.journal import Writer
 from ftui.runs.pins import read_pins, undeletable, write_pins
 from ftui.runs.requests import (
-    SETTINGS, Abort, AnyLetter, Continue, Delete, Evaluate, Hold, Letter, Park, Pin, Sample, Save, Set, Stop, Unpin, new_id,
+    SETTINGS,
+    Abort,
+    AnyLetter,
+    Continue,
+    Delete,
+    Evaluate,
+    Hold,
+    Letter,
+    Park,
+    Pin,
+    Sample,
+    Save,
+    Stop,
+    Unpin,
+    new_id,
 )
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState, is_over

@@ -10,12 +10,12 @@ import msgspec
 
 from ftui.errors import UsageError
 from ftui.runs.events import AnyRecord, Phase
-from ftui.runs.reduce import fold
-from ftui.system.process_id import Identity, is_alive
 from ftui.runs.journal import Tail
+from ftui.runs.reduce import fold
 from ftui.runs.restart_policy import may_follow
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
+from ftui.system.process_id import Identity, is_alive
 
 FORM = 2  # 1 knew nothing of restarts
 PIECE = 1 << 20  # bytes

@@ -43,9 +43,10 @@ from ftui.engine.models.load_model import load_model
 from ftui.engine.models.packing_check import check_packing
 from ftui.engine.objectives import loss as heads
 from ftui.engine.objectives import stage_named
-from ftui.engine.objectives.loss import BALANCED, PLAIN_HEADS, Batch, ChunkedCrossEntropy, summed_loss
+from ftui.engine.objectives.loss import BALANCED, Batch, ChunkedCrossEntropy, summed_loss
 from ftui.engine.training.collate import collate
 from ftui.errors import ModelError
+from ftui.models.logits import PLAIN_HEADS
 from ftui.profile.sections.model import ModelSection
 from ftui.runs.events import EvaluationDone
 from ftui.runs.journal import Tail

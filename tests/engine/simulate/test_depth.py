@@ -2,8 +2,8 @@
 
 import pytest
 
-from ftui.engine.objectives.loss import PLAIN_HEADS
 from ftui.engine.simulate.depth import plan_layers
+from ftui.models.logits import PLAIN_HEADS
 from ftui.profile.schema import Profile
 from tests.support.simulated import A100, CPU, T4, profile, told, traced
 

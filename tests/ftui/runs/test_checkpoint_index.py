@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from ftui.runs import checkpoint_folders
-from ftui.runs import send_request
-from ftui.runs.checkpoint_index import NOT_FINITE, Browser, Entry, best_step, browse, standing
 from ftui.cli.main import main
 from ftui.errors import DiskError, LostRunError, UsageError
+from ftui.runs import checkpoint_folders, send_request
+from ftui.runs.checkpoint_folders import NOT_FINITE
+from ftui.runs.checkpoint_index import Browser, Entry, best_step, browse, standing
 from ftui.runs.events import CheckpointRejected, CheckpointSaved, CheckpointTagged
-from ftui.system.files import try_lock
 from ftui.runs.pins import read_pins, write_pins
 from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.status import read_status
+from ftui.system.files import try_lock
 from tests.support.shelf import (
     CONTENT,
     TOKENS,

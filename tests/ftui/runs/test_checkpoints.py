@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import MANIFEST, Checkpoint, FileEntry, Manifest
-from ftui.errors import DiskError
 
 RUN_ID = "0123456789abcdef"
 FILES = ("config.json", "model.bin", "resume/deep/state.json", "resume/state.json")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ftui.runs.curve_window import read_window
 from ftui.runs.curves import CurveReader, Curves
 from ftui.runs.events import Step
 from ftui.runs.run_folder import Run
-from ftui.runs.curve_window import read_window
 
 TOKEN = "0123456789abcdef"
 

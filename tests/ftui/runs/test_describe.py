@@ -7,13 +7,33 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftui.runs import describe
-from ftui.runs.events import (Adopted, AnyRecord, CheckpointRejected, CheckpointSaved, ControlApplied, ControlRefused, EngineEnded, EvaluationDone, MicroBatchChanged, PhaseChanged, Restarting, RunFailed, RunFinished, RunStarted, RunStopped, Sampled, StageBegan, Stalled, Warned,)
-from ftui.runs.reduce import fold
 from ftui.cli.follow import news
-from ftui.system.process_id import Identity
+from ftui.runs import describe
+from ftui.runs.events import (
+    Adopted,
+    AnyRecord,
+    CheckpointRejected,
+    CheckpointSaved,
+    ControlApplied,
+    ControlRefused,
+    EngineEnded,
+    EvaluationDone,
+    MicroBatchChanged,
+    PhaseChanged,
+    Restarting,
+    RunFailed,
+    RunFinished,
+    RunStarted,
+    RunStopped,
+    Sampled,
+    StageBegan,
+    Stalled,
+    Warned,
+)
+from ftui.runs.reduce import fold
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
+from ftui.system.process_id import Identity
 
 RUN = Run(Path("/runs/mine"))
 

@@ -5,11 +5,22 @@ from typing import Any
 
 import pytest
 
-from ftui.runs.events import (AnyRecord, CheckpointSaved, CheckpointVerified, ControlApplied, EngineEnded, EngineStarted, Restarting, RunFailed, RunFinished, RunStopped,)
+from ftui.runs.events import (
+    AnyRecord,
+    CheckpointSaved,
+    CheckpointVerified,
+    ControlApplied,
+    EngineEnded,
+    EngineStarted,
+    Restarting,
+    RunFailed,
+    RunFinished,
+    RunStopped,
+)
 from ftui.runs.reduce import fold
-from ftui.system.process_id import Identity
 from ftui.runs.restart_policy import EXPLAINED, crash_step, decide, may_follow, row_before
 from ftui.runs.state import Restart, RunState
+from ftui.system.process_id import Identity
 
 ENGINE = Identity("boot", "pid:[1]", 7, "100")
 

@@ -8,10 +8,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.runs.events import (Adopted, AnyRecord, CheckpointRejected, CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified, ControlApplied, ControlRefused, EngineEnded, EngineStarted, EvaluationDone, MicroBatchChanged, Phase, PhaseChanged, Restarting, RunFailed, RunFinished, RunOpened, RunStarted, RunStopped, Sampled, StageBegan, Stalled, Step, Telemetry, Warned,)
+from ftui.runs.events import (
+    Adopted,
+    AnyRecord,
+    CheckpointRejected,
+    CheckpointRemoved,
+    CheckpointSaved,
+    CheckpointTagged,
+    CheckpointVerified,
+    ControlApplied,
+    ControlRefused,
+    EngineEnded,
+    EngineStarted,
+    EvaluationDone,
+    MicroBatchChanged,
+    Phase,
+    PhaseChanged,
+    Restarting,
+    RunFailed,
+    RunFinished,
+    RunOpened,
+    RunStarted,
+    RunStopped,
+    Sampled,
+    StageBegan,
+    Stalled,
+    Step,
+    Telemetry,
+    Warned,
+)
 from ftui.runs.reduce import EVALUATIONS_KEPT, fold
-from ftui.system.process_id import Identity
 from ftui.runs.state import Checkpoint, Evaluation, Restart, RunState, eta_seconds, is_over
+from ftui.system.process_id import Identity
 
 ENGINE = Identity("boot", "pid:[1]", 7, "100")
 

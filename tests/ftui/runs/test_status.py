@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from ftui.runs.events import EngineEnded, EngineStarted, PhaseChanged, RunFinished, RunStarted
-from ftui.system.process_id import Identity, identity_of, this_process
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Status, Watch, is_final, is_frozen, is_living, read_status
+from ftui.system.process_id import Identity, identity_of, this_process
 
 
 def started(start: int = 0) -> RunStarted:
