@@ -12,7 +12,7 @@ from ftui.launch import open_run
 from ftui.runs.run_folder import Run, runs_root
 from ftui.supervisor import spawn
 from ftui.tui.form import estimates
-from ftui.tui.screens.editor import recognize
+from ftui.tui.screens.editor import value_editor
 from ftui.tui.screens.rows import rows_screen
 from tests.support.replayed import moment, replay
 from tests.support.rows_helper import StandIn
@@ -27,11 +27,12 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test sees the runs of the person who runs it, starts a supervisor, or knows what time it is there."""
     for name, place in (("FTUI_RUNS", "runs"), ("XDG_STATE_HOME", "state"), ("FTUI_CACHE", "cache")):
         monkeypatch.setenv(name, str(tmp_path / place))
-    for room in (rows_screen, recognize):
+    for room in (rows_screen, value_editor):
         monkeypatch.setattr(room, "Helper", StandIn)
     for room in (open_run, spawn):
         monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
-    monkeypatch.setattr(estimates, "look_around", lambda: estimates.Place(card_named("rtx4090"), card_named("cpu")))
+    cards = estimates.MachineCards(card_named("rtx4090"), card_named("cpu"))
+    monkeypatch.setattr(estimates, "detect_cards", lambda: cards)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()
     before = os.umask(0o022)

@@ -1,6 +1,6 @@
 """The fields of the form, made from the profile's own models: what may stand at each key, and what it means.
 
-It loads pydantic (0.1 s): the editor's screens import it when they are about to be shown.
+It loads pydantic (0.1 s), so screens import it only when the editor opens.
 """
 
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ class Field:
 
     @property
     def picks(self) -> Literal["model", "data"] | None:
-        """What is chosen from a list of what there is rather than typed."""
+        """What a list offers for it, where it is chosen rather than typed."""
         if self.key[:2] in FILES and self.key[2:] in ((), ("path",)):
             return "data"
         return "model" if self.key in FOLDERS else None
@@ -85,20 +85,21 @@ class Heading:
 @cache
 def headings() -> tuple[Heading, ...]:
     """Every table of the profile in its order."""
-    found = []
+    sections = []
     for name, info in Profile.model_fields.items():
         (section,) = tables_in(info.annotation)
         words = " ".join((section.__doc__ or "").split()).partition(": ")[2]
-        fields = tuple(_fields(section, (name,)))
         if get_origin(info.annotation) is tuple:
-            fields = (replace(_field((name,), info), meaning=words, default=None),)
-        found.append(Heading(name, words, fields))
-    return tuple(found)
+            fields: tuple[Field, ...] = (replace(_field((name,), info), meaning=words, default=None),)
+        else:
+            fields = _fields(section, (name,))
+        sections.append(Heading(name, words, fields))
+    return tuple(sections)
 
 
 @cache
 def all_fields() -> tuple[Field, ...]:
-    """Every field, those inside others among them."""
+    """Every field, also those inside others."""
 
     def walk(fields: tuple[Field, ...]) -> Iterator[Field]:
         for field in fields:
@@ -118,18 +119,17 @@ def field_at(key: Key) -> Field | None:
     return _by_key().get(tuple(part for part in key if not part.isdigit()))
 
 
-def _fields(section: type[BaseModel], above: Key) -> Iterator[Field]:
-    for name, info in section.model_fields.items():
-        yield _field((*above, name), info)
+def _fields(section: type[BaseModel], above: Key) -> tuple[Field, ...]:
+    return tuple(_field((*above, name), info) for name, info in section.model_fields.items())
 
 
 def _field(key: Key, info: FieldInfo) -> Field:
     types = _types(info.annotation)
-    plain = [one for one in types if one is not type(None)]
+    plain = [kind for kind in types if kind is not type(None)]
     kind = _kind(key, plain)
     required = info.default is PydanticUndefined
     inner = tables_in(info.annotation)
-    lists = [one for one in plain if get_origin(one) is tuple]
+    lists = [kind for kind in plain if get_origin(kind) is tuple]
     return Field(
         key,
         kind,
@@ -143,27 +143,27 @@ def _field(key: Key, info: FieldInfo) -> Field:
         is_optional=len(plain) < len(types),
         weights=affects_weights(info),
         items=_item_type(lists[0]) if kind in ("list", "texts") and lists else None,
-        inside=tuple(_fields(inner[0], key)) if inner else (),
+        inside=_fields(inner[0], key) if inner else (),
     )
 
 
 def _types(annotation: Any) -> list[Any]:
-    """The types of a union, those of unions inside it among them."""
+    """The types of a union, also those of unions inside it."""
     if get_origin(annotation) is Annotated:
         return _types(get_args(annotation)[0])
     if get_origin(annotation) in (Union, UnionType):
-        return [one for inner in get_args(annotation) for one in _types(inner)]
+        return [kind for inner in get_args(annotation) for kind in _types(inner)]
     return [annotation]
 
 
 def _kind(key: Key, types: list[Any]) -> Kind:
     if key in FILES:
         return "sources"
-    if any(get_origin(one) is tuple and tables_in(one) for one in types):
+    if any(get_origin(kind) is tuple and tables_in(kind) for kind in types):
         return "tables"
-    if any(isinstance(one, type) and issubclass(one, BaseModel) for one in types):
+    if any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in types):
         return "group"
-    origins = {get_origin(one) for one in types}
+    origins = {get_origin(kind) for kind in types}
     if tuple in origins:
         return "texts" if str in types else "list"
     if dict in origins:
@@ -179,12 +179,12 @@ def _kind(key: Key, types: list[Any]) -> Kind:
 
 def _choices(types: list[Any], *, optional: bool) -> Iterator[str]:
     """The values a key (or each item of its list) may have, where they can be counted."""
-    items = [inner for one in types if get_origin(one) is tuple for inner in _types(get_args(one)[0])]
-    found = [choice for one in [*types, *items] if get_origin(one) is Literal for choice in get_args(one)]
+    items = [inner for kind in types if get_origin(kind) is tuple for inner in _types(get_args(kind)[0])]
+    choices = [choice for kind in [*types, *items] if get_origin(kind) is Literal for choice in get_args(kind)]
     if types == [bool]:
-        found = ["true", "false"]
-    yield from map(str, found)
-    if found and optional and "none" not in found:
+        choices = ["true", "false"]
+    yield from map(str, choices)
+    if choices and optional and "none" not in choices:
         yield "none"
 
 

@@ -8,15 +8,15 @@ from typing import Any, Literal
 from ftui.profile.origins import Key, Problem
 from ftui.profile.schema import Profile
 
-from .form_fields import Field, Heading, field_at, headings
-from .snapshot import From, Seen
-from .text_values import spelt
+from .form_fields import Field, field_at, headings
+from .snapshot import Snapshot, Source, has_value, value_at, values_under
+from .text_values import format_value
 
 _MEANT = re.compile(r"(?:Did you mean|Here it is) \[?([\w.]+)")
 
 
 @dataclass(frozen=True)
-class Row:
+class FormRow:
     """One line of the form.
 
     Attributes:
@@ -33,7 +33,7 @@ class Row:
     key: Key
     text: str = ""
     field: Field | None = None
-    comes_from: From = "default"
+    source: Source = "default"
     note: str = ""
     depth: int = 0
     is_open: bool | None = None
@@ -45,179 +45,157 @@ class Row:
 
     @property
     def name(self) -> str:
+        """The key as `--set` spells it."""
         return ".".join(self.key)
 
 
-def rows_of(
-    seen: Seen,
+def make_rows(
+    snapshot: Snapshot,
     *,
-    opened: Collection[Key] = (),
-    before: Mapping[Key, Any] | None = None,
+    open_keys: Collection[Key] = (),
+    saved_values: Mapping[Key, Any] | None = None,
     reasons: Mapping[Key, str] | None = None,
-) -> list[Row]:
-    """Everything in the order of the reference.
+) -> list[FormRow]:
+    """All rows in the order of the reference, unknown tables first.
 
-    `before`: what the file on the disk says; `reasons`: why the tier says what it says.
+    `saved_values`: what the file on the disk says; `reasons`: why the tier says what it says.
     """
-    rows: list[Row] = []
-    unknown = list(seen.unknown)
+    rows: list[FormRow] = []
+    maker = _RowMaker(snapshot, open_keys, saved_values or {}, reasons or {})
+    unknown = list(snapshot.unknown)
     for heading in headings():
-        head = _heading(seen, heading)
-        inside = [row for field in heading.fields for row in _rows(seen, field, field.key, opened, before or {}, 0)]
-        if head.faults and inside[0].key != head.key:  # the cursor passes headings over: the first key tells it
-            inside[0] = replace(inside[0], faults=(*inside[0].faults, *head.faults))
-        rows += [head, *inside]
+        faults = snapshot.faults_of((heading.name,))
+        head = FormRow("heading", (heading.name,), meaning=heading.meaning, faults=faults)
+        inside = [row for field in heading.fields for row in maker.rows(field, field.key, 0)]
+        if faults and inside[0].key != head.key:  # the cursor skips headings: the first key shows the fault
+            inside[0] = replace(inside[0], faults=(*inside[0].faults, *faults))
         here = [key for key in unknown if key[0] == heading.name]
-        rows += [_unknown(seen, key) for key in here]
         unknown = [key for key in unknown if key not in here]
-    told = reasons or {}
-    rows = [replace(row, reason=told.get(row.key, "")) if row.comes_from == "tier" else row for row in rows]
-    return [*(_unknown(seen, key) for key in unknown), *rows]
+        rows += [head, *inside, *(_unknown(snapshot, key) for key in here)]
+    return [*(_unknown(snapshot, key) for key in unknown), *rows]
 
 
-def _heading(seen: Seen, heading: Heading) -> Row:
-    key = (heading.name,)
-    return Row("heading", key, meaning=heading.meaning, faults=seen.faults(key))
+@dataclass(frozen=True)
+class _RowMaker:
+    """Makes the rows of one field after the other."""
 
+    snapshot: Snapshot
+    open_keys: Collection[Key]
+    saved_values: Mapping[Key, Any]
+    reasons: Mapping[Key, str]
 
-def _rows(
-    seen: Seen, field: Field, key: Key, opened: Collection[Key], before: Mapping[Key, Any], depth: int
-) -> Iterator[Row]:
-    if not field.inside:
-        yield _row(seen, field, key, before, depth)
-        return
-    is_open = key in opened
-    if field.kind == "group":
-        number = sum(seen.is_given(inner.key) for inner in field.inside)
-        yield _row(seen, field, key, before, depth, is_open=is_open, text=_group_text(seen, field, number))
-        if is_open:
+    def rows(self, field: Field, key: Key, depth: int) -> Iterator[FormRow]:
+        if not field.inside:
+            yield self._row(field, key, depth)
+            return
+        is_open = key in self.open_keys
+        value = self.snapshot.value(field, key)
+        yield self._row(field, key, depth, is_open=is_open, text=self._short_text(field, value))
+        if not is_open:
+            return
+        if field.kind == "group":
             for inner in field.inside:
-                yield from _rows(seen, inner, inner.key, opened, before, depth + 1)
-        return
-    sources = seen.value(field, key)
-    text = "" if field.is_required and sources is None else _sources_text(sources)
-    if field.kind == "tables":
-        text = _number_of(sources)
-    yield _row(seen, field, key, before, depth, is_open=is_open, text=text)
-    if is_open:
-        for number in range(len(sources) if isinstance(sources, list) and sources else 1):
-            for inner in _of_a_source(field, sources):
-                yield _source_row(seen, inner, (*key, str(number), inner.key[-1]), sources, before, depth + 1)
+                yield from self.rows(inner, inner.key, depth + 1)
+            return
+        for number in range(len(value) if isinstance(value, list) and value else 1):
+            for inner in _fields_of_source(field, value):
+                yield self._source_row(inner, (*key, str(number), inner.key[-1]), value, depth + 1)
+
+    def _row(
+        self, field: Field, key: Key, depth: int, *, is_open: bool | None = None, text: str | None = None
+    ) -> FormRow:
+        snapshot, saved = self.snapshot, self.saved_values
+        if field.kind == "group":
+            is_changed = values_under(snapshot.file_values, key) != values_under(saved, key)
+        else:
+            is_changed = snapshot.is_in_file(key) != has_value(saved, key) or (
+                snapshot.is_in_file(key) and value_at(snapshot.file_values, key) != value_at(saved, key)
+            )
+        faults = snapshot.faults_of(key)
+        if is_open is False:
+            faults = (*faults, *(p for p in snapshot.faults if p.key[: len(key)] == key and p.key != key))
+        if text is None:
+            is_missing = field.is_required and not has_value(snapshot.values, key)
+            text = "" if is_missing else format_value(snapshot.value(field, key))
+        source = snapshot.source(key)
+        return FormRow(
+            "key", key, text, field, source, _note(snapshot, key), depth, is_open, is_changed, faults,
+            meaning=field.meaning, reason=self.reasons.get(key, "") if source == "tier" else "",
+        )  # fmt: skip
+
+    def _source_row(self, field: Field, key: Key, sources: Any, depth: int) -> FormRow:
+        """A key of one source: of a table, or of a text, which is the path and nothing else."""
+        whole, number, name = key[:-2], int(key[-2]), key[-1]
+        source = sources[number] if isinstance(sources, list) and number < len(sources) else sources
+        table = source if isinstance(source, dict) else {"path": source} if isinstance(source, str) else {}
+        value, saved = table.get(name, field.default), self.saved_values
+        return FormRow(
+            "key",
+            key,
+            "" if field.is_required and name not in table else format_value(value),
+            field,
+            self.snapshot.source(whole) if name in table else "default",
+            _note(self.snapshot, whole) if name in table else "default",
+            depth,
+            is_changed=isinstance(source, dict) and has_value(saved, key) and value_at(saved, key) != value,
+            faults=self.snapshot.faults_of(key),
+            meaning=field.meaning,
+        )
+
+    def _short_text(self, field: Field, value: Any) -> str:
+        """What is inside a group, sources or a list of tables, in short."""
+        if field.kind == "group":
+            number = sum(self.snapshot.is_in_file(inner.key) for inner in field.inside)
+            if number:
+                return f"{number} of {len(field.inside)} keys given"
+            return "none" if value is None else "given, all at default"
+        if field.kind == "tables" and isinstance(value, list | tuple):
+            return f"{len(value)} of them" if value else "none"
+        if field.kind == "sources" and isinstance(value, list):
+            paths = [source.get("path", "?") if isinstance(source, dict) else source for source in value]
+            return f"{len(paths)} sources: {', '.join(map(str, paths))}" if len(paths) != 1 else format_value(paths[0])
+        return "" if field.kind == "sources" and field.is_required and value is None else format_value(value)
 
 
-def _row(
-    seen: Seen,
-    field: Field,
-    key: Key,
-    before: Mapping[Key, Any],
-    depth: int,
-    *,
-    is_open: bool | None = None,
-    text: str | None = None,
-) -> Row:
-    given = Seen.inside(seen.given, key) if seen.is_given(key) else None
-    was = Seen.inside(before, key)
-    changed = seen.is_given(key) != (Seen.is_in(before, key)) or (seen.is_given(key) and given != was)
-    if field.kind == "group":
-        changed = _under(seen.given, key) != _under(before, key)
-    faults = seen.faults(key)
-    if is_open is False:
-        faults = (*faults, *(p for p in seen.told if p.key[: len(key)] == key and p.key != key))
-    shown = spelt(seen.value(field, key)) if text is None else text
-    missing = field.is_required and text is None and not Seen.is_in(seen.values, key)
-    return Row(
-        "key", key, "" if missing else shown, field, seen.comes_from(key), _note(seen, key), depth, is_open, changed,
-        faults, meaning=field.meaning,
-    )  # fmt: skip
-
-
-def _source_row(seen: Seen, field: Field, key: Key, sources: Any, before: Mapping[Key, Any], depth: int) -> Row:
-    """A key of one source: of a table, or of a text, which is the path and nothing else."""
-    number = int(key[-2])
-    one = sources[number] if isinstance(sources, list) and number < len(sources) else sources
-    if isinstance(one, list):
-        one = None
-    table = one if isinstance(one, dict) else {"path": one} if isinstance(one, str) else {}
-    value = table.get(field.key[-1], field.default)
-    whole = key[:-2]
-    comes_from = seen.comes_from(whole) if field.key[-1] in table else "default"
-    old = Seen.inside(before, key)
-    note = _note(seen, whole) if field.key[-1] in table else "default"
-    text = "" if field.is_required and field.key[-1] not in table else spelt(value)
-    changed = Seen.is_in(before, whole) and isinstance(one, dict) and Seen.is_in(before, key) and old != value
-    return Row(
-        "key",
-        key,
-        text,
-        field,
-        comes_from,
-        note,
-        depth,
-        is_changed=changed,
-        faults=seen.faults(key),
-        meaning=field.meaning,
-    )
-
-
-def _of_a_source(field: Field, sources: Any) -> Sequence[Field]:
+def _fields_of_source(field: Field, sources: Any) -> Sequence[Field]:
     """The keys of a source; of one that is not there yet only its path: nothing can be said of no rows."""
-    return [one for one in field.inside if one.is_required] if field.kind == "sources" and not sources else field.inside
+    if field.kind == "sources" and not sources:
+        return [inner for inner in field.inside if inner.is_required]
+    return field.inside
 
 
-def _under(values: Mapping[Key, Any], key: Key) -> dict[Key, Any]:
-    return {known: value for known, value in values.items() if known[: len(key)] == key}
+def _note(snapshot: Snapshot, key: Key) -> str:
+    source = snapshot.source(key)
+    if source == "file":
+        return _line_note(snapshot.origin(key).line)
+    return snapshot.tier.removeprefix("tier ") if source == "tier" else source
 
 
-def _group_text(seen: Seen, field: Field, number: int) -> str:
-    if number:
-        return f"{number} of {len(field.inside)} keys given"
-    return "none" if seen.value(field, field.key) is None else "given, all at default"
+def _line_note(line: int | None) -> str:
+    return f"line {line}" if line else "file"
 
 
-def _sources_text(sources: Any) -> str:
-    if isinstance(sources, list):
-        paths = [one.get("path", "?") if isinstance(one, dict) else one for one in sources]
-        return f"{len(sources)} sources: {', '.join(map(str, paths))}" if len(sources) != 1 else spelt(paths[0])
-    return spelt(sources)
-
-
-def _number_of(tables: Any) -> str:
-    """`3 of them`; whatever stands there that is no list as it is."""
-    if isinstance(tables, list | tuple):
-        return f"{len(tables)} of them" if tables else "none"
-    return spelt(tables)
-
-
-def _note(seen: Seen, key: Key) -> str:
-    origin = seen.origin(key)
-    match seen.comes_from(key):
-        case "file":
-            return f"line {origin.line}" if origin.line else "file"
-        case "tier":
-            return seen.tier.removeprefix("tier ")
-        case other:
-            return other
-
-
-def _unknown(seen: Seen, key: Key) -> Row:
-    faults = seen.faults(key)
-    inside = ", ".join(known[-1] for known in _under(seen.given, key))
-    text = spelt(Seen.inside(seen.given, key)) if seen.is_given(key) else f"a table with {inside}"
-    meant = next((found for fault in faults if (found := meant_by(key, fault.fix))), None)
+def _unknown(snapshot: Snapshot, key: Key) -> FormRow:
+    faults = snapshot.faults_of(key)
+    if snapshot.is_in_file(key):
+        text = format_value(value_at(snapshot.file_values, key))
+    else:
+        text = f"a table with {', '.join(inner[-1] for inner in values_under(snapshot.file_values, key))}"
+    meant = next((name for fault in faults if (name := _meant_key(key, fault.fix))), None)
     origin = next((fault.origin for fault in faults if fault.origin is not None), None)
-    note = f"line {origin.line}" if origin is not None and origin.line else "file"
-    return Row("unknown", key, text, None, "file", note, faults=faults, meant=meant)
+    note = _line_note(origin.line if origin is not None else None)
+    return FormRow("unknown", key, text, None, "file", note, faults=faults, meant=meant)
 
 
-def meant_by(key: Key, fix: str) -> Key | None:
+def _meant_key(key: Key, fix: str) -> Key | None:
     """The key that the complaint about an unknown one names."""
     match = _MEANT.search(fix)
     if match is None:
         return None
-    named = tuple(match[1].rstrip(".").split("."))
+    name = tuple(match[1].rstrip(".").split("."))
     if len(key) == 1:
-        return named if len(named) == 1 and named[0] in Profile.model_fields else None
+        return name if len(name) == 1 and name[0] in Profile.model_fields else None
     place = tuple(part for part in key if not part.isdigit())
-    if named[:-1] == place[:-1]:
-        named = (*key[:-1], named[-1])
-    return named if field_at(named) is not None else None
+    if name[:-1] == place[:-1]:
+        name = (*key[:-1], name[-1])
+    return name if field_at(name) is not None else None

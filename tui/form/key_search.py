@@ -1,4 +1,4 @@
-"""Keys found by words: in their names with letters left out, in their help as it stands."""
+"""Search for a key by words: in its name also with letters left out, in its help as it stands."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ from ftui.profile.aliases import OLD_SPELLINGS
 
 from .form_fields import Field
 
-NAME, WORD, INSIDE, LETTERS, HELP = 100, 80, 60, 30, 20  # how good a match of one word is
+NAME, WORD, INSIDE, LETTERS, HELP = 100, 80, 60, 30, 20  # the scores of one word's match, best first
 
 
 def search(text: str, fields: Iterable[Field]) -> list[Field]:
@@ -14,27 +14,21 @@ def search(text: str, fields: Iterable[Field]) -> list[Field]:
     words = text.casefold().replace(".", " ").replace("_", " ").split()
     if not words:
         return list(fields)
-    scored = [(score, field) for field in fields if (score := _score(words, field)) > 0]
-    return [field for _, field in sorted(scored, key=lambda one: -one[0])]
-
-
-def matches(text: str, name: str, meaning: str) -> bool:
-    """Whether something of that name and help has every word."""
-    words = text.casefold().replace(".", " ").replace("_", " ").split()
-    return all(_of_word(word, name.casefold(), meaning.casefold()) for word in words)
+    scores = [(score, field) for field in fields if (score := _score(words, field)) > 0]
+    return [field for _, field in sorted(scores, key=lambda pair: -pair[0])]
 
 
 def _score(words: list[str], field: Field) -> float:
     name, meaning = field.name.casefold(), f"{field.meaning} {' '.join(field.choices)}".casefold()
-    scores = [_of_word(word, name, meaning) for word in words]
-    asked = "_".join(words)
-    whole = NAME if asked == field.key[-1] or OLD_SPELLINGS.get(asked, "").partition(" ")[0] == field.name else 0
+    scores = [_score_word(word, name, meaning) for word in words]
+    key = "_".join(words)
+    whole = NAME if key == field.key[-1] or OLD_SPELLINGS.get(key, "").partition(" ")[0] == field.name else 0
     if not all(scores) and not whole:
         return 0
     return sum(scores) / len(scores) + whole - len(name) / 100 - 3 * (len(field.key) - 2)
 
 
-def _of_word(word: str, name: str, meaning: str) -> float:
+def _score_word(word: str, name: str, meaning: str) -> float:
     parts = name.replace(".", "_").split("_")
     if word in parts or (len(word) > 1 and word == "".join(part[:1] for part in name.rpartition(".")[2].split("_"))):
         return NAME
@@ -50,11 +44,11 @@ def _of_word(word: str, name: str, meaning: str) -> float:
 
 
 def _spread(word: str, name: str) -> float:
-    """How far the word's letters stand apart in the name (1: together), in order from the beginning of a part of it.
+    """How far apart the word's letters are in the name, in order from the start of one of its parts.
 
-    0 where they are not all there.
+    1: side by side; 0: they are not all there.
     """
-    best = 0.0
+    spreads = []
     for start in [i for i in range(len(name)) if name[i] == word[0] and (i == 0 or name[i - 1] in "._")]:
         at = start
         for letter in word[1:]:
@@ -62,6 +56,5 @@ def _spread(word: str, name: str) -> float:
             if at < 0:
                 break
         else:
-            far = (at - start + 1) / len(word)
-            best = far if not best else min(best, far)
-    return best
+            spreads.append((at - start + 1) / len(word))
+    return min(spreads, default=0.0)

@@ -1,10 +1,9 @@
-"""What is typed into a field and what stands in it: from a value to the text of a line, and back to TOML."""
+"""The values of the form as text: from a value to what stands in a line, and from what is typed back to TOML."""
 
 import re
 import tomllib
 from typing import Any
 
-from ftui.errors import ProfileError
 from ftui.profile.toml_edit.document import source_of, value_of
 from ftui.text import escaped, shown
 
@@ -15,44 +14,47 @@ SMALL = 1e-3  # numbers below it are written with an exponent
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
 
 
-def spelt(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value as the form shows it and as it can be typed again: texts without quotes, small numbers as `2e-4`."""
     if value is None:
         return NONE
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return number(value)
+        return _format_number(value)
     if isinstance(value, str):
         is_plain = value == value.strip() == shown(value) and value[:1] not in ("[", "{", '"', "'") and value
         return value if is_plain else escaped(source_of(value))
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(inner(one) for one in value) + "]"
+        return format_list(value)
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{name} = {inner(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{name} = {_format_item(item)}" for name, item in value.items()) + "}"
     return str(value)
 
 
-def inner(value: Any) -> str:
-    """The same inside a list or a table, where texts keep their quotes."""
-    return escaped(source_of(value)) if isinstance(value, str) else spelt(value)
+def format_list(items: list[Any] | tuple[Any, ...]) -> str:
+    """The same for a list, in which texts keep their quotes."""
+    return "[" + ", ".join(map(_format_item, items)) + "]"
 
 
-def number(value: float) -> str:
+def _format_item(value: Any) -> str:
+    return escaped(source_of(value)) if isinstance(value, str) else format_value(value)
+
+
+def _format_number(value: float) -> str:
     """`2e-4`, `0.03`, `1.0`: the fewest digits that mean the same number."""
     if value and abs(value) < SMALL:
-        mantissa, _, exponent = f"{value:.16e}".partition("e")
-        digits = next(t for n in range(17) if float(t := f"{value:.{n}e}") == value)
-        mantissa, _, exponent = digits.partition("e")
+        shortest = next(text for n in range(17) if float(text := f"{value:.{n}e}") == value)
+        mantissa, _, exponent = shortest.partition("e")
         return f"{mantissa}e{int(exponent)}"
     return repr(value)
 
 
-def source_for(field: Field, text: str) -> str:
-    """What was typed into the field as TOML.
+def parse_value(field: Field, text: str) -> str:
+    """What was typed into the field, as TOML.
 
     Raises:
-        ProfileError: it is begun as a list, a table or a quoted text, and is none.
+        ProfileError: it starts like a list, a table or a quoted text, and is none.
     """
     text = text.strip()
     if text == NONE and (field.is_optional or field.kind in ("sources", "tables", "group")):
@@ -63,11 +65,11 @@ def source_for(field: Field, text: str) -> str:
         value_of(text)
         return text
     if field.kind == "list":
-        return "[" + ", ".join(_item(field, part) for part in _parts(text)) + "]"
+        return "[" + ", ".join(_parse_item(field, part) for part in _split_at_commas(text)) + "]"
     if field.kind == "table":
-        wrapped = "{ " + text + " }"
-        value_of(wrapped)
-        return wrapped
+        table = "{ " + text + " }"
+        value_of(table)
+        return table
     if field.kind == "text" and text in ("true", "false") and isinstance(field.default, bool):
         return text
     if text[:1] in ('"', "'") and isinstance(value_of(text), str):
@@ -84,22 +86,13 @@ def _is_plain(text: str) -> bool:
     return list(value) == ["value"] and isinstance(value["value"], bool | int | float)
 
 
-def _parts(text: str) -> list[str]:
+def _split_at_commas(text: str) -> list[str]:
     """What stands between commas; those in quotes do not count."""
-    held = _QUOTED.sub(lambda match: match[0].replace(",", "\0"), text)
-    return [part for piece in held.split(",") if (part := piece.replace("\0", ",").strip())]
+    hidden = _QUOTED.sub(lambda match: match[0].replace(",", "\0"), text)
+    return [part for piece in hidden.split(",") if (part := piece.replace("\0", ",").strip())]
 
 
-def _item(field: Field, part: str) -> str:
+def _parse_item(field: Field, part: str) -> str:
     if field.items is not str and _is_plain(part):
         return part
     return part if _QUOTED.fullmatch(part) else source_of(part)
-
-
-def problem_with(field: Field, text: str) -> str:
-    """Why this cannot be written as TOML at all, in words; empty where it can."""
-    try:
-        source_for(field, text)
-    except ProfileError as error:
-        return f"{error.message} {error.hint}".strip()
-    return ""

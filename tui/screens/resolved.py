@@ -19,7 +19,7 @@ from ftui.runs.run_folder import Run
 
 from ..drawing.resolved_table import Page, Row, count_spans, matching, resolved_page, rows
 from ..drawing.wording import place
-from ..form.estimates import verdict_on
+from ..form.estimates import describe_fit
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line, Span
 from ..stage import stage
@@ -107,7 +107,7 @@ class ResolvedScreen(Screen[None]):
         prospect = self.prospect
         self._verdict = None
         if prospect is not None:
-            self._verdict = await asyncio.to_thread(verdict_on, prospect.resolved.profile, self.wish.tier)
+            self._verdict = await asyncio.to_thread(describe_fit, prospect.resolved.profile, self.wish.tier)
         self._problem, self._doing = problem, ""
         self._draw()
 

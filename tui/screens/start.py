@@ -117,7 +117,7 @@ class StartScreen(Screen[None]):
         if offer.profile is None:
             stage(self).say("A run keeps the profile it has; enter shows it, and starts another one with other values.")
             return
-        from .editor.open_editor import open_editor  # with pydantic (0.1 s)
+        from .editor.editor_screen import open_editor  # with pydantic (0.1 s)
 
         open_editor(self, offer.profile)
 

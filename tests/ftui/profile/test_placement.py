@@ -8,7 +8,7 @@ from ftui.profile.layers import EXCLUSIVE
 from ftui.profile.presets import shipped
 from ftui.profile.toml_edit.document import Draft, removed, written
 from ftui.profile.toml_edit.statements import statements
-from ftui.tui.form.edits import with_all, with_source, with_value
+from ftui.tui.form.edits import with_source, with_value, with_values
 from ftui.tui.form.form_fields import all_fields
 
 SPACED = {preset.name: preset.path.read_text().replace("\n\n", "\n\n\n") for preset in shipped()}
@@ -59,7 +59,7 @@ def test_a_new_key_of_the_last_table_stands_above_the_closing_remark() -> None:
 @pytest.mark.parametrize("form", [lambda text: text, lambda text: text.replace("\n", "\r\n")])
 @pytest.mark.parametrize("change", [
     lambda draft: with_value(draft, EPOCHS, EPOCHS.key, "3"),
-    lambda draft: with_all(draft, {("train", "num_train_epochs"): 3}),
+    lambda draft: with_values(draft, {("train", "num_train_epochs"): 3}),
 ])  # fmt: skip
 def test_a_key_takes_the_place_of_the_one_it_excludes(form, change) -> None:  # type: ignore[no-untyped-def]
     draft = Draft(form(CLOSED))

@@ -8,9 +8,9 @@ from textual.binding import Binding
 
 from ftui.profile.origins import Problem
 from ftui.tui.drawing.editor.form import MORE, details, fault_text
-from ftui.tui.form.editor import Editing
-from ftui.tui.form.form_rows import Row, rows_of
-from ftui.tui.form.snapshot import look
+from ftui.tui.form.form_rows import FormRow, make_rows
+from ftui.tui.form.profile_form import ProfileForm
+from ftui.tui.form.snapshot import take_snapshot
 from ftui.tui.render.glyphs import UNICODE
 from ftui.tui.render.spans import Frame, Line, width_of
 from ftui.tui.screens.diff import DiffScreen
@@ -65,7 +65,7 @@ def told(lines: list[Line]) -> str:
 def test_what_is_cut_off_says_so(width: int) -> None:
     """Of every key, with and without a fault: all of its words, or a sign at the end and where to read them."""
     for text in (PROFILE, WRONG):
-        for row in Editing(Path("mine.toml"), text, None).rows:
+        for row in ProfileForm(Path("mine.toml"), text, None).rows:
             for height in (4, 5, 7):
                 lines = details(Frame(width, height, UNICODE), row)
                 assert len(lines) <= height and all(width_of(line) <= width for line in lines)
@@ -79,9 +79,9 @@ def test_what_is_cut_off_says_so(width: int) -> None:
 @pytest.mark.parametrize("meaning", ["Short.", "A long help. " * 40])
 def test_a_fault_is_seen_before_the_help(width: int, meaning: str) -> None:
     """The first line is the fault's and its fix is there, in three lines too; the help never stands above it."""
-    (row,) = [row for row in rows_of(look(PROFILE, Path("/p.toml"))) if row.key == ("train", "seed")]
+    (row,) = [row for row in make_rows(take_snapshot(PROFILE, Path("/p.toml"))) if row.key == ("train", "seed")]
     for message in ("is wrong", "is wrong for a reason that takes a while to be told " * 6):
-        faulty = Row(
+        faulty = FormRow(
             "key", row.key, row.text, row.field, meaning=meaning,
             faults=(Problem(row.key, None, message, "Write another."), Problem(row.key, None, "and this", "So.")),
         )  # fmt: skip

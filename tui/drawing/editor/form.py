@@ -1,4 +1,4 @@
-"""The form: a table's name with what it is about, and below it a key a line with its value and where it comes from."""
+"""The form: a table's name and what it is for, then one line for each key with its value and where that comes from."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,59 +6,62 @@ from dataclasses import dataclass
 from ftui.profile.origins import Problem
 
 from ...form.form_fields import KINDS, Field
-from ...form.form_rows import Row
-from ...form.text_values import spelt
+from ...form.form_rows import FormRow
+from ...form.text_values import format_value
 from ...render.spans import Frame, Line, Span, harmless, left, right, spread, width_of, wrapped
 
-KEY, FOUND_KEY = 33, 48  # columns: the longest key with a sign behind it; with its table before it
+KEY, MATCH_KEY = 33, 48  # columns: the longest key with a sign behind it; with its table before it
 NOTE = 11
 CHANGED, FAULT = "*", "!"
 MORE = " ... i: more"
-VALUE_STYLES = {"default": "muted", "tier": "violet", "file": "bright", "--set": "eval"}
-NOTE_STYLES = {"default": "faint", "tier": "violet", "file": "faint", "--set": "eval"}
+VALUE_STYLES = {"default": "muted", "tier": "violet", "file": "bright"}
+NOTE_STYLES = {"default": "faint", "tier": "violet", "file": "faint"}
 
 
 @dataclass(frozen=True)
 class FormPage:
-    """What the form shows. `typed`: the value under the cursor while it is being typed; `query`: what is searched."""
+    """What the form shows.
 
-    rows: Sequence[Row]
+    `input_text`: the value under the cursor while it is being typed; `query`: what is searched for.
+    """
+
+    rows: Sequence[FormRow]
     cursor: int
     top: int = 0
-    typed: str | None = None
+    input_text: str | None = None
     query: str | None = None
 
 
 @dataclass(frozen=True)
 class Head:
-    """The first line: which file, how it stands, over which tier."""
+    """The first line: the file, its state, the tier below it.
+
+    `activity`: what is going on in the background; `num_red`: findings in the rows that would stop a run.
+    """
 
     name: str
-    where: str
+    folder: str
     is_new: bool
     is_changed: bool
     num_faults: int
     tier: str
-    doing: str = ""
-    num_red: int = 0  # findings in the rows that would stop a run, as far as they were looked at
+    activity: str = ""
+    num_red: int = 0
 
 
 def head_line(frame: Frame, head: Head) -> Line:
-    state: list[Span] = []
-    if head.is_new:
-        state.append(("  new", "eval"))
-    elif head.is_changed:
-        state.append((f"  {CHANGED} changed", "warn"))
-    told: list[Span] = [(f"{head.doing}  ", "loss")] if head.doing else []
+    """The first line of the editor."""
+    name: list[Span] = [(f" {head.name}", "title")]
+    if head.is_new or head.is_changed:
+        name.append(("  new", "eval") if head.is_new else (f"  {CHANGED} changed", "warn"))
+    state: list[Span] = [(f"{head.activity}  ", "loss")] if head.activity else []
     if head.num_faults:
-        told.append((f"{head.num_faults} fault" + ("s" if head.num_faults > 1 else ""), "bad"))
-    elif head.num_red:
-        told.append((f"rows: {head.num_red} red", "bad"))
+        state.append((f"{head.num_faults} fault" + ("s" if head.num_faults > 1 else ""), "bad"))
     else:
-        told.append(("no fault", "good"))
-    told.append((f"  {frame.glyphs.separator}  tier ", "faint"))
-    told.append((f"{head.tier or 'none'} ", "violet" if head.tier else "muted"))
-    return spread(frame.width, [(f" {head.name}", "title"), *state, (f"  {head.where}", "faint")], told)
+        state.append((f"rows: {head.num_red} red", "bad") if head.num_red else ("no fault", "good"))
+    state.append((f"  {frame.glyphs.separator}  tier ", "faint"))
+    state.append((f"{head.tier or 'none'} ", "violet" if head.tier else "muted"))
+    return spread(frame.width, [*name, (f"  {head.folder}", "faint")], state)
 
 
 def top_for(cursor: int, top: int, height: int, count: int) -> int:
@@ -72,76 +75,69 @@ def top_for(cursor: int, top: int, height: int, count: int) -> int:
 
 
 def form_lines(frame: Frame, page: FormPage) -> list[Line]:
+    """As many rows from the page's top on as there is room for."""
     if page.query is not None and not page.rows:
         return [[], [(f"   No key has {page.query!r} in its name or its help.", "muted")]]
     shown = list(enumerate(page.rows))[page.top : page.top + frame.height]
     return [_line(frame, row, page, chosen=number == page.cursor) for number, row in shown]
 
 
-def key_width(width: int, *, is_search: bool) -> int:
-    """Columns of the keys: those that were found are shown with their tables, where that leaves room for values."""
-    return max(KEY, min(FOUND_KEY, width - 40)) if is_search else KEY
-
-
-def value_column(width: int, *, is_search: bool = False) -> int:
+def value_column(key_width: int = KEY) -> int:
     """The column in which values begin."""
-    return 3 + key_width(width, is_search=is_search) + 1
+    return 3 + key_width + 1
 
 
-def value_width(width: int, *, is_search: bool = False) -> int:
-    return max(8, width - value_column(width, is_search=is_search) - NOTE - 1)
+def value_width(width: int, key_width: int = KEY) -> int:
+    """Columns for a value on a line of `width` columns."""
+    return max(8, width - value_column(key_width) - NOTE - 1)
 
 
-def _line(frame: Frame, row: Row, page: FormPage, *, chosen: bool) -> Line:
+def _line(frame: Frame, row: FormRow, page: FormPage, *, chosen: bool) -> Line:
     if row.kind == "heading":
         return _heading(frame, row)
     behind = "@cursor" if chosen else ""
     sign, style = (FAULT, "bad") if row.faults else (CHANGED, "warn") if row.is_changed else (" ", "muted")
-    mark = frame.glyphs.cursor if chosen else " "
-    is_search = page.query is not None
-    name = row.name if is_search else row.key[-1]
-    name = "  " * (0 if is_search else row.depth) + _place(row, is_search=is_search) + name
+    if page.query is None:
+        name, key_width = "  " * row.depth + _place(row) + row.key[-1], KEY
+    else:  # matches are shown with their tables, where that leaves room for values
+        name, key_width = row.name, max(KEY, min(MATCH_KEY, frame.width - 40))
     if row.is_open is not None:
         name += " -" if row.is_open else " +"
     text, tone = _value(row, page, chosen=chosen)
-    key, value = key_width(frame.width, is_search=is_search), value_width(frame.width, is_search=is_search)
-    note = "" if row.comes_from == "default" and row.text == "" else row.note
-    line: Line = [
-        (mark, "loss" + behind),
+    note = "" if row.source == "default" and row.text == "" else row.note
+    return [
+        (frame.glyphs.cursor if chosen else " ", "loss" + behind),
         (f"{sign} ", style + behind),
-        (left(name, key), ("bad" if row.kind == "unknown" else "text" if chosen else "muted") + behind),
-        (" " + left(text, value), tone + behind),
-        (right(note, NOTE) + " ", NOTE_STYLES[row.comes_from] + behind),
+        (left(name, key_width), ("bad" if row.kind == "unknown" else "text" if chosen else "muted") + behind),
+        (" " + left(text, value_width(frame.width, key_width)), tone + behind),
+        (right(note, NOTE) + " ", NOTE_STYLES[row.source] + behind),
     ]
-    return line
 
 
-def _place(row: Row, *, is_search: bool) -> str:
-    """Of a key of the second source and the ones after it: which."""
-    if is_search or len(row.key) < 3 or not row.key[-2].isdigit():
-        return ""
-    return f"{int(row.key[-2]) + 1} "
+def _place(row: FormRow) -> str:
+    """The number of the source or stage that the key is in, from 1."""
+    return f"{int(row.key[-2]) + 1} " if len(row.key) > 2 and row.key[-2].isdigit() else ""
 
 
-def _value(row: Row, page: FormPage, *, chosen: bool) -> Span:
-    if chosen and page.typed is not None:
-        return page.typed, "bright"
+def _value(row: FormRow, page: FormPage, *, chosen: bool) -> Span:
+    if chosen and page.input_text is not None:
+        return page.input_text, "bright"
     if row.text == "" and row.field is not None and row.field.is_required and "0" not in row.key[2:3]:
         return "needed", "bad"
     if row.kind == "unknown":
         return (f"is it {row.meant[-1]}?  " if row.meant else "") + row.text, "bad"
     if row.faults and any(not fault.others for fault in row.faults):
         return row.text, "bad"
-    return row.text, VALUE_STYLES[row.comes_from]
+    return row.text, VALUE_STYLES[row.source]
 
 
-def _heading(frame: Frame, row: Row) -> Line:
+def _heading(frame: Frame, row: FormRow) -> Line:
     text = [(f" [{row.key[0]}]", "title"), (f"  {row.meaning}", "faint")]
     fault: Line = [(f"{FAULT} {row.faults[0].message} ", "bad")] if row.faults else []
     return spread(frame.width, text, fault)
 
 
-def details(frame: Frame, row: Row | None, problem: str = "", *, more: str = MORE) -> list[Line]:
+def details(frame: Frame, row: FormRow | None, problem: str = "", *, more: str = MORE) -> list[Line]:
     """The key under the cursor: what may stand there, what is wrong, what it means. `problem`: with what is typed.
 
     What is wrong comes first: it may fill the room. What the room cuts off ends with `more`.
@@ -155,27 +151,26 @@ def details(frame: Frame, row: Row | None, problem: str = "", *, more: str = MOR
         spread(frame.width, [(f" {row.name}", "title"), *_allowed(row.field)], _default(row.field)),
     ]
     room = frame.height - len(lines)
-    told = [(problem, "")] if problem else [(fault_text(fault, row), fault.fix) for fault in row.faults]
-    body = _wrong(told, width, room, more)
+    faults = [(problem, "")] if problem else [(fault_text(fault, row), fault.fix) for fault in row.faults]
+    body = _fault_lines(faults, width, room, more)
     whole = [] if body else [(line, "bright") for line in _whole(row, frame)]
     why = [] if body or not row.reason else wrapped(row.reason, width - 12)
     reason = [(f"{row.note}: {line}" if n == 0 else line, "violet") for n, line in enumerate(why)]
-    kept = max(0 if body else 1, room - len(body) - len(whole) - len(reason))  # below a fault only where there is room
-    meaning = _cut(wrapped(row.meaning, width) if row.meaning else [], kept, width, more)
+    rest = max(0 if body else 1, room - len(body) - len(whole) - len(reason))  # below a fault only where there is room
+    meaning = _cut(wrapped(row.meaning, width) if row.meaning else [], rest, width, more)
     body = [*body, *whole, *((line, "text") for line in meaning), *reason]
     texts = _cut([text for text, _ in body], room, width, more)
     return [*lines, *([(" " + text, style)] for text, (_, style) in zip(texts, body, strict=False))]
 
 
-def _wrong(told: Sequence[tuple[str, str]], width: int, room: int, more: str) -> list[Span]:
-    """The lines of the faults and their fixes; of the first one the fix is seen, whatever room there is."""
+def _fault_lines(faults: Sequence[tuple[str, str]], width: int, room: int, more: str) -> list[Span]:
+    """The lines of the faults and their fixes; the first fix is seen, whatever room there is."""
     lines: list[Span] = []
-    for message, fix in told:
-        mended = wrapped(fix, width) if fix else []
-        broken = wrapped(message, width)
+    for message, fix in faults:
+        fix_lines, message_lines = wrapped(fix, width) if fix else [], wrapped(message, width)
         if not lines:
-            broken = _cut(broken, max(1, room - len(mended)), width, more)
-        lines += [*((line, "bad") for line in broken), *((line, "good") for line in mended)]
+            message_lines = _cut(message_lines, max(1, room - len(fix_lines)), width, more)
+        lines += [*((line, "bad") for line in message_lines), *((line, "good") for line in fix_lines)]
     return lines
 
 
@@ -186,17 +181,14 @@ def _cut(lines: Sequence[str], room: int, width: int, more: str) -> list[str]:
     return [*lines[: room - 1], left(lines[room - 1], width - len(more)).rstrip() + more]
 
 
-def fault_text(fault: Problem, row: Row) -> str:
+def fault_text(fault: Problem, row: FormRow) -> str:
     """The fault, with the other keys that have a part in it."""
     names = [".".join(key) for key in (fault.key, *fault.others) if key != row.key]
-    return (
-        fault.message
-        if not names or all(name in fault.message for name in names)
-        else f"{fault.message} ({', '.join(names)})"
-    )
+    is_named = all(name in fault.message for name in names)
+    return fault.message if is_named else f"{fault.message} ({', '.join(names)})"
 
 
-def _whole(row: Row, frame: Frame) -> list[str]:
+def _whole(row: FormRow, frame: Frame) -> list[str]:
     """The value where the form has no room for it."""
     text = harmless(row.text)
     if width_of([(text, "")]) <= value_width(frame.width):
@@ -222,5 +214,4 @@ def _allowed(field: Field | None) -> list[Span]:
 def _default(field: Field | None) -> list[Span]:
     if field is None:
         return []
-    told = "needed" if field.is_required else f"default {spelt(field.default)}"
-    return [(f"{told} ", "faint")]
+    return [("needed " if field.is_required else f"default {format_value(field.default)} ", "faint")]

@@ -1,4 +1,4 @@
-"""What a profile would take: one line above the form, and a panel with where the memory goes.
+"""What a profile takes on a card: one line above the form, and a panel with where the memory goes.
 
 Every figure here is an estimate: it is marked with ~, has its range beside it and its basis below it.
 """
@@ -30,55 +30,56 @@ LABEL = 13
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What there is to tell: an estimate of `card`, or why there is none. `is_old`: of values before a fault."""
+class CardEstimate:
+    """An estimate on `card`, or the reason why there is none. `is_old`: it is of the values before a fault."""
 
     card: Card | None
-    told: Estimate | None
+    estimate: Estimate | None
     reason: str = ""
     is_old: bool = False
 
 
-def estimate_line(frame: Frame, forecast: Forecast) -> Line:
+def estimate_line(frame: Frame, on_card: CardEstimate) -> Line:
     """Card, bar, memory with its range, verdict, time and money, as many of them as there is room for."""
-    if forecast.card is None:
+    if on_card.card is None:
         return [(" no card is known to estimate for; t chooses one", "faint")]
-    card: list[Span] = [(f" {forecast.card.name} ", "muted"), (f"{_size(forecast.card.memory)} ", "faint")]
-    told = forecast.told
-    if told is None or told.memory is None:
-        reason = forecast.reason or (told.notes[0] if told and told.notes else "not estimated")
+    card: list[Span] = [(f" {on_card.card.name} ", "muted"), (f"{_size(on_card.card.memory)} ", "faint")]
+    estimate = on_card.estimate
+    if estimate is None or estimate.memory is None:
+        reason = on_card.reason or (estimate.notes[0] if estimate and estimate.notes else "not estimated")
         return [*card, (" unknown ", "muted"), (f" {reason}", "faint")]
-    memory, style = told.memory, VERDICT_STYLES[told.verdict]
-    if forecast.is_old:
-        was = f"  before the fault: ~{_size(memory.process)}, {verdict_words(told)}"
+    memory, style = estimate.memory, VERDICT_STYLES[estimate.verdict]
+    if on_card.is_old:
+        was = f"  before the fault: ~{_size(memory.process)}, {verdict_words(estimate)}"
         return [*card, (" unknown ", "muted"), (was, "faint")]
     figures: list[Span] = [
         (f" ~{_size(memory.process)}", "number"),
         (f" ({_number(memory.low)}{frame.glyphs.dash}{_number(memory.high)})", "faint"),
-        (f"  {verdict_words(told)}", style),
+        (f"  {verdict_words(estimate)}", style),
     ]
-    later = _later(told.duration)
-    room = frame.width - width_of([*card, *figures, *later]) - 2
+    times = _time_and_money(estimate.duration)
+    room = frame.width - width_of([*card, *figures, *times]) - 2
     if room < NARROW_BAR:
-        later = later[:1]
-        room = frame.width - width_of([*card, *figures, *later]) - 2
+        times = times[:1]
+        room = frame.width - width_of([*card, *figures, *times]) - 2
     size = max(0, min(WIDE_BAR, room))
-    return [*card, *_bar(frame.glyphs, memory, forecast.card.memory, size, style), *figures, *later]
+    return [*card, *_bar(frame.glyphs, memory, on_card.card.memory, size, style), *figures, *times]
 
 
-def verdict_words(told: Estimate) -> str:
-    return "cannot run there" if told.impossible else VERDICT_WORDS[told.verdict]
+def verdict_words(estimate: Estimate) -> str:
+    """Whether it fits, in a word or two."""
+    return "cannot run there" if estimate.impossible else VERDICT_WORDS[estimate.verdict]
 
 
-def _later(told: Duration) -> list[Span]:
-    found: list[Span] = []
-    if told.total_seconds is not None:
-        found.append((f"  ~{clock(told.total_seconds)}", "text"))
-    elif told.tokens_per_second is not None:
-        found.append((f"  ~{told.tokens_per_second:,.0f} tok/s", "text"))
-    if told.dollars is not None:
-        found.append((f"  ${told.dollars:,.2f}", "text"))
-    return found
+def _time_and_money(duration: Duration) -> list[Span]:
+    spans: list[Span] = []
+    if duration.total_seconds is not None:
+        spans.append((f"  ~{clock(duration.total_seconds)}", "text"))
+    elif duration.tokens_per_second is not None:
+        spans.append((f"  ~{duration.tokens_per_second:,.0f} tok/s", "text"))
+    if duration.dollars is not None:
+        spans.append((f"  ${duration.dollars:,.2f}", "text"))
+    return spans
 
 
 def _bar(glyphs: Glyphs, memory: Memory, room: int, width: int, style: str) -> list[Span]:
@@ -96,32 +97,29 @@ def _bar(glyphs: Glyphs, memory: Memory, room: int, width: int, style: str) -> l
     ]
 
 
-def breakdown(frame: Frame, forecast: Forecast) -> list[Line]:
+def breakdown(frame: Frame, on_card: CardEstimate) -> list[Line]:
     """Where the memory goes at the peak, part by part, then everything else that is known, then what is not."""
     head: Line = [(" estimate ", "title")]
     head.append((frame.glyphs.rule * max(0, frame.width - width_of(head) - 1), "rule"))
-    told, card = forecast.told, forecast.card
-    if told is None or card is None:
-        reason = forecast.reason or "t chooses a card to estimate for"
+    estimate, card = on_card.estimate, on_card.card
+    if estimate is None or card is None:
+        reason = on_card.reason or "t chooses a card to estimate for"
         return [head, *([(" " + line, "muted")] for line in wrapped(reason, frame.width - 2))][: frame.height]
-    lines: list[Line] = [head, _verdict_line(frame, forecast)]
-    if told.memory is not None:
-        lines += _parts(frame, told.memory)
-        lines += _facts_of(frame, told.memory)
-    lines += [_fact(label, text) for label, text in _facts(told) if text]
-    lines += [_fact("unproven", text) for text in (told.memory.unvalidated if told.memory else ())]
-    for note in filter(None, (told.impossible, *told.notes)):
+    lines: list[Line] = [head, _verdict_line(frame, card, estimate, is_old=on_card.is_old)]
+    if estimate.memory is not None:
+        lines += [*_parts(frame, estimate.memory), *_memory_facts(frame, estimate.memory)]
+    lines += [_fact(label, text) for label, text in _facts(estimate) if text]
+    lines += [_fact("unproven", text) for text in (estimate.memory.unvalidated if estimate.memory else ())]
+    for note in filter(None, (estimate.impossible, *estimate.notes)):
         lines += [[(" " + line, "faint")] for line in wrapped(note, frame.width - 2)]
     return lines[: frame.height]
 
 
-def _verdict_line(frame: Frame, forecast: Forecast) -> Line:
-    told, card = forecast.told, forecast.card
-    assert told is not None and card is not None, "the caller has looked"
-    number = f"{told.num_cards} x " if told.num_cards > 1 else ""
-    words = f"{'before the fault: ' if forecast.is_old else ''}{verdict_words(told)} "
-    right_side: list[Span] = [(words, "faint" if forecast.is_old else VERDICT_STYLES[told.verdict])]
-    return spread(frame.width, [(f" {number}{card.title}", "text"), (f"  {_size(card.memory)}", "faint")], right_side)
+def _verdict_line(frame: Frame, card: Card, estimate: Estimate, *, is_old: bool) -> Line:
+    number = f"{estimate.num_cards} x " if estimate.num_cards > 1 else ""
+    words = f"{'before the fault: ' if is_old else ''}{verdict_words(estimate)} "
+    verdict: list[Span] = [(words, "faint" if is_old else VERDICT_STYLES[estimate.verdict])]
+    return spread(frame.width, [(f" {number}{card.title}", "text"), (f"  {_size(card.memory)}", "faint")], verdict)
 
 
 def _parts(frame: Frame, memory: Memory) -> list[Line]:
@@ -129,21 +127,14 @@ def _parts(frame: Frame, memory: Memory) -> list[Line]:
     width = max(4, frame.width - LABEL - 14)
     largest = max([*memory.breakdown.values(), 1])
     for name in PARTS:
-        size = memory.breakdown.get(name, 0)
-        if size <= 0:
-            continue
-        full = max(1, round(width * size / largest))
-        lines.append(
-            [
-                (" " + left(name, LABEL), "muted"),
-                (right(_fine(size), 9) + "  ", "bright"),
-                (frame.glyphs.full * full, PART_STYLES[name]),
-            ]
-        )
+        if (size := memory.breakdown.get(name, 0)) > 0:
+            bar = frame.glyphs.full * max(1, round(width * size / largest))
+            figures: Line = [(" " + left(name, LABEL), "muted"), (right(_fine(size), 9) + "  ", "bright")]
+            lines.append([*figures, (bar, PART_STYLES[name])])
     return lines
 
 
-def _facts_of(frame: Frame, memory: Memory) -> list[Line]:
+def _memory_facts(frame: Frame, memory: Memory) -> list[Line]:
     total = f"~{_size(memory.process)}, {_number(memory.low)}{frame.glyphs.dash}{_size(memory.high)}"
     return [
         _fact("in all", total),
@@ -152,30 +143,25 @@ def _facts_of(frame: Frame, memory: Memory) -> list[Line]:
     ]
 
 
-def _facts(told: Estimate) -> Sequence[tuple[str, str]]:
-    parameters = ""
-    if told.num_parameters is not None and told.num_trainable is not None:
-        share = told.num_trainable / told.num_parameters if told.num_parameters else 0
-        parameters = f"{units.count(told.num_parameters)}, trained {units.count(told.num_trainable)} ({share:.2%})"
+def _facts(estimate: Estimate) -> Sequence[tuple[str, str]]:
+    """Labels and texts; a text is empty where its fact is not known."""
+    duration, parameters, speed = estimate.duration, "", ""
+    if estimate.num_parameters is not None and estimate.num_trainable is not None:
+        share = estimate.num_trainable / estimate.num_parameters if estimate.num_parameters else 0
+        trainable = units.count(estimate.num_trainable)
+        parameters = f"{units.count(estimate.num_parameters)}, trained {trainable} ({share:.2%})"
+    if duration.tokens_per_second is not None:
+        speed = f"~{duration.tokens_per_second:,.0f} tokens/s, give or take {duration.spread:.0%}; {duration.basis}"
+    steps = "" if duration.num_steps is None else f"{duration.num_steps:,} steps"
+    total = "" if duration.total_seconds is None else f"~{units.duration(duration.total_seconds)}"
+    money = "" if duration.dollars is None else f"${duration.dollars:,.2f}"
     return [
         ("parameters", parameters),
-        *_times(told.duration),
-        ("RAM", _optional(told.ram)),
-        ("disk", _optional(told.disk)),
+        ("speed", speed),
+        ("run", ", ".join(part for part in (steps, total, money) if part)),
+        ("RAM", _optional(estimate.ram)),
+        ("disk", _optional(estimate.disk)),
     ]
-
-
-def _times(told: Duration) -> list[tuple[str, str]]:
-    speed = (
-        ""
-        if told.tokens_per_second is None
-        else f"~{told.tokens_per_second:,.0f} tokens/s, give or take {told.spread:.0%}"
-    )
-    steps = "" if told.num_steps is None else f"{told.num_steps:,} steps"
-    total = "" if told.total_seconds is None else f"~{units.duration(told.total_seconds)}"
-    money = "" if told.dollars is None else f"${told.dollars:,.2f}"
-    whole = ", ".join(part for part in (steps, total, money) if part)
-    return [("speed", f"{speed}; {told.basis}" if speed else ""), ("run", whole)]
 
 
 def _fact(label: str, text: str) -> Line:
@@ -189,9 +175,8 @@ def _optional(size: int | None) -> str:
 def _size(size: float) -> str:
     """`24 GiB`, `17.2 GiB`: no more digits than an estimate has."""
     value = size / GiB
-    return (
-        f"{value:.0f} GiB" if value >= 99.5 or (abs(value - round(value)) < 0.05 and value >= 1) else f"{value:.1f} GiB"
-    )
+    is_whole = value >= 99.5 or (abs(value - round(value)) < 0.05 and value >= 1)
+    return f"{value:.0f} GiB" if is_whole else f"{value:.1f} GiB"
 
 
 def _number(size: float) -> str:

@@ -11,7 +11,7 @@ NAME, WORDS = 24, 36  # columns: the least of a name, and of what stands beside 
 
 @dataclass(frozen=True)
 class Choice:
-    """One line. `value` is what is chosen with it; `facts` are told below the list; `group` stands above the first."""
+    """One line. `value` is what it stands for; `facts` are shown below the list, `group` above its first line."""
 
     name: str
     words: str = ""
@@ -24,18 +24,24 @@ class Choice:
 
 @dataclass(frozen=True)
 class PickPage:
+    """What the list shows. `typed`: what narrows it; `takes_any`: other text than the choices may be typed too.
+
+    `num_all`: the number of choices before they were narrowed; `hint` is shown where there are none.
+    """
+
     title: str
     choices: Sequence[Choice]
     cursor: int
     typed: str = ""
     takes_any: bool = False
-    found: int = 0
+    num_all: int = 0
     hint: str = ""
 
 
 def pick_title(frame: Frame, page: PickPage) -> list[Line]:
-    told = f"{len(page.choices)} of {page.found} " if page.typed and not page.takes_any else ""
-    return [spread(frame.width, [(f" {page.title}", "title")], [(told, "faint")])]
+    """The title, and how many lines what is typed leaves."""
+    count = f"{len(page.choices)} of {page.num_all} " if page.typed and not page.takes_any else ""
+    return [spread(frame.width, [(f" {page.title}", "title")], [(count, "faint")])]
 
 
 def pick_lines(frame: Frame, page: PickPage) -> list[Line]:
@@ -76,7 +82,7 @@ def pick_details(frame: Frame, page: PickPage, problem: str = "") -> list[Line]:
         spans = [(problem, "bad")]
     elif page.choices:
         choice = page.choices[min(page.cursor, len(page.choices) - 1)]
-        told = choice.facts or ((choice.words,) if choice.words else ())
-        spans = [(choice.name, "title"), *((fact, "muted") for fact in told)]
+        facts = choice.facts or ((choice.words,) if choice.words else ())
+        spans = [(choice.name, "title"), *((fact, "muted") for fact in facts)]
     lines: list[Line] = [[(" " + line, style)] for text, style in spans for line in wrapped(text, frame.width - 2)]
     return [rule, *lines][: frame.height]

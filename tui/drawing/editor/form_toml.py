@@ -1,4 +1,4 @@
-"""The text of a profile with colours: heads of tables, keys, values, remarks; the line under the cursor is marked."""
+"""The text of a profile with colours for heads of tables, keys, values and comments, and the cursor's line marked."""
 
 import re
 from collections.abc import Collection, Iterator

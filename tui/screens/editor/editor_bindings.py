@@ -9,13 +9,13 @@ TYPING_KEYS = ("edit", "back")
 FINDING_KEYS = ("go", "back")
 """By their ids: those that stand in the footer while something is typed."""
 TYPING_ACTIONS = ("edit", "leave", "move")
-"""What a key still does then; every other one was pressed before the line of input could have it, and is typed."""
+"""What a key still does then; every other key came before the line of input had the focus, and is typed."""
 
 EDITOR_KEYS: list[BindingType] = [
     Binding("enter", "edit", "edit", tooltip="Change the value; choose from a list; open a table", id="edit"),
     Binding("enter", "edit", "go", tooltip="While finding: go to the key", id="go"),
     Binding("slash", "find", "find", key_display="/", tooltip="Find a key by its name or its help", id="find"),
-    Binding("w", "open('save')", "save", tooltip="Write the file; remarks and order stay", id="save"),
+    Binding("w", "open('save')", "save", tooltip="Write the file; comments and order stay", id="save"),
     Binding("s", "open('start')", "start", tooltip="Save it and see what would be started", id="start"),
     Binding("r", "open('rows')", "rows", tooltip="The rows as the model sees them, and what is wrong", id="rows"),
     Binding(
@@ -68,9 +68,9 @@ EDITOR_KEYS: list[BindingType] = [
 ]
 
 
-def hidden(mode: str, bindings: Iterable[Binding]) -> set[str]:
-    """Keys (by their ids) that mean nothing in this mode, and are not in the footer."""
+def hidden_ids(mode: str, bindings: Iterable[Binding]) -> set[str]:
+    """Ids of the keys that mean nothing in this mode of the line of input, and are not in the footer."""
     if not mode:
         return {"go"}
-    kept = TYPING_KEYS if mode == "typing" else FINDING_KEYS
-    return {binding.id for binding in bindings if binding.id and binding.id not in kept}
+    visible = TYPING_KEYS if mode == "typing" else FINDING_KEYS
+    return {binding.id for binding in bindings if binding.id and binding.id not in visible}

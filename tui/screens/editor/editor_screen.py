@@ -1,10 +1,10 @@
-"""The form editor: every key of a profile with its value, where it comes from and what is wrong, the text beside it.
+"""The form editor: every key of a profile with value, origin and faults, the text and an estimate beside it.
 
-This room loads pydantic: other screens import it when it is about to be shown.
+This module loads pydantic: other screens import it only when the editor opens.
 """
 
-import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from textual.app import ComposeResult
@@ -13,54 +13,49 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Input
 
-from ftui.errors import FtuiError
-from ftui.estimate.api import Known
-from ftui.hardware.devices import Card
-from ftui.helper.client import Helper
-from ftui.profile.origins import Key
-from ftui.profile.toml_edit.document import Draft
-from ftui.text import shown
+from ftui.errors import FtuiError, UsageError
 
-from ...drawing.editor.form_estimate import Forecast
-from ...form.editor import Editing
-from ...form.estimates import Place, look_around
-from ...form.text_values import NONE
+from ...drawing.editor.form_pick import Choice
+from ...drawing.wording import place
+from ...form.comparison import compare, list_comparisons
+from ...form.profile_form import ProfileForm
 from ...key_table import bindings_of
 from ...render.canvas import Canvas
 from ...stage import stage
 from ...state import autosave
-from . import choices, leave
-from .editor_bindings import EDITOR_KEYS, TYPING_ACTIONS, hidden
-from .editor_views import Shown
-from .notices import nothing, problem_with, tell_what_went
-from .parts import ROOMS
+from ...state.profile_paths import current_folder, free_name, is_shipped
+from ..ask import PromptScreen
+from ..diff import DiffScreen
+from ..pick import PickScreen
+from .editor_bindings import EDITOR_KEYS, TYPING_ACTIONS, hidden_ids
+from .entry_line import EntryLine
+from .estimate_panel import EstimatePanel
+from .form_view import FormView, View
+from .key_info import InfoScreen
+from .profile_file import ProfileFile, check_path
+from .row_check import RowCheck
+from .value_editor import ValueEditor
 
-View = Literal["form", "toml", "estimate"]
+COPY_QUESTION = "A profile that comes with ftui stays as it is. The name of your copy, which w writes:"
 
 
 class EditorScreen(Screen[None]):
-    """`editing`: what is edited. Its lists and its files are other rooms (editor_choices, editor_files)."""
+    """Hands keys to the form and to the components, each of which has a state of its own."""
 
     HEADING = "the editor of a profile"
     AUTO_FOCUS = ""  # the line of input has the keys only while it is shown
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-beside")]  # noqa: RUF012 (Textual declares it so)
     BINDINGS: ClassVar[list[BindingType]] = EDITOR_KEYS
 
-    def __init__(self, editing: Editing) -> None:
+    def __init__(self, form: ProfileForm) -> None:
         super().__init__()
-        self.editing = editing
-        self.place = Place()
-        self.card: Card | None = None
-        self.forecast = Forecast(None, None)
-        self.known: tuple[object, Known] | None = None  # what the helper process found, and of which profile and card
-        self.keeping = autosave.Keeping()
-        self.helper: Helper | None = None  # at work for a closer estimate
-        self.mode: Literal["", "typing", "finding"] = ""
-        self.view: View = "form"
-        self._opened_with = ""
-        self._found_from: Key = ()
-        self.problem = ""  # with what is being typed
-        self._shown = Shown(self)
+        self.form = form
+        self.entry = EntryLine(self, form, self.draw)
+        self._row_check = RowCheck(self, form, self.draw)
+        self._estimate = EstimatePanel(self, form, self.draw)
+        self._file = ProfileFile(self, form, self.draw, self._row_check)
+        self._values = ValueEditor(self, form, self.draw, self._row_check)
+        self.form_view = FormView(self, form, self.entry, self._estimate, self._row_check)
 
     def compose(self) -> ComposeResult:
         look = stage(self).look
@@ -76,223 +71,183 @@ class EditorScreen(Screen[None]):
         yield entry
 
     def on_mount(self) -> None:
-        self.entry.display = False
+        self.entry.input.display = False
         self.draw()
         stage(self).draw_keys()
-        self.run_worker(self._look_around(), group="machine")
-        leave.offer_kept(self)
+        self.run_worker(self._estimate.detect(), group="machine")
+        self._file.offer_unsaved()
         self.set_interval(autosave.KEEP_SECONDS, self.keep_draft)
 
-    def ask_before_leaving(self, then: Callable[[], object]) -> bool:
-        """Whether it asks: before ftui is left with something unsaved; `then` leaves it."""
-        return leave.ask_before_leaving(self, then)
-
-    def keep_draft(self) -> None:
-        """Put away what is not saved: ftui may be ended from outside at any time."""
-        self.keeping.look(self.editing.path, self.editing.text if self.editing.would_lose else None)
-
     def on_unmount(self) -> None:
-        self.keeping.release()
-        if self.helper is not None:
-            self.helper.close()  # whoever waits for its answer waits no more
+        self._file.release()
+        self._estimate.close()
 
     def on_screen_resume(self) -> None:
         stage(self).draw_keys()
-
-    async def _look_around(self) -> None:
-        self.place = await asyncio.to_thread(look_around)
-        choices.put_on_tier(self)
-        self.draw()
-
-    @property
-    def entry(self) -> Input:
-        return self.query_one("#entry", Input)
-
-    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return not self.mode or action in TYPING_ACTIONS or not hasattr(self, f"action_{action}")
-
-    def type_ahead(self, character: str) -> None:
-        """Take a key that was pressed before the line of input could have it: `/x` must not take a key out."""
-        if self.mode:
-            self.entry.insert_text_at_cursor(character)
-
-    # -- moving and finding
-
-    def action_go(self, by: int) -> None:
-        self.action_move(by)
-
-    def action_move(self, by: int) -> None:
-        if not self.accepted():
-            return
-        if not self._shown.scroll(by):
-            self.editing.move(by)
-        self.draw()
-
-    def action_table(self, by: int) -> None:
-        self.editing.to_table(by)
-        self.draw()
-
-    def action_next(self, wanted: str) -> None:
-        if not self.editing.to_next(wanted):
-            stage(self).say(nothing(self.editing, wanted))
-        self.draw()
-
-    def action_find(self) -> None:
-        self.mode = "finding"
-        self._found_from = self.editing.row.key if self.editing.row is not None else ()
-        self.editing.find("")
-        self._open_entry("")
-        self.draw()
-
-    @property
-    def hidden_keys(self) -> set[str]:
-        """Keys that mean nothing while something is typed."""
-        return hidden(self.mode, bindings_of(self))
-
-    def _open_entry(self, text: str) -> None:
-        entry = self.entry
-        with entry.prevent(Input.Changed):
-            entry.value = shown(text)
-        entry.display = True
-        entry.action_end()
-        self.set_focus(entry)  # at once: `entry.focus()` could come after the line of input has been closed again
-        stage(self).draw_keys()
-
-    def _close_entry(self) -> None:
-        self.mode, self.problem = "", ""
-        self.entry.display = False
-        self.set_focus(None)
-        stage(self).draw_keys()
-        self.draw()
-
-    # -- changing
-
-    def action_edit(self) -> None:
-        if self.mode == "finding" and self.editing.query != self.entry.value:
-            self.editing.find(self.entry.value)
-        if self.mode == "finding" and (row := self.editing.row) is not None:
-            self.editing.go_to(row.key)
-            self._close_entry()
-            return
-        row = self.editing.row
-        if self.mode or row is None:
-            return
-        if row.kind == "unknown":
-            choices.rename(self)
-        elif row.field is not None and row.field.is_chosen:
-            choices.choose_value(self)
-        elif row.field is not None and row.field.kind == "switch":
-            self.action_cycle(1)
-        elif not self.editing.toggle():
-            self.type_value()
-        self.draw()
-
-    def type_value(self) -> None:
-        """A line of input in the place of the value under the cursor."""
-        row = self.editing.row
-        assert row is not None, "there is a key to type into"
-        self._opened_with = "" if row.text in (NONE, "[]") else row.text  # what is typed stands in place of nothing
-        self.mode, self.editing.typed = "typing", self._opened_with
-        self._open_entry(self._opened_with)
-        self.draw()
-
-    def action_cycle(self, by: int) -> None:
-        row = self.editing.row
-        if row is not None and row.is_open is not None:
-            self.editing.toggle(by > 0)
-        else:
-            before = self.editing.draft
-            if self.tried(lambda: self.editing.cycle(by)) is False and by < 0:
-                self.editing.close_around()
-            tell_what_went(self, before)
-        self.draw()
-
-    def action_clear(self) -> None:
-        row = self.editing.row
-        if self.tried(self.editing.clear) is False and row is not None:
-            stage(self).say(f"{row.name} is not in the file: what counts comes from elsewhere.")
-        self.draw()
-
-    def action_step(self, by: int) -> None:
-        if not self.editing.step(by):
-            stage(self).say("Nothing to take back." if by < 0 else "Nothing to do again.")
-        self.draw()
-
-    def take(self, draft: Draft) -> None:
-        """From now on this is the draft."""
-        self.editing.change(draft)
-        self.draw()
-
-    def tried(self, act: Callable[[], Any]) -> Any:
-        """What comes of it; where the text cannot take it, the person is told and it is `None`."""
-        try:
-            return act()
-        except FtuiError as error:
-            stage(self).complain(error)
-            return None
-
-    def on_input_changed(self, event: Input.Changed) -> None:
-        if self.mode == "finding":
-            self.editing.find(event.value)
-        elif self.mode == "typing":
-            self.problem = problem_with(self.editing, event.value)
-        self.draw()
-
-    def on_input_submitted(self) -> None:
-        if self.mode == "finding":
-            self.action_edit()
-        elif self.accepted():
-            self.draw()
-
-    def accepted(self) -> bool:
-        """Take what is typed, where something is; whether it could be."""
-        if self.mode != "typing":
-            return True
-        text = self.entry.value
-        if text == shown(self._opened_with) and (not text or self.editing.tried is None):
-            self.editing.drop()  # nothing was changed
-        else:
-            self.problem = problem_with(self.editing, text)
-            if self.problem:
-                return False
-            before = self.editing.draft
-            self.editing.enter(text)
-            tell_what_went(self, before)
-        self._close_entry()
-        return True
-
-    def action_go_back(self) -> None:
-        self.action_leave()
-
-    def action_leave(self) -> None:
-        if self.mode == "finding":
-            row = self.editing.row
-            self.editing.find(None)
-            self.editing.go_to(row.key if row is not None and self.entry.value else self._found_from)
-            self._close_entry()
-        elif self.mode == "typing":
-            self.editing.drop()
-            self._close_entry()
-        elif self.view != "form":
-            self.action_view(self.view)
-        else:
-            leave.leave(self)
-
-    def action_open(self, room: str) -> None:
-        """One of the editor's lists, or something about its file."""
-        ROOMS[room](self)
-
-    # -- what is shown
-
-    def action_view(self, view: View) -> None:
-        self.view = "form" if self.view == view else view
-        self._shown.turn()
-        self.query_one("#aside", Canvas).wear(stage(self).look)  # it was drawn while it was hidden
-        self.set_class(self.view != "form", "-aside")
-        self.draw()
 
     def on_resize(self) -> None:
         self.draw()
 
     def draw(self) -> None:
-        self._shown.draw()
+        """Draws everything anew."""
+        self.form_view.draw()
+
+    # -- what the application asks of a screen
+
+    def ask_before_leaving(self, then: Callable[[], object]) -> bool:
+        """Whether it asks: before ftui is left with something unsaved; `then` leaves it."""
+        if not self.form.has_unsaved_work:
+            return False
+        while self.app.screen is not self:  # its own lists and questions go first
+            self.app.pop_screen()
+        self.entry.accept()
+        self._file.leave(then)
+        return True
+
+    def keep_draft(self) -> None:
+        """Keeps a copy of what is not saved."""
+        self._file.keep_draft()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return not self.entry.mode or action in TYPING_ACTIONS or not hasattr(self, f"action_{action}")
+
+    def type_ahead(self, character: str) -> None:
+        """Takes a key that came before the line of input had the focus: `/x` must not unset a key."""
+        if self.entry.mode:
+            self.entry.input.insert_text_at_cursor(character)
+
+    @property
+    def hidden_keys(self) -> set[str]:
+        """Keys that mean nothing while something is typed."""
+        return hidden_ids(self.entry.mode, bindings_of(self))
+
+    # -- moving
+
+    def action_go(self, by: int) -> None:
+        self.action_move(by)
+
+    def action_move(self, by: int) -> None:
+        if self.entry.accept():
+            if not self.form_view.scroll(by):
+                self.form.move(by)
+            self.draw()
+
+    def action_table(self, by: int) -> None:
+        self.form.move_to_table(by)
+        self.draw()
+
+    def action_next(self, what: Literal["fault", "change"]) -> None:
+        if not self.form.move_to_next(what):
+            fault = next(iter(self.form.snapshot.faults), None)
+            if what == "change":
+                stage(self).say("Nothing differs from the file.")
+            elif fault is None:
+                stage(self).say("Nothing is wrong.")
+            else:
+                stage(self).say(f"{'.'.join(fault.key)}: {fault.message}. {fault.fix}")
+        self.draw()
+
+    def action_find(self) -> None:
+        self.entry.start_finding()
+
+    # -- changing
+
+    def action_edit(self) -> None:
+        row = self.form.row
+        if self.entry.mode:
+            self.entry.submit()
+        elif row is not None and row.kind == "unknown":
+            self._values.rename(row)
+        elif row is not None and row.field is not None and row.field.is_chosen:
+            self._values.choose(row, row.field)
+        elif row is not None and row.field is not None and row.field.kind == "switch":
+            self._values.cycle(1)
+        elif row is not None and not self.form.toggle():
+            self.entry.start_typing()
+        self.draw()
+
+    def action_cycle(self, by: int) -> None:
+        self._values.cycle(by)
+
+    def action_clear(self) -> None:
+        self._values.unset()
+
+    def action_step(self, by: int) -> None:
+        if not self.form.step_history(by):
+            stage(self).say("Nothing to undo." if by < 0 else "Nothing to redo.")
+        self.draw()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self.entry.change(event.value)
+
+    def on_input_submitted(self) -> None:
+        self.entry.submit()
+
+    # -- opening and leaving
+
+    def action_open(self, what: str) -> None:
+        {
+            "tier": self._estimate.choose_card, "fit": self._estimate.choose_change,
+            "closer": self._estimate.look_closer, "compare": self._compare, "help": self._show_help,
+            "add": self._values.add, "rows": self._row_check.open_rows, "start": self._file.start,
+            "save": self._file.save, "save_as": self._file.save_as, "outside": self._file.edit_outside,
+        }[what]()  # fmt: skip
+
+    def _show_help(self) -> None:
+        if self.form.row is not None:
+            self.app.push_screen(InfoScreen(self.form.row))
+
+    def _compare(self) -> None:
+        def on_choice(choice: Choice | None) -> None:
+            if choice is not None:
+                try:
+                    self.app.push_screen(DiffScreen(compare(self.form, choice)))
+                except FtuiError as error:
+                    stage(self).complain(error)
+
+        choices = list_comparisons(self.form, self._estimate.cards.proposed)
+        self.app.push_screen(PickScreen("what to compare this draft with", choices), on_choice)
+
+    def action_view(self, view: View) -> None:
+        self.form_view.turn_to(view)
+
+    def action_go_back(self) -> None:
+        self.action_leave()
+
+    def action_leave(self) -> None:
+        if self.entry.mode:
+            self.entry.cancel()
+        elif self.form_view.view != "form":
+            self.form_view.turn_to("form")
+        else:
+            self._file.leave()
+
+
+def open_editor(screen: Screen[Any], path: Path) -> None:
+    """Opens the editor over `screen`; on a profile that comes with ftui, on a copy, whose name is asked for first."""
+
+    def show(load: Callable[[], ProfileForm]) -> None:
+        try:
+            form = load()
+        except FtuiError as error:
+            stage(screen).complain(error)
+        else:
+            screen.app.push_screen(EditorScreen(form))
+
+    def check_new(text: str) -> Path:
+        chosen = check_path(text)
+        if chosen.exists():
+            raise UsageError(f"There is a file {place(chosen)}.", hint="Give another name.")
+        return chosen
+
+    def on_answer(answer: str | None) -> None:
+        if answer is not None:
+            show(lambda: ProfileForm.copy(path, check_new(answer)))
+
+    if not is_shipped(path):
+        show(lambda: ProfileForm.load(path))
+        return
+    here = current_folder()
+    name = free_name(here, path.stem).name if here is not None else str(free_name(Path.home(), path.stem))
+    prompt = PromptScreen(stage(screen).look, COPY_QUESTION, name, check_new, enter="edit it")
+    screen.app.push_screen(prompt, on_answer)

@@ -1,26 +1,23 @@
-"""All that is known about one key, to be read up and down where the form has no room for it."""
+"""All that is known about one key, to be scrolled where the form has no room for it."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ...drawing.editor.form import details
-from ...form.form_rows import Row
+from ...form.form_rows import FormRow
 from ...key_table import PAGING
 from ...render.canvas import Canvas
 from ...render.spans import Frame, Line
 from ...stage import stage
 
-if TYPE_CHECKING:
-    from .editor_screen import EditorScreen
-
 MOST_LINES = 500
 
 
 class InfoScreen(Screen[None]):
-    """Over the editor."""
+    """The help of one key, over the editor."""
 
     HEADING = "the help of one key"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -30,7 +27,7 @@ class InfoScreen(Screen[None]):
         Binding("escape,enter,backspace,q,i", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
     ]
 
-    def __init__(self, row: Row) -> None:
+    def __init__(self, row: FormRow) -> None:
         super().__init__()
         self._row, self._top = row, 0
 
@@ -50,9 +47,3 @@ class InfoScreen(Screen[None]):
         lines = details(Frame(frame.width, MOST_LINES, frame.glyphs), self._row)[1:]
         self._top = max(0, min(self._top, len(lines) - frame.height))
         return lines[self._top :]
-
-
-def show_help(screen: "EditorScreen") -> None:
-    """Of the key under the cursor."""
-    if (row := screen.editing.row) is not None:
-        screen.app.push_screen(InfoScreen(row))

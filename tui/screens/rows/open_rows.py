@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from textual.screen import Screen
 
@@ -15,9 +15,6 @@ from ftui.profile.serialize import to_toml
 
 from ...stage import RowsSeen, stage
 from .rows_screen import XrayScreen
-
-if TYPE_CHECKING:
-    from ..editor.editor_screen import EditorScreen
 
 
 def open_rows(screen: Screen[Any], profile: Profile, name: str, then: Callable[[], object] = lambda: None) -> None:
@@ -43,12 +40,3 @@ def open_rows_of(screen: Screen[Any], path: Path, name: str) -> None:
         stage(screen).complain(error)
         return
     open_rows(screen, profile, name)
-
-
-def open_rows_of_draft(screen: "EditorScreen") -> None:
-    """Of the profile as it is being edited, saved or not."""
-    profile = screen.editing.seen.profile
-    if profile is None:
-        stage(screen).say("The profile has faults: mend them first; n goes to the next.", "warn")
-        return
-    open_rows(screen, profile, screen.editing.path.name, screen.draw)

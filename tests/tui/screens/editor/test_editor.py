@@ -16,6 +16,7 @@ from textual import events
 from textual.widgets import Input
 
 from ftui.errors import ModelError, ProfileError
+from ftui.estimate.api import Known
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import card_named
 from ftui.profile import recent
@@ -28,20 +29,19 @@ from ftui.runs.run_folder import Run, runs_root
 from ftui.text import shown
 from ftui.tui.app import FtuiApp
 from ftui.tui.drawing.editor.form_estimate import breakdown, estimate_line
-from ftui.tui.form.editor import Editing
-from ftui.tui.form.estimates import Place, cards, forecast
+from ftui.tui.form.estimates import MachineCards, card_choices, estimate_on
 from ftui.tui.form.form_fields import Field, all_fields, field_at
-from ftui.tui.form.text_values import source_for, spelt
+from ftui.tui.form.profile_form import ProfileForm
+from ftui.tui.form.text_values import format_value, parse_value
 from ftui.tui.render.canvas import Canvas
 from ftui.tui.render.glyphs import UNICODE
 from ftui.tui.render.spans import Frame
 from ftui.tui.screens.ask import AskScreen, PromptScreen
 from ftui.tui.screens.diff import DiffScreen
-from ftui.tui.screens.editor import editor_screen as editor_room
-from ftui.tui.screens.editor import simulation
+from ftui.tui.screens.editor import estimate_panel
 from ftui.tui.screens.editor.editor_screen import EditorScreen
 from ftui.tui.screens.editor.key_info import InfoScreen
-from ftui.tui.screens.editor.leave import LeaveScreen
+from ftui.tui.screens.editor.profile_file import LeaveScreen
 from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.pick import PickScreen
 from ftui.tui.screens.resolved import ResolvedScreen
@@ -78,14 +78,16 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(home / "work")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("HF_HOME", str(home / "hf"))
-    monkeypatch.setattr(editor_room, "look_around", machine)
+    monkeypatch.setattr(estimate_panel, "detect_cards", machine)
     Path("mine.toml").write_text(PROFILE)
     Path("rows.jsonl").write_text('{"messages": [{"role": "user", "content": "[/]"}]}\n')
     return home / "work"
 
 
-def machine() -> Place:
-    return Place(card_named("rtx4090"), card_named("cpu"), "rtx4090", "NVIDIA GeForce RTX 4090 has a tier of its own")
+def machine() -> MachineCards:
+    return MachineCards(
+        card_named("rtx4090"), card_named("cpu"), "rtx4090", "NVIDIA GeForce RTX 4090 has a tier of its own"
+    )
 
 
 class Person:
@@ -119,9 +121,9 @@ class Person:
         return self.app.screen
 
     @property
-    def editing(self) -> Editing:
+    def form(self) -> ProfileForm:
         assert isinstance(self.screen, EditorScreen)
-        return self.screen.editing
+        return self.screen.form
 
     def shows(self, kind: type[object]) -> bool:
         """Whether such a screen is on top."""
@@ -130,12 +132,12 @@ class Person:
     @property
     def key(self) -> str:
         """The key under the cursor."""
-        row = self.editing.row
+        row = self.form.row
         return row.name if row is not None else ""
 
     @property
     def text(self) -> str:
-        return self.editing.draft.text
+        return self.form.draft.text
 
     async def find(self, words: str) -> None:
         await self.press("slash", *words, "enter")
@@ -153,7 +155,7 @@ async def editor(text: str | None = None, size: tuple[int, int] = (80, 24)) -> A
     if text is not None:
         Path("mine.toml").write_bytes(text.encode())
     async with shown_app(size=size) as shown:
-        shown.app.push_screen(EditorScreen(Editing.of(Path("mine.toml"))))
+        shown.app.push_screen(EditorScreen(ProfileForm.load(Path("mine.toml"))))
         person = Person(shown)
         await person.settle()
         yield person
@@ -202,7 +204,7 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
     async def script() -> None:
         async with editor(EVALUATED) as at:
             for _ in range(200):
-                row = at.editing.row
+                row = at.form.row
                 assert row is not None and row.field is not None
                 reached.add(row.field.key)
                 if row.is_open is False:
@@ -211,7 +213,7 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
                     await change(at, row.field)
                     if at.text == EVALUATED:
                         unchanged.append(row.key)
-                    await at.press("escape") if at.screen.mode else None
+                    await at.press("escape") if at.screen.entry.mode else None
                     await at.press("u")
                     assert at.text == EVALUATED and at.key == row.name, (row.key, at.key)
                 await at.press("down")
@@ -225,12 +227,12 @@ def test_every_key_is_reached_changed_and_changed_back_by_keys_alone() -> None:
 
 def test_every_key_is_found_by_its_name() -> None:
     """Those inside closed tables too; the cursor stands on the key itself afterwards."""
-    editing = Editing(Path("mine.toml"), EVALUATED, None)
+    form = ProfileForm(Path("mine.toml"), EVALUATED, None)
     for field in all_fields():
-        editing.find(field.name)
-        assert editing.row is not None and field_at(editing.row.key) == field, field.name
-        editing.go_to(editing.row.key)
-        assert editing.row is not None and field_at(editing.row.key) == field and editing.query is None
+        form.filter_rows(field.name)
+        assert form.row is not None and field_at(form.row.key) == field, field.name
+        form.go_to(form.row.key)
+        assert form.row is not None and field_at(form.row.key) == field and form.query is None
 
 
 @pytest.mark.parametrize(
@@ -243,9 +245,9 @@ def test_every_key_is_found_by_its_name() -> None:
     ],
 )  # fmt: skip
 def test_keys_are_found_by_what_people_call_them(words: str, found: str) -> None:
-    editing = Editing.of(Path("mine.toml"))
-    editing.find(words)
-    assert found in [row.name for row in editing.rows][:3]
+    form = ProfileForm.load(Path("mine.toml"))
+    form.filter_rows(words)
+    assert found in [row.name for row in form.rows][:3]
 
 
 # -- values
@@ -262,12 +264,12 @@ def test_a_value_is_typed_in_its_place() -> None:
             await at.fill("-5")
             assert "greater than or equal to 0, not -5" in at.words("details") and "1 fault" in at.words("title")
             await at.press("enter")
-            assert at.screen.mode == "typing" and at.text == PROFILE, "it is not taken"
+            assert at.screen.entry.mode == "typing" and at.text == PROFILE, "it is not taken"
             await at.fill("3.5e-5")
             await at.press("enter")
             assert "learning_rate = 3.5e-5             # usual" in at.text and "* changed" in at.words("title")
             await at.press("enter", "1", "escape")
-            assert "3.5e-5 " in at.text and not at.screen.mode
+            assert "3.5e-5 " in at.text and not at.screen.entry.mode
             await at.press("u")
             assert at.text == PROFILE and "changed" not in at.words("title")
             await at.press("U", "x")
@@ -286,7 +288,7 @@ def test_keys_that_come_all_at_once_are_typed_not_done() -> None:
             for key in ("slash", *"xlqsed", "escape", "slash", *"seed", "enter"):
                 at.app.post_message(events.Key(key, key if len(key) == 1 else None))
             await at.settle()
-            assert at.text == PROFILE and at.key == "train.seed" and not at.screen.mode
+            assert at.text == PROFILE and at.key == "train.seed" and not at.screen.entry.mode
             for key in ("enter", "7", "7"):
                 at.app.post_message(events.Key(key, key if len(key) == 1 else None))
             await at.settle()
@@ -411,8 +413,8 @@ def test_a_text_that_is_no_toml_says_so(monkeypatch: pytest.MonkeyPatch) -> None
 def test_odd_texts_are_typed_as_they_are_shown(value: str) -> None:
     """What stands in the line of input gives the same value again, whatever is in it."""
     field = field_at(("run", "name"))
-    assert field is not None and shown(spelt(value)) == spelt(value)
-    assert value_of(source_for(field, spelt(value))) == value
+    assert field is not None and shown(format_value(value)) == format_value(value)
+    assert value_of(parse_value(field, format_value(value))) == value
 
 
 # -- the text and the estimate
@@ -427,7 +429,7 @@ def test_the_text_and_the_memory_have_views_of_their_own() -> None:
             await at.press("down", "down", "b")
             assert "weights" in at.words("aside") and "context" in at.words("aside")
             await at.press("escape")
-            assert "learning_rate" not in at.words("aside") or at.screen.view == "form"
+            assert "learning_rate" not in at.words("aside") or at.screen.form_view.view == "form"
         async with editor(size=(120, 40)) as at:
             assert 'stage = "sft"' in at.words("aside") and "estimate" in at.words("aside")
             await at.press("v")
@@ -442,7 +444,7 @@ def test_a_tier_lies_below_the_profile(at_home: Path) -> None:
             await at.press("t")
             assert "rtx4090" in at.words("body") and "as it is" in at.words("body")
             await at.press("down", "enter")
-            assert at.editing.tier is not None and "tier rtx4090" in at.words("title")
+            assert at.form.tier is not None and "tier rtx4090" in at.words("title")
             await at.find("gradient_accumulation_steps")
             assert "rtx4090" in at.words("body").partition("gradient_accumulation_steps")[2][:30]
             assert at.text == PROFILE, "a tier writes nothing"
@@ -469,7 +471,7 @@ def test_what_fits_better_is_chosen_from_a_list() -> None:
             await at.settle()
             assert at.shows(PickScreen) and "GiB" in at.words("body")
             await at.press("enter")
-            assert at.text != text and len(at.editing.draft.past) == 1
+            assert at.text != text and len(at.form.draft.past) == 1
             await at.press("u")
             assert at.text == text
 
@@ -489,7 +491,7 @@ def test_a_closer_look_asks_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
         def close(self) -> None:
             asked.append("closed")
 
-    monkeypatch.setattr(simulation, "Helper", Helper)
+    monkeypatch.setattr(estimate_panel, "Helper", Helper)
 
     async def script() -> None:
         async with editor() as at:
@@ -504,12 +506,14 @@ def test_a_card_that_cannot_do_it_is_said_to_whatever_its_memory(at_home: Path) 
     Path("q.toml").write_text(PROFILE + '[adapter]\nmethod = "qlora"\n')
     profile = resolve(Path("q.toml")).profile
     large = replace(card_named("mps"), memory=999 << 30)
-    told = forecast(profile, large, Place())
+    told = estimate_on(profile, large, Known())
     line = "".join(text for text, _ in estimate_line(Frame(120, 1, UNICODE), told))
     assert "cannot run there" in line and "fits" not in line
     lines = ["".join(text for text, _ in line) for line in breakdown(Frame(80, 40, UNICODE), told)]
     assert "bitsandbytes has nothing for Apple's GPUs" in " ".join(lines)
-    assert "cannot run there as it is" in next(one.words for one in cards(profile, Place(), "") if one.name == "mps")
+    assert "cannot run there as it is" in next(
+        one.words for one in card_choices(profile, MachineCards(), "") if one.name == "mps"
+    )
 
 
 @pytest.mark.parametrize(("num_cut", "told"), [(None, "c counts"), (0, "nothing larger"), (5, "max_length")])
@@ -527,7 +531,7 @@ def test_what_was_counted_is_known_to_the_list_of_changes(
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(simulation, "Helper", Helper)
+    monkeypatch.setattr(estimate_panel, "Helper", Helper)
     alone = "per_device_train_batch_size = 1\ngradient_accumulation_steps = 1"
     text = PROFILE.replace("[train]", f"max_length = 256\n\n[train]\n{alone}")
 
@@ -648,7 +652,7 @@ def test_nobody_elses_change_is_lost(at_home: Path) -> None:
             await at.press("W")
             await at.fill("other.toml")
             await at.press("enter")
-            assert "packing = true" in Path("other.toml").read_text() and at.editing.path.name == "other.toml"
+            assert "packing = true" in Path("other.toml").read_text() and at.form.path.name == "other.toml"
             await at.press("W")
             await at.fill("mine.toml")
             await at.press("enter")
@@ -668,13 +672,13 @@ def test_nobody_elses_change_is_lost(at_home: Path) -> None:
 
 def test_saved_elsewhere_it_means_the_same_files(at_home: Path) -> None:
     (at_home / "sub" / "below").mkdir(parents=True)
-    editing = Editing.of(at_home / "mine.toml")
-    editing.find("packing")
-    editing.cycle(1)
-    editing.save(at_home / "sub" / "mine.toml")
-    assert 'train = "../rows.jsonl"' in (at_home / "sub" / "mine.toml").read_text() and not editing.is_changed
-    assert editing.step(-1) and "packing" not in editing.draft.text and 'train = "../rows.jsonl"' in editing.draft.text
-    broken = Editing(at_home / "mine.toml", "[x", None)
+    form = ProfileForm.load(at_home / "mine.toml")
+    form.filter_rows("packing")
+    form.cycle(1)
+    form.save(at_home / "sub" / "mine.toml")
+    assert 'train = "../rows.jsonl"' in (at_home / "sub" / "mine.toml").read_text() and not form.is_changed
+    assert form.step_history(-1) and "packing" not in form.draft.text and 'train = "../rows.jsonl"' in form.draft.text
+    broken = ProfileForm(at_home / "mine.toml", "[x", None)
     with pytest.raises(ProfileError, match="not TOML"):
         broken.save(at_home / "sub" / "other.toml")
 
@@ -716,10 +720,10 @@ def test_the_list_opens_the_editor_on_ones_own() -> None:
             at = Person(shown)
             await at.press("n", "e")
             await at.settle()
-            assert at.editing.path.name == "mine.toml"
+            assert at.form.path.name == "mine.toml"
             await at.press("escape", "down", "e")
             await at.settle()
-            assert at.editing.path.name == "wrong.toml" and at.editing.seen.profile is None
+            assert at.form.path.name == "wrong.toml" and at.form.snapshot.profile is None
 
     person(script)
 
@@ -742,7 +746,7 @@ def test_the_page_of_values_is_searched() -> None:
 
 
 def test_the_editor_loads_no_training_library() -> None:
-    code = "import ftui.tui.screens.editor.open_editor, sys; print({'torch', 'numpy', 'transformers', 'datasets'} & set(sys.modules))"
+    code = "import ftui.tui.screens.editor.editor_screen, sys; print({'torch', 'numpy', 'transformers', 'datasets'} & set(sys.modules))"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert ended.stdout == "set()\n", ended.stderr
@@ -797,7 +801,7 @@ def test_what_had_to_go_is_said_and_left_closes_a_table() -> None:
             assert "train.num_train_epochs was taken out" in at.words("keys")
             await at.find("from_scratch.vocab_size")
             await at.press("left")
-            assert at.key == "model.from_scratch" and ("model", "from_scratch") not in at.editing.opened
+            assert at.key == "model.from_scratch" and ("model", "from_scratch") not in at.form.open_keys
 
     person(script)
 

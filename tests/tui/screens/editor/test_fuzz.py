@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ftui.errors import FtuiError
 from ftui.tui.drawing.editor.form import FormPage, details, form_lines
 from ftui.tui.drawing.editor.form_toml import toml_lines
-from ftui.tui.form.editor import Editing
+from ftui.tui.form.profile_form import ProfileForm
 from ftui.tui.render.glyphs import UNICODE
 from ftui.tui.render.spans import Frame, width_of
 
@@ -61,38 +61,38 @@ ACTS = ["cycle", "clear", "rename", "undo", "redo", "toggle", "type", "next", "t
 def test_no_text_and_no_key_is_a_traceback(lines: list[str], acts: list[tuple[str, int]], typed: str) -> None:
     """Whatever stands in the file and whatever is done to it; undone, it is what it was."""
     text = "\n".join(lines)
-    editing = Editing(Path("mine.toml"), text, text)
+    form = ProfileForm(Path("mine.toml"), text, text)
     for act, place in acts:
-        editing.move(-1000)
-        editing.move(place)
+        form.move(-1000)
+        form.move(place)
         with suppress(FtuiError):
             match act:
                 case "cycle":
-                    editing.cycle(1)
+                    form.cycle(1)
                 case "clear":
-                    editing.clear()
+                    form.unset()
                 case "rename":
-                    editing.rename()
+                    form.rename()
                 case "undo" | "redo":
-                    editing.step(-1 if act == "undo" else 1)
+                    form.step_history(-1 if act == "undo" else 1)
                 case "toggle":
-                    editing.toggle()
-                case "type" if editing.row is not None and editing.row.field is not None:
-                    editing.try_out(typed)
-                    editing.enter(typed)
+                    form.toggle()
+                case "type" if form.row is not None and form.row.field is not None:
+                    form.preview_input(typed)
+                    form.accept_input(typed)
                 case "next":
-                    editing.to_next("fault")
+                    form.move_to_next("fault")
                 case "table":
-                    editing.to_table(1)
+                    form.move_to_table(1)
                 case "find":
-                    editing.find(typed)
-                    editing.find(None)
-        editing.drop()
-        page = FormPage(editing.rows, editing.cursor, 0, None, None)
+                    form.filter_rows(typed)
+                    form.filter_rows(None)
+        form.cancel_input()
+        page = FormPage(form.rows, form.cursor, 0, None, None)
         drawn = form_lines(Frame(80, 200, UNICODE), page)
         assert all(width_of(line) <= 80 for line in drawn)
-        details(Frame(80, 5, UNICODE), editing.row)
-        toml_lines(Frame(60, 20, UNICODE), editing.text, at=1, wrong=set(), top=0)
-    while editing.step(-1):
+        details(Frame(80, 5, UNICODE), form.row)
+        toml_lines(Frame(60, 20, UNICODE), form.text, at=1, wrong=set(), top=0)
+    while form.step_history(-1):
         pass
-    assert editing.draft.text == text
+    assert form.draft.text == text

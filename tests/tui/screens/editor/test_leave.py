@@ -14,11 +14,11 @@ import pytest
 
 from ftui.errors import FtuiError
 from ftui.system.user_folders import state_folder
-from ftui.tui.form.editor import Editing
+from ftui.tui.form.profile_form import ProfileForm
 from ftui.tui.screens.ask import AskScreen
-from ftui.tui.screens.editor import simulation
+from ftui.tui.screens.editor import estimate_panel
 from ftui.tui.screens.editor.editor_screen import EditorScreen
-from ftui.tui.screens.editor.leave import LeaveScreen
+from ftui.tui.screens.editor.profile_file import LeaveScreen
 from ftui.tui.state.autosave import Keeping, kept
 from tests.support.shown_app import shown_app
 from tests.tui.screens.editor.test_editor import PROFILE, Person, at_home, editor, person
@@ -59,7 +59,7 @@ def test_what_was_not_saved_is_offered_again(at_home: Path) -> None:
         async with editor() as at:
             assert at.shows(AskScreen)
             await at.press("y")
-            assert "packing = true" in at.text and "seed = 7" in at.text and at.editing.is_changed
+            assert "packing = true" in at.text and "seed = 7" in at.text and at.form.is_changed
             await at.press("w")
         async with editor() as at:
             assert at.shows(EditorScreen), "saved: nothing to offer"
@@ -135,7 +135,7 @@ def test_an_untouched_draft_of_a_file_that_changed_is_read_again(at_home: Path) 
         async with editor() as at:
             Path("mine.toml").write_text(PROFILE + "seed = 3\n")
             await at.press("w", "y")
-            assert at.text.endswith("seed = 3\n") and not at.editing.is_changed
+            assert at.text.endswith("seed = 3\n") and not at.form.is_changed
 
     person(script)
 
@@ -158,13 +158,13 @@ class SlowHelper:
 
 
 def test_a_closer_look_ends_with_the_editor(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "Helper", SlowHelper)
+    monkeypatch.setattr(estimate_panel, "Helper", SlowHelper)
     monkeypatch.setattr(SlowHelper, "made", 0)
 
     async def script() -> None:
         Path("mine.toml").write_text(PROFILE)
         async with shown_app() as shown:
-            shown.app.push_screen(EditorScreen(Editing.of(Path("mine.toml"))))
+            shown.app.push_screen(EditorScreen(ProfileForm.load(Path("mine.toml"))))
             at = Person(shown)
             await shown.pilot.pause()
             await at.screen.workers.wait_for_complete()
@@ -177,7 +177,7 @@ def test_a_closer_look_ends_with_the_editor(at_home: Path, monkeypatch: pytest.M
 
 
 def test_a_models_own_code_is_not_run_for_an_estimate(at_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simulation, "Helper", SlowHelper)
+    monkeypatch.setattr(estimate_panel, "Helper", SlowHelper)
     monkeypatch.setattr(SlowHelper, "made", 0)
 
     async def script() -> None:
@@ -236,16 +236,16 @@ def test_no_forgets_what_was_not_saved(at_home: Path) -> None:
 KILLED = """
 import asyncio, os, signal
 from pathlib import Path
-from ftui.tui import unsaved
-from ftui.tui.form.editor import Editing
+from ftui.tui.state import autosave
+from ftui.tui.form.profile_form import ProfileForm
 from ftui.tui.screens.editor.editor_screen import EditorScreen
 from tests.support.shown_app import shown_app
 
 async def main():
     async with shown_app() as shown:
-        shown.app.push_screen(EditorScreen(Editing.of(Path("mine.toml"))))
+        shown.app.push_screen(EditorScreen(ProfileForm.load(Path("mine.toml"))))
         await shown.press("slash", *"data.packing", "enter", "space", "slash", *"seed", "enter", "enter", "7")
-        await shown.pilot.pause(1.5 * unsaved.KEEP_SECONDS)
+        await shown.pilot.pause(1.5 * autosave.KEEP_SECONDS)
         os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())

@@ -10,13 +10,12 @@ import pytest
 from ftui.estimate.result import Duration, Estimate, Memory
 from ftui.hardware.devices import Card, card_named
 from ftui.tui.drawing.editor.form import FormPage, details, form_lines
-from ftui.tui.drawing.editor.form_estimate import Forecast, breakdown, estimate_line
+from ftui.tui.drawing.editor.form_estimate import CardEstimate, breakdown, estimate_line
 from ftui.tui.drawing.editor.form_pick import Choice
 from ftui.tui.drawing.editor.form_toml import toml_lines, top_of
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, width_of
-from ftui.tui.screens.editor import choices, editor_views
-from ftui.tui.screens.editor import editor_screen as editor_room
+from ftui.tui.screens.editor import estimate_panel, value_editor
 from tests.support.shown_app import picture, shown_app
 from tests.tui.screens.editor.test_editor import PROFILE, WRONG, machine
 
@@ -44,16 +43,16 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(home / "work")
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("HF_HOME", str(home / "hf"))
-    monkeypatch.setattr(editor_room, "look_around", machine)
-    monkeypatch.setattr(editor_views, "forecast", told)
-    monkeypatch.setattr(choices, "models", lambda folder, current: [])
+    monkeypatch.setattr(estimate_panel, "detect_cards", machine)
+    monkeypatch.setattr(estimate_panel, "estimate_on", fixed_estimate)
+    monkeypatch.setattr(value_editor, "model_choices", lambda folder, current: [])
     Path("mine.toml").write_text(PROFILE)
     Path("rows.jsonl").write_text('{"messages": []}\n')
     return home / "work"
 
 
-def told(profile: Any, card: Card | None, place: Any, known: Any = None) -> Forecast:
-    return Forecast(card, ESTIMATE if profile is not None else None, "" if profile else "the profile has faults")
+def fixed_estimate(profile: Any, card: Card | None, known: Any) -> CardEstimate:
+    return CardEstimate(card, ESTIMATE if profile is not None else None, "" if profile else "the profile has faults")
 
 
 def drawn(*keys: str, size: str, **options: Any) -> str:
@@ -86,12 +85,12 @@ VIEWS = {"text": ("v",), "memory": ("b",), "tiers": ("t",), "diff": ("x", "d", "
 
 @pytest.mark.parametrize("view", VIEWS)
 def test_other_views(view: str, same_picture: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [
+    choices = [
         Choice("no tier", "24.0 GiB, this machine", "", is_current=True),
         Choice("rtx4090", "24.0 GiB, NVIDIA GeForce RTX 4090; fits as it is", "rtx4090", ("QLoRA r16.",), tone="good"),
         Choice("a40", "45.0 GiB, NVIDIA A40; fits as it is", "a40"),
     ]
-    monkeypatch.setattr(choices, "cards", lambda *given: found)
+    monkeypatch.setattr(estimate_panel, "card_choices", lambda *arguments: choices)
     same_picture(f"editor-{view}-80x24", drawn(*VIEWS[view], size="80x24"))
 
 
@@ -111,15 +110,15 @@ def test_the_estimate_fits_its_line(verdict: Any, width: int) -> None:
     """And says how it stands in a word, whatever the colours."""
     card = card_named("rtx4090")
     known = Estimate(**{**vars(ESTIMATE), "verdict": verdict, "memory": None if verdict == "unknown" else MEMORY})
-    for forecast in (Forecast(card, known), Forecast(card, None, "why " * 50), Forecast(None, None)):
-        line = estimate_line(Frame(width, 1, UNICODE), forecast)
-        if width >= 80 and forecast.told is not None:
+    for on_card in (CardEstimate(card, known), CardEstimate(card, None, "why " * 50), CardEstimate(None, None)):
+        line = estimate_line(Frame(width, 1, UNICODE), on_card)
+        if width >= 80 and on_card.estimate is not None:
             assert width_of(line) <= width
             text = "".join(part for part, _ in line)
             assert {"no": "does not fit"}.get(verdict, verdict) in text and ("~17.2 GiB" in text) == (
                 verdict != "unknown"
             )
-        assert len(breakdown(Frame(width, 12, ASCII), forecast)) <= 12
+        assert len(breakdown(Frame(width, 12, ASCII), on_card)) <= 12
 
 
 def test_any_text_is_drawn() -> None:

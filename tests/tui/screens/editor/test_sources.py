@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ftui.errors import ProfileError
-from ftui.tui.form.editor import Editing
+from ftui.tui.form.profile_form import ProfileForm
 from ftui.tui.screens.editor.editor_screen import EditorScreen
 from ftui.tui.screens.pick import PickScreen
 from tests.tui.screens.editor.test_editor import EVALUATED, PROFILE, at_home, editor, person
@@ -60,52 +60,52 @@ def test_enter_on_a_list_goes_into_it(key: str, line: str) -> None:
 @pytest.mark.parametrize("line", LISTS)
 def test_a_list_is_never_replaced_by_its_short_form(line: str) -> None:
     """Whatever way the text comes."""
-    editing = Editing(Path("mine.toml"), text_with("train", line), None)
-    editing.find("data.train")
-    editing.go_to(("data", "train"))
-    assert editing.row is not None and editing.row.key == ("data", "train")
-    for typed in (editing.row.text + "2", editing.row.text or "x"):
-        for act in (editing.try_out, editing.enter):
-            with pytest.raises(ProfileError, match="list of sources"):
-                act(typed)
-    editing.enter('["a", "b"]')
-    assert sources_in(editing.draft.text, "train") == ["a", "b"], "a list takes its place"
+    form = ProfileForm(Path("mine.toml"), text_with("train", line), None)
+    form.filter_rows("data.train")
+    form.go_to(("data", "train"))
+    assert form.row is not None and form.row.key == ("data", "train")
+    for typed in (form.row.text + "2", form.row.text or "x"):
+        assert "list of sources" in form.preview_input(typed)
+        with pytest.raises(ProfileError, match="list of sources"):
+            form.accept_input(typed)
+    form.accept_input('["a", "b"]')
+    assert sources_in(form.draft.text, "train") == ["a", "b"], "a list takes its place"
 
 
 @pytest.mark.parametrize("text", [PROFILE, EVALUATED.replace('"rows.jsonl"', "[]"), PROFILE.replace("train = ", "#")])
 def test_of_no_source_only_a_path_is_offered(text: str) -> None:
-    editing = Editing(Path("mine.toml"), text, None)
+    form = ProfileForm(Path("mine.toml"), text, None)
     for name in ("eval", *(["train"] if "train = " not in text else [])):
         for words in (f"{name} weight", f"data.{name}.weight", f"data.{name}.split"):
-            editing.find(words)
-            assert not [row for row in editing.rows if row.key[:2] == ("data", name) and len(row.key) == 4], words
-        editing.find(f"data.{name}.path")
-        assert editing.row is not None and editing.row.key == ("data", name, "0", "path")
-        editing.enter("there.jsonl")
-        assert sources_in(editing.draft.text, name) in ("there.jsonl", ["there.jsonl"])
-        editing.step(-1)
+            form.filter_rows(words)
+            assert not [row for row in form.rows if row.key[:2] == ("data", name) and len(row.key) == 4], words
+        form.filter_rows(f"data.{name}.path")
+        assert form.row is not None and form.row.key == ("data", name, "0", "path")
+        form.accept_input("there.jsonl")
+        assert sources_in(form.draft.text, name) in ("there.jsonl", ["there.jsonl"])
+        form.step_history(-1)
 
 
 def test_what_is_typed_goes_where_it_was_begun() -> None:
     """Though the rows above it go while it is typed, since the sources there cannot stand beside it."""
     text = text_with("eval", 'KEY = ["rows.jsonl", "b", "c"]')
-    editing = Editing(Path("mine.toml"), text, None)
-    editing.go_to(("data", "eval", "0", "path"))
-    editing.go_to(("data", "eval_fraction"))
+    form = ProfileForm(Path("mine.toml"), text, None)
+    form.go_to(("data", "eval", "0", "path"))
+    form.go_to(("data", "eval_fraction"))
     for typed in ("0", "0.", "0.5"):
-        editing.try_out(typed)
-        assert editing.row is not None and editing.row.key == ("data", "eval_fraction")
-    editing.drop()
-    assert editing.row is not None and editing.row.key == ("data", "eval_fraction") and editing.text == text
-    editing.try_out("0.5")
-    editing.enter("0.5")
-    assert sources_in(editing.draft.text, "eval_fraction") == 0.5
+        form.preview_input(typed)
+        assert form.row is not None and form.row.key == ("data", "eval_fraction")
+    form.cancel_input()
+    assert form.row is not None and form.row.key == ("data", "eval_fraction") and form.text == text
+    form.preview_input("0.5")
+    form.accept_input("0.5")
+    assert sources_in(form.draft.text, "eval_fraction") == 0.5
 
 
 def test_of_a_source_that_is_there_every_key_is_found() -> None:
-    editing = Editing(Path("mine.toml"), EVALUATED, None)
-    editing.find("eval split")
-    assert editing.row is not None and editing.row.key == ("data", "eval", "0", "split")
+    form = ProfileForm(Path("mine.toml"), EVALUATED, None)
+    form.filter_rows("eval split")
+    assert form.row is not None and form.row.key == ("data", "eval", "0", "split")
 
 
 def test_files_that_are_not_there_are_faults_that_keep_it_from_starting(at_home: Path) -> None:

@@ -22,8 +22,8 @@ from ftui.tui.drawing.row_view import title
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, clipped
 from ftui.tui.screens.ask import AskScreen, PromptScreen, TellScreen
-from ftui.tui.screens.editor import file_actions
 from ftui.tui.screens.editor.editor_screen import EditorScreen
+from ftui.tui.screens.editor.row_check import RowCheck
 from ftui.tui.screens.help import HelpScreen
 from ftui.tui.screens.pick import PickScreen
 from ftui.tui.screens.resolved import ResolvedScreen
@@ -656,12 +656,12 @@ NOTHING_LEFT = Finding("no_target_tokens", "red", 9, 9, "9 rows have no token to
 
 def test_rows_of_which_nothing_is_learned_start_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "rows.jsonl").write_text('{"messages": []}\n')
-    monkeypatch.setattr(file_actions, "red_rows", lambda screen: [NOTHING_LEFT])
+    monkeypatch.setattr(RowCheck, "blocking", lambda row_check: [NOTHING_LEFT])
 
     async def main() -> None:
         async with shown_app() as shown:
             await press(shown, "n", "e", "s")
-            assert shown.shows(EditorScreen) and "Nothing would be learned" in shown.text()
+            assert shown.shows(EditorScreen) and "Nothing would be trained on" in shown.text()
 
     asyncio.run(main())
 
@@ -700,13 +700,13 @@ def test_the_form_knows_what_was_found_and_lets_it_be_allowed(project: Path) -> 
             await press(shown, "enter", "down", "enter")
             assert shown.shows(PickScreen), "several may be chosen"
             await press(shown, "escape")
-            text = shown.screen.editing.draft.text
+            text = shown.screen.form.draft.text
             assert shown.shows(EditorScreen) and 'allow = ["placeholders", ' in text and "no fault" in shown.lines()[0]
             await press(shown, "enter", "enter", "tab")
-            assert "rows: 1 red" in shown.lines()[0] and "placeholders" not in shown.screen.editing.draft.text
+            assert "rows: 1 red" in shown.lines()[0] and "placeholders" not in shown.screen.form.draft.text
             await press(shown, "slash", *"data.max_length", "enter", "enter", "ctrl+u", *"64", "enter")
             assert "no fault" in shown.lines()[0], "other rows than those that were looked at"
             await press(shown, "slash", *"eval.sample_prompts", "enter", "enter", *"Hi", "enter")
-            assert '"Hi"' in shown.screen.editing.draft.text, "an empty list is typed into as if nothing stood there"
+            assert '"Hi"' in shown.screen.form.draft.text, "an empty list is typed into as if nothing stood there"
 
     asyncio.run(main())

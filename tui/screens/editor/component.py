@@ -1,0 +1,66 @@
+"""What the components of the editor share: the form they work on, and a screen to speak and to open lists through.
+
+A component knows the form and the screen's general abilities, never the editor's screen itself or its other parts.
+"""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from textual.screen import Screen
+
+from ftui.errors import FtuiError
+from ftui.profile.toml_edit.document import Draft
+
+from ...form.edits import removed_keys
+from ...form.profile_form import ProfileForm
+from ...stage import Stage, stage
+from ..ask import AskScreen
+
+T = TypeVar("T")
+
+
+class Component:
+    """One part of the editor with a state of its own. `redraw`: to be called after a change of form or state."""
+
+    def __init__(self, screen: Screen[Any], form: ProfileForm, redraw: Callable[[], None]) -> None:
+        self.screen, self.form, self.redraw = screen, form, redraw
+
+    @property
+    def stage(self) -> Stage:
+        """The application, for messages to the user."""
+        return stage(self.screen)
+
+    def attempt(self, act: Callable[[], T]) -> T | None:
+        """The result; `None` where it failed, and then the user has been told why."""
+        try:
+            return act()
+        except FtuiError as error:
+            self.stage.complain(error)
+            return None
+
+    def edit(self, change: Callable[[Draft], Draft]) -> bool:
+        """Changes the draft and names the keys that had to go with it; whether that could be done."""
+        before = self.form.draft
+        draft = self.attempt(lambda: change(before))
+        if draft is None:
+            return False
+        self.form.set_draft(draft)
+        self.tell_removed_keys(before)
+        self.redraw()
+        return True
+
+    def tell_removed_keys(self, before: Draft) -> None:
+        """Names the keys that were taken out since `before` because they exclude what was just set."""
+        names = removed_keys(before, self.form.draft, self.form.key)
+        if names:
+            words = f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} taken out"
+            self.stage.say(f"{words}, which cannot stand beside it; u takes that back.", "warn")
+
+    def ask(self, question: str, yes: str, then: Callable[[], object]) -> None:
+        """Asks, and goes on with `then` after a yes. `yes`: what that does."""
+
+        def on_answer(answer: bool | None) -> None:
+            if answer:
+                then()
+
+        self.screen.app.push_screen(AskScreen(self.stage.look, question, yes), on_answer)
