@@ -746,7 +746,8 @@ def test_the_page_of_values_is_searched() -> None:
 
 
 def test_the_editor_loads_no_training_library() -> None:
-    code = "import ftui.tui.screens.editor.editor_screen, sys; print({'torch', 'numpy', 'transformers', 'datasets'} & set(sys.modules))"
+    libraries = {"torch", "numpy", "transformers", "datasets"}
+    code = f"import ftui.tui.screens.editor.editor_screen, sys; print({libraries} & set(sys.modules))"
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])}
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert ended.stdout == "set()\n", ended.stderr
