@@ -8,10 +8,10 @@ import pytest
 
 from ftui import __version__
 from ftui.cli import control, dry_run, run
-from ftui.cli.arguments import ON_CHECKPOINTS, ORDERS
 from ftui.cli.main import main
 from ftui.cli.run import Wishes
 from ftui.runs import send_request
+from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
 
 HEAVY = ("pydantic", "psutil", "torch", "textual", "tomlkit", "msgspec")
 
@@ -36,7 +36,7 @@ def test_looking_at_runs_loads_no_profile_models(make_run: Any) -> None:
 def test_the_start_page(make_run: Any, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     output = capsys.readouterr().out
-    assert "ftui --run quickstart" in output
+    assert "ftui run quickstart" in output
     assert "tokens/s" not in output
     make_run("mine")
     assert main([]) == 0
@@ -44,10 +44,10 @@ def test_the_start_page(make_run: Any, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["status"], ["walk"], ["--run"]])
-def test_a_wrong_command_line_leaves_with_2(arguments: list[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    assert caught.value.code == 2
+def test_a_wrong_command_line_is_explained(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and "hint: ftui" in error
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,9 @@ def test_a_wrong_command_line_leaves_with_2(arguments: list[str]) -> None:
         ["--name", "x"],
         ["--set", "a.b=1", "runs"],
         ["--run", "x", "runs"],
+        ["run", "x", "y"],
+        ["resume", "x", "--tier", "l4"],
+        ["resume", "x", "--again"],
         ["status", "Nobody"],
     ],
 )
@@ -74,7 +77,7 @@ def test_an_expected_failure_is_two_lines_and_its_code(capsys: pytest.CaptureFix
     assert "\x1b" not in error and "Traceback" not in error
 
 
-def test_options_reach_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
 
     def note(*arguments: Any) -> int:
@@ -82,14 +85,16 @@ def test_options_reach_the_room(monkeypatch: pytest.MonkeyPatch) -> None:
         return 7
 
     monkeypatch.setattr(run, "run_headless", note)
-    assert main(["--run", "p", "--name", "n", "--set", "a.b=1", "--set", "c.d=2", "--again", "--detach"]) == 7
-    assert calls.pop() == ("p", Wishes(name="n", overrides=["a.b=1", "c.d=2"], again=True, detach=True))
+    options = ["--name", "n", "--set", "a.b=1", "--set", "c.d=2", "--again", "--detach"]
+    for spelling in (["--run", "p", *options], ["run", "p", *options], [*options, "--run", "p"], [*options, "--run=p"]):
+        assert main(spelling) == 7
+        assert calls.pop() == ("p", Wishes(name="n", overrides=["a.b=1", "c.d=2"], again=True, detach=True))
     monkeypatch.setattr(run, "resume_headless", note)
     assert main(["resume", "r", "--from", "checkpoint-4", "--fork", "--set", "a.b=1"]) == 7
     assert calls.pop() == ("r", "checkpoint-4", Wishes(overrides=["a.b=1"], fork=True))
 
 
-def test_every_verb_reaches_its_letter(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_verb_sends_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
 
     def noting(name: str) -> Any:
@@ -101,8 +106,8 @@ def test_every_verb_reaches_its_letter(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("order", "change", "on_checkpoint"):
         monkeypatch.setattr(control, name, noting(name))
-    assert set(ORDERS) == set(send_request.REQUESTS)
-    assert set(ON_CHECKPOINTS) == set(send_request.CHECKPOINT_REQUESTS)
+    assert set(RUN_VERBS) == set(send_request.REQUESTS)
+    assert set(CHECKPOINT_VERBS) == set(send_request.CHECKPOINT_REQUESTS)
     for verb in send_request.REQUESTS:
         assert main([verb, "r"]) == 0
         assert calls.pop() == ("order", verb, "r", [] if verb == "sample" else ())

@@ -64,7 +64,7 @@ def test_old_ones_are_deleted_and_those_in_use_are_not(cache: Path, capsys: pyte
     told = lines(capsys, "--prune")
     assert told[:2] == [
         "1 entry deleted, 2.9 KiB freed.",
-        "2 entries left, 5.9 KiB, 1 of them in use by a living process.",
+        "2 entries left, 5.9 KiB, 1 of them in use by a running process.",
     ]
     assert "tokenises its rows again" in told[2]
     assert sorted(path.name for path in (cache / "tokens").iterdir()) == ["new", "used"]

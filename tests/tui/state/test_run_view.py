@@ -212,9 +212,9 @@ def test_a_damaged_run_json_does_not_hide_the_run(recorded: Recorded) -> None:
     assert Followed(run).state.phase == "parked"
 
 
-def test_the_rooms_below_the_screens_know_no_textual() -> None:
-    rooms = "followed history orders tails roster spans glyphs terminal drawing.loss_chart drawing.tiles"
-    names = ", ".join(f"ftui.tui.{room}" for room in rooms.split())
+def test_modules_below_the_screens_load_no_textual() -> None:
+    modules = "state.run_view state.history state.sent_requests state.tails state.run_list render.spans render.glyphs render.terminal drawing.charts.loss_chart drawing.tiles"
+    names = ", ".join(f"ftui.tui.{module}" for module in modules.split())
     code = f"import {names}, sys; sys.exit(any(m.split('.')[0] in ('textual', 'rich') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
 
