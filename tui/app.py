@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable
 from typing import ClassVar
 
-from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.events import Event, Key, Paste, Resize
@@ -27,6 +26,7 @@ from .key_table import keys_of
 from .render.canvas import Canvas
 from .render.spans import harmless
 from .render.terminal import Terminal
+from .render.textual_patch import FaultApp
 from .render.theme import Look, choose
 from .screens.monitor import MonitorScreen
 from .screens.runs import RunsScreen
@@ -43,7 +43,7 @@ def commands() -> type[Provider]:
     return Commands
 
 
-class FtuiApp(App[list[str]]):
+class FtuiApp(FaultApp[list[str]]):
     """Opens on the list of runs, or on one run. Its value is what to print once the terminal is back."""
 
     CSS_PATH = "app.tcss"
@@ -113,10 +113,9 @@ class FtuiApp(App[list[str]]):
             if (keep := getattr(screen, "keep_draft", None)) is not None:
                 keep()
 
-    def _handle_exception(self, error: Exception) -> None:
-        """Textual's own end of a program with a fault in it; a fault takes nobody's work with it."""
+    def on_fault(self) -> None:
+        """A fault of the program takes nobody's work with it."""
         self.keep_drafts()
-        super()._handle_exception(error)
 
     async def on_event(self, event: Event) -> None:
         """What is pasted is as foreign as any text: it comes in with nothing in it that could steer the terminal.

@@ -29,11 +29,10 @@ def open_screens(run: Run | None = None) -> int:
         os.environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")  # pixel mouse reports go astray in multiplexers
         from .app import FtuiApp
         from .render import textual_patch
-        from .render.driver import clearing
-    textual_patch.install()
+    textual_patch.crop_updates()
     theme = "light" if os.environ.get("FTUI_THEME") == "light" else "dark"
     app = FtuiApp(terminal, run=run, theme=theme)
-    app.driver_class = clearing(app.driver_class)
+    app.driver_class = textual_patch.clearing(app.driver_class)
     farewell = app.run(mouse=os.environ.get("FTUI_MOUSE", "1") != "0")
     for line in farewell or []:
         print(shown(line))

@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 import tomllib
 import unicodedata
 
@@ -68,6 +70,13 @@ def test_documents_mean_the_same_when_they_are_escaped(text: str) -> None:
 )
 def test_columns_of_rare_characters(text: str, width: int) -> None:
     assert cells(text) == width
+
+
+def test_text_as_the_screens_draw_it_does_not_load_the_width_tables() -> None:
+    drawn = "\u2500\u2578\u25cf\u25c6\u25b2\u28ff\u2581\u2588 1\u20132 \u2026 \xd7"
+    program = f"import sys; from ftui.text import cells; print(cells({drawn!r}), 'wcwidth' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{len(drawn)} False\n"
 
 
 def test_what_is_unseen_is_seen() -> None:
