@@ -30,7 +30,7 @@ from .render.textual_patch import FaultApp
 from .render.theme import Look, choose
 from .screens.monitor import MonitorScreen
 from .screens.runs import RunsScreen
-from .stage import RowsSeen
+from .stage import RowReport
 
 SAID_SECONDS = 3.0  # how long a message stands in place of the keys, where no key comes before
 TERMINAL_SECONDS = 2.0  # between two looks at whether the terminal is still there
@@ -63,7 +63,7 @@ class FtuiApp(FaultApp[list[str]]):
         self.terminal = terminal
         self.clock = clock
         self.look = choose(theme, truecolor=terminal.truecolor, glyphs=terminal.glyphs)
-        self.rows_seen: RowsSeen | None = None
+        self.row_report: RowReport | None = None
         self._first_run = run
         self._said = ("", "text")
         self._unsay: Timer | None = None
@@ -149,9 +149,9 @@ class FtuiApp(FaultApp[list[str]]):
         if "\n" not in text and cells(harmless(text)) <= self.size.width - 2:
             self.say(text, "bad")
             return
-        from .screens.ask import TellScreen
+        from .screens.dialogs import MessageScreen
 
-        self.push_screen(TellScreen(self.look, error.message, error.hint))
+        self.push_screen(MessageScreen(self.look, error.message, error.hint))
 
     def draw_keys(self, screen: Screen[object] | None = None) -> None:
         keys_of(screen or self.screen, *self._said)

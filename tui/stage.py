@@ -18,7 +18,7 @@ if TYPE_CHECKING:  # screens that only watch do without
 
 
 @dataclass(frozen=True)
-class RowsSeen:
+class RowReport:
     """The report on the rows of a profile."""
 
     profile: "Profile"
@@ -34,7 +34,7 @@ class Stage(Protocol):
     look: Look
     terminal: Terminal
     clock: Callable[[], float]
-    rows_seen: RowsSeen | None
+    row_report: RowReport | None
 
     def say(self, text: str, tone: str = "text") -> None:
         """Show a message in place of the keys for a while, at most until the next key."""

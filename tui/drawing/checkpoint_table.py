@@ -8,7 +8,7 @@ from ftui.runs.checkpoint_index import Entry, standing
 from ftui.text import cells
 
 from ..render.spans import Frame, Line, harmless, left, right, spread, wrapped
-from ..state.sent_requests import Order
+from ..state.sent_requests import SentRequest
 from .panes import rule
 from .wording import clock, loss, place
 
@@ -115,9 +115,9 @@ def _age(entry: Entry, now: float) -> float | None:
     return None if entry.created is None or entry.created > now else now - entry.created
 
 
-def details(frame: Frame, folder: Path, entry: Entry | None, order: Order | None, now: float) -> list[Line]:
+def details(frame: Frame, folder: Path, entry: Entry | None, request: SentRequest | None, now: float) -> list[Line]:
     """What the table has no room for, the problem first; the rule above it tells what became of the last order."""
-    lines: list[Line] = [rule(frame, "" if entry is None else entry.name, order)]
+    lines: list[Line] = [rule(frame, "" if entry is None else entry.name, request)]
     if entry is None:
         return lines[: frame.height]
     texts: list[tuple[str, str]] = []

@@ -5,17 +5,20 @@ from collections.abc import Sequence
 
 from ..render.spans import Frame, Line, clipped, spread, width_of
 from ..state.history import Event
-from ..state.sent_requests import TONES, Order
+from ..state.sent_requests import OUTCOME_STYLES, SentRequest
 
 SIDE_BY_SIDE = 150  # columns from which both panes are shown at once
 
 
-def rule(frame: Frame, title: str, order: Order | None, note: str = "") -> Line:
+def rule(frame: Frame, title: str, request: SentRequest | None, note: str = "") -> Line:
     """A title, a thin line and, at its right end, the last order's fate or a note."""
     left: Line = [(f" {title} ", "title")]
     right: Line = [(f" {note} ", "warn")] if note else []
-    if order is not None and not note:
-        right = [(" ", "text"), *clipped([(order.words, TONES[order.outcome])], frame.width - width_of(left) - 6)]
+    if request is not None and not note:
+        right = [
+            (" ", "text"),
+            *clipped([(request.words, OUTCOME_STYLES[request.outcome])], frame.width - width_of(left) - 6),
+        ]
         right.append((" ", "text"))
     line = frame.glyphs.rule * max(0, frame.width - width_of(left) - width_of(right) - 1)
     return spread(frame.width, [*left, (line, "rule")], right)
@@ -40,16 +43,22 @@ def log(found: Sequence[str], height: int) -> list[Line]:
 
 
 def pane(
-    frame: Frame, found: Sequence[Event], lines: Sequence[str], order: Order | None, *, show_log: bool, note: str = ""
+    frame: Frame,
+    found: Sequence[Event],
+    lines: Sequence[str],
+    request: SentRequest | None,
+    *,
+    show_log: bool,
+    note: str = "",
 ) -> list[Line]:
     """Events or log under a rule; both, side by side, where there is room."""
     height = frame.height - 1
     if frame.width < SIDE_BY_SIDE:
         body = log(lines, height) if show_log else events(frame, found, height)
-        return [rule(frame, "log" if show_log else "events", order, note), *body]
+        return [rule(frame, "log" if show_log else "events", request, note), *body]
     half = frame.width // 2
     left, right = events(frame, found, height), log(lines, height)
-    drawn = [rule(frame, "events and log", order, note)]
+    drawn = [rule(frame, "events and log", request, note)]
     for row in range(max(len(left), len(right))):
         start = left[row] if row < len(left) else []
         end = right[row] if row < len(right) else []

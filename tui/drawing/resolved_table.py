@@ -16,7 +16,7 @@ CHANGED = "*"
 
 
 @dataclass(frozen=True)
-class Page:
+class ResolvedPage:
     """All there is to show. `told`: paragraphs above the values; `counts`: what the dry run said, in paragraphs too."""
 
     source: str
@@ -26,7 +26,7 @@ class Page:
 
 
 @dataclass(frozen=True)
-class Row:
+class ValueRow:
     """A line that the cursor can stand on.
 
     `entry` is what somebody who changes it would begin to type, `whole` its value where the line has no room for it.
@@ -38,7 +38,7 @@ class Row:
     whole: str = ""
 
 
-def resolved_page(frame: Frame, page: Page, found: Sequence[Row], cursor: int) -> list[Line]:
+def resolved_page(frame: Frame, page: ResolvedPage, found: Sequence[ValueRow], cursor: int) -> list[Line]:
     """What will happen at the top, then as many rows as fit, the one under the cursor among them."""
     head: list[Line] = []
     for text, style in [(page.source, "faint"), *page.told]:
@@ -55,13 +55,13 @@ def resolved_page(frame: Frame, page: Page, found: Sequence[Row], cursor: int) -
     return [*head, *body, *([(" " + line, "muted")] for line in meaning)]
 
 
-def _meaning(row: Row, width: int) -> list[str]:
+def _meaning(row: ValueRow, width: int) -> list[str]:
     """What the line under the cursor means, after its value where that was cut."""
     lines = [cut(harmless(row.whole), width)] if row.whole else []
     return [*lines, *(wrapped(row.meaning, width) if row.meaning else [])][:MEANING_ROWS]
 
 
-def _rule(frame: Frame, page: Page) -> Line:
+def _rule(frame: Frame, page: ResolvedPage) -> Line:
     changed = sum(value.before is not None for value in page.values)
     words = f" {CHANGED} {changed} differ" + ("s " if changed == 1 else " ") if changed else ""
     return [(" " + frame.glyphs.rule * max(0, frame.width - len(words) - 2), "rule"), (words, "warn")]
@@ -72,17 +72,17 @@ def _marked(frame: Frame, line: Line) -> Line:
     return [(text, f"{style}@cursor") for text, style in spread(frame.width, line)]
 
 
-def rows(frame: Frame, page: Page) -> list[Row]:
+def rows(frame: Frame, page: ResolvedPage) -> list[ValueRow]:
     """Everything below the rule: counts, then the values by section."""
-    found = [Row([(" " + line, style)]) for text, style in page.counts for line in wrapped(text, frame.width - 2)]
+    found = [ValueRow([(" " + line, style)]) for text, style in page.counts for line in wrapped(text, frame.width - 2)]
     width = min(WIDEST_VALUE, max(VALUE, frame.width - KEY - ORIGIN - 6))
     section = None
     for value in page.values:
         if value.section != section:
             section = value.section
-            found.append(Row([(f" [{section}]", "title")], f"{section}."))
+            found.append(ValueRow([(f" [{section}]", "title")], f"{section}."))
         whole = "" if cells(harmless(value.text)) <= width else value.text
-        found.append(Row(_value_line(value, width), f"{value.name}={value.text}", value.meaning, whole))
+        found.append(ValueRow(_value_line(value, width), f"{value.name}={value.text}", value.meaning, whole))
     return found
 
 
@@ -112,7 +112,7 @@ def count_spans(lines: Sequence[str], width: int) -> list[Span]:
     return [(line, "text") for line in both] + below
 
 
-def matching(found: Sequence[Row], text: str, cursor: int) -> list[int]:
+def matching(found: Sequence[ValueRow], text: str, cursor: int) -> list[int]:
     """Numbers of the rows whose key or meaning has every word; names first, then the nearest below the cursor."""
     words = text.casefold().replace("_", " ").split()
     names = [row.entry.partition("=")[0].casefold().replace("_", " ") for row in found]

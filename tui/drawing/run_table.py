@@ -7,7 +7,7 @@ from ftui.runs import describe
 from ftui.runs.state import RunState, eta_seconds
 
 from ..render.spans import Frame, Line, left, right, wrapped
-from ..state.run_list import Row
+from ..state.run_list import RunRow
 from .wording import clock, gib, loss, model_name, phase_style, phase_word, place, share_done, short, steps
 
 SPARK = 10
@@ -21,7 +21,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run_table(frame: Frame, rows: Sequence[Row], cursor: int, now: float) -> list[Line]:
+def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> list[Line]:
     """As many rows as there is room for, the one under the cursor among them."""
     if not rows:
         empty = [[("  " + text, style)] for text, style in zip(EMPTY, ("title", "muted"), strict=True)]
@@ -44,7 +44,7 @@ def run_table(frame: Frame, rows: Sequence[Row], cursor: int, now: float) -> lis
 
 
 def _row(
-    frame: Frame, row: Row, room: int, phase: int, columns: Sequence[tuple[str, int, int]], now: float, chosen: bool
+    frame: Frame, row: RunRow, room: int, phase: int, columns: Sequence[tuple[str, int, int]], now: float, chosen: bool
 ) -> Line:
     behind = "@cursor" if chosen else ""
     mark = frame.glyphs.alive if row.lives else frame.glyphs.idle
@@ -65,7 +65,7 @@ def _row(
     return line
 
 
-def _cell(row: Row, name: str, now: float) -> tuple[str, str]:
+def _cell(row: RunRow, name: str, now: float) -> tuple[str, str]:
     state = row.status.state
     match name:
         case "step":
@@ -92,7 +92,7 @@ def _loss(state: RunState) -> str:
     return loss(state.loss, finite="loss" not in state.non_finite)
 
 
-def details(frame: Frame, row: Row | None, now: float) -> list[Line]:
+def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
     """What the list has no columns for: what it trains, its reason or trouble, where it is."""
     if row is None:
         return []
@@ -117,7 +117,7 @@ def details(frame: Frame, row: Row | None, now: float) -> list[Line]:
     return lines[: frame.height]
 
 
-def why(row: Row) -> tuple[str, str]:
+def why(row: RunRow) -> tuple[str, str]:
     """Why a run stands where it stands, in words, and their style."""
     state = row.status.state
     if row.status.frozen:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..render.spans import Frame, Line, left, spread, width_of, wrapped
-from ..state.start_choices import HERE, RUNS, SHIPPED, Offer
+from ..state.start_choices import HERE, RUNS, SHIPPED, StartChoice
 from .wording import place
 
 NAME = 20
@@ -22,7 +22,7 @@ def title(frame: Frame, filter_text: str, shown: int, found: int) -> list[Line]:
     return [spread(frame.width, [(" start a run, or go on with one", "title")], narrowed), []][: frame.height]
 
 
-def start_list(frame: Frame, offers: Sequence[Offer], cursor: int, filter_text: str) -> list[Line]:
+def start_list(frame: Frame, offers: Sequence[StartChoice], cursor: int, filter_text: str) -> list[Line]:
     """As many lines as there is room for, the one under the cursor among them."""
     if filter_text and not offers:
         return [[(f"  Nothing here has {filter_text!r} in it; / narrows the list to something else.", "muted")]]
@@ -49,7 +49,7 @@ def _heading(frame: Frame, section: str) -> Line:
     return [*head, (frame.glyphs.rule * (frame.width - width_of(head) - 1), "rule")]
 
 
-def _line(frame: Frame, offer: Offer, name: int, *, chosen: bool) -> Line:
+def _line(frame: Frame, offer: StartChoice, name: int, *, chosen: bool) -> Line:
     behind = "@cursor" if chosen else ""
     mark = frame.glyphs.cursor if chosen else " "
     return [
@@ -59,7 +59,7 @@ def _line(frame: Frame, offer: Offer, name: int, *, chosen: bool) -> Line:
     ]
 
 
-def about(frame: Frame, offer: Offer | None) -> list[Line]:
+def about(frame: Frame, offer: StartChoice | None) -> list[Line]:
     """All that the list cut away, and where it is."""
     if offer is None:
         return []

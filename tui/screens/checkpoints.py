@@ -21,9 +21,9 @@ from ftui.text import shown
 from ..drawing.checkpoint_table import checkpoint_table, details, title
 from ..render.canvas import Canvas
 from ..stage import stage
-from ..state.checkpoint_view import Browsed, Seen, aside, kept, merged
-from ..state.sent_requests import Orders
-from .ask import AskScreen
+from ..state.checkpoint_view import CheckpointLook, CheckpointView, reason_set_aside, reason_to_keep, with_checked
+from ..state.sent_requests import SentRequests
+from .dialogs import ConfirmScreen
 
 LOOK_SECONDS = 2.0
 SOON_SECONDS = 0.4  # until the next look while a letter waits for its answer
@@ -53,13 +53,13 @@ class CheckpointsScreen(Screen[None]):
     def __init__(self, run: Run) -> None:
         super().__init__()
         self._run = run
-        self._browsed = Browsed(run)
-        self._seen: Seen | None = None
+        self._browsed = CheckpointView(run)
+        self._seen: CheckpointLook | None = None
         self._checked: dict[str, Entry] = {}
         self._reading: str | None = None
         self._cursor = 0
         self._chosen: str | None = None
-        self._orders = Orders(run)
+        self._requests = SentRequests(run)
         self._is_looking = False
         self._changing = asyncio.Lock()
         self._timer: Timer | None = None
@@ -102,10 +102,10 @@ class CheckpointsScreen(Screen[None]):
             self._is_looking = False
         self._seen = seen
         for record in seen.answers:
-            self._orders.take(record)
+            self._requests.take(record)
         if not seen.lives:
-            self._orders.give_up()
-        if any(order.outcome == "sent" for order in self._orders.all):
+            self._requests.give_up()
+        if any(request.outcome == "sent" for request in self._requests.all):
             self.set_timer(SOON_SECONDS, self.tick)
         self._find_cursor()
         self._draw()
@@ -113,7 +113,7 @@ class CheckpointsScreen(Screen[None]):
     @property
     def entries(self) -> list[Entry] | None:
         """`None` before the first look."""
-        return None if self._seen is None else merged(self._seen.entries, self._checked)
+        return None if self._seen is None else with_checked(self._seen.entries, self._checked)
 
     @property
     def entry(self) -> Entry | None:
@@ -130,11 +130,11 @@ class CheckpointsScreen(Screen[None]):
 
     def _draw(self) -> None:
         name, entries, entry, cursor = self._run.name, self.entries, self.entry, self._cursor
-        reading, order, now = self._reading, self._orders.newest, stage(self).clock()
+        reading, request, now = self._reading, self._requests.newest, stage(self).clock()
         show = {name: self.query_one(f"#{name}", Canvas).show for name in ("header", "body", "details")}
         show["header"](lambda frame: title(frame, name, entries or []))
         show["body"](lambda frame: checkpoint_table(frame, name, entries, cursor, reading, now))
-        show["details"](lambda frame: details(frame, self._run.folder, entry, order, now))
+        show["details"](lambda frame: details(frame, self._run.folder, entry, request, now))
 
     def action_move(self, by: int) -> None:
         entries = self.entries or []
@@ -158,7 +158,7 @@ class CheckpointsScreen(Screen[None]):
         """The next screen tells what would happen: from the newest the run itself goes on, unless a name says no."""
         if (entry := self.entry) is None:
             return
-        if reason := aside(entry) or entry.problem:
+        if reason := reason_set_aside(entry) or entry.problem:
             stage(self).say(f"Nobody can go on from {entry.name}: {reason}.", "warn")
             return
         from ftui.launch.open_run import successors  # with pydantic, which browsing does without
@@ -168,7 +168,7 @@ class CheckpointsScreen(Screen[None]):
         screen = ResolvedScreen(run=self._run, checkpoint=entry.step)
         if own_run and entry.newest:
             free = next(run for run in successors(self._run) if not run.folder.exists())
-            screen.wish = replace(screen.wish, name=free.name)
+            screen.options = replace(screen.options, name=free.name)
         self.app.push_screen(screen)
 
     # -- reading back
@@ -219,7 +219,7 @@ class CheckpointsScreen(Screen[None]):
     def action_pin(self) -> None:
         if (entry := self.entry) is None or entry.step is None:
             return
-        if reason := aside(entry):
+        if reason := reason_set_aside(entry):
             stage(self).say(f"{entry.name} cannot be pinned: {reason}.", "warn")
             return
         self._change("unpin" if entry.pinned else "pin", entry.step)
@@ -227,7 +227,7 @@ class CheckpointsScreen(Screen[None]):
     def action_delete(self) -> None:
         if (entry := self.entry) is None or self._seen is None:
             return
-        if reason := kept(self._run, self._seen, entry):
+        if reason := reason_to_keep(self._run, self._seen, entry):
             stage(self).say(f"{entry.name} stays: {reason}.", "warn")
             return
         step = entry.step
@@ -237,7 +237,7 @@ class CheckpointsScreen(Screen[None]):
                 self._change("delete", step)
 
         question = f"Delete {entry.name} of {self._run.name} ({units.size(entry.size)})? It cannot be brought back."
-        self.app.push_screen(AskScreen(stage(self).look, question, "delete it"), answered)
+        self.app.push_screen(ConfirmScreen(stage(self).look, question, "delete it"), answered)
 
     def _change(self, verb: str, step: int) -> None:
         """By letter where the run lives; its answer comes with the next looks."""
@@ -245,7 +245,7 @@ class CheckpointsScreen(Screen[None]):
             self.run_worker(self._change_here(verb, step), group="change")
             return
         try:
-            self._orders.give(self._seen.status, CHECKPOINT_REQUESTS[verb], {"step": step})
+            self._requests.send(self._seen.status, CHECKPOINT_REQUESTS[verb], {"step": step})
         except FtuiError as error:
             stage(self).complain(error)
         self.set_timer(SOON_SECONDS, self.tick)

@@ -24,7 +24,7 @@ from ..drawing.panes import pane
 from ..drawing.tiles import tiles
 from ..render.canvas import Canvas
 from ..stage import stage
-from ..state.run_view import Followed
+from ..state.run_view import RunView
 from .monitor_keys import BINDINGS, LEGEND, NEEDS_ENGINE, NEEDS_NO_ENGINE, QUESTIONS, SETTINGS_QUESTION
 
 FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
@@ -57,7 +57,7 @@ class MonitorScreen(Screen[None]):
             yield Canvas(look, id=name)
 
     def on_mount(self) -> None:
-        self.followed = Followed(self._run, stage(self).clock)
+        self.run_view = RunView(self._run, stage(self).clock)
         self._draw()
         stage(self).draw_keys()
         self._timer = self.set_interval(1 / stage(self).terminal.hz, self.tick)
@@ -76,7 +76,7 @@ class MonitorScreen(Screen[None]):
     def tick(self) -> None:
         """Look at the files; what has not changed is not painted (`Canvas` sees to that)."""
         try:
-            self.followed.look()
+            self.run_view.look()
         except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
             stage(self).say(f"The files of {self._run.name} cannot be read: {error}.", "bad")
             return
@@ -88,31 +88,31 @@ class MonitorScreen(Screen[None]):
 
     def _tell_of_failure(self) -> None:
         """Once for each time the run fails."""
-        failed = self.followed.has_ended and self.followed.state.phase in FAILURES
+        failed = self.run_view.has_ended and self.run_view.state.phase in FAILURES
         if failed and not self._has_told:
             self.action_why()
         self._has_told = failed
 
     def _draw(self) -> None:
-        followed = self.followed
-        status, state = followed.status, followed.state
+        run_view = self.run_view
+        status, state = run_view.status, run_view.state
         show = {name: self.query_one(f"#{name}", Canvas).show for name in ("header", "chart", "tiles", "pane")}
-        show["header"](lambda frame: header(frame, followed.run.name, status, followed.card, followed.clock()))
+        show["header"](lambda frame: header(frame, run_view.run.name, status, run_view.card, run_view.clock()))
         show["chart"](
             lambda frame: chart(
-                frame, followed.curves, followed.history, state, self.settings, self._scale, fine=self._fine
+                frame, run_view.curves, run_view.history, state, self.settings, self._scale, fine=self._fine
             )
         )
-        show["tiles"](lambda frame: tiles(frame, state, followed.curves, list(followed.machine.samples)))
-        events, lines, order = followed.history.events, followed.log.lines, followed.orders.newest
-        show["pane"](lambda frame: pane(frame, events, lines, order, show_log=self._shows_log))
+        show["tiles"](lambda frame: tiles(frame, state, run_view.curves, list(run_view.machine.samples)))
+        events, lines, request = run_view.history.events, run_view.log.lines, run_view.requests.newest
+        show["pane"](lambda frame: pane(frame, events, lines, request, show_log=self._shows_log))
 
     @property
     def hidden_keys(self) -> frozenset[str]:
         """What the footer leaves out: controls while nobody would read a letter, resume while somebody would."""
-        if self.followed.lives:
+        if self.run_view.lives:
             return NEEDS_NO_ENGINE
-        return NEEDS_ENGINE | NEEDS_NO_ENGINE if self.followed.state.phase == "finished" else NEEDS_ENGINE
+        return NEEDS_ENGINE | NEEDS_NO_ENGINE if self.run_view.state.phase == "finished" else NEEDS_ENGINE
 
     # -- controls
 
@@ -122,7 +122,7 @@ class MonitorScreen(Screen[None]):
         if verb not in QUESTIONS:
             self._give(kind, {})
             return
-        from .ask import AskScreen
+        from .dialogs import ConfirmScreen
 
         question, yes = QUESTIONS[verb]
 
@@ -130,13 +130,13 @@ class MonitorScreen(Screen[None]):
             if said_yes:
                 self._give(kind, {})
 
-        self.app.push_screen(AskScreen(stage(self).look, question.format(self._run.name), yes), answered)
+        self.app.push_screen(ConfirmScreen(stage(self).look, question.format(self._run.name), yes), answered)
 
     def action_hold(self) -> None:
-        self._give(Continue if self.followed.state.phase == "held" else Hold, {})
+        self._give(Continue if self.run_view.state.phase == "held" else Hold, {})
 
     def action_change(self, text: str) -> None:
-        from .ask import PromptScreen
+        from .dialogs import PromptScreen
 
         def entered(answer: str | None) -> None:
             if answer:
@@ -147,27 +147,27 @@ class MonitorScreen(Screen[None]):
 
     def _give(self, kind: type[Letter], fields: dict[str, object]) -> None:
         try:
-            self.followed.give(kind, fields)
+            self.run_view.send(kind, fields)
         except FtuiError as error:
             stage(self).complain(error)
         self._draw()
 
     def action_resume(self) -> None:
-        if self.followed.lives:
+        if self.run_view.lives:
             stage(self).say(f"{self._run.name} lives; space goes on with a run that is held.")
             return
         stage(self).say(f"{self._run.name} is being started again ...", "loss")
         self.run_worker(self._resume(), exclusive=True)
 
     async def _resume(self) -> None:
-        from ..state.launch_plan import Wish, carry_out, look_ahead  # pydantic, which watching does without
+        from ..state.launch_plan import LaunchOptions, carry_out, plan_launch  # pydantic, which watching does without
 
         def go_on() -> str:
-            wish = Wish(run=self._run)
-            prospect = look_ahead(wish)
-            if prospect.act in GOES_ON:
-                carry_out(wish, prospect)
-            return prospect.act
+            options = LaunchOptions(run=self._run)
+            plan = plan_launch(options)
+            if plan.act in GOES_ON:
+                carry_out(options, plan)
+            return plan.act
 
         try:
             act = await asyncio.to_thread(go_on)
@@ -193,7 +193,7 @@ class MonitorScreen(Screen[None]):
     def action_why(self) -> None:
         from .problem import ProblemScreen
 
-        self.app.push_screen(ProblemScreen(self.followed, self.action_resume))
+        self.app.push_screen(ProblemScreen(self.run_view, self.action_resume))
 
     def action_checkpoints(self) -> None:
         from .checkpoints import CheckpointsScreen
@@ -201,10 +201,10 @@ class MonitorScreen(Screen[None]):
         self.app.push_screen(CheckpointsScreen(self._run))
 
     def action_zoom(self, factor: float) -> None:
-        self._set(zoomed(self.settings, self.followed.state, factor))
+        self._set(zoomed(self.settings, self.run_view.state, factor))
 
     def action_pan(self, share: float) -> None:
-        self._set(panned(self.settings, self.followed.state, share))
+        self._set(panned(self.settings, self.run_view.state, share))
 
     def action_all(self) -> None:
         self._set(ChartSettings(log=self.settings.log, smoothing=self.settings.smoothing))
@@ -227,11 +227,11 @@ class MonitorScreen(Screen[None]):
         if self.settings.window is None:
             return None
         first, last = self.settings.window
-        return read_window(self._run, self.followed.curves, int(first), int(last) + 1, most_bytes=FINE_BYTES)
+        return read_window(self._run, self.run_view.curves, int(first), int(last) + 1, most_bytes=FINE_BYTES)
 
     def action_detach(self) -> None:
-        name, followed = self._run.name, self.followed
-        goes_on = f"The run {name} goes on." if followed.goes_on else f"{name} is {followed.state.phase}."
+        name, run_view = self._run.name, self.run_view
+        goes_on = f"The run {name} goes on." if run_view.goes_on else f"{name} is {run_view.state.phase}."
         stage(self).leave([goes_on, f"  attach again   ftui attach {name}", f"  look           ftui status {name}"])
 
     def action_back(self) -> None:

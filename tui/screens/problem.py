@@ -11,7 +11,7 @@ from ..drawing.failure import failure
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line
 from ..stage import stage
-from ..state.run_view import Followed
+from ..state.run_view import RunView
 
 
 class ProblemScreen(Screen[None]):
@@ -35,9 +35,9 @@ class ProblemScreen(Screen[None]):
         Binding("q", "app.leave", "quit", tooltip="Leave ftui", id="back"),
     ]
 
-    def __init__(self, followed: Followed, resume: Callable[[], None]) -> None:
+    def __init__(self, run_view: RunView, resume: Callable[[], None]) -> None:
         super().__init__()
-        self._followed, self._resume = followed, resume
+        self._followed, self._resume = run_view, resume
         self._top, self._is_full = 0, True
 
     def compose(self) -> ComposeResult:
@@ -53,10 +53,10 @@ class ProblemScreen(Screen[None]):
         stage(self).draw_keys()
 
     def _lines(self, frame: Frame) -> list[Line]:
-        followed = self._followed
-        history = followed.history
+        run_view = self._followed
+        history = run_view.history
         lines = failure(
-            frame, followed.run.name, followed.state, history.ended, history.last_words, followed.log.lines, self._top
+            frame, run_view.run.name, run_view.state, history.ended, history.last_words, run_view.log.lines, self._top
         )
         self._is_full = len(lines) == frame.height
         return lines

@@ -17,15 +17,23 @@ from ftui.cli.dry_run import DryRun, count_lines
 from ftui.errors import DiskError, FtuiError, UsageError
 from ftui.runs.run_folder import Run
 
-from ..drawing.resolved_table import Page, Row, count_spans, matching, resolved_page, rows
+from ..drawing.resolved_table import ResolvedPage, ValueRow, count_spans, matching, resolved_page, rows
 from ..drawing.wording import place
 from ..form.estimates import describe_fit
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line, Span
 from ..stage import stage
-from ..state.launch_plan import Prospect, Wish, carry_out, check_new_name, check_overrides, look_ahead, overrides_in
+from ..state.launch_plan import (
+    LaunchOptions,
+    LaunchPlan,
+    carry_out,
+    check_new_name,
+    check_overrides,
+    overrides_in,
+    plan_launch,
+)
 from ..state.row_count import count_rows
-from .ask import PromptScreen
+from .dialogs import PromptScreen
 
 PAGE = 10
 NAME_QUESTION = "The name of the run, which is also its folder's."
@@ -66,16 +74,16 @@ class ResolvedScreen(Screen[None]):
         tier: str | None = None,
     ) -> None:
         super().__init__()
-        self.wish = Wish(profile, run, checkpoint, tier=tier)
-        self.prospect: Prospect | None = None
-        self._before: list[Wish] = []
+        self.options = LaunchOptions(profile, run, checkpoint, tier=tier)
+        self.plan: LaunchPlan | None = None
+        self._before: list[LaunchOptions] = []
         self._problem: FtuiError | None = None
         self._verdict: Span | None = None  # on the card it would run on
         self._doing = ""
         self._is_opening = False
         self._counted: DryRun | None = None
         self._is_counting = False
-        self._rows: list[Row] = []
+        self._rows: list[ValueRow] = []
         self._sought = ""  # the key that was changed last: the cursor goes there
         self.cursor = 0
 
@@ -101,21 +109,21 @@ class ResolvedScreen(Screen[None]):
     async def _looked(self, problem: FtuiError | None = None) -> None:
         """`problem`: what came of the last try to start it, which stays on the screen."""
         try:
-            self.prospect = await asyncio.to_thread(look_ahead, self.wish)
+            self.plan = await asyncio.to_thread(plan_launch, self.options)
         except FtuiError as error:
-            self.prospect, problem = None, error
-        prospect = self.prospect
+            self.plan, problem = None, error
+        plan = self.plan
         self._verdict = None
-        if prospect is not None:
-            self._verdict = await asyncio.to_thread(describe_fit, prospect.resolved.profile, self.wish.tier)
+        if plan is not None:
+            self._verdict = await asyncio.to_thread(describe_fit, plan.resolved.profile, self.options.tier)
         self._problem, self._doing = problem, ""
         self._draw()
 
-    def _change(self, wish: Wish) -> None:
+    def _change(self, options: LaunchOptions) -> None:
         """From now on this is wanted."""
         if self._is_opening:
             return
-        self.wish = wish
+        self.options = options
         self._forget_counts()
         self._look()
 
@@ -124,7 +132,7 @@ class ResolvedScreen(Screen[None]):
         self._counted, self._is_counting = None, False
 
     def action_again(self) -> None:
-        self._change(self.wish)
+        self._change(self.options)
 
     def action_undo(self) -> None:
         if self._before:
@@ -133,15 +141,15 @@ class ResolvedScreen(Screen[None]):
             stage(self).say("Nothing has been changed.")
 
     def action_change(self) -> None:
-        row = self._rows[self.cursor] if self._rows else Row([])
+        row = self._rows[self.cursor] if self._rows else ValueRow([])
         question = f"{VALUE_QUESTION}\n{row.meaning}" if row.meaning else VALUE_QUESTION
 
-        def entered(text: str) -> Wish:
+        def entered(text: str) -> LaunchOptions:
             new = overrides_in(text)
             self._sought = new[-1].partition("=")[0].strip() if new else ""
-            return replace(self.wish, overrides=(*self.wish.overrides, *new))
+            return replace(self.options, overrides=(*self.options.overrides, *new))
 
-        self._ask(question, row.entry, lambda text: check_overrides(self.wish, text), entered)
+        self._ask(question, row.entry, lambda text: check_overrides(self.options, text), entered)
 
     def action_find(self) -> None:
         found: list[int] = []
@@ -159,14 +167,16 @@ class ResolvedScreen(Screen[None]):
         self.app.push_screen(PromptScreen(stage(self).look, FIND_QUESTION, "", check, enter="go there"), entered)
 
     def action_rename(self) -> None:
-        name = self.prospect.run.name if self.prospect is not None else ""
-        check = lambda text: check_new_name(self.wish, text)  # noqa: E731
-        self._ask(NAME_QUESTION, name, check, lambda text: replace(self.wish, name=text.strip()))
+        name = self.plan.run.name if self.plan is not None else ""
+        check = lambda text: check_new_name(self.options, text)  # noqa: E731
+        self._ask(NAME_QUESTION, name, check, lambda text: replace(self.options, name=text.strip()))
 
-    def _ask(self, question: str, text: str, check: Callable[[str], object], changed: Callable[[str], Wish]) -> None:
+    def _ask(
+        self, question: str, text: str, check: Callable[[str], object], changed: Callable[[str], LaunchOptions]
+    ) -> None:
         def entered(answer: str | None) -> None:
             if answer:
-                self._before.append(self.wish)
+                self._before.append(self.options)
                 self._change(changed(answer))
 
         self.app.push_screen(PromptScreen(stage(self).look, question, text, check), entered)
@@ -174,23 +184,23 @@ class ResolvedScreen(Screen[None]):
     # -- the dry run
 
     def action_count(self) -> None:
-        if self.prospect is None:
+        if self.plan is None:
             stage(self).say("There is no whole profile to count the rows of.", "warn")
             return
         self._counted, self._is_counting, self.cursor = None, True, 0
         self._draw()
-        self.run_worker(self._count(self.prospect), exclusive=True, group="count")
+        self.run_worker(self._count(self.plan), exclusive=True, group="count")
 
     def action_rows(self) -> None:
         from .rows.open_rows import open_rows
 
-        if self.prospect is None:
+        if self.plan is None:
             stage(self).say("There is no whole profile to read the rows of.", "warn")
         else:
-            open_rows(self, self.prospect.resolved.profile, self.prospect.run.name)
+            open_rows(self, self.plan.resolved.profile, self.plan.run.name)
 
-    async def _count(self, prospect: Prospect) -> None:
-        self._counted = await count_rows(prospect.resolved)
+    async def _count(self, plan: LaunchPlan) -> None:
+        self._counted = await count_rows(plan.resolved)
         self._is_counting, self.cursor = False, 0
         self._draw()
 
@@ -199,20 +209,20 @@ class ResolvedScreen(Screen[None]):
     def action_start(self) -> None:
         if self._doing:
             return
-        if self.prospect is None:
+        if self.plan is None:
             stage(self).say("This cannot be started as it is.", "warn")
             return
-        self._doing, self._is_opening = f"opening {self.prospect.run.name} ...", True
+        self._doing, self._is_opening = f"opening {self.plan.run.name} ...", True
         self._draw()
-        self.run_worker(self._start(self.prospect), group="start")
+        self.run_worker(self._start(self.plan), group="start")
 
-    async def _start(self, prospect: Prospect) -> None:
+    async def _start(self, plan: LaunchPlan) -> None:
         try:
-            run = await asyncio.to_thread(carry_out, self.wish, prospect)
+            run = await asyncio.to_thread(carry_out, self.options, plan)
         except FtuiError as error:
             await self._refused(error)
         except OSError as error:
-            await self._refused(DiskError(f"{prospect.run.folder} cannot be opened: {error}."))
+            await self._refused(DiskError(f"{plan.run.folder} cannot be opened: {error}."))
         else:
             self._land(run)
 
@@ -244,22 +254,26 @@ class ResolvedScreen(Screen[None]):
         self.cursor = max(0, min(self.cursor, len(self._rows) - 1))
         return resolved_page(frame, page, self._rows, self.cursor)
 
-    def _page(self, width: int) -> Page:
-        prospect, wish = self.prospect, self.wish
+    def _page(self, width: int) -> ResolvedPage:
+        plan, options = self.plan, self.options
         told: list[Span] = []
         if self._problem is not None:
             told += [(self._problem.message, "bad"), (self._problem.hint, "good")]
-        if prospect is not None:
-            told += [(prospect.sentence, "title"), *((note, "warn") for note in prospect.notes)]
-            told += [self._verdict] if self._verdict is not None and prospect.act != "attach" else []
+        if plan is not None:
+            told += [(plan.sentence, "title"), *((note, "warn") for note in plan.notes)]
+            told += [self._verdict] if self._verdict is not None and plan.act != "attach" else []
         elif not self._doing:
             told.append((MENDING, "muted"))
         if self._doing:
             told.append((self._doing, "loss"))
-        source = f"run {place(wish.run.folder)}" if wish.run is not None else f"profile {place(wish.profile or Path())}"
-        source += f" over tier {wish.tier}" if wish.tier else ""
-        values = prospect.values if prospect is not None else ()
-        return Page(source, [(text, style) for text, style in told if text], self._counts(width), values)
+        source = (
+            f"run {place(options.run.folder)}"
+            if options.run is not None
+            else f"profile {place(options.profile or Path())}"
+        )
+        source += f" over tier {options.tier}" if options.tier else ""
+        values = plan.values if plan is not None else ()
+        return ResolvedPage(source, [(text, style) for text, style in told if text], self._counts(width), values)
 
     def _counts(self, width: int) -> list[Span]:
         if self._is_counting:

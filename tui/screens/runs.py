@@ -11,7 +11,7 @@ from ..drawing.run_table import details, run_table
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line, spread
 from ..stage import stage
-from ..state.run_list import Roster, Row
+from ..state.run_list import RunList, RunRow
 
 LOOK_SECONDS = 1.0
 PAGE = 10
@@ -36,8 +36,8 @@ class RunsScreen(Screen[None]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.roster = Roster()
-        self._chosen: Row | None = None
+        self.run_list = RunList()
+        self._chosen: RunRow | None = None
         self._timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
@@ -64,7 +64,7 @@ class RunsScreen(Screen[None]):
 
     def tick(self) -> None:
         try:
-            self.roster.look()
+            self.run_list.look()
         except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
             stage(self).say(f"Not all runs can be read: {error}.", "bad")
         self._draw()
@@ -72,21 +72,21 @@ class RunsScreen(Screen[None]):
     @property
     def cursor(self) -> int:
         """Where in the list the chosen run stands now."""
-        rows = self.roster.rows
+        rows = self.run_list.rows
         return next((i for i, row in enumerate(rows) if row is self._chosen), 0)
 
     @property
-    def row(self) -> Row | None:
-        return self.roster.rows[self.cursor] if self.roster.rows else None
+    def row(self) -> RunRow | None:
+        return self.run_list.rows[self.cursor] if self.run_list.rows else None
 
     def _draw(self) -> None:
-        rows, cursor, row, now = self.roster.rows, self.cursor, self.row, stage(self).clock()
+        rows, cursor, row, now = self.run_list.rows, self.cursor, self.row, stage(self).clock()
         self.query_one("#title", Canvas).show(lambda frame: title(frame, rows))
         self.query_one("#body", Canvas).show(lambda frame: run_table(frame, rows, cursor, now))
         self.query_one("#details", Canvas).show(lambda frame: details(frame, row, now))
 
     def action_move(self, by: int) -> None:
-        rows = self.roster.rows
+        rows = self.run_list.rows
         if rows:
             self._chosen = rows[max(0, min(len(rows) - 1, self.cursor + by))]
             self._draw()
@@ -108,7 +108,7 @@ class RunsScreen(Screen[None]):
             self.app.push_screen(CheckpointsScreen(row.run))
 
 
-def title(frame: Frame, rows: list[Row]) -> list[Line]:
+def title(frame: Frame, rows: list[RunRow]) -> list[Line]:
     """The name of the program, and how many runs there are."""
     living = sum(row.lives for row in rows)
     right: Line = [(f"{living}", "good" if living else "muted"), (" alive  ", "muted")]

@@ -13,9 +13,9 @@ from ftui.runs.run_folder import Run
 from ..drawing.start_list import about, start_list, title
 from ..render.canvas import Canvas
 from ..stage import stage
-from ..state.run_list import Roster
-from ..state.start_choices import SHIPPED, Offer, matching, offers
-from .ask import PromptScreen
+from ..state.run_list import RunList
+from ..state.start_choices import SHIPPED, StartChoice, matching, offers
+from .dialogs import PromptScreen
 
 PAGE = 10
 PATH_QUESTION = "The path of a profile, or the name of one that comes with ftui."
@@ -44,8 +44,8 @@ class StartScreen(Screen[None]):
     def __init__(self, chosen: str = "") -> None:
         super().__init__()
         self._chosen = chosen
-        self._roster = Roster()
-        self._found: list[Offer] = []
+        self._roster = RunList()
+        self._found: list[StartChoice] = []
         self._filter = ""
         self.cursor = 0
 
@@ -76,17 +76,17 @@ class StartScreen(Screen[None]):
             stage(self).say(f"The current folder cannot be read: {error}.", "bad")
         self._stay_on(before)
 
-    def _stay_on(self, before: Offer | None) -> None:
+    def _stay_on(self, before: StartChoice | None) -> None:
         same = [n for n, o in enumerate(self.offers) if before and (o.profile, o.run) == (before.profile, before.run)]
         self.cursor = same[0] if same else max(0, min(self.cursor, len(self.offers) - 1))
 
     @property
-    def offers(self) -> list[Offer]:
+    def offers(self) -> list[StartChoice]:
         """What the filter lets through."""
         return matching(self._found, self._filter)
 
     @property
-    def offer(self) -> Offer | None:
+    def offer(self) -> StartChoice | None:
         """What is under the cursor."""
         shown = self.offers
         return shown[self.cursor] if self.cursor < len(shown) else None

@@ -26,7 +26,7 @@ def _digest(path: Path) -> str:
     return hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
 
 
-class Keeping:
+class Autosave:
     """What one editor has kept."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class Keeping:
 
 
 @dataclass(frozen=True)
-class Kept:
+class SavedDraft:
     """A draft that an editor which is gone has left."""
 
     file: Path
@@ -84,13 +84,13 @@ class Kept:
             self.file.unlink(missing_ok=True)
 
 
-def kept(path: Path) -> Kept | None:
+def find_draft(path: Path) -> SavedDraft | None:
     """The newest draft that was left of the profile at that (absolute) path, if any."""
     try:
         files = sorted(_folder().glob(f"{_digest(path)}*.toml"), key=lambda file: -file.stat().st_mtime_ns)
         for file in files:
             if file.stat().st_size <= LONGEST and not _is_held(_folder() / f"{file.stem.partition('.')[2]}.lock"):
-                return Kept(file, file.read_bytes().decode())
+                return SavedDraft(file, file.read_bytes().decode())
     except (OSError, UnicodeDecodeError):
         return None
     return None

@@ -18,7 +18,7 @@ from ftui.system.volume import disk_error
 
 
 @dataclass(frozen=True)
-class Seen:
+class CheckpointLook:
     """What a look found. `answers`: the journal's records since the look before."""
 
     status: Status
@@ -30,7 +30,7 @@ class Seen:
         return lives(self.status)
 
 
-class Browsed:
+class CheckpointView:
     """`look` is for a thread, one call at a time: a network volume may take its time to answer."""
 
     def __init__(self, run: Run) -> None:
@@ -39,24 +39,24 @@ class Browsed:
         self._watch: Watch | None = None
         self._answers: Tail | None = None
 
-    def look(self) -> Seen:
+    def look(self) -> CheckpointLook:
         """Raises DiskError where the volume does not answer."""
         try:
             return self._look()
         except OSError as error:
             raise disk_error(error, "The run could not be read", self._run.folder) from error
 
-    def _look(self) -> Seen:
+    def _look(self) -> CheckpointLook:
         if self._watch is None:
             self._watch = Watch(self._run)
         self._watch.catch_up()
         if self._answers is None:
             self._answers = Tail(self._run.journal, self._watch.offsets.journal)
         status = watched(self._run, judge(self._run, self._watch))
-        return Seen(status, self._browser.look(status.state), list(self._answers.read()))
+        return CheckpointLook(status, self._browser.look(status.state), list(self._answers.read()))
 
 
-def merged(entries: Sequence[Entry], checked: Mapping[str, Entry]) -> list[Entry]:
+def with_checked(entries: Sequence[Entry], checked: Mapping[str, Entry]) -> list[Entry]:
     """The entries with what reading them back has shown; one that was saved anew since then is another one."""
     return [_merged(entry, checked.get(entry.path)) for entry in entries]
 
@@ -68,7 +68,7 @@ def _merged(entry: Entry, checked: Entry | None) -> Entry:
     return replace(entry, problem=problem, verified=problem is None and checked.verified)
 
 
-def aside(entry: Entry) -> str | None:
+def reason_set_aside(entry: Entry) -> str | None:
     """Why an entry is none of the run's checkpoints, which alone can be resumed, pinned and deleted."""
     match entry.place:
         case "final":
@@ -81,9 +81,9 @@ def aside(entry: Entry) -> str | None:
             return None
 
 
-def kept(run: Run, seen: Seen, entry: Entry) -> str | None:
+def reason_to_keep(run: Run, seen: CheckpointLook, entry: Entry) -> str | None:
     """Why a checkpoint cannot be deleted, as far as can be said without asking the run."""
-    if reason := aside(entry):
+    if reason := reason_set_aside(entry):
         return reason
     present = [
         (Checkpoint(run.folder / e.path, e.step), e)

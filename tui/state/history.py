@@ -64,7 +64,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Mark:
+class EvaluationMark:
     """An evaluation of the plan: its step, its loss (`None`: not finite), whether it was the best so far."""
 
     step: int
@@ -73,7 +73,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Begin:
+class AttemptStart:
     """An attempt after the first, and the step it went on from."""
 
     attempt: int
@@ -86,8 +86,8 @@ class History:
     def __init__(self, run: Run) -> None:
         self._tails = (Tail(run.journal), Tail(run.supervisor_log))
         self.events: deque[Event] = deque(maxlen=EVENTS_KEPT)
-        self.evaluations: list[Mark] = []
-        self.begins: list[Begin] = []
+        self.evaluations: list[EvaluationMark] = []
+        self.attempt_starts: list[AttemptStart] = []
         self.plan: RunStarted | None = None
         self.stages: dict[int, int] = {}
         """Of a curriculum: the last step before each stage, by its number; without the first where runs are older."""
@@ -106,7 +106,7 @@ class History:
             case RunStarted():
                 self._begin(record)
             case EvaluationDone(requested=False):
-                self.evaluations.append(Mark(record.step, record.loss, record.best))
+                self.evaluations.append(EvaluationMark(record.step, record.loss, record.best))
                 if len(self.evaluations) > MARKS_KEPT:
                     best = self.best
                     self.evaluations = [m for i, m in enumerate(self.evaluations) if i % 2 or m is best]
@@ -124,9 +124,9 @@ class History:
         self.plan = record
         self.stages |= {number: first - 1 for number, first in enumerate(record.stages, 1)}
         self.evaluations = [mark for mark in self.evaluations if mark.step <= record.start_step]
-        self.begins = [begin for begin in self.begins if begin.step < record.start_step]
+        self.attempt_starts = [begin for begin in self.attempt_starts if begin.step < record.start_step]
         if record.start_step > 0:
-            self.begins.append(Begin(record.attempt, record.start_step))
+            self.attempt_starts.append(AttemptStart(record.attempt, record.start_step))
 
     @property
     def last_words(self) -> str:
@@ -138,7 +138,7 @@ class History:
         return next(newest, "")
 
     @property
-    def best(self) -> Mark | None:
+    def best(self) -> EvaluationMark | None:
         """The last one that was the best so far."""
         return next((mark for mark in reversed(self.evaluations) if mark.is_best), None)
 

@@ -41,7 +41,7 @@ WAS = {"parked": "was parked", "stopped": "was stopped", "lost": "was lost"}
 
 
 @dataclass(frozen=True)
-class Wish:
+class LaunchOptions:
     """What was chosen: a profile's file or a run, and what is to be different about it.
 
     `checkpoint` is a step of the run's; without it the newest one is meant. `tier` lies below the profile.
@@ -61,7 +61,7 @@ class Wish:
 
 
 @dataclass(frozen=True)
-class Prospect:
+class LaunchPlan:
     """What would happen: `act` to `run`, told in `sentence` and, beside it, in `notes`.
 
     `parent` is the run a child goes on from, and `before` the profile without what was changed.
@@ -80,72 +80,72 @@ class Prospect:
         return values_of(self.resolved, self.before)
 
 
-def look_ahead(wish: Wish) -> Prospect:
+def plan_launch(options: LaunchOptions) -> LaunchPlan:
     """What would happen now. It may take seconds where a run has just ended or works on another machine.
 
     Raises:
         FtuiError: nothing can: the profile is wrong or wants code to be run, the name is taken, another machine works
             on the run.
     """
-    if wish.run is not None:
-        prospect = _for_run(wish, wish.run)
+    if options.run is not None:
+        plan = _for_run(options, options.run)
     else:
-        assert wish.profile is not None, "a wish is for a profile or a run"
-        folder, resolved = locate_run(str(wish.profile.absolute()), wish.name, wish.overrides, wish.tier)
-        prospect = _decided(wish, folder, resolved)
-    goes_on = prospect.parent or prospect.run
-    check_code(prospect.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
-    return prospect
+        assert options.profile is not None, "a wish is for a profile or a run"
+        folder, resolved = locate_run(str(options.profile.absolute()), options.name, options.overrides, options.tier)
+        plan = _decided(options, folder, resolved)
+    goes_on = plan.parent or plan.run
+    check_code(plan.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
+    return plan
 
 
-def _for_run(wish: Wish, run: Run) -> Prospect:
-    resolved = resolve(run.profile, overrides=wish.overrides)
+def _for_run(options: LaunchOptions, run: Run) -> LaunchPlan:
+    resolved = resolve(run.profile, overrides=options.overrides)
     has_finished = read_status(run).state.phase == "finished"
     newest = newest_checkpoint(run)
-    if wish.checkpoint is not None and (has_finished or wish.checkpoint != newest):
-        return _child(wish, run, resolved, wish.checkpoint)
-    if wish.name is None or wish.name == run.name:
-        return _decided(wish, run.folder, resolved)
+    if options.checkpoint is not None and (has_finished or options.checkpoint != newest):
+        return _child(options, run, resolved, options.checkpoint)
+    if options.name is None or options.name == run.name:
+        return _decided(options, run.folder, resolved)
     if newest is not None and not has_finished:
-        return _child(wish, run, resolved, newest)
-    return _decided(wish, run.folder.with_name(check_name(wish.name)), resolved)
+        return _child(options, run, resolved, newest)
+    return _decided(options, run.folder.with_name(check_name(options.name)), resolved)
 
 
-def _decided(wish: Wish, folder: Path, resolved: Resolved) -> Prospect:
+def _decided(options: LaunchOptions, folder: Path, resolved: Resolved) -> LaunchPlan:
     """As `ftui --run` and `ftui resume` decide; what was stopped goes on, and what has finished begins again."""
     run, decision = decide(folder, again=True, stopped_too=True)
-    resolved = _named(wish, run, resolved)
+    resolved = _named(options, run, resolved)
     begin = "" if run.folder == folder else f"{folder.name} has finished; "
     if decision == "attach":
         return _attached(run, resolved, begin)
     if decision == "resume":
-        return _resumed(wish, run, resolved, begin)
+        return _resumed(options, run, resolved, begin)
     sentence = f"{begin}a new run {run.name} is started" if begin else f"Starts a new run {run.name}"
     act: Act = "again" if begin else "start"
-    return Prospect(
-        act, run, resolved, _unchanged(wish, run, resolved), f"{sentence} in {shown_path(run.folder)}.", _warnings()
+    return LaunchPlan(
+        act, run, resolved, _unchanged(options, run, resolved), f"{sentence} in {shown_path(run.folder)}.", _warnings()
     )
 
 
-def _attached(run: Run, resolved: Resolved, begin: str) -> Prospect:
+def _attached(run: Run, resolved: Resolved, begin: str) -> LaunchPlan:
     before = stored_profile(run)
     keys = not_applied(run, resolved.profile)
     notes = (f"A living run keeps what it started with; this differs in {', '.join(keys)}.",) if keys else ()
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: enter attaches to it."
-    return Prospect("attach", run, resolved, before, sentence, notes)
+    return LaunchPlan("attach", run, resolved, before, sentence, notes)
 
 
-def _resumed(wish: Wish, run: Run, resolved: Resolved, begin: str) -> Prospect:
+def _resumed(options: LaunchOptions, run: Run, resolved: Resolved, begin: str) -> LaunchPlan:
     before = stored_profile(run)
     newest = newest_checkpoint(run)
     if weights_difference(before, resolved.profile) and checkpoint_folders.listed(run.checkpoints):
-        return _child(wish, run, resolved, newest)
+        return _child(options, run, resolved, newest)
     goes_on = "it starts from its first step" if newest is None else f"it goes on from checkpoint-{newest}"
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: {goes_on}."
-    return Prospect("resume", run, resolved, named(before, run.name), sentence, _warnings())
+    return LaunchPlan("resume", run, resolved, named(before, run.name), sentence, _warnings())
 
 
-def _child(wish: Wish, parent: Run, resolved: Resolved, step: int | None) -> Prospect:
+def _child(options: LaunchOptions, parent: Run, resolved: Resolved, step: int | None) -> LaunchPlan:
     """A run of its own that goes on from another one's checkpoint.
 
     Raises:
@@ -153,7 +153,7 @@ def _child(wish: Wish, parent: Run, resolved: Resolved, step: int | None) -> Pro
     """
     if step is None:
         raise UsageError(f"{parent.name} has no valid checkpoint to go on from.", hint="n gives a new run its name.")
-    own_name = wish.name if wish.name != parent.name else None
+    own_name = options.name if options.name != parent.name else None
     run = Run(parent.folder.with_name(check_name(own_name))) if own_name else _first_free(parent)
     if run.folder.exists():
         raise _taken(run)
@@ -163,25 +163,27 @@ def _child(wish: Wish, parent: Run, resolved: Resolved, step: int | None) -> Pro
         notes = (f"{parent.name} itself could not go on with other values of what its weights depend on.", *notes)
     if is_living(parent):
         notes = (f"{parent.name} lives: both would share this machine.", *notes)
-    return Prospect("fork", run, _named(wish, run, resolved), named(before, run.name), sentence, notes, parent=parent)
+    return LaunchPlan(
+        "fork", run, _named(options, run, resolved), named(before, run.name), sentence, notes, parent=parent
+    )
 
 
 def _first_free(parent: Run) -> Run:
     return next(run for run in successors(parent) if not run.folder.exists())
 
 
-def _named(wish: Wish, run: Run, resolved: Resolved) -> Resolved:
+def _named(options: LaunchOptions, run: Run, resolved: Resolved) -> Resolved:
     """With the name that the run gets, wherever it comes from."""
     origins = dict(resolved.origins)
     if run.name != resolved.profile.run.name:
-        origins[("run", "name")] = Origin("--name" if run.name == wish.name else "default")
+        origins[("run", "name")] = Origin("--name" if run.name == options.name else "default")
     return replace(resolved, profile=named(resolved.profile, run.name), origins=origins)
 
 
-def _unchanged(wish: Wish, run: Run, resolved: Resolved) -> Profile:
+def _unchanged(options: LaunchOptions, run: Run, resolved: Resolved) -> Profile:
     """The same profile without the overrides; with them where only they make it whole."""
     try:
-        return named(resolve(resolved.path, below=wish.below).profile, run.name)
+        return named(resolve(resolved.path, below=options.below).profile, run.name)
     except ProfileError:
         return resolved.profile
 
@@ -215,18 +217,18 @@ def newest_checkpoint(run: Run) -> int | None:
     return None
 
 
-def carry_out(wish: Wish, shown: Prospect) -> Run:
+def carry_out(options: LaunchOptions, shown: LaunchPlan) -> Run:
     """Make happen what was shown; returns the run to watch.
 
     Raises:
         FtuiError: it cannot be, things stand otherwise now, or the run's supervisor does not start.
     """
-    now = look_ahead(wish)
+    now = plan_launch(options)
     if now.act != "attach" and (now.act, now.run) != (shown.act, shown.run):
         raise UsageError("Things have changed in this moment.", hint="Look again at what would happen, then enter.")
     run = now.run
     if now.parent is not None:
-        origin = find_origin(now.parent, None if wish.checkpoint is None else str(wish.checkpoint))
+        origin = find_origin(now.parent, None if options.checkpoint is None else str(options.checkpoint))
         differs = bool(weights_difference(stored_profile(now.parent), now.resolved.profile))
         run, _ = fork(origin, now.resolved, run.name, may_differ=differs)
     opened = open_run(run.folder, now.resolved, stopped_too=True)
@@ -235,23 +237,23 @@ def carry_out(wish: Wish, shown: Prospect) -> Run:
     return opened.run
 
 
-def check_new_name(wish: Wish, text: str) -> str:
+def check_new_name(options: LaunchOptions, text: str) -> str:
     """The name, if it is free, or the one the run has anyway.
 
     Raises:
         UsageError: it is not safe as a folder's name, or there is such a run.
     """
     name = check_name(text.strip())
-    run = Run((runs_root() if wish.run is None else wish.run.folder.parent) / name)
-    if run.folder.exists() and name != _own_name(wish):
+    run = Run((runs_root() if options.run is None else options.run.folder.parent) / name)
+    if run.folder.exists() and name != _own_name(options):
         raise _taken(run)
     return name
 
 
-def _own_name(wish: Wish) -> str:
-    if wish.run is not None:
-        return wish.run.name
-    return locate_run(str(wish.profile), None, wish.overrides, wish.tier)[0].name
+def _own_name(options: LaunchOptions) -> str:
+    if options.run is not None:
+        return options.run.name
+    return locate_run(str(options.profile), None, options.overrides, options.tier)[0].name
 
 
 def _taken(run: Run) -> UsageError:
@@ -266,12 +268,12 @@ def overrides_in(text: str) -> tuple[str, ...]:
     return tuple(part for part in BETWEEN.split(text.strip()) if part)
 
 
-def check_overrides(wish: Wish, text: str) -> None:
+def check_overrides(options: LaunchOptions, text: str) -> None:
     """Whether the profile is whole with them, and with those before them.
 
     Raises:
         FtuiError: it is not; every fault is named.
     """
-    path = wish.run.profile if wish.run is not None else wish.profile
-    assert path is not None, "a wish is for a profile or a run"
-    resolve(path, overrides=(*wish.overrides, *overrides_in(text)), below=wish.below)
+    path = options.run.profile if options.run is not None else options.profile
+    assert path is not None, "a profile or a run is chosen"
+    resolve(path, overrides=(*options.overrides, *overrides_in(text)), below=options.below)

@@ -21,7 +21,7 @@ Signature = tuple[tuple[int, int], ...]
 
 
 @dataclass
-class Row:
+class RunRow:
     """A run, how it stands, when it was opened (Unix seconds; `None` where run.json is damaged)."""
 
     run: Run
@@ -44,14 +44,14 @@ class Row:
         return self.drawn
 
 
-class Roster:
+class RunList:
     """Call `look` about once a second. Living runs come first, then the others, newest first."""
 
     def __init__(self, find: Callable[[], list[Run]] = all_runs) -> None:
         self._find = find
-        self._rows: dict[Path, Row] = {}
+        self._rows: dict[Path, RunRow] = {}
         self._next_find = 0.0
-        self.rows: list[Row] = []
+        self.rows: list[RunRow] = []
 
     def look(self) -> None:
         if time.monotonic() >= self._next_find:
@@ -63,7 +63,7 @@ class Roster:
         self.rows = sorted(self._rows.values(), key=lambda row: (not row.lives, -(row.created or 0.0), row.run.name))
 
 
-def _opened(run: Run) -> Row:
+def _opened(run: Run) -> RunRow:
     signature = _signature(run)
     watch = Watch(run)
     watch.catch_up()
@@ -72,10 +72,10 @@ def _opened(run: Run) -> Row:
         created = run.read_facts().created
     except UsageError:
         created = None
-    return Row(run, status, created, watch, signature)
+    return RunRow(run, status, created, watch, signature)
 
 
-def _renew(row: Row) -> None:
+def _renew(row: RunRow) -> None:
     """Judge again what lives or has changed; a run that has ended and is left alone costs four looks at the disk."""
     signature = _signature(row.run)
     if signature == row.signature and not row.lives and row.status.state.phase != "queued":

@@ -13,7 +13,7 @@ from ftui.runs.status import Status, Watch, is_final, judge, lives
 from ftui.supervisor.spawn import watched
 
 from .history import History
-from .sent_requests import Order, Orders
+from .sent_requests import SentRequest, SentRequests
 from .tails import LogTail, MachineTail
 
 JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files
@@ -22,7 +22,7 @@ SLICE_SECONDS = 0.06  # of each look for a long history that is not in curves.js
 Clock = Callable[[], float]
 
 
-class Followed:
+class RunView:
     """Call `look` now and then; it never waits. `clock` gives Unix seconds."""
 
     def __init__(self, run: Run, clock: Clock = time.time) -> None:
@@ -31,7 +31,7 @@ class Followed:
         self.history = History(run)
         self.log = LogTail(run)
         self.machine = MachineTail(run)
-        self.orders = Orders(run)
+        self.requests = SentRequests(run)
         self._watch = Watch(run)
         self._watch.catch_up()
         self.status: Status = watched(run, judge(run, self._watch))
@@ -78,7 +78,7 @@ class Followed:
             self.status = replace(self.status, state=self._watch.state)
         events = self.history.look()
         for record in events:
-            self.orders.take(record)
+            self.requests.take(record)
         pieces = [self.log.look(), self.machine.look(), self._look_at_curves()]
         return bool(news) or bool(events) or any(pieces)
 
@@ -86,7 +86,7 @@ class Followed:
         self._judged = time.monotonic()
         self.status = watched(self.run, judge(self.run, self._watch))
         if self.has_ended:
-            self.orders.give_up()
+            self.requests.give_up()
 
     def _look_at_curves(self) -> bool:
         if self.state.start_step is not None:
@@ -99,6 +99,6 @@ class Followed:
                 break
         return moved
 
-    def give(self, kind: type[Letter], fields: dict[str, object]) -> Order:
+    def send(self, kind: type[Letter], fields: dict[str, object]) -> SentRequest:
         """Send a letter (see `Orders.give`)."""
-        return self.orders.give(self.status, kind, fields)
+        return self.requests.send(self.status, kind, fields)

@@ -14,28 +14,28 @@ from ftui.runs.status import Status
 KEPT = 50
 
 Outcome = Literal["sent", "applied", "refused", "unread"]
-TONES: dict[Outcome, str] = {"sent": "muted", "applied": "good", "refused": "warn", "unread": "warn"}
+OUTCOME_STYLES: dict[Outcome, str] = {"sent": "muted", "applied": "good", "refused": "warn", "unread": "warn"}
 
 
 @dataclass(frozen=True)
-class Order:
+class SentRequest:
     """`words`: what was asked or what came of it."""
 
     letter: str
-    asked: str
+    summary: str
     time: float
     outcome: Outcome = "sent"
     words: str = ""
 
 
 @dataclass
-class Orders:
+class SentRequests:
     """The letters of this screen, oldest first."""
 
     run: Run
-    all: list[Order] = field(default_factory=list)
+    all: list[SentRequest] = field(default_factory=list)
 
-    def give(self, status: Status, kind: type[Letter], fields: dict[str, object]) -> Order:
+    def send(self, status: Status, kind: type[Letter], fields: dict[str, object]) -> SentRequest:
         """Send a letter to the attempt that lives.
 
         Raises:
@@ -44,9 +44,9 @@ class Orders:
         """
         letter = address_request(self.run, status, kind, fields)
         send(self.run, letter)
-        order = Order(letter.id, asked(letter), time.time(), words=f"{asked(letter)}: sent")
-        self.all = [*self.all, order][-KEPT:]
-        return order
+        request = SentRequest(letter.id, summarize(letter), time.time(), words=f"{summarize(letter)}: sent")
+        self.all = [*self.all, request][-KEPT:]
+        return request
 
     def take(self, record: AnyRecord) -> None:
         """An answer, perhaps to one of them."""
@@ -58,21 +58,22 @@ class Orders:
 
     def give_up(self) -> None:
         """The run has ended: nobody will answer any more."""
-        for order in self.all:
-            if order.outcome == "sent":
-                self._settle(order.letter, "unread", f"{order.asked}: the run ended before it read the letter")
+        for request in self.all:
+            if request.outcome == "sent":
+                self._settle(request.letter, "unread", f"{request.summary}: the run ended before it read the letter")
 
     def _settle(self, letter: str, outcome: Outcome, words: str) -> None:
         self.all = [
-            replace(order, outcome=outcome, words=words) if order.letter == letter else order for order in self.all
+            replace(request, outcome=outcome, words=words) if request.letter == letter else request
+            for request in self.all
         ]
 
     @property
-    def newest(self) -> Order | None:
+    def newest(self) -> SentRequest | None:
         return self.all[-1] if self.all else None
 
 
-def asked(letter: AnyLetter) -> str:
+def summarize(letter: AnyLetter) -> str:
     """A letter in a few words."""
     if isinstance(letter, Set):
         return "set " + ", ".join(f"{name} = {value:g}" for name, value in letter.settings.items())

@@ -10,7 +10,7 @@ from ftui.runs import describe
 from ftui.runs.run_folder import Run
 
 from ..drawing.wording import model_name, phase_style, phase_word
-from .run_list import Roster, Row
+from .run_list import RunList, RunRow
 
 TABLES = ("run", "model", "data")  # a TOML file with one of these is taken for a profile
 LONGEST = 256 << 10  # bytes; no profile is longer
@@ -19,7 +19,7 @@ GOES_ON = ("parked", "stopped", "failed", "lost")
 
 
 @dataclass(frozen=True)
-class Offer:
+class StartChoice:
     """One line of the list: a profile's file or a run. `words` explain it, in the style `tone`; `whole` says more."""
 
     section: str
@@ -34,15 +34,17 @@ class Offer:
 HERE, SHIPPED, RUNS = "profiles in this folder", "profiles that come with ftui", "runs to go on with"
 
 
-def offers(folder: Path, roster: Roster) -> list[Offer]:
+def offers(folder: Path, run_list: RunList) -> list[StartChoice]:
     """All there is, section by section."""
-    roster.look()
-    shipped = [Offer(SHIPPED, preset.name, preset.description, profile=preset.path) for preset in presets.shipped()]
-    runs = [_run(row) for row in roster.rows if not row.lives and row.status.state.phase in GOES_ON]
+    run_list.look()
+    shipped = [
+        StartChoice(SHIPPED, preset.name, preset.description, profile=preset.path) for preset in presets.shipped()
+    ]
+    runs = [_run(row) for row in run_list.rows if not row.lives and row.status.state.phase in GOES_ON]
     return [*_profiles(folder), *runs, *shipped]  # the longest last
 
 
-def matching(found: list[Offer], text: str) -> list[Offer]:
+def matching(found: list[StartChoice], text: str) -> list[StartChoice]:
     """Those with every word of `text` somewhere in them."""
     words = text.casefold().split()
     return [
@@ -52,23 +54,23 @@ def matching(found: list[Offer], text: str) -> list[Offer]:
     ]
 
 
-def _run(row: Row) -> Offer:
+def _run(row: RunRow) -> StartChoice:
     state = row.status.state
     reason = describe.lost(state) if state.phase == "lost" else (state.message.split("\n")[0] or state.reason)
     words = f"{phase_word(row.status)} at {describe.place(state)}" + (f": {reason}" if reason else "")
-    return Offer(RUNS, row.run.name, words, phase_style(row.status), run=row.run)
+    return StartChoice(RUNS, row.run.name, words, phase_style(row.status), run=row.run)
 
 
-def _profiles(folder: Path) -> Iterator[Offer]:
+def _profiles(folder: Path) -> Iterator[StartChoice]:
     for path in [path for path in sorted(folder.glob("*.toml")) if path.is_file()][:MOST_FILES]:  # a pipe would not end
         try:
             table = tomllib.loads(_text(path))
         except (OSError, ValueError, RecursionError) as error:  # TOML's and Unicode's errors are ValueErrors
-            yield Offer(HERE, path.name, f"cannot be read: {error}", "bad", profile=path)
+            yield StartChoice(HERE, path.name, f"cannot be read: {error}", "bad", profile=path)
             continue
         if any(isinstance(table.get(name), dict) for name in TABLES):
             whole, words = _summary(table, str), _summary(table, _last_part)
-            yield Offer(HERE, path.name, words, profile=path, whole=whole)
+            yield StartChoice(HERE, path.name, words, profile=path, whole=whole)
 
 
 def _text(path: Path) -> str:

@@ -16,7 +16,7 @@ from ftui.launch.open_run import create, open_run
 from ftui.profile.layers import Resolved, resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.run_folder import Run, runs_root
-from ftui.tui.state.launch_plan import Wish, carry_out, look_ahead
+from ftui.tui.state.launch_plan import LaunchOptions, carry_out, plan_launch
 
 COMMIT, OTHER = "0123456789abcdef" * 2 + "01234567", "f" * 40
 TEXT = f"""
@@ -111,10 +111,10 @@ def test_a_dry_run_runs_no_code_either(path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_the_screens_refuse_before_they_count_and_say_how(path: Path) -> None:
     with pytest.raises(ProfileError) as refusal:
-        look_ahead(Wish(profile=path))
+        plan_launch(LaunchOptions(profile=path))
     assert "ftui --run P --allow remote-code" in refusal.value.hint
     run = open_run(runs_root() / "mine", resolve(path), allow=["remote-code"]).run
     run.profile.write_text(to_toml(opening.named(resolve(path).profile, "mine")))
-    prospect = look_ahead(Wish(run=run))
+    prospect = plan_launch(LaunchOptions(run=run))
     assert prospect.act == "resume"
-    assert carry_out(Wish(run=run), prospect) == run
+    assert carry_out(LaunchOptions(run=run), prospect) == run

@@ -11,7 +11,7 @@ from ftui.profile.sections.data import Source, sources
 from ftui.profile.serialize import fingerprint, flat, to_toml, weights_difference
 from ftui.text import toml_value
 from ftui.tui.state.resolved_values import values_of
-from ftui.tui.state.run_list import Roster
+from ftui.tui.state.run_list import RunList
 from ftui.tui.state.start_choices import offers
 
 BASE = """\
@@ -147,5 +147,5 @@ def test_screens_show_tables_as_a_profile_spells_them(path: Path) -> None:
     assert value.text == spelt
     again = read(path, TABLES, f"data.train={value.text}").profile
     assert again.data.train == resolved.profile.data.train
-    (offer,) = [offer for offer in offers(path.parent, Roster()) if offer.profile == path]
+    (offer,) = [offer for offer in offers(path.parent, RunList()) if offer.profile == path]
     assert offer.words == "sft, hub/model, a.jsonl own/set"

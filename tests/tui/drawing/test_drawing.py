@@ -23,7 +23,7 @@ from ftui.tui.drawing.wording import clock, gib, loss, norm, place, rate, short
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, Line, width_of
 from ftui.tui.state.history import Event
-from ftui.tui.state.sent_requests import Order
+from ftui.tui.state.sent_requests import SentRequest
 
 GIB = 1 << 30
 
@@ -198,8 +198,8 @@ def test_a_pane_shows_the_newest() -> None:
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
 def test_the_fate_of_the_last_order_stands_on_the_rule(width: int) -> None:
-    order = Order("id", "hold", 0.0, "refused", "hold refused at step 7: " + "because " * 40)
-    line = pane(Frame(width, 5, UNICODE), EVENTS, [], order, show_log=False)[0]
+    request = SentRequest("id", "hold", 0.0, "refused", "hold refused at step 7: " + "because " * 40)
+    line = pane(Frame(width, 5, UNICODE), EVENTS, [], request, show_log=False)[0]
     assert "hold refused" in text_of(line) and width_of(line) <= width
 
 

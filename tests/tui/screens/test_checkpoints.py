@@ -27,10 +27,10 @@ from ftui.tui.render.canvas import Canvas
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, width_of
 from ftui.tui.render.terminal import Terminal
-from ftui.tui.screens.ask import AskScreen
 from ftui.tui.screens.checkpoints import CheckpointsScreen
+from ftui.tui.screens.dialogs import ConfirmScreen
 from ftui.tui.screens.runs import RunsScreen
-from ftui.tui.state.launch_plan import Wish
+from ftui.tui.state.launch_plan import LaunchOptions
 from tests.support.shelf import CONTENT, finished, folder_of, living, opened, tell, trained
 
 
@@ -103,20 +103,20 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.fixture
-def wishes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[Wish]]:
+def wishes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[LaunchOptions]]:
     """What the next screens were asked for."""
     pushed: list[Any] = []
 
     class ResolvedScreen(Screen[None]):
         def __init__(self, *, run: Run, checkpoint: int | None) -> None:
             super().__init__()
-            self.wish = Wish(run=run, checkpoint=checkpoint)
+            self.options = LaunchOptions(run=run, checkpoint=checkpoint)
             pushed.append(self)
 
     module = ModuleType("ftui.tui.screens.resolved")
     module.ResolvedScreen = ResolvedScreen  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    return lambda: [screen.wish for screen in pushed]
+    return lambda: [screen.options for screen in pushed]
 
 
 def test_every_checkpoint_has_a_row_and_the_chosen_one_its_details(run: Run) -> None:
@@ -197,10 +197,10 @@ def test_going_on_from_a_checkpoint(run: Run, key: str, name: str | None, wishes
         await shown.press(key)
         assert wishes() == [] and "Nobody can go on from final" in shown.text("keys")
         await shown.press("down", key)
-        assert wishes() == [Wish(run=run, checkpoint=12, name=name)]
+        assert wishes() == [LaunchOptions(run=run, checkpoint=12, name=name)]
         shown.app.pop_screen()
         await shown.press("down", key)
-        assert wishes()[1:] == [Wish(run=run, checkpoint=8)]
+        assert wishes()[1:] == [LaunchOptions(run=run, checkpoint=8)]
 
     during(run, act)
 
@@ -222,7 +222,7 @@ def test_the_newest_of_a_living_run_is_not_resumed_but_forked(tmp_path: Path, wi
         await shown.press("r")
         assert wishes() == [] and "lives and goes on by itself" in shown.text("keys")
         await shown.press("f")
-        assert wishes() == [Wish(run=run, checkpoint=12, name="mine-2")]
+        assert wishes() == [LaunchOptions(run=run, checkpoint=12, name="mine-2")]
 
     during(run, act)
 
@@ -294,7 +294,7 @@ def test_keeping_and_letting_go_of_a_run_that_does_not_live(run: Run) -> None:
 def test_deleting_asks_first(run: Run) -> None:
     async def act(shown: Shown) -> None:
         await shown.press("end", "d")
-        assert isinstance(shown.app.screen, AskScreen)
+        assert isinstance(shown.app.screen, ConfirmScreen)
         assert "Delete checkpoint-4 of mine" in shown.text("question")
         await shown.press("n")
         assert (run.checkpoints / "checkpoint-4").exists()

@@ -23,12 +23,12 @@ from ftui.tui.render.canvas import Canvas
 from ftui.tui.render.glyphs import UNICODE
 from ftui.tui.render.spans import Frame, clipped, harmless, left, right, spread, width_of, wrapped
 from ftui.tui.render.theme import choose
-from ftui.tui.screens.ask import AskScreen, PromptScreen, TellScreen
 from ftui.tui.screens.checkpoints import CheckpointsScreen
+from ftui.tui.screens.dialogs import ConfirmScreen, MessageScreen, PromptScreen
 from ftui.tui.screens.log import LogScreen
 from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.resolved import ResolvedScreen
-from ftui.tui.screens.rows.rows_screen import XrayScreen
+from ftui.tui.screens.rows.rows_screen import RowsScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
 from tests.support.evil import TOGETHER, evil_name, evil_profile, evil_run, steers
@@ -111,9 +111,9 @@ def test_screens_of_a_run_show_foreign_text(name: str) -> None:
         await visit.press("L")
         await visit.look(LogScreen)
         await visit.press("q", "s")
-        await visit.look(TellScreen)
+        await visit.look(MessageScreen)
         await visit.press("escape", "x")
-        await visit.look(AskScreen)
+        await visit.look(ConfirmScreen)
         await visit.press("n", "c")
         await visit.shown.until(lambda: "checkpoint-4" in visit.shown.text())
         await visit.look(CheckpointsScreen)
@@ -145,10 +145,10 @@ def test_lists_pages_and_dialogs_show_foreign_text(name: str) -> None:
         await visit.look(PromptScreen, ours=False)
         await visit.show(PromptScreen(visit.shown.app.look, text, text, str.strip))
         await visit.look(PromptScreen, ours=False)
-        await visit.show(TellScreen(visit.shown.app.look, text, text))
-        await visit.look(TellScreen, seen=True)
-        await visit.show(AskScreen(visit.shown.app.look, text, text))
-        await visit.look(AskScreen, seen=True)
+        await visit.show(MessageScreen(visit.shown.app.look, text, text))
+        await visit.look(MessageScreen, seen=True)
+        await visit.show(ConfirmScreen(visit.shown.app.look, text, text))
+        await visit.look(ConfirmScreen, seen=True)
         visit.shown.app.complain(UsageError(text, hint=text))
         await visit.shown.pilot.pause()
         await visit.look()
@@ -191,15 +191,15 @@ def test_the_xray_shows_foreign_text(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(StandIn, "report", report)
 
     async def play(visit: Visit) -> None:
-        await visit.show(XrayScreen(text, ""))
+        await visit.show(RowsScreen(text, ""))
         await visit.shown.until(lambda: "row 1" in visit.shown.text())
         for keys in ((), ("b", "end"), ("v",), ("end",), ("R",), ("down",), ("end",)):
             await visit.press(*keys)
-            await visit.look(XrayScreen)
+            await visit.look(RowsScreen)
         monkeypatch.setattr(StandIn, "problem", UsageError(text, hint=text))
-        await visit.show(XrayScreen(text, ""))
+        await visit.show(RowsScreen(text, ""))
         await visit.shown.until(lambda: "tries again" in visit.shown.text() or len(text) > 500)
-        await visit.look(XrayScreen)
+        await visit.look(RowsScreen)
 
     walk(None, text, play, SIZES[len(name) % 2])
 

@@ -17,8 +17,8 @@ from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import read_status
 from ftui.system.process_id import identity_of
-from ftui.tui.screens.ask import AskScreen, PromptScreen, TellScreen
 from ftui.tui.screens.checkpoints import CheckpointsScreen
+from ftui.tui.screens.dialogs import ConfirmScreen, MessageScreen, PromptScreen
 from ftui.tui.screens.help import HelpScreen
 from ftui.tui.screens.log import LogScreen
 from ftui.tui.screens.monitor import MonitorScreen
@@ -83,7 +83,7 @@ def test_what_ends_the_run_is_asked_first(key: str, no: str, recorded: Recorded)
 
     async def play(shown: ShownApp) -> None:
         await shown.press(key)
-        assert shown.shows(AskScreen) and run.name in shown.text()
+        assert shown.shows(ConfirmScreen) and run.name in shown.text()
         await shown.press(no)
         assert shown.shows(MonitorScreen)
 
@@ -194,7 +194,7 @@ def test_controls_of_a_run_that_does_not_live_say_so(recorded: Recorded) -> None
     async def play(shown: ShownApp) -> None:
         assert "hold" not in shown.lines()[-1] and "resume" in shown.lines()[-1]
         await shown.press("s")
-        assert shown.shows(TellScreen) and "does not live (parked)" in shown.text()
+        assert shown.shows(MessageScreen) and "does not live (parked)" in shown.text()
         await shown.press("escape")
         assert shown.shows(MonitorScreen)
 
@@ -206,7 +206,7 @@ def test_resume_goes_on_with_the_run(recorded: Recorded, monkeypatch: pytest.Mon
     run = recorded("full-parked")
     done: list[Any] = []
     monkeypatch.setattr(
-        "ftui.tui.state.launch_plan.carry_out", lambda wish, prospect: done.append((wish.run, prospect.act))
+        "ftui.tui.state.launch_plan.carry_out", lambda options, plan: done.append((options.run, plan.act))
     )
 
     async def play(shown: ShownApp) -> None:
@@ -231,7 +231,7 @@ def test_resume_of_a_run_whose_profile_is_gone_says_so(recorded: Recorded) -> No
 
     async def play(shown: ShownApp) -> None:
         await shown.press("r")
-        await shown.until(lambda: shown.shows(TellScreen))
+        await shown.until(lambda: shown.shows(MessageScreen))
         assert "profile.toml" in "".join(shown.text().split())
         await shown.press("enter")
         assert shown.shows(MonitorScreen)
@@ -348,10 +348,10 @@ def test_a_volume_that_is_away_for_a_moment_ends_nothing(recorded: Recorded, mon
         raise OSError(5, "Input/output error")
 
     async def play(shown: ShownApp) -> None:
-        look = shown.screen.followed.look
-        monkeypatch.setattr(shown.screen.followed, "look", refuse)
+        look = shown.screen.run_view.look
+        monkeypatch.setattr(shown.screen.run_view, "look", refuse)
         await shown.until(lambda: "Input/output error" in shown.lines()[-1])
-        monkeypatch.setattr(shown.screen.followed, "look", look)
+        monkeypatch.setattr(shown.screen.run_view, "look", look)
         await shown.press("v")
         assert shown.shows(MonitorScreen)
 

@@ -20,7 +20,7 @@ from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
-from ftui.tui.state.run_list import Roster, Row
+from ftui.tui.state.run_list import RunList, RunRow
 from tests.support.replayed import recorded as all_recorded
 from tests.support.shown_app import ShownApp, shown_app
 from tests.tui.conftest import Recorded
@@ -94,7 +94,7 @@ def test_the_cursor_moves_and_opens(recorded: Recorded) -> None:
         recorded(name)
 
     async def play(shown: ShownApp) -> None:
-        names = [row.run.name for row in shown.screen.roster.rows]
+        names = [row.run.name for row in shown.screen.run_list.rows]
         assert name_under_cursor(shown) == names[0]
         for key, index in (("down", 1), ("j", 2), ("down", 2), ("up", 1), ("k", 0), ("end", 2), ("home", 0)):
             await shown.press(key)
@@ -116,9 +116,9 @@ def test_the_cursor_stays_on_its_run_when_the_order_changes(recorded: Recorded) 
         await shown.press("end")
         chosen = name_under_cursor(shown)
         recorded("wiki-style-lora", living=True)
-        shown.screen.roster._next_find = 0.0
+        shown.screen.run_list._next_find = 0.0
         shown.screen.tick()
-        assert len(shown.screen.roster.rows) == 3
+        assert len(shown.screen.run_list.rows) == 3
         assert name_under_cursor(shown) == chosen
 
     look_at(play)
@@ -194,8 +194,8 @@ def test_the_palette_finds_runs_checkpoints_profiles_and_keys(recorded: Recorded
     look_at(play)
 
 
-def row_of(run: Run, **state: Any) -> Row:
-    found = Roster(lambda: [run])
+def row_of(run: Run, **state: Any) -> RunRow:
+    found = RunList(lambda: [run])
     found.look()
     (row,) = found.rows
     row.status = Status(state=msgspec.structs.replace(row.status.state, **state)) if state else row.status
@@ -223,15 +223,15 @@ def test_many_runs_scroll_with_the_cursor(tmp_path: Path, recorded: Recorded) ->
 
 def test_ended_runs_are_not_read_again(recorded: Recorded) -> None:
     run = recorded("full-parked")
-    roster = Roster(lambda: [run])
-    roster.look()
-    status = roster.rows[0].status
-    roster.look()
-    assert roster.rows[0].status is status
+    run_list = RunList(lambda: [run])
+    run_list.look()
+    status = run_list.rows[0].status
+    run_list.look()
+    assert run_list.rows[0].status is status
     with run.journal.open("ab") as file:
         file.write(b"\n")
-    roster.look()
-    assert roster.rows[0].status is not status
+    run_list.look()
+    assert run_list.rows[0].status is not status
 
 
 def test_words_for_a_frozen_engine(recorded: Recorded) -> None:

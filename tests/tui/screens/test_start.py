@@ -25,7 +25,7 @@ from ftui.runs.events import RunStopped
 from ftui.runs.run_folder import Run, runs_root
 from ftui.supervisor import spawn
 from ftui.tui.app import FtuiApp
-from ftui.tui.drawing.resolved_table import Page, count_spans, resolved_page, rows
+from ftui.tui.drawing.resolved_table import ResolvedPage, count_spans, resolved_page, rows
 from ftui.tui.drawing.start_list import about, start_list
 from ftui.tui.render.canvas import Canvas
 from ftui.tui.render.glyphs import ASCII, UNICODE
@@ -38,9 +38,9 @@ from ftui.tui.screens.resolved import ResolvedScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
 from ftui.tui.state import launch_plan
-from ftui.tui.state.launch_plan import Prospect, Wish, look_ahead
-from ftui.tui.state.run_list import Roster
-from ftui.tui.state.start_choices import HERE, RUNS, SHIPPED, Offer, matching, offers
+from ftui.tui.state.launch_plan import LaunchOptions, LaunchPlan, plan_launch
+from ftui.tui.state.run_list import RunList
+from ftui.tui.state.start_choices import HERE, RUNS, SHIPPED, StartChoice, matching, offers
 from tests.support import shelf
 
 PROFILE = '[run]\nstage = "sft"\n[model]\nname_or_path = "hub/model"\n[data]\ntrain = "rows.jsonl"\n'
@@ -151,7 +151,7 @@ def test_the_list_has_profiles_and_runs_to_go_on_with(path: Path, parked: Run) -
     Path("huge.toml").write_text("#" * 300_000)
     shelf.living(runs_root() / "living")
     shelf.finished(runs_root() / "finished")
-    found = {(offer.section, offer.name): offer.words for offer in offers(Path.cwd(), Roster())}
+    found = {(offer.section, offer.name): offer.words for offer in offers(Path.cwd(), RunList())}
     assert found[HERE, "mine.toml"] == "sft, hub/model, rows.jsonl"
     assert found[HERE, "torn.toml"].startswith("cannot be read: Expected ']'")
     assert found[HERE, "huge.toml"] == "cannot be read: it is too long for a profile"
@@ -168,7 +168,7 @@ def test_profiles_of_one_model_are_told_apart_by_their_rows() -> None:
             "rows.jsonl", f"../rows/2026/{name}.jsonl"
         )
         Path(f"{name}.toml").write_text(text)
-    found = [offer for offer in offers(Path.cwd(), Roster()) if offer.section == HERE]
+    found = [offer for offer in offers(Path.cwd(), RunList()) if offer.section == HERE]
     assert [offer.words for offer in found] == ["sft, SmolLM2, law.jsonl", "sft, SmolLM2, tales.jsonl"]
     (law,) = matching(found, "2026/law")
     below = "".join(text for line in about(Frame(80, 6, ASCII), law) for text, _ in line)
@@ -178,14 +178,14 @@ def test_profiles_of_one_model_are_told_apart_by_their_rows() -> None:
 def test_entries_of_one_file_are_told_apart() -> None:
     text = PROFILE.replace('"rows.jsonl"', '{ path = "../dataset_info.json", subset = "alpaca_en" }')
     Path("entry.toml").write_text(text)
-    (found,) = [offer.words for offer in offers(Path.cwd(), Roster()) if offer.section == HERE]
+    (found,) = [offer.words for offer in offers(Path.cwd(), RunList()) if offer.section == HERE]
     assert found == "sft, hub/model, dataset_info.json (alpaca_en)"
 
 
 def test_what_a_profile_says_of_itself_may_be_anything() -> None:
     Path("odd.toml").write_text('run = 3\n[model]\nfrom_scratch = {}\nname_or_path = ""\n[data]\ntrain = ["a", 1]\n')
     Path("new.toml").write_text("[model.from_scratch]\nhidden_size = 8\n")
-    words = {offer.name: offer.words for offer in offers(Path.cwd(), Roster())}
+    words = {offer.name: offer.words for offer in offers(Path.cwd(), RunList())}
     assert words["odd.toml"] == "from scratch, a 1" and words["new.toml"] == "from scratch"
 
 
@@ -197,7 +197,7 @@ def test_empty_sections_say_so() -> None:
 
 @pytest.mark.parametrize("size", [(40, 8), (80, 18), (200, 60)])
 def test_the_list_fits_and_shows_the_cursor(size: tuple[int, int]) -> None:
-    many = [Offer(SHIPPED, f"profile-{number}" + "x" * number, "[/] 說明 " * 20) for number in range(40)]
+    many = [StartChoice(SHIPPED, f"profile-{number}" + "x" * number, "[/] 說明 " * 20) for number in range(40)]
     for cursor in (0, 20, 39):
         lines = start_list(Frame(*size, UNICODE), many, cursor, "")
         assert len(lines) <= size[1] and all(width_of(line) <= size[0] for line in lines)
@@ -221,11 +221,11 @@ def test_the_cursor_moves_and_opens_what_it_stands_on(path: Path, parked: Run) -
             await shown.press("home", "down")
             assert "parked at step 0/40: on [/request]" in shown.text("details")
             await shown.press("enter")
-            assert isinstance(shown.screen, ResolvedScreen) and shown.screen.wish == Wish(run=parked)
+            assert isinstance(shown.screen, ResolvedScreen) and shown.screen.options == LaunchOptions(run=parked)
             await shown.press("q")
             assert shown.cursor == "old"
             await shown.press("home", "enter")
-            assert isinstance(shown.screen, ResolvedScreen) and shown.screen.wish == Wish(path)
+            assert isinstance(shown.screen, ResolvedScreen) and shown.screen.options == LaunchOptions(path)
             await shown.press("escape", "escape")
             assert isinstance(shown.screen, RunsScreen)
 
@@ -268,7 +268,7 @@ def test_a_profile_anywhere_is_opened_by_its_path(tmp_path: Path) -> None:
             await shown.type("quikstart")
             assert "Did you mean quickstart?" in shown.text("problem")
             await shown.type(str(elsewhere))
-            assert isinstance(shown.screen, ResolvedScreen) and shown.screen.wish.profile == elsewhere
+            assert isinstance(shown.screen, ResolvedScreen) and shown.screen.options.profile == elsewhere
             await shown.press("q", "o", "escape")
             assert isinstance(shown.screen, StartScreen)
 
@@ -403,7 +403,7 @@ def test_a_wrong_profile_says_where_and_is_read_again(path: Path) -> None:
 def test_what_keeps_it_from_starting_stays_on_the_screen(
     path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, words: str
 ) -> None:
-    def refuse(wish: Wish, shown: object) -> Run:
+    def refuse(options: LaunchOptions, shown: object) -> Run:
         raise error
 
     monkeypatch.setattr(resolved_screen, "carry_out", refuse)
@@ -422,9 +422,9 @@ def test_what_keeps_it_from_starting_stays_on_the_screen(
 def test_enter_twice_starts_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
-    def carry_out(wish: Wish, shown: Prospect) -> Run:
+    def carry_out(options: LaunchOptions, shown: LaunchPlan) -> Run:
         calls.append(shown.act)
-        return launch_plan.carry_out(wish, shown)
+        return launch_plan.carry_out(options, shown)
 
     monkeypatch.setattr(resolved_screen, "carry_out", carry_out)
 
@@ -498,10 +498,10 @@ def test_the_cursor_moves_over_the_values(path: Path) -> None:
 
 @pytest.mark.parametrize("size", [(40, 10), (80, 22), (120, 39), (200, 59)])
 def test_the_page_fits(path: Path, size: tuple[int, int]) -> None:
-    prospect = look_ahead(Wish(path, overrides=("model.name_or_path=模型/" + "x" * 90,)))
+    plan = plan_launch(LaunchOptions(path, overrides=("model.name_or_path=模型/" + "x" * 90,)))
     frame = Frame(*size, ASCII)
     told = [("[/] a very long sentence " * 30, "title")]
-    page = Page("profile [/]", told, [("1\x1b[2J " * 50, "bad")], prospect.values)
+    page = ResolvedPage("profile [/]", told, [("1\x1b[2J " * 50, "bad")], plan.values)
     found = rows(frame, page)
     for cursor in (0, len(found) // 2, len(found) - 1):
         lines = resolved_page(frame, page, found, cursor)

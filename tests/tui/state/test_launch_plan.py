@@ -18,13 +18,13 @@ from ftui.supervisor import spawn
 from ftui.system.process_id import this_process
 from ftui.tui.state import launch_plan
 from ftui.tui.state.launch_plan import (
-    Prospect,
-    Wish,
+    LaunchOptions,
+    LaunchPlan,
     carry_out,
     check_new_name,
     check_overrides,
-    look_ahead,
     overrides_in,
+    plan_launch,
 )
 from ftui.tui.state.resolved_values import Value
 from tests.support import shelf
@@ -72,28 +72,28 @@ def ended(path: Path, record: Record | None) -> Run:
     return run
 
 
-def happens(wish: Wish) -> tuple[Prospect, Run]:
-    prospect = look_ahead(wish)
-    return prospect, carry_out(wish, prospect)
+def happens(options: LaunchOptions) -> tuple[LaunchPlan, Run]:
+    plan = plan_launch(options)
+    return plan, carry_out(options, plan)
 
 
-def changed(prospect: Prospect) -> list[Value]:
-    return [value for value in prospect.values if value.before is not None]
+def changed(plan: LaunchPlan) -> list[Value]:
+    return [value for value in plan.values if value.before is not None]
 
 
 def test_a_profile_without_a_run_starts_one(path: Path) -> None:
-    prospect, run = happens(Wish(path, overrides=("train.max_steps=30",)))
-    assert prospect.act == "start" and run == Run(runs_root() / "mine")
-    assert prospect.sentence == f"Starts a new run mine in {run.folder}."
+    plan, run = happens(LaunchOptions(path, overrides=("train.max_steps=30",)))
+    assert plan.act == "start" and run == Run(runs_root() / "mine")
+    assert plan.sentence == f"Starts a new run mine in {run.folder}."
     assert stored_profile(run).train.max_steps == 30
     assert run.read_facts().profile_name == "mine"
-    [value] = changed(prospect)
+    [value] = changed(plan)
     assert (value.name, value.text, value.before, value.origin) == ("train.max_steps", "30", '"none"', "--set")
     assert "Number of steps" in value.meaning
 
 
 def test_every_value_has_its_origin_section_by_section(path: Path) -> None:
-    values = look_ahead(Wish(path)).values
+    values = plan_launch(LaunchOptions(path)).values
     origins = {value.name: value.origin for value in values}
     assert origins["run.stage"] == "mine.toml:2" and origins["train.seed"] == "default"
     sections = [value.section for value in values]
@@ -113,69 +113,74 @@ def test_every_value_has_its_origin_section_by_section(path: Path) -> None:
 )
 def test_a_run_that_does_not_live_goes_on(path: Path, record: Record | None, words: str) -> None:
     there = ended(path, record)
-    for wish in (Wish(run=there), Wish(run=there, checkpoint=12), Wish(path)):
-        prospect, run = happens(wish)
-        assert (prospect.act, run) == ("resume", there)
-        assert prospect.sentence == f"mine {words}: it goes on from checkpoint-12."
-        assert changed(prospect) == []
+    for options in (LaunchOptions(run=there), LaunchOptions(run=there, checkpoint=12), LaunchOptions(path)):
+        plan, run = happens(options)
+        assert (plan.act, run) == ("resume", there)
+        assert plan.sentence == f"mine {words}: it goes on from checkpoint-12."
+        assert changed(plan) == []
 
 
 def test_a_run_that_never_started_starts(path: Path) -> None:
     run = with_profile(shelf.opened(runs_root() / "mine"), path)
     sentence = "mine was opened and never started: it starts from its first step."
-    assert look_ahead(Wish(run=run)).sentence == sentence
+    assert plan_launch(LaunchOptions(run=run)).sentence == sentence
 
 
 def test_a_living_run_is_attached_to_and_keeps_what_it_has(path: Path) -> None:
     there = with_profile(shelf.living(runs_root() / "mine"), path)
     before = there.profile.read_text()
-    prospect, run = happens(Wish(path, overrides=("train.seed=7",)))
-    assert (prospect.act, run) == ("attach", there)
-    assert prospect.sentence.endswith(": enter attaches to it.") and "mine lives (" in prospect.sentence
-    assert prospect.notes == ("A living run keeps what it started with; this differs in train.seed.",)
+    plan, run = happens(LaunchOptions(path, overrides=("train.seed=7",)))
+    assert (plan.act, run) == ("attach", there)
+    assert plan.sentence.endswith(": enter attaches to it.") and "mine lives (" in plan.sentence
+    assert plan.notes == ("A living run keeps what it started with; this differs in train.seed.",)
     assert there.profile.read_text() == before
 
 
 def test_a_finished_run_is_followed_by_a_new_one(path: Path) -> None:
     with_profile(shelf.finished(runs_root() / "mine"), path)
-    prospect, run = happens(Wish(path))
-    assert prospect.act == "again" and run.name == "mine-2"
-    assert prospect.sentence == f"mine has finished; a new run mine-2 is started in {run.folder}."
+    plan, run = happens(LaunchOptions(path))
+    assert plan.act == "again" and run.name == "mine-2"
+    assert plan.sentence == f"mine has finished; a new run mine-2 is started in {run.folder}."
     assert stored_profile(run).run.name == "mine-2" and run.read_facts().parent_run is None
-    assert look_ahead(Wish(path)).sentence.startswith("mine has finished; mine-2 was opened and never started")
+    assert plan_launch(LaunchOptions(path)).sentence.startswith(
+        "mine has finished; mine-2 was opened and never started"
+    )
 
 
 def test_other_conduct_goes_on_with_the_same_run(path: Path, parked: Run) -> None:
-    prospect, run = happens(Wish(run=parked, overrides=("checkpoint.save_steps=7",)))
-    assert (prospect.act, run) == ("resume", parked)
-    assert [(value.name, value.before) for value in changed(prospect)] == [("checkpoint.save_steps", "200")]
+    plan, run = happens(LaunchOptions(run=parked, overrides=("checkpoint.save_steps=7",)))
+    assert (plan.act, run) == ("resume", parked)
+    assert [(value.name, value.before) for value in changed(plan)] == [("checkpoint.save_steps", "200")]
     assert stored_profile(run).checkpoint.save_steps == 7
 
 
 def test_other_weights_make_a_child_run(path: Path, parked: Run) -> None:
-    for wish in (Wish(run=parked, overrides=("train.seed=7",)), Wish(path, overrides=("train.seed=8",))):
+    for options in (
+        LaunchOptions(run=parked, overrides=("train.seed=7",)),
+        LaunchOptions(path, overrides=("train.seed=8",)),
+    ):
         before = parked.profile.read_text()
-        prospect, run = happens(wish)
-        assert prospect.act == "fork"
-        assert prospect.sentence == f"A child run {run.name} goes on from checkpoint-12 of mine, which stays as it is."
-        assert "could not go on with other values" in prospect.notes[0]
+        plan, run = happens(options)
+        assert plan.act == "fork"
+        assert plan.sentence == f"A child run {run.name} goes on from checkpoint-12 of mine, which stays as it is."
+        assert "could not go on with other values" in plan.notes[0]
         facts = run.read_facts()
         assert (facts.parent_name, facts.parent_checkpoint, facts.fork) == ("mine", "checkpoint-12", True)
-        assert stored_profile(run).train.seed == int(wish.overrides[0][-1])
+        assert stored_profile(run).train.seed == int(options.overrides[0][-1])
         assert parked.profile.read_text() == before
     assert run.name == "mine-3"
 
 
 def test_other_weights_before_the_first_checkpoint_just_begin(path: Path) -> None:
     there = with_profile(shelf.opened(runs_root() / "mine"), path)
-    prospect, run = happens(Wish(run=there, overrides=("train.seed=7",)))
-    assert (prospect.act, run) == ("resume", there) and stored_profile(run).train.seed == 7
+    plan, run = happens(LaunchOptions(run=there, overrides=("train.seed=7",)))
+    assert (plan.act, run) == ("resume", there) and stored_profile(run).train.seed == 7
 
 
 def test_an_older_checkpoint_makes_a_child_run(parked: Run) -> None:
-    prospect, run = happens(Wish(run=parked, checkpoint=8))
-    assert prospect.sentence == "A child run mine-2 goes on from checkpoint-8 of mine, which stays as it is."
-    assert prospect.notes == () and changed(prospect) == []
+    plan, run = happens(LaunchOptions(run=parked, checkpoint=8))
+    assert plan.sentence == "A child run mine-2 goes on from checkpoint-8 of mine, which stays as it is."
+    assert plan.notes == () and changed(plan) == []
     facts = json.loads(run.facts.read_bytes())
     assert (facts["parent_checkpoint"], facts["fork"]) == ("checkpoint-8", False)
     assert [path.name for path in run.checkpoints.iterdir()] == ["checkpoint-8"]
@@ -183,42 +188,42 @@ def test_an_older_checkpoint_makes_a_child_run(parked: Run) -> None:
 
 def test_the_newest_checkpoint_of_a_finished_run_makes_a_child_run(path: Path) -> None:
     there = with_profile(shelf.finished(runs_root() / "mine"), path)
-    assert look_ahead(Wish(run=there, checkpoint=12)).act == "fork"
+    assert plan_launch(LaunchOptions(run=there, checkpoint=12)).act == "fork"
 
 
 def test_a_child_of_a_living_run_is_warned_of(path: Path) -> None:
     there = with_profile(shelf.living(runs_root() / "mine"), path)
-    assert look_ahead(Wish(run=there, checkpoint=8)).notes == ("mine lives: both would share this machine.",)
+    assert plan_launch(LaunchOptions(run=there, checkpoint=8)).notes == ("mine lives: both would share this machine.",)
 
 
 def test_a_damaged_checkpoint_is_passed_over(parked: Run) -> None:
     (parked.checkpoints / "checkpoint-12" / "weights.bin").unlink()
     shelf.folder_of(parked, 16, finite=False)
-    assert look_ahead(Wish(run=parked)).sentence.endswith("goes on from checkpoint-8.")
+    assert plan_launch(LaunchOptions(run=parked)).sentence.endswith("goes on from checkpoint-8.")
     with pytest.raises(UsageError, match="checkpoint-12 of mine is damaged"):
-        happens(Wish(run=parked, checkpoint=12))
+        happens(LaunchOptions(run=parked, checkpoint=12))
 
 
 def test_without_a_whole_checkpoint_other_weights_are_refused(parked: Run) -> None:
     for step in (4, 8, 12):
         (parked.checkpoints / f"checkpoint-{step}" / "weights.bin").unlink()
     with pytest.raises(UsageError, match="no valid checkpoint"):
-        look_ahead(Wish(run=parked, overrides=("train.seed=7",)))
+        plan_launch(LaunchOptions(run=parked, overrides=("train.seed=7",)))
 
 
 def test_a_name_makes_another_run(path: Path, parked: Run) -> None:
-    prospect, run = happens(Wish(path, name="other"))
-    assert (prospect.act, run) == ("start", Run(runs_root() / "other"))
-    assert [(value.name, value.origin) for value in prospect.values][1] == ("run.name", "--name")
-    prospect, run = happens(Wish(run=parked, name="child"))
-    assert (prospect.act, run.name) == ("fork", "child") and run.read_facts().parent_name == "mine"
-    assert look_ahead(Wish(run=parked, name="mine")).act == "resume"
+    plan, run = happens(LaunchOptions(path, name="other"))
+    assert (plan.act, run) == ("start", Run(runs_root() / "other"))
+    assert [(value.name, value.origin) for value in plan.values][1] == ("run.name", "--name")
+    plan, run = happens(LaunchOptions(run=parked, name="child"))
+    assert (plan.act, run.name) == ("fork", "child") and run.read_facts().parent_name == "mine"
+    assert plan_launch(LaunchOptions(run=parked, name="mine")).act == "resume"
 
 
 def test_a_name_for_a_finished_run_starts_with_its_profile(path: Path) -> None:
     there = with_profile(shelf.finished(runs_root() / "mine"), path)
-    prospect, run = happens(Wish(run=there, name="other"))
-    assert prospect.act == "start" and not run.checkpoints.exists()
+    plan, run = happens(LaunchOptions(run=there, name="other"))
+    assert plan.act == "start" and not run.checkpoints.exists()
 
 
 @pytest.mark.parametrize(
@@ -235,21 +240,21 @@ def test_a_name_that_is_taken_or_unsafe_is_explained(tmp_path: Path, parked: Run
     other.write_text(PROFILE)
     (runs_root() / "folder").mkdir()
     with pytest.raises(UsageError, match=words):
-        check_new_name(Wish(other), name)
+        check_new_name(LaunchOptions(other), name)
 
 
 def test_its_own_name_may_be_given_back(path: Path, parked: Run) -> None:
-    for wish in (Wish(path, name="x"), Wish(run=parked)):
-        assert check_new_name(wish, " mine ") == "mine"
-        assert check_new_name(wish, "free") == "free"
+    for options in (LaunchOptions(path, name="x"), LaunchOptions(run=parked)):
+        assert check_new_name(options, " mine ") == "mine"
+        assert check_new_name(options, "free") == "free"
 
 
 def test_several_values_stand_in_one_line(path: Path) -> None:
     text = 'train.max_steps=5  adapter.target_modules=["a b", "c"] data.train = my rows.jsonl'
     new = overrides_in(text)
     assert new == ("train.max_steps=5", 'adapter.target_modules=["a b", "c"]', "data.train = my rows.jsonl")
-    assert look_ahead(Wish(path, overrides=new)).resolved.profile.adapter.target_modules == ("a b", "c")
-    check_overrides(Wish(path), text)
+    assert plan_launch(LaunchOptions(path, overrides=new)).resolved.profile.adapter.target_modules == ("a b", "c")
+    check_overrides(LaunchOptions(path), text)
     assert overrides_in("  ") == ()
 
 
@@ -259,29 +264,29 @@ def test_several_values_stand_in_one_line(path: Path) -> None:
 )
 def test_a_value_that_does_not_fit_is_refused(path: Path, text: str, words: str) -> None:
     with pytest.raises(FtuiError, match=words):
-        check_overrides(Wish(path), text)
+        check_overrides(LaunchOptions(path), text)
 
 
 def test_an_override_may_be_what_makes_a_profile_whole(tmp_path: Path) -> None:
     path = tmp_path / "half.toml"
     path.write_text(PROFILE.replace('train = "rows.jsonl"', ""))
     with pytest.raises(ProfileError, match=r"data\.train"):
-        look_ahead(Wish(path))
-    assert look_ahead(Wish(path, overrides=("data.train=x.jsonl",))).act == "start"
+        plan_launch(LaunchOptions(path))
+    assert plan_launch(LaunchOptions(path, overrides=("data.train=x.jsonl",))).act == "start"
 
 
 def test_what_has_changed_meanwhile_is_not_done(path: Path, parked: Run) -> None:
-    shown = look_ahead(Wish(run=parked))
+    shown = plan_launch(LaunchOptions(run=parked))
     with_profile(shelf.finished(runs_root() / "other"), path)
     shelf.tell(parked.journal, RunStopped(step=12, reason="", exit_code=11), attempt=1)
     shelf.tell(parked.supervisor_log, EngineStarted(identity=this_process()), attempt=2)
-    assert carry_out(Wish(run=parked), shown) == parked, "it lives by now: that is attached to"
+    assert carry_out(LaunchOptions(run=parked), shown) == parked, "it lives by now: that is attached to"
     with pytest.raises(UsageError, match="Things have changed"):
-        carry_out(Wish(run=Run(runs_root() / "other")), shown)
+        carry_out(LaunchOptions(run=Run(runs_root() / "other")), shown)
 
 
 def test_a_logout_that_would_end_it_is_warned_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch_plan, "kills_on_logout", lambda: "systemd ends everything")
-    assert look_ahead(Wish(path)).notes == ("systemd ends everything",)
+    assert plan_launch(LaunchOptions(path)).notes == ("systemd ends everything",)
     with_profile(shelf.living(runs_root() / "mine"), path)
-    assert look_ahead(Wish(path)).notes == ()
+    assert plan_launch(LaunchOptions(path)).notes == ()

@@ -23,9 +23,9 @@ from ftui.runs.events import (
 from ftui.runs.journal import encode
 from ftui.runs.requests import Delete, Hold, Set
 from ftui.runs.run_folder import Run
-from ftui.tui.state.history import EVENTS_KEPT, MARKS_KEPT, Begin, History, tone_of
-from ftui.tui.state.run_view import Followed
-from ftui.tui.state.sent_requests import Orders
+from ftui.tui.state.history import EVENTS_KEPT, MARKS_KEPT, AttemptStart, History, tone_of
+from ftui.tui.state.run_view import RunView
+from ftui.tui.state.sent_requests import SentRequests
 from ftui.tui.state.tails import FIRST_BYTES, LINES_KEPT, PIECE, LogTail, MachineTail
 from tests.tui.conftest import Recorded
 
@@ -59,7 +59,9 @@ def test_history_is_one_line(tmp_path: Path) -> None:
         started(6, 3),
     )  # fmt: skip
     assert [mark.step for mark in history.evaluations] == [5]
-    assert history.begins == [Begin(3, 6)], "attempt 2 began above where attempt 3 goes on: its mark is gone"
+    assert history.attempt_starts == [AttemptStart(3, 6)], (
+        "attempt 2 began above where attempt 3 goes on: its mark is gone"
+    )
     assert history.best is not None and history.best.step == 5
 
 
@@ -163,53 +165,53 @@ def test_the_machine_is_known_by_its_last_minutes(tmp_path: Path) -> None:
 
 def test_orders_have_one_fate(recorded: Recorded) -> None:
     run = recorded("wiki-style-lora", living=True)
-    followed = Followed(run)
-    first = followed.give(Hold, {})
-    second = followed.give(Set, {"max_steps": 700})
-    third = followed.give(Delete, {"step": 222})
-    assert [order.words for order in followed.orders.all] == [
+    run_view = RunView(run)
+    first = run_view.send(Hold, {})
+    second = run_view.send(Set, {"max_steps": 700})
+    third = run_view.send(Delete, {"step": 222})
+    assert [request.words for request in run_view.requests.all] == [
         "hold: sent", "set max_steps = 700: sent", "delete checkpoint at step 222: sent",
     ]  # fmt: skip
-    followed.orders.take(ControlApplied(letter=first.letter, verb="hold", step=7))
-    followed.orders.take(ControlRefused(letter=second.letter, verb="set", step=8, reason="no"))
-    followed.orders.take(ControlApplied(letter="somebody else's", verb="hold", step=7))
-    followed.orders.give_up()
-    fates = {order.letter: order.outcome for order in followed.orders.all}
+    run_view.requests.take(ControlApplied(letter=first.letter, verb="hold", step=7))
+    run_view.requests.take(ControlRefused(letter=second.letter, verb="set", step=8, reason="no"))
+    run_view.requests.take(ControlApplied(letter="somebody else's", verb="hold", step=7))
+    run_view.requests.give_up()
+    fates = {request.letter: request.outcome for request in run_view.requests.all}
     assert fates == {first.letter: "applied", second.letter: "refused", third.letter: "unread"}
 
 
 def test_orders_to_the_dead_are_not_sent(recorded: Recorded) -> None:
     run = recorded("full-parked")
-    followed = Followed(run)
+    run_view = RunView(run)
     with pytest.raises(UsageError, match="does not live"):
-        followed.give(Hold, {})
-    assert followed.orders.all == [] and not list(run.folder.glob("inbox/*"))
+        run_view.send(Hold, {})
+    assert run_view.requests.all == [] and not list(run.folder.glob("inbox/*"))
 
 
 def test_a_followed_run_takes_in_what_is_written(recorded: Recorded) -> None:
     run = recorded("wiki-style-lora", living=True)
-    followed = Followed(run)
-    state, num_events = followed.state, len(followed.history.events)
+    run_view = RunView(run)
+    state, num_events = run_view.state, len(run_view.history.events)
     with run.journal.open("ab") as file:
         file.write(encode(msgspec.structs.replace(evaluation(501), attempt=state.attempt, token=state.token)))
-    assert followed.look()
-    assert followed.state.last_evaluation is not None and followed.state.last_evaluation.step == 501
-    assert len(followed.history.events) == num_events + 1
-    assert not followed.look()
+    assert run_view.look()
+    assert run_view.state.last_evaluation is not None and run_view.state.last_evaluation.step == 501
+    assert len(run_view.history.events) == num_events + 1
+    assert not run_view.look()
 
 
 def test_the_whole_history_is_one_chart(recorded: Recorded) -> None:
-    followed = Followed(recorded("wiki-style-finished"))
-    steps = [s for attempt in followed.curves.attempts for s in attempt.series["loss"].first]
+    run_view = RunView(recorded("wiki-style-finished"))
+    steps = [s for attempt in run_view.curves.attempts for s in attempt.series["loss"].first]
     assert steps == sorted(steps) and steps[0] == 1
-    assert len(followed.curves.attempts) == 3 and [b.attempt for b in followed.history.begins] == [2, 3]
-    assert followed.has_ended and not followed.lives
+    assert len(run_view.curves.attempts) == 3 and [b.attempt for b in run_view.history.attempt_starts] == [2, 3]
+    assert run_view.has_ended and not run_view.lives
 
 
 def test_a_damaged_run_json_does_not_hide_the_run(recorded: Recorded) -> None:
     run = recorded("full-parked")
     run.facts.write_bytes(b"{")
-    assert Followed(run).state.phase == "parked"
+    assert RunView(run).state.phase == "parked"
 
 
 def test_modules_below_the_screens_load_no_textual() -> None:
@@ -220,8 +222,8 @@ def test_modules_below_the_screens_load_no_textual() -> None:
 
 
 def test_orders_are_bounded(recorded: Recorded) -> None:
-    followed = Followed(recorded("wiki-style-lora", living=True))
+    run_view = RunView(recorded("wiki-style-lora", living=True))
     for _ in range(60):
-        followed.give(Hold, {})
-    assert len(followed.orders.all) == 50
-    assert isinstance(followed.orders, Orders)
+        run_view.send(Hold, {})
+    assert len(run_view.requests.all) == 50
+    assert isinstance(run_view.requests, SentRequests)

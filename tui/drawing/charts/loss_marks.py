@@ -59,7 +59,7 @@ def put_verticals(plot: Plot, history: History, view: View, glyphs: Glyphs) -> N
     for column, _ in parts_shown(history, view, plot.width)[1]:
         for row in range(plot.rows):
             plot.put(row, column, glyphs.epoch, "rule", behind=True)
-    for begin in history.begins:
+    for begin in history.attempt_starts:
         column_there = view.column(begin.step)
         if column_there is not None:
             for row in range(plot.rows):
@@ -73,7 +73,7 @@ def put_labels(plot: Plot, history: History, view: View) -> None:
         near = min((b[0] - a[0] for a, b in pairwise(shown)), default=plot.width)
         for column, number in shown:
             _put_label(plot, 0, column, f"{word} {number}" if near >= EPOCH_WORD_GAP else f"{number}", "faint")
-    for begin in reversed(history.begins):
+    for begin in reversed(history.attempt_starts):
         column_there = view.column(begin.step)
         if column_there is not None:
             _put_label(plot, plot.rows - 1, column_there, f"#{begin.attempt}", "muted")

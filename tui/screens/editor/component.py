@@ -14,7 +14,7 @@ from ftui.profile.toml_edit.document import Draft
 from ...form.edits import removed_keys
 from ...form.profile_form import ProfileForm
 from ...stage import Stage, stage
-from ..ask import AskScreen
+from ..dialogs import ConfirmScreen
 
 T = TypeVar("T")
 
@@ -63,4 +63,4 @@ class Component:
             if answer:
                 then()
 
-        self.screen.app.push_screen(AskScreen(self.stage.look, question, yes), on_answer)
+        self.screen.app.push_screen(ConfirmScreen(self.stage.look, question, yes), on_answer)

@@ -24,7 +24,7 @@ from ...render.canvas import Canvas
 from ...stage import stage
 from ...state import autosave
 from ...state.profile_paths import current_folder, free_name, is_shipped
-from ..ask import PromptScreen
+from ..dialogs import PromptScreen
 from ..diff import DiffScreen
 from ..pick import PickScreen
 from .editor_bindings import EDITOR_KEYS, TYPING_ACTIONS, hidden_ids

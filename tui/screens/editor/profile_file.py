@@ -21,7 +21,7 @@ from ...form.profile_form import ProfileForm
 from ...render.theme import Look
 from ...state import autosave
 from ...state.profile_paths import current_folder, is_shipped
-from ..ask import AskScreen, PromptScreen
+from ..dialogs import ConfirmScreen, PromptScreen
 from .component import Component
 from .row_check import RowCheck
 
@@ -31,7 +31,7 @@ NAME_QUESTION = "Where it is saved; a path from the current folder."
 UNSAVED_QUESTION = "ftui was ended while this profile had changes that were not saved. Take them up again?"
 
 
-class LeaveScreen(AskScreen, inherit_bindings=False):
+class LeaveScreen(ConfirmScreen, inherit_bindings=False):
     """What becomes of changes that are not saved: `True` saves them, `False` drops them, no answer stays."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -51,7 +51,7 @@ class ProfileFile(Component):
     def __init__(self, screen: Screen[Any], form: ProfileForm, redraw: Callable[[], None], row_check: RowCheck) -> None:
         super().__init__(screen, form, redraw)
         self._row_check = row_check
-        self._autosave = autosave.Keeping()
+        self._autosave = autosave.Autosave()
 
     # -- saving
 
@@ -210,7 +210,7 @@ class ProfileFile(Component):
 
     def offer_unsaved(self) -> None:
         """Offers what was not saved when ftui was ended from outside, as one step that u takes back."""
-        copy = autosave.kept(self.form.path)
+        copy = autosave.find_draft(self.form.path)
         if copy is None:
             return
         if copy.text == self.form.draft.text:
@@ -225,7 +225,7 @@ class ProfileFile(Component):
             if answer is not None:  # no answer: it is asked again the next time
                 copy.forget()
 
-        question = AskScreen(self.stage.look, UNSAVED_QUESTION, "take them up", no="drop them", later="not now")
+        question = ConfirmScreen(self.stage.look, UNSAVED_QUESTION, "take them up", no="drop them", later="not now")
         self.screen.app.push_screen(question, on_answer)
 
 

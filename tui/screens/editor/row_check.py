@@ -19,7 +19,7 @@ class RowCheck(Component):
 
     def findings(self) -> Sequence[Finding]:
         """All that the last look found in these rows."""
-        profile, seen = self.form.snapshot.profile, self.stage.rows_seen
+        profile, seen = self.form.snapshot.profile, self.stage.row_report
         if profile is None or seen is None or _rows_of(seen.profile) != _rows_of(profile):
             return ()
         return seen.report.findings

@@ -13,15 +13,15 @@ from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 
-from ...stage import RowsSeen, stage
-from .rows_screen import XrayScreen
+from ...stage import RowReport, stage
+from .rows_screen import RowsScreen
 
 
 def open_rows(screen: Screen[Any], profile: Profile, name: str, then: Callable[[], object] = lambda: None) -> None:
     """Over `screen`; `then` is called once there is a report. A tokenizer's code is run where the profile allows it."""
 
     def tell(report: Report) -> None:
-        stage(screen).rows_seen = RowsSeen(profile, report)
+        stage(screen).row_report = RowReport(profile, report)
         then()
 
     try:
@@ -29,7 +29,7 @@ def open_rows(screen: Screen[Any], profile: Profile, name: str, then: Callable[[
     except FtuiError as error:
         stage(screen).complain(error)
         return
-    screen.app.push_screen(XrayScreen(name, to_toml(profile), tell))
+    screen.app.push_screen(RowsScreen(name, to_toml(profile), tell))
 
 
 def open_rows_of(screen: Screen[Any], path: Path, name: str) -> None:

@@ -8,20 +8,20 @@ from ftui.dataset.row import RowView
 from ftui.errors import UsageError
 
 from ...stage import stage
-from ..ask import PromptScreen
-from .questions import Question, at, going_to, searching
+from ..dialogs import PromptScreen
+from .questions import RowQuery, at, going_to, searching
 
 if TYPE_CHECKING:
-    from .rows_screen import XrayScreen
+    from .rows_screen import RowsScreen
 
 FIND_QUESTION = "A text of a row as it stands in its file; the search goes on behind what is shown."
 _PLACE = re.compile(r"(\d+)(?:/(\d+))?")
 
 
-def ask_number(screen: "XrayScreen", sample: RowView) -> None:
+def ask_number(screen: "RowsScreen", sample: RowView) -> None:
     """Goes there; where there is but one row, a long text, the number is that of a part."""
 
-    def question(answer: str) -> Question:
+    def question(answer: str) -> RowQuery:
         where = parse_where(answer)
         return going_to(*place_in(answer, sample)) if where is None else at(where)
 
@@ -62,7 +62,7 @@ def place_in(text: str, sample: RowView) -> tuple[int, int]:
     return number - 1, part - 1
 
 
-def ask_text(screen: "XrayScreen") -> None:
+def ask_text(screen: "RowsScreen") -> None:
     """Looks for it."""
 
     def check(text: str) -> None:

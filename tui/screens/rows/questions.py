@@ -12,7 +12,7 @@ MORE = 10  # times as many tokens of a row that is cut
 
 
 @dataclass(frozen=True)
-class Question:
+class RowQuery:
     """About a row (`sample`, `search`), or for the report. `doing` says so in words.
 
     `stays`: the answer is the row that is shown already, and is shown from where the page stands.
@@ -33,46 +33,46 @@ class Question:
         return self.given
 
 
-def report(doing: str) -> Question:
-    return Question("report", doing)
+def report(doing: str) -> RowQuery:
+    return RowQuery("report", doing)
 
 
-def opening(doing: str, shown: RowView | None) -> Question:
+def opening(doing: str, shown: RowView | None) -> RowQuery:
     """The first row, or the one that was shown before."""
     if shown is None:
-        return Question("sample", doing, {"jump": "number", "number": 0})
-    return Question("sample", doing, {"jump": "number", "number": shown.number, "part": shown.part}, stays=True)
+        return RowQuery("sample", doing, {"jump": "number", "number": 0})
+    return RowQuery("sample", doing, {"jump": "number", "number": shown.number, "part": shown.part}, stays=True)
 
 
-def step(by: int) -> Question:
+def step(by: int) -> RowQuery:
     jump, doing = ("next", "the next row ...") if by > 0 else ("previous", "the row before ...")
-    return Question("sample", doing, {"jump": jump})
+    return RowQuery("sample", doing, {"jump": jump})
 
 
-def jump_to(jump: str, rank: int, seed: int) -> Question:
+def jump_to(jump: str, rank: int, seed: int) -> RowQuery:
     given = {"jump": jump, "number": rank, "seed": seed}
-    return Question("sample", f"looking for it: {jump.replace('_', ' ')} ...", given)
+    return RowQuery("sample", f"looking for it: {jump.replace('_', ' ')} ...", given)
 
 
-def going_to(number: int, part: int) -> Question:
+def going_to(number: int, part: int) -> RowQuery:
     words = f"going to row {number + 1:,}" + (f", part {part + 1:,}" if part else "")
-    return Question("sample", f"{words} ...", {"jump": "number", "number": number, "part": part})
+    return RowQuery("sample", f"{words} ...", {"jump": "number", "number": number, "part": part})
 
 
-def at(where: Where) -> Question:
-    return Question("sample", f"going to {where} ...", {"jump": "number", "where": msgspec.to_builtins(where)})
+def at(where: Where) -> RowQuery:
+    return RowQuery("sample", f"going to {where} ...", {"jump": "number", "where": msgspec.to_builtins(where)})
 
 
-def more_of(sample: RowView) -> Question:
+def more_of(sample: RowView) -> RowQuery:
     given = {"jump": "number", "number": sample.number, "part": sample.part, "most_cut": MORE * len(sample.tokens)}
-    return Question("sample", "more of the row ...", given, stays=True)
+    return RowQuery("sample", "more of the row ...", given, stays=True)
 
 
-def searching(text: str) -> Question:
-    return Question("search", f"searching for {text!r} ...", {"text": text})
+def searching(text: str) -> RowQuery:
+    return RowQuery("search", f"searching for {text!r} ...", {"text": text})
 
 
-def said_of(question: Question, before: RowView | None, sample: RowView) -> str:
+def said_of(question: RowQuery, before: RowView | None, sample: RowView) -> str:
     """What a person is told about the answer, beside the row itself; mostly nothing."""
     if before is None or question.stays:
         return ""

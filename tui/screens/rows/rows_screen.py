@@ -23,7 +23,7 @@ from ...render.canvas import Canvas
 from ...stage import stage
 from . import questions as xray_questions
 from .prompts import ask_number, ask_text
-from .questions import Question
+from .questions import RowQuery
 from .rows_bindings import ALWAYS, LEGEND, ON_REPORT, ON_ROWS, XRAY_KEYS
 from .rows_views import Shown
 
@@ -31,7 +31,7 @@ STARTING = "opening the tokenizer and the rows ..."
 AGAIN = "reading the files again ..."
 
 
-class XrayScreen(Screen[None]):
+class RowsScreen(Screen[None]):
     """Of the profile in the TOML text `profile`, whose paths are whole; `name` is what it is called.
 
     `tell` gets the report once it is there.
@@ -52,7 +52,7 @@ class XrayScreen(Screen[None]):
         self.doing = STARTING
         self.page: Literal["rows", "report"] = "rows"
         self.boundaries = False
-        self._pending: list[Question] = []
+        self._pending: list[RowQuery] = []
         self._is_asking = self._is_reading = False
         self._last_jump, self._rank = "", 0
         self.sought = self.found = ""  # what was last looked for; that of it which led to the row that is shown
@@ -98,12 +98,12 @@ class XrayScreen(Screen[None]):
         stage(self).draw_keys()
         self._ask(xray_questions.opening(doing, self.sample), xray_questions.report("looking for what is wrong ..."))
 
-    def go(self, question: Question) -> None:
+    def go(self, question: RowQuery) -> None:
         """A question that leads to another row."""
         self._last_jump = ""
         self._ask(question)
 
-    def _ask(self, *questions: Question) -> None:
+    def _ask(self, *questions: RowQuery) -> None:
         self._pending = sorted([*self._pending, *questions], key=lambda one: one.ask == "report")  # it may take a while
         if not self._is_asking:
             self._is_asking = True
@@ -148,7 +148,7 @@ class XrayScreen(Screen[None]):
         else:
             stage(self).complain(error)
 
-    def _take(self, question: Question, answer: Any) -> None:
+    def _take(self, question: RowQuery, answer: Any) -> None:
         self._is_reading = False
         if question.ask == "report":
             self.report = msgspec.convert(answer, Report)
@@ -159,7 +159,7 @@ class XrayScreen(Screen[None]):
         else:
             self._show(msgspec.convert(answer, RowView), question)
 
-    def _show(self, sample: RowView, question: Question) -> None:
+    def _show(self, sample: RowView, question: RowQuery) -> None:
         before, self.sample = self.sample, sample
         self.found = question.given.get("text", "")
         stage(self).say(xray_questions.said_of(question, before, sample))  # what was said before is over

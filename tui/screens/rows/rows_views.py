@@ -14,7 +14,7 @@ from ...render.glyphs import Glyphs
 from ...render.spans import Frame, Line, clipped
 
 if TYPE_CHECKING:
-    from .rows_screen import XrayScreen
+    from .rows_screen import RowsScreen
 
 BESIDE = 120  # columns of the screen from which two canvases stand side by side
 ABOVE_FOUND = 3  # lines that are seen above what was sought
@@ -23,7 +23,7 @@ ABOVE_FOUND = 3  # lines that are seen above what was sought
 class Shown:
     """The pages of one screen; rows are laid out once for each width."""
 
-    def __init__(self, screen: "XrayScreen") -> None:
+    def __init__(self, screen: "RowsScreen") -> None:
         self._screen = screen
         self._top = 0
         self._cursor = 0

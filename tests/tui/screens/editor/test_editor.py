@@ -36,7 +36,7 @@ from ftui.tui.form.text_values import format_value, parse_value
 from ftui.tui.render.canvas import Canvas
 from ftui.tui.render.glyphs import UNICODE
 from ftui.tui.render.spans import Frame
-from ftui.tui.screens.ask import AskScreen, PromptScreen
+from ftui.tui.screens.dialogs import ConfirmScreen, PromptScreen
 from ftui.tui.screens.diff import DiffScreen
 from ftui.tui.screens.editor import estimate_panel
 from ftui.tui.screens.editor.editor_screen import EditorScreen
@@ -646,7 +646,7 @@ def test_nobody_elses_change_is_lost(at_home: Path) -> None:
             await at.press("space")
             path.write_text("# mine too\n")
             await at.press("w")
-            assert at.shows(AskScreen) and "changed by somebody else" in at.words("question")
+            assert at.shows(ConfirmScreen) and "changed by somebody else" in at.words("question")
             await at.press("n")
             assert path.read_text() == "# mine too\n" and "changed" in at.words("title")
             await at.press("W")
@@ -656,7 +656,7 @@ def test_nobody_elses_change_is_lost(at_home: Path) -> None:
             await at.press("W")
             await at.fill("mine.toml")
             await at.press("enter")
-            assert at.shows(AskScreen) and "exists already" in at.words("question")
+            assert at.shows(ConfirmScreen) and "exists already" in at.words("question")
             await at.press("y")
             assert "packing = true" in path.read_text()
             await at.press("W")

@@ -15,11 +15,11 @@ import pytest
 from ftui.errors import FtuiError
 from ftui.system.user_folders import state_folder
 from ftui.tui.form.profile_form import ProfileForm
-from ftui.tui.screens.ask import AskScreen
+from ftui.tui.screens.dialogs import ConfirmScreen
 from ftui.tui.screens.editor import estimate_panel
 from ftui.tui.screens.editor.editor_screen import EditorScreen
 from ftui.tui.screens.editor.profile_file import LeaveScreen
-from ftui.tui.state.autosave import Keeping, kept
+from ftui.tui.state.autosave import Autosave, find_draft
 from tests.support.shown_app import shown_app
 from tests.tui.screens.editor.test_editor import PROFILE, Person, at_home, editor, person
 
@@ -57,7 +57,7 @@ def test_what_was_not_saved_is_offered_again(at_home: Path) -> None:
             at.app._leave_at_once()  # SIGTERM, SIGHUP
         assert Path("mine.toml").read_text() == PROFILE
         async with editor() as at:
-            assert at.shows(AskScreen)
+            assert at.shows(ConfirmScreen)
             await at.press("y")
             assert "packing = true" in at.text and "seed = 7" in at.text and at.form.is_changed
             await at.press("w")
@@ -75,7 +75,7 @@ def test_a_fault_of_the_program_takes_no_draft_with_it(at_home: Path) -> None:
                 at.app.call_later(lambda: 1 // 0)
                 await at.settle()
         async with editor() as at:
-            assert at.shows(AskScreen)
+            assert at.shows(ConfirmScreen)
 
     person(script)
 
@@ -199,7 +199,7 @@ def test_not_now_keeps_what_was_not_saved(at_home: Path, key: str) -> None:
             await change(at)
             at.app._leave_at_once()
         async with editor() as at:
-            assert at.shows(AskScreen) and "not now" in at.words("question")
+            assert at.shows(ConfirmScreen) and "not now" in at.words("question")
             await at.press(key)
             assert at.shows(EditorScreen) and at.text == PROFILE
             await at.press("escape")
@@ -210,7 +210,7 @@ def test_not_now_keeps_what_was_not_saved(at_home: Path, key: str) -> None:
             await at.press("enter", "w")
             assert "seed = 7" in Path("mine.toml").read_text()
         async with editor() as at:
-            assert at.shows(AskScreen), "other changes were saved meanwhile; these were not"
+            assert at.shows(ConfirmScreen), "other changes were saved meanwhile; these were not"
             await at.press("y")
             assert "packing = true" in at.text
             await at.press("escape", "y")
@@ -260,7 +260,7 @@ def test_a_draft_outlives_sigkill(at_home: Path) -> None:
 
     async def script() -> None:
         async with editor() as at:
-            assert at.shows(AskScreen)
+            assert at.shows(ConfirmScreen)
             await at.press("y")
             assert "packing = true" in at.text and "seed = 427" in at.text
             at.screen.keep_draft()
@@ -272,18 +272,18 @@ def test_a_draft_outlives_sigkill(at_home: Path) -> None:
 def test_what_a_living_editor_keeps_is_offered_to_no_other(at_home: Path) -> None:
     """Two terminals with the same profile: neither takes the other for ended, nor loses its own draft to it."""
     path = at_home / "mine.toml"
-    one, other = Keeping(), Keeping()
+    one, other = Autosave(), Autosave()
     one.look(path, "one")
     other.look(path, "other")
-    assert kept(path) is None
+    assert find_draft(path) is None
     one.release()
-    found = kept(path)
+    found = find_draft(path)
     assert found is not None and found.text == "one"
     other.release()
-    found = kept(path)
+    found = find_draft(path)
     assert found is not None and found.text == "other", "the newest first"
     found.forget()
-    found = kept(path)
+    found = find_draft(path)
     assert found is not None and found.text == "one"
 
 

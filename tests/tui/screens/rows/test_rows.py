@@ -21,7 +21,7 @@ from ftui.tui.drawing.report_view import finding_lines, number_lines
 from ftui.tui.drawing.row_view import title
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, clipped
-from ftui.tui.screens.ask import AskScreen, PromptScreen, TellScreen
+from ftui.tui.screens.dialogs import ConfirmScreen, PromptScreen, MessageScreen
 from ftui.tui.screens.editor.editor_screen import EditorScreen
 from ftui.tui.screens.editor.row_check import RowCheck
 from ftui.tui.screens.help import HelpScreen
@@ -29,7 +29,7 @@ from ftui.tui.screens.pick import PickScreen
 from ftui.tui.screens.resolved import ResolvedScreen
 from ftui.tui.screens.rows import rows_screen
 from ftui.tui.screens.rows.prompts import place_in
-from ftui.tui.screens.rows.rows_screen import XrayScreen
+from ftui.tui.screens.rows.rows_screen import RowsScreen
 from ftui.tui.screens.start import StartScreen
 from tests.support.rows_helper import FILE, FINDINGS, REPORT, SAMPLES, StandIn
 from tests.support.shown_app import PROFILE, ShownApp, picture, shown_app, strips_of
@@ -41,7 +41,7 @@ SamePicture = Callable[[str, str], None]
 @asynccontextmanager
 async def xrayed(size: str = "80x24", **options: Any) -> AsyncIterator[ShownApp]:
     async with shown_app(size=SIZES[size], clock=lambda: 0.0, **options) as shown:
-        shown.app.push_screen(XrayScreen("mine.toml", "the profile"))
+        shown.app.push_screen(RowsScreen("mine.toml", "the profile"))
         await shown.pilot.pause()
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
@@ -122,13 +122,13 @@ def test_while_it_is_opened(size: str, same_picture: SamePicture, monkeypatch: p
         nonlocal loop
         loop = asyncio.get_running_loop()
         async with shown_app(size=SIZES[size], clock=lambda: 0.0) as shown:
-            shown.app.push_screen(XrayScreen("mine.toml", ""))
+            shown.app.push_screen(RowsScreen("mine.toml", ""))
             await shown.until(lambda: "12 s left" in shown.text())
             await shown.press("n", "l", "slash", "g", "down", "b")
             same_picture(f"xray-opening-{size}", picture(shown.app))
             helper = shown.screen.helper
             await shown.press("R", "R", "escape")
-            assert not shown.shows(XrayScreen) and helper.is_closed
+            assert not shown.shows(RowsScreen) and helper.is_closed
             release.set()
             await shown.app.workers.wait_for_complete()
 
@@ -529,9 +529,9 @@ def test_the_report_leads_to_the_rows() -> None:
         await press(shown, "p", "p", "p", "up", "enter")
         assert "row 4 of 4" in shown.text()
         await press(shown, "R", "escape")
-        assert shown.shows(XrayScreen) and "row 4 of 4" in shown.text()
+        assert shown.shows(RowsScreen) and "row 4 of 4" in shown.text()
         await press(shown, "escape")
-        assert not shown.shows(XrayScreen)
+        assert not shown.shows(RowsScreen)
 
     person(script)
 
@@ -540,7 +540,7 @@ def test_a_row_that_cannot_be_shown_leaves_the_one_there_is(monkeypatch: pytest.
     async def script(shown: ShownApp) -> None:
         monkeypatch.setattr(StandIn, "problem", DataError("The file has changed.", hint="a reads it again. " * 9))
         await press(shown, "n")
-        assert shown.shows(TellScreen)
+        assert shown.shows(MessageScreen)
         await press(shown, "enter")
         assert "row 1 of 4" in shown.text()
 
@@ -549,7 +549,7 @@ def test_a_row_that_cannot_be_shown_leaves_the_one_there_is(monkeypatch: pytest.
 
 def test_every_key_is_in_the_help_and_the_footer_fits() -> None:
     async def script(shown: ShownApp) -> None:
-        explained = {binding.tooltip for binding in XrayScreen.BINDINGS if isinstance(binding, Binding)}
+        explained = {binding.tooltip for binding in RowsScreen.BINDINGS if isinstance(binding, Binding)}
         await press(shown, "question_mark")
         assert shown.shows(HelpScreen)
         text = shown.text()
@@ -583,7 +583,7 @@ def test_one_key_opens_it(kind: type, project: Path) -> None:
             await press(shown, *OPENINGS[kind])
             assert shown.shows(kind)
             await press(shown, "r")
-            assert shown.shows(XrayScreen) and "row 1 of 4" in shown.text()
+            assert shown.shows(RowsScreen) and "row 1 of 4" in shown.text()
             assert str(project / "rows.jsonl") in shown.screen._profile
             await press(shown, "escape")
             assert shown.shows(kind)
@@ -600,7 +600,7 @@ def test_code_of_others_is_not_run_for_a_look(kind: type, project: Path) -> None
     async def main() -> None:
         async with shown_app() as shown:
             await press(shown, *OPENINGS[kind], "r")
-            assert not shown.shows(XrayScreen) and "brings Python code" in " ".join(shown.text().split())
+            assert not shown.shows(RowsScreen) and "brings Python code" in " ".join(shown.text().split())
 
     asyncio.run(main())
 
@@ -611,7 +611,7 @@ def test_a_broken_profile_is_told(project: Path) -> None:
     async def main() -> None:
         async with shown_app() as shown:
             await press(shown, "n", "r")
-            assert not shown.shows(XrayScreen) and "max_lenght" in shown.text()
+            assert not shown.shows(RowsScreen) and "max_lenght" in shown.text()
 
     asyncio.run(main())
 
@@ -672,7 +672,7 @@ def test_the_form_knows_what_was_seen_from_the_start_page(project: Path) -> None
     async def main() -> None:
         async with shown_app() as shown:
             await press(shown, "n", "r")
-            assert shown.shows(XrayScreen)
+            assert shown.shows(RowsScreen)
             await press(shown, "escape", "e")
             assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
 
@@ -690,7 +690,7 @@ def test_the_form_knows_what_was_found_and_lets_it_be_allowed(project: Path) -> 
             await press(shown, "r", "escape")
             assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
             await press(shown, "s")
-            assert shown.shows(AskScreen) and "placeholders" in shown.text()
+            assert shown.shows(ConfirmScreen) and "placeholders" in shown.text()
             await press(shown, "y")
             assert 'allow = ["placeholders"]' in (project / "mine.toml").read_text(), "a run of it starts"
             await press(shown, "escape", "u")

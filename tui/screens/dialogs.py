@@ -19,7 +19,7 @@ from ..render.theme import Look
 DIALOG_WIDTH = 70
 
 
-class AskScreen(ModalScreen[bool]):
+class ConfirmScreen(ModalScreen[bool]):
     """Yes or no. `question` may be long; `yes` and `no` say what y and n do.
 
     Esc is no answer (`None`); `later` says what that means where it is not the same as no.
@@ -56,7 +56,7 @@ class AskScreen(ModalScreen[bool]):
         self.dismiss(yes)
 
 
-class TellScreen(ModalScreen[None]):
+class MessageScreen(ModalScreen[None]):
     """Something that is too long for one line, until it has been read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,escape,q,space", "dismiss", "close", id="close")]
