@@ -1,4 +1,4 @@
-"""The lower part of the live view: what happened, what the engine printed, and what became of the last order."""
+"""The lower part of the live view: what happened, what the engine printed, and what became of the last request."""
 
 import time
 from collections.abc import Sequence
@@ -10,16 +10,13 @@ from ..state.sent_requests import OUTCOME_STYLES, SentRequest
 SIDE_BY_SIDE = 150  # columns from which both panes are shown at once
 
 
-def rule(frame: Frame, title: str, request: SentRequest | None, note: str = "") -> Line:
-    """A title, a thin line and, at its right end, the last order's fate or a note."""
+def rule(frame: Frame, title: str, request: SentRequest | None) -> Line:
+    """A title, a thin line and, at its right end, what became of the last request."""
     left: Line = [(f" {title} ", "title")]
-    right: Line = [(f" {note} ", "warn")] if note else []
-    if request is not None and not note:
-        right = [
-            (" ", "text"),
-            *clipped([(request.words, OUTCOME_STYLES[request.outcome])], frame.width - width_of(left) - 6),
-        ]
-        right.append((" ", "text"))
+    right: Line = []
+    if request is not None:
+        words = clipped([(request.words, OUTCOME_STYLES[request.outcome])], frame.width - width_of(left) - 6)
+        right = [(" ", "text"), *words, (" ", "text")]
     line = frame.glyphs.rule * max(0, frame.width - width_of(left) - width_of(right) - 1)
     return spread(frame.width, [*left, (line, "rule")], right)
 
@@ -43,22 +40,16 @@ def log(found: Sequence[str], height: int) -> list[Line]:
 
 
 def pane(
-    frame: Frame,
-    found: Sequence[Event],
-    lines: Sequence[str],
-    request: SentRequest | None,
-    *,
-    show_log: bool,
-    note: str = "",
+    frame: Frame, found: Sequence[Event], lines: Sequence[str], request: SentRequest | None, *, show_log: bool
 ) -> list[Line]:
     """Events or log under a rule; both, side by side, where there is room."""
     height = frame.height - 1
     if frame.width < SIDE_BY_SIDE:
         body = log(lines, height) if show_log else events(frame, found, height)
-        return [rule(frame, "log" if show_log else "events", request, note), *body]
+        return [rule(frame, "log" if show_log else "events", request), *body]
     half = frame.width // 2
     left, right = events(frame, found, height), log(lines, height)
-    drawn = [rule(frame, "events and log", request, note)]
+    drawn = [rule(frame, "events and log", request)]
     for row in range(max(len(left), len(right))):
         start = left[row] if row < len(left) else []
         end = right[row] if row < len(right) else []

@@ -1,7 +1,7 @@
-"""Lines as the drawing rooms make them: pieces of text, each with the name of a style. No Textual in here.
+"""Lines as tui/drawing makes them: pieces of text, each with the name of a style. No Textual in here.
 
-Whatever stands in them is made harmless where it meets the screen (tui/render/canvas.py), so these rooms may be handed names,
-log lines and rows as they come. Widths are columns of the terminal, not characters.
+Canvas (tui/render/canvas.py) makes all text harmless, so drawing functions take names, log lines and rows as they come.
+Widths are columns of the terminal, not characters.
 """
 
 from collections.abc import Callable, Sequence

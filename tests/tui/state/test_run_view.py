@@ -60,7 +60,7 @@ def test_history_is_one_line(tmp_path: Path) -> None:
     )  # fmt: skip
     assert [mark.step for mark in history.evaluations] == [5]
     assert history.attempt_starts == [AttemptStart(3, 6)], (
-        "attempt 2 began above where attempt 3 goes on: its mark is gone"
+        "attempt 2 began above attempt 3: its mark is gone"
     )
     assert history.best is not None and history.best.step == 5
 
