@@ -90,7 +90,7 @@ def plan_launch(options: LaunchOptions) -> LaunchPlan:
     if options.run is not None:
         plan = _for_run(options, options.run)
     else:
-        assert options.profile is not None, "a wish is for a profile or a run"
+        assert options.profile is not None, "a profile or a run is chosen"
         folder, resolved = locate_run(str(options.profile.absolute()), options.name, options.overrides, options.tier)
         plan = _decided(options, folder, resolved)
     goes_on = plan.parent or plan.run

@@ -59,9 +59,7 @@ def test_history_is_one_line(tmp_path: Path) -> None:
         started(6, 3),
     )  # fmt: skip
     assert [mark.step for mark in history.evaluations] == [5]
-    assert history.attempt_starts == [AttemptStart(3, 6)], (
-        "attempt 2 began above attempt 3: its mark is gone"
-    )
+    assert history.attempt_starts == [AttemptStart(3, 6)], "attempt 2 began above attempt 3: its mark is gone"
     assert history.best is not None and history.best.step == 5
 
 
