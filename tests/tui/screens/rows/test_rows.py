@@ -21,7 +21,7 @@ from ftui.tui.drawing.report_view import finding_lines, number_lines
 from ftui.tui.drawing.row_view import title
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, clipped
-from ftui.tui.screens.dialogs import ConfirmScreen, PromptScreen, MessageScreen
+from ftui.tui.screens.dialogs import ConfirmScreen, MessageScreen, PromptScreen
 from ftui.tui.screens.editor.editor_screen import EditorScreen
 from ftui.tui.screens.editor.row_check import RowCheck
 from ftui.tui.screens.help import HelpScreen
