@@ -1,4 +1,4 @@
-"""A shell script that trains: the `--key value` arguments of its command, as another tool's file would give them."""
+"""A shell script that trains: the `--key value` arguments of its command and of the launcher that starts it."""
 
 import re
 from collections.abc import Iterator
@@ -9,10 +9,26 @@ import yaml
 
 from ftui.errors import ProfileError
 from ftui.importers.config_file import Leaf, plain_loader
-from ftui.importers.launchers import ENVIRONMENT, LAUNCHER, launcher_at, program_at
 from ftui.importers.shell import ENDS, UNKNOWN, Words
 from ftui.text import shown
 
+LAUNCHER = "launcher"  # the table that their arguments stand in
+ENVIRONMENT = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES", "FORCE_TORCHRUN")
+"""Variables that say on how many GPUs, to them and to programs that start themselves on several."""
+_LAUNCHERS = (
+    ("torchrun",), ("deepspeed",), ("accelerate", "launch"), ("accelerate-launch",), ("-m", "torch.distributed.run"),
+    ("tune", "run"), ("-m", "torch.distributed.launch"), ("-m", "accelerate.commands.launch"),
+    ("-m", "deepspeed.launcher.runner"),
+)  # fmt: skip
+# What takes no value: of accelerate 1.x, torch's elastic launcher and DeepSpeed.
+_SWITCHES = (
+    "cpu", "debug", "downcast_bf16", "dynamo_use_dynamic", "dynamo_use_fullgraph",
+    "dynamo_use_regional_compilation", "multi_gpu", "tpu", "enable_cpu_affinity", "fp8_use_autocast_during_eval",
+    "no_python", "no_tpu_cluster", "quiet", "same_network", "tpu_cluster", "tpu_use_sudo", "use_deepspeed",
+    "use_fsdp", "use_megatron_lm", "use_parallelism_config", "standalone", "run_path", "use_env",
+    "virtual_local_rank", "no_local_rank", "no_ssh", "no_ssh_check", "save_pid", "force_multi",
+    "bind_cores_to_rank",
+)  # fmt: skip
 _KEY = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
 _OVERRIDE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _CONFIG = (".yaml", ".yml", ".json")
@@ -39,21 +55,21 @@ def read_arguments(path: Path, text: str) -> Command:
     except ValueError as error:
         raise ProfileError(f"{path} cannot be read as a command: {error}.") from error
     lines = text.split("\n")
-    found: dict[tuple[str, ...], Leaf] = {}
+    leaves: dict[tuple[str, ...], Leaf] = {}
     config: str | None = None
     for table, name, values in _arguments(words):
-        line = next((number for number, one in enumerate(lines, start=1) if name in one), 1)
+        line = next((number for number, text in enumerate(lines, start=1) if name in text), 1)
         key = (*table, *name.replace("-", "_").split("."))
         is_config = not table and name == "config" and bool(values) and values[0].endswith(_CONFIG)
         if is_config and config in (None, values[0]):
             config = values[0]
             continue
-        if (key in found and not name.startswith("$")) or is_config:
+        if (key in leaves and not name.startswith("$")) or is_config:
             again = f"{path}:{line}: --{shown(name)} is given twice."
             raise ProfileError(again, hint="Keep one command in the file.")
         each = [_typed(value) for value in values]
-        found[key] = Leaf(key, True if not each else each[0] if len(each) == 1 else each, line)
-    return Command(tuple(found.values()), config)
+        leaves[key] = Leaf(key, True if not each else each[0] if len(each) == 1 else each, line)
+    return Command(tuple(leaves.values()), config)
 
 
 def _arguments(words: Words) -> Iterator[tuple[tuple[str, ...], str, list[str]]]:
@@ -62,7 +78,7 @@ def _arguments(words: Words) -> Iterator[tuple[tuple[str, ...], str, list[str]]]
         if name in words.values:
             value = words.values[name]
             yield (LAUNCHER,), name, [f"{UNKNOWN}{name}}}" if value is None else value]
-    for table, own in _parts(words.found):
+    for table, own in _parts(words.words):
         for name, values in _pairs(own):
             yield table, name, values
 
@@ -71,12 +87,12 @@ def _parts(words: list[str]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
     """The words of launchers, each up to the program that it starts, and those of programs between them."""
     start = at = 0
     while at < len(words):
-        own = launcher_at(words, at)
+        own = _launcher_at(words, at)
         if own is None:
             at += 1
             continue
         yield (), words[start:at]
-        start = at = program_at(words, own)
+        start = at = _program_at(words, own)
         yield (LAUNCHER,), words[own:at]
     yield (), words[start:]
 
@@ -91,9 +107,7 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, list[str]]]:
             if name is not None:
                 yield name, values
             name, values = match[1], [] if match[2] is None else [match[2]]
-        elif word in ENDS or (
-            word.endswith(".py") and values
-        ):  # another launcher's arguments end where a program begins
+        elif word in ENDS or (word.endswith(".py") and values):  # a launcher's arguments end where a program begins
             if name is not None:
                 yield name, values
             name, values = None, []
@@ -111,7 +125,30 @@ def _pairs(words: list[str]) -> Iterator[tuple[str, list[str]]]:
 def _typed(value: str) -> object:
     """Numbers and flags as YAML reads them; all else stays a text."""
     try:
-        found = yaml.load(value, Loader=plain_loader())
+        typed = yaml.load(value, Loader=plain_loader())
     except yaml.YAMLError:
         return value
-    return found if isinstance(found, bool | int | float) or found is None else value
+    return typed if isinstance(typed, bool | int | float) or typed is None else value
+
+
+def _launcher_at(words: list[str], at: int) -> int | None:
+    """Where the arguments of the launcher that is called at `at` begin; `None` where none is."""
+    if at and words[at - 1].startswith("--") and "=" not in words[at - 1]:
+        return None  # a value, such as `--strategy deepspeed`
+    named = (words[at].rpartition("/")[2], *words[at + 1 : at + 2])
+    return next((at + len(launcher) for launcher in _LAUNCHERS if named[: len(launcher)] == launcher), None)
+
+
+def _program_at(words: list[str], at: int) -> int:
+    """Where the program that a launcher starts begins: the first word that is no argument of the launcher's own.
+
+    Args:
+        at: where the arguments begin.
+    """
+    while at < len(words) and words[at].startswith("-"):
+        name, equals, _ = words[at].lstrip("-").replace("-", "_").partition("=")
+        if name in ("m", "module"):
+            return at if words[at] == "-m" else at + 1
+        takes_none = equals or name in _SWITCHES or words[at + 1 : at + 2] == [] or words[at + 1].startswith("--")
+        at += 1 if takes_none else 2
+    return at

@@ -36,12 +36,17 @@ class Leaf:
     @property
     def name(self) -> str:
         """`datasets[0].path`."""
-        return spelt(self.path)
+        return _spell(self.path)
 
     @property
     def pattern(self) -> str:
         """`datasets[].path`: the same for every element of a list."""
         return re.sub(r"\[\d+\]", "[]", self.name)
+
+    @property
+    def last(self) -> str:
+        """The name of its key alone; of an element of a list the list's."""
+        return str(next((step for step in reversed(self.path) if isinstance(step, str)), ""))
 
 
 @dataclass(frozen=True)
@@ -57,37 +62,47 @@ class Document:
         """Every value by the name of its key."""
         return {leaf.name: leaf.value for leaf in self.leaves}
 
+    @cached_property
+    def top(self) -> frozenset[str]:
+        """Names of the keys and tables at the top."""
+        return frozenset(str(leaf.path[0]) for leaf in self.leaves)
+
+    def has(self, *names: str) -> bool:
+        """Whether one of these is a key of the file, by itself or as a table."""
+        return not self.top.isdisjoint(names)
+
     @property
     def folder(self) -> Path:
+        """Where the file stands."""
         return self.path.absolute().parent
 
 
 _REFERENCE = re.compile(r"\$\{([\w.\[\]-]+)\}")
 
 
-def referred(leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
-    """The same with `${another.key}` replaced by what that key of the file says, as OmegaConf does it.
+def resolve_references(leaves: tuple[Leaf, ...]) -> tuple[Leaf, ...]:
+    """The leaves with `${another.key}` replaced by what that key of the file says, as OmegaConf does it.
 
     What the file does not say stays as it is.
     """
     named = {leaf.name: leaf.value for leaf in leaves}
 
-    def put_in(value: Any, depth: int = 0) -> Any:
+    def resolve(value: Any, depth: int = 0) -> Any:
         if isinstance(value, list):
-            return [put_in(one, depth) for one in value]
+            return [resolve(element, depth) for element in value]
         if not isinstance(value, str) or "${" not in value or depth > DEEPEST or len(value) > LONGEST_REFERENCE:
             return value
         if (match := _REFERENCE.fullmatch(value)) and match[1] in named:
-            return put_in(named[match[1]], depth + 1)
-        found = _REFERENCE.sub(lambda m: str(named[m[1]]) if _is_plain(named.get(m[1])) else m[0], value)
-        return found if found == value else put_in(found, depth + 1)
+            return resolve(named[match[1]], depth + 1)
+        replaced = _REFERENCE.sub(lambda m: str(named[m[1]]) if _is_plain(named.get(m[1])) else m[0], value)
+        return replaced if replaced == value else resolve(replaced, depth + 1)
 
-    return tuple(replace(leaf, value=put_in(leaf.value)) for leaf in leaves)
+    return tuple(replace(leaf, value=resolve(leaf.value)) for leaf in leaves)
 
 
-def references(leaves: tuple[Leaf, ...]) -> frozenset[str]:
+def find_references(leaves: tuple[Leaf, ...]) -> frozenset[str]:
     """Names of keys that values refer to."""
-    texts = [one for leaf in leaves for one in (leaf.value if isinstance(leaf.value, list) else [leaf.value])]
+    texts = [text for leaf in leaves for text in (leaf.value if isinstance(leaf.value, list) else [leaf.value])]
     return frozenset(name for text in texts if isinstance(text, str) for name in _REFERENCE.findall(text))
 
 
@@ -95,10 +110,10 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, str | int | float) and not isinstance(value, bool)
 
 
-def is_open(value: Any) -> bool:
+def is_unresolved(value: Any) -> bool:
     """Whether it refers to something that the file does not say: another key, a variable, what a command prints."""
     each = value if isinstance(value, list) else [value]
-    return any(isinstance(one, str) and ("${" in one or "$(" in one) for one in each)
+    return any(isinstance(text, str) and ("${" in text or "$(" in text) for text in each)
 
 
 class _Loader(yaml.SafeLoader):
@@ -115,7 +130,7 @@ def plain_loader() -> type[yaml.SafeLoader]:
     return _Loader
 
 
-def spelt(path: tuple[Step, ...]) -> str:
+def _spell(path: tuple[Step, ...]) -> str:
     text = ""
     for step in path:
         if isinstance(step, int):
@@ -125,8 +140,12 @@ def spelt(path: tuple[Step, ...]) -> str:
     return text
 
 
-def text_of(path: Path) -> str:
-    """Raises `ProfileError` where the file cannot be read, or is no text."""
+def read_text(path: Path) -> str:
+    """The text of a configuration.
+
+    Raises:
+        ProfileError: the file cannot be read, is no text, or is longer than any configuration.
+    """
     try:
         data = path.read_bytes()
         text = data.decode("utf-8-sig")
@@ -149,7 +168,7 @@ def read_tables(path: Path, text: str) -> tuple[Leaf, ...]:
     text = text.replace("\t", " ") if text.lstrip().startswith("{") else text
     try:
         root = yaml.compose(text, Loader=_Loader)
-        leaves = () if root is None else tuple(_Reader(path).walk(root))
+        leaves = () if root is None else tuple(_Reader(path).read_leaves(root))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         where = f"{path}:{mark.line + 1}:{mark.column + 1}" if mark else str(path)
@@ -168,22 +187,22 @@ class _Reader:
         self._count = 0
         self._tables: dict[int, dict[str, Any]] = {}
 
-    def walk(self, node: Any, above: tuple[Step, ...] = ()) -> Iterator[Leaf]:
+    def read_leaves(self, node: Any, above: tuple[Step, ...] = ()) -> Iterator[Leaf]:
         if len(above) > DEEPEST:
             raise self._error(node, "too deep, or an alias of itself")
         if not isinstance(node, yaml.ScalarNode) and node.tag not in TABLES_AND_LISTS:
             raise self._error(node, f"{shown(node.tag)} is not read")
         if isinstance(node, yaml.MappingNode) and node.value:
             for name, value in self._table(node).items():
-                yield from self.walk(value, (*above, name))
+                yield from self.read_leaves(value, (*above, name))
         elif isinstance(node, yaml.SequenceNode) and any(not isinstance(x, yaml.ScalarNode) for x in node.value):
             for number, inner in enumerate(node.value):
-                yield from self.walk(inner, (*above, number))
+                yield from self.read_leaves(inner, (*above, number))
         else:
             yield Leaf(above, self._value(node), node.start_mark.line + 1)
 
     def _value(self, node: Any) -> Any:
-        self._count += max(1, len(node.value) if isinstance(node, yaml.SequenceNode) else 1)
+        self._count += max(1, len(node.value)) if isinstance(node, yaml.SequenceNode) else 1
         if self._count > MOST_VALUES:
             raise self._error(node, f"more than {MOST_VALUES} values")
         if isinstance(node, yaml.SequenceNode):
@@ -202,10 +221,10 @@ class _Reader:
         for key, value in node.value:
             if key.tag == MERGE:
                 each = value.value if isinstance(value, yaml.SequenceNode) else [value]
-                for one in each:
-                    if not isinstance(one, yaml.MappingNode):
-                        raise self._error(one, "<< merges tables only")
-                    merged = self._table(one, depth + 1) | merged
+                for table in each:
+                    if not isinstance(table, yaml.MappingNode):
+                        raise self._error(table, "<< merges tables only")
+                    merged = self._table(table, depth + 1) | merged
                 continue
             if not isinstance(key, yaml.ScalarNode):
                 raise self._error(key, "a key is a text")

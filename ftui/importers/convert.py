@@ -7,12 +7,13 @@ from typing import Any
 
 from ftui.errors import ProfileError, UsageError
 from ftui.importers.command import read_arguments
-from ftui.importers.config_file import Document, Leaf, read_tables, references, referred, text_of
-from ftui.importers.draft import Draft
+from ftui.importers.config_file import Document, Leaf, find_references, read_tables, read_text, resolve_references
+from ftui.importers.draft import ProfileDraft
 from ftui.importers.outcome import Dropped, Imported, Key
+from ftui.importers.rules import apply_rules
 from ftui.importers.shell import UNKNOWN
-from ftui.importers.source_tool import shape_of
-from ftui.importers.write import lost, written
+from ftui.importers.tools import find_tool
+from ftui.importers.write import list_dropped, write_profile
 from ftui.profile.layers import examine, text_layer
 from ftui.profile.origins import Problem
 from ftui.system.files import replace_file
@@ -24,7 +25,7 @@ PROGRAMS = {".py": "a Python program", ".ipynb": "a notebook"}
 ROUNDS = 40  # each takes away what cannot be said, so that what is left is a profile
 
 
-def read(path: Path) -> Document:
+def read_document(path: Path) -> Document:
     """The values of a YAML or JSON file, or the arguments of a shell script and of the file that it trains with.
 
     Raises:
@@ -35,19 +36,19 @@ def read(path: Path) -> Document:
         raise ProfileError(
             what, hint="Give the YAML or JSON file that it trains with, or a shell script that calls it."
         )
-    text = text_of(path)
+    text = read_text(path)
     is_script = path.suffix in SCRIPTS or (text.startswith("#!") and "sh" in text.partition("\n")[0])
-    leaves = _of_script(path, text) if is_script else read_tables(path, text)
+    leaves = _read_script(path, text) if is_script else read_tables(path, text)
     if not leaves:
         raise ProfileError(f"{path} has no keys.", hint="Name the file that another tool trains with.")
-    return Document(path, referred(leaves), references(leaves))
+    return Document(path, resolve_references(leaves), find_references(leaves))
 
 
-def _of_script(path: Path, text: str) -> tuple[Leaf, ...]:
+def _read_script(path: Path, text: str) -> tuple[Leaf, ...]:
     """The arguments of its command, before the keys of the file that the command names.
 
     Raises:
-        ProfileError: as `read`; or that file is not there.
+        ProfileError: as `read_document`; or that file is not there.
     """
     command = read_arguments(path, text)
     if command.config is None:
@@ -56,17 +57,17 @@ def _of_script(path: Path, text: str) -> tuple[Leaf, ...]:
         what = f"{path} trains with {shown(command.config)}, and does not say what that is."
         raise ProfileError(what, hint="Import that file itself.")
     places = (path.absolute().parent, Path.cwd(), *list(path.absolute().parents)[1:4])
-    found = next((place / command.config for place in places if (place / command.config).is_file()), None)
-    if found is None:
+    config = next((place / command.config for place in places if (place / command.config).is_file()), None)
+    if config is None:
         what = f"{path} trains with {shown(command.config)}, which is not here."
         raise ProfileError(what, hint=f"Import that file itself: ftui import {shown(command.config)}")
     changed = [leaf.path for leaf in command.leaves]
-    kept = [
+    unchanged = [
         leaf
-        for leaf in read_tables(found, text_of(found))
-        if not any(leaf.path[: len(one)] == one or one[: len(leaf.path)] == leaf.path for one in changed)
+        for leaf in read_tables(config, read_text(config))
+        if not any(leaf.path[: len(key)] == key or key[: len(leaf.path)] == leaf.path for key in changed)
     ]
-    return (*kept, *command.leaves)
+    return (*unchanged, *command.leaves)
 
 
 def import_file(path: Path, folder: Path | None = None) -> Imported:
@@ -78,51 +79,54 @@ def import_file(path: Path, folder: Path | None = None) -> Imported:
     Raises:
         ProfileError: it cannot be read, or has no shape that is known.
     """
-    document = read(path)
-    shape = shape_of(document)
-    draft = Draft(document, shape.tool, Path.cwd() if folder is None else folder)
-    shape.fill(draft)
-    missing = _made_valid(draft, path)
-    text = redacted(written(draft, missing, path))
+    document = read_document(path)
+    tool = find_tool(document)
+    draft = ProfileDraft(document, tool.name, Path.cwd() if folder is None else folder)
+    apply_rules(draft, tool)
+    tool.suppose(draft)
+    missing = _make_valid(draft, path)
+    text = redacted(write_profile(draft, missing, path))
     return Imported(
-        text, tuple(draft.carried), tuple(draft.dropped), shape.tool, missing, draft.refused, tuple(draft.unsaid)
+        text, tuple(draft.carried), tuple(draft.dropped), tool.name, missing, draft.refused, tuple(draft.unsaid)
     )
 
 
-def _made_valid(draft: Draft, path: Path) -> tuple[str, ...]:
+def _make_valid(draft: ProfileDraft, path: Path) -> tuple[str, ...]:
     """Takes away what the profile refuses, with its reason; returns what it still needs."""
     place = draft.folder / "imported.toml"
     for _ in range(ROUNDS):
-        found = examine([text_layer(written(draft, (), path), place)], place)
-        if not any(_take_away(draft, problem) for problem in found.problems):
-            return tuple(dict.fromkeys(_needed(problem) for problem in found.problems))
+        problems = examine([text_layer(write_profile(draft, (), path), place)], place).problems
+        if not any(_take_away(draft, problem) for problem in problems):
+            return tuple(dict.fromkeys(_needed(problem) for problem in problems))
     raise AssertionError("an import is never done")
 
 
-def _take_away(draft: Draft, problem: Problem) -> bool:
-    """Whether a value of ours was the fault, which is gone then."""
-    given = [key for key in (problem.key, *problem.others) for key in _said(draft, key)]
-    # What nobody wrote gives way first.
-    ours = {tuple(one.ours.split(".")) for one in draft.carried}
-    for key in sorted(given, key=lambda key: key in ours):
-        del draft.values[key]
-        draft.notes.pop(key, None)
-        why = f"{'.'.join(key)}: {problem.message}"
-        for one in [carried for carried in draft.carried if tuple(carried.ours.split(".")) == key]:
-            draft.carried.remove(one)
-            draft.dropped.append(Dropped(one.foreign, draft.document.named.get(one.foreign), redacted(why), True))
-        return True
-    return False
+def _take_away(draft: ProfileDraft, problem: Problem) -> bool:
+    """Removes one value that is at fault; whether there was one. What no key of the file says goes first."""
+    at_fault = [
+        key
+        for wrong in (problem.key, *problem.others)
+        for key in draft.values
+        if key == wrong[: len(key)] or key[: len(wrong)] == wrong
+    ]
+    if not at_fault:
+        return False
+    carried = {tuple(item.ours.split(".")) for item in draft.carried}
+    key = min(at_fault, key=lambda key: key in carried)
+    del draft.values[key]
+    draft.notes.pop(key, None)
+    why = redacted(f"{'.'.join(key)}: {problem.message}")
+    for item in [item for item in draft.carried if tuple(item.ours.split(".")) == key]:
+        draft.carried.remove(item)
+        draft.dropped.append(Dropped(item.foreign, draft.document.named.get(item.foreign), why, True))
+    return True
 
 
-def _said(draft: Draft, key: Key) -> list[Key]:
-    return [known for known in draft.values if known == key[: len(known)] or known[: len(key)] == key]
-
-
+_UNNAMED_ROWS = "data.train: the file does not say what it is trained on, as far as it can be read here"
 NEEDED: dict[Key, str] = {
     ("model",): "model.name_or_path: the file does not say which model is trained",
-    ("data",): "data.train: the file does not say what it is trained on, as far as it can be read here",
-    ("data", "train"): "data.train: the file does not say what it is trained on, as far as it can be read here",
+    ("data",): _UNNAMED_ROWS,
+    ("data", "train"): _UNNAMED_ROWS,
 }
 
 
@@ -134,7 +138,7 @@ def print_import(path: Path, out: Path | None, as_json: bool) -> int:
     """`ftui import`: the profile to `out` (otherwise stdout), the report to stderr; as JSON both to stdout.
 
     Raises:
-        ProfileError: no file of a known shape.
+        ProfileError: it is no file of a tool that is known.
         UsageError: there is a file at `out`, or its folder is missing.
     """
     out = None if out == Path("-") else out
@@ -142,43 +146,45 @@ def print_import(path: Path, out: Path | None, as_json: bool) -> int:
         raise UsageError(f"There is a file {out} already.", hint="Give another name with -o.")
     if out is not None and not out.absolute().parent.is_dir():
         raise UsageError(f"There is no folder {out.absolute().parent}.")
-    done = import_file(path, None if out is None else out.absolute().parent)
-    if out is not None and not done.refused:
-        replace_file(out, done.text.encode())
+    result = import_file(path, None if out is None else out.absolute().parent)
+    if out is not None and not result.refused:
+        replace_file(out, result.text.encode())
     if as_json:
-        print(redacted(json.dumps(_as_json(done, out), indent=2, default=str)))
-    elif out is None and not done.refused:
-        sys.stdout.write(done.text)
+        print(redacted(json.dumps(_as_json(result, out), indent=2, default=str)))
+    elif out is None and not result.refused:
+        sys.stdout.write(result.text)
     if not as_json:
-        print(redacted("\n".join(_report(done, path, out))), file=sys.stderr)
-    if done.refused and not as_json:
-        print(complaint(f"{path}: {done.refused}."), file=sys.stderr)
-    return ProfileError.exit_code if done.refused else 0
+        print(redacted("\n".join(_report(result, path, out))), file=sys.stderr)
+    if result.refused and not as_json:
+        print(complaint(f"{path}: {result.refused}."), file=sys.stderr)
+    return ProfileError.exit_code if result.refused else 0
 
 
-def _as_json(done: Imported, out: Path | None) -> dict[str, Any]:
+def _as_json(result: Imported, out: Path | None) -> dict[str, Any]:
     return {
-        "kind": done.kind,
-        "profile": done.text,
-        "written": None if out is None or done.refused else str(out),
-        "carried": [{"from": one.foreign, "to": one.ours, "value": one.value} for one in done.carried],
+        "kind": result.kind,
+        "profile": result.text,
+        "written": None if out is None or result.refused else str(out),
+        "carried": [{"from": item.foreign, "to": item.ours, "value": item.value} for item in result.carried],
         "dropped": [
-            {"from": one.foreign, "value": one.value, "reason": one.reason, "matters": one.matters}
-            for one in done.dropped
+            {"from": item.foreign, "value": item.value, "reason": item.reason, "matters": item.matters}
+            for item in result.dropped
         ],
-        "missing": list(done.missing),
-        "unsaid": list(done.unsaid),
-        "refused": done.refused or None,
+        "missing": list(result.missing),
+        "unsaid": list(result.unsaid),
+        "refused": result.refused or None,
     }
 
 
-def _report(done: Imported, path: Path, out: Path | None) -> list[str]:
-    lines = [f"{shown(path.name)} ({done.kind}): {len(done.carried)} values carried over, {len(done.dropped)} not."]
-    if out is None and not done.refused and sys.stdout.isatty():
+def _report(result: Imported, path: Path, out: Path | None) -> list[str]:
+    lines = [
+        f"{shown(path.name)} ({result.kind}): {len(result.carried)} values carried over, {len(result.dropped)} not."
+    ]
+    if out is None and not result.refused and sys.stdout.isatty():
         return [*lines, "Write it to a file with -o FILE."]  # the rest stands in the profile that is on the screen
-    lines += lost(done.dropped)
-    lines += ["", "Not said there:", *(f"  {shown(one)}" for one in done.unsaid)] if done.unsaid else []
-    lines += ["", "Still missing:", *(f"  {shown(one)}" for one in done.missing)] if done.missing else []
-    if out is not None and not done.refused:
+    lines += list_dropped(result.dropped)
+    lines += ["", "Not said there:", *(f"  {shown(item)}" for item in result.unsaid)] if result.unsaid else []
+    lines += ["", "Still missing:", *(f"  {shown(item)}" for item in result.missing)] if result.missing else []
+    if out is not None and not result.refused:
         lines += ["", f"Written to {shown(str(out))}."]
     return lines

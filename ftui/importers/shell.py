@@ -16,32 +16,22 @@ _LIST = re.compile(
 _ASSIGNED = re.compile(rf"({_NAME})(\+?)=(.*)", re.DOTALL)
 _USED = re.compile(rf"[${_IN_QUOTES}](?:({_NAME})|\{{({_NAME})(?:\[[@*]\])?(?:(:?[-=])([^{{}}]*))?\}}|([0-9@*#?$!]))")
 _ALL_ARGUMENTS = re.compile(rf"[${_IN_QUOTES}](?:[@*]|\{{[@*]\}})")
-_BEFORE_A_COMMAND = (
-    "export",
-    "declare",
-    "local",
-    "readonly",
-    "typeset",
-    "env",
-    "exec",
-    "time",
-    "nohup",
-    "sudo",
-    "-x",
-    ":",
-)
 _DEEPER, _BACK = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
+_BEFORE_A_COMMAND = (
+    "export", "declare", "local", "readonly", "typeset", "env", "exec", "time", "nohup", "sudo", "-x", ":",
+    "then", "do", "else", *_DEEPER, *_BACK,
+)  # fmt: skip
 
 
 class Words:
-    """`found`: all words but assignments, `;` where a line ends a command; `values`: of the variables."""
+    """`words`: all words but assignments, `;` where a line ends a command; `values`: of the variables."""
 
     def __init__(self, text: str) -> None:
         """Raises `ValueError` where a quote is not closed."""
         self.values: dict[str, str | None] = {"HOME": "~"}
         self._lists: dict[str, list[str]] = {}
         text = _LIST.sub(self._take_list, text.replace("\r\n", "\n"))
-        self.found = [_as_it_was(word) for word in self._read(shlex.split(_with_ends(text)))]
+        self.words = [_unmark(word) for word in self._read(shlex.split(_with_ends(text)))]
         del self.values["HOME"]
 
     def _take_list(self, match: re.Match[str]) -> str:
@@ -57,35 +47,35 @@ class Words:
             match = _ASSIGNED.fullmatch(word)
             if starts and match:
                 self._assign(*match.groups(), is_certain=depth <= 0)
-            elif not (starts and word in (*_BEFORE_A_COMMAND, *_DEEPER, *_BACK, "then", "do", "else")):
+            elif not (starts and word in _BEFORE_A_COMMAND):
                 starts = word in ENDS
-                yield from self._put_in(word)
+                yield from self._expand(word)
 
     def _assign(self, name: str, more: str, text: str, *, is_certain: bool) -> None:
         """In a branch or a loop it may be another value in the end."""
-        value = ((self.values.get(name) or "") if more else "") + self._one(text)
+        value = ((self.values.get(name) or "") if more else "") + self._substitute(text)
         known = is_certain or self.values.get(name) == value
         self.values[name] = value if known else None
 
-    def _put_in(self, word: str) -> Iterator[str]:
+    def _expand(self, word: str) -> Iterator[str]:
         match = _USED.fullmatch(word)
         if _ALL_ARGUMENTS.fullmatch(word):
             return  # whatever the script is called with
         if match and (match[1] or match[2]) in self._lists:
-            yield from (self._one(one) for one in self._lists[match[1] or match[2]])
+            yield from (self._substitute(element) for element in self._lists[match[1] or match[2]])
         elif match and word.startswith("$"):
-            yield from shlex.split(self._one(word)) or []
+            yield from shlex.split(self._substitute(word)) or []
         else:
-            yield self._one(word)
+            yield self._substitute(word)
 
-    def _one(self, word: str) -> str:
+    def _substitute(self, word: str) -> str:
         return _USED.sub(self._value, word).replace("`", "$(")
 
     def _value(self, match: re.Match[str]) -> str:
         name, how, other = match[1] or match[2] or match[5], match[3] or "", match[4]
         value = self.values.get(name)
         if value is None and other is not None:
-            value = self._one(other)
+            value = self._substitute(other)
             if "=" in how:
                 self.values[name] = value
         return f"{UNKNOWN}{name}}}" if value is None else value
@@ -93,25 +83,25 @@ class Words:
 
 def _with_ends(text: str) -> str:
     """The text without comments, with ` ; ` for each line end that ends a command, and `$` marked within quotes."""
-    found: list[str] = []
+    characters: list[str] = []
     quote, at = "", 0
     while at < len(text):
-        letter, step = text[at], 1
-        if letter == "\\" and quote != "'":
+        character, step = text[at], 1
+        if character == "\\" and quote != "'":
             following = text[at + 1 : at + 2]
-            letter, step = {"\n": " ", "$": _PLAIN}.get(following, letter + following), 2
-        elif letter in "\"'" and quote in ("", letter):
-            quote = "" if quote else letter
-        elif letter == "#" and not quote and text[at - 1 : at] in ("", " ", "\t", "\n", ";"):
-            letter, step = "", max(text.find("\n", at), at + 1) - at if "\n" in text[at:] else len(text)
-        elif letter == "$" and quote:
-            letter = _IN_QUOTES if quote == '"' else _PLAIN
-        elif letter in "\n;" and not quote:
-            letter = " ;\n" if letter == "\n" else " ; "
-        found.append(letter)
+            character, step = {"\n": " ", "$": _PLAIN}.get(following, character + following), 2
+        elif character in "\"'" and quote in ("", character):
+            quote = "" if quote else character
+        elif character == "#" and not quote and text[at - 1 : at] in ("", " ", "\t", "\n", ";"):
+            character, step = "", max(text.find("\n", at), at + 1) - at if "\n" in text[at:] else len(text)
+        elif character == "$" and quote:
+            character = _IN_QUOTES if quote == '"' else _PLAIN
+        elif character in "\n;" and not quote:
+            character = " ;\n" if character == "\n" else " ; "
+        characters.append(character)
         at += step
-    return "".join(found)
+    return "".join(characters)
 
 
-def _as_it_was(word: str) -> str:
+def _unmark(word: str) -> str:
     return word.replace(_IN_QUOTES, "$").replace(_PLAIN, "$")

@@ -9,7 +9,7 @@ from typing import Any
 
 import tomlkit
 
-from ftui.importers.draft import Draft
+from ftui.importers.draft import ProfileDraft
 from ftui.importers.outcome import Dropped, Key
 from ftui.profile.schema import Profile
 from ftui.text import cut, escaped, shown
@@ -18,37 +18,37 @@ VALUE_WIDTH = 60
 WIDTH = 118
 
 
-def written(draft: Draft, missing: Iterable[str], source: Path) -> str:
+def write_profile(draft: ProfileDraft, missing: Iterable[str], source: Path) -> str:
     """TOML: the sections in their order, each value with where it is from, then what could not be carried."""
     lines = [f"# Made by `ftui import` from {shown(source.name)} ({draft.tool})."]
     if draft.refused:
         lines.append(f"# Not to be run: {shown(draft.refused)}.")
     for section in Profile.model_fields:
         own = {key: value for key, value in draft.values.items() if key[0] == section}
-        needed = [one for one in missing if re.match(rf"{section}[.:]", one)]
+        needed = [line for line in missing if re.match(rf"{section}[.:]", line)]
         if own or needed:
             lines += ["", f"[{section}]"]
-            lines += [f"# MISSING: {shown(one)}" for one in needed]
+            lines += [f"# MISSING: {shown(line)}" for line in needed]
             lines += _section(draft, section, own)
-    for line in lost(draft.dropped):
+    for line in list_dropped(draft.dropped):
         lines += textwrap.wrap(line, WIDTH, initial_indent="# ", subsequent_indent="#     ") or [""]
     return "\n".join(lines) + "\n"
 
 
-def lost(dropped: Iterable[Dropped]) -> list[str]:
+def list_dropped(dropped: Iterable[Dropped]) -> list[str]:
     """What is not carried over, for people: what matters with its value, the rest by its reason."""
     mattering: dict[str, list[str]] = {}
     others: dict[str, list[str]] = {}
-    for one in dropped:
-        name = shown(one.foreign)
-        if one.matters:
-            mattering.setdefault(one.reason, []).append(f"{name} = {cut(shown(_plain(one.value)), VALUE_WIDTH)}")
+    for item in dropped:
+        name = shown(item.foreign)
+        if item.matters:
+            mattering.setdefault(item.reason, []).append(f"{name} = {cut(shown(_plain(item.value)), VALUE_WIDTH)}")
         else:
-            others.setdefault(one.reason, []).append(name)
+            others.setdefault(item.reason, []).append(name)
     lines = []
     for title, groups in (("Not carried over, and it matters:", mattering), ("Not needed here:", others)):
-        told = [f"  {', '.join(names)}: {shown(reason)}" for reason, names in groups.items()]
-        lines += ["", title, *told] if told else []
+        entries = [f"  {', '.join(names)}: {shown(reason)}" for reason, names in groups.items()]
+        lines += ["", title, *entries] if entries else []
     return lines
 
 
@@ -57,7 +57,7 @@ def _plain(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _section(draft: Draft, section: str, own: dict[Key, Any]) -> list[str]:
+def _section(draft: ProfileDraft, section: str, own: dict[Key, Any]) -> list[str]:
     order = list(Profile.model_fields[section].annotation.model_fields)  # type: ignore[union-attr]
     tables: dict[str, dict[str, Any]] = {}
     for key, value in own.items():
@@ -85,7 +85,7 @@ def _inline(value: Any) -> Any:
         return table
     if isinstance(value, list):
         array = tomlkit.array()
-        for one in value:
-            array.append(_inline(one))
-        return array.multiline(len(value) > 1 and any(isinstance(one, dict) for one in value))
+        for element in value:
+            array.append(_inline(element))
+        return array.multiline(len(value) > 1 and any(isinstance(element, dict) for element in value))
     return value

@@ -1,79 +1,229 @@
 """Axolotl's files. Names and defaults as of src/axolotl/utils/schemas, 2025 to 2026."""
 
-from ftui.importers.draft import Draft, Rule, drops, path_to, to, walk
-from ftui.importers.tools import axolotl_data
-from ftui.importers.tools import axolotl_rules as how
-from ftui.importers.tools.axolotl_rules import TOOL
-from ftui.importers.tools.llamafactory import targets
-from ftui.importers.tools.trainer_keys import CARRIED, TRAINER, suppose_trainer
-from ftui.importers.tools.trainer_rules import HUB, LAUNCH, LOADER, SHARDED
-from ftui.importers.tools.trl import ATTENTION, DTYPES, PEFT_NOTE, PEFT_TARGETS
-from ftui.importers.values import above_zero, flag, one_of, optimizer, real, text, texts, wholes
+import re
+
+from ftui.importers.config_file import Document, Leaf
+from ftui.importers.draft import ProfileDraft
+from ftui.importers.rules import (
+    OFF,
+    OWN_TRACKER,
+    Gate,
+    Rule,
+    SourceTool,
+    carries,
+    drops,
+    each,
+    if_on,
+    path_to,
+    refuse,
+    same,
+    to,
+)
+from ftui.importers.tools import axolotl_data, guides
+from ftui.importers.tools.trainer import (
+    CARRIED,
+    HUB,
+    LAUNCH,
+    LOADER,
+    SHARDED,
+    TRAINER,
+    evaluates,
+    held_out,
+    suppose_trainer,
+)
+from ftui.importers.tools.trl import PEFT_NOTE, PEFT_TARGETS
+from ftui.importers.values import Unfit, above_zero, convert_for, either, flag, is_on, real, scheduler, texts, whole
+
+TOOL = "Axolotl"
+ATTENTION = {"flash_attention": "flash_attention_2", "sdp_attention": "sdpa", "eager_attention": "eager"}
+PRECISIONS = {"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16"}
+NO_ADAPTER = "there is no adapter: it says nothing there either"
+
+
+def _method(draft: ProfileDraft) -> str:
+    """lora, qlora, full or freeze; another adapter's own name."""
+    adapter = draft.raw("adapter")
+    if not adapter:
+        return "freeze" if draft.raw("unfrozen_parameters") else "full"
+    return "qlora" if is_on(draft.raw("load_in_4bit")) and adapter == "lora" else str(adapter)
+
+
+def _has_lora(draft: ProfileDraft) -> bool:
+    return _method(draft) in ("lora", "qlora")
+
+
+_LORA = Gate(_has_lora, lambda draft: NO_ADAPTER)
+
+
+def _adapter(draft: ProfileDraft, leaf: Leaf) -> None:
+    if not _has_lora(draft):
+        raise Unfit(f"there is no method {_method(draft)} here")
+    draft.carry(leaf, "adapter.method", _method(draft))
+
+
+def _four(draft: ProfileDraft, leaf: Leaf) -> None:
+    if flag(leaf.value) and _method(draft) != "qlora":
+        raise Unfit("without an adapter nothing is frozen")
+    draft.carry(leaf, "adapter.method", _method(draft))
+
+
+def _eight(draft: ProfileDraft, leaf: Leaf) -> None:
+    if not flag(leaf.value):
+        draft.drop(leaf, OFF)
+    elif _method(draft) != "lora":
+        raise Unfit(f"the method is {_method(draft)}: only the base of lora is held in 8 bits")
+    else:
+        draft.carry(leaf, "adapter.load_in_8bit", True)
+
+
+def _all_linear(draft: ProfileDraft, leaf: Leaf) -> None:
+    if not _has_lora(draft):
+        draft.drop(leaf, NO_ADAPTER)
+    elif not flag(leaf.value):
+        draft.drop(leaf, "off: lora_target_modules says it")
+    elif draft.raw("lora_target_modules"):
+        raise Unfit("lora_target_modules names the layers; both are not said here")
+    else:
+        draft.carry(leaf, "adapter.target_modules", "all-linear")
+
+
+def _unfrozen(draft: ProfileDraft, leaf: Leaf) -> None:
+    patterns = texts(leaf.value)
+    if _method(draft) != "freeze":
+        raise Unfit("beside an adapter, give adapter.modules_to_save")
+    if parts := [pattern for pattern in patterns if re.search(r"\[[\d:]+\]$", pattern)]:
+        raise Unfit(f"parts of a weight cannot be trained: {parts[0]}")
+    draft.carry(leaf, "adapter.trainable_modules", patterns)
+
+
+def _rl(draft: ProfileDraft, leaf: Leaf) -> None:
+    refuse(draft, leaf, f"training by {leaf.value}")
+
+
+def _reward(draft: ProfileDraft, leaf: Leaf) -> None:
+    if flag(leaf.value):
+        refuse(draft, leaf, "training a reward model")
+    else:
+        draft.drop(leaf, "not yet built")
+
+
+def _val_set(draft: ProfileDraft, leaf: Leaf) -> None:
+    if real(leaf.value) > 0 and draft.document.has("test_datasets"):
+        raise Unfit("test_datasets say what is evaluated on")
+    held_out(draft, leaf)
+
+
+def _precision(draft: ProfileDraft, leaf: Leaf) -> None:
+    named = [name for name in PRECISIONS if is_on(draft.raw(name))]
+    decided = PRECISIONS[named[0]] if named else "fp32"
+    if (not named and draft.raw("bf16") is None) or str(draft.raw("bf16")).lower() == "auto":
+        decided = "auto"
+    if is_on(leaf.value) and decided not in ("auto", PRECISIONS[leaf.name]):
+        raise Unfit(f"{named[0]} is on too, and comes first")
+    draft.carry(leaf, "train.precision", decided)
+
+
+def _per_epoch(draft: ProfileDraft, leaf: Leaf) -> None:
+    """evals_per_epoch and saves_per_epoch: as a share of all steps, or with each epoch."""
+    times = whole(leaf.value)
+    section, kind = ("eval", "eval") if leaf.name.startswith("evals") else ("checkpoint", "save")
+    if times <= 0:
+        draft.drop(leaf, "0: it says nothing there either")
+    elif times == 1:
+        draft.carry(leaf, f"{section}.{kind}_strategy", "epoch")
+    else:
+        epochs = real(draft.raw("num_epochs") or 1)
+        share = round(1 / (times * epochs), 6)
+        note = f"a share of all steps: {times} in each of {epochs:g} epochs"
+        draft.carry(leaf, f"{section}.{kind}_steps", share, note)
+        draft.suppose(f"{section}.{kind}_strategy", "steps", leaf.name)
+
+
+def _steps(draft: ProfileDraft, leaf: Leaf) -> None:
+    """eval_steps and save_steps, which say the strategy too."""
+    if not is_on(leaf.value):
+        draft.drop(leaf, "0: it says nothing there either")
+        return
+    CARRIED[leaf.name](draft, leaf)
+    section, kind = ("eval", "eval") if leaf.name == "eval_steps" else ("checkpoint", "save")
+    if not draft.raw(f"{kind}_strategy") and not draft.raw("evaluation_strategy"):
+        draft.suppose(f"{section}.{kind}_strategy", "steps", leaf.name)
+
+
+def _lowest_rate(draft: ProfileDraft, leaf: Leaf) -> None:
+    share = real(leaf.value)
+    if draft.raw("lr_scheduler") not in (None, "cosine"):
+        raise Unfit("it belongs to the cosine, as there")
+    draft.carry(leaf, "train.lr_scheduler_kwargs.min_lr_rate", share)
+    draft.values[("train", "lr_scheduler_type")] = "cosine_with_min_lr"
+
+
+def _curve(draft: ProfileDraft, leaf: Leaf) -> None:
+    curve = convert_for("train.lr_scheduler_type", scheduler, leaf.value)
+    lowest = curve == "cosine" and draft.raw("cosine_min_lr_ratio") is not None
+    draft.carry(leaf, "train.lr_scheduler_type", "cosine_with_min_lr" if lowest else curve)
+
+
+def _batch(draft: ProfileDraft, leaf: Leaf) -> None:
+    micro = above_zero(draft.raw("micro_batch_size") or 1)
+    if whole(leaf.value) % micro:
+        raise Unfit("no multiple of micro_batch_size")
+    draft.carry(leaf, "train.gradient_accumulation_steps", whole(leaf.value) // micro, "batch_size there, on one GPU")
+
+
+def _tracker(name: str) -> Rule:
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        trackers = [tracker for tracker in ("wandb", "tensorboard", "trackio") if is_on(draft.raw(f"use_{tracker}"))]
+        if draft.raw("wandb_project") and draft.raw("wandb_mode") != "disabled" and "wandb" not in trackers:
+            trackers.insert(0, "wandb")
+        if name in trackers and (leaf.name == "wandb_project" or is_on(leaf.value)):
+            draft.carry(leaf, "log.report_to", trackers)
+        else:
+            draft.drop(leaf, OFF)
+
+    return rule
+
 
 RULES: dict[str, Rule] = {
     **TRAINER,
     **axolotl_data.RULES,
+    **same("model", "dtype attn_implementation trust_remote_code"),
+    **same("eval", "early_stopping_patience"),
+    **carries("model", revision="model_revision revision_of_model", dtype="torch_dtype",
+              extra_special_tokens="special_tokens.additional_special_tokens"),
+    **{name: if_on("model.attn_implementation", kernel) for name, kernel in ATTENTION.items()},
+    **carries("adapter", _LORA, r="lora_r", lora_alpha="lora_alpha", lora_dropout="lora_dropout",
+              target_modules="lora_target_modules", modules_to_save="lora_modules_to_save", use_dora="peft_use_dora",
+              use_rslora="peft_use_rslora", layers_to_transform="peft_layers_to_transform",
+              layers_pattern="peft_layers_pattern", init_lora_weights="peft_init_lora_weights"),
+    **carries("data", max_length="sequence_len", packing="sample_packing"),
+    **carries("train", per_device_train_batch_size="micro_batch_size", optim="optimizer",
+              neftune_noise_alpha="noisy_embedding_alpha",
+              use_liger_kernel="liger_rope liger_rms_norm liger_glu_activation"),
+    **carries("eval", per_device_eval_batch_size="eval_batch_size"),
+    **each(_precision, "bf16 bfloat16 fp16 float16"),
+    **each(_per_epoch, "evals_per_epoch saves_per_epoch"),
+    **each(_steps, "eval_steps save_steps"),
+    **each(_tracker("wandb"), "use_wandb wandb_project"),
+    **each(_reward, "reward_model process_reward_model"),
     "base_model": path_to("model.name_or_path"),
-    "model_revision": to("model.revision", text),
-    "revision_of_model": to("model.revision", text),
-    "trust_remote_code": to("model.trust_remote_code", flag),
-    "dtype": to("model.dtype", one_of(DTYPES, "type")),
-    "torch_dtype": to("model.dtype", one_of(DTYPES, "type")),
-    "attn_implementation": to("model.attn_implementation", one_of(ATTENTION, "attention kernel")),
-    **dict.fromkeys(how.FLAGS, how.attention),
     "tokens": to("model.extra_special_tokens", texts, "there they are no special ones"),
-    "special_tokens.additional_special_tokens": to("model.extra_special_tokens", texts),
-    "adapter": how.adapter,
-    "load_in_4bit": how.four,
-    "load_in_8bit": how.eight,
+    "adapter": _adapter,
+    "load_in_4bit": _four,
+    "load_in_8bit": _eight,
     "lora_model_dir": path_to("adapter.name_or_path"),
-    "lora_r": how.lora("adapter.r", above_zero),
-    "lora_alpha": how.lora("adapter.lora_alpha", above_zero),
-    "lora_dropout": how.lora("adapter.lora_dropout", real),
-    "lora_target_modules": how.lora("adapter.target_modules", targets),
-    "lora_target_linear": how.all_linear,
-    "lora_modules_to_save": how.lora("adapter.modules_to_save", texts),
-    "peft_use_dora": how.lora("adapter.use_dora", flag),
-    "peft_use_rslora": how.lora("adapter.use_rslora", flag),
-    "peft_layers_to_transform": how.lora("adapter.layers_to_transform", wholes),
-    "peft_layers_pattern": how.lora("adapter.layers_pattern", lambda value: ",".join(texts(value))),
-    "peft_init_lora_weights": how.lora("adapter.init_lora_weights", lambda value: value),
-    "unfrozen_parameters": how.unfrozen,
-    "rl": how.rl,
-    "reward_model": how.reward,
-    "process_reward_model": how.reward,
-    "val_set_size": how.val_set,
-    "sequence_len": to("data.max_length", above_zero),
-    "sample_packing": to("data.packing", flag),
-    "train_on_inputs": lambda draft, leaf: draft.carry(
-        leaf, "data.loss_on", "everything" if flag(leaf.value) else "assistant"
-    ),
-    "micro_batch_size": to("train.per_device_train_batch_size", above_zero),
-    "batch_size": how.batch,
-    "eval_batch_size": to("eval.per_device_eval_batch_size", above_zero),
+    "lora_target_linear": _all_linear,
+    "unfrozen_parameters": _unfrozen,
+    "rl": _rl,
+    "val_set_size": _val_set,
+    "train_on_inputs": to("data.loss_on", either("everything", "assistant")),
+    "batch_size": _batch,
     "num_epochs": CARRIED["num_train_epochs"],
-    "optimizer": to("train.optim", optimizer),
-    "lr_scheduler": how.curve,
-    "cosine_min_lr_ratio": how.lowest_rate,
-    "bf16": how.precision,
-    "bfloat16": how.precision,
-    "fp16": how.precision,
-    "float16": how.precision,
-    "noisy_embedding_alpha": to("train.neftune_noise_alpha", real),
-    "liger_rope": to("train.use_liger_kernel", flag),
-    "liger_rms_norm": to("train.use_liger_kernel", flag),
-    "liger_glu_activation": to("train.use_liger_kernel", flag),
-    "evals_per_epoch": how.per_epoch,
-    "saves_per_epoch": how.per_epoch,
-    "eval_steps": how.steps("eval", "eval"),
-    "save_steps": how.steps("checkpoint", "save"),
-    "early_stopping_patience": to("eval.early_stopping_patience", above_zero),
-    "use_wandb": how.tracker("wandb"),
-    "wandb_project": how.tracker("wandb"),
-    "use_tensorboard": how.tracker("tensorboard"),
-    "use_trackio": how.tracker("trackio"),
-    **drops("the tracker's own settings are its environment variables (WANDB_PROJECT ...)",
-            "wandb_entity wandb_watch wandb_name wandb_run_id wandb_log_model wandb_mode"),
+    "lr_scheduler": _curve,
+    "cosine_min_lr_ratio": _lowest_rate,
+    "use_tensorboard": _tracker("tensorboard"),
+    "use_trackio": _tracker("trackio"),
+    **drops(OWN_TRACKER, "wandb_entity wandb_watch wandb_name wandb_run_id wandb_log_model wandb_mode"),
     **drops("it cannot be told; tensorboard, wandb and trackio can", "use_mlflow mlflow_* hf_mlflow_* use_comet comet_*"
             " use_otel_metrics otel_*"),
     **drops("the tokenizer's own are used", "special_tokens.pad_token special_tokens.unk_token special_tokens.bos_token"
@@ -127,28 +277,33 @@ RULES: dict[str, Rule] = {
 }  # fmt: skip
 
 
-def fill(draft: Draft) -> None:
-    """The whole file, and what Axolotl does where it says nothing."""
-    walk(draft, RULES)
+def _suppose(draft: ProfileDraft) -> None:
     draft.suppose("run.stage", "sft", "rows with answers")
-    chosen = how.method(draft)
-    note = "unfrozen_parameters" if chosen == "freeze" else "no adapter" if chosen == "full" else ""
-    draft.suppose("adapter.method", chosen if chosen in ("full", "freeze", "lora", "qlora") else "lora", note)
-    if draft.values[("adapter", "method")] in ("lora", "qlora") and ("adapter", "name_or_path") not in draft.values:
-        draft.suppose("adapter.r", 8, "PEFT's default")
-        draft.suppose("adapter.lora_alpha", 8, "PEFT's default")
+    method = _method(draft)
+    note = "unfrozen_parameters" if method == "freeze" else "no adapter" if method == "full" else ""
+    draft.suppose("adapter.method", method if method in ("full", "freeze", "lora", "qlora") else "lora", note)
+    if draft.given("adapter.method") in ("lora", "qlora") and draft.given("adapter.name_or_path") is None:
+        draft.suppose_all("adapter", "PEFT's default", r=8, lora_alpha=8)
         draft.suppose("adapter.lora_dropout", 0.0)
         draft.suppose("adapter.target_modules", PEFT_TARGETS, PEFT_NOTE)
     axolotl_data.suppose(draft)
-    if chosen == "full" and draft.values.get(("train", "precision"), "auto") in ("auto", "bf16"):
+    if method == "full" and draft.values.get(("train", "precision"), "auto") in ("auto", "bf16"):
         draft.suppose("model.dtype", "bfloat16", f"as {TOOL} trains; auto (float32) is exacter, and twice as large")
-    draft.suppose("data.max_length", 512)
-    draft.suppose("data.packing", False)
-    if any(("data", name) in draft.values for name in ("eval", "eval_fraction", "eval_num_rows")):
-        draft.suppose("eval.eval_strategy", "epoch")
-        draft.suppose("eval.load_best_model_at_end", False)
+    draft.suppose_all("data", max_length=512, packing=False)
+    if evaluates(draft):
+        draft.suppose_all("eval", eval_strategy="epoch", load_best_model_at_end=False)
         micro = draft.values.get(("train", "per_device_train_batch_size"), 1)
         draft.suppose("eval.per_device_eval_batch_size", micro, f"{TOOL} takes micro_batch_size")
     draft.suppose("checkpoint.save_strategy", "epoch")
     suppose_trainer(draft, per_device_train_batch_size=1, num_train_epochs=1.0, lr_scheduler_type="cosine",
                     warmup_steps=0.03, precision="auto")  # fmt: skip
+
+
+def _recognizes(document: Document) -> bool:
+    own = {*(RULES.keys() - guides.RULES.keys()), "datasets", "adapter"}
+    if "base_model" in document.named and document.has(*own):
+        return True
+    return document.has("datasets") and document.has("micro_batch_size", "sequence_len")
+
+
+AXOLOTL = SourceTool(TOOL, RULES, _recognizes, _suppose)

@@ -4,7 +4,8 @@ import contextlib
 from typing import Any
 
 from ftui.importers.config_file import Leaf
-from ftui.importers.draft import Draft, Rule, drops
+from ftui.importers.draft import ProfileDraft
+from ftui.importers.rules import OFF, Rule, drops, each, template_file
 from ftui.importers.values import Unfit, flag, text, texts
 
 # The types of rows that have a form here.
@@ -23,12 +24,12 @@ OWN_WORDS = "rows of type alpaca are written in Alpaca's own words there, whatev
 READ_BY_KIND = ("json", "csv", "parquet", "text", "arrow")  # names of loaders, not of data sets
 
 
-def _of(draft: Draft, leaf: Leaf, name: str) -> Any:
+def _of(draft: ProfileDraft, leaf: Leaf, name: str) -> Any:
     """A key of the same entry of a list."""
     return draft.raw(f"{leaf.path[0]}[{leaf.path[1]}].{name}")
 
 
-def _form(draft: Draft, leaf: Leaf) -> str:
+def _form(draft: ProfileDraft, leaf: Leaf) -> str:
     """The form of the rows of an entry.
 
     Raises:
@@ -49,7 +50,7 @@ def _form(draft: Draft, leaf: Leaf) -> str:
     return TYPES[kind]
 
 
-def _is_own_type(draft: Draft, leaf: Leaf) -> bool:
+def _is_own_type(draft: ProfileDraft, leaf: Leaf) -> bool:
     """Whether `type` is a table that says what the columns of a question and its answer are called."""
     return any(one.path[:2] == leaf.path[:2] and one.path[2:3] == ("type",) and len(one.path) > 3
                for one in draft.document.leaves)  # fmt: skip
@@ -71,12 +72,13 @@ NAMES = {
     "message_field_role": (("messages", "sharegpt"), "role"),
     "message_field_content": (("messages", "sharegpt"), "content"),
 }
+ROLES = ("user", "assistant", "system", "tool")
 USUAL = {"sharegpt": {"role": "from", "content": "value"}}
 SPEAKERS = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "observation": "tool"}
 """Speakers that are known by these names anyway, in rows of the form sharegpt; those of messages are called as here."""
 
 
-def _columns(draft: Draft, leaf: Leaf, form: str) -> dict[str, str]:
+def _columns(draft: ProfileDraft, leaf: Leaf, form: str) -> dict[str, str]:
     """What the columns of an entry are called where not as its form calls them."""
     usual, found = USUAL.get(form, {}), {}
     for key, (forms, ours) in NAMES.items():
@@ -86,18 +88,18 @@ def _columns(draft: Draft, leaf: Leaf, form: str) -> dict[str, str]:
     return found
 
 
-def _speakers(draft: Draft, leaf: Leaf, form: str) -> dict[str, str]:
+def _speakers(draft: ProfileDraft, leaf: Leaf, form: str) -> dict[str, str]:
     """What the speakers of an entry are called where not by a name that is known."""
     known = SPEAKERS if form == "sharegpt" else {}
-    named = {role: _of(draft, leaf, f"roles.{role}") for role in ("user", "assistant", "system", "tool")}
+    named = {role: _of(draft, leaf, f"roles.{role}") for role in ROLES}
     found = {str(theirs): role for role, each in named.items() if each for theirs in texts(each)}
     return {theirs: role for theirs, role in found.items() if role not in (theirs, known.get(theirs))}
 
 
-def _entry(draft: Draft, leaf: Leaf) -> list[Any]:
+def _entry(draft: ProfileDraft, leaf: Leaf) -> list[Any]:
     """An entry as sources of the profile: one, or one for each of its files."""
     path, files = _of(draft, leaf, "path"), draft.raw(f"{leaf.path[0]}[{leaf.path[1]}].data_files")
-    if files and (path in READ_BY_KIND or path is None or draft.found(str(path)) is None):
+    if files and (path in READ_BY_KIND or path is None or draft.find(str(path)) is None):
         if path not in (*READ_BY_KIND, None):
             raise Unfit("single files of a data set on the hub cannot be chosen")
         each = [draft.rows(one) for one in texts(files)]
@@ -119,7 +121,7 @@ def _entry(draft: Draft, leaf: Leaf) -> list[Any]:
     return [{"path": one} | more if more else one for one in each]
 
 
-def _entries(draft: Draft, name: str) -> list[Any]:
+def _entries(draft: ProfileDraft, name: str) -> list[Any]:
     """All entries of a list that can be read."""
     numbers = {leaf.path[1]: leaf for leaf in draft.document.leaves if leaf.path[0] == name and len(leaf.path) > 2}
     found = []
@@ -129,13 +131,13 @@ def _entries(draft: Draft, name: str) -> list[Any]:
     return found
 
 
-def _paths(draft: Draft, leaf: Leaf) -> list[str]:
+def _paths(draft: ProfileDraft, leaf: Leaf) -> list[str]:
     with contextlib.suppress(Unfit):  # told where its path stands
         return [one["path"] if isinstance(one, dict) else one for one in _entry(draft, leaf)]
     return []
 
 
-def _source(draft: Draft, leaf: Leaf) -> None:
+def _source(draft: ProfileDraft, leaf: Leaf) -> None:
     """What is a part of a source."""
     _entry(draft, leaf)
     draft.carry(leaf, LISTS[str(leaf.path[0])], _entries(draft, str(leaf.path[0])))
@@ -143,18 +145,18 @@ def _source(draft: Draft, leaf: Leaf) -> None:
         draft.suppose("run.stage", "pretrain", "pretraining_dataset")
 
 
-def _type(draft: Draft, leaf: Leaf) -> None:
+def _type(draft: ProfileDraft, leaf: Leaf) -> None:
     _form(draft, leaf)
     _source(draft, leaf)
 
 
-def _split(draft: Draft, leaf: Leaf) -> None:
+def _split(draft: ProfileDraft, leaf: Leaf) -> None:
     if "[" in text(leaf.value):
         raise Unfit("a part of a split cannot be named; all of it is read")
     _source(draft, leaf)
 
 
-def _column(draft: Draft, leaf: Leaf) -> None:
+def _column(draft: ProfileDraft, leaf: Leaf) -> None:
     """What a column is called, or a key of a turn."""
     form, key = _form(draft, leaf), leaf.name.partition("].")[2]
     if text(leaf.value) in _columns(draft, leaf, form).values():
@@ -165,7 +167,7 @@ def _column(draft: Draft, leaf: Leaf) -> None:
         raise Unfit(f"rows of the form {form} have no such column")
 
 
-def _speaker(draft: Draft, leaf: Leaf) -> None:
+def _speaker(draft: ProfileDraft, leaf: Leaf) -> None:
     form = _form(draft, leaf)
     if any(one in _speakers(draft, leaf, form) for one in texts(leaf.value)):
         _source(draft, leaf)
@@ -173,27 +175,27 @@ def _speaker(draft: Draft, leaf: Leaf) -> None:
         draft.drop(leaf, "known by these names here")
 
 
-def _roles(draft: Draft, leaf: Leaf) -> None:
+def _roles(draft: ProfileDraft, leaf: Leaf) -> None:
     if texts(leaf.value) not in (["assistant"], ["gpt"], ["assistant", "gpt"], ["gpt", "assistant"]):
         raise Unfit("what the assistant says is learned, or everything (data.loss_on)")
     draft.drop(leaf, "the assistant's turns are learned, as here")
 
 
-def _plain_rows(draft: Draft, leaf: Leaf) -> None:
+def _plain_rows(draft: ProfileDraft, leaf: Leaf) -> None:
     """pretraining_dataset as one name."""
     draft.carry(leaf, "data.train", draft.rows(leaf.value))
     draft.suppose("run.stage", "pretrain", "pretraining_dataset")
 
 
-def _in_own_words(draft: Draft, leaf: Leaf) -> bool:
+def _in_own_words(draft: ProfileDraft, leaf: Leaf) -> bool:
     """Whether all rows that a template is named for are of type alpaca, which Axolotl writes in Alpaca's own words."""
     if len(leaf.path) > 1:
         return bool(_of(draft, leaf, "type") == "alpaca")
     kinds = [one.value for one in draft.document.leaves if one.pattern in ("datasets[].type", "test_datasets[].type")]
-    return bool(kinds) and set(kinds) == {"alpaca"}
+    return bool(kinds) and all(kind == "alpaca" for kind in kinds)
 
 
-def _template(draft: Draft, leaf: Leaf) -> None:
+def _template(draft: ProfileDraft, leaf: Leaf) -> None:
     name = text(leaf.value)
     if _in_own_words(draft, leaf):
         raise Unfit(OWN_WORDS)
@@ -209,63 +211,54 @@ def _template(draft: Draft, leaf: Leaf) -> None:
         raise Unfit("there is no such template; the tokenizer's own is used")
 
 
-def _jinja(draft: Draft, leaf: Leaf) -> None:
-    given = text(leaf.value)
+def _jinja(draft: ProfileDraft, leaf: Leaf) -> None:
     if _in_own_words(draft, leaf):
         raise Unfit(OWN_WORDS)
-    if not given.endswith(".jinja"):
-        raise Unfit("a template stands in a .jinja file here: save it as one, and name it in data.chat_template")
-    path = draft.found(given)
-    draft.carry(leaf, "data.chat_template", draft.seen_from(path) if path else given)
+    otherwise = "a template stands in a .jinja file here: save it as one, and name it in data.chat_template"
+    template_file(draft, leaf, otherwise)
 
 
-def _ends(draft: Draft, leaf: Leaf) -> None:
+def _ends(draft: ProfileDraft, leaf: Leaf) -> None:
     """train_on_eos and train_on_eot."""
     if leaf.value != "turn":
         raise Unfit("the end of each turn that is learned is learned too, and no other")
     draft.drop(leaf, "the end of a learned turn is learned, as here")
 
 
-def _training_flag(draft: Draft, leaf: Leaf) -> None:
-    draft.drop(leaf, "off, as it is here" if not flag(leaf.value) else "code of data sets is never run")
+def _training_flag(draft: ProfileDraft, leaf: Leaf) -> None:
+    draft.drop(leaf, OFF if not flag(leaf.value) else "code of data sets is never run")
 
 
-def _below(name: str) -> dict[str, Rule]:
+def _entry_rules(name: str) -> dict[str, Rule]:
     """The rules for the entries of one list."""
-    entry = f"{name}[]."
-    return {
-        entry + "path": _source,
-        entry + "type": _type,
-        entry + "name": _source,
-        entry + "split": _split,
-        entry + "revision": _source,
-        entry + "data_files": _source,
-        entry + "chat_template": _template,
-        entry + "chat_template_jinja": _jinja,
-        **{entry + key: _column for key in NAMES},
-        **{entry + f"roles.{role}": _speaker for role in ("user", "assistant", "system", "tool")},
-        **drops("data.chat_template writes the words around a row", f"{entry}type.*", matters=True),
-        entry + "roles_to_train": _roles,
-        entry + "train_on_eos": _ends,
-        entry + "train_on_eot": _ends,
-        entry + "trust_remote_code": _training_flag,
-        **drops("the file's name says it", f"{entry}ds_type"),
-        **drops("rows are read in one process", f"{entry}preprocess_shards"),
-        **drops("[data] has no such setting yet", f"{entry}*", matters=True),
+    rules = {
+        **each(_source, "path name revision data_files"),
+        **each(_column, " ".join(NAMES)),
+        **each(_speaker, " ".join(f"roles.{role}" for role in ROLES)),
+        **each(_ends, "train_on_eos train_on_eot"),
+        "type": _type,
+        "split": _split,
+        "chat_template": _template,
+        "chat_template_jinja": _jinja,
+        "roles_to_train": _roles,
+        "trust_remote_code": _training_flag,
+        **drops("data.chat_template writes the words around a row", "type.*", matters=True),
+        **drops("the file's name says it", "ds_type"),
+        **drops("rows are read in one process", "preprocess_shards"),
+        **drops("[data] has no such setting yet", "*", matters=True),
     }
+    return {f"{name}[].{key}": rule for key, rule in rules.items()}
 
 
 RULES: dict[str, Rule] = {
-    **_below("datasets"),
-    **_below("test_datasets"),
-    **_below("pretraining_dataset"),
+    **{key: rule for name in LISTS for key, rule in _entry_rules(name).items()},
     "pretraining_dataset": _plain_rows,
     "chat_template": _template,
     "chat_template_jinja": _jinja,
 }
 
 
-def suppose(draft: Draft) -> None:
+def suppose(draft: ProfileDraft) -> None:
     """Alpaca rows are written in Alpaca's own words; beside rows of other types there is one template for all."""
     sources = draft.values.get(("data", "train"))
     each = sources if isinstance(sources, list) else []
@@ -275,4 +268,4 @@ def suppose(draft: Draft) -> None:
         draft.suppose("data.chat_template", "alpaca", "type: alpaca there writes rows in these words")
     elif any(alpaca):
         path = next(one["path"] for one, is_alpaca in zip(each, alpaca, strict=True) if is_alpaca)
-        draft.tell(f"datasets: {path}", "alpaca", f"{OWN_WORDS}; here one template writes all rows")
+        draft.drop_part(f"datasets: {path}", "alpaca", f"{OWN_WORDS}; here one template writes all rows")

@@ -4,133 +4,293 @@ Nobody defines these; names are taken for what nearly everybody means by them, b
 need one (`r` in `lora`). What their scripts do where the file says nothing is not known, so nothing is supposed.
 """
 
-from ftui.importers.config_file import Leaf
-from ftui.importers.draft import Draft, Rule, drops, path_to, to, walk
-from ftui.importers.launchers import LAUNCHER
-from ftui.importers.tools import guides_rules as how
-from ftui.importers.tools.llamafactory import TEMPLATES, targets
-from ftui.importers.tools.trainer_keys import CARRIED, TRAINER
-from ftui.importers.tools.trainer_rules import HUB, LAUNCH, report_to
-from ftui.importers.tools.trl import ATTENTION, DTYPES
-from ftui.importers.values import (
-    above_zero,
-    flag,
-    number,
-    one_of,
-    optimizer,
-    real,
-    scheduler,
-    text,
-    texts,
-    whole,
-    word,
-)
+import re
+from typing import Any
 
-_MODEL, _TRAIN, _EVAL = path_to("model.name_or_path"), how.rows("data.train"), how.rows("data.eval")
-_RANK, _ALPHA = how.lora("adapter.r", above_zero), how.lora("adapter.lora_alpha", above_zero)
-_DROPOUT = how.lora("adapter.lora_dropout", real)
-_SPLIT = how.part_of_rows("train", "give a [[data.train]] table path and split")
-_TARGETS = how.lora("adapter.target_modules", targets)
+from ftui.importers.command import LAUNCHER
+from ftui.importers.config_file import Document, Leaf
+from ftui.importers.draft import ProfileDraft
+from ftui.importers.rules import (
+    OFF,
+    OWN_FOLDER,
+    OWN_TRACKER,
+    Gate,
+    Rule,
+    SourceTool,
+    carries,
+    drops,
+    each,
+    if_on,
+    path_to,
+    refuse,
+    to,
+)
+from ftui.importers.tools.llamafactory import STAGES, TEMPLATES
+from ftui.importers.tools.trainer import CARRIED, HUB, LAUNCH, TRAINER, held_out, report_to
+from ftui.importers.values import Unfit, flag, is_on, one_of, word, word_or
+
+FEWEST = 3  # keys that a file of no tool must have in common with these shapes
+LORA_TABLES = ("lora", "qlora", "peft", "adapter", "lora_config", "peft_config", "method", "qlora_config")
+MODEL_TABLES = ("model", "base_model", "model_config")
+SAVING_TABLES = ("saving", "save", "checkpoint", "checkpointing", "checkpoints")
+DATA_TABLES = ("data", "dataset", "datasets", "data_config")
+FOUR = ("use_qlora", "load_in_4bit", "use_4bit")
+_METHODS = {"lora": "lora", "qlora": "qlora", "full": "full", "full_finetune": "full", "full_finetuning": "full",
+            "full-finetune": "full", "sft": "full", "freeze": "freeze", "lora/qlora": "lora",
+            "peft": "lora"}  # fmt: skip
+NAMES_METHOD = (
+    "training_type", "finetuning_type", "finetune_type", "peft_method", "tuning_type", "peft_type", "training_method",
+)  # fmt: skip
+BITS = ("bits", "quantization_bit", "quantization", "quantization_bits")
+_PREFERRING = ("dpo", "kto", "ppo", "orpo", "grpo", "rm", "rlhf", "simpo", "reward")
+NAMES_FORM = ("format_type", "dataset_format", "data_format", "dataset_type", "format", "type")
+_CONVERSES = re.compile(r"instruct|chat|[-_]it\b", re.IGNORECASE)  # names of models that have a template of their own
+FORMS = {"auto": "auto", "alpaca": "alpaca", "chatml": "messages", "messages": "messages", "openai": "messages",
+          "chat": "messages", "sharegpt": "sharegpt", "text": "text", "raw": "text", "dolly": "dolly",
+          "prompt_completion": "prompt_completion", "conversational": "messages"}  # fmt: skip
+KNOWN_STAGES = STAGES | {"pretrain": "pretrain", "cpt": "pretrain"}
+_QUANT_WORDS = {"4bit": 4, "4-bit": 4, "nf4": 4, "4": 4, "int4": 4, "8bit": 8, "8-bit": 8, "int8": 8, "8": 8}
+_PRECISION = to("train.precision", one_of({
+    "bf16": "bf16", "fp16": "fp16", "no": "fp32", "none": "fp32", "fp32": "fp32", "bfloat16": "bf16",
+    "float16": "fp16", "float32": "fp32", "auto": "auto", "true": "auto",
+}, "precision"))  # fmt: skip
+
+
+def _key(leaf: Leaf) -> str:
+    return leaf.last.lower()
+
+
+def _table_of(leaf: Leaf) -> str:
+    """The innermost table it stands in; empty at the top."""
+    above = [step for step in leaf.path[:-1] if isinstance(step, str)]
+    return above[-1].lower() if above else ""
+
+
+def _first_value(draft: ProfileDraft, *names: str) -> Any:
+    """The value of the first key of one of these names, wherever it stands."""
+    values = (leaf.value for leaf in draft.document.leaves if _key(leaf) in names)
+    return next((value for value in values if value is not None), None)
+
+
+def _method(draft: ProfileDraft) -> str | None:
+    named = _first_value(draft, *NAMES_METHOD)
+    for leaf in draft.document.leaves:
+        key, table = _key(leaf), _table_of(leaf)
+        if named is None and isinstance(leaf.value, str):
+            in_its_table = key == "type" and table in ("method", "adapter", "peft")
+            if in_its_table or (key in ("method", "adapter") and leaf.value.lower() in _METHODS):
+                named = leaf.value
+        if key in ("enabled", "enable", "use") and table in LORA_TABLES and not is_on(leaf.value):
+            return "full"
+    kind = _METHODS.get(word_or(named, ""))
+    if kind == "full":
+        return kind
+    if any(is_on(_first_value(draft, name)) for name in FOUR) or _bits(draft) == 4 or kind == "qlora":
+        return "qlora"
+    if kind:
+        return kind
+    switch = _first_value(draft, "use_lora", "use_peft")
+    if switch is not None:
+        return "lora" if is_on(switch) else "full"
+    has_rank = _first_value(draft, "lora_r", "lora_rank") is not None
+    return "lora" if has_rank or any(_table_of(leaf) in LORA_TABLES for leaf in draft.document.leaves) else None
+
+
+def _bits(draft: ProfileDraft) -> int | None:
+    bits = _first_value(draft, *BITS)
+    return _QUANT_WORDS.get(word(bits)) if isinstance(bits, str | int) and not isinstance(bits, bool) else None
+
+
+def _names_method(draft: ProfileDraft, leaf: Leaf) -> None:
+    given = word(leaf.value)
+    if given in _PREFERRING:
+        refuse(draft, leaf, f"training by {given}")
+        return
+    chosen = _method(draft)
+    switches = (*FOUR, *BITS, "use_lora", "use_peft")
+    if (_key(leaf) not in switches and given not in _METHODS) or chosen is None:
+        raise Unfit("ftui has no such method")
+    if _key(leaf) in FOUR and flag(leaf.value) and chosen != "qlora":
+        raise Unfit(f"the method is {chosen}: only the base of an adapter is held in 4 bits")
+    draft.carry(leaf, "adapter.method", chosen)
+
+
+def _quantization(draft: ProfileDraft, leaf: Leaf) -> None:
+    if _QUANT_WORDS.get(word(leaf.value)) == 8:
+        draft.carry(leaf, "adapter.load_in_8bit", True)
+    elif word(leaf.value) in ("none", "no", "16", "fp16", "bf16"):
+        draft.drop(leaf, OFF)
+    elif _QUANT_WORDS.get(word(leaf.value)) != 4:
+        raise Unfit("bitsandbytes with 4 or 8 bits is built")
+    else:
+        _names_method(draft, leaf)
+
+
+def _quantization_or_export(draft: ProfileDraft, leaf: Leaf) -> None:
+    """unsloth-cli's `--quantization` is that of the GGUF it exports."""
+    if draft.document.has("save_gguf", "push_gguf", "save_model", "push_model", "save_method"):
+        draft.drop(leaf, HUB)
+    else:
+        _quantization(draft, leaf)
+
+
+_LORA = Gate(
+    lambda draft: _method(draft) in ("lora", "qlora", None),
+    lambda draft: f"the method is {_method(draft)}, which has no adapter",
+)
+_QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not held in 4 bits")
+
+
+def _rows(ours: str) -> Rule:
+    """Where the rows are: a file or a folder where the key says so, else perhaps a data set on the hub."""
+
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        paths = leaf.value if isinstance(leaf.value, list) else [leaf.value]
+        if not paths or any(isinstance(path, bool | int | float) for path in paths):
+            raise Unfit("not a path")
+        is_file = "file" in _key(leaf) or _key(leaf) in ("input_path", "data_dir")
+        marks = [isinstance(path, str) and is_file and path[:1] not in "/~." for path in paths]
+        sources = [draft.rows(f"./{path}" if mark else path) for path, mark in zip(paths, marks, strict=True)]
+        draft.carry(leaf, ours, sources if isinstance(leaf.value, list) else sources[0])
+
+    return rule
+
+
+def _part_of_rows(usual: str, why: str) -> Rule:
+    """A split or a column, of which there is one that is read anyway."""
+
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        if leaf.value != usual:
+            raise Unfit(why)
+        draft.drop(leaf, "as it is read here")
+
+    return rule
+
+
+def _switch(draft: ProfileDraft, leaf: Leaf) -> None:
+    """`enabled` in a table of the adapter."""
+    draft.carry(leaf, "adapter.method", _method(draft) or "lora")
+
+
+def _base_name(draft: ProfileDraft, leaf: Leaf) -> None:
+    if _first_value(draft, "huggingface_id") is None:
+        _MODEL(draft, leaf)
+    else:
+        draft.drop(leaf, "huggingface_id says which")
+
+
+def _fraction(draft: ProfileDraft, leaf: Leaf) -> None:
+    if isinstance(leaf.value, str) and not leaf.value.replace(".", "").isdigit():
+        raise Unfit("the name of a split: give data.eval a [[data.eval]] table with path and split")
+    held_out(draft, leaf)
+
+
+def _answers_only(draft: ProfileDraft, leaf: Leaf) -> None:
+    on = flag(leaf.value) != (_key(leaf) == "train_on_inputs")
+    draft.carry(leaf, "data.loss_on", "assistant" if on else "everything")
+
+
+def _tracker(name: str) -> Rule:
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        if not flag(leaf.value):
+            draft.drop(leaf, OFF)
+        else:
+            others = [tracker for tracker in draft.given("log.report_to") or [] if tracker != name]
+            draft.values[("log", "report_to")] = [*others, name]
+            draft.carry(leaf, "log.report_to", [*others, name])
+
+    return rule
+
+
+def _stage(draft: ProfileDraft, leaf: Leaf) -> None:
+    given = word(leaf.value)
+    if given in _PREFERRING:
+        refuse(draft, leaf, f"training by {given}")
+    else:
+        draft.carry(leaf, "run.stage", one_of(KNOWN_STAGES, "stage")(leaf.value))
+
+
+def _within(tables: tuple[str, ...], rules: dict[str, Rule]) -> dict[str, Rule]:
+    """The rules for keys that have this meaning in these tables only."""
+    return {f"{table}.{name}": rule for table in tables for name, rule in rules.items()}
+
+
+_MODEL, _TRAIN, _EVAL = path_to("model.name_or_path"), _rows("data.train"), _rows("data.eval")
+_SPLIT = _part_of_rows("train", "give a [[data.train]] table path and split")
+_FORM = to("data.format", one_of(FORMS, "form of rows"))
+_SAVING = {"save_steps": "steps interval", "save_strategy": "strategy", "save_total_limit": "total_limit limit keep"}
 
 RULES: dict[str, Rule] = {
     **TRAINER,
-    **how.same(_MODEL, "model model_name model_id base_model model_name_or_path model_path base_model_name"
-            " huggingface_id pretrained_model_name_or_path base_model_id hf_model_id"),
-    **how.standing_in(how.MODEL_TABLES, _MODEL, "path id name_or_path"),
-    "model.name": _MODEL,
-    "base_model.name": lambda draft, leaf: _MODEL(draft, leaf) if how.said(draft, "huggingface_id") is None
-    else draft.drop(leaf, "huggingface_id says which"),
-    **how.same(to("model.revision", text), "model_revision revision"),
-    **how.same(to("model.trust_remote_code", flag), "trust_remote_code"),
-    **how.same(to("model.dtype", one_of(DTYPES, "type")), "torch_dtype dtype model_dtype"),
-    **how.same(to("model.attn_implementation", one_of(ATTENTION, "attention kernel")), "attn_implementation"),
-    **how.same(lambda draft, leaf: draft.carry(leaf, "model.attn_implementation", "flash_attention_2")
-            if flag(leaf.value) else draft.drop(leaf, "off, as it is here"),
+    **each(_MODEL, "model model_name model_id base_model model_name_or_path model_path base_model_name"
+            " huggingface_id pretrained_model_name_or_path base_model_id hf_model_id model.name"),
+    **_within(MODEL_TABLES, each(_MODEL, "path id name_or_path")),
+    "base_model.name": _base_name,
+    **carries("model", revision="model_revision revision", trust_remote_code="trust_remote_code",
+              dtype="torch_dtype dtype model_dtype", attn_implementation="attn_implementation"),
+    **each(if_on("model.attn_implementation", "flash_attention_2"),
             "use_flash_attention use_flash_attention_2 flash_attention flash_attn"),
-    **how.same(how.stage, "stage training_stage task trainer_type"),
-    **how.same(how.says_method, " ".join((*how.SAYS_METHOD, *how.FOUR))),
-    **how.same(how.says_method, "use_lora use_peft method adapter trainer algorithm"),
-    **how.standing_in(("method", "adapter", "peft", "lora"), how.says_method, "type"),
-    **how.same(how.quantisation, "bits quantization_bit quantization quantization_bits"),
-    **how.same(how.lora("adapter.load_in_8bit", flag), "load_in_8bit use_8bit"),
-    **how.same(how.four("adapter.bnb_4bit_quant_type", text), "bnb_4bit_quant_type quant_type"),
-    **how.same(how.four("adapter.bnb_4bit_use_double_quant", flag),
-            "bnb_4bit_use_double_quant use_double_quant double_quant use_nested_quant double_quantization"),
-    **how.same(how.four("adapter.bnb_4bit_compute_dtype", one_of(DTYPES, "type")),
-            "bnb_4bit_compute_dtype compute_dtype"),
-    **how.same(_RANK, "lora_r lora_rank .r .rank"),
-    **how.standing_in(how.LORA_TABLES, _RANK, "r rank"),
-    **how.same(_ALPHA, "lora_alpha"),
-    **how.standing_in(how.LORA_TABLES, _ALPHA, "alpha"),
-    **how.same(_DROPOUT, "lora_dropout"),
-    **how.standing_in(how.LORA_TABLES, _DROPOUT, "dropout"),
-    **how.same(_TARGETS, "target_modules lora_target_modules lora_target"),
-    **how.same(how.lora("adapter.modules_to_save", texts), "modules_to_save lora_modules_to_save"),
-    **how.same(how.lora("adapter.bias", word), "lora_bias .bias"),
-    **how.standing_in(how.LORA_TABLES, how.lora("adapter.bias", word), "bias"),
-    **how.same(how.lora("adapter.use_rslora", flag), "use_rslora"),
-    **how.same(how.lora("adapter.use_dora", flag), "use_dora"),
-    **how.same(how.lora("adapter.init_lora_weights", lambda value: value), "init_lora_weights"),
-    **how.same(_TRAIN, "dataset dataset_name dataset_path data_path train_file train_path train_data train_dataset"
+    **each(_stage, "stage training_stage task trainer_type"),
+    **each(_names_method, " ".join((*NAMES_METHOD, *FOUR, "use_lora use_peft method adapter trainer algorithm"))),
+    **_within(("method", "adapter", "peft", "lora"), each(_names_method, "type")),
+    **each(_quantization, " ".join(BITS)),
+    **carries("adapter", _LORA, r="lora_r lora_rank .r .rank", lora_alpha="lora_alpha", lora_dropout="lora_dropout",
+              target_modules="target_modules lora_target_modules lora_target", load_in_8bit="load_in_8bit use_8bit",
+              modules_to_save="modules_to_save lora_modules_to_save", bias="lora_bias .bias",
+              use_rslora="use_rslora", use_dora="use_dora", init_lora_weights="init_lora_weights"),
+    **_within(LORA_TABLES,
+              carries("adapter", _LORA, r="r rank", lora_alpha="alpha", lora_dropout="dropout", bias="bias")),
+    **_within(LORA_TABLES, each(_switch, "enabled enable use")),
+    **carries("adapter", _QLORA, bnb_4bit_quant_type="bnb_4bit_quant_type quant_type",
+              bnb_4bit_use_double_quant="bnb_4bit_use_double_quant use_double_quant double_quant use_nested_quant"
+              " double_quantization", bnb_4bit_compute_dtype="bnb_4bit_compute_dtype compute_dtype"),
+    **each(_TRAIN, "dataset dataset_name dataset_path data_path train_file train_path train_data train_dataset"
             " training_file training_data train_data_path dataset_id hf_dataset local_dataset"),
-    **how.standing_in(how.DATA_TABLES, _TRAIN, "path name train file train_files input_path train_file"),
-    **how.standing_in(how.DATA_TABLES, _SPLIT, "split"),
-    **how.same(_SPLIT, "dataset_split train_split"),
-    **how.same(how.part_of_rows("text", "[data] cannot rename columns yet: name the column text in the file"),
+    **_within(DATA_TABLES, each(_TRAIN, "path name train file train_files input_path train_file")),
+    **_within(DATA_TABLES, each(_SPLIT, "split")),
+    **each(_SPLIT, "dataset_split train_split"),
+    **each(_part_of_rows("text", "[data] cannot rename columns yet: name the column text in the file"),
             "text_column text_field dataset_text_field"),
     **drops("the file's name says it", "input_type file_type ds_type"),
-    **how.same(to("hardware.num_processes", above_zero), "gpus"),
-    **how.same(_EVAL, "val_file eval_file validation_file eval_path val_path eval_data val_data validation_data"
+    **carries("hardware", num_processes="gpus"),
+    **each(_EVAL, "val_file eval_file validation_file eval_path val_path eval_data val_data validation_data"
             " eval_dataset validation_path eval_data_path val_data_path"),
-    **how.standing_in(how.DATA_TABLES, _EVAL, "eval val validation valid"),
-    **how.same(how.fraction, "val_split validation_split val_size val_set_size test_size eval_split test_split"
+    **_within(DATA_TABLES, each(_EVAL, "eval val validation valid")),
+    **each(_fraction, "val_split validation_split val_size val_set_size test_size eval_split test_split"
             " validation_ratio val_ratio eval_ratio eval_fraction"),
-    **how.same(to("data.format", one_of(how.FORMS, "form of rows")),
-            "format_type dataset_format data_format dataset_type"),
-    **how.standing_in(how.DATA_TABLES, to("data.format", one_of(how.FORMS, "form of rows")), "format type"),
-    **how.same(to("data.chat_template", one_of(TEMPLATES | {"phi-3": "phi", "llama-3": "llama3"}, "template")),
+    **each(_FORM, "format_type dataset_format data_format dataset_type"),
+    **_within(DATA_TABLES, each(_FORM, "format type")),
+    **each(to("data.chat_template", one_of(TEMPLATES | {"phi-3": "phi", "llama-3": "llama3"}, "template")),
             "chat_template template prompt_template conversation_template"),
-    **how.same(to("data.max_length", above_zero), "max_seq_length max_length max_seq_len sequence_length sequence_len"
-            " cutoff_len block_size model_max_length context_length seq_length"),
-    **how.same(to("data.packing", flag), "packing sample_packing"),
-    **how.same(how.learned, "train_on_completions train_on_responses_only train_on_inputs completion_only_loss"
+    **carries("data", max_length="max_seq_length max_length max_seq_len sequence_length sequence_len"
+              " cutoff_len block_size model_max_length context_length seq_length", packing="packing sample_packing"),
+    **each(_answers_only, "train_on_completions train_on_responses_only train_on_inputs completion_only_loss"
             " assistant_only_loss"),
-    **how.same(CARRIED["num_train_epochs"], "epochs num_epochs n_epochs"),
-    **how.same(to("train.per_device_train_batch_size", above_zero), "batch_size micro_batch_size train_batch_size"
-            " per_device_batch_size"),
-    **how.same(to("eval.per_device_eval_batch_size", above_zero), "eval_batch_size"),
-    **how.same(to("train.gradient_accumulation_steps", above_zero), "grad_accum gradient_accumulation grad_accum_steps"
-            " accumulation_steps grad_accumulation_steps accumulate_grad_batches"),
-    **how.same(to("train.learning_rate", real), "lr"),
-    **how.same(to("train.lr_scheduler_type", scheduler), "lr_scheduler scheduler scheduler_type"),
-    **how.standing_in(("scheduler", "lr_scheduler"), to("train.lr_scheduler_type", scheduler), "type name"),
-    **how.same(how.warmup, "warmup"),
-    **how.standing_in(("scheduler", "lr_scheduler"), how.warmup, "num_warmup_steps warmup_steps"),
-    **how.same(to("train.optim", optimizer), "optimizer"),
-    **how.standing_in(("optimizer",), to("train.optim", optimizer), "type name"),
-    **how.same(to("train.max_grad_norm", lambda value: real(value) if number(value) > 0 else "none"),
-            "gradient_clip gradient_clip_val grad_clip clip_grad_norm gradient_clipping max_gradient_norm"),
-    **how.same(to("train.seed", whole), "random_seed random_state"),
-    **how.same(CARRIED["gradient_checkpointing"], "use_gradient_checkpointing"),
-    **how.same(how.mixed, "mixed_precision precision"),
-    **how.same(CARRIED["neftune_noise_alpha"], "neftune_alpha"),
-    **how.same(CARRIED["logging_steps"], "log_steps log_interval log_every"),
-    **how.same(CARRIED["save_steps"], "save_every save_interval"),
-    **how.same(CARRIED["eval_steps"], "eval_every eval_interval"),
-    **how.standing_in(("evaluation", "eval"), CARRIED["eval_steps"], "steps interval"),
-    **how.standing_in(("evaluation", "eval"), CARRIED["eval_strategy"], "strategy"),
-    **how.standing_in(how.SAVING_TABLES, CARRIED["save_steps"], "steps interval"),
-    **how.standing_in(how.SAVING_TABLES, CARRIED["save_strategy"], "strategy"),
-    **how.standing_in(how.SAVING_TABLES, CARRIED["save_total_limit"], "total_limit limit keep"),
-    **how.standing_in(("logging", "log"), CARRIED["logging_steps"], "steps interval"),
-    **how.standing_in(how.LORA_TABLES, how.switch, "enabled enable use"),
-    **how.same(to("eval.early_stopping_patience", above_zero), "early_stopping_patience"),
-    **how.same(how.tracker("wandb"), "use_wandb enable_wandb"),
-    **how.same(how.tracker("tensorboard"), "use_tensorboard enable_tensorboard"),
-    **how.same(report_to, "tracker"),
-    **how.same(CARRIED["run_name"], "experiment_name"),
-    **drops("the tracker's own settings are its environment variables (WANDB_PROJECT ...)",
-            "wandb_project wandb_entity wandb_name wandb_run_name tensorboard_dir wandb_mode project_name"),
+    **each(CARRIED["num_train_epochs"], "epochs num_epochs n_epochs"),
+    **carries("train", per_device_train_batch_size="batch_size micro_batch_size train_batch_size per_device_batch_size",
+              gradient_accumulation_steps="grad_accum gradient_accumulation grad_accum_steps accumulation_steps"
+              " grad_accumulation_steps accumulate_grad_batches", learning_rate="lr",
+              lr_scheduler_type="lr_scheduler scheduler scheduler_type", optim="optimizer", warmup_steps="warmup",
+              max_grad_norm="gradient_clip gradient_clip_val grad_clip clip_grad_norm gradient_clipping"
+              " max_gradient_norm", seed="random_seed random_state", neftune_noise_alpha="neftune_alpha"),
+    **_within(("scheduler", "lr_scheduler"),
+              carries("train", lr_scheduler_type="type name", warmup_steps="num_warmup_steps warmup_steps")),
+    **_within(("optimizer",), carries("train", optim="type name")),
+    **carries("eval", per_device_eval_batch_size="eval_batch_size", eval_steps="eval_every eval_interval",
+              early_stopping_patience="early_stopping_patience"),
+    **_within(("evaluation", "eval"), carries("eval", eval_steps="steps interval", eval_strategy="strategy")),
+    **carries("checkpoint", save_steps="save_every save_interval"),
+    **_within(SAVING_TABLES, {name: CARRIED[key] for key, names in _SAVING.items() for name in names.split()}),
+    **carries("log", logging_steps="log_steps log_interval log_every"),
+    **_within(("logging", "log"), carries("log", logging_steps="steps interval")),
+    **each(CARRIED["gradient_checkpointing"], "use_gradient_checkpointing"),
+    **each(_PRECISION, "mixed_precision precision"),
+    **each(_tracker("wandb"), "use_wandb enable_wandb"),
+    **each(_tracker("tensorboard"), "use_tensorboard enable_tensorboard"),
+    **each(report_to, "tracker"),
+    **each(CARRIED["run_name"], "experiment_name"),
+    **drops(OWN_TRACKER, "wandb_project wandb_entity wandb_name wandb_run_name wandb_mode tensorboard_dir"
+            " project_name"),
     **drops("ftui trains by its own engine", "fine_tuner.type fine_tuner.component fine_tuner.implementation"
             " fine_tuner.name fine_tuner.framework fine_tuner.description"),
     **drops("ftui knows it", "task_type device_map tokenizer_name use_fast use_fast_tokenizer use_cache padding_side"
@@ -141,33 +301,46 @@ RULES: dict[str, Rule] = {
     **drops("it rewrites the weights of the base, so that the adapter would be wrong on the base you have",
             "use_loftq loftq_config loftq_config.*", matters=True),
     **drops(LAUNCH, "num_nodes distributed strategy"),
-    **drops("a run has a folder of its own under runs/, named for the profile",
-            "output_path save_dir checkpoint_dir adapter_dir log_dir merged_dir adapter_base_dir logs_dir cache_dir"),
+    **drops(OWN_FOLDER, "output_path save_dir checkpoint_dir adapter_dir log_dir merged_dir adapter_base_dir logs_dir"
+            " cache_dir"),
     **drops(HUB, "push_to_hub hub_repo hub_model_name merge_and_push save_method save_model save_gguf push_model"
             " push_gguf save_path hub_path quantization_method"),
-    ".quantization": how.quantisation_or_export,
+    ".quantization": _quantization_or_export,
 }  # fmt: skip
 
 
-def names(leaf: Leaf) -> str:
+def _key_name(leaf: Leaf) -> str:
     """A key with the table it stands in where that table gives it its meaning, else alone."""
     if leaf.path[0] == LAUNCHER:
         return leaf.name
-    here = f"{how.table_of(leaf)}.{how.last_name(leaf)}"
-    if here in RULES:
-        return here
-    last = how.last_name(leaf)
-    if last in RULES or f"{last}.*" in RULES:
+    last = _key(leaf)
+    here = f"{_table_of(leaf)}.{last}"
+    if here not in RULES and (last in RULES or f"{last}.*" in RULES):
         return last
-    return f"{how.table_of(leaf)}.{last}".lstrip(".")
+    return here if here in RULES else here.lstrip(".")
 
 
-def fill(draft: Draft) -> None:
-    walk(draft, RULES, names)
+def _suppose(draft: ProfileDraft) -> None:
     if draft.refused:
         return
-    if (method := how.method(draft)) is not None:
+    if (method := _method(draft)) is not None:
         draft.suppose("adapter.method", method, "as the keys of the adapter say")
     draft.leave_open("adapter.method", "lora", "LoRA, as by default here; the file names no method")
-    how.suppose_template(draft)
+    _suppose_template(draft)
     draft.suppose("run.stage", "sft", "rows with answers; pretrain learns plain text")
+
+
+def _suppose_template(draft: ProfileDraft) -> None:
+    """`format: chatml` says the marks of a conversation too, which a base that has learned none may lack."""
+    leaves = draft.document.leaves
+    chatml = next((leaf.name for leaf in leaves if _key(leaf) in NAMES_FORM and leaf.value == "chatml"), None)
+    name = draft.given("model.name_or_path") or ""
+    if chatml is not None and draft.given("data.format") == "messages" and not _CONVERSES.search(name):
+        draft.suppose("data.chat_template", "chatml", f"{chatml}; leave it out where the base has its own")
+
+
+def _recognizes(document: Document) -> bool:
+    return len([leaf for leaf in document.leaves if _key_name(leaf) in RULES]) >= FEWEST
+
+
+GUIDE = SourceTool("a guide's shape", RULES, _recognizes, _suppose, _key_name)

@@ -3,15 +3,42 @@
 Names and defaults as of src/llamafactory/hparams, autumn 2025 to 2026.
 """
 
+import json
 import re
+from collections.abc import Mapping
+from pathlib import Path, PurePath
 from typing import Any
 
-from ftui.importers.config_file import Leaf
-from ftui.importers.draft import Draft, Rule, drops, path_to, to, walk
-from ftui.importers.tools import llamafactory_data
-from ftui.importers.tools.trainer_keys import TRAINER, suppose_trainer
-from ftui.importers.tools.trainer_rules import HUB, LOADER, TRACKERS, held_out, no_clipping, precision
-from ftui.importers.values import Unfit, above_zero, beside, flag, is_on, one_of, real, text, texts, whole, word
+from ftui.errors import ProfileError
+from ftui.importers.config_file import Document, Leaf
+from ftui.importers.draft import ProfileDraft
+from ftui.importers.rules import (
+    Gate,
+    Rule,
+    SourceTool,
+    branch,
+    carries,
+    drops,
+    each,
+    path_to,
+    refuse,
+    same,
+    to,
+)
+from ftui.importers.tools import trl
+from ftui.importers.tools.trainer import (
+    HUB,
+    LOADER,
+    REENTRANT,
+    TRACKERS,
+    TRAINER,
+    held_out,
+    no_clipping,
+    precision,
+    suppose_trainer,
+)
+from ftui.importers.values import Unfit, either, flag, is_on, one_of, text, texts, whole, word, word_or
+from ftui.profile.paths import DATA_SUFFIXES, HUB_ID
 
 TOOL = "LLaMA-Factory"
 STAGES = {"sft": "sft", "pt": "pretrain"}
@@ -22,33 +49,40 @@ TEMPLATES = {name: name for name in ("llama2", "llama3", "mistral", "gemma", "ph
                                      "chatml", "alpaca")}  # fmt: skip
 ATTENTION = {"auto": "auto", "disabled": "eager", "off": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2"}
 
+INFO = "dataset_info.json"
+DEFAULT_FOLDER = "data"
 
-def _stage(draft: Draft, leaf: Leaf) -> None:
+# What an entry may say; the engine reads all of it (engine/data/files/dataset_info.py) but for what is refused below.
+KNOWN = {
+    "file_name", "hf_hub_url", "ms_hub_url", "om_hub_url", "formatting", "columns", "tags", "subset", "split",
+    "ranking", "num_samples",
+}  # fmt: skip
+
+
+def _stage(draft: ProfileDraft, leaf: Leaf) -> None:
     stage = word(leaf.value)
     if stage in STAGES:
         draft.carry(leaf, "run.stage", STAGES[stage])
-        return
-    what = LATER.get(stage, "")
-    draft.refused = f"training by {stage}{f' ({what})' if what else ''} is not yet built: ftui does sft and pretrain"
-    draft.drop(leaf, "not yet built", matters=True)
+    else:
+        refuse(draft, leaf, f"training by {stage}{f' ({LATER[stage]})' if stage in LATER else ''}")
 
 
-def _method(draft: Draft) -> str:
-    kind = beside(draft.raw("finetuning_type"), "lora")
+def _method(draft: ProfileDraft) -> str:
+    kind = word_or(draft.raw("finetuning_type"), "lora")
     bits = draft.raw("quantization_bit")
     return "qlora" if kind == "lora" and str(bits) == "4" else kind
 
 
-def _finetuning_type(draft: Draft, leaf: Leaf) -> None:
+def _finetuning_type(draft: ProfileDraft, leaf: Leaf) -> None:
     method = _method(draft)
     if method not in ("lora", "qlora", "full", "freeze"):
         raise Unfit(f"there is no method {method} here")
     draft.carry(leaf, "adapter.method", method)
 
 
-def _bits(draft: Draft, leaf: Leaf) -> None:
-    bits, how = whole(leaf.value), beside(draft.raw("quantization_method"), "bnb")
-    if beside(draft.raw("finetuning_type"), "lora") != "lora":
+def _bits(draft: ProfileDraft, leaf: Leaf) -> None:
+    bits, how = whole(leaf.value), word_or(draft.raw("quantization_method"), "bnb")
+    if word_or(draft.raw("finetuning_type"), "lora") != "lora":
         raise Unfit("only the frozen base of a LoRA is held in few bits")
     if how not in ("bnb", "bitsandbytes") or bits not in (4, 8):
         raise Unfit(f"{bits} bits by {how}: bitsandbytes with 4 or 8 bits is built")
@@ -58,69 +92,43 @@ def _bits(draft: Draft, leaf: Leaf) -> None:
         draft.carry(leaf, "adapter.load_in_8bit", True)
 
 
-def _quantised(draft: Draft, leaf: Leaf) -> None:
-    """How the base is quantised is said where it is."""
-    draft.drop(leaf, "quantization_bit says it, and the base is quantised by bitsandbytes")
+def _nothing_there(draft: ProfileDraft) -> str:
+    return f"finetuning_type is {_method(draft)}: it says nothing there either"
 
 
-def _for_qlora(ours: str, convert: Any) -> Rule:
-    def rule(draft: Draft, leaf: Leaf) -> None:
-        if _method(draft) == "qlora":
-            draft.carry(leaf, ours, convert(leaf.value))
-        else:
-            draft.drop(leaf, "the base is not held in 4 bits")
-
-    return rule
+_LORA = Gate(lambda draft: _method(draft) in ("lora", "qlora"), _nothing_there)
+_QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not held in 4 bits")
 
 
-def for_lora(ours: str, convert: Any) -> Rule:
-    """A key of LoRA, which says nothing where another method is chosen."""
-
-    def rule(draft: Draft, leaf: Leaf) -> None:
-        if _method(draft) in ("lora", "qlora"):
-            draft.carry(leaf, ours, convert(leaf.value))
-        else:
-            draft.drop(leaf, f"finetuning_type is {_method(draft)}: it says nothing there either")
-
-    return rule
-
-
-def targets(value: Any) -> Any:
-    """`all` and its kin, or names of layers."""
-    names = texts(value)
-    return "all-linear" if [name.lower() for name in names] in (["all"], ["all-linear"], ["all_linear"]) else names
-
-
-def _for_freeze(draft: Draft, leaf: Leaf) -> None:
-    name = leaf.name
+def _freeze(draft: ProfileDraft, leaf: Leaf) -> None:
     if _method(draft) != "freeze":
-        draft.drop(leaf, f"finetuning_type is {_method(draft)}: it says nothing there either")
-    elif name == "freeze_trainable_layers":
+        draft.drop(leaf, _nothing_there(draft))
+    elif leaf.name == "freeze_trainable_layers":
         if whole(leaf.value) < 1:
             raise Unfit("the first layers cannot be chosen, only the last so many")
         draft.carry(leaf, "adapter.trainable_layers", whole(leaf.value))
-    elif name == "freeze_trainable_modules":
+    elif leaf.name == "freeze_trainable_modules":
         if texts(leaf.value) != ["all"]:
             raise Unfit("parts of the last layers cannot be chosen; all of them are trained")
         draft.drop(leaf, "all: as trainable_layers trains them")
     else:
-        draft.carry(leaf, "adapter.trainable_modules", [re.escape(one) for one in texts(leaf.value)])
+        draft.carry(leaf, "adapter.trainable_modules", [re.escape(name) for name in texts(leaf.value)])
 
 
-def _template(draft: Draft, leaf: Leaf) -> None:
+def _template(draft: ProfileDraft, leaf: Leaf) -> None:
     name = text(leaf.value).lower()
     if name not in TEMPLATES:
         raise Unfit(f"there is no such template; the tokenizer's own is used, or one of {', '.join(TEMPLATES)}")
     draft.carry(leaf, "data.chat_template", TEMPLATES[name])
 
 
-def _packing(draft: Draft, leaf: Leaf) -> None:
+def _packing(draft: ProfileDraft, leaf: Leaf) -> None:
     packed = is_on(draft.raw("packing")) or is_on(draft.raw("neat_packing"))
     apart = "" if is_on(draft.raw("neat_packing")) or not packed else "unlike there, rows do not see each other"
     draft.carry(leaf, "data.packing", packed, apart)
 
 
-def _pure(draft: Draft, leaf: Leaf) -> None:
+def _pure(draft: ProfileDraft, leaf: Leaf) -> None:
     if flag(leaf.value):
         draft.carry(leaf, "model.dtype", "bfloat16", "pure_bf16: what is trained is stored in it too")
         draft.suppose("train.precision", "bf16", "pure_bf16")
@@ -128,8 +136,8 @@ def _pure(draft: Draft, leaf: Leaf) -> None:
         draft.drop(leaf, "off, as it is here")
 
 
-def _learned(value_if_on: str) -> Rule:
-    def rule(draft: Draft, leaf: Leaf) -> None:
+def _trained_part(value_if_on: str) -> Rule:
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
         if flag(leaf.value):
             draft.carry(leaf, "data.loss_on", value_if_on)
         else:
@@ -138,7 +146,7 @@ def _learned(value_if_on: str) -> Rule:
     return rule
 
 
-def _adapter(draft: Draft, leaf: Leaf) -> None:
+def _adapter(draft: ProfileDraft, leaf: Leaf) -> None:
     if len(texts(leaf.value)) > 1:
         raise Unfit("several adapters cannot be merged into the base; merge them first")
     if is_on(draft.raw("create_new_adapter")):
@@ -146,69 +154,121 @@ def _adapter(draft: Draft, leaf: Leaf) -> None:
     draft.carry(leaf, "adapter.name_or_path", draft.folder_or_id(leaf.value))
 
 
-def _revision(draft: Draft, leaf: Leaf) -> None:
-    if leaf.value == "main":
-        draft.drop(leaf, "main: as here where nothing is said")
-    else:
-        draft.carry(leaf, "model.revision", text(leaf.value))
+def _rows(draft: ProfileDraft, leaf: Leaf) -> None:
+    """`dataset` or `eval_dataset`: names with commas."""
+    table, folder = _read_info(draft)
+    sources = []
+    for name in texts(leaf.value):
+        try:
+            sources.append(_source(draft, name, table, folder))
+        except Unfit as unfit:
+            draft.drop_part(f"{leaf.name}: {name}", name, str(unfit))
+    if not sources:
+        raise Unfit("none of these can be read here")
+    is_one = len(sources) == 1 and isinstance(sources[0], str)
+    draft.carry(leaf, "data.train" if leaf.name == "dataset" else "data.eval", sources[0] if is_one else sources)
 
 
-def _reentrant(draft: Draft, leaf: Leaf) -> None:
-    draft.drop(leaf, "ftui checkpoints without reentering autograd; the result is the same")
+def _read_info(draft: ProfileDraft) -> tuple[Mapping[str, Any] | None, Path | None]:
+    """The table of data sets and its folder; `None` where there is none.
+
+    Raises:
+        ProfileError: the file is there and cannot be read.
+    """
+    for place in (draft.raw("dataset_dir"), DEFAULT_FOLDER, "."):
+        path = draft.find(f"{place}/{INFO}") if isinstance(place, str) and place else None
+        if path is None:
+            continue
+        try:
+            table = json.loads(path.read_text(encoding="utf-8-sig"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ProfileError(f"{path} cannot be read: {error}.") from error
+        if not isinstance(table, dict):
+            raise ProfileError(f"{path} is no table of data sets.")
+        return table, path.parent
+    return None, None
 
 
-def _no_checkpointing(draft: Draft, leaf: Leaf) -> None:
-    draft.carry(leaf, "train.activation_checkpointing", not flag(leaf.value))
+def _source(draft: ProfileDraft, name: str, table: Mapping[str, Any] | None, folder: Path | None) -> Any:
+    entry = (table or {}).get(name)
+    if entry is None:
+        if draft.find(name) or HUB_ID.fullmatch(name) or PurePath(name).suffix.lower() in DATA_SUFFIXES:
+            return draft.rows(name)
+        where = f"{folder / INFO} has no such name" if folder else f"there is no {INFO} that says what it is"
+        raise Unfit(where)
+    if not isinstance(entry, dict):
+        raise Unfit(f"its entry in {INFO} is no table")
+    stage = word_or(draft.raw("stage"), "sft")
+    _refuse(entry, str(stage))
+    assert folder is not None, "an entry comes from a file"
+    given = draft.raw("dataset_dir")
+    is_whole = isinstance(given, str) and PurePath(given).is_absolute()  # as it was written: it may be moved
+    source = {"path": str(folder / INFO) if is_whole else draft.seen_from(folder / INFO), "subset": name}
+    if stage == "pt":
+        source["format"] = "text"
+        if entry.get("formatting", "alpaca") != "alpaca" or _columns(entry).get("response"):
+            draft.drop_part(f"{INFO}: {name}", entry, "pretrain learns one column of text: that of the prompt")
+    for key in sorted(entry.keys() - KNOWN):
+        if entry[key]:
+            draft.drop_part(f"{INFO}: {name}.{key}", entry[key], "a source cannot be narrowed so here")
+    return source
 
 
-def _no_shuffling(draft: Draft, leaf: Leaf) -> None:
-    draft.carry(leaf, "train.train_sampling_strategy", "sequential" if flag(leaf.value) else "random")
+def _refuse(entry: Mapping[str, Any], stage: str) -> None:
+    """Raises `Unfit` for an entry whose rows cannot be had, or not be learned by this stage."""
+    columns = _columns(entry)
+    if stage in ("sft", "pt") and (entry.get("ranking") or columns.get("kto_tag")):
+        raise Unfit("rows to prefer by, which sft cannot learn from")
+    media = [medium for medium in ("images", "videos", "audios") if columns.get(medium)]
+    if media:
+        raise Unfit(f"it has {', '.join(media)}: only text can be learned")
+    if entry.get("folder"):
+        raise Unfit("a data set of the hub is read whole, not one folder of it")
+    hub_id = entry.get("hf_hub_url")
+    if hub_id and not HUB_ID.fullmatch(str(hub_id)):
+        raise Unfit(f"{hub_id} is no name on the hub: owner/name is needed")
+    if not hub_id and not entry.get("file_name"):
+        raise Unfit(f"its entry in {INFO} names no file and no data set of the Hugging Face hub")
+
+
+def _columns(entry: Mapping[str, Any]) -> dict[str, Any]:
+    columns = entry.get("columns")
+    return dict(columns) if isinstance(columns, dict) else {}
 
 
 RULES: dict[str, Rule] = {
     **TRAINER,
-    "bf16": precision("auto"),
-    "fp16": precision("auto"),
+    **each(precision("auto"), "bf16 fp16"),
+    **same("model", "trust_remote_code"),
+    **carries("model", extra_special_tokens="add_special_tokens new_special_tokens"),
+    **carries("adapter", _LORA, r="lora_rank", lora_alpha="lora_alpha", lora_dropout="lora_dropout",
+              target_modules="lora_target", modules_to_save="additional_target", use_rslora="use_rslora",
+              use_dora="use_dora"),
+    **carries("adapter", _QLORA, bnb_4bit_quant_type="quantization_type",
+              bnb_4bit_use_double_quant="double_quantization"),
+    **carries("data", max_length="cutoff_len"),
+    **carries("train", use_liger_kernel="enable_liger_kernel", neftune_noise_alpha="neftune_alpha"),
+    **carries("eval", early_stopping_patience="early_stopping_steps"),
+    **each(_freeze, "freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
+    **each(_rows, "dataset eval_dataset"),
+    **each(_packing, "packing neat_packing"),
     "pure_bf16": _pure,
     "max_grad_norm=null": no_clipping,
     "stage": _stage,
     "model_name_or_path": path_to("model.name_or_path"),
-    "model_revision": _revision,
-    "trust_remote_code": to("model.trust_remote_code", flag),
+    "model_revision": branch,
     "flash_attn": to("model.attn_implementation", one_of(ATTENTION, "attention kernel")),
-    "add_special_tokens": to("model.extra_special_tokens", texts),
-    "new_special_tokens": to("model.extra_special_tokens", texts),
-    "enable_liger_kernel": to("train.use_liger_kernel", flag),
-    "disable_gradient_checkpointing": _no_checkpointing,
-    "use_reentrant_gc": _reentrant,
+    "disable_gradient_checkpointing": to("train.activation_checkpointing", either(False, True)),
     "finetuning_type": _finetuning_type,
     "quantization_bit": _bits,
-    "quantization_method": _quantised,
-    "quantization_type": _for_qlora("adapter.bnb_4bit_quant_type", text),
-    "double_quantization": _for_qlora("adapter.bnb_4bit_use_double_quant", flag),
     "adapter_name_or_path": _adapter,
-    "lora_rank": for_lora("adapter.r", above_zero),
-    "lora_alpha": for_lora("adapter.lora_alpha", above_zero),
-    "lora_dropout": for_lora("adapter.lora_dropout", real),
-    "lora_target": for_lora("adapter.target_modules", targets),
-    "additional_target": for_lora("adapter.modules_to_save", texts),
-    "use_rslora": for_lora("adapter.use_rslora", flag),
-    "use_dora": for_lora("adapter.use_dora", flag),
-    "freeze_trainable_layers": _for_freeze,
-    "freeze_trainable_modules": _for_freeze,
-    "freeze_extra_modules": _for_freeze,
     "template": _template,
-    "dataset": llamafactory_data.rule("data.train"),
-    "eval_dataset": llamafactory_data.rule("data.eval"),
-    "cutoff_len": to("data.max_length", above_zero),
-    "packing": _packing,
-    "neat_packing": _packing,
-    "train_on_prompt": _learned("everything"),
-    "mask_history": _learned("last"),
+    "train_on_prompt": _trained_part("everything"),
+    "mask_history": _trained_part("last"),
     "val_size": held_out,
-    "disable_shuffling": _no_shuffling,
-    "early_stopping_steps": to("eval.early_stopping_patience", above_zero),
-    "neftune_alpha": to("train.neftune_noise_alpha", real),
+    "disable_shuffling": to("train.train_sampling_strategy", either("sequential", "random")),
+    **drops(REENTRANT, "use_reentrant_gc"),
+    **drops("quantization_bit says it, and the base is quantised by bitsandbytes", "quantization_method"),
     **drops("read to find the rows", "dataset_dir"),
     **drops(LOADER, "overwrite_cache preprocessing_batch_size preprocessing_num_workers tokenized_path buffer_size"
                     " data_shared_file_system cache_path"),
@@ -252,20 +312,26 @@ RULES: dict[str, Rule] = {
 }  # fmt: skip
 
 
-def fill(draft: Draft) -> None:
-    """The whole file, and what LLaMA-Factory does where it says nothing."""
-    walk(draft, RULES)
+def _suppose(draft: ProfileDraft) -> None:
     draft.suppose("run.stage", "sft")
     draft.suppose("adapter.method", "lora")
-    method = draft.values[("adapter", "method")]
-    if method in ("lora", "qlora") and ("adapter", "name_or_path") not in draft.values:
+    method = draft.given("adapter.method")
+    if method in ("lora", "qlora") and draft.given("adapter.name_or_path") is None:
         draft.suppose("adapter.r", 8)
-        draft.suppose("adapter.lora_alpha", 2 * draft.values[("adapter", "r")], f"{TOOL}'s default: twice the rank")
-        draft.suppose("adapter.lora_dropout", 0.0)
-        draft.suppose("adapter.target_modules", "all-linear")
-    if method == "freeze" and ("adapter", "trainable_layers") not in draft.values:
+        draft.suppose("adapter.lora_alpha", 2 * draft.given("adapter.r"), f"{TOOL}'s default: twice the rank")
+        draft.suppose_all("adapter", lora_dropout=0.0, target_modules="all-linear")
+    if method == "freeze":
         draft.suppose("adapter.trainable_layers", 2)
-    draft.suppose("data.max_length", 2048)
-    draft.suppose("data.packing", draft.values.get(("run", "stage")) == "pretrain")
+    draft.suppose_all("data", max_length=2048, packing=draft.given("run.stage") == "pretrain")
     draft.suppose("train.precision", "auto", f"{TOOL} follows the model's own type where neither bf16 nor fp16 is on")
     suppose_trainer(draft, activation_checkpointing=True)
+
+
+def _recognizes(document: Document) -> bool:
+    """TRL's files have many of the same keys: the tool that knows more of the others."""
+    names = set(document.named)
+    own, theirs = RULES.keys() - trl.RULES.keys(), trl.RULES.keys() - RULES.keys()
+    return trl.TRL.recognizes(document) and len(names & own) >= len(names & theirs)
+
+
+LLAMAFACTORY = SourceTool(TOOL, RULES, _recognizes, _suppose)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ftui.errors import ProfileError
 from ftui.importers import import_file, print_import
-from ftui.importers.draft import NULL
+from ftui.importers.rules import NULL
 from ftui.importers.tools import axolotl, deepspeed, guides, llamafactory, torchtune
 from ftui.importers.tools import trl as trl_keys
 from ftui.profile.layers import resolve

@@ -429,13 +429,13 @@ def test_every_argument_of_the_libraries_is_known() -> None:
     trl = importlib.import_module("trl")
     from transformers import Seq2SeqTrainingArguments
 
-    from ftui.importers.draft import _wide
-    from ftui.importers.tools.trainer_keys import TRAINER
+    from ftui.importers.rules import find_wide
+    from ftui.importers.tools.trainer import TRAINER
     from ftui.importers.tools.trl import RULES
 
     def unknown(arguments: Any, rules: Any) -> list[str]:
         names = [field.name for field in dataclasses.fields(arguments)]
-        return [name for name in names if name not in rules and _wide(rules, name) is None and "token" not in name]
+        return [name for name in names if name not in rules and find_wide(rules, name) is None and "token" not in name]
 
     assert unknown(Seq2SeqTrainingArguments, TRAINER) == []
     assert [unknown(one, RULES) for one in (trl.SFTConfig, trl.ModelConfig, trl.ScriptArguments)] == [[], [], []]
