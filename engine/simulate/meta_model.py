@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from ftui.errors import ModelError
 from ftui.hardware.cpu import usable_cores
 from ftui.hardware.devices import Card
-from ftui.models.vocabulary import vocabulary_of
+from ftui.models.config_reader import vocabulary_size
 from ftui.profile.schema import Profile
 
 from ..build import made_ready
@@ -106,7 +106,7 @@ def make_meta_model(profile: Profile, folder_or_config: Any, card: Card) -> Meta
 def _config(profile: Profile, folder_or_config: Any) -> Any:
     scratch = profile.model.from_scratch
     if scratch is not None:
-        return new_config(scratch, _Vocabulary(vocabulary_of(scratch)))  # type: ignore[arg-type]
+        return new_config(scratch, _Vocabulary(vocabulary_size(scratch)))  # type: ignore[arg-type]
     if profile.model.trust_remote_code:
         raise ModelError(
             "A model that brings its own Python code is not simulated.", hint="Its code runs in a run only."

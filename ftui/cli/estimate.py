@@ -20,9 +20,9 @@ from ftui.estimate import closed_form, timing
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import change_lines, estimate_lines, width, wrapped
 from ftui.estimate.fit import Change
-from ftui.estimate.measurements import Measured, recall, remember, setting_of, what_of
+from ftui.estimate.measurements import ProbeRecord, describe_setting, describe_subject, read_probes, save_probe
 from ftui.estimate.result import Estimate, Memory, Verdict
-from ftui.estimate.setup import Parallel, Setup
+from ftui.estimate.setup import Parallel, TrainingSetup
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, card_named, price_of
 from ftui.helper.client import Helper
@@ -56,13 +56,13 @@ def print_estimate(resolved: Resolved, question: Question) -> int:
     profile, card = resolved.profile, chosen_card(question, resolved.profile)
     if question.probe:
         probed(profile, card)
-    known = Known(probes=recall(), parallel=question.parallel)
+    known = Known(probes=read_probes(), parallel=question.parallel)
     if not question.quick:
         known = learned(profile, card, known)
     told = estimate(profile, card, known)
     setup = setup_for(profile, card, known)
-    wanted = isinstance(setup, Setup) and (question.fit or told.verdict in ("tight", "no"))
-    changes = suggestions(setup, known) if wanted and isinstance(setup, Setup) else []
+    wanted = isinstance(setup, TrainingSetup) and (question.fit or told.verdict in ("tight", "no"))
+    changes = suggestions(setup, known) if wanted and isinstance(setup, TrainingSetup) else []
     others = _others(profile, card, known)
     if question.as_json:
         print(json.dumps(_as_json(resolved, told, changes, others), indent=2))
@@ -146,7 +146,7 @@ def simulated_by(helper: Helper, profile: Profile, card: Card, longest: int | No
     return msgspec.convert(told, Memory)
 
 
-def probed(profile: Profile, card: Card) -> Measured:
+def probed(profile: Profile, card: Card) -> ProbeRecord:
     """Take steps and an evaluation with the longest rows on `card`, which is this machine's; what came is remembered.
 
     Raises:
@@ -161,14 +161,14 @@ def probed(profile: Profile, card: Card) -> Measured:
     if told["process"] is None:
         raise HardwareError("The driver hides how much memory is used here: nothing could be measured.")
     setup = dataclasses.replace(setup, num_processes=1)
-    found = Measured(
-        what=what_of(setup), setting=setting_of(setup), estimated=closed_form.memory(setup).process,
+    found = ProbeRecord(
+        what=describe_subject(setup), setting=describe_setting(setup), estimated=closed_form.memory(setup).process,
         allocated=told["allocated"], reserved=told["reserved"], process=told["process"],
         step_seconds=told["step_seconds"], num_tokens=told["num_tokens"], versions=told["versions"], time=time.time(),
         estimated_seconds=timing.step_seconds(dataclasses.replace(setup, accumulation=1), told["num_tokens"]),
     )  # fmt: skip
     try:
-        remember(found)
+        save_probe(found)
     except OSError as error:
         raise DiskError(f"What was measured could not be kept: {error}.") from error
     return found

@@ -7,9 +7,9 @@ What torch keeps of an operation is in its derivatives.yaml, what autocast casts
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ftui.estimate.setup import Setup
+from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.trained import adapts_experts
-from ftui.models.shape import Layer, ModelShape
+from ftui.models.shape import DecoderLayer, ModelShape
 
 FP32 = 4
 # Paths of what reads the normed residual, the attention's result, and the result of the activation function.
@@ -43,7 +43,7 @@ class LayerBytes:
     copied: int = 0
 
 
-def widens(setup: Setup) -> bool:
+def widens(setup: TrainingSetup) -> bool:
     """Whether 16 bits become 32 on the way: autocast gives a LayerNorm's result in float32, and a layer of bitsandbytes
     returns the type of its input, up to the residual stream."""
     return setup.is_quantised and setup.compute != FP32 and has_layer_norm(setup.shape)
@@ -55,7 +55,7 @@ def has_layer_norm(shape: ModelShape) -> bool:
 
 
 def layer_bytes(
-    setup: Setup, layer: Layer, ranks: Mapping[str, int], trained: frozenset[str], residual: int
+    setup: TrainingSetup, layer: DecoderLayer, ranks: Mapping[str, int], trained: frozenset[str], residual: int
 ) -> LayerBytes:
     """What a layer takes.
 
@@ -64,7 +64,7 @@ def layer_bytes(
         trained: paths of its own weights that are trained.
         residual: bytes of a number of the residual stream.
     """
-    count = _Count(setup, layer, ranks, trained, residual)
+    count = _LayerCount(setup, layer, ranks, trained, residual)
     saved = count.norms() + count.attention() + count.mlp() + count.linears()
     return LayerBytes(
         saved,
@@ -77,9 +77,16 @@ def layer_bytes(
     )
 
 
-class _Count:
+class _LayerCount:
+    """What one layer takes, part by part: see `layer_bytes`."""
+
     def __init__(
-        self, setup: Setup, layer: Layer, ranks: Mapping[str, int], trained: frozenset[str], residual: int
+        self,
+        setup: TrainingSetup,
+        layer: DecoderLayer,
+        ranks: Mapping[str, int],
+        trained: frozenset[str],
+        residual: int,
     ) -> None:
         shape = setup.shape
         self.setup, self.layer, self.ranks, self.trained, self.residual = setup, layer, ranks, trained, residual
@@ -141,8 +148,8 @@ class _Count:
         c, shape = self.inner, self.shape
         if (experts := self.layer.experts) is not None:
             inner = experts.num_active * (4 * c * experts.width + 2 * c * self.hidden)
-            shared = self.layer.linears.get("mlp.shared_expert.gate_proj")
-            return inner + (0 if shared is None else 3 * c * shared[1])
+            share_between_ranks = self.layer.linears.get("mlp.shared_expert.gate_proj")
+            return inner + (0 if share_between_ranks is None else 3 * c * share_between_ranks[1])
         if shape.is_gated:
             return 3 * c * shape.width
         if shape.activation == "gelu_new":  # written out in Python; its power is computed in float32

@@ -9,13 +9,12 @@ from pathlib import Path
 from ftui.cli.dry_run import DryRun
 from ftui.errors import ModelError
 from ftui.estimate import closed_form, disk, fit, levers, timing
-from ftui.estimate.measurements import LARGEST_RATIO, Measured, corrected, nearest
-from ftui.estimate.pauses import num_checkpoints, num_evaluations
-from ftui.estimate.result import Duration, Estimate, Memory
-from ftui.estimate.setup import Parallel, Setup, setup_of
-from ftui.estimate.verdict import FIT, verdict
+from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
+from ftui.estimate.result import FIT, Duration, Estimate, Memory, verdict
+from ftui.estimate.setup import Parallel, TrainingSetup, build_setup
+from ftui.estimate.timing import num_checkpoints, num_evaluations
 from ftui.hardware.devices import Card, price_of
-from ftui.models.config_reader import ModelShape, shape_from_scratch, shape_of
+from ftui.models.config_reader import ModelShape, read_shape, shape_from_scratch
 from ftui.models.known import known_config
 from ftui.models.local import find_config
 from ftui.profile.schema import Profile
@@ -31,7 +30,7 @@ class Known:
 
     counts: DryRun | None = None
     simulated: Memory | None = None
-    probes: Sequence[Measured] = ()
+    probes: Sequence[ProbeRecord] = ()
     parallel: Parallel = "ddp"
 
 
@@ -65,7 +64,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
     )
 
 
-def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> Setup | str:
+def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingSetup | str:
     """The run as the closed form sees it, or why its model is not known."""
     shape = shape_for(profile)
     if isinstance(shape, str):
@@ -74,7 +73,7 @@ def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> Setup | s
     sharing = profile.hardware.num_processes
     if card.kind == "cpu" and sharing > 1:  # they share one machine's memory, as cards do not
         card = replace(card, memory=card.memory // sharing)
-    setup = setup_of(profile, shape, card, longest=counts.longest, rows_are_cut=bool(counts.num_cut))
+    setup = build_setup(profile, shape, card, longest=counts.longest, rows_are_cut=bool(counts.num_cut))
     return replace(
         setup,
         parallel=known.parallel,
@@ -83,16 +82,16 @@ def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> Setup | s
     )
 
 
-def memory_of(setup: Setup, known: Known = NOTHING) -> Memory:
+def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
     """The best there is: measured, else simulated, else in closed form."""
     closed = closed_form.memory(setup)
-    return corrected(known.simulated or closed, setup, closed, known.probes)
+    return correct_memory(known.simulated or closed, setup, closed, known.probes)
 
 
-def timing_of(profile: Profile, setup: Setup, known: Known) -> Duration:
+def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
     """Time and money; from the speed of an earlier probe where there is one: of the same setting, else of another one
     of that model, card and method."""
-    found = nearest(setup, known.probes) if setup.parallel == "ddp" else None
+    found = find_probe(setup, known.probes) if setup.parallel == "ddp" else None
     per_step = tokens_per_step(setup, known)
     seconds = None if found is None else seconds_by(*found, setup, per_step)
     num_steps, counts = _num_steps(profile, known), known.counts
@@ -116,7 +115,7 @@ def timing_of(profile: Profile, setup: Setup, known: Known) -> Duration:
     )
 
 
-def seconds_by(probe: Measured, is_same: bool, setup: Setup, tokens: float) -> float | None:
+def seconds_by(probe: ProbeRecord, is_same: bool, setup: TrainingSetup, tokens: float) -> float | None:
     """Seconds of a step of so many tokens, as a probe has it; `None` where another setting's tells no more than the
     closed form does."""
     if is_same:
@@ -128,10 +127,10 @@ def seconds_by(probe: Measured, is_same: bool, setup: Setup, tokens: float) -> f
     return closed * ratio if ratio is not None and 1 / LARGEST_RATIO < ratio < LARGEST_RATIO else None
 
 
-def suggestions(setup: Setup, known: Known = NOTHING) -> list[fit.Change]:
+def suggestions(setup: TrainingSetup, known: Known = NOTHING) -> list[fit.Change]:
     """The cheapest changes that make it fit; where it fits, what would use the card better."""
 
-    def memory(changed: Setup) -> Memory:
+    def memory(changed: TrainingSetup) -> Memory:
         return memory_of(changed, replace(known, simulated=None))
 
     tokens = tokens_per_step(setup, known)
@@ -156,7 +155,7 @@ def shape_for(profile: Profile) -> ModelShape | str:
     if path is not None:
         return _shape_at(path, path.stat().st_mtime_ns)
     known = known_config(name)
-    shape = None if known is None else shape_of(known)
+    shape = None if known is None else read_shape(known)
     if shape is not None:
         return shape
     return f"The architecture of {name} is not known: it is not on this machine, and was not fetched from the hub."
@@ -168,14 +167,14 @@ def _shape_at(path: Path, _changed: int) -> ModelShape | str:
         config = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         return f"{path} cannot be read: {error}."
-    shape = shape_of(config) if isinstance(config, dict) else None
+    shape = read_shape(config) if isinstance(config, dict) else None
     if shape is None:
         kind = config.get("model_type") if isinstance(config, dict) else None
         return f"Models of type {kind} are not known to the estimate; `ftui estimate --probe` measures them."
     return shape
 
 
-def tokens_per_step(setup: Setup, known: Known) -> float:
+def tokens_per_step(setup: TrainingSetup, known: Known) -> float:
     """Real tokens of an average step; without the rows' counts, as if every row were as long as the longest."""
     counts = known.counts
     if counts is not None and counts.num_train_tokens and counts.steps_per_epoch:
@@ -188,7 +187,7 @@ def _num_steps(profile: Profile, known: Known) -> int | None:
     return counts.max_steps if counts is not None and counts.max_steps is not None else profile.train.max_steps
 
 
-def _notes(setup: Setup, known: Known, told: Duration, price: float | None) -> list[str]:
+def _notes(setup: TrainingSetup, known: Known, told: Duration, price: float | None) -> list[str]:
     notes = []
     if known.counts is None:
         notes.append(f"The rows were not read: all are taken to be {setup.length} tokens long.")

@@ -4,11 +4,11 @@ It counts what the path of this engine holds at each of its wide moments (peak.p
 tests/engine/simulate/test_closed_form.py compares it with the simulation of that path.
 """
 
-from ftui.estimate.peak import Stage, stages_of
+from ftui.estimate.peak import MemoryPoint, memory_points
 from ftui.estimate.result import PARTS, Memory
-from ftui.estimate.setup import Setup
+from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import FP32, gradient_bytes, moment_bytes, weight_bytes
-from ftui.estimate.trained import trained_of
+from ftui.estimate.trained import find_trained
 from ftui.hardware.devices import GiB, MiB
 
 FRAGMENTED = 1.09
@@ -25,14 +25,14 @@ HOST_BYTES = 2 * GiB
 """Beside a GPU: the same, with the libraries of CUDA and pinned pages."""
 
 
-def num_trainable(setup: Setup) -> int:
+def num_trainable(setup: TrainingSetup) -> int:
     """Elements of all weights that are trained."""
-    return trained_of(setup).total
+    return find_trained(setup).total
 
 
-def memory(setup: Setup) -> Memory:
+def memory(setup: TrainingSetup) -> Memory:
     """The peak of one device."""
-    stages = stages_of(setup)
+    stages = memory_points(setup)
     peak = max(stages, key=lambda stage: stage.total)
     allocated, on_cpu = peak.total, setup.card.kind == "cpu"
     needed = round(allocated * (HELD_BY_HEAP if on_cpu else FRAGMENTED))
@@ -42,14 +42,14 @@ def memory(setup: Setup) -> Memory:
     parts |= {"fragmentation": reserved - allocated, "context": context}
     process, doubts = reserved + context, unvalidated(setup)
     low, high = ON_CPU if on_cpu and not doubts else RANGES[min(len(doubts), 2)]
-    movable = moment_bytes(setup, trained_of(setup)) if setup.optim.startswith("paged") else 0
+    movable = moment_bytes(setup, find_trained(setup)) if setup.optim.startswith("paged") else 0
     return Memory(
         allocated=allocated, reserved=reserved, process=process, low=round((needed + context - movable) * low),
         high=round(process * high), breakdown=parts, phase=peak.phase, basis="closed form", unvalidated=doubts,
     )  # fmt: skip
 
 
-def _with_evaluation(setup: Setup, stages: list[Stage]) -> int:
+def _with_evaluation(setup: TrainingSetup, stages: list[MemoryPoint]) -> int:
     """Bytes reserved when a wider batch is evaluated: blocks of a training step are too small for its tensors, and are
     kept beside them while the card has room (`low` is without them)."""
     if not setup.evaluates or setup.eval_batch <= setup.micro_batch:
@@ -58,7 +58,7 @@ def _with_evaluation(setup: Setup, stages: list[Stage]) -> int:
     return max(stage.total for stage in stages[:-1]) + stages[-1].total - lasting
 
 
-def unvalidated(setup: Setup) -> tuple[str, ...]:
+def unvalidated(setup: TrainingSetup) -> tuple[str, ...]:
     """What of a setup has never been compared with a measurement, in the words of engine/simulate/profile_memory.py."""
     facts = {
         "Apple's GPU": setup.card.kind == "mps",
@@ -75,7 +75,7 @@ def unvalidated(setup: Setup) -> tuple[str, ...]:
     return tuple(text for text, is_so in facts.items() if is_so)
 
 
-def host_memory(setup: Setup) -> int:
+def host_memory(setup: TrainingSetup) -> int:
     """RAM of one machine at the peak of loading and training, all its processes together, in bytes.
 
     An unquantised model is read into RAM in the type it is stored in, then moved to the device; a quantised one is read
@@ -83,7 +83,7 @@ def host_memory(setup: Setup) -> int:
     """
     if setup.card.kind == "cpu":
         return memory(setup).process * setup.num_processes
-    trained = trained_of(setup)
+    trained = find_trained(setup)
     weights, _, _ = weight_bytes(setup, trained)
     widest = max((inputs * outputs for layer in setup.shape.layers for inputs, outputs in layer.linears.values()))
     loading = FP32 * widest if setup.is_quantised else weights

@@ -1,8 +1,8 @@
-"""What a run writes, in bytes: its checkpoints (engine/checkpoints/checkpoint.py), its result, and what lies there at most."""
+"""What a run writes, in bytes: its checkpoints (engine/checkpoints/checkpoint.py), its result, its folder at most."""
 
-from ftui.estimate.setup import Setup
+from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import FP32, moment_bytes
-from ftui.estimate.trained import trained_of
+from ftui.estimate.trained import find_trained
 
 SMALL_FILES = 64 << 10
 """Configs, state, manifest and random generators of a checkpoint."""
@@ -11,29 +11,29 @@ TOKEN_BYTES = 75
 134; Qwen 2.5: 11.4 MB for 151 936 is 75; Llama 2: 1.8 MB for 32 000 is 57; SmolLM2: 3.5 MB for 49 152 is 72)."""
 
 
-def weights_bytes(setup: Setup) -> int:
+def weights_bytes(setup: TrainingSetup) -> int:
     """The file of weights in a checkpoint: the adapter, or the whole model as it is stored."""
-    trained, shape = trained_of(setup), setup.shape
+    trained, shape = find_trained(setup), setup.shape
     if setup.is_lora:
         own = trained.num_copied * (2 if _is_saved_twice(setup) else 1)
         return FP32 * (trained.num_adapter + own)
     return trained.num_base * setup.trained + (shape.num_parameters - trained.num_base) * setup.storage
 
 
-def _is_saved_twice(setup: Setup) -> bool:
+def _is_saved_twice(setup: TrainingSetup) -> bool:
     """A tied head is saved under both its names (engine/models/weights.py, adapter_tensors)."""
     shape = setup.shape
     return shape.tied and any(f"{shape.embeddings}.weight".endswith(f"{name}.weight") for name in setup.modules_to_save)
 
 
-def checkpoint_bytes(setup: Setup) -> int:
+def checkpoint_bytes(setup: TrainingSetup) -> int:
     """One checkpoint: weights, the optimizer's state, the tokenizer, and small files."""
-    trained = trained_of(setup)
+    trained = find_trained(setup)
     small = SMALL_FILES + setup.shape.vocab_size * TOKEN_BYTES
     return weights_bytes(setup) + moment_bytes(setup, trained) + small
 
 
-def run_bytes(setup: Setup, save_total_limit: int) -> int:
+def run_bytes(setup: TrainingSetup, save_total_limit: int) -> int:
     """The run's folder at its most: the checkpoints that are kept, the best one, one that is being written, and the
     result, which has no optimizer's state."""
     small = SMALL_FILES + setup.shape.vocab_size * TOKEN_BYTES

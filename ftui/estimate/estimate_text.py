@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from ftui import units
 from ftui.estimate.fit import Change
-from ftui.estimate.result import Basis, Duration, Estimate, Memory
-from ftui.estimate.verdict import IN_WORDS
+from ftui.estimate.result import IN_WORDS, Basis, Duration, Estimate, Memory
 from ftui.hardware.devices import Card, GiB
 from ftui.text import toml_value
 

@@ -16,17 +16,16 @@ from ftui.estimate.levers import (
     SPEED,
     Key,
     Lever,
-    axes_of,
+    apply_levers,
     effective,
+    list_axes,
     needed,
-    pulled,
 )
-from ftui.estimate.result import Memory, Verdict
-from ftui.estimate.setup import Setup, with_length
-from ftui.estimate.verdict import FIT, SAFE, usable, verdict
+from ftui.estimate.result import FIT, SAFE, Memory, Verdict, usable, verdict
+from ftui.estimate.setup import TrainingSetup, with_length
 from ftui.hardware.devices import Card
 
-MemoryOf = Callable[[Setup], Memory]
+MemoryOf = Callable[[TrainingSetup], Memory]
 Steps = tuple[int, ...]
 """How far each axis of levers is pulled: 0 = not at all."""
 
@@ -56,10 +55,12 @@ class Change:
     verdict: Verdict
 
 
-def possible(setup: Setup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None) -> list[Change]:
+def possible(
+    setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
+) -> list[Change]:
     """Where the card cannot train it whatever its memory: what must be changed, and what more it takes to fit then."""
     must = needed(setup)
-    changed = pulled(setup, must)
+    changed = apply_levers(setup, must)
     memory, values = memory_of(changed), {key: value for lever in must for key, value in lever.values.items()}
     reasons = tuple(lever.reason for lever in must)
     if (told := verdict(memory, setup.card)) in FIT:
@@ -68,7 +69,9 @@ def possible(setup: Setup, memory_of: MemoryOf = closed_form.memory, tokens: flo
     return [replace(one, values={**values, **one.values}, reasons=(*reasons, *one.reasons)) for one in more]
 
 
-def cheapest(setup: Setup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None) -> list[Change]:
+def cheapest(
+    setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
+) -> list[Change]:
     """Changes that make it fit, the best of each kind: those that cost speed alone come first, then those that make it
     less exact or train less, then those that cut rows, then another method. None changes more than another needs.
 
@@ -95,7 +98,7 @@ def cheapest(setup: Setup, memory_of: MemoryOf = closed_form.memory, tokens: flo
 
 
 def largest_micro_batch(
-    setup: Setup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
+    setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
 ) -> Change | None:
     """The largest micro-batch that fits with the same effective batch; `None` where not even one row does, or where
     it is what it is already."""
@@ -112,7 +115,7 @@ def largest_micro_batch(
     return None
 
 
-def longest_rows(setup: Setup, memory_of: MemoryOf = closed_form.memory) -> Change | None:
+def longest_rows(setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory) -> Change | None:
     """The largest `data.max_length` that fits, at most the model's positions.
 
     `None` where no longer rows fit, and where none is known to be cut: then longer ones would change nothing.
@@ -142,10 +145,10 @@ class _Search:
     not before."""
 
     def __init__(
-        self, setup: Setup, memory_of: MemoryOf, is_enough: Callable[[Memory, Card], bool], tokens: float | None
+        self, setup: TrainingSetup, memory_of: MemoryOf, is_enough: Callable[[Memory, Card], bool], tokens: float | None
     ) -> None:
         self._setup, self._memory_of, self._is_enough = setup, memory_of, is_enough
-        self._axes = axes_of(setup)
+        self._axes = list_axes(setup)
         self._adds_up = list(self._axes).index("micro-batch") if setup.accumulation == 1 else None
         self._tokens = tokens
         self.memories: dict[Steps, Memory] = {}
@@ -180,7 +183,7 @@ class _Search:
         return [one for one in found if not any(other != one and _is_within(other, one) for other in found)]
 
     def _fits(self, steps: Steps) -> bool:
-        memory = self._memory_of(pulled(self._setup, self._levers(steps)))
+        memory = self._memory_of(apply_levers(self._setup, self._levers(steps)))
         self.memories[steps] = memory
         fits = self._is_enough(memory, self._setup.card)
         (self._fit if fits else self._fail).append(steps)
@@ -204,7 +207,7 @@ class _Search:
     def _change(self, steps: Steps) -> Change:
         levers, memory = self._levers(steps), self.memories[steps]
         values = {key: value for lever in levers for key, value in lever.values.items()}
-        slower = _slower(self._setup, pulled(self._setup, levers), self._tokens)
+        slower = _slower(self._setup, apply_levers(self._setup, levers), self._tokens)
         return Change(
             values, tuple(lever.reason for lever in levers), slower, memory, verdict(memory, self._setup.card)
         )
@@ -224,7 +227,7 @@ def _is_within(one: Steps, other: Steps) -> bool:
     return all(a <= b for a, b in zip(one, other, strict=True))
 
 
-def _slower(setup: Setup, changed: Setup, tokens: float | None) -> float | None:
+def _slower(setup: TrainingSetup, changed: TrainingSetup, tokens: float | None) -> float | None:
     """With rows as long as they are now, `tokens` of them in a step."""
     tokens = tokens or float(setup.length * setup.micro_batch * setup.accumulation * setup.num_processes)
     before = timing.step_seconds(setup, tokens)

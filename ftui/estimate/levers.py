@@ -1,10 +1,10 @@
 """What can be changed in a profile so that its run takes less memory: each lever with its price in words.
 
-A lever is there only where the profile would stay valid with it (ftui/profile/checks/agreements.py) and the engine would
-take it. Those of one axis exclude each other and go from the weakest to the strongest.
+A lever is there only where the profile would stay valid with it (ftui/profile/checks/agreements.py) and the engine
+would take it. Those of one axis exclude each other and go from the weakest to the strongest.
 
-The loss is computed in chunks whatever the profile says (engine/objectives/loss.py), and packing changes how much is padding, not
-how much memory a full row takes: neither is a lever.
+The loss is computed in chunks whatever the profile says (engine/objectives/loss.py), and packing changes how much is
+padding, not how much memory a full row takes: neither is a lever.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import sqrt
 from typing import Any
 
-from ftui.estimate.setup import BYTES, Setup, with_length
+from ftui.estimate.setup import BYTES, TrainingSetup, with_length
 from ftui.profile.sections.optimizers import FROM_BITSANDBYTES, TAKES
 
 Key = tuple[str, ...]
@@ -36,7 +36,7 @@ LAYERS: Key = ("adapter", "trainable_layers")
 MODULES: Key = ("adapter", "trainable_modules")
 
 LEAST_SHARE = 0.5
-"""engine/models/quantization.py: of the weights inside, the share that bitsandbytes must be able to hold in few bits."""
+"""engine/models/quantization.py: of the weights inside, the share that bitsandbytes must be able to quantise."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ SHORTER = ("length",)
 OTHER = ("method",)
 
 
-def axes_of(setup: Setup) -> dict[str, list[Lever]]:
+def list_axes(setup: TrainingSetup) -> dict[str, list[Lever]]:
     """All levers of a setup, by axis."""
     return {
         "eval batch": _eval_batch(setup), "checkpointing": _checkpointing(setup), "optimizer": _optimizer(setup),
@@ -64,7 +64,7 @@ def axes_of(setup: Setup) -> dict[str, list[Lever]]:
     }  # fmt: skip
 
 
-def needed(setup: Setup) -> list[Lever]:
+def needed(setup: TrainingSetup) -> list[Lever]:
     """What must be changed for the card to train it at all, however much memory it has.
 
     The engine refuses it there, and a profile that names such a device is refused at once
@@ -87,26 +87,26 @@ def needed(setup: Setup) -> list[Lever]:
     return found
 
 
-def pulled(setup: Setup, levers: list[Lever]) -> Setup:
+def apply_levers(setup: TrainingSetup, levers: list[Lever]) -> TrainingSetup:
     """The setup after these changes."""
     changed = replace(setup, **{name: value for lever in levers for name, value in lever.fields.items()})
     is_other = changed.length != setup.length or changed.attn_implementation != setup.attn_implementation
     return with_length(changed, changed.length) if is_other else changed
 
 
-def effective(setup: Setup) -> str:
+def effective(setup: TrainingSetup) -> str:
     """What a change of the micro-batch keeps, in words."""
     return f"the effective batch stays {setup.micro_batch * setup.accumulation * setup.num_processes}"
 
 
-def _eval_batch(setup: Setup) -> list[Lever]:
+def _eval_batch(setup: TrainingSetup) -> list[Lever]:
     if not setup.evaluates or setup.eval_batch <= setup.micro_batch:
         return []
     why = f"evaluation in batches of {setup.micro_batch}, as in training"
     return [Lever({"eval_batch": setup.micro_batch}, {EVAL_BATCH: setup.micro_batch}, why)]
 
 
-def _checkpointing(setup: Setup) -> list[Lever]:
+def _checkpointing(setup: TrainingSetup) -> list[Lever]:
     now = setup.checkpointing
     levers = []
     if now is None:
@@ -120,7 +120,7 @@ def _checkpointing(setup: Setup) -> list[Lever]:
     return levers
 
 
-def _optimizer(setup: Setup) -> list[Lever]:
+def _optimizer(setup: TrainingSetup) -> list[Lever]:
     """Not the paged one: it has a place to go when the card is full, but takes as much where it is not."""
     if setup.optim not in ("adamw_torch", "adamw_torch_fused", "paged_adamw_32bit") or not setup.has_bitsandbytes:
         return []
@@ -130,7 +130,7 @@ def _optimizer(setup: Setup) -> list[Lever]:
     return [Lever({"optim": "adamw_8bit"}, {OPTIM: "adamw_8bit"}, why)]
 
 
-def _micro_batches(setup: Setup) -> list[Lever]:
+def _micro_batches(setup: TrainingSetup) -> list[Lever]:
     """About a half and a quarter of the rows at once, and one."""
     rows = setup.micro_batch * setup.accumulation
     parts = [size for size in range(1, setup.micro_batch) if rows % size == 0]
@@ -147,7 +147,7 @@ def _micro_batches(setup: Setup) -> list[Lever]:
     ]
 
 
-def _base(setup: Setup) -> list[Lever]:
+def _base(setup: TrainingSetup) -> list[Lever]:
     """The frozen base in fewer bits."""
     if setup.method != "lora" or setup.is_8bit:
         return []
@@ -161,7 +161,7 @@ def _base(setup: Setup) -> list[Lever]:
     return levers
 
 
-def _can_quantise(setup: Setup) -> bool:
+def _can_quantise(setup: TrainingSetup) -> bool:
     """Whether the engine would hold the base in few bits: not where most of it are the experts of a mixture."""
     shape = setup.shape
     inner = shape.num_parameters - shape.vocab_size * shape.hidden_size * (1 if shape.tied else 2)
@@ -169,7 +169,7 @@ def _can_quantise(setup: Setup) -> bool:
     return setup.has_bitsandbytes and linear >= LEAST_SHARE * inner
 
 
-def _ranks(setup: Setup) -> list[Lever]:
+def _ranks(setup: TrainingSetup) -> list[Lever]:
     """Half and a quarter of the rank, and of `lora_alpha`, so that the adapter is scaled as before."""
     if not setup.is_lora or not setup.rank_is_free:
         return []
@@ -184,19 +184,19 @@ def _ranks(setup: Setup) -> list[Lever]:
     return levers
 
 
-def _narrow(setup: Setup) -> list[Lever]:
+def _narrow(setup: TrainingSetup) -> list[Lever]:
     if setup.method not in ("full", "freeze") or setup.trained != 4 or setup.precision != "bf16":
         return []
     why = "trained weights and moments in bfloat16: half the memory, but small updates (below 1/256) round away"
     return [Lever({"storage": 2, "trained": 2, "dtype": "bfloat16"}, {DTYPE: "bfloat16"}, why)]
 
 
-def _lengths(setup: Setup) -> list[Lever]:
+def _lengths(setup: TrainingSetup) -> list[Lever]:
     shorter = [n for n in (1 << k for k in range(17, 7, -1)) if n < setup.length][:4]
     return [Lever({"length": n}, {MAX_LENGTH: n}, f"rows of at most {n} tokens: longer ones are cut") for n in shorter]
 
 
-def _adapter(setup: Setup) -> list[Lever]:
+def _adapter(setup: TrainingSetup) -> list[Lever]:
     """An adapter beside the frozen model in place of its own weights."""
     if setup.method not in ("full", "freeze") or setup.is_from_scratch:
         return []

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from ftui.estimate.result import Memory
-from ftui.estimate.setup import Setup
+from ftui.estimate.setup import TrainingSetup
 from ftui.system.files import make_private_folder, open_private, write_all
 from ftui.system.user_folders import state_folder
 
@@ -28,7 +28,7 @@ LARGEST_RATIO = 2.0
 LONGEST_FILE = 1 << 20
 
 
-class Measured(msgspec.Struct, frozen=True, kw_only=True):
+class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One probe, memory in bytes.
 
     `what` names model, card and method, `setting` all else that changes the memory; `estimated` is what the closed form
@@ -49,7 +49,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     time: float
 
 
-def what_of(setup: Setup) -> str:
+def describe_subject(setup: TrainingSetup) -> str:
     """Model x card x method."""
     shape = setup.shape
     held = "8bit" if setup.is_8bit else ""
@@ -57,20 +57,20 @@ def what_of(setup: Setup) -> str:
     return f"{model} | {setup.card.title} | {setup.method}{held} {setup.precision}"
 
 
-def setting_of(setup: Setup) -> str:
+def describe_setting(setup: TrainingSetup) -> str:
     """All else that memory may depend on: every other field, and whether gradients wait for other micro-batches."""
     told = {field.name: getattr(setup, field.name) for field in fields(setup) if field.name not in APART}
     told["waits"] = setup.accumulation > 1
     return " ".join(f"{name}={value}" for name, value in told.items())
 
 
-def measured_file() -> Path:
+def probes_file() -> Path:
     return state_folder() / "measured.jsonl"
 
 
-def remember(found: Measured) -> None:
+def save_probe(found: ProbeRecord) -> None:
     """Raises `OSError` when it cannot be written."""
-    path = measured_file()
+    path = probes_file()
     make_private_folder(path.parent)
     descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
     try:
@@ -81,38 +81,38 @@ def remember(found: Measured) -> None:
         os.close(descriptor)
 
 
-def recall() -> list[Measured]:
+def read_probes() -> list[ProbeRecord]:
     """All probes, the oldest first; a torn line, or one of another version, counts as none."""
     try:
-        data = measured_file().read_bytes()[-LONGEST_FILE:]
+        data = probes_file().read_bytes()[-LONGEST_FILE:]
     except OSError:
         return []
     return [one for line in data.split(b"\n") if (one := _decoded(line)) is not None]
 
 
-def _decoded(line: bytes) -> Measured | None:
+def _decoded(line: bytes) -> ProbeRecord | None:
     try:
-        found = msgspec.json.decode(line, type=Measured)
+        found = msgspec.json.decode(line, type=ProbeRecord)
     except msgspec.DecodeError:
         return None
     return found if min(found.estimated, found.process, found.num_tokens, found.step_seconds) > 0 else None
 
 
-def nearest(setup: Setup, known: Sequence[Measured]) -> tuple[Measured, bool] | None:
+def find_probe(setup: TrainingSetup, known: Sequence[ProbeRecord]) -> tuple[ProbeRecord, bool] | None:
     """The newest probe of this model, card and method, and whether it was of this very setting, which goes first."""
-    what, setting = what_of(setup), setting_of(setup)
+    what, setting = describe_subject(setup), describe_setting(setup)
     alike = [one for one in known if one.what == what]
     same = [one for one in alike if one.setting == setting]
     return (same[-1], True) if same else (alike[-1], False) if alike else None
 
 
-def corrected(memory: Memory, setup: Setup, closed: Memory, known: Sequence[Measured]) -> Memory:
+def correct_memory(memory: Memory, setup: TrainingSetup, closed: Memory, known: Sequence[ProbeRecord]) -> Memory:
     """The estimate moved by what was measured; itself where nothing was.
 
     `closed` is the closed form's for the same setup: the measured peak is told as a multiple of that. Of ways to share
     a model that ftui does not run, a probe says nothing.
     """
-    found = nearest(setup, known) if setup.parallel == "ddp" else None
+    found = find_probe(setup, known) if setup.parallel == "ddp" else None
     if found is None:
         return memory
     one, is_same = found

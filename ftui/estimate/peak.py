@@ -1,18 +1,17 @@
 """The wide moments of a training step and of an evaluation, and what each holds, in bytes.
 
-While the head's chunks are computed (engine/objectives/loss.py takes their gradients in the forward pass), at the start and at
-the end of the backward pass, in the optimizer's update, while evaluating: one of them is the peak.
+While the head's chunks are computed (engine/objectives/loss.py takes their gradients in the forward pass), at the start
+and at the end of the backward pass, in the optimizer's update, while evaluating: one of them is the peak.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ftui.estimate.activations import LayerBytes, layer_bytes, widens
-from ftui.estimate.parallel import shared
 from ftui.estimate.result import Phase
-from ftui.estimate.setup import Setup
-from ftui.estimate.states import gradient_bytes, moment_bytes, update_bytes, weight_bytes
-from ftui.estimate.trained import Trained, trained_of
+from ftui.estimate.setup import TrainingSetup
+from ftui.estimate.states import gradient_bytes, moment_bytes, share_between_ranks, update_bytes, weight_bytes
+from ftui.estimate.trained import TrainedWeights, find_trained
 from ftui.hardware.devices import MiB
 from ftui.models.logits import CHUNK_BYTES, PLAIN_HEADS
 
@@ -21,7 +20,7 @@ HOPPER = 90
 
 
 @dataclass(frozen=True)
-class Stage:
+class MemoryPoint:
     """One wide moment: bytes by part, and those of what is there at every moment."""
 
     phase: Phase
@@ -33,12 +32,12 @@ class Stage:
         return sum(self.parts.values())
 
 
-def stages_of(setup: Setup) -> list[Stage]:
+def memory_points(setup: TrainingSetup) -> list[MemoryPoint]:
     """All wide moments of a setup."""
-    return _Moments(setup, trained_of(setup)).all()
+    return _Moments(setup, find_trained(setup)).all()
 
 
-def saved_bytes(setup: Setup, trained: Trained) -> float:
+def saved_bytes(setup: TrainingSetup, trained: TrainedWeights) -> float:
     """What all layers would keep for the backward pass, for each token."""
     return sum(one.saved for one in _Moments(setup, trained).layers)
 
@@ -46,7 +45,7 @@ def saved_bytes(setup: Setup, trained: Trained) -> float:
 class _Moments:
     """The wide moments of a step, and of an evaluation."""
 
-    def __init__(self, setup: Setup, trained: Trained) -> None:
+    def __init__(self, setup: TrainingSetup, trained: TrainedWeights) -> None:
         self.setup, self.trained, shape = setup, trained, setup.shape
         self.tokens, self.c = setup.num_tokens, setup.compute
         self.head_trained = _is_trained(trained, shape.head) or (shape.tied and _is_trained(trained, shape.embeddings))
@@ -58,7 +57,7 @@ class _Moments:
         weights, constants, adapters = weight_bytes(setup, trained)
         whole = gradient_bytes(setup, trained)
         self.all_gradients = whole
-        per_rank = shared(setup, weights, whole, moment_bytes(setup, trained), _largest_layer(setup))
+        per_rank = share_between_ranks(setup, weights, whole, moment_bytes(setup, trained), _largest_layer(setup))
         self.static = {
             "weights": per_rank.weights, "quantisation": constants, "adapters": adapters,
             "optimizer": per_rank.moments, "workspace": self._workspace(),
@@ -96,18 +95,18 @@ class _Moments:
             return 0
         return 2 * (32 * MiB if self.setup.card.capability >= HOPPER else 8 * MiB + 128 * 1024)
 
-    def all(self) -> list[Stage]:
+    def all(self) -> list[MemoryPoint]:
         stages = [self._at_head(), *self._backward(), self._update()]
         return [*stages, self._evaluation()] if self.setup.evaluates else stages
 
-    def _stage(self, phase: Phase, **more: float) -> Stage:
+    def _stage(self, phase: Phase, **more: float) -> MemoryPoint:
         parts = {name: round(value) for name, value in self.static.items()}
         lasting = sum(parts.values())
         for name, value in more.items():
             parts[name] = parts.get(name, 0) + round(value)
-        return Stage(phase, parts, lasting)
+        return MemoryPoint(phase, parts, lasting)
 
-    def _at_head(self) -> Stage:
+    def _at_head(self) -> MemoryPoint:
         """The end of the forward pass: everything is kept, and the head computes."""
         held = self.gradients if self.setup.accumulation > 1 else 0
         logits = self._logits(self.tokens, learns=True)
@@ -194,7 +193,7 @@ class _Moments:
             return shape.tied
         return "norm" not in name and "ln_" not in name
 
-    def _backward(self) -> list[Stage]:
+    def _backward(self) -> list[MemoryPoint]:
         """The backward pass at its start (most is kept) and at its end (all gradients are there)."""
         setup, shape = self.setup, self.setup.shape
         every, hidden = setup.checkpointing, shape.hidden_size
@@ -233,7 +232,7 @@ class _Moments:
             )
         return stages
 
-    def _whole_logits(self) -> Stage:
+    def _whole_logits(self) -> MemoryPoint:
         """The head's backward pass where all logits were made at once: their gradient, widened and narrowed."""
         setup, shape, c = self.setup, self.setup.shape, self.c
         held = self.gradients if setup.accumulation > 1 else 0
@@ -258,10 +257,10 @@ class _Moments:
             return 0
         return self.c * max(sizes)
 
-    def _update(self) -> Stage:
+    def _update(self) -> MemoryPoint:
         return self._stage("optimizer", gradients=self.gradients, optimizer=update_bytes(self.setup, self.trained))
 
-    def _evaluation(self) -> Stage:
+    def _evaluation(self) -> MemoryPoint:
         """Without autograd nothing is kept: one layer's work, or the head's."""
         setup = self.setup
         tokens = setup.eval_batch * setup.length
@@ -279,10 +278,10 @@ class _Moments:
         return self.c * self.setup.shape.vocab_size * self.setup.shape.hidden_size if narrows else 0
 
 
-def _is_trained(trained: Trained, module: str) -> bool:
+def _is_trained(trained: TrainedWeights, module: str) -> bool:
     name = f"{module}.weight"
     return name in trained.base or name in trained.copied
 
 
-def _largest_layer(setup: Setup) -> int:
+def _largest_layer(setup: TrainingSetup) -> int:
     return max(layer.num_parameters for layer in setup.shape.layers) * setup.storage

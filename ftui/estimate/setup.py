@@ -15,7 +15,7 @@ AMPERE, WIDEST_FLASH_HEAD = 80, 256
 
 
 @dataclass(frozen=True)
-class Setup:
+class TrainingSetup:
     """What the closed form and the clock read. Types are bytes for a number: 4 = float32, 2 = 16 bits.
 
     Attributes:
@@ -99,9 +99,9 @@ class Setup:
         return self.micro_batch * self.length
 
 
-def setup_of(
+def build_setup(
     profile: Any, shape: ModelShape, card: Card, *, longest: int | None = None, rows_are_cut: bool = False
-) -> Setup:
+) -> TrainingSetup:
     """The setup of a profile (its sections are read by name) with that model, on that card.
 
     Args:
@@ -117,7 +117,7 @@ def setup_of(
     has_mask = needs_mask(wanted, shape, length, packing=data.packing)
     details, args = train.activation_checkpointing_kwargs, train.optim_args
     forgets = train.activation_checkpointing
-    return Setup(
+    return TrainingSetup(
         shape=shape, card=card, method=adapter.method, length=length, micro_batch=train.per_device_train_batch_size,
         eval_batch=profile.eval.per_device_eval_batch_size, accumulation=train.gradient_accumulation_steps,
         num_processes=profile.hardware.num_processes, r=adapter.r, target_modules=adapter.target_modules,
@@ -142,7 +142,7 @@ def setup_of(
     )  # fmt: skip
 
 
-def with_length(setup: Setup, length: int) -> Setup:
+def with_length(setup: TrainingSetup, length: int) -> TrainingSetup:
     """The same with other rows, which may need a mask where the old ones did not, and another kernel for it."""
     wanted, shape = setup.attn_implementation, setup.shape
     has_mask = needs_mask(wanted, shape, length, packing=setup.packing)
@@ -182,8 +182,8 @@ def kernel(wanted: str, shape: ModelShape, card: Card, precision: str, *, has_ma
 
     Through sdpa (`auto` too, for FlashAttention's own package may be missing there) torch 2.13 chooses
     (aten/native/transformers/cuda/sdp_utils.cpp): flash for 16 bits since Ampere without a mask; else the
-    memory-efficient one, which takes a mask but no shared keys (engine/models/attention.py repeats them for it) and no bf16
-    before Ampere.
+    memory-efficient one, which takes a mask but no shared keys (engine/models/attention.py repeats them for it) and no
+    bf16 before Ampere.
     """
     if wanted == "eager" or (shape.eager_only and wanted != "flash_attention_2"):
         return "eager"

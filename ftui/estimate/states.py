@@ -1,9 +1,16 @@
-"""What lies in memory all the time: weights, the constants of quantised ones, and the optimizer's moments, in bytes."""
+"""What stays in memory between steps, in bytes: weights, constants of quantised ones, gradients, optimizer moments.
+
+Several processes may share it. Only `ddp` is what ftui runs; the others answer "what if": ZeRO (Rajbhandari et al.,
+arXiv 1910.02054, section 5) divides the moments in stage 1, the gradients too in stage 2, the weights too in stage 3.
+FSDP (Zhao et al., arXiv 2304.11277) divides all three and gathers one layer while the next comes.
+"""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from ftui.estimate.setup import Setup
-from ftui.estimate.trained import Trained
+from ftui.estimate.setup import TrainingSetup
+from ftui.estimate.trained import TrainedWeights
+from ftui.hardware.devices import MiB
 from ftui.models.shape import ModelShape
 
 FP32 = 4
@@ -22,7 +29,7 @@ MOMENTS: dict[str, tuple[int, str]] = {
 }  # fmt: skip
 
 
-def weight_bytes(setup: Setup, trained: Trained) -> tuple[int, int, int]:
+def weight_bytes(setup: TrainingSetup, trained: TrainedWeights) -> tuple[int, int, int]:
     """(weights of the base, constants of quantised ones, adapters and modules trained beside the base)."""
     shape = setup.shape
     beside = FP32 * (trained.num_adapter + trained.num_copied)
@@ -46,12 +53,12 @@ def _constants(number: int, *, double: bool) -> int:
     return blocks + FP32 * (-(-blocks // NESTED_BLOCK) + CODES + FOUR_BIT_CODES + 1)
 
 
-def gradient_bytes(setup: Setup, trained: Trained) -> int:
+def gradient_bytes(setup: TrainingSetup, trained: TrainedWeights) -> int:
     """All gradients: of the type of their weights."""
     return FP32 * (trained.num_adapter + trained.num_copied) + setup.trained * trained.num_base
 
 
-def moment_bytes(setup: Setup, trained: Trained) -> int:
+def moment_bytes(setup: TrainingSetup, trained: TrainedWeights) -> int:
     """The optimizer's state. Paged moments lie on the GPU while there is room, else with the host."""
     gradients = gradient_bytes(setup, trained)
     match setup.optim:
@@ -71,16 +78,16 @@ def moment_bytes(setup: Setup, trained: Trained) -> int:
 
 
 def _is_whole(shape: ModelShape, name: str, elements: int) -> bool:
-    """Whether a weight keeps float32 moments in an 8-bit optimizer: small ones and embeddings (engine/optim/optimizer.py)."""
+    """Whether a weight keeps float32 moments in an 8-bit optimizer, as small ones and embeddings do."""
     return elements < LEAST_8BIT or name == f"{shape.embeddings}.weight"
 
 
-def _weights(trained: Trained) -> Iterator[tuple[str, int]]:
+def _weights(trained: TrainedWeights) -> Iterator[tuple[str, int]]:
     yield from trained.base.items()
     yield from trained.copied.items()
 
 
-def _matrices(setup: Setup, trained: Trained) -> Iterator[tuple[int, int]]:
+def _matrices(setup: TrainingSetup, trained: TrainedWeights) -> Iterator[tuple[int, int]]:
     """(rows, columns) of what is trained; columns are 0 where it is a vector."""
     shape = setup.shape
     for layer, ranks in zip(shape.layers, trained.ranks, strict=True):
@@ -97,7 +104,7 @@ def _matrices(setup: Setup, trained: Trained) -> Iterator[tuple[int, int]]:
         yield sizes.get(name, (elements, 0))
 
 
-def update_bytes(setup: Setup, trained: Trained) -> int:
+def update_bytes(setup: TrainingSetup, trained: TrainedWeights) -> int:
     """Temporaries of the optimizer's update.
 
     torch's work on all weights at once on a GPU (foreach: torch/optim, `_multi_tensor_*`), one by one elsewhere; fused
@@ -114,6 +121,39 @@ def update_bytes(setup: Setup, trained: Trained) -> int:
     return copies * each
 
 
-def largest(trained: Trained) -> int:
+def largest(trained: TrainedWeights) -> int:
     """Elements of the largest trained weight (adapters are small beside any)."""
     return max((elements for _, elements in _weights(trained)), default=0)
+
+
+BUCKET_BYTES = 64 * MiB
+"""engine/distributed/process_group.py: gradients that are summed in one piece, in a flat tensor."""
+
+
+@dataclass(frozen=True)
+class RankShare:
+    """What one process holds, in bytes. `gathered`: weights made whole for the layer at hand; room for sums."""
+
+    weights: int
+    gradients: int
+    moments: int
+    gathered: int
+
+
+def share_between_ranks(
+    setup: TrainingSetup, weights: int, gradients: int, moments: int, largest_layer: int
+) -> RankShare:
+    """The share of one process."""
+    number = setup.num_processes
+    if number == 1:
+        return RankShare(weights, gradients, moments, 0)
+    bucket = min(gradients, BUCKET_BYTES)
+    match setup.parallel:
+        case "ddp":
+            return RankShare(weights, gradients, moments, bucket)
+        case "zero1":
+            return RankShare(weights, gradients, moments // number, bucket)
+        case "zero2":
+            return RankShare(weights, gradients // number, moments // number, bucket)
+        case "zero3" | "fsdp":
+            return RankShare(weights // number, gradients // number, moments // number, 2 * largest_layer)

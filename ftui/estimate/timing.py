@@ -7,14 +7,16 @@ Three constants were fitted, together, on all published rows that are specified 
 and 4090s, 16 on T4s; tests/ftui/estimate/test_timing.py): none of them belongs to a source, a card or a model.
 """
 
+import math
+from typing import Any
+
 from ftui.estimate.closed_form import memory
 from ftui.estimate.disk import checkpoint_bytes
 from ftui.estimate.peak import saved_bytes
-from ftui.estimate.result import Basis, Duration
-from ftui.estimate.setup import Setup
+from ftui.estimate.result import Basis, Duration, usable
+from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import gradient_bytes, moment_bytes
-from ftui.estimate.trained import Trained, trained_of
-from ftui.estimate.verdict import usable
+from ftui.estimate.trained import TrainedWeights, find_trained
 
 LAYER_SECONDS = 1.15e-3
 """Fitted: of Python and of launching kernels, for each layer in each pass over it."""
@@ -39,7 +41,7 @@ ELSEWHERE_SPREAD = 0.5
 
 
 def duration(
-    setup: Setup,
+    setup: TrainingSetup,
     *,
     num_steps: int | None,
     tokens_per_step: float | None,
@@ -82,17 +84,17 @@ def duration(
     )  # fmt: skip
 
 
-def loading_seconds(setup: Setup) -> float:
+def loading_seconds(setup: TrainingSetup) -> float:
     """Until the first step: libraries, and the model's files, which hold 16 bits a weight as a rule."""
     return STARTING + 2 * setup.shape.num_parameters / READING
 
 
-def step_seconds(setup: Setup, tokens_per_step: float) -> float | None:
+def step_seconds(setup: TrainingSetup, tokens_per_step: float) -> float | None:
     """Seconds of one step; `None` where the card's speed has to be measured: a CPU's, Apple's, any in float32."""
     card = setup.card
     if card.tflops is None or card.bandwidth is None or (card.kind == "cuda" and setup.precision == "fp32"):
         return None
-    trained = trained_of(setup)
+    trained = find_trained(setup)
     tokens, bandwidth = tokens_per_step / setup.num_processes, card.bandwidth * 1e9
     products = card.tflops * 1e12 * card.efficiency[0 if setup.is_lora else 1] * PRODUCTS
     gradients, passes = gradient_bytes(setup, trained), _passes(setup)
@@ -108,21 +110,21 @@ def step_seconds(setup: Setup, tokens_per_step: float) -> float | None:
     )
 
 
-def _moved_out(setup: Setup, moments: int) -> int:
+def _moved_out(setup: TrainingSetup, moments: int) -> int:
     """Bytes of paged moments that find no room beside the rest: they come in for every update, and go out after it."""
     if not setup.optim.startswith("paged") or setup.card.kind != "cuda":
         return 0
     return min(moments, max(0, memory(setup).process - usable(setup.card)))
 
 
-def _passes(setup: Setup) -> float:
+def _passes(setup: TrainingSetup) -> float:
     """Over the layers: forward, backward, and again the forward of those that are forgotten."""
     return 2 + (0 if setup.checkpointing is None else 1 / setup.checkpointing)
 
 
-def operations(setup: Setup, trained: Trained | None = None) -> float:
+def operations(setup: TrainingSetup, trained: TrainedWeights | None = None) -> float:
     """Floating-point operations per token of a training step."""
-    trained = trained_of(setup) if trained is None else trained
+    trained = find_trained(setup) if trained is None else trained
     shape = setup.shape
     head = shape.vocab_size * shape.hidden_size
     body = shape.num_active - head * (1 if shape.tied else 2)
@@ -136,16 +138,43 @@ def operations(setup: Setup, trained: Trained | None = None) -> float:
     return forward + backward + again
 
 
-def _scores(setup: Setup) -> float:
+def _scores(setup: TrainingSetup) -> float:
     """Bytes moved per token for attention scores that are written out, in one pass over the layers."""
     if setup.attention not in ("eager", "math"):
         return 0.0
     return SCORE_BYTES * setup.shape.num_heads * setup.length * setup.shape.num_layers
 
 
-def _dequantised(setup: Setup) -> float:
+def _dequantised(setup: TrainingSetup) -> float:
     """Bytes moved for quantised weights, in one pass over the layers."""
     if not setup.is_quantised:
         return 0.0
     each = INT8_BYTES if setup.is_8bit else DEQUANTISED_BYTES
     return each * sum(layer.num_linear for layer in setup.shape.layers)
+
+
+def num_evaluations(section: Any, num_steps: int, steps_per_epoch: int) -> int:
+    """Evaluations of a run with rows to evaluate on. `section` is the profile's `[eval]`."""
+    at = {num_steps} | ({0} if section.eval_on_start else set())
+    if section.eval_strategy == "epoch":
+        at |= {
+            n for n in range(steps_per_epoch, num_steps, steps_per_epoch) if n / steps_per_epoch >= section.eval_delay
+        }
+    if section.eval_strategy == "steps":
+        period = _to_steps(section.eval_steps, num_steps)
+        at |= {n for n in range(period, num_steps, period) if n >= section.eval_delay}
+    return len(at)
+
+
+def num_checkpoints(section: Any, num_steps: int, steps_per_epoch: int) -> int:
+    """Checkpoints by number of steps and the last one; those by time and of the best model come on top.
+
+    `section` is the profile's `[checkpoint]`.
+    """
+    period = {"epoch": steps_per_epoch, "steps": section.save_steps and _to_steps(section.save_steps, num_steps)}
+    every = period.get(section.save_strategy)
+    return 1 + ((num_steps - 1) // every if every else 0)
+
+
+def _to_steps(period: int | float, num_steps: int) -> int:
+    return int(period) if period >= 1 else math.ceil(num_steps * period)

@@ -5,14 +5,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
-from ftui.estimate.setup import Setup
-from ftui.models.shape import Layer
+from ftui.estimate.setup import TrainingSetup
+from ftui.models.shape import DecoderLayer
 
 ADAPTED_EXPERTS = frozenset({"qwen3_moe", "mixtral", "olmoe"})
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedWeights:
     """What is trained.
 
     Attributes:
@@ -42,19 +42,19 @@ class Trained:
         return self.num_adapter + self.num_copied + self.num_base
 
 
-def trained_of(setup: Setup) -> Trained:
+def find_trained(setup: TrainingSetup) -> TrainedWeights:
     """What a setup trains."""
     shape = setup.shape
     nothing: tuple[Mapping[str, int], ...] = ({},) * shape.num_layers
     if setup.method == "full":
-        return Trained(nothing, 0, {}, dict(shape.parameters()))
+        return TrainedWeights(nothing, 0, {}, dict(shape.parameters()))
     if setup.method == "freeze":
-        return Trained(nothing, 0, {}, _unfrozen(setup))
+        return TrainedWeights(nothing, 0, {}, _unfrozen(setup))
     ranks, number, ends = _adapters(setup)
-    return Trained(ranks, number, _copied(setup), _biases(setup, ranks), ends)
+    return TrainedWeights(ranks, number, _copied(setup), _biases(setup, ranks), ends)
 
 
-def _unfrozen(setup: Setup) -> dict[str, int]:
+def _unfrozen(setup: TrainingSetup) -> dict[str, int]:
     shape = setup.shape
     chosen: dict[str, int] = {}
     if setup.trainable_layers is not None:
@@ -71,7 +71,7 @@ def _unfrozen(setup: Setup) -> dict[str, int]:
     return chosen
 
 
-def _adapters(setup: Setup) -> tuple[tuple[Mapping[str, int], ...], int, frozenset[str]]:
+def _adapters(setup: TrainingSetup) -> tuple[tuple[Mapping[str, int], ...], int, frozenset[str]]:
     """Ranks by layer, the elements of all matrices, and which of embeddings and head have some."""
     shape, total, ends = setup.shape, 0, set()
     every, found = _Choice(setup), []
@@ -100,13 +100,13 @@ def _adapters(setup: Setup) -> tuple[tuple[Mapping[str, int], ...], int, frozens
     return tuple(found), total, frozenset(ends)
 
 
-def adapts_experts(setup: Setup) -> bool:
+def adapts_experts(setup: TrainingSetup) -> bool:
     """Whether PEFT 0.21 gives experts and router adapters too: it does with `all-linear`, where it knows the type."""
     every = setup.target_modules == "all-linear" and setup.layers_to_transform is None
     return setup.is_lora and every and setup.shape.model_type in ADAPTED_EXPERTS
 
 
-def _of_experts(setup: Setup, layer: Layer) -> int:
+def _of_experts(setup: TrainingSetup, layer: DecoderLayer) -> int:
     """Elements of their adapters: one for each expert, gate and way up with twice the rank, for they are one matrix."""
     if layer.experts is None or not adapts_experts(setup):
         return 0
@@ -118,7 +118,7 @@ def _of_experts(setup: Setup, layer: Layer) -> int:
 class _Choice:
     """PEFT's choice of the modules that get an adapter, and of their rank."""
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: TrainingSetup) -> None:
         self._setup = setup
         targets = setup.target_modules
         self._every = targets == "all-linear"
@@ -164,7 +164,7 @@ def _is_named(name: str, given: str | Iterable[str] | None) -> bool:
     return any(name == one or name.endswith(f".{one}") for one in given)
 
 
-def _copied(setup: Setup) -> dict[str, int]:
+def _copied(setup: TrainingSetup) -> dict[str, int]:
     """Weights of the modules that are trained whole beside an adapter; a tied head is its embeddings."""
     if not setup.modules_to_save:
         return {}
@@ -184,7 +184,7 @@ def _part(name: str, count: int) -> str:
     return ".".join(name.split(".")[:count])
 
 
-def _biases(setup: Setup, ranks: tuple[Mapping[str, int], ...]) -> dict[str, int]:
+def _biases(setup: TrainingSetup, ranks: tuple[Mapping[str, int], ...]) -> dict[str, int]:
     """Biases of the base that are trained beside an adapter."""
     shape = setup.shape
     if setup.bias == "all":

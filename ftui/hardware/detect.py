@@ -22,7 +22,7 @@ SMALL_MAC, SMALL_SHARE, LARGE_SHARE = 36 * GiB, 2 / 3, 3 / 4
 
 
 @dataclass(frozen=True)
-class Found:
+class Device:
     """One device of this machine; of a slice (MIG) `index` is that of its card, and `uuid` its own."""
 
     card: Card
@@ -47,9 +47,9 @@ class Cpu:
 class Machine:
     """`cards`: the devices this process sees (CUDA_VISIBLE_DEVICES counts); `hidden`: those that are there besides."""
 
-    cards: tuple[Found, ...]
+    cards: tuple[Device, ...]
     cpu: Cpu
-    hidden: tuple[Found, ...] = ()
+    hidden: tuple[Device, ...] = ()
 
     @property
     def card(self) -> Card:
@@ -72,7 +72,7 @@ def find_machine() -> Machine:
     cpu = _cpu()
     driver = Driver()
     try:
-        there = [found for index, handle in enumerate(driver.handles) for found in _found(driver, handle, index)]
+        there = [found for index, handle in enumerate(driver.handles) for found in _list_devices(driver, handle, index)]
     finally:
         driver.close()
     seen = visible(there, os.environ.get("CUDA_VISIBLE_DEVICES"))
@@ -82,7 +82,7 @@ def find_machine() -> Machine:
     return Machine(tuple(seen), cpu, hidden)
 
 
-def _found(driver: Driver, handle: Any, index: int) -> Iterator[Found]:
+def _list_devices(driver: Driver, handle: Any, index: int) -> Iterator[Device]:
     """A GPU, or instead of it the slices it is cut into (MIG): a process can use those only."""
     title = driver.ask("nvmlDeviceGetName", handle) or "GPU"
     major, minor = driver.ask("nvmlDeviceGetCudaComputeCapability", handle) or (0, 0)
@@ -90,7 +90,7 @@ def _found(driver: Driver, handle: Any, index: int) -> Iterator[Found]:
     current, _ = driver.ask("nvmlDeviceGetMigMode", handle) or (0, 0)
     if not current:
         card = card_for(title, driver.memory(handle)[1], capability)
-        yield Found(card, title, driver.ask("nvmlDeviceGetUUID", handle) or "", index=index)
+        yield Device(card, title, driver.ask("nvmlDeviceGetUUID", handle) or "", index=index)
         return
     for number in range(driver.ask("nvmlDeviceGetMaxMigDeviceCount", handle) or MOST_SLICES):
         piece = driver.ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, number)
@@ -98,7 +98,9 @@ def _found(driver: Driver, handle: Any, index: int) -> Iterator[Found]:
             continue
         memory = driver.memory(piece)[1]
         name = _slice_name(driver, piece, title, memory)
-        yield Found(card_for(name, memory, capability), name, driver.ask("nvmlDeviceGetUUID", piece) or "", True, index)
+        yield Device(
+            card_for(name, memory, capability), name, driver.ask("nvmlDeviceGetUUID", piece) or "", True, index
+        )
 
 
 def _slice_name(driver: Driver, piece: Any, title: str, memory: int | None) -> str:
@@ -112,14 +114,14 @@ def _slice_name(driver: Driver, piece: Any, title: str, memory: int | None) -> s
     return " ".join([title, "MIG", ".".join(size)]).rstrip()
 
 
-def visible(there: list[Found], wanted: str | None) -> list[Found]:
+def visible(there: list[Device], wanted: str | None) -> list[Device]:
     """Those that CUDA_VISIBLE_DEVICES leaves a process: numbers or starts of UUIDs; what follows a wrong one is lost.
 
     Numbers are taken for the driver's, which CUDA's own are where the cards are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
     if wanted is None:
         return there
-    seen: list[Found] = []
+    seen: list[Device] = []
     for entry in (part.strip() for part in wanted.split(",")):
         fits = [
             found for found in there
@@ -131,11 +133,11 @@ def visible(there: list[Found], wanted: str | None) -> list[Found]:
     return seen
 
 
-def _apple() -> Found:
+def _apple() -> Device:
     memory = psutil.virtual_memory().total
     share = SMALL_SHARE if memory <= SMALL_MAC else LARGE_SHARE
     title = f"{_sysctl('machdep.cpu.brand_string') or 'Apple'} GPU (MPS)"
-    return Found(replace(BY_NAME["mps"], title=title, memory=int(memory * share)), title)
+    return Device(replace(BY_NAME["mps"], title=title, memory=int(memory * share)), title)
 
 
 def _sysctl(name: str) -> str:

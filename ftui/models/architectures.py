@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ftui.models.shape import Activation, Layer, ModelShape
+from ftui.models.shape import Activation, DecoderLayer, ModelShape
 
 Sizes = dict[str, tuple[int, int]]
 
@@ -25,8 +25,8 @@ def _phi(config: Mapping[str, Any]) -> ModelShape:
     outer["lm_head.bias"] = vocab
     return ModelShape(
         "phi", hidden, width, heads, kv_heads, size, vocab, context(config), False, "model.layers",
-        (Layer(linears, frozenset(linears), others),) * int(config["num_hidden_layers"]), outer, "model.embed_tokens",
-        "lm_head", "layer", "gelu_new", False,
+        (DecoderLayer(linears, frozenset(linears), others),) * int(config["num_hidden_layers"]), outer,
+        "model.embed_tokens", "lm_head", "layer", "gelu_new", False,
     )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def _phi3(config: Mapping[str, Any]) -> ModelShape:
     seen = windows(config, int(config["num_hidden_layers"]))
     return ModelShape(
         "phi3", hidden, width, heads, kv_heads, size, vocab, context(config), tied, "model.layers",
-        shared([Layer(linears, frozenset(), others, None, window) for window in seen]),
+        reuse_equal([DecoderLayer(linears, frozenset(), others, None, window) for window in seen]),
         ends("model.embed_tokens", vocab, hidden, tied=tied) | {"model.norm.weight": hidden},
         "model.embed_tokens", "lm_head",
     )  # fmt: skip
@@ -66,7 +66,7 @@ def _starcoder2(config: Mapping[str, Any]) -> ModelShape:
     seen = windows(config, int(config["num_hidden_layers"]))
     return ModelShape(
         "starcoder2", hidden, width, heads, kv_heads, size, vocab, context(config), tied, "model.layers",
-        shared([Layer(linears, biased, others, None, window) for window in seen]),
+        reuse_equal([DecoderLayer(linears, biased, others, None, window) for window in seen]),
         ends("model.embed_tokens", vocab, hidden, tied=tied) | with_bias("model.norm", hidden),
         "model.embed_tokens", "lm_head", "layer", "gelu", False,
     )  # fmt: skip
@@ -79,7 +79,7 @@ def _gpt2(config: Mapping[str, Any]) -> ModelShape:
         "attn.c_attn": (hidden, 3 * hidden), "attn.c_proj": (hidden, hidden),
         "mlp.c_fc": (hidden, width), "mlp.c_proj": (width, hidden),
     }  # fmt: skip
-    layer = Layer(linears, frozenset(linears), with_bias("ln_1", hidden) | with_bias("ln_2", hidden))
+    layer = DecoderLayer(linears, frozenset(linears), with_bias("ln_1", hidden) | with_bias("ln_2", hidden))
     tied = bool(config.get("tie_word_embeddings", True))
     outer = ends("transformer.wte", vocab, hidden, tied=tied) | {"transformer.wpe.weight": positions * hidden}
     act: Activation = "gelu_new" if config.get("activation_function", "gelu_new") == "gelu_new" else "gelu"
@@ -102,7 +102,7 @@ def _gpt_neox(config: Mapping[str, Any]) -> ModelShape:
     tied = bool(config.get("tie_word_embeddings", False))
     return ModelShape(
         "gpt_neox", hidden, width, heads, heads, hidden // heads, vocab, context(config), tied, "gpt_neox.layers",
-        (Layer(linears, frozenset(biased), others),) * int(config["num_hidden_layers"]),
+        (DecoderLayer(linears, frozenset(biased), others),) * int(config["num_hidden_layers"]),
         ends("gpt_neox.embed_in", vocab, hidden, tied=tied) | with_bias("gpt_neox.final_layer_norm", hidden),
         "gpt_neox.embed_in", "lm_head", "layer", "gelu", False,
     )  # fmt: skip
@@ -145,9 +145,9 @@ def windows(config: Mapping[str, Any], depth: int) -> list[int | None]:
     return [None] * depth
 
 
-def shared(layers: list[Layer]) -> tuple[Layer, ...]:
+def reuse_equal(layers: list[DecoderLayer]) -> tuple[DecoderLayer, ...]:
     """The layers, those that are alike as one object: what is computed for it is computed once."""
-    known: list[Layer] = []
+    known: list[DecoderLayer] = []
     found = []
     for layer in layers:
         same = next((one for one in known if one == layer), None)

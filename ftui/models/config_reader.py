@@ -3,22 +3,24 @@
 Names and sizes are those of transformers 5.24; tests/ftui/models/test_shape.py compares them with its models.
 """
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
-from ftui.models.architectures import OTHERS, Sizes, context, ends, shared, windows
-from ftui.models.shape import Activation, Experts, Layer, ModelShape, Norm
-from ftui.models.vocabulary import vocabulary_of
+from ftui.models.architectures import OTHERS, Sizes, context, ends, reuse_equal, windows
+from ftui.models.shape import Activation, DecoderLayer, Experts, ModelShape, Norm
 
-__all__ = ["ModelShape", "shape_from_scratch", "shape_of"]
+__all__ = ["ModelShape", "read_shape", "shape_from_scratch"]
 
 # A constant, or the name of the key in the config that decides.
 Flag = bool | str
 
 
 @dataclass(frozen=True)
-class Kind:
+class LlamaVariant:
     """What sets an architecture of Llama's build apart from Llama.
 
     Attributes:
@@ -48,41 +50,41 @@ MOST_LAYERS, LARGEST = 4096, 1 << 30
 FOUR_NORMS = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
 )  # fmt: skip
-KINDS: dict[str, Kind] = {
-    "llama": Kind(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
-    "mistral": Kind(),
-    "qwen2": Kind(qkv_bias=True),
-    "qwen3": Kind(head_dim=128, qkv_bias="attention_bias", o_bias="attention_bias", qk="head"),
-    "gemma": Kind(
+LLAMA_VARIANTS: dict[str, LlamaVariant] = {
+    "llama": LlamaVariant(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
+    "mistral": LlamaVariant(),
+    "qwen2": LlamaVariant(qkv_bias=True),
+    "qwen3": LlamaVariant(head_dim=128, qkv_bias="attention_bias", o_bias="attention_bias", qk="head"),
+    "gemma": LlamaVariant(
         tied=True, head_dim=256, qkv_bias="attention_bias", o_bias="attention_bias", norm="gemma", act="gelu"
     ),
     # its scores are capped, which transformers' sdpa cannot do: it asks for eager by itself
-    "gemma2": Kind(
+    "gemma2": LlamaVariant(
         tied=True, head_dim=256, qkv_bias="attention_bias", o_bias="attention_bias", norms=FOUR_NORMS, norm="gemma",
         act="gelu", eager_only=True,
     ),
-    "gemma3_text": Kind(
+    "gemma3_text": LlamaVariant(
         tied=True, head_dim=256, qkv_bias="attention_bias", o_bias="attention_bias", norms=FOUR_NORMS, norm="gemma",
         qk="head", act="gelu",
     ),
-    "smollm3": Kind(tied=True, qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
-    "olmo2": Kind(
+    "smollm3": LlamaVariant(tied=True, qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
+    "olmo2": LlamaVariant(
         qkv_bias="attention_bias", o_bias="attention_bias", qk="all",
         norms=("post_attention_layernorm", "post_feedforward_layernorm"),
     ),
-    "granite": Kind(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
-    "cohere": Kind(
+    "granite": LlamaVariant(qkv_bias="attention_bias", o_bias="attention_bias", mlp_bias="mlp_bias"),
+    "cohere": LlamaVariant(
         tied=True, qkv_bias="attention_bias", o_bias="attention_bias", norms=("input_layernorm",), norm="layer",
         qk="heads", qk_when="use_qk_norm",
     ),
-    "stablelm": Kind(qkv_bias="use_qkv_bias", norm="layer", norm_bias=True, qk="list", qk_when="qk_layernorm"),
-    "mixtral": Kind(experts="num_local_experts"),
-    "qwen2_moe": Kind(qkv_bias=True, experts="num_experts", expert_width="moe_intermediate_size"),
-    "qwen3_moe": Kind(
+    "stablelm": LlamaVariant(qkv_bias="use_qkv_bias", norm="layer", norm_bias=True, qk="list", qk_when="qk_layernorm"),
+    "mixtral": LlamaVariant(experts="num_local_experts"),
+    "qwen2_moe": LlamaVariant(qkv_bias=True, experts="num_experts", expert_width="moe_intermediate_size"),
+    "qwen3_moe": LlamaVariant(
         qkv_bias="attention_bias", o_bias="attention_bias", qk="head", experts="num_experts",
         expert_width="moe_intermediate_size",
     ),
-    "olmoe": Kind(qkv_bias="attention_bias", o_bias="attention_bias", qk="all", experts="num_experts"),
+    "olmoe": LlamaVariant(qkv_bias="attention_bias", o_bias="attention_bias", qk="all", experts="num_experts"),
 }  # fmt: skip
 
 
@@ -100,7 +102,7 @@ MOST, DEEPEST = 1 << 24, 1 << 12
 """No model is near these: positions go to ten millions, layers to a few hundred."""
 
 
-def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
+def read_shape(config: Mapping[str, Any]) -> ModelShape | None:
     """The shape of the model with this config.json; `None` for an architecture that is not known here, for a model that
     reads more than text, and where a size is missing or no model can have it."""
     kind = config.get("model_type")
@@ -109,8 +111,8 @@ def shape_of(config: Mapping[str, Any]) -> ModelShape | None:
     try:
         if not isinstance(kind, str) or not _are_sizes(config):
             return None
-        if kind in KINDS:
-            found = _llama_like(config, KINDS[kind])
+        if kind in LLAMA_VARIANTS:
+            found = _llama_like(config, LLAMA_VARIANTS[kind])
         elif kind in OTHERS:
             found = OTHERS[kind](config)
         else:
@@ -130,7 +132,7 @@ def _are_sizes(config: Mapping[str, Any]) -> bool:
     return max(config.get("num_hidden_layers") or 0, config.get("n_layer") or 0) <= DEEPEST
 
 
-def _has_its_experts(layer: Layer) -> bool:
+def _has_its_experts(layer: DecoderLayer) -> bool:
     experts = layer.experts
     return experts is None or (0 < experts.num_active <= experts.num and experts.width > 0)
 
@@ -144,7 +146,7 @@ def shape_from_scratch(section: Any, vocab_size: int | None = None) -> ModelShap
         "head_dim": section.hidden_size // section.num_attention_heads,
         "max_position_embeddings": section.max_position_embeddings,
         "tie_word_embeddings": section.tie_word_embeddings,
-        "vocab_size": vocabulary_of(section) if vocab_size is None else vocab_size,
+        "vocab_size": vocabulary_size(section) if vocab_size is None else vocab_size,
     }  # fmt: skip
     if section.model_type == "gpt2":
         config |= {
@@ -152,10 +154,10 @@ def shape_from_scratch(section: Any, vocab_size: int | None = None) -> ModelShap
             "n_layer": section.num_hidden_layers, "n_head": section.num_attention_heads,
             "n_positions": section.max_position_embeddings,
         }  # fmt: skip
-    return shape_of(config)
+    return read_shape(config)
 
 
-def _llama_like(config: Mapping[str, Any], kind: Kind) -> ModelShape:
+def _llama_like(config: Mapping[str, Any], kind: LlamaVariant) -> ModelShape:
     hidden, vocab, width = (int(config[key]) for key in ("hidden_size", "vocab_size", "intermediate_size"))
     heads, depth = int(config["num_attention_heads"]), int(config["num_hidden_layers"])
     kv_heads = int(config.get("num_key_value_heads") or heads)
@@ -175,17 +177,17 @@ def _llama_like(config: Mapping[str, Any], kind: Kind) -> ModelShape:
         if kind.experts and _has_experts(config, number):
             layers.append(_mixed(config, kind, hidden, attention, biased, others, window))
         else:
-            layers.append(Layer(attention | dense, frozenset(biased | mlp_biased), others, None, window))
+            layers.append(DecoderLayer(attention | dense, frozenset(biased | mlp_biased), others, None, window))
     tied = bool(config.get("tie_word_embeddings", kind.tied))
     norm = {"model.norm.weight": hidden} | ({"model.norm.bias": hidden} if kind.norm_bias else {})
     return ModelShape(
         str(config["model_type"]), hidden, width, heads, kv_heads, head_dim, vocab, context(config), tied,
-        "model.layers", shared(layers), ends("model.embed_tokens", vocab, hidden, tied=tied) | norm,
+        "model.layers", reuse_equal(layers), ends("model.embed_tokens", vocab, hidden, tied=tied) | norm,
         "model.embed_tokens", "lm_head", kind.norm, kind.act, True, kind.eager_only,
     )  # fmt: skip
 
 
-def _norms(config: Mapping[str, Any], kind: Kind, hidden: int) -> dict[str, int]:
+def _norms(config: Mapping[str, Any], kind: LlamaVariant, hidden: int) -> dict[str, int]:
     names: Iterable[str] = kind.norms
     if config["model_type"] == "stablelm" and config.get("use_parallel_residual"):
         names = kind.norms[:1]
@@ -220,13 +222,13 @@ def _has_experts(config: Mapping[str, Any], number: int) -> bool:
 
 def _mixed(
     config: Mapping[str, Any],
-    kind: Kind,
+    kind: LlamaVariant,
     hidden: int,
     attention: Sizes,
     biased: set[str],
     others: dict[str, int],
     window: int | None,
-) -> Layer:
+) -> DecoderLayer:
     """A layer whose feed-forward part is a mixture of experts, which lie stacked in two parameters."""
     num = int(config.get(kind.experts) or config["num_local_experts"])
     width = int(config[kind.expert_width])
@@ -240,8 +242,37 @@ def _mixed(
         linears |= _gated(hidden, int(config["shared_expert_intermediate_size"]), "mlp.shared_expert")
         linears["mlp.shared_expert_gate"] = (hidden, 1)
     experts = Experts(num, int(config["num_experts_per_tok"]), width)
-    return Layer(linears, frozenset(biased), others | stacked, experts, window)
+    return DecoderLayer(linears, frozenset(biased), others | stacked, experts, window)
 
 
 def _is(config: Mapping[str, Any], flag: Flag) -> bool:
     return flag if isinstance(flag, bool) else bool(config.get(flag, False))
+
+
+def vocabulary_size(section: Any) -> int:
+    """Entries of the vocabulary of `[model.from_scratch]`: those of its tokenizer on this disk, else as asked for.
+
+    A tokenizer that is trained may get fewer, where the rows are few: that is known when they have been read.
+    """
+    if section.tokenizer is not None:
+        path = Path(section.tokenizer).expanduser() / "tokenizer.json"
+        try:
+            size = _count_entries(path, path.stat().st_mtime_ns)
+        except OSError:  # on the hub, or of another kind
+            size = None
+        if size is not None:
+            return size
+    return int(section.vocab_size)
+
+
+@lru_cache(maxsize=8)
+def _count_entries(path: Path, _changed: int) -> int | None:
+    """Entries of a tokenizer.json, added ones too; `None` where it cannot be understood."""
+    try:
+        table = json.loads(path.read_bytes())
+        vocabulary = table["model"]["vocab"]
+        is_table = isinstance(vocabulary, dict)  # Unigram's is a list
+        names = set(vocabulary) if is_table else {entry[0] for entry in vocabulary}
+        return len(names | {token["content"] for token in table.get("added_tokens") or ()}) or None
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
+        return None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ftui.errors import ModelError
-from ftui.models.config_reader import shape_of
+from ftui.models.config_reader import read_shape
 from ftui.system.user_folders import expand_user, hub_cache
 
 CONFIG, CARD = "config.json", "README.md"
@@ -142,7 +142,7 @@ def facts(path: Path, *, name: str | None = None) -> ModelFacts:
         licence = _licence(path / CARD)
     except (ModelError, OSError) as error:
         return ModelFacts(name, path, problem=error.message if isinstance(error, ModelError) else str(error))
-    shape = shape_of(config)
+    shape = read_shape(config)
     counted = sum(number for _, number in headers) or None
     return ModelFacts(
         name, path, model_type=_text(config.get("model_type")),

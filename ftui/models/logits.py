@@ -1,4 +1,4 @@
-"""How logits are made: in pieces where the head is plain. The engine computes by these facts, the estimate counts by them."""
+"""How logits are made: in pieces where the head is plain. The engine computes so, and the estimate counts so."""
 
 PLAIN_HEADS = frozenset({
     "llama", "mistral", "qwen2", "qwen3", "smollm3", "gpt2", "phi", "phi3", "gemma", "olmo2", "starcoder2", "stablelm",

@@ -19,7 +19,7 @@ class Experts:
 
 
 @dataclass(frozen=True)
-class Layer:
+class DecoderLayer:
     """One decoder layer. Paths are those of transformers 5.24, within the layer.
 
     Attributes:
@@ -83,7 +83,7 @@ class ModelShape:
     context: int | None
     tied: bool
     stack: str
-    layers: tuple[Layer, ...]
+    layers: tuple[DecoderLayer, ...]
     outer: Mapping[str, int]
     embeddings: str
     head: str

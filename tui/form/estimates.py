@@ -11,8 +11,8 @@ from ftui import units
 from ftui.errors import FtuiError, ModelError
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.fit import Change
-from ftui.estimate.measurements import Measured, recall
-from ftui.estimate.setup import Setup
+from ftui.estimate.measurements import ProbeRecord, read_probes
+from ftui.estimate.setup import TrainingSetup
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card, card_named
 from ftui.profile.origins import Key
@@ -40,7 +40,7 @@ class MachineCards:
     cpu: Card | None = None
     proposed: str = ""
     reason: str = ""
-    probes: Sequence[Measured] = ()
+    probes: Sequence[ProbeRecord] = ()
 
     def card_of(self, tier: str) -> Card:
         """The card a tier is for; this machine's own where it is of that kind."""
@@ -50,7 +50,7 @@ class MachineCards:
 def detect_cards() -> MachineCards:
     """Looks at the hardware (some 10 ms where there is a driver)."""
     machine = find_machine()
-    return MachineCards(machine.card, machine.cpu.card, machine.proposed, machine.reason, recall())
+    return MachineCards(machine.card, machine.cpu.card, machine.proposed, machine.reason, read_probes())
 
 
 def estimate_on(profile: Profile | None, card: Card | None, known: Known) -> CardEstimate:
@@ -111,7 +111,7 @@ def change_choices(profile: Profile, card: Card, known: Known) -> list[Choice]:
     """
     try:
         setup = setup_for(profile, card, known)
-        changes = suggestions(setup, known) if isinstance(setup, Setup) else []
+        changes = suggestions(setup, known) if isinstance(setup, TrainingSetup) else []
     except FAULTS as error:
         raise ModelError(f"Nothing can be looked for: {type(error).__name__}: {error}.") from error
     now = flat(profile)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ftui import units
 from ftui.errors import FtuiError
-from ftui.models.config_reader import shape_of
+from ftui.models.config_reader import read_shape
 from ftui.models.known import known_models
 from ftui.models.local import CONFIG, ModelFacts, cached_models, facts, find_folder, models_in
 from ftui.profile import recent
@@ -101,7 +101,7 @@ def _read_or_say_why(read: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
 def _describe_known(name: str) -> tuple[str, ...]:
     """What the table of well-known models says of one that is not here."""
     config = known_models().get(name)
-    shape = shape_of(config) if config is not None else None
+    shape = read_shape(config) if config is not None else None
     if config is None or shape is None:
         return ()
     size = f"{units.count(shape.num_parameters)} parameters, {shape.num_layers} layers"

@@ -11,9 +11,9 @@ from ftui.engine.simulate import profile_memory
 from ftui.engine.simulate.profile_memory import simulate
 from ftui.estimate.closed_form import ENGINE_BYTES, memory
 from ftui.estimate.result import PARTS, Memory
-from ftui.estimate.setup import setup_of
+from ftui.estimate.setup import build_setup
 from ftui.hardware.devices import MiB, card_named
-from ftui.models.config_reader import shape_of
+from ftui.models.config_reader import read_shape
 from ftui.profile.schema import Profile
 from tests.support.published_models import MODELS
 
@@ -98,9 +98,9 @@ def both(name: str) -> tuple[Memory, Memory]:
     """What the closed form and the simulation say."""
     model, card, adapter, train, sections = GRID[name]
     profile, config = profile_of(adapter, train, **sections), config_of(model)
-    shape = shape_of(config)
+    shape = read_shape(config)
     assert shape is not None
-    told = memory(setup_of(profile, shape, card_named(card)))
+    told = memory(build_setup(profile, shape, card_named(card)))
     return told, simulate(profile, AutoConfig.for_model(**config), card_named(card))
 
 
@@ -128,12 +128,12 @@ def test_the_range_holds_what_the_allocator_would_reserve() -> None:
 
 
 def test_an_answer_takes_less_than_5_milliseconds() -> None:
-    shape = shape_of(MODELS["Llama-3.1-70B"])
+    shape = read_shape(MODELS["Llama-3.1-70B"])
     assert shape is not None
     profile, card = profile_of(QLORA | {"exclude_modules": r".*\.1\..*"}, FORGET), card_named("h200")
     seconds = []
     for _ in range(10):
         begun = time.process_time()  # others may be busy on this machine
-        memory(setup_of(profile, shape, card))
+        memory(build_setup(profile, shape, card))
         seconds.append(time.process_time() - begun)
     assert min(seconds) < 0.005

@@ -9,9 +9,9 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ftui.estimate import disk
-from ftui.estimate.setup import Setup, setup_of
+from ftui.estimate.setup import TrainingSetup, build_setup
 from ftui.hardware.devices import card_named
-from ftui.models.config_reader import shape_of
+from ftui.models.config_reader import read_shape
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import listed, total_size
 from ftui.runs.run_folder import Run
@@ -44,10 +44,10 @@ def wide_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def setup_for(profile: Profile, folder: Path) -> Setup:
-    shape = shape_of(json.loads((folder / "config.json").read_bytes()))
+def setup_for(profile: Profile, folder: Path) -> TrainingSetup:
+    shape = read_shape(json.loads((folder / "config.json").read_bytes()))
     assert shape is not None
-    return setup_of(profile, shape, card_named("cpu"))
+    return build_setup(profile, shape, card_named("cpu"))
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -14,7 +14,7 @@ from ftui.estimate import closed_form
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import estimate_lines
 from ftui.estimate.result import Memory
-from ftui.estimate.setup import Setup
+from ftui.estimate.setup import TrainingSetup
 from ftui.hardware.devices import CARDS, card_named
 from ftui.models.known import known_models
 from ftui.profile.layers import examine, file_layer, override_layer, resolve
@@ -84,7 +84,7 @@ def test_rows_that_were_counted(tmp_path: Path) -> None:
         longest=300,
     )  # fmt: skip
     counted = setup_for(given, card, Known(counts=counts))
-    assert isinstance(whole, Setup) and isinstance(counted, Setup)
+    assert isinstance(whole, TrainingSetup) and isinstance(counted, TrainingSetup)
     assert (whole.length, whole.micro_batch, whole.eval_batch) == (2048, 4, 8)
     assert (counted.length, counted.micro_batch, counted.eval_batch) == (300, 3, 1)
     assert estimate(given, card, Known(counts=counts)).duration.num_steps == 2
@@ -126,7 +126,7 @@ def test_what_a_card_cannot_do_is_no_whatever_its_memory(kind: str, tmp_path: Pa
             continue
         assert told.impossible in " ".join(" ".join(estimate_lines(told, card, None)).split())
         setup = setup_for(examined.profile, card)
-        assert isinstance(setup, Setup)
+        assert isinstance(setup, TrainingSetup)
         changes = suggestions(setup)
         assert changes and all(change.verdict in ("fits", "likely") for change in changes)
         for change in changes:
@@ -155,7 +155,7 @@ def test_money(tmp_path: Path) -> None:
 
 def test_a_simulation_is_carried_to_cards_with_the_same_kernels(tmp_path: Path) -> None:
     setup = setup_for(profile(tmp_path), card_named("rtx4090"))
-    assert isinstance(setup, Setup)
+    assert isinstance(setup, TrainingSetup)
     simulated = replace(closed_form.memory(setup), basis="simulated")
     carried = {card.name: carried_over(simulated, card_named("rtx4090"), card) for card in CARDS}
     assert {name for name, memory in carried.items() if memory is None} == {"mps", "cpu", "t4", "h100", "h200"}
@@ -167,7 +167,7 @@ def test_a_simulation_is_carried_to_cards_with_the_same_kernels(tmp_path: Path) 
 def test_suggestions_are_other_than_what_is(tmp_path: Path) -> None:
     for overrides in ((), ("adapter.method=full",), ("train.per_device_train_batch_size=1",)):
         setup = setup_for(profile(tmp_path, *overrides), card_named("a40"))
-        assert isinstance(setup, Setup)
+        assert isinstance(setup, TrainingSetup)
         now = closed_form.memory(setup)
         assert all(change.memory != now for change in suggestions(setup))
 

@@ -12,10 +12,10 @@ from ftui.engine.system.device import Hardware
 from ftui.estimate import disk
 from ftui.estimate.closed_form import host_memory, memory
 from ftui.estimate.result import PARTS
-from ftui.estimate.setup import Setup, setup_of
+from ftui.estimate.setup import TrainingSetup, build_setup
 from ftui.estimate.states import MOMENTS
 from ftui.hardware.devices import CARDS, GiB, card_named
-from ftui.models.config_reader import ModelShape, shape_of
+from ftui.models.config_reader import ModelShape, read_shape
 from ftui.profile.schema import Profile
 from tests.support.published_models import MODELS
 
@@ -23,7 +23,7 @@ Table = dict[str, Any]
 
 
 def shape(name: str) -> ModelShape:
-    found = shape_of(MODELS[name])
+    found = read_shape(MODELS[name])
     assert found is not None
     return found
 
@@ -33,8 +33,8 @@ def profile_of(**sections: Table) -> Profile:
     return Profile.model_validate(base | {name: base.get(name, {}) | values for name, values in sections.items()})
 
 
-def setup(name: str = "Llama-3-8B", card: str = "rtx4090", /, **sections: Table) -> Setup:
-    return setup_of(profile_of(**sections), shape(name), card_named(card))
+def setup(name: str = "Llama-3-8B", card: str = "rtx4090", /, **sections: Table) -> TrainingSetup:
+    return build_setup(profile_of(**sections), shape(name), card_named(card))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -73,7 +73,7 @@ def test_types_are_those_of_the_engine(card: str, dtype: str, monkeypatch: pytes
     real = Hardware(torch.device(kind.kind), precision, 1, "", None)
     for method in ({"method": "lora"}, {"method": "full"}):
         profile = profile_of(adapter=method, model={"dtype": dtype})
-        told = setup_of(profile, shape("Llama-3-8B"), kind)
+        told = build_setup(profile, shape("Llama-3-8B"), kind)
         stored = methods.storage_dtype(profile, real)
         assert isinstance(stored, torch.dtype)
         assert told.precision == precision

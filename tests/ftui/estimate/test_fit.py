@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftui.estimate import closed_form, fit, levers, timing
-from ftui.estimate.result import Memory
-from ftui.estimate.setup import Setup, setup_of, with_length
-from ftui.estimate.verdict import FIT, SAFE, verdict
+from ftui.estimate.result import FIT, SAFE, Memory, verdict
+from ftui.estimate.setup import TrainingSetup, build_setup, with_length
 from ftui.hardware.devices import Card, GiB
-from ftui.models.config_reader import ModelShape, shape_from_scratch, shape_of
+from ftui.models.config_reader import ModelShape, read_shape, shape_from_scratch
 from ftui.profile.layers import examine, file_layer, override_layer, resolve
 from ftui.profile.schema import Profile
 from ftui.profile.tiers import tier_layer
@@ -41,7 +40,7 @@ eval_strategy = "epoch"
 
 
 def shape() -> ModelShape:
-    found = shape_of(QWEN3_8B)
+    found = read_shape(QWEN3_8B)
     assert found is not None
     return found
 
@@ -75,11 +74,11 @@ METHODS = {
 @pytest.mark.parametrize("memory_gib", [10, 16, 24, 48, 80])
 def test_a_change_does_what_it_says(path: Path, method: str, memory_gib: int) -> None:
     profile = resolve(path, overrides=METHODS[method]).profile
-    setup = setup_of(profile, shape(), card(memory_gib), rows_are_cut=True)
+    setup = build_setup(profile, shape(), card(memory_gib), rows_are_cut=True)
     changes = told_for(setup)
     assert changes or memory_gib == 10
     for change in changes:
-        after = setup_of(changed(path, METHODS[method], change), shape(), setup.card)
+        after = build_setup(changed(path, METHODS[method], change), shape(), setup.card)
         assert closed_form.memory(after) == change.memory
         assert verdict(change.memory, setup.card) == change.verdict
         assert change.verdict in FIT or (
@@ -88,12 +87,12 @@ def test_a_change_does_what_it_says(path: Path, method: str, memory_gib: int) ->
         assert rows_a_step(after) == rows_a_step(setup)
 
 
-def told_for(setup: Setup, tokens: float | None = None) -> list[fit.Change]:
+def told_for(setup: TrainingSetup, tokens: float | None = None) -> list[fit.Change]:
     more = (fit.largest_micro_batch(setup, tokens=tokens), fit.longest_rows(setup))
     return [*fit.cheapest(setup, tokens=tokens), *(one for one in more if one is not None)]
 
 
-def rows_a_step(setup: Setup) -> int:
+def rows_a_step(setup: TrainingSetup) -> int:
     return setup.micro_batch * setup.accumulation * setup.num_processes
 
 
@@ -106,12 +105,12 @@ def test_the_promised_speed_is_what_the_clock_says_of_the_same_rows(
     """Rows are shorter than they may be, on average: fixed costs weigh more then. That rows are cut makes nothing
     faster; how much longer they become otherwise, nobody has counted."""
     profile = resolve(path, overrides=METHODS[method]).profile
-    setup = setup_of(profile, shape(), card(memory_gib), rows_are_cut=True)
+    setup = build_setup(profile, shape(), card(memory_gib), rows_are_cut=True)
     tokens = share * rows_a_step(setup) * setup.length
     before = timing.step_seconds(setup, tokens)
     assert before is not None
     for change in told_for(setup, tokens):
-        after = setup_of(changed(path, METHODS[method], change), shape(), setup.card)
+        after = build_setup(changed(path, METHODS[method], change), shape(), setup.card)
         if after.length > setup.length:
             assert change.slower is None
             continue
@@ -209,11 +208,11 @@ def check_promises(path: Path, wishes: list[str], tier: str | None, kind: str, o
     if examined.profile is None:  # values that do not go together
         return 0
 
-    def setup_for(profile: Profile) -> Setup:
+    def setup_for(profile: Profile) -> TrainingSetup:
         scratch = profile.model.from_scratch
-        own = shape_of(SHAPES[kind]) if scratch is None else shape_from_scratch(scratch)
+        own = read_shape(SHAPES[kind]) if scratch is None else shape_from_scratch(scratch)
         assert own is not None
-        return setup_of(profile, own, on, rows_are_cut=True)
+        return build_setup(profile, own, on, rows_are_cut=True)
 
     setup = setup_for(examined.profile)
     changes = told_for(setup)
@@ -233,7 +232,7 @@ def test_each_kind_is_told_what_costs_least_first(path: Path) -> None:
     """Speed alone, then exactness or what is trained, then long rows, then the method."""
     for overrides in (["adapter.method=full"], ["data.max_length=4096"], METHODS["freeze"], METHODS["checkpointed"]):
         for memory_gib in (24, 48, 80):
-            setup = setup_of(resolve(path, overrides=overrides).profile, shape(), card(memory_gib))
+            setup = build_setup(resolve(path, overrides=overrides).profile, shape(), card(memory_gib))
             changes = fit.cheapest(setup)
             kinds = [kind_of(setup, change) for change in changes]
             assert kinds == sorted(kinds) and len(changes) <= fit.MOST
@@ -245,7 +244,7 @@ def test_each_kind_is_told_what_costs_least_first(path: Path) -> None:
             assert not any(one < other for one in reasons for other in reasons)
 
 
-def kind_of(setup: Setup, change: fit.Change) -> int:
+def kind_of(setup: TrainingSetup, change: fit.Change) -> int:
     if setup.method in ("full", "freeze") and levers.METHOD in change.values:
         return 3
     if levers.MAX_LENGTH in change.values:
@@ -254,7 +253,7 @@ def kind_of(setup: Setup, change: fit.Change) -> int:
 
 
 def test_a_large_model_is_trained_whole_where_16_bits_and_8_bit_moments_are_enough(path: Path) -> None:
-    setup = setup_of(resolve(path, overrides=["adapter.method=full"]).profile, shape(), card(80))
+    setup = build_setup(resolve(path, overrides=["adapter.method=full"]).profile, shape(), card(80))
     first = fit.cheapest(setup)[0]
     assert first.values[levers.DTYPE] == "bfloat16" and first.values[levers.OPTIM] == "adamw_8bit"
     assert levers.METHOD not in first.values
@@ -264,15 +263,15 @@ def test_a_large_model_is_trained_whole_where_16_bits_and_8_bit_moments_are_enou
 def test_smaller_micro_batches_may_need_more(path: Path) -> None:
     """Gradients that are added up are held through the forward pass: without them, 80 GiB are enough."""
     whole = ["adapter.method=full", "train.per_device_train_batch_size=4", "train.gradient_accumulation_steps=1"]
-    first = fit.cheapest(setup_of(resolve(path, overrides=whole).profile, shape(), card(80)))[0]
+    first = fit.cheapest(build_setup(resolve(path, overrides=whole).profile, shape(), card(80)))[0]
     assert levers.MICRO_BATCH not in first.values and first.values[levers.DTYPE] == "bfloat16"
     assert first.verdict in FIT
 
 
 def test_a_lower_rank_is_one_that_is_taken_and_scales_as_before(path: Path) -> None:
     def told(*wishes: str) -> list[tuple[int, int]]:
-        setup = setup_of(resolve(path, overrides=wishes).profile, shape(), card(24))
-        trained = levers.axes_of(setup)["trained"]
+        setup = build_setup(resolve(path, overrides=wishes).profile, shape(), card(24))
+        trained = levers.list_axes(setup)["trained"]
         return [(lever.values[levers.RANK], lever.values[levers.ALPHA]) for lever in trained]
 
     assert told("adapter.r=20", "adapter.lora_alpha=40") == [(10, 20), (5, 10)]
@@ -282,22 +281,22 @@ def test_a_lower_rank_is_one_that_is_taken_and_scales_as_before(path: Path) -> N
 
 
 def test_only_the_keys_that_change_are_written(path: Path) -> None:
-    setup = setup_of(resolve(path, overrides=["data.max_length=4096"]).profile, shape(), card(24))
+    setup = build_setup(resolve(path, overrides=["data.max_length=4096"]).profile, shape(), card(24))
     written = [change.values for change in fit.cheapest(setup) if levers.CHECKPOINTING in change.values]
     assert any(levers.CHECKPOINTING_KWARGS not in values for values in written)
     assert all(values.get(levers.CHECKPOINTING_KWARGS, {}) != "none" for values in written)
-    freeze = setup_of(resolve(path, overrides=METHODS["freeze"]).profile, shape(), card(24))
+    freeze = build_setup(resolve(path, overrides=METHODS["freeze"]).profile, shape(), card(24))
     assert all(levers.MODULES not in change.values for change in fit.cheapest(freeze))
 
 
 def test_longer_rows_are_proposed_only_where_some_are_cut(path: Path) -> None:
     profile = resolve(path, overrides=["adapter.method=qlora", "data.max_length=512"]).profile
-    assert fit.longest_rows(setup_of(profile, shape(), card(80))) is None
-    assert fit.longest_rows(setup_of(profile, shape(), card(80), rows_are_cut=True)) is not None
+    assert fit.longest_rows(build_setup(profile, shape(), card(80))) is None
+    assert fit.longest_rows(build_setup(profile, shape(), card(80), rows_are_cut=True)) is not None
 
 
 def test_where_nothing_fits_nothing_is_proposed(path: Path) -> None:
-    setup = setup_of(resolve(path).profile, shape(), card(2), rows_are_cut=True)
+    setup = build_setup(resolve(path).profile, shape(), card(2), rows_are_cut=True)
     assert told_for(setup) == []
 
 
@@ -305,7 +304,7 @@ def test_the_work_is_bounded(path: Path) -> None:
     """Each memory of the slowest shapes takes 4 ms."""
     number = 0
 
-    def memory(setup: Setup) -> Memory:
+    def memory(setup: TrainingSetup) -> Memory:
         nonlocal number
         number += 1
         return closed_form.memory(setup)
@@ -313,7 +312,7 @@ def test_the_work_is_bounded(path: Path) -> None:
     for overrides in (METHODS["lora"], ["adapter.modules_to_save=['lm_head']", "data.max_length=8192"]):
         for memory_gib in (8, 12, 16, 24):
             number = 0
-            fit.cheapest(setup_of(resolve(path, overrides=overrides).profile, shape(), card(memory_gib)), memory)
+            fit.cheapest(build_setup(resolve(path, overrides=overrides).profile, shape(), card(memory_gib)), memory)
             assert number <= 200
 
 
@@ -321,11 +320,11 @@ def test_the_work_is_bounded(path: Path) -> None:
 @settings(max_examples=40, deadline=None)
 def test_the_largest_is_the_largest(path: Path, memory_gib: float, length: int) -> None:
     profile = resolve(path, overrides=["adapter.method=qlora"]).profile
-    setup = replace(setup_of(profile, shape(), card(memory_gib), rows_are_cut=True), length=64 * length)
+    setup = replace(build_setup(profile, shape(), card(memory_gib), rows_are_cut=True), length=64 * length)
     rows = rows_a_step(setup)
     sizes = [n for n in range(1, rows + 1) if rows % n == 0]
 
-    def fits(changed: Setup) -> bool:
+    def fits(changed: TrainingSetup) -> bool:
         return verdict(closed_form.memory(changed), setup.card) in FIT
 
     fitting = [n for n in sizes if fits(replace(setup, micro_batch=n, accumulation=rows // n))]

@@ -13,20 +13,19 @@ from ftui.estimate import closed_form, timing
 from ftui.estimate.api import Known, estimate, setup_for, timing_of
 from ftui.estimate.estimate_text import duration_words
 from ftui.estimate.measurements import (
-    Measured,
-    corrected,
-    measured_file,
-    nearest,
-    recall,
-    remember,
-    setting_of,
-    what_of,
+    ProbeRecord,
+    correct_memory,
+    describe_setting,
+    describe_subject,
+    find_probe,
+    probes_file,
+    read_probes,
+    save_probe,
 )
-from ftui.estimate.result import PARTS, Memory
-from ftui.estimate.setup import Setup, setup_of
-from ftui.estimate.verdict import verdict
+from ftui.estimate.result import PARTS, Memory, verdict
+from ftui.estimate.setup import TrainingSetup, build_setup
 from ftui.hardware.devices import Card, GiB
-from ftui.models.config_reader import shape_of
+from ftui.models.config_reader import read_shape
 from ftui.profile.layers import resolve
 
 LLAMA = {
@@ -50,50 +49,52 @@ def profile_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def setup(profile_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Setup:
+def setup(profile_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainingSetup:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    shape = shape_of(LLAMA)
+    shape = read_shape(LLAMA)
     assert shape is not None
-    return setup_of(resolve(profile_path).profile, shape, CARD)
+    return build_setup(resolve(profile_path).profile, shape, CARD)
 
 
-def probe(setup: Setup, process: int) -> Measured:
-    return Measured(
-        what=what_of(setup), setting=setting_of(setup), estimated=closed_form.memory(setup).process,
+def probe(setup: TrainingSetup, process: int) -> ProbeRecord:
+    return ProbeRecord(
+        what=describe_subject(setup), setting=describe_setting(setup), estimated=closed_form.memory(setup).process,
         allocated=process - 3 * GiB, reserved=process - GiB, process=process, step_seconds=2.0, num_tokens=8192,
         versions={"torch": "2.13.0"}, time=1.0,
     )  # fmt: skip
 
 
-def test_what_was_measured_is_kept(setup: Setup) -> None:
-    assert recall() == []
-    remember(probe(setup, 9 * GiB))
-    with measured_file().open("ab") as file:
+def test_what_was_measured_is_kept(setup: TrainingSetup) -> None:
+    assert read_probes() == []
+    save_probe(probe(setup, 9 * GiB))
+    with probes_file().open("ab") as file:
         file.write(b'{"of": "another version"}\n\xff torn')
-    assert recall() == [probe(setup, 9 * GiB)]
-    assert measured_file().stat().st_mode & 0o777 == 0o600
-    remember(probe(setup, 10 * GiB))
-    assert [one.process for one in recall()] == [9 * GiB, 10 * GiB]
+    assert read_probes() == [probe(setup, 9 * GiB)]
+    assert probes_file().stat().st_mode & 0o777 == 0o600
+    save_probe(probe(setup, 10 * GiB))
+    assert [one.process for one in read_probes()] == [9 * GiB, 10 * GiB]
 
 
-def test_the_very_setting_is_told_as_measured(setup: Setup) -> None:
+def test_the_very_setting_is_told_as_measured(setup: TrainingSetup) -> None:
     closed = closed_form.memory(setup)
-    found = corrected(closed, setup, closed, [probe(setup, 8 * GiB), probe(setup, 9 * GiB)])
+    found = correct_memory(closed, setup, closed, [probe(setup, 8 * GiB), probe(setup, 9 * GiB)])
     assert (found.process, found.reserved, found.allocated) == (9 * GiB, 8 * GiB, 6 * GiB)  # the newest
     assert found.basis == "measured here" and found.low < found.process < found.high
     assert sum(found.breakdown.values()) == found.process and set(found.breakdown) <= set(PARTS)
 
 
-def test_another_setting_is_moved_by_the_same_share(setup: Setup) -> None:
+def test_another_setting_is_moved_by_the_same_share(setup: TrainingSetup) -> None:
     closed = closed_form.memory(setup)
     measured = probe(setup, round(closed.process * 1.2))
     longer = replace(setup, length=4096)
     before = closed_form.memory(longer)
-    found = corrected(before, longer, before, [measured])
+    found = correct_memory(before, longer, before, [measured])
     assert found.process == pytest.approx(before.process * 1.2, rel=1e-6)
     assert found.basis == "corrected here"
     simulated = replace(before, process=before.process + GiB, basis="simulated")
-    assert corrected(simulated, longer, before, [measured]).process == pytest.approx(before.process * 1.2, rel=1e-6)
+    assert correct_memory(simulated, longer, before, [measured]).process == pytest.approx(
+        before.process * 1.2, rel=1e-6
+    )
 
 
 EVERYTHING_ELSE: dict[str, object] = {
@@ -106,27 +107,27 @@ EVERYTHING_ELSE: dict[str, object] = {
 
 
 @pytest.mark.parametrize("name", EVERYTHING_ELSE)
-def test_nothing_that_changes_memory_is_the_very_setting(setup: Setup, name: str) -> None:
+def test_nothing_that_changes_memory_is_the_very_setting(setup: TrainingSetup, name: str) -> None:
     other = replace(setup, **{name: EVERYTHING_ELSE[name]})  # type: ignore[arg-type]
     assert other != setup
     closed = closed_form.memory(other)
-    found = corrected(closed, other, closed, [probe(setup, round(closed_form.memory(setup).process * 1.1))])
+    found = correct_memory(closed, other, closed, [probe(setup, round(closed_form.memory(setup).process * 1.1))])
     assert found.process == pytest.approx(closed.process * 1.1, rel=1e-6) and found.basis == "corrected here"
 
 
-def test_a_probe_says_nothing_of_ways_that_are_not_ours(setup: Setup) -> None:
+def test_a_probe_says_nothing_of_ways_that_are_not_ours(setup: TrainingSetup) -> None:
     other = replace(setup, num_processes=8, parallel="zero3")
     closed = closed_form.memory(other)
-    assert corrected(closed, other, closed, [probe(setup, 9 * GiB)]) is closed
+    assert correct_memory(closed, other, closed, [probe(setup, 9 * GiB)]) is closed
 
 
-def test_lines_that_cannot_be_true_are_left_out(setup: Setup) -> None:
+def test_lines_that_cannot_be_true_are_left_out(setup: TrainingSetup) -> None:
     for wrong in ({"estimated": 0}, {"num_tokens": 0}, {"process": -1}, {"step_seconds": 0.0}):
-        remember(replace_struct(probe(setup, 9 * GiB), **wrong))
-    assert recall() == []
+        save_probe(replace_struct(probe(setup, 9 * GiB), **wrong))
+    assert read_probes() == []
 
 
-def test_other_models_cards_and_methods_are_left_alone(setup: Setup) -> None:
+def test_other_models_cards_and_methods_are_left_alone(setup: TrainingSetup) -> None:
     known = [probe(setup, 9 * GiB)]
     others = [
         replace(setup, card=replace(CARD, title="NVIDIA T4")),
@@ -137,8 +138,8 @@ def test_other_models_cards_and_methods_are_left_alone(setup: Setup) -> None:
     ]
     for other in others:
         closed = closed_form.memory(other)
-        assert nearest(other, known) is None
-        assert corrected(closed, other, closed, known) is closed
+        assert find_probe(other, known) is None
+        assert correct_memory(closed, other, closed, known) is closed
 
 
 @pytest.mark.parametrize(
@@ -176,7 +177,7 @@ def test_a_probe_of_this_very_profile_is_known_again(name: str, wishes: tuple[st
     counts = COUNTS[name]
     took = DryRun(longest=2048, num_sequences=min(4, counts.num_sequences or 4), num_eval_rows=counts.num_eval_rows)
     seen, asked = (setup_for(given, CARD, Known(counts=one)) for one in (took, counts))
-    assert isinstance(seen, Setup) and isinstance(asked, Setup)
+    assert isinstance(seen, TrainingSetup) and isinstance(asked, TrainingSetup)
     found = replace_struct(probe(seen, 9 * GiB), step_seconds=3.0, num_tokens=8192)
     told = estimate(given, CARD, Known(counts=counts, probes=[found]))
     assert told.memory is not None and (told.memory.basis, told.memory.process) == ("measured here", 9 * GiB)
@@ -188,16 +189,16 @@ NOT_OF_THE_MEMORY = {"rows_are_cut": True, "has_bitsandbytes": False, "lora_alph
 
 
 @pytest.mark.parametrize("name", NOT_OF_THE_MEMORY)
-def test_what_changes_no_memory_and_no_speed_is_no_other_setting(name: str, setup: Setup) -> None:
+def test_what_changes_no_memory_and_no_speed_is_no_other_setting(name: str, setup: TrainingSetup) -> None:
     other = replace(setup, **{name: NOT_OF_THE_MEMORY[name]})  # type: ignore[arg-type]
     assert closed_form.memory(other) == closed_form.memory(setup)
     assert timing.step_seconds(other, 8192) == timing.step_seconds(setup, 8192)
-    assert setting_of(other) == setting_of(setup)
+    assert describe_setting(other) == describe_setting(setup)
 
 
 @pytest.mark.parametrize("change", [{"micro_batch": 2}, {"length": 512}, {"r": 64}, {"checkpointing": 1}], ids=str)
 def test_the_speed_of_another_setting_is_told_with_a_wider_range(
-    change: dict[str, Any], setup: Setup, profile_path: Path
+    change: dict[str, Any], setup: TrainingSetup, profile_path: Path
 ) -> None:
     """On a CPU, whose speed nothing else tells; on a card that the clock knows, by how far the clock was off."""
     given = resolve(profile_path).profile

@@ -11,11 +11,11 @@ import msgspec
 import pytest
 
 from ftui.estimate import closed_form, timing
-from ftui.estimate.setup import Setup
+from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import moment_bytes
-from ftui.estimate.trained import trained_of
+from ftui.estimate.trained import find_trained
 from ftui.hardware.devices import GiB, card_named
-from ftui.models.config_reader import ModelShape, shape_of
+from ftui.models.config_reader import ModelShape, read_shape
 from ftui.runs.events import AnyRecord, RunStarted, Step
 from ftui.runs.journal import Tail
 from ftui.runs.reduce import fold
@@ -37,15 +37,15 @@ def model(name: str) -> ModelShape:
     if config is None:
         keys = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
         config = {"model_type": "llama"} | dict(zip(keys, QWEN[name], strict=True))
-    shape = shape_of(config)
+    shape = read_shape(config)
     assert shape is not None
     return shape
 
 
-def setup_for(row: dict[str, Any]) -> Setup:
+def setup_for(row: dict[str, Any]) -> TrainingSetup:
     """A published run; all of them forget activations."""
     with_ends = row["method"] == "lora and ends"
-    return Setup(
+    return TrainingSetup(
         shape=model(row["model"]), card=card_named(row["card"]), method="lora" if with_ends else row["method"],
         length=row["length"], micro_batch=row["micro_batch"], eval_batch=1, accumulation=row["accumulation"],
         num_processes=1, r=row["rank"], target_modules=QKVO if row["targets"] == "qkvo" else "all-linear",
@@ -79,12 +79,12 @@ def test_published_times_are_met_within_30_percent() -> None:
 
 
 @pytest.fixture
-def setup() -> Setup:
+def setup() -> TrainingSetup:
     keys = PUBLISHED["keys"]
     return setup_for(dict(zip(keys, PUBLISHED["sources"][-1]["rows"][0], strict=True)))
 
 
-def test_a_run_whose_steps_were_measured_is_told_by_them(setup: Setup) -> None:
+def test_a_run_whose_steps_were_measured_is_told_by_them(setup: TrainingSetup) -> None:
     """Loading and saving are known apart."""
     told = timing.duration(
         setup, num_steps=400, tokens_per_step=1000, measured_step_seconds=1.5, price_per_hour=3.6, num_checkpoints=0
@@ -113,7 +113,7 @@ def test_recorded_runs_are_told_by_their_first_20_steps() -> None:
         assert abs(error) <= 0.4
 
 
-def test_what_makes_a_step_slower_is_told_so(setup: Setup) -> None:
+def test_what_makes_a_step_slower_is_told_so(setup: TrainingSetup) -> None:
     def seconds(**changes: Any) -> float:
         told = timing.step_seconds(replace(setup, **changes), 16384)
         assert told is not None
@@ -131,7 +131,7 @@ def test_what_makes_a_step_slower_is_told_so(setup: Setup) -> None:
     assert timing.step_seconds(replace(setup, card=card_named("cpu")), 16384) is None
 
 
-def test_paged_moments_cost_time_where_they_find_no_room(setup: Setup) -> None:
+def test_paged_moments_cost_time_where_they_find_no_room(setup: TrainingSetup) -> None:
     """The more of them must move, the more; where all fit, none."""
 
     def seconds(optim: str, memory_gib: float) -> float:
@@ -144,7 +144,7 @@ def test_paged_moments_cost_time_where_they_find_no_room(setup: Setup) -> None:
     whole = closed_form.memory(replace(setup, method="full", optim="paged_adamw_32bit")).process / GiB
     moments = (
         moment_bytes(
-            replace(setup, method="full", optim="paged_adamw_32bit"), trained_of(replace(setup, method="full"))
+            replace(setup, method="full", optim="paged_adamw_32bit"), find_trained(replace(setup, method="full"))
         )
         / GiB
     )

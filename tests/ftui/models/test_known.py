@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from ftui.models.config_reader import shape_of
+from ftui.models.config_reader import read_shape
 from ftui.models.known import known_config, known_models
 from tests.support.published_models import MODELS, STATED
 
@@ -34,7 +34,7 @@ def total(name: str) -> int | None:
 def test_a_known_model_has_the_parameters_that_are_published(name: str) -> None:
     config = known_config(name)
     assert config is not None and "licence" in known_models()[name] and "same_as" not in config
-    shape = shape_of(config)
+    shape = read_shape(config)
     assert shape is not None and shape.context is not None
     if (stated := total(name)) is not None:
         assert shape.num_parameters == stated

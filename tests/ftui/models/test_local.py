@@ -12,7 +12,7 @@ import pytest
 
 from ftui.errors import ModelError
 from ftui.models import local
-from ftui.models.config_reader import shape_of
+from ftui.models.config_reader import read_shape
 from ftui.system.user_folders import hub_cache
 from tests.support.published_models import MODELS
 
@@ -159,7 +159,7 @@ def test_an_odd_config_leaves_what_it_does_not_tell_unknown(config: bytes, tmp_p
 def test_no_size_makes_a_shape_that_cannot_be(name: str, size: Any, tmp_path: Path) -> None:
     """Nor an exception, nor a list of a thousand million layers."""
     for key in MODELS[name]:
-        shape = shape_of(MODELS[name] | {key: size})
+        shape = read_shape(MODELS[name] | {key: size})
         if shape is not None:
             assert shape.linears and shape.num_parameters > 0
 

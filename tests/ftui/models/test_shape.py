@@ -14,9 +14,9 @@ from ftui.engine.models.freeze import freeze
 from ftui.engine.models.lora import Base, new_adapter
 from ftui.errors import ModelError
 from ftui.estimate.closed_form import memory, num_trainable
-from ftui.estimate.setup import setup_of
+from ftui.estimate.setup import build_setup
 from ftui.hardware.devices import card_named
-from ftui.models.config_reader import shape_from_scratch, shape_of
+from ftui.models.config_reader import read_shape, shape_from_scratch
 from ftui.models.shape import ModelShape
 from ftui.profile.schema import Profile
 from ftui.profile.sections.from_scratch import FromScratch
@@ -33,7 +33,7 @@ def model_of(config: Table) -> Any:
 
 
 def shape(config: Table) -> ModelShape:
-    found = shape_of(config)
+    found = read_shape(config)
     assert found is not None
     return found
 
@@ -79,7 +79,7 @@ def test_switches_of_an_architecture_are_read(kind: str, more: Table) -> None:
     ],
 )
 def test_what_is_not_known_is_not_guessed(config: Table) -> None:
-    assert shape_of(config) is None
+    assert read_shape(config) is None
 
 
 @pytest.mark.parametrize("size", ["tiny", "small", "medium", "gpt2"])
@@ -142,7 +142,7 @@ def test_a_broken_config_has_no_shape_or_a_sensible_one(kind: str) -> None:
     config = KINDS_AND_ONE_OF_EACH[kind] | {"num_hidden_layers": 2}
     for key in config:
         for value in (*WRONG, DEEP):
-            found = shape_of(config | {key: value})
+            found = read_shape(config | {key: value})
             told = f"{key} = {value!r}" if value is not DEEP else key
             if found is None:
                 continue
@@ -152,7 +152,7 @@ def test_a_broken_config_has_no_shape_or_a_sensible_one(kind: str) -> None:
             )  # fmt: skip
             assert all(type(size) is int and 0 < size < 2**50 for size in sizes), told
             assert found.context is None or found.context > 0, told
-            setup = setup_of(profile_of({}), found, card_named("rtx4090"))
+            setup = build_setup(profile_of({}), found, card_named("rtx4090"))
             assert memory(setup).process > 0, told
 
 
@@ -216,7 +216,7 @@ def test_what_is_trained_is_what_the_engine_trains(kind: str, tied: bool) -> Non
         except ModelError:  # the type has no such layers
             continue
         real = sum(weight.numel() for weight in trained.parameters() if weight.requires_grad)
-        told[name] = num_trainable(setup_of(profile, shape(config), card_named("rtx4090"))), real
+        told[name] = num_trainable(build_setup(profile, shape(config), card_named("rtx4090"))), real
     assert {name: ours for name, (ours, _) in told.items()} == {name: real for name, (_, real) in told.items()}
     assert len(told) >= 8
 

@@ -8,7 +8,7 @@ import pytest
 from ftui.cli.dry_run import value_lines
 from ftui.errors import ProfileError, UsageError
 from ftui.estimate.api import estimate
-from ftui.estimate.verdict import FIT
+from ftui.estimate.result import FIT
 from ftui.hardware.devices import BY_NAME
 from ftui.models.known import known_models
 from ftui.profile import tiers

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ftui.estimate.pauses import num_checkpoints, num_evaluations
+from ftui.estimate.timing import num_checkpoints, num_evaluations
 from ftui.profile.layers import resolve
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.runs.events import CheckpointSaved, EvaluationDone, RunStarted
