@@ -213,13 +213,14 @@ def test_a_damaged_run_json_does_not_hide_the_run(recorded: Recorded) -> None:
 
 
 def test_modules_below_the_screens_load_no_textual() -> None:
-    modules = "state.run_view state.history state.sent_requests state.tails state.run_list render.spans render.glyphs render.terminal drawing.charts.loss_chart drawing.tiles"
-    names = ", ".join(f"ftui.tui.{module}" for module in modules.split())
+    state, others = "run_view history sent_requests tails run_list", "render.spans render.glyphs render.terminal"
+    modules = [f"state.{name}" for name in state.split()] + [*others.split(), "drawing.charts.loss_chart"]
+    names = ", ".join(f"ftui.tui.{module}" for module in [*modules, "drawing.tiles"])
     code = f"import {names}, sys; sys.exit(any(m.split('.')[0] in ('textual', 'rich') for m in sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], env=os.environ, check=False).returncode == 0
 
 
-def test_orders_are_bounded(recorded: Recorded) -> None:
+def test_sent_requests_are_bounded(recorded: Recorded) -> None:
     run_view = RunView(recorded("wiki-style-lora", living=True))
     for _ in range(60):
         run_view.send(Hold, {})
