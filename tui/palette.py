@@ -7,7 +7,7 @@ from textual.binding import Binding
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from ftui.profile.presets import shipped
+from ftui.profile.presets import shipped_presets
 from ftui.runs.checkpoint_folders import listed
 from ftui.runs.run_folder import Run, all_runs
 
@@ -65,5 +65,5 @@ class Commands(Provider):
         return lambda: self.app.push_screen(StartScreen(name))
 
     def _profiles(self) -> Iterator[Entry]:
-        for preset in shipped():
+        for preset in shipped_presets():
             yield f"start {preset.name}", preset.description, self._starting(preset.name)

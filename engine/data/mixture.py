@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ftui.errors import DataError
-from ftui.profile.sections.data import DataSection, Source, sources
+from ftui.profile.sections.data import DataSection, DataSource, sources
 
 from .files.blocks import parse_block
 from .files.dataset_info import resolve_entry
@@ -35,7 +35,9 @@ def find_sources(
     ]
 
 
-def _resolve_source(source: Source, section: DataSection, stage: str, report: Callable[[str], None]) -> ResolvedSource:
+def _resolve_source(
+    source: DataSource, section: DataSection, stage: str, report: Callable[[str], None]
+) -> ResolvedSource:
     """What a source says itself comes before what holds for all."""
     source = resolve_entry(source)
     form = source.format or section.format
@@ -53,7 +55,7 @@ def _resolve_source(source: Source, section: DataSection, stage: str, report: Ca
 
 
 def _places(
-    source: Source, report: Callable[[str], None], *, rows_only: bool
+    source: DataSource, report: Callable[[str], None], *, rows_only: bool
 ) -> tuple[tuple[Place, ...], tuple[str, ...]]:
     path = Path(source.path)
     if path.is_absolute():
@@ -66,7 +68,7 @@ def _places(
     return (fetch_dataset(source.path, source.subset, source.split, source.revision),), ()
 
 
-def _refuse_hub_options(source: Source) -> None:
+def _refuse_hub_options(source: DataSource) -> None:
     """Raises `DataError` where a file or folder here has a part named that only a data set of the hub has."""
     named = [key for key in ("subset", "split", "revision") if getattr(source, key) is not None]
     if named:

@@ -9,7 +9,7 @@ from transformers import Adafactor
 from transformers.trainer_pt_utils import get_parameter_names
 
 from ftui.errors import HardwareError
-from ftui.profile.sections.schedulers import given
+from ftui.profile.sections.schedulers import explicit_values
 from ftui.profile.sections.train import TrainSection
 
 # Norms and biases are not decayed: the patterns of transformers' Trainer.
@@ -80,7 +80,7 @@ def make_optimizer(model: nn.Module, train: TrainSection) -> torch.optim.Optimiz
 
 
 def _torch_settings(train: TrainSection) -> dict[str, Any]:
-    settings: dict[str, Any] = {"lr": train.learning_rate, **given(train.optim_args)}
+    settings: dict[str, Any] = {"lr": train.learning_rate, **explicit_values(train.optim_args)}
     match train.optim:
         case "adamw_torch" | "adamw_torch_fused":
             settings |= {"betas": (train.adam_beta1, train.adam_beta2), "eps": train.adam_epsilon}
@@ -99,7 +99,7 @@ def _bits_and_bytes(
 
     name, bits = BITS_AND_BYTES[train.optim]
     settings: dict[str, Any] = {"lr": train.learning_rate, "optim_bits": bits}
-    betas, args = (train.adam_beta1, train.adam_beta2), given(train.optim_args)
+    betas, args = (train.adam_beta1, train.adam_beta2), explicit_values(train.optim_args)
     match name:
         case "AdamW":
             settings |= {"betas": betas, "eps": train.adam_epsilon}

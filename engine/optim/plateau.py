@@ -9,7 +9,7 @@ import math
 import torch
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from ftui.profile.sections.schedulers import PLATEAU, given
+from ftui.profile.sections.schedulers import PLATEAU, explicit_values
 from ftui.profile.sections.train import TrainSection
 
 from ..training.context import TrainState
@@ -26,7 +26,7 @@ def look_at(state: TrainState, train: TrainSection, loss: float | None) -> None:
         return
     rate = state.plateau.get("rate", train.learning_rate)
     weightless = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=rate)
-    scheduler = ReduceLROnPlateau(weightless, **given(train.lr_scheduler_kwargs))  # type: ignore[arg-type]
+    scheduler = ReduceLROnPlateau(weightless, **explicit_values(train.lr_scheduler_kwargs))  # type: ignore[arg-type]
     for name in REMEMBERED:
         setattr(scheduler, name, state.plateau.get(name, getattr(scheduler, name)))
     scheduler.step(loss)

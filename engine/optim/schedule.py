@@ -7,7 +7,7 @@ import torch
 from transformers import get_scheduler
 
 from ftui.errors import ProfileError
-from ftui.profile.sections.schedulers import PLATEAU, given
+from ftui.profile.sections.schedulers import PLATEAU, explicit_values
 from ftui.profile.sections.train import TrainSection
 
 
@@ -28,7 +28,7 @@ def learning_rate_curve(
     Raises:
         ProfileError: its parts are longer than the run.
     """
-    name, details = train.lr_scheduler_type, given(train.lr_scheduler_kwargs)
+    name, details = train.lr_scheduler_type, explicit_values(train.lr_scheduler_kwargs)
     warmup = warmup_steps(train, max_steps)
     if name in ("constant", PLATEAU):  # a plateau's falls are engine/optim/plateau.py's
         name, details = "constant_with_warmup", {}

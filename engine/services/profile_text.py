@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ftui.profile.checks.messages import as_error
+from ftui.profile.checks.messages import profile_error
 from ftui.profile.layers import examine, override_layer, text_layer
 from ftui.profile.schema import Profile
 
@@ -17,5 +17,5 @@ def given_profile(text: str, overrides: Sequence[str] = ()) -> Profile:
     place = Path("profile.toml").absolute()
     found = examine([text_layer(text, place), override_layer(overrides)], place)
     if found.profile is None or found.problems:
-        raise as_error(found.problems, place)
+        raise profile_error(found.problems, place)
     return found.profile

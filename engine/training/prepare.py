@@ -6,7 +6,7 @@ from pathlib import Path
 
 from transformers import PreTrainedTokenizerBase
 
-from ftui.profile.checks.warnings import doubts
+from ftui.profile.checks.warnings import find_warnings
 from ftui.profile.schema import Profile
 
 from ..data.load_rows import DataSplit, load_data
@@ -73,7 +73,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Pre
     learning_rate_curve(profile.train, plan.max_steps)  # one that is longer than the run is refused now
     warned = (
         *its.warnings, *warnings(found), *shortfall(profile, plan), *_losses(its.folder),
-        *doubts(profile, plan.max_steps),
+        *find_warnings(profile, plan.max_steps),
     )  # fmt: skip
     return Prepared(
         its.tokenizer, its.folder, its.commit, its.encoder, train, its.evaluation, plan, shares, warned, its.adapter,

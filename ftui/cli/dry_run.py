@@ -12,8 +12,8 @@ import msgspec
 from ftui import units
 from ftui.errors import BUG
 from ftui.hardware.detect import find_machine
-from ftui.profile.layers import Resolved
-from ftui.profile.serialize import flat, to_toml
+from ftui.profile.layers import ResolvedProfile
+from ftui.profile.serialize import flat_values, to_toml
 from ftui.supervisor.attempt import LAST_LINES
 from ftui.supervisor.process_tree import clean_environment
 from ftui.system.files import replace_file
@@ -56,7 +56,7 @@ def dry_run_command(profile: Path) -> list[str]:
     return [sys.executable, "-P", "-m", "ftui.engine.services.dry_run", str(profile)]
 
 
-def preview(resolved: Resolved) -> int:
+def preview(resolved: ResolvedProfile) -> int:
     """Print values, origins and counts; returns the exit code the run would have failed with, else 0."""
     for line in [*value_lines(resolved), "", *machine_lines(resolved)]:
         print(line)
@@ -77,10 +77,10 @@ def preview(resolved: Resolved) -> int:
     return 0
 
 
-def value_lines(resolved: Resolved) -> list[str]:
+def value_lines(resolved: ResolvedProfile) -> list[str]:
     """The profile's file; then each key, its value as in TOML, and where it comes from, section by section."""
     sections: dict[str, list[tuple[str, str, str]]] = {}
-    for key, value in flat(resolved.profile).items():
+    for key, value in flat_values(resolved.profile).items():
         origin = str(resolved.origin(key)).replace(str(resolved.path), resolved.path.name)
         entry = (key[-1], shown(toml_value(value)), shown(origin))
         if key[:-1] or value:  # a list of tables stands by itself, and an empty one nowhere
@@ -94,7 +94,7 @@ def value_lines(resolved: Resolved) -> list[str]:
     return lines
 
 
-def machine_lines(resolved: Resolved) -> list[str]:
+def machine_lines(resolved: ResolvedProfile) -> list[str]:
     """What is in this machine, and the tier that suits it where the profile stands on none."""
     machine = find_machine()
     titles = [found.title for found in machine.cards] or [machine.cpu.card.title]
@@ -109,7 +109,7 @@ def _padded(entry: tuple[str, str, str], key_width: int, value_width: int) -> st
     return f"  {key:<{key_width}}  {value}{' ' * (value_width - cells(value))}  {origin}"
 
 
-def count_rows(resolved: Resolved) -> DryRun:
+def count_rows(resolved: ResolvedProfile) -> DryRun:
     """Let the engine read, tokenise and plan in a process of its own."""
     with tempfile.TemporaryDirectory(prefix="ftui-") as folder:
         profile = Path(folder) / "profile.toml"

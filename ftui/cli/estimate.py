@@ -26,10 +26,10 @@ from ftui.estimate.setup import Parallel, TrainingSetup
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, card_named, price_of
 from ftui.helper.client import Helper
-from ftui.profile.layers import Resolved
+from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
-from ftui.profile.tiers import AUTO, chosen_tier
+from ftui.profile.tiers import AUTO, choose_tier
 from ftui.supervisor.process_tree import clean_environment
 from ftui.text import complaint, shown
 
@@ -47,7 +47,7 @@ class Question:
     as_json: bool = False
 
 
-def print_estimate(resolved: Resolved, question: Question) -> int:
+def print_estimate(resolved: ResolvedProfile, question: Question) -> int:
     """Answer it; returns the exit code: 0, whatever the verdict is.
 
     Raises:
@@ -77,7 +77,7 @@ def print_estimate(resolved: Resolved, question: Question) -> int:
 
 def _with_tier(question: Question) -> str:
     """What lies below the profile there too: a card's own tier might say other values."""
-    return "" if question.tier is None else f" (with the values of the tier {chosen_tier(question.tier)})"
+    return "" if question.tier is None else f" (with the values of the tier {choose_tier(question.tier)})"
 
 
 def _changes(told: Estimate, changes: Sequence[Change]) -> list[str]:
@@ -264,7 +264,7 @@ def _in_words(others: dict[str, Estimate]) -> str:
 
 
 def _as_json(
-    resolved: Resolved, told: Estimate, changes: Sequence[Change], others: dict[str, Estimate]
+    resolved: ResolvedProfile, told: Estimate, changes: Sequence[Change], others: dict[str, Estimate]
 ) -> dict[str, Any]:
     return {
         "profile": str(resolved.path),

@@ -19,7 +19,7 @@ from ftui.dataset.row import Jump, RowView
 from ftui.dataset.row_text import PieceKind, RowLine, Signs, layout_row
 from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helper.client import Helper
-from ftui.profile.layers import Resolved
+from ftui.profile.layers import ResolvedProfile
 from ftui.profile.serialize import to_toml
 from ftui.text import cells, cut, shown, wrapped
 
@@ -52,7 +52,7 @@ class Wanted:
     as_json: bool = False
 
 
-def print_sampling(resolved: Resolved, wanted: Wanted) -> int:
+def print_sampling(resolved: ResolvedProfile, wanted: Wanted) -> int:
     """The report and the rows; returns 31 where a finding would stop the run, as the run itself would, else 0.
 
     Raises:

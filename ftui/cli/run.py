@@ -12,7 +12,7 @@ from ftui.cli.follow import Lines, conclude, follow
 from ftui.errors import INTERRUPTED, ProfileError, UsageError
 from ftui.launch.fork import Origin, find_origin, fork, is_newest
 from ftui.launch.open_run import Opened, locate_run, not_applied, open_run, wait_for_start
-from ftui.profile.layers import Resolved, resolve
+from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
 from ftui.runs import describe
@@ -74,7 +74,7 @@ def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
     return attend(open_run(run.folder, resolved, stopped_too=True, allow=wishes.allow), name, resolved, wishes)
 
 
-def _fork(origin: Origin, text: str, resolved: Resolved, wishes: Wishes) -> int:
+def _fork(origin: Origin, text: str, resolved: ResolvedProfile, wishes: Wishes) -> int:
     name = check_name(wishes.name) if wishes.name else None
     run, differences = fork(origin, resolved, name, may_differ=wishes.fork, allow=wishes.allow)
     print(shown(f"{run.name} goes on from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is."))
@@ -83,7 +83,7 @@ def _fork(origin: Origin, text: str, resolved: Resolved, wishes: Wishes) -> int:
     return attend(open_run(run.folder, resolved), text, resolved, wishes)
 
 
-def attend(opened: Opened, text: str, resolved: Resolved, wishes: Wishes) -> int:
+def attend(opened: Opened, text: str, resolved: ResolvedProfile, wishes: Wishes) -> int:
     """Tell what was opened and follow it; Ctrl-C ends the run, Ctrl-\\ leaves it alone."""
     lines = Lines(sys.stdout)
     command = command_for(opened.run, text, wishes.overrides)

@@ -14,7 +14,7 @@ import msgspec
 from ftui import units
 from ftui.cli.table import table
 from ftui.errors import DiskError, UsageError
-from ftui.profile.presets import find_profile, shipped
+from ftui.profile.presets import find_profile, shipped_presets
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import Evaluation, eta_seconds
@@ -244,16 +244,16 @@ def _log_line(line: bytes) -> str:
 
 def print_profile(name: str) -> int:
     """The text of a profile with paths that are right in this folder, so that it can be saved here."""
-    from ftui.profile.profile_file import relocated  # with pydantic (0.1 s), which the lists do without
+    from ftui.profile.profile_file import relocate_paths  # with pydantic (0.1 s), which the lists do without
     from ftui.profile.toml_edit.toml_errors import read_text
 
     path = find_profile(name)
-    print(shown(relocated(read_text(path), path.parent, Path.cwd()), newlines=True), end="")
+    print(shown(relocate_paths(read_text(path), path.parent, Path.cwd()), newlines=True), end="")
     return 0
 
 
 def print_profiles() -> int:
-    presets = shipped()
+    presets = shipped_presets()
     width = max((len(preset.name) for preset in presets), default=0)
     for preset in presets:
         print(f"{shown(preset.name):<{width}}  {shown(preset.description)}")

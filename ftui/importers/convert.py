@@ -15,7 +15,7 @@ from ftui.importers.shell import UNKNOWN
 from ftui.importers.tools import find_tool
 from ftui.importers.write import list_dropped, write_profile
 from ftui.profile.layers import examine, text_layer
-from ftui.profile.origins import Problem
+from ftui.profile.origins import ProfileFault
 from ftui.system.files import replace_file
 from ftui.system.redact import redacted
 from ftui.text import complaint, shown
@@ -101,7 +101,7 @@ def _make_valid(draft: ProfileDraft, path: Path) -> tuple[str, ...]:
     raise AssertionError("an import is never done")
 
 
-def _take_away(draft: ProfileDraft, problem: Problem) -> bool:
+def _take_away(draft: ProfileDraft, problem: ProfileFault) -> bool:
     """Removes one value that is at fault; whether there was one. What no key of the file says goes first."""
     at_fault = [
         key
@@ -130,7 +130,7 @@ NEEDED: dict[Key, str] = {
 }
 
 
-def _needed(problem: Problem) -> str:
+def _needed(problem: ProfileFault) -> str:
     return NEEDED.get(problem.key) or f"{'.'.join(problem.key)}: {problem.message}"
 
 

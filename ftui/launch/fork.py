@@ -7,7 +7,7 @@ import msgspec
 
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import check_code, create, stored_profile, successors
-from ftui.profile.layers import Resolved
+from ftui.profile.layers import ResolvedProfile
 from ftui.profile.serialize import weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, fault, listed, read_manifest, step_of
 from ftui.runs.run_folder import Run, RunFacts
@@ -62,7 +62,7 @@ def is_newest(origin: Origin) -> bool:
 
 
 def fork(
-    origin: Origin, resolved: Resolved, name: str | None, *, may_differ: bool, allow: Collection[str] = ()
+    origin: Origin, resolved: ResolvedProfile, name: str | None, *, may_differ: bool, allow: Collection[str] = ()
 ) -> tuple[Run, list[str]]:
     """Make the child run (NAME, or the parent's name with the first free number); returns it and what differs.
 

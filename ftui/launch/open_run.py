@@ -15,11 +15,11 @@ import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
 from ftui.launch import REMOTE_CODE
-from ftui.profile.checks.messages import as_error
-from ftui.profile.layers import Resolved, resolve
+from ftui.profile.checks.messages import profile_error
+from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import flat, to_toml, weights_difference
+from ftui.profile.serialize import flat_values, to_toml, weights_difference
 from ftui.profile.tiers import tier_layer
 from ftui.runs.checkpoint_folders import Checkpoint, link_copy, listed
 from ftui.runs.run_folder import (
@@ -65,7 +65,9 @@ class Opened:
     supervisor: "subprocess.Popen[bytes] | None" = None
 
 
-def locate_run(text: str, name: str | None, overrides: Sequence[str], tier: str | None = None) -> tuple[Path, Resolved]:
+def locate_run(
+    text: str, name: str | None, overrides: Sequence[str], tier: str | None = None
+) -> tuple[Path, ResolvedProfile]:
     """The run's folder and the profile: from a file, a shipped profile, or an existing run of that name.
 
     `tier` names one that stands below the profile; a run's own has every key, and nothing can stand below it.
@@ -159,18 +161,23 @@ def check_code(profile: Profile, allow: Collection[str], before: Profile | None 
     )
 
 
-def check_files(resolved: Resolved) -> None:
+def check_files(resolved: ResolvedProfile) -> None:
     """Whether all that the profile names on this disk is there, before an engine is started that would look for it.
 
     Raises:
         ProfileError: something is not.
     """
-    if resolved.absent:
-        raise as_error(resolved.absent, resolved.path)
+    if resolved.missing_files:
+        raise profile_error(resolved.missing_files, resolved.path)
 
 
 def open_run(
-    folder: Path, resolved: Resolved, *, again: bool = False, stopped_too: bool = False, allow: Collection[str] = ()
+    folder: Path,
+    resolved: ResolvedProfile,
+    *,
+    again: bool = False,
+    stopped_too: bool = False,
+    allow: Collection[str] = (),
 ) -> Opened:
     """Bring the run in `folder` to life with this profile, or find it alive or over.
 
@@ -190,7 +197,9 @@ def open_run(
         raise disk_error(error, f"{folder} cannot be opened", folder) from error
 
 
-def _opened(folder: Path, resolved: Resolved, allow: Collection[str], *, again: bool, stopped_too: bool) -> Opened:
+def _opened(
+    folder: Path, resolved: ResolvedProfile, allow: Collection[str], *, again: bool, stopped_too: bool
+) -> Opened:
     while True:
         run, decision = decide(folder, again=again, stopped_too=stopped_too)
         if decision in ("start", "resume"):
@@ -233,7 +242,7 @@ def _wait_until_alive(run: Run) -> None:
 
 
 def create(
-    run: Run, resolved: Resolved, template: RunFacts | None = None, inherited: Sequence[Checkpoint] = ()
+    run: Run, resolved: ResolvedProfile, template: RunFacts | None = None, inherited: Sequence[Checkpoint] = ()
 ) -> bool:
     """Make the run's folder whole in one rename; False when another process made it first.
 
@@ -294,7 +303,7 @@ def stored_profile(run: Run) -> Profile:
 
 def not_applied(run: Run, profile: Profile) -> list[str]:
     """Keys in which a living run's profile differs from this one: they wait for its next resume."""
-    before, now = flat(stored_profile(run)), flat(named(profile, run.name))
+    before, now = flat_values(stored_profile(run)), flat_values(named(profile, run.name))
     return [".".join(key) for key in before | now if before.get(key) != now.get(key)]
 
 

@@ -8,21 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from ftui.errors import ProfileError, UsageError
-from ftui.profile.checks.messages import as_error, of_no_table, refuse_table
-from ftui.profile.checks.missing_files import absent
-from ftui.profile.checks.validate import examined
+from ftui.profile.checks.messages import explain_non_table, profile_error, refuse_table
+from ftui.profile.checks.missing_files import find_missing_files
+from ftui.profile.checks.validate import validate_values
 from ftui.profile.list_items import in_list, is_in_list, keys_inside, set_in_list
-from ftui.profile.origins import Key, Origin, Problem, origin_of
-from ftui.profile.paths import CURRICULUM, located
+from ftui.profile.origins import Key, ProfileFault, ValueOrigin, origin_of
+from ftui.profile.paths import CURRICULUM, resolve_paths
 from ftui.profile.schema import Profile
-from ftui.profile.sections.adapter import unsuited
+from ftui.profile.sections.adapter import unused_keys
 from ftui.profile.toml_edit.key_lines import nearest, positions
 from ftui.profile.toml_edit.toml_errors import BOM, read_text, read_toml
-
-__all__ = [
-    "Examined", "Key", "Layer", "Origin", "Problem", "Resolved", "examine", "file_layer", "override_layer", "resolve",
-    "text_layer",
-]  # fmt: skip
 
 EXCLUSIVE: tuple[tuple[Key, ...], ...] = (
     (("train", "max_steps"), ("train", "num_train_epochs")),
@@ -42,7 +37,7 @@ DEEPEST = 8  # tables and lists within each other; no key is that deep
 
 
 @dataclass(frozen=True)
-class Layer:
+class ProfileLayer:
     """One source of values.
 
     Attributes:
@@ -61,8 +56,8 @@ class Layer:
     def _positions(self) -> Mapping[Key, int]:
         return positions(self.text)
 
-    def origin(self, key: Key) -> Origin:
-        return Origin(self.name, nearest(self._positions, key))
+    def origin(self, key: Key) -> ValueOrigin:
+        return ValueOrigin(self.name, nearest(self._positions, key))
 
     @property
     def is_written_out(self) -> bool:
@@ -74,20 +69,20 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Resolved:
-    """A whole valid profile and the origin of every value that is not a default; `absent` as in `Examined`."""
+class ResolvedProfile:
+    """A whole valid profile and the origin of every value that is not a default; `missing_files` as in `Examination`."""
 
     profile: Profile
-    origins: Mapping[Key, Origin]
+    origins: Mapping[Key, ValueOrigin]
     path: Path
-    absent: tuple[Problem, ...] = ()
+    missing_files: tuple[ProfileFault, ...] = ()
 
-    def origin(self, key: Key) -> Origin:
-        return self.origins.get(key, Origin("default"))
+    def origin(self, key: Key) -> ValueOrigin:
+        return self.origins.get(key, ValueOrigin("default"))
 
 
 @dataclass(frozen=True)
-class Examined:
+class Examination:
     """What layers amount to.
 
     Attributes:
@@ -95,17 +90,17 @@ class Examined:
         values: what was given, key by key, wrong values and unknown keys among them.
         origins: where each of them was given.
         problems: all that is wrong.
-        absent: files and folders that are not there: wrong on this machine.
+        missing_files: files and folders that are not there: wrong on this machine.
     """
 
     profile: Profile | None
     values: Mapping[Key, Any]
-    origins: Mapping[Key, Origin]
-    problems: tuple[Problem, ...]
-    absent: tuple[Problem, ...] = ()
+    origins: Mapping[Key, ValueOrigin]
+    problems: tuple[ProfileFault, ...]
+    missing_files: tuple[ProfileFault, ...] = ()
 
 
-def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[Layer] = ()) -> Resolved:
+def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[ProfileLayer] = ()) -> ResolvedProfile:
     """Read the profile at `path` over the layers `below` it and under the `--set` overrides.
 
     Raises:
@@ -115,11 +110,11 @@ def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[Layer]
     layers = [*below, file_layer(path), override_layer(overrides)]
     found = examine(layers, path)
     if found.profile is None:
-        raise as_error(_in_order([*found.problems, *found.absent], layers), path)
-    return Resolved(found.profile, found.origins, path, found.absent)
+        raise profile_error(_in_order([*found.problems, *found.missing_files], layers), path)
+    return ResolvedProfile(found.profile, found.origins, path, found.missing_files)
 
 
-def examine(layers: Sequence[Layer], path: Path) -> Examined:
+def examine(layers: Sequence[ProfileLayer], path: Path) -> Examination:
     """All that can be said of the profile that `layers` make, the lowest first, and all that is wrong with it."""
     without: set[Key] = set()  # of the layers that give way
     while True:
@@ -127,27 +122,27 @@ def examine(layers: Sequence[Layer], path: Path) -> Examined:
         copies = {layer.name for layer in layers if layer.is_written_out}
         wished = {key for key, origin in origins.items() if origin.layer not in copies}
         faulty = {problem.key for problem in problems}
-        profile, found = examined(values, origins, wished, faulty)
+        profile, found = validate_values(values, origins, wished, faulty)
         yielding = {layer.name for layer in layers if layer.gives_way}
         gone = _giving_way(found, origins, yielding) - without
         if not gone:
             told = _in_order([*problems, *found], layers)
-            lacking = tuple(absent(values, origins, faulty | {problem.key for problem in found}))
-            return Examined(None if told else profile, values, origins, told, lacking)
+            lacking = tuple(find_missing_files(values, origins, faulty | {problem.key for problem in found}))
+            return Examination(None if told else profile, values, origins, told, lacking)
         without |= gone
 
 
-def _in_order(problems: Iterable[Problem], layers: Sequence[Layer]) -> tuple[Problem, ...]:
+def _in_order(problems: Iterable[ProfileFault], layers: Sequence[ProfileLayer]) -> tuple[ProfileFault, ...]:
     """As they stand in the file, what is missing first, what is overridden last."""
     order = {layer.name: number for number, layer in enumerate(layers)}
 
-    def place(origin: Origin | None) -> tuple[int, int]:
+    def place(origin: ValueOrigin | None) -> tuple[int, int]:
         return (-1, 0) if origin is None else (order.get(origin.layer, 0), origin.line or 0)
 
     return tuple(sorted(problems, key=lambda problem: place(problem.origin)))
 
 
-def _giving_way(problems: Iterable[Problem], origins: Mapping[Key, Origin], yielding: set[str]) -> set[Key]:
+def _giving_way(problems: Iterable[ProfileFault], origins: Mapping[Key, ValueOrigin], yielding: set[str]) -> set[Key]:
     """Keys of layers that give way which contradict one of a layer that does not."""
     gone = set()
     for problem in problems:
@@ -158,7 +153,7 @@ def _giving_way(problems: Iterable[Problem], origins: Mapping[Key, Origin], yiel
     return gone
 
 
-def file_layer(path: Path) -> Layer:
+def file_layer(path: Path) -> ProfileLayer:
     """The layer that the file at `path` is.
 
     Raises:
@@ -167,7 +162,7 @@ def file_layer(path: Path) -> Layer:
     return text_layer(read_text(path).removeprefix(BOM), path)
 
 
-def text_layer(text: str, path: Path) -> Layer:
+def text_layer(text: str, path: Path) -> ProfileLayer:
     """The layer that a file at `path` with this text would be.
 
     Raises:
@@ -176,10 +171,10 @@ def text_layer(text: str, path: Path) -> Layer:
     table = read_toml(text, path)
     if _is_too_deep(table):
         raise ProfileError(f"{path} cannot be read as a profile: tables within tables within tables.")
-    return Layer(str(path), dict(_flatten(table)), path.absolute().parent, text)
+    return ProfileLayer(str(path), dict(_flatten(table)), path.absolute().parent, text)
 
 
-def override_layer(overrides: Iterable[str]) -> Layer:
+def override_layer(overrides: Iterable[str]) -> ProfileLayer:
     values: dict[Key, Any] = {}
     for override in overrides:
         refuse_table(override, _parse_value(override.partition("=")[2].strip()))
@@ -188,7 +183,7 @@ def override_layer(overrides: Iterable[str]) -> Layer:
         if not equals or not (1 if key == CURRICULUM else 2) <= len(key) <= DEEPEST or not all(key):
             raise UsageError(f"--set {override}: write section.key=value.", hint="--set train.max_steps=100")
         values[key] = _parse_value(raw.strip())
-    return Layer("--set", values, Path.cwd())
+    return ProfileLayer("--set", values, Path.cwd())
 
 
 def _parse_value(raw: str) -> Any:
@@ -218,10 +213,12 @@ def _flatten(table: Mapping[str, Any], above: Key = ()) -> Iterable[tuple[Key, A
             yield (*above, name), value
 
 
-def _merge(layers: Iterable[Layer], without: set[Key]) -> tuple[dict[Key, Any], dict[Key, Origin], list[Problem]]:
+def _merge(
+    layers: Iterable[ProfileLayer], without: set[Key]
+) -> tuple[dict[Key, Any], dict[Key, ValueOrigin], list[ProfileFault]]:
     values: dict[Key, Any] = {}
-    origins: dict[Key, Origin] = {}
-    problems: list[Problem] = []
+    origins: dict[Key, ValueOrigin] = {}
+    problems: list[ProfileFault] = []
     proposed: set[Key] = set()
     for layer in layers:
         given = {k: v for k, v in layer.values.items() if not (layer.gives_way and k in without)}
@@ -235,18 +232,18 @@ def _merge(layers: Iterable[Layer], without: set[Key]) -> tuple[dict[Key, Any], 
                 _forget(origins, key)
                 origins[key] = layer.origin(key)
                 continue
-            problems += [of_no_table(one, key, layer.origin(key)) for one in _make_room(values, origins, key)]
+            problems += [explain_non_table(one, key, layer.origin(key)) for one in _make_room(values, origins, key)]
             origins[key] = layer.origin(key)
             origins |= {inside: layer.origin(inside) for inside in keys_inside(key, value)}
             try:
-                values[key] = located(key, None if value == "none" else value, layer.folder)
+                values[key] = resolve_paths(key, None if value == "none" else value, layer.folder)
             except ValueError as error:
                 values[key] = value
-                problems.append(Problem(key, origins[key], str(error), "Write the path of a file or a folder."))
+                problems.append(ProfileFault(key, origins[key], str(error), "Write the path of a file or a folder."))
     return values, origins, problems
 
 
-def _make_room(values: dict[Key, Any], origins: dict[Key, Origin], key: Key) -> list[Problem]:
+def _make_room(values: dict[Key, Any], origins: dict[Key, ValueOrigin], key: Key) -> list[ProfileFault]:
     """A table that is given whole replaces single keys of it, and a key that of a table that was off."""
     problems = []
     for below in [known for known in values if known[: len(key)] == key]:
@@ -262,12 +259,12 @@ def _make_room(values: dict[Key, Any], origins: dict[Key, Origin], key: Key) -> 
                     what, fix = f"is a list of tables, not {value!r}", f"Write [[{names}]]."
                 else:
                     what, fix = f"is a table, not {value!r}", f"Write [{names}]."
-                problems.append(Problem(above, origins.get(above), what, fix))
+                problems.append(ProfileFault(above, origins.get(above), what, fix))
     _forget(origins, key)
     return problems
 
 
-def _forget(origins: dict[Key, Origin], key: Key) -> None:
+def _forget(origins: dict[Key, ValueOrigin], key: Key) -> None:
     for known in [known for known in origins if known[: len(key)] == key]:
         del origins[known]
 
@@ -284,7 +281,7 @@ def _displaced(new: Mapping[Key, Any], old: Mapping[Key, Any]) -> list[Key]:
         if chosen:
             gone += [k for k in old for c in group if under(k, c) and c not in chosen]
     if isinstance(method := new.get(METHOD), str):
-        gone += [key for key in old if key[0] == METHOD[0] and key[1:2] and key[1] in unsuited(method)]
+        gone += [key for key in old if key[0] == METHOD[0] and key[1:2] and key[1] in unused_keys(method)]
     return gone
 
 

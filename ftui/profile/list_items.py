@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ftui.profile.origins import Key, Origin, Problem
-from ftui.profile.paths import FILES, located
+from ftui.profile.origins import Key, ProfileFault, ValueOrigin
+from ftui.profile.paths import FILES, resolve_paths
 
 
 def is_in_list(values: Mapping[Key, Any], key: Key) -> bool:
@@ -13,20 +13,20 @@ def is_in_list(values: Mapping[Key, Any], key: Key) -> bool:
     return _above(values, key) is not None
 
 
-def set_in_list(values: dict[Key, Any], key: Key, value: Any, folder: Path, origin: Origin) -> list[Problem]:
+def set_in_list(values: dict[Key, Any], key: Key, value: Any, folder: Path, origin: ValueOrigin) -> list[ProfileFault]:
     """Sets it, and tells what is wrong with it. Tables are counted from 0; `folder` as of `located`."""
     above = _above(values, key)
     assert above is not None, f"{key} is in a list"
     tables, number, names = _tables(values, above), int(key[len(above)]), key[len(above) + 1 :]
     if number >= len(tables):
         there = "there is only 0" if len(tables) == 1 else f"they are numbered 0 to {len(tables) - 1}"
-        return [Problem(key, origin, f"there is no {'.'.join(above)}.{number}: {there}")]
+        return [ProfileFault(key, origin, f"there is no {'.'.join(above)}.{number}: {there}")]
     for name in reversed(names[1:]):
         value = {name: value}
     try:
-        new = located(above, [{names[0]: value}], folder)[0]
+        new = resolve_paths(above, [{names[0]: value}], folder)[0]
     except ValueError as error:
-        return [Problem(key, origin, str(error), "Write the path of a file or a folder.")]
+        return [ProfileFault(key, origin, str(error), "Write the path of a file or a folder.")]
     values[above] = [*tables[:number], _laid(tables[number], new), *tables[number + 1 :]]
     return []
 

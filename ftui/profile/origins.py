@@ -7,7 +7,7 @@ Key = tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Origin:
+class ValueOrigin:
     """Where a value comes from: `default`, a tier, a file (with the line), or `--set`."""
 
     layer: str
@@ -18,7 +18,7 @@ class Origin:
 
 
 @dataclass(frozen=True)
-class Problem:
+class ProfileFault:
     """One fault of a profile.
 
     Attributes:
@@ -30,18 +30,18 @@ class Problem:
     """
 
     key: Key
-    origin: Origin | None
+    origin: ValueOrigin | None
     message: str
     fix: str = ""
     others: tuple[Key, ...] = ()
 
 
-def origin_of(key: Key, origins: Mapping[Key, Origin]) -> Origin | None:
+def origin_of(key: Key, origins: Mapping[Key, ValueOrigin]) -> ValueOrigin | None:
     """Where a value was given, or the first key of a table; `None` where it was not."""
     return next((origin for known, origin in origins.items() if known[: len(key)] == key), None)
 
 
-def nearest_origin(key: Key, origins: Mapping[Key, Origin]) -> Origin | None:
+def nearest_origin(key: Key, origins: Mapping[Key, ValueOrigin]) -> ValueOrigin | None:
     """The same; for a key that was not given, where the table was that it is missing in."""
     found = (origin_of(key[:length], origins) for length in range(len(key), 0, -1))
     return next((origin for origin in found if origin is not None), None)

@@ -17,7 +17,7 @@ FOLDERS: tuple[Key, ...] = (
 )  # fmt: skip
 
 
-def located(key: Key, value: Any, folder: Path) -> Any:
+def resolve_paths(key: Key, value: Any, folder: Path) -> Any:
     """The value with its paths absolute; a model name that is no folder here stays a hub id.
 
     Raises:

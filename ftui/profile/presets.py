@@ -20,7 +20,7 @@ class Preset:
     path: Path
 
 
-def shipped(folder: Path = SHIPPED) -> list[Preset]:
+def shipped_presets(folder: Path = SHIPPED) -> list[Preset]:
     """Every shipped profile by name, the one to begin with first."""
     paths = sorted(folder.glob("*.toml"), key=lambda path: (path.stem != FIRST, path.stem))
     return [Preset(path.stem, _first_comment(path), path) for path in paths]
@@ -44,13 +44,13 @@ def find_profile(text: str, folder: Path = SHIPPED) -> Path:
         if path.expanduser().is_file():
             return path.expanduser()
         is_folder = path.expanduser().is_dir()
-    presets = {preset.name: preset.path for preset in shipped(folder)}
+    presets = {preset.name: preset.path for preset in shipped_presets(folder)}
     if text.removesuffix(".toml") in presets:
         return presets[text.removesuffix(".toml")]
     if is_folder:
-        from ftui.profile.toml_edit.toml_errors import a_folder  # 0.1 s: pydantic
+        from ftui.profile.toml_edit.toml_errors import folder_error  # 0.1 s: pydantic
 
-        raise a_folder(path.expanduser())
+        raise folder_error(path.expanduser())
     near = difflib.get_close_matches(path.stem, presets, n=3, cutoff=0.5)
     hint = f"Did you mean {' or '.join(near)}?" if near else "`ftui profiles` lists the shipped ones."
     raise ProfileError(f"There is no profile {text!r}.", hint=hint)

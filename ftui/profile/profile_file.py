@@ -8,13 +8,13 @@ from pathlib import Path
 
 from ftui.errors import DiskError, ProfileError
 from ftui.profile.origins import Key
-from ftui.profile.paths import FILES, FOLDERS, TEMPLATE, located
-from ftui.profile.toml_edit.document import source_of, written
+from ftui.profile.paths import FILES, FOLDERS, TEMPLATE, resolve_paths
+from ftui.profile.toml_edit.document import set_key, toml_source
 from ftui.profile.toml_edit.toml_errors import BOM, read_text
 from ftui.system.files import replace_file
 
 
-def text_on_disk(path: Path) -> str | None:
+def read_if_exists(path: Path) -> str | None:
     """What is there now; `None` where nothing is.
 
     Raises:
@@ -23,7 +23,7 @@ def text_on_disk(path: Path) -> str | None:
     return read_text(path) if path.exists() else None
 
 
-def save(path: Path, text: str) -> None:
+def save_text(path: Path, text: str) -> None:
     """Put the text there in one move, with the mode that the file has or a new one gets; a link stays a link.
 
     Raises:
@@ -44,7 +44,7 @@ def _umask() -> int:
     return mask
 
 
-def relocated(text: str, old: Path, new: Path) -> str:
+def relocate_paths(text: str, old: Path, new: Path) -> str:
     """The text of a profile in folder `old`, with paths that mean the same in folder `new`.
 
     Relative ones stay relative where they lead no further up than to the folder above; others become absolute.
@@ -64,12 +64,12 @@ def _moved(text: str, key: Key, old: Path, new: Path) -> str:
     given = _value(text, key)
     if not isinstance(given, list):
         moved = _path(key, given, old, new)
-        return text if moved is None else written(text, key, source_of(moved))
+        return text if moved is None else set_key(text, key, toml_source(moved))
     for number, one in enumerate(given):
         inside = (*key, str(number), "path") if isinstance(one, dict) else (*key, str(number))
         moved = _path(key, one.get("path") if isinstance(one, dict) else one, old, new)
         if moved is not None:
-            text = written(text, inside, source_of(moved))
+            text = set_key(text, inside, toml_source(moved))
     return text
 
 
@@ -88,7 +88,7 @@ def _path(key: Key, given: object, old: Path, new: Path) -> str | None:
     if not isinstance(given, str) or not given or given == "none" or given.startswith(("/", "~")):
         return None
     with contextlib.suppress(ValueError):  # no path at all: that is told elsewhere
-        place = located(key, given, old)
+        place = resolve_paths(key, given, old)
         if place == given or not os.path.isabs(place):
             return None  # the name of a model or a data set on the hub, or of a template
         way = os.path.relpath(place, new)

@@ -28,7 +28,7 @@ def _file() -> Path:
     return state_folder() / "recent.json"
 
 
-def recent(kind: Kind) -> list[str]:
+def recent_names(kind: Kind) -> list[str]:
     """The newest first. A file that is missing or damaged knows of nothing."""
     return list(getattr(_read(), kind))
 
@@ -42,7 +42,7 @@ def _read() -> Recent:
         return Recent()
 
 
-def note(kind: Kind, name: str) -> None:
+def remember(kind: Kind, name: str) -> None:
     """Remember that it was used now. A read-only home is no reason to fail."""
     if not name or len(name) > LONGEST:
         return
@@ -54,12 +54,12 @@ def _with(found: Recent, kind: Kind, name: str) -> Recent:
     return msgspec.structs.replace(found, **{kind: names})
 
 
-def tier_of(profile: str) -> str:
+def last_tier(profile: str) -> str:
     """The tier that was laid below this profile last; empty for none."""
     return _read().tiers.get(profile, "")
 
 
-def note_tier(profile: str, tier: str) -> None:
+def remember_tier(profile: str, tier: str) -> None:
     """Remember it; empty for none."""
 
     def changed(found: Recent) -> Recent:

@@ -9,7 +9,7 @@ from pydantic import ValidationInfo, field_validator, model_validator
 
 from ftui.errors import UsageError
 from ftui.profile.checks.agreements import contradictions
-from ftui.profile.checks.known_values import Facts
+from ftui.profile.checks.known_values import KnownValues
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSection
@@ -118,6 +118,6 @@ class Profile(Section):
     def _sections_agree(self, info: ValidationInfo) -> Self:
         """The first contradiction, however a profile is made; `examine` looks for all of them by itself."""
         if info.context != EXAMINING:
-            for found in contradictions(Facts(dict(self))):
+            for found in contradictions(KnownValues(dict(self))):
                 raise ValueError(f"{'.'.join(found.keys[0])}: {found.message}")
         return self

@@ -53,13 +53,13 @@ def _inline(value: Any) -> Any:
     return array
 
 
-def flat(profile: BaseModel, above: Key = ()) -> dict[Key, Any]:
+def flat_values(profile: BaseModel, above: Key = ()) -> dict[Key, Any]:
     """Every key and its value, tables inside tables flattened; tables in a list as what they say."""
     values: dict[Key, Any] = {}
     for name in type(profile).model_fields:
         value = getattr(profile, name)
         if isinstance(value, BaseModel):
-            values |= flat(value, (*above, name))
+            values |= flat_values(value, (*above, name))
         elif isinstance(value, tuple):
             values[(*above, name)] = tuple(
                 one.model_dump(exclude_defaults=True) if isinstance(one, BaseModel) else one for one in value

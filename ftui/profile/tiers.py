@@ -5,7 +5,8 @@ from pathlib import Path
 from ftui.errors import UsageError
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import TIERS, nearest_names
-from ftui.profile.layers import Key, Layer, file_layer
+from ftui.profile.layers import ProfileLayer, file_layer
+from ftui.profile.origins import Key
 from ftui.profile.toml_edit.key_lines import positions
 
 SHIPPED = Path(__file__).parents[1] / "profiles" / "tiers"
@@ -17,7 +18,7 @@ def tier_names() -> tuple[str, ...]:
     return TIERS
 
 
-def chosen_tier(name: str) -> str:
+def choose_tier(name: str) -> str:
     """The tier that is meant: `auto` is the one that suits this machine.
 
     Raises:
@@ -30,24 +31,24 @@ def chosen_tier(name: str) -> str:
     return name
 
 
-def tier_layer(name: str) -> Layer:
+def tier_layer(name: str) -> ProfileLayer:
     """The tier's values, for `resolve(path, below=[tier_layer(name)])`; the profile's own go before them.
 
     Raises:
         UsageError: there is no tier of that name.
     """
-    name = chosen_tier(name)
+    name = choose_tier(name)
     path = SHIPPED / f"{name}.toml"
-    return Layer(f"tier {name}", file_layer(path).values, path.parent, gives_way=True)
+    return ProfileLayer(f"tier {name}", file_layer(path).values, path.parent, gives_way=True)
 
 
-def reasons(name: str) -> dict[Key, str]:
+def tier_reasons(name: str) -> dict[Key, str]:
     """Why each of the tier's values: the comment on its line."""
-    text = (SHIPPED / f"{chosen_tier(name)}.toml").read_text(encoding="utf-8")
-    lines, values = text.split("\n"), file_layer(SHIPPED / f"{chosen_tier(name)}.toml").values
+    text = (SHIPPED / f"{choose_tier(name)}.toml").read_text(encoding="utf-8")
+    lines, values = text.split("\n"), file_layer(SHIPPED / f"{choose_tier(name)}.toml").values
     return {key: lines[line - 1].partition("  # ")[2].strip() for key, line in positions(text).items() if key in values}
 
 
-def description(name: str) -> str:
+def tier_description(name: str) -> str:
     """What the tier is for: the first line of its file."""
-    return (SHIPPED / f"{chosen_tier(name)}.toml").read_text(encoding="utf-8").split("\n")[0].removeprefix("# ")
+    return (SHIPPED / f"{choose_tier(name)}.toml").read_text(encoding="utf-8").split("\n")[0].removeprefix("# ")

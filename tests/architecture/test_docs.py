@@ -9,7 +9,7 @@ from ftui.engine.inspection.report.findings import KINDS
 from ftui.engine.inspection.report.findings_page import make_page
 from ftui.errors import EXIT_WORDS
 from ftui.profile.layers import resolve
-from ftui.profile.presets import shipped
+from ftui.profile.presets import shipped_presets
 from ftui.profile.sections.data import FindingName
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +45,7 @@ def test_readme_profile_is_valid(tmp_path: Path) -> None:
 
 
 def test_every_shipped_profile_loads() -> None:
-    names = [profile.name for profile in shipped()]
+    names = [profile.name for profile in shipped_presets()]
     assert sorted(names) == sorted(p.stem for p in (ROOT / "profiles" / "recipes").glob("*.toml"))
     assert len(names) >= 2
     for path in (ROOT / "profiles" / "recipes").glob("*.toml"):

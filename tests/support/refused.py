@@ -3,9 +3,9 @@
 from pydantic import BaseModel
 
 from ftui.profile.checks.agreements import contradictions
-from ftui.profile.checks.known_values import Facts
+from ftui.profile.checks.known_values import KnownValues
 
 
 def refused(**sections: BaseModel) -> str:
     """A line for each contradiction in these sections, and between them; nothing where they agree."""
-    return "\n".join(found.message for found in contradictions(Facts(sections)))
+    return "\n".join(found.message for found in contradictions(KnownValues(sections)))

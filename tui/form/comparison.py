@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from ftui.profile.paths import CURRICULUM
-from ftui.profile.presets import shipped
+from ftui.profile.presets import shipped_presets
 from ftui.profile.tiers import tier_layer, tier_names
 from ftui.profile.toml_edit.toml_errors import read_text
 from ftui.text import shown
@@ -30,7 +30,7 @@ def list_comparisons(form: ProfileForm, proposed_tier: str) -> list[Choice]:
         *(_profile_choice(path.name, place(path), path, "profiles in this folder") for path in profiles),
         *(
             _profile_choice(preset.name, preset.description, preset.path, "profiles that come with ftui")
-            for preset in shipped()
+            for preset in shipped_presets()
         ),
     ]
 

@@ -17,8 +17,8 @@ from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card, card_named
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import flat
-from ftui.profile.tiers import description, tier_names
+from ftui.profile.serialize import flat_values
+from ftui.profile.tiers import tier_description, tier_names
 
 from ..drawing.editor.form_estimate import VERDICT_STYLES, VERDICT_WORDS, CardEstimate, GiB, verdict_words
 from ..drawing.editor.form_pick import Choice
@@ -92,7 +92,7 @@ def card_choices(profile: Profile | None, cards: MachineCards, tier: str) -> lis
         card, is_proposed = cards.card_of(name), name == cards.proposed
         words = f"{units.size(card.memory)}, {card.title}{_verdict(profile, card, cards)}"
         suits = f" {cards.reason}." if is_proposed else ""
-        facts = (description(name), f"Below the profile lie the values of this tier.{suits}")
+        facts = (tier_description(name), f"Below the profile lie the values of this tier.{suits}")
         tone = "good" if is_proposed else "muted"
         choices.append(Choice(name, words, name, facts, is_current=name == tier, tone=tone))
     return choices
@@ -114,7 +114,7 @@ def change_choices(profile: Profile, card: Card, known: Known) -> list[Choice]:
         changes = suggestions(setup, known) if isinstance(setup, TrainingSetup) else []
     except FAULTS as error:
         raise ModelError(f"Nothing can be looked for: {type(error).__name__}: {error}.") from error
-    now = flat(profile)
+    now = flat_values(profile)
     return [
         _choice(change, {k: v for k, v in change.values.items() if now.get(k) != (None if v == NONE else v)})
         for change in changes

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ftui.profile.origins import Key, Problem
+from ftui.profile.origins import Key, ProfileFault
 from ftui.profile.schema import Profile
 
 from .form_fields import Field, field_at, headings
@@ -38,7 +38,7 @@ class FormRow:
     depth: int = 0
     is_open: bool | None = None
     is_changed: bool = False
-    faults: tuple[Problem, ...] = ()
+    faults: tuple[ProfileFault, ...] = ()
     meant: Key | None = None
     meaning: str = ""
     reason: str = ""

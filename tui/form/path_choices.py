@@ -40,7 +40,7 @@ def model_choices(folder: Path, current: str) -> list[Choice]:
         choices.append(choice_of(model, HERE, name))
     choices += [choice_of(model, CACHED, model.name) for model in _models_or_none(cached_models)]
     names = {choice.name for choice in choices}
-    lately = [name for name in recent.recent("model") if name not in names and place(Path(name)) not in names]
+    lately = [name for name in recent.recent_names("model") if name not in names and place(Path(name)) not in names]
     choices += [Choice(name, "", name, group=LATELY, is_current=name == current) for name in lately]
     for name in known_models():
         if name not in names and name not in lately:
@@ -121,7 +121,7 @@ def data_choices(folder: Path, current: Iterable[str]) -> list[Choice]:
         is_current = name in now or str(path) in now
         choices.append(Choice(name, units.size(path.stat().st_size), name, group=HERE, is_current=is_current))
     names = {str(choice.value) for choice in choices}
-    for name in recent.recent("data"):
+    for name in recent.recent_names("data"):
         if name not in names and not Path(name).is_relative_to(folder):
             short = place(Path(name)) if name.startswith("/") else name
             choices.append(Choice(short, "", name, group=LATELY, is_current=name in now))

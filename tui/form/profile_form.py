@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ftui.errors import FtuiError
-from ftui.profile.layers import Layer
+from ftui.profile.layers import ProfileLayer
 from ftui.profile.origins import Key
 from ftui.profile.paths import CURRICULUM
-from ftui.profile.profile_file import relocated, save, text_on_disk
-from ftui.profile.toml_edit.document import Draft
+from ftui.profile.profile_file import read_if_exists, relocate_paths, save_text
+from ftui.profile.toml_edit.document import ProfileDocument
 from ftui.profile.toml_edit.toml_errors import read_text
 
 from ..state.profile_paths import moved
@@ -34,10 +34,10 @@ class ProfileForm:
 
     def __init__(self, path: Path, text: str, on_disk: str | None) -> None:
         self.path, self.on_disk = path.absolute(), on_disk
-        self.draft = Draft(text)
-        self.trial: Draft | None = None
+        self.draft = ProfileDocument(text)
+        self.trial: ProfileDocument | None = None
         self.input_text: str | None = None
-        self.tier: Layer | None = None
+        self.tier: ProfileLayer | None = None
         self.open_keys: set[Key] = set()
         self.query: str | None = None
         self.cursor = 0
@@ -66,7 +66,7 @@ class ProfileForm:
         Raises:
             ProfileError: the other one cannot be read, or is no TOML.
         """
-        return cls(path, relocated(read_text(origin), origin.parent, path.parent), None)
+        return cls(path, relocate_paths(read_text(origin), origin.parent, path.parent), None)
 
     # -- its state
 
@@ -195,7 +195,7 @@ class ProfileForm:
 
     # -- changing
 
-    def set_draft(self, draft: Draft) -> None:
+    def set_draft(self, draft: ProfileDocument) -> None:
         """Replaces the draft; the cursor stays on its key."""
         self.draft = draft
         self.cancel_input()
@@ -275,7 +275,7 @@ class ProfileForm:
             self.go_to(max(changed, key=len))
         return True
 
-    def set_tier(self, tier: Layer | None, reasons: Mapping[Key, str]) -> None:
+    def set_tier(self, tier: ProfileLayer | None, reasons: Mapping[Key, str]) -> None:
         """Lays the draft over another tier. `reasons`: why the tier says what it says."""
         self.tier, self._tier_reasons = tier, reasons
         self.set_draft(self.draft)
@@ -288,7 +288,7 @@ class ProfileForm:
         Raises:
             ProfileError: something is there that is no text.
         """
-        return text_on_disk(path) != (self.on_disk if path == self.path else None)
+        return read_if_exists(path) != (self.on_disk if path == self.path else None)
 
     def reload(self) -> None:
         """Takes in what somebody else has written, as one step.
@@ -306,10 +306,10 @@ class ProfileForm:
         Raises:
             DiskError: it cannot be written.
         """
-        text = relocated(self.draft.text, self.path.parent, path.parent)
-        save(path, text)
+        text = relocate_paths(self.draft.text, self.path.parent, path.parent)
+        save_text(path, text)
         if text != self.draft.text:  # what u brings back must mean the same files too
-            self.draft = Draft(text, tuple(moved(self.draft.past, self.path.parent, path.parent)))
+            self.draft = ProfileDocument(text, tuple(moved(self.draft.past, self.path.parent, path.parent)))
         self.path, self.on_disk = path.absolute(), text
         self._saved_values = read_keys(text)
         self.set_draft(self.draft)

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ftui.errors import ProfileError
-from ftui.profile.layers import Layer, examine, text_layer
-from ftui.profile.origins import Key, Origin, Problem
+from ftui.profile.layers import ProfileLayer, examine, text_layer
+from ftui.profile.origins import Key, ProfileFault, ValueOrigin
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import flat
+from ftui.profile.serialize import flat_values
 from ftui.profile.toml_edit.toml_errors import BOM
 
 from .form_fields import Field, all_fields, field_at
@@ -63,9 +63,9 @@ class Snapshot:
     file: str
     file_values: Mapping[Key, Any]
     values: Mapping[Key, Any]
-    origins: Mapping[Key, Origin]
-    problems: tuple[Problem, ...] = ()
-    missing_files: tuple[Problem, ...] = ()
+    origins: Mapping[Key, ValueOrigin]
+    problems: tuple[ProfileFault, ...] = ()
+    missing_files: tuple[ProfileFault, ...] = ()
     profile: Profile | None = None
     tier: str = ""
     syntax_error: str = ""
@@ -80,26 +80,26 @@ class Snapshot:
     @cached_property
     def effective(self) -> Mapping[Key, Any]:
         """Every value of the valid profile, also those that follow from others; empty where it has faults."""
-        return {} if self.profile is None else flat(self.profile)
+        return {} if self.profile is None else flat_values(self.profile)
 
     @cached_property
-    def faults(self) -> tuple[Problem, ...]:
+    def faults(self) -> tuple[ProfileFault, ...]:
         """All that keeps it from starting here."""
         return (*self.problems, *self.missing_files)
 
     @cached_property
-    def _faults_by_key(self) -> Mapping[Key, tuple[Problem, ...]]:
-        by_key: dict[Key, tuple[Problem, ...]] = {}
+    def _faults_by_key(self) -> Mapping[Key, tuple[ProfileFault, ...]]:
+        by_key: dict[Key, tuple[ProfileFault, ...]] = {}
         for problem in self.faults:
             for key in (_table_of(problem.key) or problem.key, *problem.others):
                 by_key[key] = (*by_key.get(key, ()), problem)
         return by_key
 
-    def faults_of(self, key: Key) -> tuple[Problem, ...]:
+    def faults_of(self, key: Key) -> tuple[ProfileFault, ...]:
         """All that is wrong with this key, also the contradictions that it has a part in."""
         return self._faults_by_key.get(key, ())
 
-    def own_fault(self, key: Key) -> Problem | None:
+    def own_fault(self, key: Key) -> ProfileFault | None:
         """What makes the value wrong by itself, whatever other keys say."""
         own = (fault for fault in self.faults_of(key) if not fault.others and fault.message != "is missing")
         return next((fault for fault in own if fault not in self.missing_files), None)
@@ -108,12 +108,12 @@ class Snapshot:
         """What counts for the key."""
         return value_at(self.values, key, self.effective.get(key, field.default))
 
-    def origin(self, key: Key) -> Origin:
+    def origin(self, key: Key) -> ValueOrigin:
         """Where the value of the key, or of the list or table it is in, comes from."""
         for length in range(len(key), 0, -1):
             if (origin := self.origins.get(key[:length])) is not None:
-                return origin if length == len(key) or self.is_in_file(key) else Origin("default")
-        return Origin("default")
+                return origin if length == len(key) or self.is_in_file(key) else ValueOrigin("default")
+        return ValueOrigin("default")
 
     def source(self, key: Key) -> Source:
         """The kind of layer that the value of the key comes from."""
@@ -134,7 +134,7 @@ class Snapshot:
         return self.is_in_file(key) or bool(values_under(self.file_values, key))
 
 
-def take_snapshot(text: str, path: Path, *, tier: Layer | None = None) -> Snapshot:
+def take_snapshot(text: str, path: Path, *, tier: ProfileLayer | None = None) -> Snapshot:
     """Reads the text as a profile at `path` over the tier. Takes a few milliseconds: it is done at every keystroke."""
     try:
         own = text_layer(text.removeprefix(BOM), path)
@@ -149,7 +149,7 @@ def take_snapshot(text: str, path: Path, *, tier: Layer | None = None) -> Snapsh
         values=_fold_tables(written),
         origins={_table_of(key) or key: origin for key, origin in reversed(list(examined.origins.items()))},
         problems=examined.problems,
-        missing_files=examined.absent,
+        missing_files=examined.missing_files,
         profile=examined.profile,
         tier=tier.name if tier else "",
     )
@@ -188,7 +188,7 @@ def _fold_tables(values: Mapping[Key, Any]) -> dict[Key, Any]:
     return folded
 
 
-def _as_written(key: Key, value: Any, own: Layer, origins: Mapping[Key, Origin]) -> Any:
+def _as_written(key: Key, value: Any, own: ProfileLayer, origins: Mapping[Key, ValueOrigin]) -> Any:
     """Paths stay relative where the text has them so."""
     origin = origins.get(key)
     if origin is None or origin.layer != own.name or key not in own.values:

@@ -4,7 +4,7 @@ import re
 import tomllib
 from typing import Any
 
-from ftui.profile.toml_edit.document import source_of, value_of
+from ftui.profile.toml_edit.document import parse_toml_value, toml_source
 from ftui.text import escaped, shown
 
 from .form_fields import Field
@@ -24,7 +24,7 @@ def format_value(value: Any) -> str:
         return _format_number(value)
     if isinstance(value, str):
         is_plain = value == value.strip() == shown(value) and value[:1] not in ("[", "{", '"', "'") and value
-        return value if is_plain else escaped(source_of(value))
+        return value if is_plain else escaped(toml_source(value))
     if isinstance(value, list | tuple):
         return format_list(value)
     if isinstance(value, dict):
@@ -38,7 +38,7 @@ def format_list(items: list[Any] | tuple[Any, ...]) -> str:
 
 
 def _format_item(value: Any) -> str:
-    return escaped(source_of(value)) if isinstance(value, str) else format_value(value)
+    return escaped(toml_source(value)) if isinstance(value, str) else format_value(value)
 
 
 def _format_number(value: float) -> str:
@@ -58,23 +58,23 @@ def parse_value(field: Field, text: str) -> str:
     """
     text = text.strip()
     if text == NONE and (field.is_optional or field.kind in ("sources", "tables", "group")):
-        return source_of(NONE)
+        return toml_source(NONE)
     if field.kind in ("whole", "number", "switch") or (field.kind == "choice" and text.isdigit()):
-        return text if _is_plain(text) else source_of(text)
+        return text if _is_plain(text) else toml_source(text)
     if text[:1] in ("[", "{"):
-        value_of(text)
+        parse_toml_value(text)
         return text
     if field.kind == "list":
         return "[" + ", ".join(_parse_item(field, part) for part in _split_at_commas(text)) + "]"
     if field.kind == "table":
         table = "{ " + text + " }"
-        value_of(table)
+        parse_toml_value(table)
         return table
     if field.kind == "text" and text in ("true", "false") and isinstance(field.default, bool):
         return text
-    if text[:1] in ('"', "'") and isinstance(value_of(text), str):
+    if text[:1] in ('"', "'") and isinstance(parse_toml_value(text), str):
         return text
-    return source_of(text)
+    return toml_source(text)
 
 
 def _is_plain(text: str) -> bool:
@@ -95,4 +95,4 @@ def _split_at_commas(text: str) -> list[str]:
 def _parse_item(field: Field, part: str) -> str:
     if field.items is not str and _is_plain(part):
         return part
-    return part if _QUOTED.fullmatch(part) else source_of(part)
+    return part if _QUOTED.fullmatch(part) else toml_source(part)

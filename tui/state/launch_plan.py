@@ -22,7 +22,7 @@ from ftui.launch.open_run import (
     successors,
     wait_for_start,
 )
-from ftui.profile.layers import Layer, Origin, Resolved, resolve
+from ftui.profile.layers import ProfileLayer, ResolvedProfile, ValueOrigin, resolve
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
 from ftui.profile.tiers import tier_layer
@@ -55,7 +55,7 @@ class LaunchOptions:
     tier: str | None = None
 
     @property
-    def below(self) -> list[Layer]:
+    def below(self) -> list[ProfileLayer]:
         """The layers below the profile."""
         return [] if self.tier is None else [tier_layer(self.tier)]
 
@@ -69,7 +69,7 @@ class LaunchPlan:
 
     act: Act
     run: Run
-    resolved: Resolved
+    resolved: ResolvedProfile
     before: Profile
     sentence: str
     notes: tuple[str, ...] = ()
@@ -111,7 +111,7 @@ def _for_run(options: LaunchOptions, run: Run) -> LaunchPlan:
     return _decided(options, run.folder.with_name(check_name(options.name)), resolved)
 
 
-def _decided(options: LaunchOptions, folder: Path, resolved: Resolved) -> LaunchPlan:
+def _decided(options: LaunchOptions, folder: Path, resolved: ResolvedProfile) -> LaunchPlan:
     """As `ftui --run` and `ftui resume` decide; what was stopped goes on, and what has finished begins again."""
     run, decision = decide(folder, again=True, stopped_too=True)
     resolved = _named(options, run, resolved)
@@ -127,7 +127,7 @@ def _decided(options: LaunchOptions, folder: Path, resolved: Resolved) -> Launch
     )
 
 
-def _attached(run: Run, resolved: Resolved, begin: str) -> LaunchPlan:
+def _attached(run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
     before = stored_profile(run)
     keys = not_applied(run, resolved.profile)
     notes = (f"A living run keeps what it started with; this differs in {', '.join(keys)}.",) if keys else ()
@@ -135,7 +135,7 @@ def _attached(run: Run, resolved: Resolved, begin: str) -> LaunchPlan:
     return LaunchPlan("attach", run, resolved, before, sentence, notes)
 
 
-def _resumed(options: LaunchOptions, run: Run, resolved: Resolved, begin: str) -> LaunchPlan:
+def _resumed(options: LaunchOptions, run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
     before = stored_profile(run)
     newest = newest_checkpoint(run)
     if weights_difference(before, resolved.profile) and checkpoint_folders.listed(run.checkpoints):
@@ -145,7 +145,7 @@ def _resumed(options: LaunchOptions, run: Run, resolved: Resolved, begin: str) -
     return LaunchPlan("resume", run, resolved, named(before, run.name), sentence, _warnings())
 
 
-def _child(options: LaunchOptions, parent: Run, resolved: Resolved, step: int | None) -> LaunchPlan:
+def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step: int | None) -> LaunchPlan:
     """A run of its own that goes on from another one's checkpoint.
 
     Raises:
@@ -172,15 +172,15 @@ def _first_free(parent: Run) -> Run:
     return next(run for run in successors(parent) if not run.folder.exists())
 
 
-def _named(options: LaunchOptions, run: Run, resolved: Resolved) -> Resolved:
+def _named(options: LaunchOptions, run: Run, resolved: ResolvedProfile) -> ResolvedProfile:
     """With the name that the run gets, wherever it comes from."""
     origins = dict(resolved.origins)
     if run.name != resolved.profile.run.name:
-        origins[("run", "name")] = Origin("--name" if run.name == options.name else "default")
+        origins[("run", "name")] = ValueOrigin("--name" if run.name == options.name else "default")
     return replace(resolved, profile=named(resolved.profile, run.name), origins=origins)
 
 
-def _unchanged(options: LaunchOptions, run: Run, resolved: Resolved) -> Profile:
+def _unchanged(options: LaunchOptions, run: Run, resolved: ResolvedProfile) -> Profile:
     """The same profile without the overrides; with them where only they make it whole."""
     try:
         return named(resolve(resolved.path, below=options.below).profile, run.name)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ftui.errors import ProfileError
 from ftui.profile.presets import SHIPPED
-from ftui.profile.profile_file import relocated
+from ftui.profile.profile_file import relocate_paths
 
 MOST_MOVED = 100  # texts to take back after a save to another folder; each takes some milliseconds
 
@@ -35,7 +35,7 @@ def moved(texts: Sequence[str], old: Path, new: Path) -> list[str]:
     found: list[str] = []
     for text in reversed(texts[-MOST_MOVED:]):
         try:
-            found.insert(0, relocated(text, old, new))
+            found.insert(0, relocate_paths(text, old, new))
         except ProfileError:
             break
     return found

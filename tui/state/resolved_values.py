@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ftui.text import toml_value
 
 if TYPE_CHECKING:
-    from ftui.profile.layers import Resolved
+    from ftui.profile.layers import ResolvedProfile
     from ftui.profile.schema import Profile
 
 
@@ -32,13 +32,13 @@ class Value:
         return self.key if self.section == self.key else f"{self.section}.{self.key}"
 
 
-def values_of(resolved: "Resolved", before: "Profile") -> list[Value]:
+def values_of(resolved: "ResolvedProfile", before: "Profile") -> list[Value]:
     """All of them, section by section. `before`: the profile without what was changed."""
-    from ftui.profile.serialize import flat  # with pydantic, which the list of runs and the live view do without
+    from ftui.profile.serialize import flat_values  # with pydantic, which the list of runs and the live view do without
 
     sections: dict[str, list[Value]] = {}
-    old = flat(before)
-    for key, given in flat(resolved.profile).items():
+    old = flat_values(before)
+    for key, given in flat_values(resolved.profile).items():
         if not key[:-1] and not given:  # a list of tables that is empty stands nowhere
             continue
         text, was = (toml_value(value).replace(f'"{Path.home()}/', '"~/') for value in (given, old.get(key)))

@@ -5,13 +5,13 @@ import tempfile
 from pathlib import Path
 
 from ftui.cli import dry_run
-from ftui.profile.layers import Resolved
+from ftui.profile.layers import ResolvedProfile
 from ftui.profile.serialize import to_toml
 from ftui.supervisor.process_tree import clean_environment
 from ftui.system.files import replace_file
 
 
-async def count_rows(resolved: Resolved) -> dry_run.DryRun:
+async def count_rows(resolved: ResolvedProfile) -> dry_run.DryRun:
     """As `ftui --run P --dry-run` counts them, in a process that is killed when the one who waits is cancelled."""
     with tempfile.TemporaryDirectory(prefix="ftui-") as folder:
         profile = Path(folder) / "profile.toml"

@@ -8,7 +8,7 @@ from typing import Any
 from ftui.errors import DataError
 from ftui.profile.paths import HUB_ID
 from ftui.profile.sections import row_forms
-from ftui.profile.sections.data import Form, Role, Source
+from ftui.profile.sections.data import DataSource, Form, Role
 
 from ..forms.column_names import nearest_name_hint
 from ..forms.turns import CONTENT_KEYS, ROLE_KEYS, ROLES
@@ -28,7 +28,7 @@ COLUMNS = {"prompt": "instruction", "query": "input", "response": "output"}  # w
 BESIDE = ("system", "tools", "history", "chosen", "rejected", "kto_tag")  # are called the same here
 
 
-def resolve_entry(source: Source) -> Source:
+def resolve_entry(source: DataSource) -> DataSource:
     """The source itself; where it names an entry of a dataset_info.json (`subset`), the source that entry describes.
 
     What the source says of itself (format, columns, roles ...) comes before the entry.
@@ -64,7 +64,7 @@ def resolve_entry(source: Source) -> Source:
         "split": source.split or entry.get("split") if of_the_hub else None,
     }
     try:
-        return Source.model_validate(source.model_dump() | changed)
+        return DataSource.model_validate(source.model_dump() | changed)
     except ValueError as error:
         raise refused("has a value of a wrong kind", " ".join(str(error).split())[:200]) from error
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ftui.profile.checks import data_checks, training_checks
-from ftui.profile.checks.known_values import Contradiction, Facts, UnknownError, contradiction
-from ftui.profile.sections.adapter import LORA_SHAPE, unsuited
+from ftui.profile.checks.known_values import Contradiction, KnownValues, UnknownError, contradiction
+from ftui.profile.sections.adapter import LORA_SHAPE, unused_keys
 from ftui.profile.sections.data import sources
 from ftui.profile.sections.model import FULL_COMMIT
 from ftui.text import cut_front, shown
 
 
-def contradictions(facts: Facts) -> Iterator[Contradiction]:
+def contradictions(facts: KnownValues) -> Iterator[Contradiction]:
     """All of them, in the order of the table."""
     for check in CHECKS:
         try:
@@ -23,14 +23,14 @@ def contradictions(facts: Facts) -> Iterator[Contradiction]:
             continue
 
 
-def _one_source(facts: Facts) -> Iterator[Contradiction]:
+def _one_source(facts: KnownValues) -> Iterator[Contradiction]:
     named, new = facts("model.name_or_path"), facts("model.from_scratch")
     if (named is None) == (new is None):
         both = "model.name_or_path model.from_scratch" if named is not None else "model"
         yield contradiction(both, "give one of name_or_path and from_scratch", "Leave the other out.")
 
 
-def _trusted_code(facts: Facts) -> Iterator[Contradiction]:
+def _trusted_code(facts: KnownValues) -> Iterator[Contradiction]:
     if not facts("model.trust_remote_code"):
         return
     name, revision = facts("model.name_or_path"), facts("model.revision")
@@ -45,7 +45,7 @@ def _trusted_code(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction("model.trust_remote_code model.revision", why, "Set model.revision to that commit.")
 
 
-def _scratch_shape(facts: Facts) -> Iterator[Contradiction]:
+def _scratch_shape(facts: KnownValues) -> Iterator[Contradiction]:
     if facts("model.from_scratch") is None:
         return
     here = "model.from_scratch."
@@ -66,21 +66,21 @@ def _scratch_shape(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction(keys, why, f"Set num_key_value_heads to a divisor of {heads}.")
 
 
-def _scratch_is_whole(facts: Facts) -> Iterator[Contradiction]:
+def _scratch_is_whole(facts: KnownValues) -> Iterator[Contradiction]:
     if facts("model.from_scratch") is not None and facts("adapter.method") != "full":
         why = 'a model from scratch is trained whole: set adapter.method = "full"'
         yield contradiction("adapter.method model.from_scratch", why, "There is nothing to freeze in it.")
 
 
-def _stored_type(facts: Facts) -> Iterator[Contradiction]:
+def _stored_type(facts: KnownValues) -> Iterator[Contradiction]:
     if facts("model.dtype") == "float16" and facts("adapter.method") in ("full", "freeze"):
         # AdamW's epsilon is 0 in float16, and so is the square of most gradients: 0 / 0
         why = 'weights that are trained cannot be stored in float16: set model.dtype = "bfloat16"'
         yield contradiction("model.dtype adapter.method", why, 'Or leave it at "auto".')
 
 
-def _keys_suit_method(facts: Facts) -> Iterator[Contradiction]:
-    for name in unsuited(facts("adapter.method")):
+def _keys_suit_method(facts: KnownValues) -> Iterator[Contradiction]:
+    for name in unused_keys(facts("adapter.method")):
         dotted = f"adapter.{name}"
         try:
             value = facts(dotted)
@@ -92,7 +92,7 @@ def _keys_suit_method(facts: Facts) -> Iterator[Contradiction]:
             yield contradiction(f"{dotted} adapter.method", why, f"Leave {name} out, or set another method.")
 
 
-def _frozen_base(facts: Facts) -> Iterator[Contradiction]:
+def _frozen_base(facts: KnownValues) -> Iterator[Contradiction]:
     method = facts("adapter.method")
     if method == "freeze" and facts("adapter.trainable_layers") is None and not facts("adapter.trainable_modules"):
         why = "freeze trains what trainable_layers or trainable_modules names: give one of them"
@@ -102,7 +102,7 @@ def _frozen_base(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction("adapter.load_in_8bit adapter.method", why, "Leave load_in_8bit out.")
 
 
-def _bias(facts: Facts) -> Iterator[Contradiction]:
+def _bias(facts: KnownValues) -> Iterator[Contradiction]:
     method, in_8bit = facts("adapter.method"), facts("adapter.load_in_8bit")
     if facts("adapter.bias") != "none" and (method == "qlora" or (method == "lora" and in_8bit)):
         why = 'bias is trained beside an unquantised base only (method = "lora", no load_in_8bit)'
@@ -110,7 +110,7 @@ def _bias(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction(keys, why, 'Set bias = "none", or do not quantise.')
 
 
-def _which_layers(facts: Facts) -> Iterator[Contradiction]:
+def _which_layers(facts: KnownValues) -> Iterator[Contradiction]:
     layers, targets = facts("adapter.layers_to_transform"), facts("adapter.target_modules")
     if layers is None and facts("adapter.layers_pattern") is not None:
         why = "layers_pattern says where to find the layers of layers_to_transform: give both"
@@ -120,14 +120,14 @@ def _which_layers(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction("adapter.layers_to_transform adapter.target_modules", why, "Give target_modules as a list.")
 
 
-def _orthogonal(facts: Facts) -> Iterator[Contradiction]:
+def _orthogonal(facts: KnownValues) -> Iterator[Contradiction]:
     ranks = (facts("adapter.r"), *facts("adapter.rank_pattern").values())
     if facts("adapter.init_lora_weights") == "orthogonal" and any(r % 2 for r in ranks):
         keys = "adapter.init_lora_weights adapter.r adapter.rank_pattern"
         yield contradiction(keys, "orthogonal matrices need an even r", "Set r to an even number.")
 
 
-def _rows(facts: Facts) -> Iterator[Contradiction]:
+def _rows(facts: KnownValues) -> Iterator[Contradiction]:
     if not sources(facts("data.train")):
         yield contradiction("data.train", "names nothing to train on", "Name a file, a folder or a data set.")
 
@@ -138,7 +138,7 @@ AMOUNTS = ("weight", "num_samples")
 LONGEST_NAME = 40  # characters of a path: its end tells most
 
 
-def _mixture(facts: Facts) -> Iterator[Contradiction]:
+def _mixture(facts: KnownValues) -> Iterator[Contradiction]:
     each = sources(facts("data.train"))
     temperature = facts("data.mixing_temperature")
     for number, source in enumerate(each):
@@ -158,7 +158,7 @@ def _mixture(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction("data.mixing_temperature data.train", why, "List them, or leave mixing_temperature out.")
 
 
-def _rows_to_evaluate_on(facts: Facts) -> Iterator[Contradiction]:
+def _rows_to_evaluate_on(facts: KnownValues) -> Iterator[Contradiction]:
     rows = facts("data.eval")
     if any(source.weight != 1 for source in sources(rows)):
         yield contradiction("data.eval", "rows to evaluate on have no weight", "Leave weight out.")

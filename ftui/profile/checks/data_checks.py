@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 
-from ftui.profile.checks.known_values import Contradiction, Facts, contradiction
+from ftui.profile.checks.known_values import Contradiction, KnownValues, contradiction
 from ftui.profile.sections.data import sources
 from ftui.profile.sections.row_forms import COLUMNS, OF_TURNS
 from ftui.text import toml_value
 
 
-def _plain_text(facts: Facts) -> Iterator[Contradiction]:
+def _plain_text(facts: KnownValues) -> Iterator[Contradiction]:
     if facts("run.stage") != "pretrain":
         return
     for where, form, _, _ in _shapes(facts):
@@ -19,7 +19,7 @@ def _plain_text(facts: Facts) -> Iterator[Contradiction]:
             yield contradiction(f"{where}.format run.stage", why, 'Set run.stage = "sft".')
 
 
-def _columns(facts: Facts) -> Iterator[Contradiction]:
+def _columns(facts: KnownValues) -> Iterator[Contradiction]:
     for where, form, columns, _ in _shapes(facts):
         known = COLUMNS[form] if form in COLUMNS else frozenset().union(*COLUMNS.values())
         unknown = {ours: theirs for ours, theirs in columns.items() if ours not in known}
@@ -41,14 +41,14 @@ def _meant(unknown: Mapping[str, str], known: Collection[str]) -> str:
     return f"Is {', '.join(near)} meant?" if len(near) == len(unknown) else f"There are {', '.join(sorted(known))}."
 
 
-def _roles(facts: Facts) -> Iterator[Contradiction]:
+def _roles(facts: KnownValues) -> Iterator[Contradiction]:
     for where, form, _, roles in _shapes(facts):
         if roles and form in COLUMNS and not COLUMNS[form] >= OF_TURNS:
             why = f'roles are who speaks in turns, and rows of format = "{form}" have none'
             yield contradiction(f"{where}.roles {where}.format", why, "Leave roles out.")
 
 
-def _shapes(facts: Facts) -> Iterator[tuple[str, str, Mapping[str, str], Mapping[str, str]]]:
+def _shapes(facts: KnownValues) -> Iterator[tuple[str, str, Mapping[str, str], Mapping[str, str]]]:
     """For `[data]` and each source that says something of its own: where it stands, form, columns, roles."""
     form = facts("data.format")
     each = [(key, number, one) for key in ("train", "eval") for number, one in enumerate(sources(facts(f"data.{key}")))]

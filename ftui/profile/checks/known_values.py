@@ -23,7 +23,7 @@ class Contradiction:
 
 
 @dataclass(frozen=True)
-class Facts:
+class KnownValues:
     """Sections of a profile by name. `faulty` keys are unknown, `wished` ones were written by a person or a tier."""
 
     sections: Mapping[str, BaseModel]

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from ftui.errors import ProfileError, UsageError
 from ftui.profile.aliases import OLD_SPELLINGS, OTHER_NAMES, OTHER_TABLES, WITHOUT_NEED
 from ftui.profile.list_items import in_list
-from ftui.profile.origins import Key, Origin, Problem, nearest_origin
+from ftui.profile.origins import Key, ProfileFault, ValueOrigin, nearest_origin
 from ftui.profile.paths import FILES
 from ftui.profile.schema import Profile
 from ftui.text import cut, toml_value
@@ -33,7 +33,7 @@ ROWS = "Write a file, a folder, a data set on the hub (owner/name), or a list of
 BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less than or equal to", "lt": "less than"}
 
 
-def as_error(problems: Sequence[Problem], path: Path) -> ProfileError:
+def profile_error(problems: Sequence[ProfileFault], path: Path) -> ProfileError:
     """All problems as one error, a line for each: place, key and reason, and the fix, as the hint where it is one."""
     lines = [
         f"{problem.origin or path}: {'.'.join(problem.key) or 'profile'}: {problem.message}" for problem in problems
@@ -47,7 +47,9 @@ def as_error(problems: Sequence[Problem], path: Path) -> ProfileError:
     return ProfileError("\n".join(f"{line}\n    {fix}" if fix else line for line, fix in told))
 
 
-def faults(error: ValidationError, given: Mapping[str, Any], origins: Mapping[Key, Origin]) -> list[Problem]:
+def describe_errors(
+    error: ValidationError, given: Mapping[str, Any], origins: Mapping[Key, ValueOrigin]
+) -> list[ProfileFault]:
     """What pydantic found in the tables that were given, each wrong value once."""
     details: dict[Key, list[ErrorDetails]] = {}
     for detail in error.errors():
@@ -71,7 +73,7 @@ def _key(detail: ErrorDetails, given: Any) -> Key:
     return tuple(key)
 
 
-def _problem(key: Key, details: list[ErrorDetails], origins: Mapping[Key, Origin]) -> Problem:
+def _problem(key: Key, details: list[ErrorDetails], origins: Mapping[Key, ValueOrigin]) -> ProfileFault:
     words = [_words(detail, tuple(part for part in key if not part.isdigit())) for detail in details]
     message, fix = words[-1]
     if all(detail["type"].endswith("_type") for detail in details):  # of a union, all that it may be
@@ -81,10 +83,10 @@ def _problem(key: Key, details: list[ErrorDetails], origins: Mapping[Key, Origin
         if key in FILES:
             kinds["a list"] = None
         message = f"input should be {' or '.join(kinds)}, not {_told(details[0].get('input'))}"
-    return Problem(key, nearest_origin(key, origins), message, fix or _way_out(key))
+    return ProfileFault(key, nearest_origin(key, origins), message, fix or _way_out(key))
 
 
-def _precise(problem: Problem, given: Mapping[str, Any]) -> Problem:
+def _precise(problem: ProfileFault, given: Mapping[str, Any]) -> ProfileFault:
     """`bf16` and `fp16`, which other tools have as two switches: both on contradict each other, off means nothing."""
     if problem.key[-1:] not in (("bf16",), ("fp16",)):
         return problem
@@ -174,7 +176,7 @@ def _told(given: Any) -> str:
     return repr(given) if isinstance(given, float) else cut(toml_value(given), LONGEST_VALUE)
 
 
-def of_no_table(problem: Problem, key: Key, origin: Origin) -> Problem:
+def explain_non_table(problem: ProfileFault, key: Key, origin: ValueOrigin) -> ProfileFault:
     """The problem that a key is set inside another one which is no table: told of the one that is inside."""
     field, name = _field(problem.key), ".".join(problem.key)
     if problem.key in FILES:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ftui.profile.origins import Key, Origin, Problem, nearest_origin
+from ftui.profile.origins import Key, ProfileFault, ValueOrigin, nearest_origin
 from ftui.profile.paths import FILES, FOLDERS, HUB_ID, TEMPLATE
 from ftui.text import cut, shown
 
@@ -15,7 +15,9 @@ TABLE = "dataset_info.json"  # of LLaMA-Factory
 LONGEST_PATH = 200  # columns of a path that are told
 
 
-def absent(values: Mapping[Key, Any], origins: Mapping[Key, Origin], faulty: Collection[Key]) -> Iterator[Problem]:
+def find_missing_files(
+    values: Mapping[Key, Any], origins: Mapping[Key, ValueOrigin], faulty: Collection[Key]
+) -> Iterator[ProfileFault]:
     """One problem for each; keys that are `faulty` are told elsewhere.
 
     `values`: with paths made absolute; a name that is none of a file here stands for something on the hub.
@@ -26,7 +28,7 @@ def absent(values: Mapping[Key, Any], origins: Mapping[Key, Origin], faulty: Col
                 continue
             reason, fix = _reason(key, path)
             if reason:
-                yield Problem(place, nearest_origin(place, origins), reason, fix)
+                yield ProfileFault(place, nearest_origin(place, origins), reason, fix)
 
 
 def _paths(key: Key, given: Any) -> Iterator[tuple[Key, str]]:

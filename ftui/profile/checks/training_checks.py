@@ -2,23 +2,23 @@
 
 from collections.abc import Iterator
 
-from ftui.profile.checks.known_values import Contradiction, Facts, contradiction
+from ftui.profile.checks.known_values import Contradiction, KnownValues, contradiction
 from ftui.profile.sections.optimizers import FROM_BITSANDBYTES
 from ftui.profile.sections.optimizers import TAKES as OPTIM_TAKES
-from ftui.profile.sections.schedulers import HAVE_LOWEST, LR_END, PLATEAU, given
+from ftui.profile.sections.schedulers import HAVE_LOWEST, LR_END, PLATEAU, explicit_values
 from ftui.profile.sections.schedulers import TAKES as SCHEDULER_TAKES
 
 EVAL_ROWS = ("data.eval", "data.eval_fraction", "data.eval_num_rows")
 GIVE_ROWS = "give data.eval, data.eval_fraction or data.eval_num_rows"
 
 
-def _one_end(facts: Facts) -> Iterator[Contradiction]:
+def _one_end(facts: KnownValues) -> Iterator[Contradiction]:
     if facts("train.max_steps") is not None and facts("train.num_train_epochs") is not None:
         keys = "train.max_steps train.num_train_epochs"
         yield contradiction(keys, "give one of max_steps and num_train_epochs", "Leave the other out.")
 
 
-def _curriculum(facts: Facts) -> Iterator[Contradiction]:
+def _curriculum(facts: KnownValues) -> Iterator[Contradiction]:
     stages = facts("curriculum")
     if stages and facts.is_known("train.num_train_epochs") and facts("train.num_train_epochs") is not None:
         why = "each stage of the curriculum has num_train_epochs of its own"
@@ -30,10 +30,10 @@ def _curriculum(facts: Facts) -> Iterator[Contradiction]:
                 yield contradiction(f"curriculum.{number}.sort_by run.stage", why, 'Set sort_by to "length" or "loss".')
 
 
-def _scheduler_takes(facts: Facts) -> Iterator[Contradiction]:
+def _scheduler_takes(facts: KnownValues) -> Iterator[Contradiction]:
     kind, here = facts("train.lr_scheduler_type"), "train.lr_scheduler_kwargs"
     takes = SCHEDULER_TAKES[kind]
-    for name in given(facts(here)):
+    for name in explicit_values(facts(here)):
         if name not in takes:
             why = f'lr_scheduler_kwargs.{name} is not for lr_scheduler_type = "{kind}"'
             why += f", which takes {', '.join(takes) or 'nothing'}"
@@ -43,9 +43,9 @@ def _scheduler_takes(facts: Facts) -> Iterator[Contradiction]:
             yield contradiction(f"{here}.{name} train.lr_scheduler_type", why, fix)
 
 
-def _scheduler_needs(facts: Facts) -> Iterator[Contradiction]:
+def _scheduler_needs(facts: KnownValues) -> Iterator[Contradiction]:
     kind, here = facts("train.lr_scheduler_type"), "train.lr_scheduler_kwargs"
-    found = given(facts(here))
+    found = explicit_values(facts(here))
     lowest = found.keys() & {"min_lr", "min_lr_rate"}
     if kind in HAVE_LOWEST and len(lowest) != 1 and _are_known(facts, f"{here}.min_lr", f"{here}.min_lr_rate"):
         why = f'lr_scheduler_type = "{kind}" needs one of lr_scheduler_kwargs.min_lr and min_lr_rate'
@@ -56,9 +56,9 @@ def _scheduler_needs(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction("train.lr_scheduler_type", why, "A tenth of all steps is usual.")
 
 
-def _scheduler_falls(facts: Facts) -> Iterator[Contradiction]:
+def _scheduler_falls(facts: KnownValues) -> Iterator[Contradiction]:
     kind, here = facts("train.lr_scheduler_type"), "train.lr_scheduler_kwargs"
-    highest, found = facts("train.learning_rate"), given(facts(here))
+    highest, found = facts("train.learning_rate"), explicit_values(facts(here))
     for name in ("min_lr", "lr_end"):
         lowest = found.get(name, LR_END if name == "lr_end" and kind == "polynomial" else 0.0)
         assert isinstance(lowest, int | float)
@@ -67,9 +67,9 @@ def _scheduler_falls(facts: Facts) -> Iterator[Contradiction]:
             yield contradiction(f"{here}.{name} train.learning_rate", why, f"Set {name} to a tenth of learning_rate.")
 
 
-def _optimizer(facts: Facts) -> Iterator[Contradiction]:
+def _optimizer(facts: KnownValues) -> Iterator[Contradiction]:
     optim, here = facts("train.optim"), "train.optim_args"
-    found, takes = given(facts(here)), OPTIM_TAKES.get(facts("train.optim"), ())
+    found, takes = explicit_values(facts(here)), OPTIM_TAKES.get(facts("train.optim"), ())
     foreign = [name for name in found if name not in takes]
     for name in foreign:
         why = f'optim_args.{name} is not for optim = "{optim}", which takes {", ".join(takes) or "nothing"}'
@@ -88,14 +88,14 @@ def _optimizer(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction(f"{here}.alpha train.optim", why, "0.99 is usual.")
 
 
-def _checkpointed(facts: Facts) -> Iterator[Contradiction]:
+def _checkpointed(facts: KnownValues) -> Iterator[Contradiction]:
     here = "train.activation_checkpointing"
     if facts(f"{here}_kwargs") is not None and not facts(here):
         why = "activation_checkpointing_kwargs needs activation_checkpointing = true"
         yield contradiction(f"{here}_kwargs {here}", why, "Or leave the table out.")
 
 
-def _wants_evaluations(facts: Facts) -> Iterator[Contradiction]:
+def _wants_evaluations(facts: KnownValues) -> Iterator[Contradiction]:
     """What asks for evaluations that will not be."""
     wanting = []
     if facts.is_known("train.lr_scheduler_type") and facts("train.lr_scheduler_type") == PLATEAU:
@@ -114,7 +114,7 @@ def _wants_evaluations(facts: Facts) -> Iterator[Contradiction]:
             yield contradiction(f"{key} eval.eval_strategy", why, "Or leave it out.")
 
 
-def _best_needs_evaluations(facts: Facts) -> Iterator[Contradiction]:
+def _best_needs_evaluations(facts: KnownValues) -> Iterator[Contradiction]:
     """By default the best weights are taken where they are known; who asks for them is told where they cannot be."""
     here = "eval.load_best_model_at_end"
     if not facts(here) or not facts.is_wished(here) or any(facts(dotted) is not None for dotted in EVAL_ROWS):
@@ -123,13 +123,13 @@ def _best_needs_evaluations(facts: Facts) -> Iterator[Contradiction]:
     yield contradiction(f"{here} data.eval", why, "Or leave it out: then final/ holds the last weights.")
 
 
-def _less_is_better(facts: Facts) -> Iterator[Contradiction]:
+def _less_is_better(facts: KnownValues) -> Iterator[Contradiction]:
     if facts("eval.greater_is_better"):
         why = f"metric_for_best_model = {facts('eval.metric_for_best_model')!r} is better when it is less"
         yield contradiction("eval.greater_is_better eval.metric_for_best_model", why, "Leave greater_is_better out.")
 
 
-def _on_mps(facts: Facts) -> Iterator[Contradiction]:
+def _on_mps(facts: KnownValues) -> Iterator[Contradiction]:
     """bitsandbytes keeps 8-bit moments, paged memory and 4-bit weights on NVIDIA GPUs and on CPUs."""
     if facts("hardware.device") != "mps":
         return
@@ -144,7 +144,7 @@ def _on_mps(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction("adapter.load_in_8bit hardware.device", why, "Leave load_in_8bit out.")
 
 
-def _flash_attention(facts: Facts) -> Iterator[Contradiction]:
+def _flash_attention(facts: KnownValues) -> Iterator[Contradiction]:
     """The kernel is there for 16 bits on NVIDIA GPUs only; packed rows would not be kept apart without it."""
     here = "model.attn_implementation"
     if facts(here) != "flash_attention_2":
@@ -159,7 +159,7 @@ def _flash_attention(facts: Facts) -> Iterator[Contradiction]:
         yield contradiction(f"{here} train.precision", why, other)
 
 
-def _are_known(facts: Facts, *dotted: str) -> bool:
+def _are_known(facts: KnownValues, *dotted: str) -> bool:
     return all(map(facts.is_known, dotted))
 
 

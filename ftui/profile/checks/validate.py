@@ -8,9 +8,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from ftui.profile.checks.agreements import contradictions
-from ftui.profile.checks.known_values import Facts
-from ftui.profile.checks.messages import faults
-from ftui.profile.origins import Key, Origin, Problem, origin_of
+from ftui.profile.checks.known_values import KnownValues
+from ftui.profile.checks.messages import describe_errors
+from ftui.profile.origins import Key, ProfileFault, ValueOrigin, origin_of
 from ftui.profile.schema import EXAMINING, Profile
 
 # What stands where a required key is absent or wrong, so that all others can be looked at. Never part of an answer.
@@ -24,9 +24,9 @@ STAND_INS: Mapping[Key, Any] = {
 ROUNDS = 20  # each takes away what is wrong, and one finds all of it but in tables made of other keys
 
 
-def examined(
-    values: Mapping[Key, Any], origins: Mapping[Key, Origin], wished: Collection[Key], faulty: Collection[Key]
-) -> tuple[Profile, list[Problem]]:
+def validate_values(
+    values: Mapping[Key, Any], origins: Mapping[Key, ValueOrigin], wished: Collection[Key], faulty: Collection[Key]
+) -> tuple[Profile, list[ProfileFault]]:
     """The profile as far as it can be made, and all that is wrong with it; where anything is, it is not to be used.
 
     Args:
@@ -35,12 +35,12 @@ def examined(
         faulty: keys already known to be wrong, which are told elsewhere.
     """
     problems = [
-        Problem(key, origins.get(key), "a date or a time is no value of any key", "Put a text in quotes.")
+        ProfileFault(key, origins.get(key), "a date or a time is no value of any key", "Put a text in quotes.")
         for key, value in values.items()
         if _holds_time(value)
     ]
     problems += [
-        Problem(key, origins.get(key), "holds bytes that are no UTF-8", "Rename it, or its folder.")
+        ProfileFault(key, origins.get(key), "holds bytes that are no UTF-8", "Rename it, or its folder.")
         for key, value in values.items()
         if _holds_halves(key) or _holds_halves(value)
     ]
@@ -54,17 +54,17 @@ def examined(
             profile = Profile.model_validate_json(json.dumps(nested), context=EXAMINING)
             break
         except ValidationError as error:
-            found = faults(error, nested, origins)
+            found = describe_errors(error, nested, origins)
             problems += found
             wrong |= {problem.key for problem in found}
             for problem in found:
                 _take_away(nested, problem.key)
     assert profile is not None, f"a fault stays though it was taken away: {problems[-1:]}"
-    for contradiction in contradictions(Facts(dict(profile), wrong, frozenset(wished))):
+    for contradiction in contradictions(KnownValues(dict(profile), wrong, frozenset(wished))):
         # told where something is written
         key, *others = sorted(contradiction.keys, key=lambda key: origin_of(key, origins) is None)
         origin = origin_of(key, origins)
-        problems.append(Problem(key, origin, contradiction.message, contradiction.fix, tuple(others)))
+        problems.append(ProfileFault(key, origin, contradiction.message, contradiction.fix, tuple(others)))
     return profile, problems
 
 

@@ -7,7 +7,7 @@ MANY_STEPS = 10_000_000
 FAST = 100  # steps in a second: a tiny model on a fast card
 
 
-def doubts(profile: Profile, num_steps: int) -> list[str]:
+def find_warnings(profile: Profile, num_steps: int) -> list[str]:
     """One line for each. `num_steps`: optimizer steps that the run will have."""
     found = []
     train = profile.train

@@ -165,7 +165,7 @@ class AdapterSection(Section):
         return self.method == "qlora" or self.load_in_8bit
 
 
-def unsuited(method: str) -> tuple[str, ...]:
+def unused_keys(method: str) -> tuple[str, ...]:
     """Keys of `[adapter]` that say nothing with this method."""
     is_lora = method in ("lora", "qlora")
     return (

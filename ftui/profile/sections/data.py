@@ -59,7 +59,7 @@ FindingName = Literal[
 """What the report on the data may find (ftui/dataset/report.py)."""
 
 
-class Source(Section):
+class DataSource(Section):
     """`[[data.train]]` and `[[data.eval]]`: one source of rows and what is particular to it."""
 
     path: str = weights(min_length=1)
@@ -95,7 +95,7 @@ class Source(Section):
 
 
 def _is_table(value: Any) -> str:
-    return "(table)" if isinstance(value, dict | Source) else "(text)"
+    return "(table)" if isinstance(value, dict | DataSource) else "(text)"
 
 
 def _is_list(value: Any) -> str:
@@ -105,7 +105,7 @@ def _is_list(value: Any) -> str:
 # Tagged, so that a fault in a table is told as a fault of that table; complaints leave tags in brackets out.
 _Text = Annotated[str, Field(min_length=1), Tag("(text)")]
 _OneSource = Annotated[
-    _Text | Annotated[Source, Tag("(table)")],
+    _Text | Annotated[DataSource, Tag("(table)")],
     Discriminator(_is_table),
 ]
 Sources = Annotated[
@@ -185,7 +185,7 @@ class DataSection(Section):
         return given
 
 
-def sources(given: str | tuple[str | Source, ...] | None) -> tuple[Source, ...]:
+def sources(given: str | tuple[str | DataSource, ...] | None) -> tuple[DataSource, ...]:
     """Every source as a table, however it is written."""
     each = () if given is None else (given,) if isinstance(given, str) else given
-    return tuple(Source(path=one) if isinstance(one, str) else one for one in each)
+    return tuple(DataSource(path=one) if isinstance(one, str) else one for one in each)

@@ -99,6 +99,6 @@ class SchedulerKwargs(Section):
     """A fall by less than this is left out by `reduce_lr_on_plateau` (1e-8)."""
 
 
-def given(section: Section | None) -> dict[str, float | int | str | bool]:
+def explicit_values(section: Section | None) -> dict[str, float | int | str | bool]:
     """The keys of a table of details that were given, by name."""
     return {} if section is None else {k: v for k, v in section.model_dump().items() if v is not None}

@@ -18,8 +18,8 @@ from tomlkit.items import AoT, Array
 from ftui.errors import ProfileError
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
-from ftui.profile.toml_edit.placement import added, beside, in_place, listed
-from ftui.profile.toml_edit.statements import kept_lines, statements, without
+from ftui.profile.toml_edit.placement import add_beside, add_tables, add_to_table, replace_value
+from ftui.profile.toml_edit.statements import lines_to_keep, remove_statements, statements
 from ftui.profile.toml_edit.toml_errors import BOM
 
 MOST_TEXTS = 2000  # a text is a few KiB
@@ -29,58 +29,58 @@ Writer = Callable[[str, Key, str], str]
 
 
 @dataclass(frozen=True)
-class Draft:
+class ProfileDocument:
     """The text as it stands, the texts before it, and those that were undone (the next one last)."""
 
     text: str
     past: tuple[str, ...] = ()
     future: tuple[str, ...] = ()
 
-    def set(self, key: Key, value: Any) -> "Draft":
+    def set(self, key: Key, value: Any) -> "ProfileDocument":
         """With that value at the key; `None` is "none". A number in the key is a place in a list, its length the end.
 
         Raises:
             ProfileError: the text cannot take it.
         """
-        return self.put(key, source_of(value))
+        return self.put(key, toml_source(value))
 
-    def put(self, key: Key, source: str) -> "Draft":
+    def put(self, key: Key, source: str) -> "ProfileDocument":
         """The same for a value as TOML spells it: `2e-4` stays `2e-4`.
 
         Raises:
             ProfileError: it is no value, or the text cannot take it.
         """
-        return self.to(written(self.text, key, source))
+        return self.to(set_key(self.text, key, source))
 
-    def unset(self, key: Key) -> "Draft":
+    def unset(self, key: Key) -> "ProfileDocument":
         """Without the key, so that the layer below counts.
 
         Raises:
             ProfileError: the text cannot do without it.
         """
-        return self.to(removed(self.text, key))
+        return self.to(remove_key(self.text, key))
 
-    def to(self, text: str) -> "Draft":
+    def to(self, text: str) -> "ProfileDocument":
         """Another text; the same one is no step."""
-        return self if text == self.text else Draft(text, (*self.past, self.text)[-MOST_TEXTS:])
+        return self if text == self.text else ProfileDocument(text, (*self.past, self.text)[-MOST_TEXTS:])
 
-    def undone(self) -> "Draft":
-        return self if not self.past else Draft(self.past[-1], self.past[:-1], (*self.future, self.text))
+    def undone(self) -> "ProfileDocument":
+        return self if not self.past else ProfileDocument(self.past[-1], self.past[:-1], (*self.future, self.text))
 
-    def redone(self) -> "Draft":
-        return self if not self.future else Draft(self.future[-1], (*self.past, self.text), self.future[:-1])
+    def redone(self) -> "ProfileDocument":
+        return self if not self.future else ProfileDocument(self.future[-1], (*self.past, self.text), self.future[:-1])
 
-    def since(self, before: "Draft") -> "Draft":
+    def since(self, before: "ProfileDocument") -> "ProfileDocument":
         """All that was done since `before` as one step."""
         return self if self.text == before.text else replace(before.to(self.text))
 
 
-def source_of(value: Any) -> str:
+def toml_source(value: Any) -> str:
     """The value as TOML spells it, in one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_bare(name)} = {source_of(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{_bare(name)} = {toml_source(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(source_of(one) for one in value) + "]"
+        return "[" + ", ".join(toml_source(one) for one in value) + "]"
     return tomlkit.item("none" if value is None else value).as_string()
 
 
@@ -88,7 +88,7 @@ def _bare(name: str) -> str:
     return tomlkit.item({name: 0}).as_string().partition(" =")[0].strip()
 
 
-def value_of(source: str) -> Any:
+def parse_toml_value(source: str) -> Any:
     """The value that a TOML source stands for.
 
     Raises:
@@ -103,7 +103,7 @@ def value_of(source: str) -> Any:
     return table["value"]
 
 
-def written(text: str, key: Key, source: str) -> str:
+def set_key(text: str, key: Key, source: str) -> str:
     """The text with the value at the key; nothing else in it means anything else than before."""
     try:
         f"{key}{source}".encode()
@@ -111,15 +111,15 @@ def written(text: str, key: Key, source: str) -> str:
         raise ProfileError(
             f"{source!r} has bytes that no text can hold.", hint="Give the file another name."
         ) from error
-    wanted = _placed(_read(text), key, value_of(source))
-    for way in (in_place, _replaced, _appended, beside, added_in_order, _instead, _in_whole):
+    wanted = _placed(_read(text), key, parse_toml_value(source))
+    for way in (replace_value, _replaced, _appended, add_beside, add_key, _instead, _in_whole):
         found = _tried(way, text, key, source, [wanted], about=key[:-1] if way is _in_whole else key)
         if found is not None:
             return found
     raise ProfileError(f"{'.'.join(key)} cannot be set in this text.", hint="Write it into the file by hand.")
 
 
-def removed(text: str, key: Key) -> str:
+def remove_key(text: str, key: Key) -> str:
     """The text without the key; a table inside a section that is left empty goes too."""
     values = _read(text)
     if _found(values, key) is None:
@@ -139,17 +139,17 @@ def removed(text: str, key: Key) -> str:
     raise ProfileError(f"{'.'.join(key)} cannot be taken out of this text.", hint="Take it out by hand.")
 
 
-def added_in_order(text: str, key: Key, source: str) -> str:
+def add_key(text: str, key: Key, source: str) -> str:
     """A new key at the end of its table; a new table where the reference has it."""
     if len(key) == 1 or (len(key) == 2 and key[1].isdigit()):  # a list of tables at the top, or one more of it
-        tables = value_of(source) if len(key) == 1 else [value_of(source)]
-        lines = [[f"{_bare(name)} = {source_of(one)}" for name, one in table.items()] for table in tables]
-        return listed(text, key[0], lines, list(Profile.model_fields))
+        tables = parse_toml_value(source) if len(key) == 1 else [parse_toml_value(source)]
+        lines = [[f"{_bare(name)} = {toml_source(one)}" for name, one in table.items()] for table in tables]
+        return add_tables(text, key[0], lines, list(Profile.model_fields))
     values = _read(text)
     blocking = next((key[:n] for n in range(1, len(key)) if not _can_hold(_found(values, key[:n]), key[n])), None)
     if blocking is not None:  # such as optim_args = "none"
-        text = without(text, blocking, keeps_remarks=True)
-    return added(text, key[:-1], f"{_bare(key[-1])} = {source}", list(Profile.model_fields))
+        text = remove_statements(text, blocking, keeps_remarks=True)
+    return add_to_table(text, key[:-1], f"{_bare(key[-1])} = {source}", list(Profile.model_fields))
 
 
 def _can_hold(value: Any, name: str) -> bool:
@@ -177,7 +177,7 @@ def _tried(
 def _keeps_lines(before: str, made: str, key: Key) -> bool:
     """Whether every line that has nothing to do with the key stands in what was made, in the same order."""
     lines = iter([line.rstrip() for line in made.split("\n")])
-    return all(line in lines for line in kept_lines(before.replace("\r\n", "\n"), key))
+    return all(line in lines for line in lines_to_keep(before.replace("\r\n", "\n"), key))
 
 
 def _told(values: Mapping[str, Any]) -> str:
@@ -247,19 +247,19 @@ def _replaced(text: str, key: Key, source: str) -> str:
 
 def _instead(text: str, key: Key, source: str) -> str:
     """A value in the place of tables; what stood behind their keys is kept in lines of its own."""
-    return added_in_order(without(text, key, keeps_remarks=True), key, source)
+    return add_key(remove_statements(text, key, keeps_remarks=True), key, source)
 
 
 def _taken_out(text: str, key: Key, source: str) -> str:
     """Without the statements about the key."""
-    return without(text, key)
+    return remove_statements(text, key)
 
 
 def _appended(text: str, key: Key, source: str) -> str:
     """One more at the end of a list."""
     document = tomlkit.parse(text)
     values: Any = _inside(document, key[:-1])
-    value = value_of(source)
+    value = parse_toml_value(source)
     if isinstance(values, AoT) and len(key) > 2:
         table = tomlkit.table()
         table.update(value)
@@ -276,7 +276,7 @@ def _in_whole(text: str, key: Key, source: str) -> str:
     if len(key) < 2:
         raise KeyError(key[-1])
     around = _found(_read(text), key[:-1])
-    return written(text, key[:-1], source_of(_placed(around, key[-1:], value_of(source))))
+    return set_key(text, key[:-1], toml_source(_placed(around, key[-1:], parse_toml_value(source))))
 
 
 def _deleted(text: str, key: Key, source: str) -> str:

@@ -14,7 +14,7 @@ def head_of(table: Key) -> str:
     return ".".join(name if _BARE.fullmatch(name) else '"' + name.replace('"', '\\"') + '"' for name in table)
 
 
-def in_place(text: str, key: Key, source: str) -> str:
+def replace_value(text: str, key: Key, source: str) -> str:
     """A value in the place of another one; what stands behind it in its line stays in its column where there is room.
 
     Raises:
@@ -31,7 +31,7 @@ def in_place(text: str, key: Key, source: str) -> str:
     return text[: one.start] + piece[:start] + source + rest + text[one.end :]
 
 
-def instead_of(text: str, old: Key, key: Key, source: str) -> str:
+def swap_key(text: str, old: Key, key: Key, source: str) -> str:
     """A key in the place of another one of its table, whose line goes with what stood behind it.
 
     Raises:
@@ -49,7 +49,7 @@ def instead_of(text: str, old: Key, key: Key, source: str) -> str:
     return f"{text[: one.start]}{before}{key[-1]}{behind}{source}{ending}{text[one.end :]}"
 
 
-def beside(text: str, key: Key, source: str) -> str:
+def add_beside(text: str, key: Key, source: str) -> str:
     """One more of a table that is spelt `table.name = value`, below the last one.
 
     Raises:
@@ -68,7 +68,7 @@ def beside(text: str, key: Key, source: str) -> str:
     return f"{text[:place]}{gap}{head_of(key[len(table) :])} = {source}\n{text[place:]}"
 
 
-def added(text: str, table: Key, line: str, order: Sequence[str]) -> str:
+def add_to_table(text: str, table: Key, line: str, order: Sequence[str]) -> str:
     """The text with `line` at the end of the table, which is made where it is not there yet.
 
     `order`: names of the tables at the top in the order in which new ones are to stand.
@@ -89,7 +89,7 @@ def added(text: str, table: Key, line: str, order: Sequence[str]) -> str:
     return f"{text[:place]}[{head}]\n{line}\n\n{text[place:]}"
 
 
-def listed(text: str, name: str, tables: Sequence[Sequence[str]], order: Sequence[str]) -> str:
+def add_tables(text: str, name: str, tables: Sequence[Sequence[str]], order: Sequence[str]) -> str:
     """The text with a list of tables at the top that is not there yet; `tables`: the lines of each.
 
     Raises:

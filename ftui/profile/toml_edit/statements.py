@@ -124,7 +124,7 @@ def value_span(text: str) -> tuple[int, int]:
     return match.end(), len(body.rstrip(" \t\n"))
 
 
-def remark_of(text: str) -> str:
+def comment_of(text: str) -> str:
     """What stands behind a `#` at the end of a head or a pair, with it; empty where nothing does."""
     return text[_remark_at(text) :].rstrip("\n")
 
@@ -134,7 +134,7 @@ def _remark_at(text: str) -> int:
     return next((place for place in places if _is_toml(text[:place])), len(text))
 
 
-def kept_lines(text: str, key: Key) -> Iterator[str]:
+def lines_to_keep(text: str, key: Key) -> Iterator[str]:
     """The lines that a change of this key has to leave as they are: blank ones aside, all but those that spell it.
 
     Those are the key itself with all inside it, and a value around it. Remarks in lines of their own stay always.
@@ -145,7 +145,7 @@ def kept_lines(text: str, key: Key) -> Iterator[str]:
             yield from (line.rstrip() for line in text[one.start : one.end].split("\n") if line.strip())
 
 
-def without(text: str, key: Key, *, keeps_remarks: bool = False) -> str:
+def remove_statements(text: str, key: Key, *, keeps_remarks: bool = False) -> str:
     """The text without all statements about the key; `keeps_remarks`: what stood behind them gets lines of its own.
 
     Raises:
@@ -157,7 +157,7 @@ def without(text: str, key: Key, *, keeps_remarks: bool = False) -> str:
         piece = text[one.start : one.end]
         if one.is_under(key):
             is_gone = True
-            if keeps_remarks and (remark := remark_of(piece)):
+            if keeps_remarks and (remark := comment_of(piece)):
                 parts.append(remark + "\n")
             is_between = not parts or not parts[-1].strip()
         elif is_between and not piece.strip():

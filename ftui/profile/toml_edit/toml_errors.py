@@ -44,14 +44,14 @@ def read_text(path: Path) -> str:
     except FileNotFoundError as error:
         raise ProfileError(f"There is no profile at {path}.", hint="`ftui profiles` lists the shipped ones.") from error
     except IsADirectoryError as error:
-        raise a_folder(path) from error
+        raise folder_error(path) from error
     except UnicodeDecodeError as error:
         raise _not_utf8(error, path) from error
     except OSError as error:
         raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
 
 
-def a_folder(path: Path) -> ProfileError:
+def folder_error(path: Path) -> ProfileError:
     """What is said of a folder in the place of a profile."""
     inside = sorted(one.name for one in path.glob("*.toml"))
     hint = f"Name a file in it: {', '.join(inside[:5])}." if inside else "There is no .toml file in it."

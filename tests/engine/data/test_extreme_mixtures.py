@@ -16,12 +16,12 @@ from ftui.engine.planning.plan import Share, make_plan
 from ftui.engine.services.dry_run import counts
 from ftui.errors import DataError
 from ftui.profile.sections.curriculum import CurriculumStage
-from ftui.profile.sections.data import Source
+from ftui.profile.sections.data import DataSource
 from tests.support.tiny import chats, completions, make_profile, write_rows
 
 
 def sources(*tables: dict[str, Any]) -> list[Any]:
-    class Named(Source):
+    class Named(DataSource):
         @property
         def name(self) -> str:
             return self.path

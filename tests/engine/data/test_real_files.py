@@ -18,7 +18,7 @@ from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.data.tokens.named_templates import set_template
 from ftui.errors import DataError
 from ftui.profile.paths import HUB_ID
-from ftui.profile.sections.data import Source
+from ftui.profile.sections.data import DataSource
 from tests.support.tiny import make_tokenizer, seen
 
 SHARED = Path(__file__).parents[4] / "shared"
@@ -114,7 +114,7 @@ def test_a_file_is_refused_with_its_reason(name: str) -> None:
 @pytest.mark.parametrize("name", DESCRIBED)
 def test_an_entry_of_dataset_info_is_read(name: str) -> None:
     info = shared("peer_data/dataset_info.json")
-    source = resolve_entry(Source(path=str(info), subset=name))
+    source = resolve_entry(DataSource(path=str(info), subset=name))
     rows, shape = list(read_rows(Path(source.path))), ColumnNames(source.columns, source.roles)
     form, num_rows = DESCRIBED[name]
     assert source.format == form
@@ -126,7 +126,7 @@ def test_every_entry_of_dataset_info_is_described_or_refused_by_name() -> None:
     reasons: list[str] = []
     for name in json.loads(info.read_text()):
         try:
-            source = resolve_entry(Source(path=str(info), subset=name))
+            source = resolve_entry(DataSource(path=str(info), subset=name))
             assert HUB_ID.fullmatch(source.path) or name in DESCRIBED
         except DataError as error:
             assert error.message.startswith(f"{info}: {name!r} ")

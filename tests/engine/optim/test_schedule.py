@@ -21,7 +21,7 @@ from ftui.engine.training.context import TrainState
 from ftui.engine.training.prepare import prepare
 from ftui.errors import ProfileError
 from ftui.profile.layers import resolve
-from ftui.profile.sections.schedulers import NOT_OFFERED, PLATEAU, TAKES, Scheduler, given
+from ftui.profile.sections.schedulers import NOT_OFFERED, PLATEAU, TAKES, Scheduler, explicit_values
 from ftui.profile.sections.train import TrainSection
 from ftui.profile.serialize import fingerprint, to_toml, weights_difference
 from ftui.system.user_folders import cache_folder
@@ -175,8 +175,8 @@ def test_details_survive_the_profile_of_a_run(tmp_path: Path) -> None:
     profile = resolve(path, overrides=["train.lr_scheduler_kwargs.num_cycles=2", "eval.eval_steps=0.2"]).profile
     copied.write_text(to_toml(profile))
     assert resolve(copied).profile == profile
-    assert given(profile.train.lr_scheduler_kwargs) == {"min_lr_rate": 0.1, "num_cycles": 2}
-    assert given(profile.train.optim_args) == {"momentum": 0.9}
+    assert explicit_values(profile.train.lr_scheduler_kwargs) == {"min_lr_rate": 0.1, "num_cycles": 2}
+    assert explicit_values(profile.train.optim_args) == {"momentum": 0.9}
     assert (profile.eval.eval_steps, profile.checkpoint.save_steps) == (0.2, 200)
     assert "save_steps = 200\n" in copied.read_text()
     other = resolve(path, overrides=["train.lr_scheduler_kwargs.num_cycles=3"]).profile

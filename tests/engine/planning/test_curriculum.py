@@ -23,7 +23,7 @@ from ftui.launch.open_run import create
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import CurriculumStage
-from ftui.profile.sections.data import DataSection, Source
+from ftui.profile.sections.data import DataSection, DataSource
 from ftui.profile.sections.train import TrainSection
 from ftui.profile.serialize import to_toml
 from ftui.runs.checkpoint_folders import Checkpoint
@@ -183,10 +183,10 @@ def test_a_temperature_evens_sizes_out_and_keeps_their_sum(sizes: list[int], tem
 
 def named(*sources: dict[str, Any]) -> list[Any]:
     class Named:
-        def __init__(self, source: Source) -> None:
+        def __init__(self, source: DataSource) -> None:
             self.name, self.weight, self.num_samples = source.path, source.weight, source.num_samples
 
-    return [Named(Source(**source)) for source in sources]
+    return [Named(DataSource(**source)) for source in sources]
 
 
 @given(st.integers(1, 3000), st.integers(1, 9000))
@@ -224,17 +224,17 @@ def test_a_profile_says_how_sources_are_mixed(model_folder: Path, rows: Path, tm
         assert sorted(n for index, n in seen.items() if index >= 48) == [2] * 6 + [3] * 6
 
 
-TWO = (Source(path="a"), Source(path="b"))
+TWO = (DataSource(path="a"), DataSource(path="b"))
 
 
 @pytest.mark.parametrize(
     ("data", "complaint"),
     [
-        ({"train": (Source(path="a", weight=2.0), TWO[1]), "mixing_temperature": 2.0}, "and a has weight"),
-        ({"train": (TWO[0], Source(path="b", num_samples=3)), "mixing_temperature": 2.0}, "and b has num_samples"),
-        ({"train": (Source(path="a", weight=2.0, num_samples=3),)}, "num_samples and weight both say"),
+        ({"train": (DataSource(path="a", weight=2.0), TWO[1]), "mixing_temperature": 2.0}, "and a has weight"),
+        ({"train": (TWO[0], DataSource(path="b", num_samples=3)), "mixing_temperature": 2.0}, "and b has num_samples"),
+        ({"train": (DataSource(path="a", weight=2.0, num_samples=3),)}, "num_samples and weight both say"),
         ({"train": "a", "mixing_temperature": 2.0}, "mixes several sources, and data.train is one"),
-        ({"train": "a", "eval": (Source(path="b", num_samples=3),)}, "num_samples is for rows to train on"),
+        ({"train": "a", "eval": (DataSource(path="b", num_samples=3),)}, "num_samples is for rows to train on"),
     ],
 )
 def test_mixtures_that_contradict_themselves_are_refused(data: dict[str, Any], complaint: str) -> None:
@@ -243,10 +243,10 @@ def test_mixtures_that_contradict_themselves_are_refused(data: dict[str, Any], c
 
 def test_weights_beside_a_temperature_are_told_once_with_their_sources() -> None:
     each = (
-        Source(path="a", weight=2.0),
-        Source(path="b", weight=3.0),
-        Source(path="c"),
-        Source(path="d", num_samples=3),
+        DataSource(path="a", weight=2.0),
+        DataSource(path="b", weight=3.0),
+        DataSource(path="c"),
+        DataSource(path="d", num_samples=3),
     )
     told = refused(data=DataSection.model_construct(train=each, mixing_temperature=2.0))
     assert told.endswith("and a has weight, b has weight, d has num_samples") and "\n" not in told

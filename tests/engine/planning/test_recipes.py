@@ -10,12 +10,12 @@ import pytest
 
 from ftui.engine.services.dry_run import count
 from ftui.profile.layers import resolve
-from ftui.profile.presets import SHIPPED, Preset, shipped
+from ftui.profile.presets import SHIPPED, Preset, shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from tests.support.tiny import column, train_run
 
-RECIPES = shipped()
+RECIPES = shipped_presets()
 NARROW = 80
 
 

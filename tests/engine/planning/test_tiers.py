@@ -10,7 +10,7 @@ import pytest
 
 from ftui.engine.services.dry_run import count
 from ftui.profile.layers import resolve
-from ftui.profile.presets import SHIPPED, Preset, shipped
+from ftui.profile.presets import SHIPPED, Preset, shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.profile.tiers import tier_layer, tier_names
@@ -39,7 +39,7 @@ def under(preset: Preset, tier: str, model: Path, rows: dict[str, Path]) -> Prof
     return resolve(preset.path, overrides=fitting, below=[tier_layer(tier)]).profile
 
 
-@pytest.mark.parametrize("preset", shipped(), ids=lambda preset: preset.name)
+@pytest.mark.parametrize("preset", shipped_presets(), ids=lambda preset: preset.name)
 def test_a_recipe_makes_a_plan_on_every_tier(
     preset: Preset, model_folder: Path, rows: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -23,7 +23,7 @@ from ftui.engine.training import prefetch
 from ftui.engine.training.collate import collate
 from ftui.engine.training.prepare import Prepared, prepare
 from ftui.profile.schema import Profile
-from ftui.profile.sections.schedulers import given
+from ftui.profile.sections.schedulers import explicit_values
 from ftui.system.user_folders import cache_folder
 from tests.support.tiny import (
     MARKED,
@@ -101,7 +101,7 @@ def arguments(profile: Profile, folder: Path) -> dict[str, Any]:
     repeats = train.train_sampling_strategy == "sequential"
     return SETTINGS | {
         "optim": train.optim, "lr_scheduler_type": train.lr_scheduler_type,
-        "lr_scheduler_kwargs": given(train.lr_scheduler_kwargs),
+        "lr_scheduler_kwargs": explicit_values(train.lr_scheduler_kwargs),
         "output_dir": str(folder), "learning_rate": train.learning_rate,
         "num_train_epochs": 2 if repeats else 1, "train_sampling_strategy": "sequential", "logging_steps": 1,
         "save_strategy": "no", "report_to": [], "use_cpu": True, "bf16": False, "disable_tqdm": True,

@@ -6,7 +6,7 @@ import pytest
 
 from ftui.cli import dry_run
 from ftui.cli.dry_run import count_lines, read_result, value_lines
-from ftui.profile.layers import Resolved, resolve
+from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.runs.run_folder import runs_root
 from ftui.text import toml_value
 
@@ -26,7 +26,7 @@ COUNTS = {
 
 
 @pytest.fixture
-def resolved(tmp_path: Path) -> Resolved:
+def resolved(tmp_path: Path) -> ResolvedProfile:
     path = tmp_path / "p.toml"
     path.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "hub/\\u001bmodel"\n[data]\ntrain = "rows.jsonl"\n')
     overrides = ["train.seed=7", "adapter.target_modules=['q']", "eval.early_stopping_patience=none"]
@@ -38,7 +38,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
     monkeypatch.setattr(dry_run, "dry_run_command", lambda profile: [sys.executable, "-S", "-c", code, str(profile)])
 
 
-def test_every_key_has_its_value_and_origin(resolved: Resolved) -> None:
+def test_every_key_has_its_value_and_origin(resolved: ResolvedProfile) -> None:
     lines = value_lines(resolved)
     assert lines[0] == f"profile {resolved.path}"
     assert "[train]" in lines and "[checkpoint]" in lines
@@ -60,7 +60,7 @@ def test_values_are_spelt_as_in_a_profile(value: object, text: str) -> None:
 
 
 def test_the_counts_come_from_the_engine(
-    resolved: Resolved, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in(monkeypatch, f"import sys; open(sys.argv[1]); print('noise'); print({json.dumps(COUNTS)!r})")
     assert dry_run.preview(resolved) == 0
@@ -71,7 +71,7 @@ def test_the_counts_come_from_the_engine(
 
 
 def test_what_is_wrong_with_the_data_is_told_with_its_code(
-    resolved: Resolved, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in(monkeypatch, """print('{"error": {"message": "no rows", "hint": "add some", "exit_code": 31}}')""")
     assert dry_run.preview(resolved) == 31
@@ -79,7 +79,7 @@ def test_what_is_wrong_with_the_data_is_told_with_its_code(
 
 
 def test_a_dry_run_that_crashes_shows_its_last_lines(
-    resolved: Resolved, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stand_in(monkeypatch, "import sys; print('half'); sys.exit('boom\\x1b')")
     assert dry_run.preview(resolved) == 70
@@ -87,7 +87,7 @@ def test_a_dry_run_that_crashes_shows_its_last_lines(
 
 
 def test_the_profile_is_handed_over_privately_and_removed(
-    resolved: Resolved, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     note = tmp_path / "note"
     code = (

@@ -18,7 +18,7 @@ from ftui.estimate.setup import TrainingSetup
 from ftui.hardware.devices import CARDS, card_named
 from ftui.models.known import known_models
 from ftui.profile.layers import examine, file_layer, override_layer, resolve
-from ftui.profile.presets import shipped
+from ftui.profile.presets import shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.tiers import tier_layer, tier_names
 from ftui.text import toml_value
@@ -43,7 +43,7 @@ def nothing_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("tier", tier_names())
 def test_every_recipe_is_estimated_on_every_tier(tier: str) -> None:
     card = card_named(tier)
-    for recipe in shipped():
+    for recipe in shipped_presets():
         found = estimate(resolve(recipe.path, below=[tier_layer(tier)]).profile, card)
         assert found.memory is not None and found.verdict != "unknown", recipe.name
         assert sum(found.memory.breakdown.values()) == found.memory.process

@@ -13,7 +13,7 @@ from ftui.errors import ProfileError
 from ftui.launch import open_run as opening
 from ftui.launch.fork import Origin, fork
 from ftui.launch.open_run import create, open_run
-from ftui.profile.layers import Resolved, resolve
+from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.run_folder import Run, runs_root
 from ftui.tui.state.launch_plan import LaunchOptions, carry_out, plan_launch
@@ -72,7 +72,7 @@ def test_trust_that_comes_later_needs_the_allowance(path: Path) -> None:
         open_run(folder, resolve(path))
 
 
-def forked(parent: Run, resolved: Resolved, **more: Any) -> Run:
+def forked(parent: Run, resolved: ResolvedProfile, **more: Any) -> Run:
     return fork(Origin(parent, parent.read_facts(), Any), resolved, None, may_differ=True, **more)[0]  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ import pytest
 from ftui.errors import LostRunError, ProfileError, UsageError
 from ftui.launch import open_run as opening
 from ftui.launch.open_run import create, decide, not_applied, open_run, resume, stored_profile
-from ftui.profile.layers import Resolved, resolve
+from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.runs.events import EngineStarted, RunFailed, RunFinished, RunStopped
 from ftui.runs.run_folder import Run, all_runs, runs_root
 from ftui.supervisor.spawn import launch
@@ -28,7 +28,7 @@ def profile(tmp_path: Path) -> Any:
     path.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "hub/model"\n[data]\ntrain = "rows.jsonl"\n')
     path.with_name("rows.jsonl").touch()
 
-    def make(*overrides: str) -> Resolved:
+    def make(*overrides: str) -> ResolvedProfile:
         return resolve(path, overrides=overrides)
 
     return make

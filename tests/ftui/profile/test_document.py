@@ -16,14 +16,14 @@ from ftui.errors import DiskError, ProfileError
 from ftui.profile import recent
 from ftui.profile.checks.messages import all_keys
 from ftui.profile.layers import resolve
-from ftui.profile.presets import shipped
-from ftui.profile.profile_file import relocated, save, text_on_disk
-from ftui.profile.serialize import flat
+from ftui.profile.presets import shipped_presets
+from ftui.profile.profile_file import read_if_exists, relocate_paths, save_text
+from ftui.profile.serialize import flat_values
 from ftui.profile.toml_edit import document
-from ftui.profile.toml_edit.document import Draft, source_of, value_of
+from ftui.profile.toml_edit.document import ProfileDocument, parse_toml_value, toml_source
 from ftui.profile.toml_edit.toml_errors import read_text
 
-SHIPPED = {preset.name: preset.path.read_text(encoding="utf-8") for preset in shipped()}
+SHIPPED = {preset.name: preset.path.read_text(encoding="utf-8") for preset in shipped_presets()}
 ODD = {
     "empty": "",
     "remarks only": "# nothing yet\n",
@@ -72,7 +72,7 @@ def at(values: Any, key: tuple[str, ...]) -> Any:
     return values
 
 
-def edited(draft: Draft, key: tuple[str, ...], value: Any, *, out: bool) -> Draft:
+def edited(draft: ProfileDocument, key: tuple[str, ...], value: Any, *, out: bool) -> ProfileDocument:
     """One step of a person; what the text cannot take leaves it as it is."""
     try:
         return draft.unset(key) if out else draft.set(key, value)
@@ -85,7 +85,7 @@ def edited(draft: Draft, key: tuple[str, ...], value: Any, *, out: bool) -> Draf
 def test_whatever_is_edited_and_undone_is_the_same_to_the_byte(data: st.DataObject) -> None:
     name, form = data.draw(st.sampled_from(sorted(TEXTS))), data.draw(st.sampled_from(FORMS))
     text = form(TEXTS[name])
-    draft, seen = Draft(text), [text]
+    draft, seen = ProfileDocument(text), [text]
     for _ in range(data.draw(st.integers(1, 6))):
         changed = edited(draft, data.draw(st.sampled_from(KEYS)), data.draw(VALUES), out=data.draw(st.booleans()))
         if changed is not draft:
@@ -107,7 +107,7 @@ def test_whatever_is_edited_and_undone_is_the_same_to_the_byte(data: st.DataObje
 )  # fmt: skip
 def test_an_edit_changes_one_value_and_no_remark(name: str, form: Any, key: Any, value: Any, out: bool) -> None:
     text = form(TEXTS[name])
-    draft = edited(Draft(text), key, value, out=out)
+    draft = edited(ProfileDocument(text), key, value, out=out)
     if draft.text == text:
         return
     after = read(draft.text)
@@ -128,7 +128,7 @@ def test_every_key_can_be_set_in_any_text(name: str) -> None:
     """And what else it says, remarks included, stays."""
     text = TEXTS[name]
     for key in KEYS:
-        after = Draft(text).set(key, 3).text
+        after = ProfileDocument(text).set(key, 3).text
         assert at(read(after), key) == 3
         kept = after.split("\n")
         gone = [line for line in text.split("\n") if line not in kept]
@@ -144,17 +144,17 @@ def test_everything_can_be_taken_out(name: str) -> None:
             yield from walk(value, (*above, str(part)))
 
     for key in walk(read(TEXTS[name])):
-        assert Draft(TEXTS[name]).unset(key).text != TEXTS[name]
+        assert ProfileDocument(TEXTS[name]).unset(key).text != TEXTS[name]
 
 
 def test_a_remark_stays_in_its_column_and_a_number_in_its_spelling() -> None:
-    draft = Draft("[train]\nlearning_rate = 4e-3      # high\nseed = 1\n\n# of eval\n[eval]\n")
+    draft = ProfileDocument("[train]\nlearning_rate = 4e-3      # high\nseed = 1\n\n# of eval\n[eval]\n")
     draft = draft.put(("train", "learning_rate"), "2.5e-4").set(("train", "max_steps"), 100)
     assert draft.text == "[train]\nlearning_rate = 2.5e-4    # high\nseed = 1\nmax_steps = 100\n\n# of eval\n[eval]\n"
 
 
 def test_a_new_table_stands_where_the_reference_has_it() -> None:
-    draft = Draft('[run]\nstage = "sft"\n\n# rows\n[data]\ntrain = "x"\n')
+    draft = ProfileDocument('[run]\nstage = "sft"\n\n# rows\n[data]\ntrain = "x"\n')
     draft = draft.set(("model", "name_or_path"), "a/b").set(("health", "max_bad_steps"), 1)
     assert draft.text == (
         '[run]\nstage = "sft"\n\n[model]\nname_or_path = "a/b"\n\n# rows\n[data]\ntrain = "x"\n\n'
@@ -164,13 +164,17 @@ def test_a_new_table_stands_where_the_reference_has_it() -> None:
 
 def test_a_table_of_details_comes_and_goes() -> None:
     text = '[train]\noptim = "sgd"\noptim_args = "none"\n\n[eval]\n'
-    draft = Draft(text).set(("train", "optim_args", "momentum"), 0.9)
+    draft = ProfileDocument(text).set(("train", "optim_args", "momentum"), 0.9)
     assert read(draft.text)["train"] == {"optim": "sgd", "optim_args": {"momentum": 0.9}}
     assert "optim_args" not in draft.unset(("train", "optim_args", "momentum")).text
 
 
 def test_sources_are_added_changed_and_taken_out() -> None:
-    draft = Draft(ODD["list"]).set(("data", "train", "0", "weight"), 0.5).set(("data", "train", "2"), {"path": "c"})
+    draft = (
+        ProfileDocument(ODD["list"])
+        .set(("data", "train", "0", "weight"), 0.5)
+        .set(("data", "train", "2"), {"path": "c"})
+    )
     assert read(draft.text)["data"]["train"] == [
         {"path": "a", "weight": 0.5},
         {"path": "b", "weight": 2},
@@ -198,11 +202,11 @@ sort_by = "loss"
 
 
 def test_a_list_of_tables_at_the_top_comes_grows_and_goes() -> None:
-    start = Draft("[train]\nseed = 1\n\n# of eval\n[eval]\n")
+    start = ProfileDocument("[train]\nseed = 1\n\n# of eval\n[eval]\n")
     draft = start.set(("curriculum",), [{"fraction": 0.5}]).set(("curriculum", "1"), {"sort_by": "loss"})
     draft = draft.put(("curriculum", "0", "fraction"), "0.25")
     assert draft.text == STAGES.replace("  # the shortest", "")
-    assert Draft(STAGES).put(("curriculum", "1", "learning_rate"), "2e-5").text == STAGES.replace(
+    assert ProfileDocument(STAGES).put(("curriculum", "1", "learning_rate"), "2e-5").text == STAGES.replace(
         '"loss"\n', '"loss"\nlearning_rate = 2e-5\n'
     )
     assert draft.unset(("curriculum", "1", "sort_by")).unset(("curriculum", "0", "fraction")).text == start.text
@@ -213,20 +217,20 @@ def test_a_writer_that_loses_something_is_not_believed(monkeypatch: pytest.Monke
     for name in ("in_place", "_replaced", "_appended", "beside", "added_in_order", "_instead", "_in_whole"):
         monkeypatch.setattr(document, name, lambda text, key, source: "[train]\nseed = 7\n")
     with pytest.raises(ProfileError, match="cannot be set"):
-        Draft("[train]\nseed = 1\nmax_steps = 3\n").set(("train", "seed"), 7)
+        ProfileDocument("[train]\nseed = 1\nmax_steps = 3\n").set(("train", "seed"), 7)
 
 
 def test_what_is_no_value_is_refused() -> None:
     for source in ("", "abc", "[1", "1\n[x]\na = 1", "1 # a\nb = 2"):
         with pytest.raises(ProfileError):
-            Draft("").put(("train", "seed"), source)
+            ProfileDocument("").put(("train", "seed"), source)
     with pytest.raises(ProfileError, match="This is not TOML"):
-        Draft("[x").set(("train", "seed"), 1)
+        ProfileDocument("[x").set(("train", "seed"), 1)
 
 
 @given(VALUES.filter(lambda value: value is not None))
 def test_a_value_is_spelt_as_it_is_read(value: Any) -> None:
-    assert told(value_of(source_of(value))) == told(value)
+    assert told(parse_toml_value(toml_source(value))) == told(value)
 
 
 # -- files
@@ -236,12 +240,12 @@ def test_a_file_is_its_text(tmp_path: Path) -> None:
     path = tmp_path / "p.toml"
     for data in (b"\xef\xbb\xbf[run]\r\n", b"", b"[run]"):
         path.write_bytes(data)
-        save(path, read_text(path))
+        save_text(path, read_text(path))
         assert path.read_bytes() == data
     path.write_bytes(b"\xff")
     with pytest.raises(ProfileError, match="cannot be read"):
         read_text(path)
-    assert text_on_disk(tmp_path / "none.toml") is None
+    assert read_if_exists(tmp_path / "none.toml") is None
 
 
 def test_modes_and_links_stay(tmp_path: Path) -> None:
@@ -249,16 +253,16 @@ def test_modes_and_links_stay(tmp_path: Path) -> None:
     path.write_text("a = 1\n")
     path.chmod(0o640)
     link.symlink_to(path)
-    save(link, "a = 2\n")
+    save_text(link, "a = 2\n")
     assert link.is_symlink() and path.read_text() == "a = 2\n" and stat.S_IMODE(path.stat().st_mode) == 0o640
     before = os.umask(0o027)
     try:
-        save(tmp_path / "new.toml", "")
+        save_text(tmp_path / "new.toml", "")
         assert stat.S_IMODE((tmp_path / "new.toml").stat().st_mode) == 0o640
     finally:
         os.umask(before)
     with pytest.raises(DiskError, match="cannot be written"):
-        save(tmp_path / "no folder" / "p.toml", "")
+        save_text(tmp_path / "no folder" / "p.toml", "")
     assert sorted(one.name for one in tmp_path.iterdir()) == ["link.toml", "new.toml", "p.toml"]
 
 
@@ -266,11 +270,11 @@ def test_modes_and_links_stay(tmp_path: Path) -> None:
 @pytest.mark.parametrize("folder", ["work", "."])
 def test_a_copy_means_the_same_elsewhere(name: str, folder: str, tmp_path: Path) -> None:
     """Beside a copy of the quickstart's files paths stay relative, and elsewhere they become absolute."""
-    origin = next(preset.path for preset in shipped() if preset.name == name)
+    origin = next(preset.path for preset in shipped_presets() if preset.name == name)
     place = tmp_path / folder / f"{name}.toml"
     place.parent.mkdir(exist_ok=True)
-    save(place, relocated(read_text(origin), origin.parent, place.parent))
-    assert flat(resolve(place).profile) == flat(resolve(origin).profile)
+    save_text(place, relocate_paths(read_text(origin), origin.parent, place.parent))
+    assert flat_values(resolve(place).profile) == flat_values(resolve(origin).profile)
 
 
 def test_near_paths_stay_relative(tmp_path: Path) -> None:
@@ -278,11 +282,11 @@ def test_near_paths_stay_relative(tmp_path: Path) -> None:
     text = (
         '[model]\nname_or_path = "./base"\n[data]\ntrain = [{path = "x.jsonl"}, "../y.jsonl", "owner/rows", "/z.csv"]\n'
     )
-    moved = read(relocated(text, tmp_path / "a", tmp_path))
+    moved = read(relocate_paths(text, tmp_path / "a", tmp_path))
     assert moved["model"]["name_or_path"] == "a/base"
     assert moved["data"]["train"] == [{"path": "a/x.jsonl"}, "y.jsonl", "owner/rows", "/z.csv"]
-    assert relocated(text, tmp_path / "a", tmp_path / "a") == text
-    back = read(relocated(relocated(text, tmp_path / "a", tmp_path), tmp_path, tmp_path / "a"))
+    assert relocate_paths(text, tmp_path / "a", tmp_path / "a") == text
+    back = read(relocate_paths(relocate_paths(text, tmp_path / "a", tmp_path), tmp_path, tmp_path / "a"))
     assert back == read(text)
 
 
@@ -291,26 +295,26 @@ def test_near_paths_stay_relative(tmp_path: Path) -> None:
 
 def test_what_was_used_lately_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert recent.recent("model") == []
+    assert recent.recent_names("model") == []
     for number in range(30):
-        recent.note("model", f"owner/{number % 25}")
-    recent.note("data", "rows.jsonl")
-    recent.note("data", "")
-    recent.note("data", "x" * 5000)
-    found = recent.recent("model")
+        recent.remember("model", f"owner/{number % 25}")
+    recent.remember("data", "rows.jsonl")
+    recent.remember("data", "")
+    recent.remember("data", "x" * 5000)
+    found = recent.recent_names("model")
     assert len(found) == recent.MOST and found[:6] == [f"owner/{n}" for n in (4, 3, 2, 1, 0, 24)]
-    assert recent.recent("data") == ["rows.jsonl"] and recent.recent("profile") == []
+    assert recent.recent_names("data") == ["rows.jsonl"] and recent.recent_names("profile") == []
     (tmp_path / "ftui" / "recent.json").write_bytes(b"{damaged")
-    assert recent.recent("data") == []
-    recent.note("profile", "p.toml")
-    assert recent.recent("profile") == ["p.toml"]
+    assert recent.recent_names("data") == []
+    recent.remember("profile", "p.toml")
+    assert recent.recent_names("profile") == ["p.toml"]
 
 
 def test_a_home_that_cannot_be_written_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    recent.note("model", "a/b")
-    assert recent.recent("model") == []
+    recent.remember("model", "a/b")
+    assert recent.recent_names("model") == []
 
 
 REMARKED = """\
@@ -337,14 +341,14 @@ seed = 1
 @pytest.mark.parametrize(
     "change",
     [
-        lambda: document.removed(REMARKED, ("adapter", "rank_pattern", "q_proj")),
-        lambda: document.removed(REMARKED, ("data", "train", "1")),
-        lambda: document.removed(REMARKED, ("data", "train")),
-        lambda: document.written(REMARKED, ("data", "train"), '"z"'),
-        lambda: document.written(REMARKED, ("data", "train", "1"), '"q"'),
-        lambda: document.written(REMARKED, ("data", "train", "0", "weight"), "2"),
-        lambda: document.written(REMARKED, ("adapter", "rank_pattern"), '"none"'),
-        lambda: document.written(REMARKED, ("train", "lr_scheduler_kwargs", "min_lr_rate"), "0.1"),
+        lambda: document.remove_key(REMARKED, ("adapter", "rank_pattern", "q_proj")),
+        lambda: document.remove_key(REMARKED, ("data", "train", "1")),
+        lambda: document.remove_key(REMARKED, ("data", "train")),
+        lambda: document.set_key(REMARKED, ("data", "train"), '"z"'),
+        lambda: document.set_key(REMARKED, ("data", "train", "1"), '"q"'),
+        lambda: document.set_key(REMARKED, ("data", "train", "0", "weight"), "2"),
+        lambda: document.set_key(REMARKED, ("adapter", "rank_pattern"), '"none"'),
+        lambda: document.set_key(REMARKED, ("train", "lr_scheduler_kwargs", "min_lr_rate"), "0.1"),
     ],
 )
 def test_no_change_takes_a_remark_or_a_line_of_another_key(change: Callable[[], str]) -> None:

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from ftui.errors import ProfileError
-from ftui.profile.layers import Resolved, resolve
-from ftui.profile.sections.data import Source
+from ftui.profile.layers import ResolvedProfile, resolve
+from ftui.profile.sections.data import DataSource
 
 HEAD = 'run.stage = "sft"\nmodel.name_or_path = "a/b"\n'
 STAGES = '[[curriculum]]\nfraction = 0.5\n[[curriculum]]\nsort_by = "target_share"\n'
@@ -26,7 +26,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def resolved(folder: Path, text: str, *overrides: str) -> Resolved:
+def resolved(folder: Path, text: str, *overrides: str) -> ResolvedProfile:
     path = folder / "p.toml"
     path.write_text(HEAD + text)
     return resolve(path, overrides=overrides)
@@ -59,7 +59,7 @@ def test_keys_of_sources_however_they_are_written(form: str, section: str, folde
         text = 'data.train = "c.jsonl"\n' + text
     found = resolved(folder, text, f"data.{section}.0.encoding=cp1252", f'data.{section}.0.roles.y="assistant"')
     first = getattr(found.profile.data, section)[0]
-    assert isinstance(first, Source) and first.encoding == "cp1252" and first.path == str(folder / "a.jsonl")
+    assert isinstance(first, DataSource) and first.encoding == "cp1252" and first.path == str(folder / "a.jsonl")
     assert first.roles == ({"x": "user"} if form == "tables" else {}) | {"y": "assistant"}
     others = getattr(found.profile.data, section)[1:]
     assert [one.path for one in others] == ([] if form == "text" else [str(folder / "b.jsonl")])

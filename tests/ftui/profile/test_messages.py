@@ -7,14 +7,14 @@ import pytest
 from ftui.errors import FtuiError, ProfileError
 from ftui.profile.checks.messages import all_keys
 from ftui.profile.layers import examine, resolve, text_layer
-from ftui.profile.origins import Problem
+from ftui.profile.origins import ProfileFault
 
 HERE = Path("/nowhere/p.toml")
 LINES = ("run.stage = 'sft'\n", "model.name_or_path = 'a/b'\n", "data.train = 'r'\n")
 WHOLE = "".join(LINES)
 
 
-def told_of(text: str) -> tuple[Problem, ...]:
+def told_of(text: str) -> tuple[ProfileFault, ...]:
     return examine([text_layer(text, HERE)], HERE).problems
 
 

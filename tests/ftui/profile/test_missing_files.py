@@ -47,13 +47,15 @@ def fill(folder: Path) -> None:
 def test_every_key_with_a_path_is_looked_at(path: Path) -> None:
     found = examine([file_layer(path)], path)
     assert found.profile is not None and not found.problems, "it is whole all the same, and can be edited elsewhere"
-    assert [(one.origin and one.origin.line, ".".join(one.key)) for one in found.absent] == [a[:2] for a in ABSENT]
-    for problem, (_, _, words) in zip(found.absent, ABSENT, strict=True):
+    assert [(one.origin and one.origin.line, ".".join(one.key)) for one in found.missing_files] == [
+        a[:2] for a in ABSENT
+    ]
+    for problem, (_, _, words) in zip(found.missing_files, ABSENT, strict=True):
         assert words in problem.message and problem.fix
-    looked_at = {problem.key[:2] for problem in found.absent}
+    looked_at = {problem.key[:2] for problem in found.missing_files}
     assert looked_at == {key for key in (*FILES, *FOLDERS, TEMPLATE) if len(key) == 2}, "a new kind of path: name it"
     fill(path.parent)
-    assert examine([file_layer(path)], path).absent == ()
+    assert examine([file_layer(path)], path).missing_files == ()
 
 
 @pytest.mark.parametrize(
@@ -65,7 +67,9 @@ def test_every_key_with_a_path_is_looked_at(path: Path) -> None:
 )  # fmt: skip
 def test_names_on_the_hub_are_none(path: Path, given: str, is_absent: bool) -> None:
     path.write_text(f'[run]\nstage = "sft"\n[model]\nname_or_path = "{given}"\n[data]\ntrain = "hub/rows"\n')
-    assert [one.key for one in examine([file_layer(path)], path).absent] == [("model", "name_or_path")] * is_absent
+    assert [one.key for one in examine([file_layer(path)], path).missing_files] == [
+        ("model", "name_or_path")
+    ] * is_absent
 
 
 def test_a_new_tokenizer_is_looked_for(path: Path) -> None:
@@ -73,7 +77,9 @@ def test_a_new_tokenizer_is_looked_for(path: Path) -> None:
         '[run]\nstage = "sft"\n[model.from_scratch]\ntokenizer = "./its"\n[adapter]\nmethod = "full"\n'
         '[data]\ntrain = "hub/rows"\n'
     )
-    assert [one.key for one in examine([file_layer(path)], path).absent] == [("model", "from_scratch", "tokenizer")]
+    assert [one.key for one in examine([file_layer(path)], path).missing_files] == [
+        ("model", "from_scratch", "tokenizer")
+    ]
 
 
 def test_they_are_told_with_all_that_is_wrong(path: Path) -> None:
@@ -87,7 +93,7 @@ def test_they_are_told_with_all_that_is_wrong(path: Path) -> None:
 def test_the_nearest_name_is_told(path: Path) -> None:
     fill(path.parent)
     (path.parent / "a.jsonl").rename(path.parent / "a.json")
-    (problem,) = resolve(path).absent
+    (problem,) = resolve(path).missing_files
     assert problem.fix == "Did you mean a.json?"
 
 
@@ -108,8 +114,8 @@ def test_no_run_is_begun_without_them(path: Path, capsys: pytest.CaptureFixture[
 def test_an_entry_of_dataset_info_is_said_how_to_write(train: str, path: Path) -> None:
     fill(path.parent)
     path.write_text(WHOLE.replace('eval = "c.jsonl"', f'eval = "{train}"'))
-    (problem,) = examine([file_layer(path)], path).absent
+    (problem,) = examine([file_layer(path)], path).missing_files
     assert (train == "mine") == ('subset = "mine" }' in problem.fix)
     (path.parent / "dataset_info.json").write_text('{"mine": {}}')
-    (problem,) = examine([file_layer(path)], path).absent
+    (problem,) = examine([file_layer(path)], path).missing_files
     assert f'{{ path = "{path.parent / "dataset_info.json"}", subset = "mine" }}' in problem.fix

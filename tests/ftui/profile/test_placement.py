@@ -5,13 +5,13 @@ import difflib
 import pytest
 
 from ftui.profile.layers import EXCLUSIVE
-from ftui.profile.presets import shipped
-from ftui.profile.toml_edit.document import Draft, removed, written
+from ftui.profile.presets import shipped_presets
+from ftui.profile.toml_edit.document import ProfileDocument, remove_key, set_key
 from ftui.profile.toml_edit.statements import statements
 from ftui.tui.form.edits import with_source, with_value, with_values
 from ftui.tui.form.form_fields import all_fields
 
-SPACED = {preset.name: preset.path.read_text().replace("\n\n", "\n\n\n") for preset in shipped()}
+SPACED = {preset.name: preset.path.read_text().replace("\n\n", "\n\n\n") for preset in shipped_presets()}
 SPACED["spaced"] = "[a]\n\nx = 1\ny = 2\n\n\n[b]\nz = 1\n\n\nw = 1\n\n\n# the end\n"
 
 
@@ -25,7 +25,9 @@ def test_taking_a_key_out_takes_no_blank_line_of_others(name: str) -> None:
         own = text[one.start : one.end].splitlines()
         above, below = text[: one.start].split("\n")[-2], text[one.end :].split("\n")[0]
         gone = [
-            line[2:] for line in difflib.ndiff(text.splitlines(), removed(text, one.key).splitlines()) if line[0] == "-"
+            line[2:]
+            for line in difflib.ndiff(text.splitlines(), remove_key(text, one.key).splitlines())
+            if line[0] == "-"
         ]
         is_alone = not above.strip() and not below.strip()
         assert [line for line in gone if line.strip()] == own and len(gone) <= len(own) + is_alone, one.key
@@ -51,9 +53,9 @@ EPOCHS = next(field for field in all_fields() if field.name == "train.num_train_
 
 
 def test_a_new_key_of_the_last_table_stands_above_the_closing_remark() -> None:
-    assert written(CLOSED, ("train", "optim"), '"sgd"') == CLOSED.replace("seed = 1\n", 'seed = 1\noptim = "sgd"\n')
+    assert set_key(CLOSED, ("train", "optim"), '"sgd"') == CLOSED.replace("seed = 1\n", 'seed = 1\noptim = "sgd"\n')
     own = CLOSED.replace("\n\n\n#", "\n#")
-    assert written(own, ("train", "optim"), '"sgd"') == own + 'optim = "sgd"\n', "right below its last key: its own"
+    assert set_key(own, ("train", "optim"), '"sgd"') == own + 'optim = "sgd"\n', "right below its last key: its own"
 
 
 @pytest.mark.parametrize("form", [lambda text: text, lambda text: text.replace("\n", "\r\n")])
@@ -62,14 +64,14 @@ def test_a_new_key_of_the_last_table_stands_above_the_closing_remark() -> None:
     lambda draft: with_values(draft, {("train", "num_train_epochs"): 3}),
 ])  # fmt: skip
 def test_a_key_takes_the_place_of_the_one_it_excludes(form, change) -> None:  # type: ignore[no-untyped-def]
-    draft = Draft(form(CLOSED))
+    draft = ProfileDocument(form(CLOSED))
     changed = change(draft)
     assert changed.text == form(CLOSED.replace("max_steps = 5   # short", "num_train_epochs = 3"))
     assert changed.undone().text == draft.text
 
 
 def test_rows_to_evaluate_on_take_the_place_of_a_share() -> None:
-    changed = with_source(Draft(CLOSED), ("data", "eval"), "e.jsonl")
+    changed = with_source(ProfileDocument(CLOSED), ("data", "eval"), "e.jsonl")
     assert changed.text == CLOSED.replace("eval_fraction = 0.1   # a tenth", 'eval = "e.jsonl"')
 
 
@@ -79,5 +81,5 @@ def test_rows_to_evaluate_on_take_the_place_of_a_share() -> None:
 ])  # fmt: skip
 def test_where_its_line_cannot_be_had_the_values_are_right_all_the_same(text: str) -> None:
     assert EPOCHS.key in EXCLUSIVE[0]
-    changed = with_value(Draft(text), EPOCHS, EPOCHS.key, "3")
+    changed = with_value(ProfileDocument(text), EPOCHS, EPOCHS.key, "3")
     assert "max_steps" not in changed.text and changed.text.count("num_train_epochs = 3") == 1

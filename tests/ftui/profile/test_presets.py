@@ -4,7 +4,7 @@ import pytest
 
 from ftui.errors import ProfileError
 from ftui.profile.layers import resolve
-from ftui.profile.presets import find_profile, shipped
+from ftui.profile.presets import find_profile, shipped_presets
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_shipped_profiles_and_their_first_comment(folder: Path) -> None:
-    assert [(p.name, p.description) for p in shipped(folder)] == [
+    assert [(p.name, p.description) for p in shipped_presets(folder)] == [
         ("quickstart", "A small model, in minutes."),
         ("bare", ""),
     ]
@@ -46,7 +46,7 @@ def test_nearest_names(folder: Path) -> None:
 
 
 def test_what_ships_is_valid_and_described() -> None:
-    presets = shipped()
+    presets = shipped_presets()
     assert len(presets) >= 1
     for preset in presets:
         resolve(preset.path)

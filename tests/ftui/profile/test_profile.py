@@ -6,9 +6,9 @@ import pytest
 
 from ftui.cli.dry_run import value_lines
 from ftui.errors import ProfileError, UsageError
-from ftui.profile.layers import Layer, Resolved, resolve
+from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.reference import reference
-from ftui.profile.serialize import fingerprint, flat, to_toml, weights_difference
+from ftui.profile.serialize import fingerprint, flat_values, to_toml, weights_difference
 
 BASE = """\
 [run]
@@ -28,7 +28,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "p.toml"
 
 
-def read(path: Path, text: str = "", *overrides: str) -> Resolved:
+def read(path: Path, text: str = "", *overrides: str) -> ResolvedProfile:
     path.write_text(BASE + text, encoding="utf-8")
     return resolve(path, overrides=overrides)
 
@@ -40,7 +40,7 @@ def complaint(path: Path, text: str, *overrides: str) -> ProfileError:
 
 
 def test_layers_the_later_wins_and_every_value_knows_its_origin(path: Path) -> None:
-    below = Layer("tier", {("train", "learning_rate"): 1.0, ("train", "weight_decay"): 0.5}, path.parent)
+    below = ProfileLayer("tier", {("train", "learning_rate"): 1.0, ("train", "weight_decay"): 0.5}, path.parent)
     path.write_text(BASE + "[train]\nlearning_rate = 2e-4\nseed = 1\n")
     resolved = resolve(path, overrides=["train.seed=7"], below=[below])
     train = resolved.profile.train
@@ -248,7 +248,7 @@ def test_a_wrong_name_gets_the_nearest_right_one(path: Path, text: str, hint: st
 
 
 def test_flat_has_every_key_once(path: Path) -> None:
-    values = flat(read(path).profile)
+    values = flat_values(read(path).profile)
     assert values[("data", "train")].endswith("rows.jsonl")
     assert {key for key in values if len(key) < 2} == {("curriculum",)}
 

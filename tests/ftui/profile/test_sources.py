@@ -6,9 +6,9 @@ import pytest
 
 from ftui.cli.dry_run import value_lines
 from ftui.errors import ProfileError
-from ftui.profile.layers import Resolved, resolve
-from ftui.profile.sections.data import Source, sources
-from ftui.profile.serialize import fingerprint, flat, to_toml, weights_difference
+from ftui.profile.layers import ResolvedProfile, resolve
+from ftui.profile.sections.data import DataSource, sources
+from ftui.profile.serialize import fingerprint, flat_values, to_toml, weights_difference
 from ftui.text import toml_value
 from ftui.tui.state.resolved_values import values_of
 from ftui.tui.state.run_list import RunList
@@ -40,7 +40,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "p.toml"
 
 
-def read(path: Path, text: str, *overrides: str) -> Resolved:
+def read(path: Path, text: str, *overrides: str) -> ResolvedProfile:
     path.write_text(BASE + text, encoding="utf-8")
     return resolve(path, overrides=overrides)
 
@@ -48,12 +48,12 @@ def read(path: Path, text: str, *overrides: str) -> Resolved:
 def test_a_source_is_a_text_a_list_or_tables(path: Path) -> None:
     here = path.parent
     for text, expected in {
-        'train = "a.jsonl"': [Source(path=f"{here}/a.jsonl")],
+        'train = "a.jsonl"': [DataSource(path=f"{here}/a.jsonl")],
         'train = ["a.jsonl", {path = "b.csv", weight = 2}]': [
-            Source(path=f"{here}/a.jsonl"),
-            Source(path=f"{here}/b.csv", weight=2),
+            DataSource(path=f"{here}/a.jsonl"),
+            DataSource(path=f"{here}/b.csv", weight=2),
         ],
-        TABLES: [Source(path=f"{here}/a.jsonl"), Source(path="own/set", weight=0.5, format="alpaca")],
+        TABLES: [DataSource(path=f"{here}/a.jsonl"), DataSource(path="own/set", weight=0.5, format="alpaca")],
     }.items():
         assert list(sources(read(path, text).profile.data.train)) == expected
 
@@ -141,7 +141,7 @@ def test_an_override_takes_the_place_of_all_tables(path: Path, monkeypatch: pyte
 def test_screens_show_tables_as_a_profile_spells_them(path: Path) -> None:
     resolved = read(path, TABLES)
     spelt = f'[{{path = "{path.parent}/a.jsonl"}}, {{path = "own/set", weight = 0.5, format = "alpaca"}}]'
-    assert toml_value(flat(resolved.profile)["data", "train"]) == spelt
+    assert toml_value(flat_values(resolved.profile)["data", "train"]) == spelt
     assert any(line.split() == ["train", *spelt.split(), f"{path.name}:7"] for line in value_lines(resolved))
     (value,) = [v for v in values_of(resolved, resolved.profile) if v.name == "data.train"]
     assert value.text == spelt

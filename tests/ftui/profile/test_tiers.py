@@ -13,14 +13,14 @@ from ftui.hardware.devices import BY_NAME
 from ftui.models.known import known_models
 from ftui.profile import tiers
 from ftui.profile.checks.messages import all_keys
-from ftui.profile.layers import Resolved, resolve
-from ftui.profile.presets import Preset, shipped
-from ftui.profile.tiers import chosen_tier, description, reasons, tier_layer, tier_names
+from ftui.profile.layers import ResolvedProfile, resolve
+from ftui.profile.presets import Preset, shipped_presets
+from ftui.profile.tiers import choose_tier, tier_description, tier_layer, tier_names, tier_reasons
 
 BASE = "run.stage = 'sft'\nmodel.name_or_path = 'a/b'\ndata.train = 'r.jsonl'\n"
 
 
-def over(tier: str, folder: Path, text: str = "", *overrides: str) -> Resolved:
+def over(tier: str, folder: Path, text: str = "", *overrides: str) -> ResolvedProfile:
     path = folder / "p.toml"
     path.write_text(BASE + text)
     return resolve(path, overrides=overrides, below=[tier_layer(tier)])
@@ -29,9 +29,9 @@ def over(tier: str, folder: Path, text: str = "", *overrides: str) -> Resolved:
 @pytest.mark.parametrize("name", tier_names())
 def test_each_value_has_its_reason(name: str) -> None:
     values = tier_layer(name).values
-    assert reasons(name).keys() == values.keys() <= set(all_keys())
-    assert all(len(reason) > 8 for reason in reasons(name).values())
-    assert description(name).endswith(".")
+    assert tier_reasons(name).keys() == values.keys() <= set(all_keys())
+    assert all(len(reason) > 8 for reason in tier_reasons(name).values())
+    assert tier_description(name).endswith(".")
 
 
 @pytest.mark.parametrize("name", tier_names())
@@ -53,7 +53,7 @@ OWN_HEADS = tuple(name for name in known_models() if name.startswith("google/gem
 @pytest.mark.parametrize("name", tier_names())
 def test_a_tier_fits_the_card_for_what_its_first_line_promises(name: str, tmp_path: Path) -> None:
     """Method and size of the models that the line names, at the tier's own length, micro-batch and checkpointing."""
-    promise = re.search(r"(Q?LoRA)\b.* of .*models up to about ([\d.]+) B", description(name))
+    promise = re.search(r"(Q?LoRA)\b.* of .*models up to about ([\d.]+) B", tier_description(name))
     assert promise is not None, "the first line names a method and a size"
     largest = 0.0
     refused: dict[str, str] = {}
@@ -70,7 +70,7 @@ def test_a_tier_fits_the_card_for_what_its_first_line_promises(name: str, tmp_pa
 
 
 @pytest.mark.parametrize("name", tier_names())
-@pytest.mark.parametrize("preset", shipped(), ids=lambda preset: preset.name)
+@pytest.mark.parametrize("preset", shipped_presets(), ids=lambda preset: preset.name)
 def test_each_tier_goes_under_each_recipe(preset: Preset, name: str) -> None:
     alone, both = resolve(preset.path), resolve(preset.path, below=[tier_layer(name)])
     for key, origin in alone.origins.items():
@@ -118,7 +118,7 @@ def test_what_the_profile_says_of_it_stays_whatever_is_set_above(tmp_path: Path)
 
 
 def test_a_new_model_keeps_the_length_it_can_see() -> None:
-    medium = next(preset.path for preset in shipped() if preset.name == "pretrain-medium")
+    medium = next(preset.path for preset in shipped_presets() if preset.name == "pretrain-medium")
     profile = resolve(medium, below=[tier_layer("h200")]).profile
     assert profile.model.from_scratch is not None
     assert profile.data.max_length <= profile.model.from_scratch.max_position_embeddings
@@ -137,4 +137,4 @@ def test_a_tier_of_no_such_name_gets_the_nearest(monkeypatch: pytest.MonkeyPatch
         tier_layer("zebra")
     assert "auto" in caught.value.hint
     monkeypatch.setattr(tiers, "find_machine", lambda: type("Machine", (), {"proposed": "l4"}))
-    assert chosen_tier("auto") == "l4" and tier_layer("auto").name == "tier l4"
+    assert choose_tier("auto") == "l4" and tier_layer("auto").name == "tier l4"

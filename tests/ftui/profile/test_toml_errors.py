@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ftui.errors import ProfileError
 from ftui.profile.layers import resolve
-from ftui.profile.presets import find_profile, shipped
+from ftui.profile.presets import find_profile, shipped_presets
 from ftui.profile.toml_edit.toml_errors import read_text, read_toml
 
 HERE = Path("/nowhere/p.toml")
@@ -57,7 +57,7 @@ def test_what_people_write_by_mistake(text: str, where: str, what: str, fix: str
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from([preset.path.read_text() for preset in shipped()]), st.data())
+@given(st.sampled_from([preset.path.read_text() for preset in shipped_presets()]), st.data())
 def test_every_slip_has_a_line_and_a_fix(text: str, data: st.DataObject) -> None:
     """Wherever the finger slips: the line is one of the text, and the hint is not empty."""
     at = data.draw(st.integers(0, len(text)))

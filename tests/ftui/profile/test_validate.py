@@ -12,8 +12,8 @@ from ftui.cli import main
 from ftui.errors import ProfileError
 from ftui.profile.aliases import OTHER_NAMES
 from ftui.profile.checks.messages import all_keys
-from ftui.profile.layers import Examined, Layer, examine, override_layer, resolve, text_layer
-from ftui.profile.presets import shipped
+from ftui.profile.layers import Examination, ProfileLayer, examine, override_layer, resolve, text_layer
+from ftui.profile.presets import shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 
@@ -109,7 +109,7 @@ def text_of(plants: Sequence[tuple[str, str, str]]) -> str:
     return "\n".join(line for part in parts for line in part)
 
 
-def look(text: str, *above: Layer, below: Sequence[Layer] = ()) -> Examined:
+def look(text: str, *above: ProfileLayer, below: Sequence[ProfileLayer] = ()) -> Examination:
     return examine([*below, text_layer(text, HERE), *above], HERE)
 
 
@@ -313,7 +313,7 @@ def test_no_toml_makes_it_crash(lines: dict[str, str], based: bool) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_no_slip_of_the_finger_makes_it_crash(data: st.DataObject) -> None:
-    text = data.draw(st.sampled_from([preset.path.read_text() for preset in shipped()]))
+    text = data.draw(st.sampled_from([preset.path.read_text() for preset in shipped_presets()]))
     for _ in range(data.draw(st.integers(1, 4))):
         at = data.draw(st.integers(0, len(text)))
         cut = data.draw(st.integers(0, 12))

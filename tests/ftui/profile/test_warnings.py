@@ -2,7 +2,7 @@
 
 import pytest
 
-from ftui.profile.checks.warnings import doubts
+from ftui.profile.checks.warnings import find_warnings
 from ftui.profile.schema import Profile
 
 
@@ -17,7 +17,7 @@ def profile(**tables: object) -> Profile:
 )
 def test_a_warm_up_that_is_no_shorter_than_the_run(warmup: float, steps: int, is_told: bool) -> None:
     """As many steps as the run has, whichever key says how many that are."""
-    found = doubts(profile(train={"warmup_steps": warmup}), steps)
+    found = find_warnings(profile(train={"warmup_steps": warmup}), steps)
     assert bool(found) == is_told
     assert all(f"train.warmup_steps = {warmup}" in line and "0.1 is" in line for line in found)
 
@@ -26,7 +26,7 @@ def test_a_warm_up_that_is_no_shorter_than_the_run(warmup: float, steps: int, is
     ("precision", "device", "is_told"), [("fp16", "cpu", True), ("fp16", "cuda", False), ("auto", "cpu", False)]
 )
 def test_half_precision_on_a_cpu(precision: str, device: str, is_told: bool) -> None:
-    found = doubts(profile(train={"precision": precision}, hardware={"device": device}), 100)
+    found = find_warnings(profile(train={"precision": precision}, hardware={"device": device}), 100)
     assert bool(found) == is_told and all('"fp32" or "auto"' in line for line in found)
 
 
@@ -39,6 +39,6 @@ def test_half_precision_on_a_cpu(precision: str, device: str, is_told: bool) -> 
 )  # fmt: skip
 def test_more_steps_than_anybody_waits_for(train: dict[str, object], curriculum: list[object], key: str) -> None:
     whole = profile(train=train, curriculum=tuple(curriculum))
-    (line,) = doubts(whole, 10**9)
+    (line,) = find_warnings(whole, 10**9)
     assert line.startswith(key) and "1,000,000,000 steps: 115d" in line
-    assert doubts(whole, 10_000_000) == []
+    assert find_warnings(whole, 10_000_000) == []

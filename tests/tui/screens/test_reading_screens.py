@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from textual.binding import Binding
 
-from ftui.profile.origins import Problem
+from ftui.profile.origins import ProfileFault
 from ftui.tui.drawing.editor.form import MORE, details, fault_text
 from ftui.tui.form.form_rows import FormRow, make_rows
 from ftui.tui.form.profile_form import ProfileForm
@@ -83,7 +83,7 @@ def test_a_fault_is_seen_before_the_help(width: int, meaning: str) -> None:
     for message in ("is wrong", "is wrong for a reason that takes a while to be told " * 6):
         faulty = FormRow(
             "key", row.key, row.text, row.field, meaning=meaning,
-            faults=(Problem(row.key, None, message, "Write another."), Problem(row.key, None, "and this", "So.")),
+            faults=(ProfileFault(row.key, None, message, "Write another."), ProfileFault(row.key, None, "and this", "So.")),
         )  # fmt: skip
         for height in (4, 5, 7, 9):
             lines = details(Frame(width, height, UNICODE), faulty)

@@ -19,7 +19,7 @@ from ftui.errors import UsageError
 from ftui.launch import open_run
 from ftui.launch.open_run import named, stored_profile
 from ftui.profile.layers import resolve
-from ftui.profile.presets import shipped
+from ftui.profile.presets import shipped_presets
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import RunStopped
 from ftui.runs.run_folder import Run, runs_root
@@ -217,7 +217,7 @@ def test_the_cursor_moves_and_opens_what_it_stands_on(path: Path, parked: Run) -
             await shown.press("k", "k", "k")
             assert shown.cursor == "mine.toml"
             await shown.press("pagedown", "pagedown")
-            assert shown.cursor == shipped()[-1].name
+            assert shown.cursor == shipped_presets()[-1].name
             await shown.press("home", "down")
             assert "parked at step 0/40: on [/request]" in shown.text("details")
             await shown.press("enter")
@@ -245,7 +245,9 @@ def test_the_list_is_narrowed_by_words(path: Path, parked: Run) -> None:
         async with at(StartScreen()) as shown:
             await shown.press("end", "slash")
             await shown.type("Parked 0/40")
-            assert shown.cursor == "old" and f"1 of {len(shipped()) + 2} with 'Parked 0/40'" in shown.text("title")
+            assert shown.cursor == "old" and f"1 of {len(shipped_presets()) + 2} with 'Parked 0/40'" in shown.text(
+                "title"
+            )
             await shown.press("slash")
             await shown.type("nothing is like this")
             assert "Nothing here has 'nothing is like this'" in shown.text()

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ftui.profile.origins import Problem
+from ftui.profile.origins import ProfileFault
 
 from ...form.form_fields import KINDS, Field
 from ...form.form_rows import FormRow
@@ -181,7 +181,7 @@ def _cut(lines: Sequence[str], room: int, width: int, more: str) -> list[str]:
     return [*lines[: room - 1], left(lines[room - 1], width - len(more)).rstrip() + more]
 
 
-def fault_text(fault: Problem, row: FormRow) -> str:
+def fault_text(fault: ProfileFault, row: FormRow) -> str:
     """The fault, with the other keys that have a part in it."""
     names = [".".join(key) for key in (fault.key, *fault.others) if key != row.key]
     is_named = all(name in fault.message for name in names)

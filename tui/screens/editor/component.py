@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from textual.screen import Screen
 
 from ftui.errors import FtuiError
-from ftui.profile.toml_edit.document import Draft
+from ftui.profile.toml_edit.document import ProfileDocument
 
 from ...form.edits import removed_keys
 from ...form.profile_form import ProfileForm
@@ -38,7 +38,7 @@ class Component:
             self.stage.complain(error)
             return None
 
-    def edit(self, change: Callable[[Draft], Draft]) -> bool:
+    def edit(self, change: Callable[[ProfileDocument], ProfileDocument]) -> bool:
         """Changes the draft and names the keys that had to go with it; whether that could be done."""
         before = self.form.draft
         draft = self.attempt(lambda: change(before))
@@ -49,7 +49,7 @@ class Component:
         self.redraw()
         return True
 
-    def tell_removed_keys(self, before: Draft) -> None:
+    def tell_removed_keys(self, before: ProfileDocument) -> None:
         """Names the keys that were taken out since `before` because they exclude what was just set."""
         names = removed_keys(before, self.form.draft, self.form.key)
         if names:

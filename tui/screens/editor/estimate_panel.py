@@ -16,7 +16,7 @@ from ftui.helper.client import Helper
 from ftui.launch.open_run import check_code
 from ftui.profile import recent
 from ftui.profile.schema import Profile
-from ftui.profile.tiers import reasons, tier_layer, tier_names
+from ftui.profile.tiers import tier_layer, tier_names, tier_reasons
 
 from ...drawing.editor.form_estimate import CardEstimate
 from ...drawing.editor.form_pick import Choice
@@ -54,7 +54,7 @@ class EstimatePanel(Component):
     async def detect(self) -> None:
         """Looks at this machine, then lays the tier below the profile that was chosen for it last."""
         self.cards = await asyncio.to_thread(detect_cards)
-        name = recent.tier_of(str(self.form.path))
+        name = recent.last_tier(str(self.form.path))
         if self.card is None and name in tier_names() and self.form.input_text is None and self.form.query is None:
             self._set_tier(name)
         else:
@@ -86,7 +86,7 @@ class EstimatePanel(Component):
 
         def on_choice(choice: Choice | None) -> None:
             if choice is not None:
-                recent.note_tier(str(self.form.path), choice.value)
+                recent.remember_tier(str(self.form.path), choice.value)
                 self._set_tier(choice.value)
 
         choices = card_choices(self.form.snapshot.profile, self.cards, self.form.tier_name)
@@ -96,7 +96,7 @@ class EstimatePanel(Component):
     def _set_tier(self, name: str) -> None:
         """`name` is empty for no tier."""
         self.card = self.cards.card_of(name) if name else self.cards.detected
-        self.form.set_tier(tier_layer(name) if name else None, reasons(name) if name else {})
+        self.form.set_tier(tier_layer(name) if name else None, tier_reasons(name) if name else {})
         self.redraw()
 
     # -- changes that fit

@@ -105,7 +105,7 @@ class ProfileFile(Component):
             return True
 
         if self.attempt(write):
-            recent.note("profile", str(path.absolute()))
+            recent.remember("profile", str(path.absolute()))
             self.keep_draft()
             self.stage.say(f"Saved as {place(path.absolute())}.", "good")
             self.redraw()

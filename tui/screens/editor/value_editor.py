@@ -126,7 +126,7 @@ class ValueEditor(Component):
                 name = os.path.realpath(path) if path.exists() else value
             except (OSError, RuntimeError):  # no file can have this name
                 return
-            recent.note(field.picks, name)
+            recent.remember(field.picks, name)
 
     def _choose_items(self, row: FormRow, field: Field) -> None:
         """Items go into the list, or out of it where they are in already, until the list is left."""

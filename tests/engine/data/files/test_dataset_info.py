@@ -12,7 +12,7 @@ from ftui.engine.data.forms.examples import trained_part
 from ftui.engine.data.forms.formats import Chat, ColumnNames, to_example
 from ftui.engine.data.mixture import find_sources
 from ftui.errors import DataError
-from ftui.profile.sections.data import DataSection, Source
+from ftui.profile.sections.data import DataSection, DataSource
 
 # Columns of which an entry says nothing: beside a question, and what else pairs and verdicts may have
 UNREAD = dict.fromkeys(("context", "history", "input", "system", "system_prompt", "tools"), "")
@@ -21,10 +21,10 @@ OF_VERDICTS = dict.fromkeys(("completion", "instruction", "label", "messages", "
 USER, ASSISTANT = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}
 
 
-def entry(folder: Path, value: Any, **source: Any) -> Source:
+def entry(folder: Path, value: Any, **source: Any) -> DataSource:
     (folder / "rows.jsonl").touch()
     (folder / "dataset_info.json").write_text(json.dumps({"mine": value}), encoding="utf-8-sig")
-    return resolve_entry(Source(path=str(folder / "dataset_info.json"), subset="mine", **source))
+    return resolve_entry(DataSource(path=str(folder / "dataset_info.json"), subset="mine", **source))
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_a_source_of_a_profile(tmp_path: Path) -> None:
     (tmp_path / "folder" / "a.jsonl").write_text("{}")
     (tmp_path / "folder" / "dataset_info.json").write_text("{}")
     entry(tmp_path, {"file_name": "folder", "columns": {"prompt": "q", "response": "a"}, "num_samples": 5})
-    given = Source(path=str(tmp_path / "dataset_info.json"), subset="mine")
+    given = DataSource(path=str(tmp_path / "dataset_info.json"), subset="mine")
     (found,) = find_sources(DataSection(train=(given,)), lambda words: None)
     assert found.places == (tmp_path / "folder" / "a.jsonl",) and found.form == "question_answer"
     assert found.shape == ColumnNames({"question": "q", "answer": "a"} | UNREAD, {}) and found.num_samples == 5

@@ -20,7 +20,7 @@ from ftui.engine.inspection import browser
 from ftui.engine.inspection.report import make_report
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError
-from ftui.profile.sections.data import DataSection, Source
+from ftui.profile.sections.data import DataSection, DataSource
 from ftui.profile.serialize import to_toml
 from tests.support.tiny import MARKED, Rows, chats, make_profile, make_tokenizer, write_rows
 
@@ -67,7 +67,7 @@ def test_the_stage_and_the_form_say_whether_text_is_meant(
     stage: str, form: str, own: str | None, taken: int, tmp_path: Path
 ) -> None:
     touch(tmp_path, "rows.jsonl", "LICENSE.txt")
-    source = Source.model_validate({"path": str(tmp_path), "format": own})
+    source = DataSource.model_validate({"path": str(tmp_path), "format": own})
     section = DataSection.model_validate({"train": (source,), "eval": (source,), "format": form})
     for evaluation in (False, True):
         (found,) = find_sources(section, lambda detail: None, stage=stage, evaluation=evaluation)

@@ -23,8 +23,8 @@ from ftui.profile import recent
 from ftui.profile.checks.messages import all_keys
 from ftui.profile.layers import resolve
 from ftui.profile.origins import Key
-from ftui.profile.presets import find_profile, shipped
-from ftui.profile.toml_edit.document import value_of
+from ftui.profile.presets import find_profile, shipped_presets
+from ftui.profile.toml_edit.document import parse_toml_value
 from ftui.runs.run_folder import Run, runs_root
 from ftui.text import shown
 from ftui.tui.app import FtuiApp
@@ -414,7 +414,7 @@ def test_odd_texts_are_typed_as_they_are_shown(value: str) -> None:
     """What stands in the line of input gives the same value again, whatever is in it."""
     field = field_at(("run", "name"))
     assert field is not None and shown(format_value(value)) == format_value(value)
-    assert value_of(parse_value(field, format_value(value))) == value
+    assert parse_toml_value(parse_value(field, format_value(value))) == value
 
 
 # -- the text and the estimate
@@ -569,7 +569,7 @@ def test_another_editor_gives_one_step(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_models_and_rows_are_chosen_or_typed(at_home: Path) -> None:
     (at_home / "base").symlink_to(find_profile("quickstart").parent.parent / "quickstart" / "base")
-    recent.note("model", "owner/lately")
+    recent.remember("model", "owner/lately")
 
     async def script() -> None:
         async with editor() as at:
@@ -590,8 +590,8 @@ def test_models_and_rows_are_chosen_or_typed(at_home: Path) -> None:
             assert 'train = "owner/rows"' in at.text
 
     person(script)
-    assert recent.recent("model")[0] == str((at_home / "base").resolve())
-    assert recent.recent("data") == ["owner/rows"]
+    assert recent.recent_names("model")[0] == str((at_home / "base").resolve())
+    assert recent.recent_names("data") == ["owner/rows"]
 
 
 def test_the_draft_is_compared() -> None:
@@ -634,7 +634,7 @@ def test_saving_changes_what_was_changed(at_home: Path) -> None:
             assert not at.shows(EditorScreen)
 
     person(script)
-    assert recent.recent("profile") == [str(path)]
+    assert recent.recent_names("profile") == [str(path)]
 
 
 def test_nobody_elses_change_is_lost(at_home: Path) -> None:
@@ -684,7 +684,7 @@ def test_saved_elsewhere_it_means_the_same_files(at_home: Path) -> None:
 
 
 def test_a_shipped_profile_is_edited_as_a_copy(at_home: Path) -> None:
-    before = {preset.name: preset.path.read_bytes() for preset in shipped()}
+    before = {preset.name: preset.path.read_bytes() for preset in shipped_presets()}
 
     async def script() -> None:
         async with shown_app() as shown:
@@ -693,7 +693,7 @@ def test_a_shipped_profile_is_edited_as_a_copy(at_home: Path) -> None:
             await at.settle()
             await at.press("e")
             assert at.shows(PromptScreen) and at.screen.query_one(Input).value == "quickstart.toml"
-            await at.fill(str(shipped()[0].path))
+            await at.fill(str(shipped_presets()[0].path))
             assert "stay as they are" in at.words("problem")
             await at.fill("mine.toml")
             assert "There is a file" in at.words("problem")
@@ -709,7 +709,7 @@ def test_a_shipped_profile_is_edited_as_a_copy(at_home: Path) -> None:
             assert at.shows(ResolvedScreen) and "Starts a new run voice" in at.words("body")
 
     person(script)
-    assert before == {preset.name: preset.path.read_bytes() for preset in shipped()}
+    assert before == {preset.name: preset.path.read_bytes() for preset in shipped_presets()}
 
 
 def test_the_list_opens_the_editor_on_ones_own() -> None:
