@@ -38,7 +38,8 @@ def offers(folder: Path, run_list: RunList) -> list[StartChoice]:
     """All there is, section by section."""
     run_list.look()
     shipped = [
-        StartChoice(SHIPPED, preset.name, preset.description, profile=preset.path) for preset in presets.shipped_presets()
+        StartChoice(SHIPPED, preset.name, preset.description, profile=preset.path)
+        for preset in presets.shipped_presets()
     ]
     runs = [_run(row) for row in run_list.rows if not row.lives and row.status.state.phase in GOES_ON]
     return [*_profiles(folder), *runs, *shipped]  # the longest last
