@@ -15,7 +15,7 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whole programs first: the longest of them takes minutes, and must not be what two workers end with."""
-    items.sort(key=lambda item: (item.path.parent.name not in ("whole", "torture"), "quickstart" not in item.path.name))
+    items.sort(key=lambda item: (item.path.parent.name not in ("e2e", "faults"), "quickstart" not in item.path.name))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,14 +9,13 @@ import msgspec
 import pytest
 
 from ftui.launch import open_run
-from ftui.runs.events import Record, Step
+from ftui.runs.events import Record
 from ftui.runs.journal import encode
 from ftui.runs.run_folder import Run, RunFacts, runs_root
 from ftui.supervisor import spawn
 from ftui.system.process_id import Identity, this_process
 
 MakeRun = Callable[..., Run]
-MakeStep = Callable[..., Step]
 Append = Callable[..., None]
 
 
@@ -68,33 +67,6 @@ def append() -> Append:
                 file.write(encode(stamped))
 
     return add
-
-
-@pytest.fixture
-def make_step() -> MakeStep:
-    """Makes a step's record: `make_step(3, loss=2.0, attempt=1, time=12.0)`."""
-
-    def make(step: int, *, loss: float | None = 2.5, attempt: int = 1, time: float = 0.0, applied: bool = True) -> Step:
-        return Step(
-            step=step,
-            epoch=step / 10,
-            loss=loss,
-            learning_rate=1e-4,
-            grad_norm=0.5,
-            num_tokens=100,
-            num_target_tokens=50,
-            tokens_per_second=3400.0,
-            data_seconds=0.0,
-            forward_backward_seconds=0.1,
-            optimizer_seconds=0.01,
-            rest_seconds=0.0,
-            memory=512 << 20,
-            attempt=attempt,
-            time=time,
-            applied=applied,
-        )
-
-    return make
 
 
 @pytest.fixture

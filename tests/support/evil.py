@@ -4,7 +4,6 @@ import json
 import os
 import unicodedata
 from pathlib import Path
-from typing import Any
 
 from ftui.runs.events import (
     CheckpointRejected,
@@ -16,17 +15,15 @@ from ftui.runs.events import (
     PhaseChanged,
     Restarting,
     RunFailed,
-    RunOpened,
-    RunStarted,
     RunStopped,
     Sampled,
-    Step,
     Telemetry,
     Warned,
 )
 from ftui.runs.run_folder import Run
 from ftui.system.process_id import Identity
-from tests.support.shelf import evaluation, folder_of, saved, tell
+from tests.support.events import make_evaluation, make_run_opened, make_run_started, make_step
+from tests.support.shelf import folder_of, saved, tell
 
 EVIL = {
     "colour": "\x1b[31mred\x1b[2J",
@@ -56,10 +53,6 @@ TOGETHER = {
 """All of them, in fewer runs."""
 GONE = Identity("", "", 1, "")
 HARMLESS_ZERO_WIDTH = "\u200c\u200d"
-STEP: dict[str, Any] = {
-    "learning_rate": 1e-4, "grad_norm": 0.5, "num_tokens": 64, "num_target_tokens": 32, "tokens_per_second": 1000.0,
-    "data_seconds": 0.0, "forward_backward_seconds": 0.1, "optimizer_seconds": 0.0, "rest_seconds": 0.0,
-}  # fmt: skip
 
 
 def steers(text: str) -> list[str]:
@@ -77,8 +70,8 @@ def evil_run(folder: Path, text: str, *, ended: str = "failed") -> Run:
     run.facts.write_text(json.dumps(facts | {"parent_checkpoint": text, "parent_run": text}))
     run.profile.write_text(evil_profile(text))
     _journal(run, text, ended)
-    tell(run.metrics, *(Step(step=n, epoch=0.1, loss=3.0 - n / 9, extras={text: 1.0}, **STEP) for n in range(1, 9)))
-    bad = Step(step=9, epoch=0.1, loss=None, applied=False, non_finite=["loss", text], **STEP)
+    tell(run.metrics, *(make_step(n, loss=3.0 - n / 9, extras={text: 1.0}) for n in range(1, 9)))
+    bad = make_step(9, loss=None, applied=False, non_finite=["loss", text])
     tell(run.metrics, bad)
     gpu = Gpu(name=f"NVIDIA {text}", memory_used=1 << 30, memory_total=1 << 33, utilization=0.5, temperature=50.0)
     tell(run.telemetry, *(Telemetry(gpus=[gpu]) for _ in range(3)))
@@ -90,15 +83,12 @@ def evil_run(folder: Path, text: str, *, ended: str = "failed") -> Run:
 
 
 def _journal(run: Run, text: str, ended: str) -> None:
-    begin = RunOpened(
-        host=text, device=text, driver=text, versions={text: text}, num_threads=1, world_size=1, identity=GONE
-    )
-    plan = RunStarted(
-        start_step=0, max_steps=40, steps_per_epoch=4, effective_batch=1, num_train_rows=4, num_train_tokens=40,
-        num_target_tokens=20, num_eval_rows=2, total_parameters=1000, trainable_parameters=10, model=f"hub/{text}",
-        method=text, precision=text, resumed_from=text, badge="NOT EXACT", badge_reasons=[text, text],
+    begin = make_run_opened(host=text, device=text, driver=text, versions={text: text}, identity=GONE)
+    plan = make_run_started(
+        max_steps=40, model=f"hub/{text}", method=text, precision=text, resumed_from=text, badge="NOT EXACT",
+        badge_reasons=[text, text],
     )  # fmt: skip
-    tell(run.journal, begin, PhaseChanged(phase="preparing", detail=text), plan, evaluation(0, 3.0))
+    tell(run.journal, begin, PhaseChanged(phase="preparing", detail=text), plan, make_evaluation(0, 3.0))
     saved(run, 4, text, "periodic")
     folder_of(run, 3, target=run.superseded / "checkpoint-3-of-1")
     tell(
@@ -109,7 +99,7 @@ def _journal(run: Run, text: str, ended: str) -> None:
         ControlRefused(letter=text, verb=text, step=4, reason=text),
         MicroBatchChanged(step=4, old=2, new=1, place=text),
         Warned(message=text),
-        evaluation(4, 2.0, best=True),
+        make_evaluation(4, 2.0, best=True),
         PhaseChanged(phase="held", detail=text),
     )
     if ended == "failed":

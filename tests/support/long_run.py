@@ -8,24 +8,23 @@ from pathlib import Path
 import msgspec
 
 from ftui.runs.curves import CurveReader, write_curves
-from ftui.runs.events import EngineStarted, EvaluationDone, PhaseChanged, RunOpened, RunStarted, Step, Telemetry
+from ftui.runs.events import EngineStarted, PhaseChanged, Step, Telemetry
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.runs.status import Status, Watch
 from ftui.system.files import replace_file
 from ftui.system.process_id import this_process
+from tests.support.events import make_evaluation, make_run_opened, make_run_started, make_step
 
 TOKEN = "0" * 16
 
 
 def step_record(number: int, per_epoch: int, now: float) -> Step:
     noise = math.sin(number * 12.9898) * 0.3
-    return Step(
-        step=number, epoch=number / per_epoch, loss=1.0 + 2.0 * math.exp(-number / (3 * per_epoch)) + noise * 0.4,
+    return make_step(
+        number, epoch=number / per_epoch, loss=1.0 + 2.0 * math.exp(-number / (3 * per_epoch)) + noise * 0.4,
         learning_rate=2e-4 * (1 - number / (10 * per_epoch)), grad_norm=0.5 + abs(noise), num_tokens=8192,
-        num_target_tokens=4096, tokens_per_second=18_000 + 900 * noise, data_seconds=0.001,
-        forward_backward_seconds=0.4, optimizer_seconds=0.02, rest_seconds=0.001, memory=40 << 30, time=now,
-        attempt=1, token=TOKEN,
+        num_target_tokens=4096, tokens_per_second=18_000 + 900 * noise, memory=40 << 30, time=now, token=TOKEN,
     )  # fmt: skip
 
 
@@ -55,22 +54,16 @@ def _write_events(run: Run, steps: int, per_epoch: int, now: float, evaluations:
     supervisor.write(EngineStarted(identity=identity))
     supervisor.close()
     journal = Writer(run.journal, attempt=1, token=TOKEN)
-    journal.write(RunOpened(
-        host="pod", device="cuda: NVIDIA H100 80GB HBM3", driver="570", versions={}, num_threads=1, world_size=1,
-        identity=identity,
-    ))  # fmt: skip
-    journal.write(RunStarted(
-        start_step=0, max_steps=int(steps * 1.3), steps_per_epoch=per_epoch, effective_batch=16, num_train_rows=1000,
-        num_train_tokens=10**6, num_target_tokens=10**6, num_eval_rows=100, total_parameters=8 * 10**9,
-        trainable_parameters=10**7, model="made-up-8b", method="lora", precision="bf16",
+    journal.write(make_run_opened(device="cuda: NVIDIA H100 80GB HBM3", driver="570", identity=identity))
+    journal.write(make_run_started(
+        max_steps=int(steps * 1.3), steps_per_epoch=per_epoch, effective_batch=16, total_parameters=8 * 10**9,
+        trainable_parameters=10**7, model="made-up-8b", precision="bf16",
     ))  # fmt: skip
     journal.write(PhaseChanged(phase="training"))
     for number in range(1, evaluations + 1):
         step = number * steps // evaluations
         loss = 1.1 + 2.0 * math.exp(-step / (3 * per_epoch))
-        journal.write(EvaluationDone(
-            step=step, epoch=step / per_epoch, loss=loss, num_target_tokens=4096, seconds=1.0, best=True
-        ))  # fmt: skip
+        journal.write(make_evaluation(step, loss, epoch=step / per_epoch, best=True))
     journal.close()
     with run.telemetry.open("wb") as file:
         for second in range(600):

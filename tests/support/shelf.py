@@ -7,11 +7,11 @@ from pathlib import Path
 import msgspec
 
 from ftui.runs.checkpoint_folders import Checkpoint, Manifest, publish
-from ftui.runs.events import CheckpointSaved, CheckpointVerified, EngineStarted, EvaluationDone, Record, RunFinished
-from ftui.runs.events import RunStarted as Started
+from ftui.runs.events import CheckpointVerified, EngineStarted, Record, RunFinished
 from ftui.runs.journal import encode
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.system.process_id import this_process
+from tests.support.events import make_checkpoint_saved, make_evaluation, make_run_started
 
 RUN_ID = "0011223344556677"
 TOKENS = {1: "a" * 16, 2: "b" * 16}
@@ -59,34 +59,20 @@ def saved(run: Run, step: int, *tags: str, attempt: int = 1, verified: bool = Tr
     """A checkpoint and its records."""
     made = folder_of(run, step, attempt=attempt)
     path = f"checkpoints/{made.path.name}"
-    tell(run.journal, CheckpointSaved(step=step, path=path, tags=[*tags], num_bytes=1, seconds=0.1), attempt=attempt)
+    tell(run.journal, make_checkpoint_saved(step, *tags, path=path), attempt=attempt)
     if verified:
         tell(run.journal, CheckpointVerified(step=step), attempt=attempt)
     return made
 
 
-def evaluation(step: int, loss: float | None, *, best: bool = False, requested: bool = False) -> EvaluationDone:
-    return EvaluationDone(
-        step=step, epoch=0.5, loss=loss, num_target_tokens=9, seconds=0.1, best=best, requested=requested
-    )
-
-
-def started(start_step: int = 0) -> Started:
-    return Started(
-        start_step=start_step, max_steps=40, steps_per_epoch=4, effective_batch=1, num_train_rows=4,
-        num_train_tokens=40, num_target_tokens=20, num_eval_rows=2, total_parameters=1000, trainable_parameters=10,
-        model="tiny", method="lora", precision="fp32",
-    )  # fmt: skip
-
-
 def trained(folder: Path) -> Run:
     """A run with checkpoints at 4, 8 (its best) and 12, that goes on or is lost, as the test wants it."""
     run = opened(folder)
-    tell(run.journal, started())
+    tell(run.journal, make_run_started(max_steps=40, num_eval_rows=2))
     saved(run, 4, "periodic")
-    tell(run.journal, evaluation(8, 2.25, best=True))
+    tell(run.journal, make_evaluation(8, 2.25, best=True))
     saved(run, 8, "best", "periodic")
-    tell(run.journal, evaluation(12, 2.5))
+    tell(run.journal, make_evaluation(12, 2.5))
     saved(run, 12, "periodic", verified=False)
     return run
 

@@ -19,9 +19,10 @@ from ftui.engine.trackers.__main__ import send_news
 from ftui.engine.trackers.position import Position, load_position, save_position
 from ftui.engine.trackers.run_reader import RunReader
 from ftui.engine.trackers.sinks import Sink, TrackedRun, open_sink
-from ftui.runs.events import EvaluationDone, Record, RunStarted, Sampled, Step
+from ftui.runs.events import Record, Sampled, Step
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run, RunFacts
+from tests.support.events import make_evaluation, make_run_started, make_step
 
 
 @pytest.fixture
@@ -35,23 +36,8 @@ def run(tmp_path: Path) -> Run:
 
 
 def step(number: int, loss: float | None, **fields: Any) -> Step:
-    return Step(
-        step=number, epoch=number / 10, loss=loss, learning_rate=1e-4 * number, grad_norm=1.5, num_tokens=100 + number,
-        num_target_tokens=50, tokens_per_second=1234.5, data_seconds=0.1, forward_backward_seconds=0.2,
-        optimizer_seconds=0.1, rest_seconds=0.0, memory=1 << 20, **fields,
-    )  # fmt: skip
-
-
-def started(after: int) -> RunStarted:
-    return RunStarted(
-        start_step=after, max_steps=20, steps_per_epoch=10, effective_batch=4, num_train_rows=40, num_train_tokens=400,
-        num_target_tokens=200, num_eval_rows=4, total_parameters=10, trainable_parameters=5, model="llama",
-        method="lora", precision="fp32",
-    )  # fmt: skip
-
-
-def evaluated(number: int, loss: float) -> EvaluationDone:
-    return EvaluationDone(step=number, epoch=number / 10, loss=loss, num_target_tokens=9, seconds=2.0, best=False)
+    facts = {"learning_rate": 1e-4 * number, "grad_norm": 1.5, "num_tokens": 100 + number, "tokens_per_second": 1234.5}
+    return make_step(number, loss=loss, **(facts | {"memory": 1 << 20} | fields))
 
 
 def write(path: Path, attempt: int, *records: Record) -> None:
@@ -117,7 +103,13 @@ def losses(run: Run) -> list[tuple[int, float]]:
 
 
 def test_every_figure_under_the_name_that_transformers_gives_it(run: Run) -> None:
-    write(run.journal, 1, started(0), evaluated(0, 3.25), Sampled(step=0, prompt="Who?", completion="Me."))
+    write(
+        run.journal,
+        1,
+        make_run_started(),
+        make_evaluation(0, 3.25, seconds=2.0),
+        Sampled(step=0, prompt="Who?", completion="Me."),
+    )
     write(run.metrics, 1, step(1, 2.7), step(2, math.inf, extras={"margin": 0.3}))
     with Looker(run) as looker:
         looker.look()
@@ -143,14 +135,14 @@ def test_every_figure_under_the_name_that_transformers_gives_it(run: Run) -> Non
 
 def test_steps_that_are_taken_again_stand_there_once(run: Run) -> None:
     asked = [Sampled(step=4, prompt=prompt, completion="-") for prompt in ("a", "b", "a")]
-    write(run.journal, 1, started(0), evaluated(4, 1.0), evaluated(8, 0.9), *asked)
+    write(run.journal, 1, make_run_started(), make_evaluation(4, 1.0), make_evaluation(8, 0.9), *asked)
     write(run.metrics, 1, *(step(n, float(n)) for n in range(1, 10)))
     memory, position = Remembering(), Position()
     news = RunReader(run, position)
     with Looker(run) as looker:
         looker.look()
     send_news(news, memory, position)
-    write(run.journal, 2, started(4), evaluated(4, 1.0), evaluated(8, 0.5))
+    write(run.journal, 2, make_run_started(4), make_evaluation(4, 1.0), make_evaluation(8, 0.5))
     write(run.metrics, 1, step(10, 10.0))  # a last word of the attempt before
     write(run.metrics, 2, *(step(n, n + 100.0) for n in range(5, 12)))
     with Looker(run) as looker:
@@ -174,7 +166,7 @@ def test_a_tracker_that_dies_leaves_no_gap_and_no_double(run: Run) -> None:
     with Looker(run) as looker:
         looker.look()
         write(run.metrics, 1, step(3, 3.0))
-        write(run.journal, 1, Sampled(step=3, prompt="a", completion="b"), evaluated(3, 5.0))
+        write(run.journal, 1, Sampled(step=3, prompt="a", completion="b"), make_evaluation(3, 5.0))
         looker.look(crash=True)
     write(run.metrics, 1, step(4, 4.0))
     with Looker(run) as looker:
@@ -237,7 +229,7 @@ def wandb_rows(path: Path) -> Iterator[dict[str, Any]]:
 def test_wandb_without_a_key_writes_a_folder_and_says_so(run: Run, tmp_path: Path) -> None:
     """The real library, twice: the second process goes on where the first one stopped."""
     pytest.importorskip("wandb")
-    write(run.journal, 1, started(0), Sampled(step=0, prompt="<Who>?", completion="Me."))
+    write(run.journal, 1, make_run_started(), Sampled(step=0, prompt="<Who>?", completion="Me."))
     write(run.metrics, 1, *(step(n, n / 7) for n in range(1, 4)))
     run.trackers.mkdir()
     env = {"HOME": str(tmp_path), "WANDB_API_KEY": "", "WANDB_BASE_URL": "http://127.0.0.1:9"}

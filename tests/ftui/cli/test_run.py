@@ -20,13 +20,14 @@ from ftui.launch import open_run
 from ftui.launch.open_run import Opened, locate_run
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
-from ftui.runs.events import ControlApplied, EngineStarted, PhaseChanged, RunFailed, RunFinished, RunStarted, Warned
+from ftui.runs.events import ControlApplied, EngineStarted, PhaseChanged, RunFailed, RunFinished, Warned
 from ftui.runs.requests import Abort, Stop, waiting
 from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.state import RunState
 from ftui.runs.status import Watch
 from ftui.system.files import Lock
 from ftui.system.process_id import Identity
+from tests.support.events import make_run_started, make_step
 
 PROFILE = '[run]\nstage = "sft"\n[model]\nname_or_path = "hub/model"\n[data]\ntrain = "rows.jsonl"\n'
 
@@ -61,33 +62,13 @@ def opened(run: Run, *, history: int = 0, supervisor: Any = None) -> Opened:
     return Opened(run, "start", RunState(), Watch(run), history=history, supervisor=supervisor)
 
 
-def plan(start: int = 0) -> RunStarted:
-    return RunStarted(
-        start_step=start,
-        max_steps=4,
-        steps_per_epoch=4,
-        effective_batch=1,
-        num_train_rows=4,
-        num_train_tokens=40,
-        num_target_tokens=20,
-        num_eval_rows=0,
-        total_parameters=1000,
-        trainable_parameters=10,
-        model="tiny",
-        method="lora",
-        precision="fp32",
-    )
-
-
 FINISHED = RunFinished(step=4, reason="all steps done", final="final")
 
 
-def test_a_whole_run_in_plain_lines(
-    make_run: Any, append: Any, make_step: Any, dead: Identity, profile: Profile
-) -> None:
+def test_a_whole_run_in_plain_lines(make_run: Any, append: Any, dead: Identity, profile: Profile) -> None:
     run = make_run("mine")
     append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
-    append(run.journal, PhaseChanged(phase="loading", detail="the model"), plan(), attempt=1)
+    append(run.journal, PhaseChanged(phase="loading", detail="the model"), make_run_started(max_steps=4), attempt=1)
     append(run.metrics, *(make_step(n, time=10.0 + n) for n in range(1, 5)))
     append(run.journal, FINISHED, attempt=1)
     output = io.StringIO()
@@ -100,12 +81,12 @@ def test_a_whole_run_in_plain_lines(
 
 
 def test_a_letter_changes_how_often_steps_are_printed(
-    make_run: Any, append: Any, make_step: Any, dead: Identity, profile: Profile
+    make_run: Any, append: Any, dead: Identity, profile: Profile
 ) -> None:
     run = make_run("mine")
     append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
     every = ControlApplied(letter="x", verb="set", step=0, settings={"logging_steps": 1.0})
-    append(run.journal, plan(), every, attempt=1)
+    append(run.journal, make_run_started(max_steps=4), every, attempt=1)
     append(run.metrics, *(make_step(n, time=10.0 + n) for n in range(1, 5)))
     append(run.journal, FINISHED, attempt=1)
     output = io.StringIO()
@@ -115,11 +96,11 @@ def test_a_letter_changes_how_often_steps_are_printed(
 
 
 def test_a_terminal_gets_one_line_that_is_drawn_over(
-    make_run: Any, append: Any, make_step: Any, dead: Identity, profile: Profile
+    make_run: Any, append: Any, dead: Identity, profile: Profile
 ) -> None:
     run = make_run("mine")
     append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
-    append(run.journal, plan(), Warned(message="hot\x1b[2J\x07"), attempt=1)
+    append(run.journal, make_run_started(max_steps=4), Warned(message="hot\x1b[2J\x07"), attempt=1)
     append(run.metrics, make_step(1))
     output = Terminal()
     result: list[int] = []
@@ -276,7 +257,7 @@ def test_a_run_that_is_over_says_so_and_exits_with_its_code(
 ) -> None:
     def launch(run: Run, lock: Lock | None = None) -> None:
         append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
-        append(run.journal, plan(), FINISHED, attempt=1)
+        append(run.journal, make_run_started(max_steps=4), FINISHED, attempt=1)
 
     monkeypatch.setattr(open_run, "launch", launch)
     assert run_headless(str(path), Wishes(name="mine")) == 0

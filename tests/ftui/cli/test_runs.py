@@ -8,33 +8,20 @@ import pytest
 from ftui.cli import runs
 from ftui.cli.runs import log_lines, print_log, print_runs, print_status
 from ftui.cli.table import table
-from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed, RunStarted
+from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Status
 from ftui.system.process_id import Identity
 from ftui.text import cells
+from tests.support.events import make_run_started, make_step
 
 
 @pytest.fixture
-def run(make_run: Any, append: Any, make_step: Any, living: Identity) -> Run:
+def run(make_run: Any, append: Any, living: Identity) -> Run:
     made: Run = make_run("mine", created=time.time() - 7200)
     append(made.supervisor_log, EngineStarted(identity=living), attempt=1)
-    plan = RunStarted(
-        start_step=0,
-        max_steps=400,
-        steps_per_epoch=4,
-        effective_batch=1,
-        num_train_rows=4,
-        num_train_tokens=40,
-        num_target_tokens=20,
-        num_eval_rows=0,
-        total_parameters=1000,
-        trainable_parameters=10,
-        model="tiny\x1b",
-        method="lora",
-        precision="fp32",
-    )
+    plan = make_run_started(max_steps=400, model="tiny\x1b")
     append(made.journal, plan, attempt=1)
     append(made.metrics, make_step(120, loss=2.345))
     return made

@@ -15,10 +15,11 @@ from ftui.errors import LostRunError, ProfileError, UsageError
 from ftui.launch import open_run as opening
 from ftui.launch.open_run import create, decide, not_applied, open_run, resume, stored_profile
 from ftui.profile.layers import ResolvedProfile, resolve
-from ftui.runs.events import EngineStarted, RunFailed, RunFinished, RunStopped
+from ftui.runs.events import EngineStarted, RunFailed, RunFinished
 from ftui.runs.run_folder import Run, all_runs, runs_root
 from ftui.supervisor.spawn import launch
 from ftui.system.process_id import Identity, this_process
+from tests.support.events import make_run_stopped
 
 
 @pytest.fixture
@@ -48,10 +49,6 @@ def ended(make_run: Any, append: Any, dead: Identity) -> Any:
     return make
 
 
-def stopped(code: int) -> RunStopped:
-    return RunStopped(step=1, reason="", exit_code=code)
-
-
 FINISHED = RunFinished(step=1, reason="", final="final")
 FAILED = RunFailed(message="m", hint="", exit_code=31, error="")
 
@@ -60,10 +57,10 @@ FAILED = RunFailed(message="m", hint="", exit_code=31, error="")
     ("record", "decision"),
     [
         (FINISHED, "finished"),
-        (stopped(10), "finished"),
-        (stopped(11), "resume"),
-        (stopped(20), "resume"),
-        (stopped(21), "resume"),
+        (make_run_stopped(10), "finished"),
+        (make_run_stopped(11), "resume"),
+        (make_run_stopped(20), "resume"),
+        (make_run_stopped(21), "resume"),
         (FAILED, "resume"),
         (None, "resume"),
     ],
@@ -87,7 +84,7 @@ def test_a_living_run_is_attached_to(make_run: Any, append: Any, living: Identit
 def test_again_goes_on_to_the_first_name_that_is_not_over(ended: Any) -> None:
     first = ended(FINISHED)
     assert decide(first.folder, again=True) == (Run(runs_root() / "mine-2"), "start")
-    second = ended(stopped(20), "mine-2")
+    second = ended(make_run_stopped(20), "mine-2")
     assert decide(first.folder, again=True) == (second, "resume")
     ended(FINISHED, "mine-3")
     assert decide(first.folder, again=True) == (second, "resume")

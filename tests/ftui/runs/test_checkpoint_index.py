@@ -18,16 +18,15 @@ from ftui.runs.pins import read_pins, write_pins
 from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.status import read_status
 from ftui.system.files import try_lock
+from tests.support.events import make_evaluation, make_run_started
 from tests.support.shelf import (
     CONTENT,
     TOKENS,
-    evaluation,
     finished,
     folder_of,
     living,
     opened,
     saved,
-    started,
     tell,
     trained,
 )
@@ -66,7 +65,7 @@ def test_pins_and_tags_that_came_later(run: Run) -> None:
 
 def test_best_is_what_is_the_best_now() -> None:
     run = trained(runs_root() / "mine")
-    tell(run.journal, evaluation(16, 2.0, best=True), evaluation(12, 1.0, requested=True))
+    tell(run.journal, make_evaluation(16, 2.0, best=True), make_evaluation(12, 1.0, requested=True))
     saved(run, 16, "best")
     found = looked(run)
     assert found["checkpoint-16"].kinds == ["best"]
@@ -76,7 +75,7 @@ def test_best_is_what_is_the_best_now() -> None:
 
 def test_a_loss_that_was_not_finite_is_no_missing_one() -> None:
     run = trained(runs_root() / "mine")
-    tell(run.journal, evaluation(16, float("nan")))
+    tell(run.journal, make_evaluation(16, float("nan")))
     saved(run, 16, "periodic")
     assert (looked(run)["checkpoint-16"].eval_loss, looked(run)["checkpoint-16"].eval_finite) == (None, False)
     assert (looked(run)["checkpoint-4"].eval_loss, looked(run)["checkpoint-4"].eval_finite) == (None, True)
@@ -114,7 +113,7 @@ def test_what_lies_aside_keeps_its_own_story() -> None:
     moved = str(damaged.relative_to(run.folder))
     tell(run.journal, CheckpointRejected(path="checkpoints/checkpoint-12", moved_to=moved, reason="bits fell over"))
     (old,) = checkpoint_folders.supersede(run.checkpoints, 4)
-    tell(run.journal, started(4), evaluation(8, 2.125), attempt=2)
+    tell(run.journal, make_run_started(4), make_evaluation(8, 2.125), attempt=2)
     saved(run, 8, "manual", attempt=2, verified=False)
     found = looked(run)
     aside = found[f"superseded/{old.path.name}"]

@@ -10,18 +10,14 @@ from hypothesis import strategies as st
 
 from ftui.runs.curve_window import read_window
 from ftui.runs.curves import CurveReader, Curves
-from ftui.runs.events import Step
 from ftui.runs.run_folder import Run
+from tests.support.events import make_step
 
 TOKEN = "0123456789abcdef"
 
 
 def line(step: int, attempt: int, loss: float | None) -> bytes:
-    record = Step(
-        step=step, epoch=0.1, loss=loss, learning_rate=1e-4, grad_norm=1.0, num_tokens=1, num_target_tokens=1,
-        tokens_per_second=1.0, data_seconds=0.0, forward_backward_seconds=0.0, optimizer_seconds=0.0, rest_seconds=0.0,
-        attempt=attempt, token=f"{attempt:016d}", time=float(step),
-    )  # fmt: skip
+    record = make_step(step, loss=loss, attempt=attempt, token=f"{attempt:016d}", time=float(step))
     return msgspec.json.encode(record) + b"\n"
 
 

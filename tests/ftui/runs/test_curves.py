@@ -15,26 +15,7 @@ from ftui.runs.curves import CurveReader, Curves, Series, read_curves, write_cur
 from ftui.runs.events import Step
 from ftui.runs.journal import encode
 from ftui.runs.run_folder import Run
-
-
-def step(number: int, loss: float | None, *, attempt: int = 1, token: str = "", **facts: Any) -> Step:
-    return Step(
-        step=number,
-        epoch=0.1,
-        loss=loss,
-        learning_rate=1e-4,
-        grad_norm=0.5,
-        num_tokens=100,
-        num_target_tokens=50,
-        tokens_per_second=3400.0,
-        data_seconds=0.0,
-        forward_backward_seconds=0.1,
-        optimizer_seconds=0.01,
-        rest_seconds=0.0,
-        attempt=attempt,
-        token=token,
-        **facts,
-    )
+from tests.support.events import make_step
 
 
 def add(run: Run, *records: Step) -> None:
@@ -54,7 +35,7 @@ def run(make_run: Any) -> Run:
 
 
 def test_every_quantity_has_its_curve(run: Run) -> None:
-    add(run, step(1, 2.0, memory=512, extras={"reward": 1.5, "loss": 9.0}), step(2, 1.0, memory=1024))
+    add(run, make_step(1, 2.0, memory=512, extras={"reward": 1.5, "loss": 9.0}), make_step(2, 1.0, memory=1024))
     (attempt,) = read_curves(run).attempts
     assert (attempt.attempt, attempt.start_step, attempt.last_step) == (1, 0, 2)
     assert set(attempt.series) == {"loss", "learning_rate", "grad_norm", "tokens_per_second", "memory", "reward"}
@@ -64,7 +45,7 @@ def test_every_quantity_has_its_curve(run: Run) -> None:
 
 
 def test_no_number_is_never_nought(run: Run) -> None:
-    add(run, step(1, math.nan), step(2, math.inf), step(3, None))
+    add(run, make_step(1, math.nan), make_step(2, math.inf), make_step(3, None))
     series = read_curves(run).attempts[0].series["loss"]
     assert (series.low, series.high, series.count, series.missing) == ([None] * 3, [None] * 3, [0] * 3, [1] * 3)
     assert series.means() == [None] * 3
@@ -88,9 +69,9 @@ def test_buckets_tell_the_extremes_of_exactly_their_steps(values: list[float | N
 
 
 def test_a_resume_drops_exactly_what_came_after_its_first_step(run: Run) -> None:
-    add(run, *(step(n, float(n)) for n in range(1, 2001)))
+    add(run, *(make_step(n, float(n)) for n in range(1, 2001)))
     assert len(read_curves(run).attempts[0].series["loss"].first) == 500
-    add(run, *(step(n, -float(n), attempt=2) for n in range(1002, 1101)))
+    add(run, *(make_step(n, -float(n), attempt=2) for n in range(1002, 1101)))
     found = read_curves(run)
     assert [(a.attempt, a.start_step, a.last_step) for a in found.attempts] == [(1, 0, 1001), (2, 1001, 1100)]
     assert losses(found)[-100][:2] == (1001, 1001)
@@ -99,33 +80,33 @@ def test_a_resume_drops_exactly_what_came_after_its_first_step(run: Run) -> None
 
 
 def test_the_journal_may_tell_of_an_attempt_before_its_first_step(run: Run) -> None:
-    add(run, *(step(n, float(n)) for n in range(1, 2001)))
+    add(run, *(make_step(n, float(n)) for n in range(1, 2001)))
     assert losses(read_curves(run, attempt=2, start_step=1001))[-1][1] == 1001
     assert losses(read_curves(run, attempt=2, start_step=0)) == []
     assert losses(read_curves(run, attempt=1, start_step=0)) == losses(read_curves(run))
 
 
 def test_what_a_replaced_writer_adds_is_not_taken(run: Run) -> None:
-    add(run, step(1, 1.0, token="a"), step(2, 9.0, token="b"), step(2, 2.0, token="a"), step(2, 9.0, token="a"))
-    add(run, step(3, 3.0, attempt=2), step(4, 9.0, attempt=1, token="a"))
+    add(run, make_step(1, 1.0, token="a"), make_step(2, 9.0, token="b"), make_step(2, 2.0, token="a"), make_step(2, 9.0, token="a"))
+    add(run, make_step(3, 3.0, attempt=2), make_step(4, 9.0, attempt=1, token="a"))
     assert [low for *_, low, _ in losses(read_curves(run))] == [1.0, 2.0, 3.0]
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"v":99}', b'{"offset":99999999}', b"\xff", b"[]"])
 def test_curves_that_cannot_be_used_are_made_again(run: Run, damage: bytes) -> None:
-    add(run, step(1, 1.0))
+    add(run, make_step(1, 1.0))
     run.curves.write_bytes(damage)
     assert losses(read_curves(run)) == [(1, 1, 1.0, 1.0)]
 
 
 def test_stored_curves_are_caught_up_from_where_they_stand(run: Run) -> None:
-    add(run, step(1, 1.0))
+    add(run, make_step(1, 1.0))
     reader = CurveReader(run)
     assert [reader.advance(), reader.advance(), reader.has_changed] == [True, False, True]
     write_curves(run, reader)
     assert not reader.has_changed
     covered = run.metrics.stat().st_size
-    add(run, step(2, 2.0))
+    add(run, make_step(2, 2.0))
     run.metrics.write_bytes(b"\n" * covered + run.metrics.read_bytes()[covered:])  # what they cover is not read again
     assert [low for *_, low, _ in losses(read_curves(run))] == [1.0, 2.0]
 
@@ -143,7 +124,7 @@ def histories(draw: Any) -> list[Step]:
         start = draw(st.integers(0, reached))
         reached = start + draw(st.integers(0, 40))
         for number in range(start + 1, reached + 1):
-            records.append(step(number, draw(st.none() | st.floats(-9, 9)), attempt=attempt))
+            records.append(make_step(number, draw(st.none() | st.floats(-9, 9)), attempt=attempt))
     return records
 
 

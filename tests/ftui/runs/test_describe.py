@@ -22,8 +22,6 @@ from ftui.runs.events import (
     PhaseChanged,
     Restarting,
     RunFailed,
-    RunFinished,
-    RunStarted,
     RunStopped,
     Sampled,
     StageBegan,
@@ -34,37 +32,18 @@ from ftui.runs.reduce import fold
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.system.process_id import Identity
+from tests.support.events import make_run_finished, make_run_started, make_step
 
 RUN = Run(Path("/runs/mine"))
-
-
-def started(start: int = 0) -> RunStarted:
-    return RunStarted(
-        start_step=start,
-        max_steps=400,
-        steps_per_epoch=100,
-        effective_batch=8,
-        num_train_rows=800,
-        num_train_tokens=123_456,
-        num_target_tokens=65_432,
-        num_eval_rows=80,
-        total_parameters=135_000_000,
-        trainable_parameters=1_200_000,
-        model="tiny\x1b[31m",
-        method="lora",
-        precision="bf16",
-        resumed_from=f"checkpoints/checkpoint-{start}" if start else None,
-        time=100.0,
-        attempt=1,
-    )
+PLAN: dict[str, Any] = {
+    "max_steps": 400, "steps_per_epoch": 100, "effective_batch": 8, "num_train_rows": 800, "num_train_tokens": 123_456,
+    "num_target_tokens": 65_432, "num_eval_rows": 80, "total_parameters": 135_000_000,
+    "trainable_parameters": 1_200_000, "model": "tiny\x1b[31m", "precision": "bf16", "time": 100.0,
+}  # fmt: skip
 
 
 def state_of(*records: AnyRecord) -> RunState:
     return reduce(fold, records, RunState())
-
-
-def finished(**facts: Any) -> RunFinished:
-    return RunFinished(step=400, reason="all 400 steps are done", final="final", attempt=1, **facts)
 
 
 def test_before_training_the_phase_is_shown() -> None:
@@ -73,17 +52,17 @@ def test_before_training_the_phase_is_shown() -> None:
     assert describe.progress(state) == "preparing · 1,200 of 5,000 rows\u241b"
 
 
-def test_the_progress_line(make_step: Any) -> None:
-    state = state_of(started(), make_step(1, time=101.0), make_step(120, loss=2.345, time=220.0))
+def test_the_progress_line() -> None:
+    state = state_of(make_run_started(**PLAN), make_step(1, time=101.0), make_step(120, loss=2.345, time=220.0))
     assert describe.progress(state) == "step 120/400 · loss 2.3450 · 3400 tokens/s · 512.0 MiB · ETA 4m 40s"
     evaluating = fold(state, PhaseChanged(phase="evaluating", attempt=1))
     assert describe.progress(evaluating) == "step 120/400 · loss 2.3450 · 3400 tokens/s · 512.0 MiB · evaluating"
 
 
-def test_nothing_that_was_not_measured_is_shown(make_step: Any) -> None:
-    assert describe.progress(state_of(started(20))) == "step 20/400"
+def test_nothing_that_was_not_measured_is_shown() -> None:
+    assert describe.progress(state_of(make_run_started(20, **PLAN))) == "step 20/400"
     bad = msgspec.structs.replace(make_step(1, loss=None), non_finite=["loss"], memory=None)
-    assert describe.progress(state_of(started(), bad)) == "step 1/400 · loss not finite · 3400 tokens/s"
+    assert describe.progress(state_of(make_run_started(**PLAN), bad)) == "step 1/400 · loss not finite · 3400 tokens/s"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +111,7 @@ def test_nothing_that_was_not_measured_is_shown(make_step: Any) -> None:
         (Adopted(identity=Identity("", "", 7, "")), ["a new supervisor watches over the engine (process 7)"]),
         (StageBegan(step=11, number=2, of=3, words="all\x1b"), ["stage 2 of 3 from step 11 on: all\u241b"]),
         (PhaseChanged(phase="loading"), []),
-        (finished(), []),
+        (make_run_finished(400, reason="all 400 steps are done"), []),
     ],
 )
 def test_events_in_words(record: AnyRecord, lines: list[str]) -> None:
@@ -140,43 +119,45 @@ def test_events_in_words(record: AnyRecord, lines: list[str]) -> None:
 
 
 def test_the_plan_and_where_it_goes_on() -> None:
-    lines = describe.event_lines(started(120))
+    lines = describe.event_lines(make_run_started(120, **PLAN))
     assert lines[0] == "tiny\u241b[31m · lora · bf16 · 1.20 M of 135.00 M parameters trained"
     assert "123.5 k tokens · 65.4 k target tokens" in lines[1]
     assert lines[2].startswith("400 steps") and lines[2].endswith("8 sequences a step")
     assert lines[3] == "resumed from checkpoints/checkpoint-120 at step 120"
-    assert len(describe.event_lines(started())) == 3
+    assert len(describe.event_lines(make_run_started(**PLAN))) == 3
     assert max(map(len, lines)) <= 80
-    staged = describe.event_lines(msgspec.structs.replace(started(), stages=[1, 11]))
+    staged = describe.event_lines(msgspec.structs.replace(make_run_started(**PLAN), stages=[1, 11]))
     assert "target tokens in a mean epoch" in staged[1] and "a mean epoch" in staged[2]
     assert not any("mean" in line for line in lines)
 
 
-def test_a_step_that_was_not_applied_is_told(make_step: Any) -> None:
+def test_a_step_that_was_not_applied_is_told() -> None:
     bad = msgspec.structs.replace(make_step(3, loss=None, applied=False), non_finite=["loss", "grad_norm"])
     assert describe.event_lines(bad) == ["step 3: loss and grad_norm not finite, the step was not applied"]
 
 
-def test_without_a_terminal_a_line_is_printed_every_few_steps(make_step: Any) -> None:
+def test_without_a_terminal_a_line_is_printed_every_few_steps() -> None:
     printed: list[str] = []
-    state = state_of(started())
-    for record in [*(make_step(n, time=100.0 + n) for n in range(381, 401)), PhaseChanged(phase="saving", attempt=1)]:
+    state = state_of(make_run_started(**PLAN))
+    steps = [make_step(number, time=100.0 + number) for number in range(381, 401)]
+    records: list[AnyRecord] = [*steps, PhaseChanged(phase="saving", attempt=1)]
+    for record in records:
         state = fold(state, record)
         printed += news(record, state, live=False, logging_steps=7)
     first_words = [line.split(" · ")[0] for line in printed]
     assert first_words == ["step 385/400", "step 392/400", "step 399/400", "step 400/400", "saving"]
 
 
-def test_on_a_terminal_steps_and_phases_are_drawn_not_printed(make_step: Any) -> None:
-    state = state_of(started(), step := make_step(10))
+def test_on_a_terminal_steps_and_phases_are_drawn_not_printed() -> None:
+    state = state_of(make_run_started(**PLAN), step := make_step(10))
     assert news(step, state, live=True, logging_steps=1) == []
     assert news(PhaseChanged(phase="saving", attempt=1), state, live=True, logging_steps=1) == []
     assert news(Warned(message="x", attempt=1), state, live=True, logging_steps=1) == ["warning: x"]
 
 
-def test_the_history_of_a_run_in_one_line(make_step: Any) -> None:
+def test_the_history_of_a_run_in_one_line() -> None:
     state = state_of(
-        started(),
+        make_run_started(**PLAN),
         make_step(120),
         EvaluationDone(step=100, epoch=1.0, loss=2.3, num_target_tokens=1, seconds=1.0, best=True, attempt=1),
         CheckpointSaved(step=100, path="checkpoints/checkpoint-100", tags=[], num_bytes=1, seconds=1.0, attempt=1),
@@ -186,13 +167,13 @@ def test_the_history_of_a_run_in_one_line(make_step: Any) -> None:
     )
 
 
-def test_the_summary_of_a_finished_run(make_step: Any) -> None:
+def test_the_summary_of_a_finished_run() -> None:
     state = state_of(
-        started(),
+        make_run_started(**PLAN),
         Sampled(step=0, prompt="Why?", completion="\x1b", attempt=1),
         make_step(400),
         Sampled(step=400, prompt="Why?", completion="Because.", attempt=1),
-        finished(loss_before=3.21, loss_final=1.5, step_final=380),
+        make_run_finished(400, reason="all 400 steps are done", loss_before=3.21, loss_final=1.5, step_final=380),
     )
     assert describe.summary(RUN, state, learning_rate=1e-4) == [
         "mine finished at step 400/400: all 400 steps are done",
@@ -208,7 +189,10 @@ def test_the_summary_of_a_finished_run(make_step: Any) -> None:
 
 
 def test_a_model_trained_whole_is_loaded_with_transformers() -> None:
-    state = state_of(msgspec.structs.replace(started(), method="full"), finished())
+    state = state_of(
+        msgspec.structs.replace(make_run_started(**PLAN), method="full"),
+        make_run_finished(400, reason="all 400 steps are done"),
+    )
     lines = describe.summary(RUN, state, learning_rate=1e-4)
     assert "    from transformers import AutoModelForCausalLM" in lines
     assert not any("evaluation" in line for line in lines)
@@ -231,7 +215,7 @@ def test_losses_before_and_after(before: float | None, after: float | None, rate
 
 def test_a_run_that_was_preempted_says_how_to_go_on() -> None:
     state = state_of(
-        started(100),
+        make_run_started(100, **PLAN),
         CheckpointSaved(step=100, path="checkpoints/checkpoint-100", tags=[], num_bytes=1, seconds=1.0, attempt=1),
         RunStopped(step=100, reason="pre-empted (SIGTERM)", exit_code=20, attempt=1),
     )
@@ -258,17 +242,17 @@ def test_failures_in_words() -> None:
 
 
 def test_a_resumed_run_says_how_surely_it_is_the_same() -> None:
-    exact = msgspec.structs.replace(started(8), badge="EXACT", badge_reasons=[])
+    exact = msgspec.structs.replace(make_run_started(8, **PLAN), badge="EXACT", badge_reasons=[])
     assert describe.event_lines(exact)[3:] == ["resumed from checkpoints/checkpoint-8 at step 8 · EXACT"]
     other = msgspec.structs.replace(
-        started(8), badge="NOT EXACT", badge_reasons=["another GPU\x1b", "2 threads, not 4"]
+        make_run_started(8, **PLAN), badge="NOT EXACT", badge_reasons=["another GPU\x1b", "2 threads, not 4"]
     )
     assert describe.event_lines(other)[3:] == [
         "resumed from checkpoints/checkpoint-8 at step 8 · NOT EXACT",
         "  because another GPU\u241b; 2 threads, not 4",
     ]
     assert describe.badge(state_of(other)) == "NOT EXACT (another GPU\u241b; 2 threads, not 4)"
-    assert describe.badge(state_of(started())) is None
+    assert describe.badge(state_of(make_run_started(**PLAN))) is None
 
 
 def test_what_restarts_came_to() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ftui.errors import DiskError, DiskFullError
 from ftui.runs.events import AnyRecord, EvaluationDone, PhaseChanged, Sampled, Step, Warned
 from ftui.runs.journal import Tail, Writer, encode
+from tests.support.events import make_step
 
 
 def warned(records: list[AnyRecord]) -> list[str]:
@@ -98,7 +99,7 @@ def test_line_separators_inside_text_do_not_cut_a_record(path: Path) -> None:
     assert record.prompt == record.completion == text
 
 
-def test_non_finite_numbers_are_named(make_step: Any) -> None:
+def test_non_finite_numbers_are_named() -> None:
     step = make_step(1, loss=math.nan)
     step = type(step)(**{f: getattr(step, f) for f in step.__struct_fields__} | {"extras": {"a": math.inf, "b": 1.0}})
     line = json.loads(encode(step))

@@ -13,28 +13,27 @@ from ftui.runs.events import (
     EngineEnded,
     EngineStarted,
     Restarting,
-    RunFailed,
-    RunFinished,
-    RunStopped,
 )
 from ftui.runs.reduce import fold
 from ftui.runs.restart_policy import EXPLAINED, crash_step, decide, may_follow, row_before
 from ftui.runs.state import Restart, RunState
-from ftui.system.process_id import Identity
+from tests.support.events import (
+    ENGINE,
+    make_engine_ended,
+    make_engine_started,
+    make_run_failed,
+    make_run_finished,
+    make_run_stopped,
+    make_step,
+)
 
-ENGINE = Identity("boot", "pid:[1]", 7, "100")
 
-
-def ended(
-    code: int | None = None, signal: str | None = None, *, attempt: int = 1, stalled: bool = False, oom: int = 0
-) -> EngineEnded:
-    return EngineEnded(
-        code=code, signal=signal, oom_kills=oom, last_lines=[], stalled=stalled, attempt=attempt, token=f"t{attempt}"
-    )
+def ended(code: int | None = None, *, attempt: int = 1, **fields: Any) -> EngineEnded:
+    return make_engine_ended(code, attempt=attempt, token=f"t{attempt}", **fields)
 
 
 def begun(attempt: int = 1) -> EngineStarted:
-    return EngineStarted(identity=ENGINE, attempt=attempt, token=f"t{attempt}")
+    return make_engine_started(attempt, token=f"t{attempt}")
 
 
 def verdict(*records: AnyRecord, end: EngineEnded, state: RunState | None = None, **facts: Any) -> Restarting | str:
@@ -47,7 +46,7 @@ def verdict(*records: AnyRecord, end: EngineEnded, state: RunState | None = None
     [
         ended(signal="SIGSEGV"),
         ended(signal="SIGKILL"),
-        ended(signal="SIGKILL", oom=1),
+        ended(signal="SIGKILL", oom_kills=1),
         ended(signal="SIGKILL", stalled=True),
         ended(code=1),
         ended(code=0),
@@ -75,16 +74,16 @@ def test_what_counts_as_explained() -> None:
 @pytest.mark.parametrize(
     ("last_words", "again"),
     [
-        (RunFailed(message="", hint="", exit_code=70, error="e", attempt=1), True),
-        (RunFailed(message="", hint="", exit_code=41, error="e", attempt=1), False),
-        (RunFailed(message="", hint="", exit_code=41, error="e", attempt=1, again=True), True),
-        (RunFailed(message="", hint="", exit_code=31, error="e", attempt=1), False),
-        (RunFailed(message="", hint="", exit_code=43, error="e", attempt=1), False),
-        (RunFinished(step=1, reason="", final="final", attempt=1), False),
-        (RunStopped(step=1, reason="", exit_code=10, attempt=1), False),
-        (RunStopped(step=1, reason="", exit_code=11, attempt=1), False),
-        (RunStopped(step=1, reason="", exit_code=20, attempt=1), False),
-        (RunStopped(step=1, reason="", exit_code=40, attempt=1), False),
+        (make_run_failed(70, error="e"), True),
+        (make_run_failed(41, error="e"), False),
+        (make_run_failed(41, error="e", again=True), True),
+        (make_run_failed(31, error="e"), False),
+        (make_run_failed(43, error="e"), False),
+        (make_run_finished(), False),
+        (make_run_stopped(10), False),
+        (make_run_stopped(11), False),
+        (make_run_stopped(20), False),
+        (make_run_stopped(40), False),
     ],
 )
 def test_the_engines_own_word_decides(last_words: AnyRecord, again: bool) -> None:
@@ -100,11 +99,11 @@ def test_an_engine_that_was_asked_to_leave_stays_down(verb: str) -> None:
     assert not isinstance(verdict(asked, end=ended(signal="SIGSEGV")), Restarting)
 
 
-def test_pauses_double_and_the_sixth_restart_is_not_made(make_step: Any) -> None:
+def test_pauses_double_and_the_sixth_restart_is_not_made() -> None:
     state, pauses = RunState(), []
     for attempt in range(1, 6):
         end = ended(code=1, attempt=attempt)
-        records = [begun(attempt), make_step(attempt, attempt=attempt), end]
+        records: list[AnyRecord] = [begun(attempt), make_step(attempt, attempt=attempt), end]
         state = reduce(fold, records, state)
         restart = decide(state, end, terminated=False)
         assert isinstance(restart, Restarting) and restart.step == attempt
@@ -124,8 +123,13 @@ def _fields(record: Restarting) -> dict[str, Any]:
     return {name: getattr(record, name) for name in ("step", "error", "number", "pause_seconds")}
 
 
-def test_another_error_at_the_same_step_is_another_crash(make_step: Any) -> None:
-    first = [begun(), make_step(3), ended(code=1), Restarting(step=3, error="exit code 1", number=1, pause_seconds=1)]
+def test_another_error_at_the_same_step_is_another_crash() -> None:
+    first: list[AnyRecord] = [
+        begun(),
+        make_step(3),
+        ended(code=1),
+        Restarting(step=3, error="exit code 1", number=1, pause_seconds=1),
+    ]
     state = reduce(fold, first[:-1], RunState())
     state = fold(state, Restarting(step=3, error="exit code 1", number=1, pause_seconds=1, attempt=1))
     assert isinstance(verdict(make_step(3, attempt=2), end=ended(signal="SIGBUS", attempt=2), state=state), Restarting)
@@ -140,9 +144,10 @@ def test_who_starts_a_run_anew_starts_a_new_row() -> None:
     assert row_before([], 1) == []
 
 
-def test_before_its_plan_an_attempt_stands_where_it_would_begin(make_step: Any) -> None:
+def test_before_its_plan_an_attempt_stands_where_it_would_begin() -> None:
     saved = CheckpointSaved(step=5, path="checkpoints/checkpoint-5", tags=[], num_bytes=1, seconds=1.0, attempt=1)
-    state = reduce(fold, [begun(), make_step(7), saved, begun(2)], RunState())
+    records: list[AnyRecord] = [begun(), make_step(7), saved, begun(2)]
+    state = reduce(fold, records, RunState())
     assert crash_step(state) == 5
     assert crash_step(RunState(attempt=1)) == 0
 

@@ -13,96 +13,40 @@ from ftui.runs.events import (
     AnyRecord,
     CheckpointRejected,
     CheckpointRemoved,
-    CheckpointSaved,
     CheckpointTagged,
     CheckpointVerified,
     ControlApplied,
     ControlRefused,
     EngineEnded,
     EngineStarted,
-    EvaluationDone,
     MicroBatchChanged,
     Phase,
     PhaseChanged,
-    Restarting,
     RunFailed,
     RunFinished,
     RunOpened,
-    RunStarted,
     RunStopped,
     Sampled,
     StageBegan,
     Stalled,
-    Step,
     Telemetry,
     Warned,
 )
 from ftui.runs.reduce import EVALUATIONS_KEPT, fold
 from ftui.runs.state import Checkpoint, Evaluation, Restart, RunState, eta_seconds, is_over
-from ftui.system.process_id import Identity
-
-ENGINE = Identity("boot", "pid:[1]", 7, "100")
+from tests.support.events import (
+    ENGINE,
+    make_checkpoint_saved,
+    make_engine_ended,
+    make_evaluation,
+    make_restarting,
+    make_run_started,
+    make_step,
+)
 
 
 def folded(*records: AnyRecord, state: RunState | None = None) -> RunState:
     return reduce(fold, records, state or RunState())
-
-
-def started(start: int = 0, *, attempt: int = 1, time: float = 0.0, num_tokens_ahead: int | None = None) -> RunStarted:
-    return RunStarted(
-        start_step=start,
-        max_steps=20,
-        steps_per_epoch=10,
-        effective_batch=4,
-        num_train_rows=40,
-        num_train_tokens=400,
-        num_target_tokens=200,
-        num_eval_rows=4,
-        num_tokens_ahead=num_tokens_ahead,
-        total_parameters=1000,
-        trainable_parameters=10,
-        model="tiny",
-        method="lora",
-        precision="fp32",
-        resumed_from=f"checkpoints/checkpoint-{start}" if start else None,
-        attempt=attempt,
-        time=time,
-    )
-
-
-def step(number: int, *, attempt: int = 1, time: float = 0.0, loss: float | None = 2.5, num_tokens: int = 100) -> Step:
-    return Step(
-        step=number,
-        epoch=number / 10,
-        loss=loss,
-        learning_rate=1e-4,
-        grad_norm=0.5,
-        num_tokens=num_tokens,
-        num_target_tokens=50,
-        tokens_per_second=3400.0 + number,
-        data_seconds=0.0,
-        forward_backward_seconds=0.1,
-        optimizer_seconds=0.01,
-        rest_seconds=0.0,
-        memory=512,
-        attempt=attempt,
-        time=time,
-    )
-
-
-def evaluation(number: int, loss: float | None, *, best: bool = False, attempt: int = 1) -> EvaluationDone:
-    return EvaluationDone(
-        step=number, epoch=number / 10, loss=loss, num_target_tokens=9, seconds=0.1, best=best, attempt=attempt
-    )
-
-
-def saved(number: int, *, attempt: int = 1) -> CheckpointSaved:
-    path = f"checkpoints/checkpoint-{number}"
-    return CheckpointSaved(step=number, path=path, tags=["periodic"], num_bytes=1, seconds=0.1, attempt=attempt)
-
-
-def ended(*, attempt: int = 1, code: int | None = None, signal: str | None = None, oom: int | None = 0) -> EngineEnded:
-    return EngineEnded(code=code, signal=signal, oom_kills=oom, last_lines=["the last line"], attempt=attempt)
 
 
 FIRST: list[AnyRecord] = [
@@ -124,7 +68,7 @@ def test_the_start_of_an_attempt() -> None:
 
 
 def test_a_step_gives_every_number() -> None:
-    state = folded(*FIRST, started(time=100.0), step(1, time=103.0))
+    state = folded(*FIRST, make_run_started(time=100.0), make_step(1, time=103.0, tokens_per_second=3401.0, memory=512))
     assert (state.phase, state.step, state.max_steps, state.loss) == ("training", 1, 20, 2.5)
     assert (state.model, state.method, state.precision) == ("tiny", "lora", "fp32")
     assert (state.learning_rate, state.grad_norm, state.tokens_per_second) == (1e-4, 0.5, 3401.0)
@@ -132,31 +76,35 @@ def test_a_step_gives_every_number() -> None:
 
 
 def test_time_left_is_by_the_tokens_since_the_first_step() -> None:
-    state = folded(*FIRST, started(10, time=100.0, num_tokens_ahead=1000))
+    state = folded(*FIRST, make_run_started(10, time=100.0, num_tokens_ahead=1000))
     assert eta_seconds(state) is None
-    state = folded(step(11, time=110.0), state=state)
+    state = folded(make_step(11, time=110.0), state=state)
     assert eta_seconds(state) is None, "one step is no pace: it pays for kernels and the first evaluation"
-    state = folded(evaluation(11, 1.0), step(12, time=140.0, num_tokens=60), state=state)
+    state = folded(make_evaluation(11, 1.0), make_step(12, time=140.0, num_tokens=60), state=state)
     assert eta_seconds(state) == pytest.approx((140 - 110) / 60 * (1000 - 100 - 60))
     assert eta_seconds(folded(RunStopped(step=12, reason="", exit_code=11, attempt=1), state=state)) is None
 
 
 def test_time_left_of_a_run_that_does_not_tell_its_tokens_is_by_steps() -> None:
-    state = folded(*FIRST, started(10, time=100.0), *(step(n, time=100.0 + 10 * n, num_tokens=n) for n in (11, 12, 13)))
+    state = folded(
+        *FIRST,
+        make_run_started(10, time=100.0),
+        *(make_step(n, time=100.0 + 10 * n, num_tokens=n) for n in (11, 12, 13)),
+    )
     assert eta_seconds(state) == 10 * 7
 
 
 @pytest.mark.parametrize(("max_steps", "tokens"), [(20, 800), (30, 800 + 10 * 50), (15, 800 / 15 * 10), (5, 0)])
 def test_time_left_goes_to_the_end_that_a_letter_has_set(max_steps: int, tokens: float) -> None:
     letter = ControlApplied(letter="x", verb="set", step=4, settings={"max_steps": max_steps}, attempt=1)
-    steps = [step(number, time=100.0 + number, num_tokens=40) for number in range(1, 6)]
-    state = folded(*FIRST, started(time=100.0, num_tokens_ahead=1000), *steps, letter)
+    steps = [make_step(number, time=100.0 + number, num_tokens=40) for number in range(1, 6)]
+    state = folded(*FIRST, make_run_started(time=100.0, num_tokens_ahead=1000), *steps, letter)
     assert eta_seconds(state) == pytest.approx(tokens / 40)
 
 
 def test_time_left_ends_at_nothing() -> None:
-    steps = [step(number, time=100.0 + number, num_tokens=number) for number in range(1, 21)]
-    assert eta_seconds(folded(*FIRST, started(time=100.0, num_tokens_ahead=210), *steps)) == 0
+    steps = [make_step(number, time=100.0 + number, num_tokens=number) for number in range(1, 21)]
+    assert eta_seconds(folded(*FIRST, make_run_started(time=100.0, num_tokens_ahead=210), *steps)) == 0
 
 
 def test_time_left_does_not_count_holds() -> None:
@@ -164,39 +112,45 @@ def test_time_left_does_not_count_holds() -> None:
         phases: list[tuple[Phase, float]] = [("held", begin), ("training", end)]
         return [PhaseChanged(phase=phase, attempt=1, time=time) for phase, time in phases]
 
-    begun = [*FIRST, started(time=100.0, num_tokens_ahead=2000)]
-    plain = folded(*begun, step(1, time=110.0), step(2, time=120.0))
-    before = folded(*begun, *held(101.0, 104.0), step(1, time=110.0), step(2, time=120.0))
-    between = folded(*begun, step(1, time=110.0), *held(111.0, 511.0), step(2, time=520.0))
+    begun = [*FIRST, make_run_started(time=100.0, num_tokens_ahead=2000)]
+    plain = folded(*begun, make_step(1, time=110.0), make_step(2, time=120.0))
+    before = folded(*begun, *held(101.0, 104.0), make_step(1, time=110.0), make_step(2, time=120.0))
+    between = folded(*begun, make_step(1, time=110.0), *held(111.0, 511.0), make_step(2, time=520.0))
     assert eta_seconds(plain) == eta_seconds(before) == eta_seconds(between) == 10 / 100 * 1800
 
 
 def test_time_left_is_unknown_when_the_clock_was_set_back() -> None:
-    assert eta_seconds(folded(started(time=100.0), step(1, time=50.0))) is None
+    assert eta_seconds(folded(make_run_started(time=100.0), make_step(1, time=50.0))) is None
 
 
 def test_evaluations_first_last_best() -> None:
-    state = folded(*FIRST, started(), evaluation(0, 3.0), evaluation(5, 2.0, best=True), evaluation(10, 2.2))
+    state = folded(
+        *FIRST,
+        make_run_started(),
+        make_evaluation(0, 3.0),
+        make_evaluation(5, 2.0, best=True),
+        make_evaluation(10, 2.2),
+    )
     assert state.first_evaluation == Evaluation(0, 3.0)
     assert state.best_evaluation == Evaluation(5, 2.0)
     assert state.last_evaluation == Evaluation(10, 2.2)
 
 
 def test_evaluations_stay_few() -> None:
-    state = folded(*(evaluation(number, 1.0, best=True) for number in range(1000)))
+    state = folded(*(make_evaluation(number, 1.0, best=True) for number in range(1000)))
     assert len(state.evaluations) == len(state.bests) == EVALUATIONS_KEPT
     assert state.first_evaluation == Evaluation(0, 1.0)
 
 
 def test_checkpoints_come_and_go() -> None:
-    state = folded(saved(5), saved(10), saved(15))
+    state = folded(make_checkpoint_saved(5), make_checkpoint_saved(10), make_checkpoint_saved(15))
     assert state.newest_checkpoint is not None and state.newest_checkpoint.step == 15
     rejected = CheckpointRejected(
         path="checkpoints/checkpoint-15", moved_to="checkpoints/quarantine/x", reason="damaged", attempt=1
     )
     state = folded(CheckpointRemoved(step=5, path="checkpoints/checkpoint-5", attempt=1), rejected, state=state)
     assert [checkpoint.step for checkpoint in state.checkpoints] == [10]
-    assert len(folded(saved(10), state=state).checkpoints) == 1
+    assert len(folded(make_checkpoint_saved(10), state=state).checkpoints) == 1
 
 
 def test_the_last_answers_before_and_after() -> None:
@@ -212,44 +166,44 @@ def test_the_last_answers_before_and_after() -> None:
 
 def test_a_resume_drops_what_came_after_its_first_step() -> None:
     lost: list[AnyRecord] = [
-        evaluation(0, 3.0),
-        step(5),
-        evaluation(5, 2.0, best=True),
-        saved(5),
-        step(10),
-        evaluation(10, 1.0, best=True),
-        saved(10),
+        make_evaluation(0, 3.0),
+        make_step(5),
+        make_evaluation(5, 2.0, best=True),
+        make_checkpoint_saved(5),
+        make_step(10),
+        make_evaluation(10, 1.0, best=True),
+        make_checkpoint_saved(10),
         Sampled(step=10, prompt="a", completion="!", attempt=1),
         Warned(message="hot", attempt=1),
     ]
-    state = folded(*FIRST, started(), *lost, ended(signal="SIGKILL"))
+    state = folded(*FIRST, make_run_started(), *lost, make_engine_ended(signal="SIGKILL"))
     assert (state.step, state.phase) == (10, "failed")
     state = folded(EngineStarted(identity=ENGINE, attempt=2), state=state)
     assert (state.step, state.phase, state.loss, state.exit_code, state.warning) == (10, "starting", None, None, "")
-    state = folded(started(5, attempt=2, time=200.0), state=state)
+    state = folded(make_run_started(5, attempt=2, time=200.0), state=state)
     assert (state.step, state.loss, state.phase) == (5, None, "training")
     assert state.resumed_from == "checkpoints/checkpoint-5"
     assert state.best_evaluation == state.last_evaluation == Evaluation(5, 2.0)
     assert state.first_evaluation == Evaluation(0, 3.0)
     assert [checkpoint.step for checkpoint in state.checkpoints] == [5]
     assert state.samples_after == []
-    again = [step(6, attempt=2, time=202.0), step(7, attempt=2, time=204.0, loss=1.5)]
+    again = [make_step(6, attempt=2, time=202.0), make_step(7, attempt=2, time=204.0, loss=1.5)]
     state = folded(*again, state=state)
     assert (state.step, state.loss, eta_seconds(state)) == (7, 1.5, 26.0)
 
 
 def test_a_run_that_starts_over_has_no_evaluation_left() -> None:
-    state = folded(started(), evaluation(5, 2.0, best=True), started(0, attempt=2))
+    state = folded(make_run_started(), make_evaluation(5, 2.0, best=True), make_run_started(0, attempt=2))
     assert state.first_evaluation is state.best_evaluation is state.last_evaluation is None
 
 
 def test_late_records_of_an_earlier_attempt_change_nothing() -> None:
-    state = folded(started(attempt=1), started(5, attempt=2), step(6, attempt=2))
+    state = folded(make_run_started(attempt=1), make_run_started(5, attempt=2), make_step(6, attempt=2))
     late: list[AnyRecord] = [
-        step(9),
+        make_step(9),
         PhaseChanged(phase="saving", attempt=1),
         Warned(message="x", attempt=1),
-        ended(signal="SIGKILL"),
+        make_engine_ended(signal="SIGKILL"),
         RunFailed(message="x", hint="", exit_code=70, error="", attempt=1),
         EngineStarted(identity=ENGINE, attempt=1),
     ]
@@ -257,16 +211,16 @@ def test_late_records_of_an_earlier_attempt_change_nothing() -> None:
 
 
 def test_the_end_the_engine_wrote() -> None:
-    begun = folded(*FIRST, started(), step(20))
+    begun = folded(*FIRST, make_run_started(), make_step(20))
     final = RunFinished(
         step=20, reason="all steps done", final="final", loss_before=3.0, loss_final=1.0, step_final=15, attempt=1
     )
-    state = folded(final, ended(code=0), state=begun)
+    state = folded(final, make_engine_ended(code=0), state=begun)
     assert (state.phase, state.exit_code, state.reason, state.final) == ("finished", 0, "all steps done", "final")
     assert (state.loss_before, state.loss_final, state.step_final, state.last_lines) == (3.0, 1.0, 15, [])
     assert is_over(state)
     failed = RunFailed(message="no memory", hint="halve it", exit_code=41, error="x", attempt=1)
-    state = folded(failed, ended(code=41), state=begun)
+    state = folded(failed, make_engine_ended(code=41), state=begun)
     assert (state.phase, state.exit_code, state.message, state.hint) == ("failed", 41, "no memory", "halve it")
 
 
@@ -288,28 +242,28 @@ def test_the_ways_to_stop(code: int, phase: str, over: bool) -> None:
 @pytest.mark.parametrize(
     ("ending", "words", "code"),
     [
-        (ended(signal="SIGKILL"), "killed (SIGKILL)", 21),
-        (ended(signal="SIGTERM"), "killed (SIGTERM)", 21),
-        (ended(signal="SIGKILL", oom=None), "killed (SIGKILL)", 21),
-        (ended(signal="SIGKILL", oom=1), "host ran out of memory", 42),
-        (ended(code=1, oom=1), "host ran out of memory", 42),
-        (ended(signal="SIGSEGV"), "crashed (SIGSEGV)", 70),
-        (ended(code=1), "exit code 1", 70),
-        (ended(code=0), "exit code 0", 70),
-        (ended(code=50), "exit code 50", 50),
-        (ended(), "its exit code is unknown", 70),
+        (make_engine_ended(signal="SIGKILL"), "killed (SIGKILL)", 21),
+        (make_engine_ended(signal="SIGTERM"), "killed (SIGTERM)", 21),
+        (make_engine_ended(signal="SIGKILL", oom_kills=None), "killed (SIGKILL)", 21),
+        (make_engine_ended(signal="SIGKILL", oom_kills=1), "host ran out of memory", 42),
+        (make_engine_ended(code=1, oom_kills=1), "host ran out of memory", 42),
+        (make_engine_ended(signal="SIGSEGV"), "crashed (SIGSEGV)", 70),
+        (make_engine_ended(code=1), "exit code 1", 70),
+        (make_engine_ended(code=0), "exit code 0", 70),
+        (make_engine_ended(code=50), "exit code 50", 50),
+        (make_engine_ended(), "its exit code is unknown", 70),
         (
             msgspec.structs.replace(
-                ended(signal="SIGKILL", oom=1), engine_memory=int(11.2 * 2**30), memory_total=12 << 30
+                make_engine_ended(signal="SIGKILL", oom_kills=1), engine_memory=int(11.2 * 2**30), memory_total=12 << 30
             ),
             "host ran out of memory; the engine held 11.2 GiB of 12.0 GiB",
             42,
         ),
-        (msgspec.structs.replace(ended(signal="SIGKILL"), stalled=True), "stood still", 44),
+        (msgspec.structs.replace(make_engine_ended(signal="SIGKILL"), stalled=True), "stood still", 44),
     ],
 )
 def test_an_engine_that_left_no_ending_failed(ending: EngineEnded, words: str, code: int) -> None:
-    state = folded(*FIRST, started(), step(3), ending)
+    state = folded(*FIRST, make_run_started(), make_step(3), ending)
     assert (state.phase, state.exit_code, state.last_lines) == ("failed", code, ["the last line"])
     assert words in state.message
     assert not is_over(state)
@@ -318,7 +272,7 @@ def test_an_engine_that_left_no_ending_failed(ending: EngineEnded, words: str, c
 
 def test_the_engine_has_the_last_word_even_when_it_is_read_late() -> None:
     finished = RunFinished(step=3, reason="", final="final", attempt=1)
-    assert folded(*FIRST, ended(code=0), finished) == folded(*FIRST, finished, ended(code=0))
+    assert folded(*FIRST, make_engine_ended(code=0), finished) == folded(*FIRST, finished, make_engine_ended(code=0))
 
 
 def test_records_that_say_nothing_about_the_state() -> None:
@@ -327,23 +281,19 @@ def test_records_that_say_nothing_about_the_state() -> None:
 
 
 def test_not_finite_is_not_the_same_as_not_measured() -> None:
-    bad = msgspec.structs.replace(step(1, loss=None), non_finite=["loss"])
+    bad = msgspec.structs.replace(make_step(1, loss=None), non_finite=["loss"])
     assert folded(bad).non_finite == ["loss"]
-    assert folded(bad, step(2)).non_finite == []
-
-
-def restarting(*, attempt: int = 1, number: int = 1) -> Restarting:
-    return Restarting(step=3, error="SIGSEGV", number=number, pause_seconds=4.0, attempt=attempt)
+    assert folded(bad, make_step(2)).non_finite == []
 
 
 def test_a_restart_means_that_the_run_has_not_ended() -> None:
     failed = RunFailed(message="m", hint="h", exit_code=70, error="e", attempt=1)
     crashes: list[list[AnyRecord]] = [
-        [ended(signal="SIGSEGV"), restarting()],
-        [failed, ended(code=70), restarting()],
+        [make_engine_ended(signal="SIGSEGV"), make_restarting()],
+        [failed, make_engine_ended(code=70), make_restarting()],
     ]
     for endings in crashes:
-        state = folded(*FIRST, started(), step(3), *endings)
+        state = folded(*FIRST, make_run_started(), make_step(3), *endings)
         assert (state.phase, state.exit_code, state.message, state.restarting) == ("starting", None, "", True)
         assert state.detail == "again in 4.0 s after a crash at step 3 (restart 1)"
         assert state.restarts == [Restart(1, 3, "SIGSEGV", 1)]
@@ -359,26 +309,28 @@ def test_an_adopted_engine_is_the_attempts_own() -> None:
 
 def test_a_stall_is_told_with_what_stood_still() -> None:
     stalled = Stalled(phase="training", seconds=310.0, limit_seconds=300.0, attempt=1)
-    state = folded(*FIRST, stalled, msgspec.structs.replace(ended(signal="SIGKILL"), stalled=True))
+    state = folded(*FIRST, stalled, msgspec.structs.replace(make_engine_ended(signal="SIGKILL"), stalled=True))
     assert state.message == "The engine was killed: training stood still for 5m 10s (limit 5m 00s)."
     assert (state.phase, state.exit_code, state.error) == ("failed", 44, "stalled")
 
 
 def test_another_writer_of_the_same_attempt_is_not_believed() -> None:
     first = EngineStarted(identity=ENGINE, attempt=1, token="a")
-    state = folded(first, started())
-    foreign = msgspec.structs.replace(step(9), token="b")
+    state = folded(first, make_run_started())
+    foreign = msgspec.structs.replace(make_step(9), token="b")
     assert folded(foreign, state=state) == state
-    assert folded(step(9), msgspec.structs.replace(step(10), token="a"), state=state).step == 10
+    assert folded(make_step(9), msgspec.structs.replace(make_step(10), token="a"), state=state).step == 10
     state = folded(EngineStarted(identity=ENGINE, attempt=1, token="b"), state=state)
     assert (state.token, state.phase, state.start_step) == ("b", "starting", None)
     assert folded(foreign, state=state).step == 9
-    assert folded(msgspec.structs.replace(step(11), token="a"), state=state) == state
+    assert folded(msgspec.structs.replace(make_step(11), token="a"), state=state) == state
 
 
 def test_what_letters_change() -> None:
     more = ControlApplied(letter="x", verb="set", step=3, settings={"max_steps": 30.0}, attempt=1)
-    state = folded(*FIRST, started(), more, ControlRefused(letter="y", verb="pin", step=3, reason="no", attempt=1))
+    state = folded(
+        *FIRST, make_run_started(), more, ControlRefused(letter="y", verb="pin", step=3, reason="no", attempt=1)
+    )
     assert (state.max_steps, state.leaving) == (30, "")
     state = folded(ControlApplied(letter="z", verb="stop", step=4, attempt=1), state=state)
     assert state.leaving == "stop"
@@ -387,35 +339,35 @@ def test_what_letters_change() -> None:
 
 def test_how_long_a_run_is_held() -> None:
     held = [PhaseChanged(phase="held", attempt=1, time=9.0), PhaseChanged(phase="held", detail="x", attempt=1, time=11)]
-    state = folded(*FIRST, started(), *held)
+    state = folded(*FIRST, make_run_started(), *held)
     assert (state.phase, state.held_since) == ("held", 9.0)
     assert folded(PhaseChanged(phase="training", attempt=1), state=state).held_since is None
-    assert folded(ended(signal="SIGKILL"), state=state).held_since is None
+    assert folded(make_engine_ended(signal="SIGKILL"), state=state).held_since is None
 
 
 def test_the_badge_is_that_of_the_newest_attempt() -> None:
-    resumed = msgspec.structs.replace(started(5, attempt=2), badge="NOT EXACT", badge_reasons=["another GPU"])
-    state = folded(*FIRST, started(), resumed)
+    resumed = msgspec.structs.replace(make_run_started(5, attempt=2), badge="NOT EXACT", badge_reasons=["another GPU"])
+    state = folded(*FIRST, make_run_started(), resumed)
     assert (state.badge, state.badge_reasons) == ("NOT EXACT", ["another GPU"])
     assert folded(EngineStarted(identity=ENGINE, attempt=3), state=state).badge is None
 
 
 def test_a_smaller_micro_batch_holds_on() -> None:
     smaller = MicroBatchChanged(step=4, old=8, new=4, place="backward", attempt=1)
-    state = folded(*FIRST, started(), smaller, EngineStarted(identity=ENGINE, attempt=2))
+    state = folded(*FIRST, make_run_started(), smaller, EngineStarted(identity=ENGINE, attempt=2))
     assert (state.micro_batch, state.micro_batch_step) == (4, 4)
 
 
 def test_tags_and_verification_of_checkpoints() -> None:
     news: list[AnyRecord] = [CheckpointTagged(step=5, tag="best", attempt=1), CheckpointVerified(step=5, attempt=1)]
-    state = folded(saved(5), saved(10), *news, news[0])
+    state = folded(make_checkpoint_saved(5), make_checkpoint_saved(10), *news, news[0])
     assert state.checkpoints[0] == Checkpoint(5, "checkpoints/checkpoint-5", ["periodic", "best"], True)
     assert not state.checkpoints[1].verified and state.has_verified
     assert not folded(EngineStarted(identity=ENGINE, attempt=2), state=state).has_verified
 
 
 def test_what_was_asked_for_stands_beside_the_plan() -> None:
-    asked = msgspec.structs.replace(evaluation(5, 0.1, best=True), requested=True)
+    asked = msgspec.structs.replace(make_evaluation(5, 0.1, best=True), requested=True)
     begun = folded(*FIRST)
     assert folded(asked, state=begun) == begun
     answer = Sampled(step=5, prompt="a", completion="!", requested=True, attempt=1)
@@ -441,13 +393,15 @@ def histories(draw: Any) -> tuple[list[AnyRecord], list[AnyRecord], list[AnyReco
         if draw(st.booleans()):
             start = draw(st.sampled_from(checkpoints))
             checkpoints = [c for c in checkpoints if c <= start]
-            journal.append(started(start, attempt=attempt, time=clock))
+            journal.append(make_run_started(start, attempt=attempt, time=clock))
             for number in range(start + 1, start + draw(st.integers(0, 5)) + 1):
-                metrics.append(step(number, attempt=attempt, time=clock + number, loss=draw(st.floats(0, 9))))
+                metrics.append(make_step(number, attempt=attempt, time=clock + number, loss=draw(st.floats(0, 9))))
                 if draw(st.booleans()):
-                    journal.append(evaluation(number, draw(st.floats(0, 9)), best=draw(st.booleans()), attempt=attempt))
+                    journal.append(
+                        make_evaluation(number, draw(st.floats(0, 9)), best=draw(st.booleans()), attempt=attempt)
+                    )
                 if draw(st.booleans()):
-                    journal.append(saved(number, attempt=attempt))
+                    journal.append(make_checkpoint_saved(number, attempt=attempt))
                     checkpoints.append(number)
                     journal.append(CheckpointTagged(step=number, tag="best", attempt=attempt))
                     journal.append(CheckpointVerified(step=number, attempt=attempt))
@@ -457,19 +411,22 @@ def histories(draw: Any) -> tuple[list[AnyRecord], list[AnyRecord], list[AnyReco
             supervisor.append(Adopted(identity=ENGINE, attempt=attempt))
         match draw(st.sampled_from(["killed", "parked", "failed", "running", "crashed", "stalled"])):
             case "killed":
-                supervisor.append(ended(attempt=attempt, signal="SIGKILL"))
+                supervisor.append(make_engine_ended(attempt=attempt, signal="SIGKILL"))
             case "parked":
                 journal.append(RunStopped(step=1, reason="asked to", exit_code=11, attempt=attempt))
-                supervisor.append(ended(attempt=attempt, code=11))
+                supervisor.append(make_engine_ended(attempt=attempt, code=11))
             case "failed":
                 journal.append(RunFailed(message="m", hint="h", exit_code=31, error="e", attempt=attempt))
             case "crashed":
                 journal.append(RunFailed(message="m", hint="h", exit_code=70, error="e", attempt=attempt))
-                supervisor += [ended(attempt=attempt, code=70), restarting(attempt=attempt, number=attempt)]
+                supervisor += [
+                    make_engine_ended(attempt=attempt, code=70),
+                    make_restarting(attempt=attempt, number=attempt),
+                ]
             case "stalled":
                 supervisor.append(Stalled(phase="training", seconds=9.0, limit_seconds=8.0, attempt=attempt))
-                last = msgspec.structs.replace(ended(attempt=attempt, signal="SIGKILL"), stalled=True)
-                supervisor += [last, restarting(attempt=attempt)] if draw(st.booleans()) else [last]
+                last = msgspec.structs.replace(make_engine_ended(attempt=attempt, signal="SIGKILL"), stalled=True)
+                supervisor += [last, make_restarting(attempt=attempt)] if draw(st.booleans()) else [last]
     stamped = [[_signed(record) for record in stream] for stream in (journal, metrics, supervisor)]
     return stamped[0], stamped[1], stamped[2]
 
@@ -505,6 +462,6 @@ def test_folding_does_not_depend_on_how_the_streams_are_batched(
 
 
 def test_an_attempt_is_told_its_stage_again() -> None:
-    state = folded(started(), StageBegan(step=5, number=2, of=3, words="all rows", attempt=1))
+    state = folded(make_run_started(), StageBegan(step=5, number=2, of=3, words="all rows", attempt=1))
     assert state.stage == "2/3"
     assert folded(PhaseChanged(phase="starting", attempt=2), state=state).stage == ""

@@ -12,39 +12,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftui.runs.events import EngineEnded, EngineStarted, PhaseChanged, RunFinished, RunStarted
+from ftui.runs.events import EngineEnded, EngineStarted, PhaseChanged, RunFinished
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Status, Watch, is_final, is_frozen, is_living, read_status
 from ftui.system.process_id import Identity, identity_of, this_process
-
-
-def started(start: int = 0) -> RunStarted:
-    return RunStarted(
-        start_step=start,
-        max_steps=20,
-        steps_per_epoch=10,
-        effective_batch=4,
-        num_train_rows=40,
-        num_train_tokens=400,
-        num_target_tokens=200,
-        num_eval_rows=4,
-        total_parameters=1000,
-        trainable_parameters=10,
-        model="tiny",
-        method="lora",
-        precision="fp32",
-    )
+from tests.support.events import make_run_started, make_step
 
 
 @pytest.fixture
-def training(make_run: Any, append: Any, make_step: Any) -> Any:
+def training(make_run: Any, append: Any) -> Any:
     """Makes a run whose engine has that identity and has done two steps."""
 
     def make(engine: Identity) -> Run:
         run: Run = make_run("mine")
         append(run.supervisor_log, EngineStarted(identity=engine), attempt=1)
-        append(run.journal, PhaseChanged(phase="loading"), started(), attempt=1)
+        append(run.journal, PhaseChanged(phase="loading"), make_run_started(), attempt=1)
         append(run.metrics, make_step(1), make_step(2))
         return run
 
@@ -122,9 +105,7 @@ def test_a_copied_folder_tells_the_same(training: Any, dead: Identity, tmp_path:
     assert read_status(copy).state == read_status(run).state
 
 
-def test_a_stale_status_is_caught_up_from_where_it_stands(
-    training: Any, dead: Identity, append: Any, make_step: Any
-) -> None:
+def test_a_stale_status_is_caught_up_from_where_it_stands(training: Any, dead: Identity, append: Any) -> None:
     run = training(dead)
     write_status(run, supervisor=dead)
     covered = run.metrics.stat().st_size
@@ -152,11 +133,11 @@ def test_a_folder_that_is_hardly_a_run(tmp_path: Path) -> None:
     assert read_status(Run(tmp_path)).state.phase == "lost"
 
 
-def test_the_news_come_by_time_with_the_state_they_led_to(make_run: Any, append: Any, make_step: Any) -> None:
+def test_the_news_come_by_time_with_the_state_they_led_to(make_run: Any, append: Any) -> None:
     run = make_run("mine")
     watch = Watch(run)
     append(run.metrics, make_step(1, time=2.0), make_step(2, time=4.0))
-    append(run.journal, msgspec.structs.replace(started(), time=1.0, attempt=1))
+    append(run.journal, msgspec.structs.replace(make_run_started(), time=1.0, attempt=1))
     append(run.journal, PhaseChanged(phase="saving", time=3.0, attempt=1))
     news = watch.read()
     assert [(record.time, state.step, state.phase) for record, state in news] == [

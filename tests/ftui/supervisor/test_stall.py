@@ -10,10 +10,7 @@ from ftui.runs.run_folder import Run
 from ftui.supervisor import stall
 from ftui.supervisor.settings import KNOWN_TRACKERS, STALL_MINUTES, read_settings
 from ftui.supervisor.stall import Stillness, read_beat
-
-
-def beat(progress: int, phase: Phase = "training", token: str = "t") -> Beat:
-    return Beat(phase=phase, step=0, micro_step=0, progress=progress, token=token)
+from tests.support.events import make_beat
 
 
 def stillness(floor: float | None = 5.0, patience: float = 1800.0) -> Stillness:
@@ -23,9 +20,9 @@ def stillness(floor: float | None = 5.0, patience: float = 1800.0) -> Stillness:
 def at_a_pace(seconds: int, *, times: int = 6, phase: Phase = "training", **facts: Any) -> tuple[Stillness, Beat]:
     """One that has seen the count move every so many seconds, and the last beat."""
     judge = stillness(**facts)
-    last = beat(0, phase)
+    last = make_beat(0, phase)
     for second in range(seconds * times + 1):
-        last = beat(second // seconds, phase)
+        last = make_beat(second // seconds, phase)
         assert judge.look(last, 1.0) is None
     return judge, last
 
@@ -63,7 +60,7 @@ def test_where_no_pace_is_known_patience_is_long(phase: Phase) -> None:
 def test_who_may_stand_still_for_good(floor: float | None, phase: Phase) -> None:
     judge = stillness(floor, patience=1.0)
     assert judge.limit(phase) is None
-    assert all(judge.look(beat(1, phase), 1.0) is None for _ in range(10_000))
+    assert all(judge.look(make_beat(1, phase), 1.0) is None for _ in range(10_000))
 
 
 def test_time_asleep_does_not_count() -> None:
@@ -78,7 +75,7 @@ def test_time_asleep_does_not_count() -> None:
 def test_a_stopped_engine_and_a_foreign_beat_do_not_count() -> None:
     judge, last = at_a_pace(1)
     assert all(judge.look(last, 1.0, stopped=True) is None for _ in range(100))
-    assert all(judge.look(beat(6, token="old"), 1.0) is None for _ in range(100))
+    assert all(judge.look(make_beat(6, token="old"), 1.0) is None for _ in range(100))
     assert all(judge.look(None, 1.0) is None for _ in range(100))
     assert seconds_until_stalled(judge, last)[0] == 21
 
@@ -86,9 +83,9 @@ def test_a_stopped_engine_and_a_foreign_beat_do_not_count() -> None:
 def test_any_sign_of_work_begins_the_count_anew() -> None:
     judge, last = at_a_pace(1)
     assert all(judge.look(last, 1.0) is None for _ in range(19))
-    assert judge.look(beat(7), 1.0) is None
-    assert judge.look(beat(7, "evaluating"), 1.0) is None
-    assert all(judge.look(beat(7, "evaluating"), 1.0) is None for _ in range(100))
+    assert judge.look(make_beat(7), 1.0) is None
+    assert judge.look(make_beat(7, "evaluating"), 1.0) is None
+    assert all(judge.look(make_beat(7, "evaluating"), 1.0) is None for _ in range(100))
     assert judge.limit("training") == 20.0  # the change of phase is no interval of either
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from ftui.runs.curves import AttemptCurves, Curves, Series
-from ftui.runs.events import EvaluationDone, RunStarted, StageBegan
+from ftui.runs.events import StageBegan
 from ftui.runs.run_folder import Run
 from ftui.runs.state import Checkpoint, RunState
 from ftui.tui.drawing.charts.axes import number_label, step_label
@@ -31,6 +31,7 @@ from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE, Glyphs
 from ftui.tui.render.spans import Frame, Line, width_of
 from ftui.tui.render.theme import BOLD, DARK
 from ftui.tui.state.history import History
+from tests.support.events import make_evaluation, make_run_started
 
 Values = list[float | None]
 Evaluations = list[tuple[int, float | None]]
@@ -59,16 +60,12 @@ def history_of(plan: int, evaluations: Evaluations | None = None, *, per_epoch: 
     for step, loss in evaluations or []:
         is_best = loss is not None and loss < best
         best = loss if is_best and loss is not None else best
-        history.take(EvaluationDone(step=step, epoch=0.0, loss=loss, num_target_tokens=1, seconds=1.0, best=is_best))
+        history.take(make_evaluation(step, loss, best=is_best))
     return history
 
 
 def begin(history: History, attempt: int, start: int, plan: int, per_epoch: int) -> None:
-    history.take(RunStarted(
-        start_step=start, max_steps=plan, steps_per_epoch=per_epoch, effective_batch=1, num_train_rows=1,
-        num_train_tokens=1, num_target_tokens=1, num_eval_rows=1, total_parameters=1, trainable_parameters=1,
-        model="m", method="lora", precision="bf16", attempt=attempt,
-    ))  # fmt: skip
+    history.take(make_run_started(start, max_steps=plan, steps_per_epoch=per_epoch, attempt=attempt))
 
 
 class Drawn:

@@ -14,10 +14,8 @@ from ftui.runs.events import (
     ControlApplied,
     ControlRefused,
     EngineEnded,
-    EvaluationDone,
     PhaseChanged,
     Record,
-    RunStarted,
     Telemetry,
 )
 from ftui.runs.journal import encode
@@ -27,21 +25,8 @@ from ftui.tui.state.history import EVENTS_KEPT, MARKS_KEPT, AttemptStart, Histor
 from ftui.tui.state.run_view import RunView
 from ftui.tui.state.sent_requests import SentRequests
 from ftui.tui.state.tails import FIRST_BYTES, LINES_KEPT, PIECE, LogTail, MachineTail
+from tests.support.events import make_evaluation, make_run_started
 from tests.tui.conftest import Recorded
-
-
-def evaluation(step: int, *, loss: float | None = 1.0, best: bool = False, requested: bool = False) -> EvaluationDone:
-    return EvaluationDone(
-        step=step, epoch=0.1, loss=loss, num_target_tokens=1, seconds=0.1, best=best, requested=requested
-    )
-
-
-def started(step: int, attempt: int) -> RunStarted:
-    return RunStarted(
-        start_step=step, max_steps=100, steps_per_epoch=10, effective_batch=1, num_train_rows=1, num_train_tokens=1,
-        num_target_tokens=1, num_eval_rows=1, total_parameters=1, trainable_parameters=1, model="m", method="lora",
-        precision="fp32", attempt=attempt,
-    )  # fmt: skip
 
 
 def history_of(tmp_path: Path, *records: Record) -> History:
@@ -55,8 +40,8 @@ def history_of(tmp_path: Path, *records: Record) -> History:
 
 def test_history_is_one_line(tmp_path: Path) -> None:
     history = history_of(
-        tmp_path, started(0, 1), evaluation(5, best=True), evaluation(9, best=True), started(7, 2), evaluation(8),
-        started(6, 3),
+        tmp_path, make_run_started(), make_evaluation(5, best=True), make_evaluation(9, best=True),
+        make_run_started(7, attempt=2), make_evaluation(8), make_run_started(6, attempt=3),
     )  # fmt: skip
     assert [mark.step for mark in history.evaluations] == [5]
     assert history.attempt_starts == [AttemptStart(3, 6)], "attempt 2 began above attempt 3: its mark is gone"
@@ -64,20 +49,20 @@ def test_history_is_one_line(tmp_path: Path) -> None:
 
 
 def test_an_evaluation_that_was_asked_for_is_an_event_but_no_mark(tmp_path: Path) -> None:
-    history = history_of(tmp_path, started(0, 1), evaluation(5, requested=True))
+    history = history_of(tmp_path, make_run_started(), make_evaluation(5, requested=True))
     assert history.evaluations == []
     assert "asked for" in history.events[-1].text
 
 
 def test_marks_are_bounded_and_the_best_stays(tmp_path: Path) -> None:
-    records = [evaluation(step, best=step == 11) for step in range(1, 3 * MARKS_KEPT)]
-    history = history_of(tmp_path, started(0, 1), *records)
+    records = [make_evaluation(step, best=step == 11) for step in range(1, 3 * MARKS_KEPT)]
+    history = history_of(tmp_path, make_run_started(), *records)
     assert len(history.evaluations) <= MARKS_KEPT + 1
     assert history.best is not None and history.best.step == 11
 
 
 def test_events_are_bounded(tmp_path: Path) -> None:
-    history = history_of(tmp_path, *(evaluation(step) for step in range(2 * EVENTS_KEPT)))
+    history = history_of(tmp_path, *(make_evaluation(step) for step in range(2 * EVENTS_KEPT)))
     assert len(history.events) == EVENTS_KEPT
     assert history.events[-1].text.startswith(f"evaluation at step {2 * EVENTS_KEPT - 1}")
 
@@ -191,7 +176,7 @@ def test_a_followed_run_takes_in_what_is_written(recorded: Recorded) -> None:
     run_view = RunView(run)
     state, num_events = run_view.state, len(run_view.history.events)
     with run.journal.open("ab") as file:
-        file.write(encode(msgspec.structs.replace(evaluation(501), attempt=state.attempt, token=state.token)))
+        file.write(encode(msgspec.structs.replace(make_evaluation(501), attempt=state.attempt, token=state.token)))
     assert run_view.look()
     assert run_view.state.last_evaluation is not None and run_view.state.last_evaluation.step == 501
     assert len(run_view.history.events) == num_events + 1
