@@ -177,8 +177,8 @@ def _model_view(profile: Profile, found: list[ResolvedSource], stores: list[Stor
         if weights and not len(part):
             are_judged = set(part.stores[0].counts.forms) == {"kto"} and not part.stores[0].counts.num_sequences
             raise DataError(
-                f"None of the {part.counts.num_rows} rows of {', '.join(map(printable, one.places))} has a token to train "
-                "on.",
+                f"None of the {part.counts.num_rows} rows of {', '.join(map(printable, one.places))} has a token to "
+                "train on.",
                 hint="All of their answers were found bad: the verdict (label, kto_tag) of each is false."
                 if are_judged
                 else "Are there assistant turns, and does data.max_length leave room for them?",

@@ -1,4 +1,5 @@
-"""`python -P -m ftui.engine.services.helper`: answers questions of processes that load no training library (ftui/helper/client.py).
+"""`python -P -m ftui.engine.services.helper`: answers questions of processes that load no training library
+(ftui/helper/client.py).
 
 A question is a line of JSON on standard input, an answer one on standard output. It ends with its input, and after five
 minutes without a question.

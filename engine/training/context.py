@@ -24,7 +24,8 @@ from .prepare import Prepared
 class TrainState(msgspec.Struct):
     """Where a run stands after `step` finished steps; with weights, optimizer and generators it is all of the run.
 
-    `loss_scale` and the two after it are those of fp16 (engine/optim/loss_scaler.py), `plateau` is engine/optim/plateau.py's.
+    `loss_scale` and the two after it are those of fp16 (engine/optim/loss_scaler.py), `plateau` is
+    engine/optim/plateau.py's.
     `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved between a step and its
     evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of step 0. `other_machine` and
     `other_content` say what has changed at any resume so far (engine/checkpoints/reproducibility.py).

@@ -1,6 +1,7 @@
 """A process that answers what only the training libraries know, for those that do not load them (the screens).
 
-`ftui.engine.services.helper` is started with the first question and stays; questions and answers are lines of JSON on its pipes.
+`ftui.engine.services.helper` is started with the first question and stays; questions and answers are lines of JSON on
+its pipes.
 """
 
 import contextlib

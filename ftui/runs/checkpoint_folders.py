@@ -1,6 +1,7 @@
 """Checkpoints as folders that are whole or are not there: staged, hashed, synced, published by one rename.
 
-This room knows files, not tensors: what stands in a checkpoint is the engine's business (engine/checkpoints/checkpoint.py).
+This room knows files, not tensors: what stands in a checkpoint is the engine's business
+(engine/checkpoints/checkpoint.py).
 
     checkpoints/checkpoint-120/        MANIFEST.json last; weights and tokenizer at the top, ours under resume/
     checkpoints/.partial-120-<token>/  being written; swept at the next start
@@ -215,7 +216,8 @@ def discard(folder: Path) -> None:
 
 
 def sweep(root: Path) -> None:
-    """Delete what a kill left behind: folders being written or being deleted, and what `ftui.system.volume` tried there."""
+    """Delete what a kill left behind: folders being written or being deleted, and what `ftui.system.volume` tried
+    there."""
     for pattern in (".partial-*", ".probe-*", ".trial-*"):
         for path in root.glob(pattern):  # whatever is in it, we were writing it
             if path.is_dir() and not path.is_symlink():

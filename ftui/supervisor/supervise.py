@@ -1,5 +1,5 @@
-"""Watches over one run (`python -P -m ftui.supervisor.supervise RUN_DIR [LOCK_FD]`): starts its engine, or adopts a living one,
-records how it ends, and starts it again after a crash.
+"""Watches over one run (`python -P -m ftui.supervisor.supervise RUN_DIR [LOCK_FD]`): starts its engine, or adopts a
+living one, records how it ends, and starts it again after a crash.
 
 It stays small (no torch, no pydantic) because it lives as long as the run, and it never dies of a full disk: the engine
 goes on, and whoever reads the files sees it.

@@ -145,7 +145,8 @@ def test_a_command_that_prints_loads_neither_screens_nor_training(command: str, 
     run = replay("wiki-style-finished", tmp_path / "runs")
     places = {"FTUI_RUNS": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path)}
     arguments = command.replace("RUN", run.name).split()
-    code = f"import ftui.cli.main\ntry: assert ftui.cli.main.main({arguments}) == 0\nexcept SystemExit as end: assert not end.code"
+    call = f"try: assert main({arguments}) == 0\nexcept SystemExit as end: assert not end.code"
+    code = f"from ftui.cli.main import main\n{call}"
     assert loaded_by(code, places) & (SCREEN_STACK | TRAINING_STACK) == set()
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 import msgspec
-from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
@@ -16,6 +15,7 @@ from ftui import units
 from ftui.errors import FtuiError
 from ftui.runs.checkpoint_index import CheckpointList, Entry, standing
 from ftui.runs.run_folder import Run
+from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
 from ftui.text import shown
 
 from ..drawing.checkpoint_table import checkpoint_table, details, title

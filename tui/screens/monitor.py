@@ -6,7 +6,6 @@ The screens that it opens are loaded when they are first asked for: the first fr
 import asyncio
 from typing import ClassVar
 
-from ftui.runs.send_request import REQUESTS, parse_setting
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.screen import Screen
@@ -17,6 +16,7 @@ from ftui.runs.curve_window import read_window
 from ftui.runs.curves import Curves
 from ftui.runs.requests import Continue, Hold, Letter, Set
 from ftui.runs.run_folder import Run
+from ftui.runs.send_request import REQUESTS, parse_setting
 
 from ..drawing.charts.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
 from ..drawing.header import header

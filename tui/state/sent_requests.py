@@ -4,12 +4,11 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ftui.runs.send_request import address_request
-
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, ControlApplied, ControlRefused
 from ftui.runs.requests import AnyLetter, Letter, Set, send
 from ftui.runs.run_folder import Run
+from ftui.runs.send_request import address_request
 from ftui.runs.status import Status
 
 KEPT = 50

@@ -20,7 +20,8 @@ SETTLED_SECONDS = 2.0  # the coarsest clock of a volume (FAT)
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What stands in `source.json` of a folder that was made from one file (engine/models/files/gguf.py), and what was lost then."""
+    """What stands in `source.json` of a folder that was made from one file (engine/models/files/gguf.py), and what was
+    lost then."""
 
     sha256: str
     notes: list[str] = []

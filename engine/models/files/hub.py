@@ -34,7 +34,8 @@ def base_folder(section: ModelSection, cache: Path, report: Report) -> tuple[Pat
     """The folder of the profile's base model, and its commit where it came from the hub. A `.gguf` file is unpacked.
 
     Raises:
-        ModelError: see `model_folder` and engine/models/files/gguf.py; also where there are no safetensors, or an adapter.
+        ModelError: see `model_folder` and engine/models/files/gguf.py; also where there are no safetensors, or an
+        adapter.
     """
     assert section.name_or_path is not None, "a model that is not new has a name or path"
     path = Path(section.name_or_path)

@@ -196,7 +196,8 @@ def test_amounts() -> None:
 
 
 def test_no_training_library_is_loaded() -> None:
-    code = "import sys, ftui.engine.services.split_rows; print([m for m in ('torch', 'transformers', 'datasets') if m in sys.modules])"
+    heavy = "[m for m in ('torch', 'transformers', 'datasets') if m in sys.modules]"
+    code = f"import sys, ftui.engine.services.split_rows; print({heavy})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
 
 

@@ -87,7 +87,13 @@ def test_the_journal_may_tell_of_an_attempt_before_its_first_step(run: Run) -> N
 
 
 def test_what_a_replaced_writer_adds_is_not_taken(run: Run) -> None:
-    add(run, make_step(1, 1.0, token="a"), make_step(2, 9.0, token="b"), make_step(2, 2.0, token="a"), make_step(2, 9.0, token="a"))
+    add(
+        run,
+        make_step(1, 1.0, token="a"),
+        make_step(2, 9.0, token="b"),
+        make_step(2, 2.0, token="a"),
+        make_step(2, 9.0, token="a"),
+    )
     add(run, make_step(3, 3.0, attempt=2), make_step(4, 9.0, attempt=1, token="a"))
     assert [low for *_, low, _ in losses(read_curves(run))] == [1.0, 2.0, 3.0]
 
