@@ -106,9 +106,9 @@ def simulate(profile: str, card: dict[str, Any], longest: int | None, full_depth
 
 def count(profile: str) -> Any:
     """Rows, tokens and steps, as the dry run counts them."""
-    from .dry_run import counts
+    from .count_rows import count_rows
 
-    return counts(given_profile(profile))
+    return count_rows(given_profile(profile))
 
 
 def _config(profile: Profile) -> Any:
@@ -135,6 +135,15 @@ def _config(profile: Profile) -> Any:
         if known is None:
             raise
     return AutoConfig.for_model(**known)
+
+
+def split(request: dict[str, Any]) -> Any:
+    """Two files of one: `ftui.dataset.split.SplitRequest`, `SplitResult`."""
+    from ftui.dataset.split import SplitRequest
+
+    from .split_rows import split as split_rows
+
+    return split_rows(msgspec.convert(request, SplitRequest))
 
 
 def recognise(
@@ -209,6 +218,7 @@ ABOUT_ROWS = ("sample", "search", "report")
 QUESTIONS: dict[str, Callable[..., Any]] = {
     "simulate": simulate,
     "count": count,
+    "split": split,
     "recognise": recognise,
     "model_config": model_config,
     "sample": sample,

@@ -1,12 +1,11 @@
-"""`python -P -m ftui.engine.services.split_rows WISH`: a file of rows becomes two, one to learn and one to evaluate on.
+"""Splits a file of rows in two: one to train on and one to evaluate on.
 
-The wish and the answer are JSON (ftui/cli/split.py). Reads the file twice and holds about 150 bytes of each row: rows
-that say the same, nearly the same, or ask the same go to one side. Imports no training library.
+Rows that say the same, nearly the same, or ask the same go to one side. Reads the file twice and keeps about 150 bytes
+for each row. Imports no training library.
 """
 
 import re
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from hashlib import blake2b
@@ -17,8 +16,8 @@ from typing import IO
 import msgspec
 import numpy as np
 
-from ftui.cli.split import Answer, Problem, Split, Wish
-from ftui.errors import DataError, DiskError, FtuiError
+from ftui.dataset.split import SplitRequest, SplitResult
+from ftui.errors import DataError, DiskError
 
 from ..data.facts import near_duplicates
 from ..data.facts.row_content import RowContent, row_content
@@ -30,58 +29,42 @@ from ..data.forms.detect_form import detect_form
 from ..data.forms.formats import to_example
 from ..system.distinct import distinct
 
-LEAVE_OUT = 'or leave out all such rows: data.on_bad_row = "skip"'
 ONE_TEXT = 'A text file is one document: data.eval_fraction sets parts of it aside (run.stage = "pretrain").'
 _LINE_ENDS = re.compile(rb"[ \t\r\n]*[\r\n][ \t\r\n]*")
 LEAST = 0.5  # of the rows asked for; where keeping equal prompts together gives fewer, they are parted
 
 
-def main(arguments: list[str]) -> int:
-    try:
-        answer = Answer(split=split(msgspec.json.decode(arguments[0], type=Wish)))
-    except FtuiError as error:
-        answer = Answer(error=Problem(error.message, _as_option(error.hint), error.exit_code))
-    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
-    return 0
-
-
-def _as_option(hint: str) -> str:
-    """What a profile would say, as this command has it: it skips no row."""
-    hint = hint.replace(f", {LEAVE_OUT}", "").replace(LEAVE_OUT, "").strip()
-    return re.sub(r"data\.encoding(?: = \"([^\"]*)\")?", lambda found: f"--encoding {found[1] or ''}".strip(), hint)
-
-
-def split(wish: Wish) -> Split:
+def split(request: SplitRequest) -> SplitResult:
     """Write both files, or none.
 
     Raises:
         DataError: a row cannot be read, or there are too few.
         DiskError: the files cannot be written.
     """
-    source = Path(wish.file)
+    source = Path(request.file)
     if source.name == NAME and (files := files_in_table(source)):
         raise DataError(
             f"{source} is a list of data sets (LLaMA-Factory's), not rows.",
             hint=f"Split the file of one of them, for example: ftui split {quote(str(files[0]))} --eval 10%",
         )
-    content, prompts, words, bands = _facts(source, wish.encoding)
-    wanted = _wanted(wish, len(content))
+    content, prompts, words, bands = _facts(source, request.encoding)
+    wanted = _wanted(request, len(content))
     near = _near(content, bands)
     alike = near_duplicates.group_by_pairs(len(content), near)
     asking = [_same(values, np.flatnonzero(values)) for values in (prompts, words)]
     groups = near_duplicates.group_by_pairs(len(content), np.concatenate([near, *asking]))
-    apart, asks_parted = _chosen(groups, wanted, wish.seed), False
+    apart, asks_parted = _chosen(groups, wanted, request.seed), False
     if apart.sum() < LEAST * wanted:
-        apart, asks_parted = _chosen(alike, wanted, wish.seed), True
+        apart, asks_parted = _chosen(alike, wanted, request.seed), True
     if not apart.any():
         raise DataError(
             f"{source}: too many rows belong together (say the same, or nearly) to set {wanted} of them aside.",
             hint="Delete the duplicates, or ask for more rows with --eval.",
         )
-    _write(source, wish, apart)
+    _write(source, request, apart)
     _, firsts = np.unique(content, return_index=True)
-    return Split(
-        train=wish.train, eval=wish.eval, num_train_rows=int((~apart).sum()), num_eval_rows=int(apart.sum()),
+    return SplitResult(
+        train=request.train, eval=request.eval, num_train_rows=int((~apart).sum()), num_eval_rows=int(apart.sum()),
         num_wanted=wanted, num_same=len(content) - len(firsts),
         num_similar=int((alike != np.arange(len(alike))).sum()) - (len(content) - len(firsts)),
         num_asking_same=int((groups != np.arange(len(groups))).sum() - (alike != np.arange(len(alike))).sum()),
@@ -89,12 +72,12 @@ def split(wish: Wish) -> Split:
     )  # fmt: skip
 
 
-def _wanted(wish: Wish, there: int) -> int:
-    wanted = wish.num_rows if wish.num_rows is not None else max(1, round((wish.fraction or 0) * there))
+def _wanted(request: SplitRequest, there: int) -> int:
+    wanted = request.num_rows if request.num_rows is not None else max(1, round((request.fraction or 0) * there))
     if wanted >= there:
         if there == 1:
-            raise DataError(f"{wish.file} has one row, which cannot be parted.", hint=ONE_TEXT)
-        raise DataError(f"{wish.file} has {there:,} rows, and {wanted:,} are to be set aside.", hint="Lower --eval.")
+            raise DataError(f"{request.file} has one row, which cannot be parted.", hint=ONE_TEXT)
+        raise DataError(f"{request.file} has {there:,} rows, and {wanted:,} are to be set aside.", hint="Lower --eval.")
     return wanted
 
 
@@ -184,15 +167,15 @@ def _chosen(groups: np.ndarray, wanted: int, seed: int) -> np.ndarray:
     return np.asarray(taken[which])
 
 
-def _write(source: Path, wish: Wish, apart: np.ndarray) -> None:
-    targets = [Path(wish.train), Path(wish.eval)]
+def _write(source: Path, request: SplitRequest, apart: np.ndarray) -> None:
+    targets = [Path(request.train), Path(request.eval)]
     staged = [path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial") for path in targets]
     try:
         targets[0].parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             files: list[IO[bytes]] = [stack.enter_context(path.open("xb")) for path in staged]
             number = 0
-            for block in read_blocks([source], encoding=wish.encoding):
+            for block in read_blocks([source], encoding=request.encoding):
                 for text in block.texts:
                     if number < len(apart):
                         files[int(apart[number])].write(_on_one_line(text) + b"\n")
@@ -202,7 +185,7 @@ def _write(source: Path, wish: Wish, apart: np.ndarray) -> None:
         for path, target in zip(staged, targets, strict=True):
             path.replace(target)
     except OSError as error:
-        raise DiskError(f"{error.filename or wish.train} cannot be written: {error.strerror or error}.") from error
+        raise DiskError(f"{error.filename or request.train} cannot be written: {error.strerror or error}.") from error
     finally:
         for path in staged:
             path.unlink(missing_ok=True)
@@ -211,7 +194,3 @@ def _write(source: Path, wish: Wish, apart: np.ndarray) -> None:
 def _on_one_line(text: bytes) -> bytes:
     """The JSON of a row without ends of lines, as it has them where the file is indented: in strings there are none."""
     return _LINE_ENDS.sub(b"", text) if b"\n" in text or b"\r" in text else text
-
-
-if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))

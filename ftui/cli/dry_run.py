@@ -1,63 +1,25 @@
 """`ftui --run P --dry-run`: every value and where it comes from, then what the rows amount to. Starts nothing."""
 
-import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from contextlib import closing
 
-import msgspec
-
-from ftui import units
-from ftui.errors import BUG
+from ftui.dataset.row_counts import count_lines
+from ftui.estimate.simulation import count_rows
 from ftui.hardware.detect import find_machine
+from ftui.helper.client import Helper
 from ftui.profile.layers import ResolvedProfile
-from ftui.profile.serialize import flat_values, to_toml
-from ftui.supervisor.attempt import LAST_LINES
-from ftui.supervisor.process_tree import clean_environment
-from ftui.system.files import replace_file
-from ftui.text import cells, complaint, shown, toml_value
+from ftui.profile.serialize import flat_values
+from ftui.text import cells, shown, toml_value
 
 WIDEST_VALUE = 40
 
 
-class Problem(msgspec.Struct, frozen=True):
-    message: str
-    hint: str = ""
-    exit_code: int = BUG
-
-
-class DryRun(msgspec.Struct, frozen=True, kw_only=True):
-    """What the engine's dry run prints: counts of one epoch (tokens, rows, sequences) and the plan, or a problem.
-
-    Of a curriculum the epoch is a mean one, for those of its `stages` (in words) differ. `num_tokens` are those of all
-    steps.
-    """
-
-    num_train_rows: int | None = None
-    num_eval_rows: int | None = None
-    num_train_tokens: int | None = None
-    num_target_tokens: int | None = None
-    num_sequences: int | None = None
-    steps_per_epoch: int | None = None
-    max_steps: int | None = None
-    num_tokens: int | None = None
-    stages: list[str] = []
-    effective_batch: int | None = None
-    longest: int | None = None
-    num_cut: int | None = None
-    num_skipped: int | None = None
-    warnings: list[str] = []
-    error: Problem | None = None
-
-
-def dry_run_command(profile: Path) -> list[str]:
-    return [sys.executable, "-P", "-m", "ftui.engine.services.dry_run", str(profile)]
-
-
 def preview(resolved: ResolvedProfile) -> int:
-    """Print values, origins and counts; returns the exit code the run would have failed with, else 0."""
+    """Print values, origins and counts.
+
+    Raises:
+        FtuiError: what the run itself would fail with.
+    """
     for line in [*value_lines(resolved), "", *machine_lines(resolved)]:
         print(line)
     print(flush=True)
@@ -65,14 +27,12 @@ def preview(resolved: ResolvedProfile) -> int:
     if waiting:
         print("counting rows and tokens ...", end="", flush=True)
     try:
-        result = count_rows(resolved)
+        with closing(Helper()) as helper:
+            counts = count_rows(helper, resolved.profile)
     finally:
         if waiting:
             print("\r\x1b[K", end="", flush=True)
-    if result.error is not None:
-        print(complaint(result.error.message, result.error.hint), file=sys.stderr)
-        return result.error.exit_code
-    for line in count_lines(result):
+    for line in count_lines(counts):
         print(line)
     return 0
 
@@ -107,54 +67,3 @@ def machine_lines(resolved: ResolvedProfile) -> list[str]:
 def _padded(entry: tuple[str, str, str], key_width: int, value_width: int) -> str:
     key, value, origin = entry
     return f"  {key:<{key_width}}  {value}{' ' * (value_width - cells(value))}  {origin}"
-
-
-def count_rows(resolved: ResolvedProfile) -> DryRun:
-    """Let the engine read, tokenise and plan in a process of its own."""
-    with tempfile.TemporaryDirectory(prefix="ftui-") as folder:
-        profile = Path(folder) / "profile.toml"
-        replace_file(profile, to_toml(resolved.profile).encode())
-        ended = subprocess.run(
-            dry_run_command(profile),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-            env=clean_environment(),
-        )
-    return read_result(ended.stdout, ended.stderr, ended.returncode)
-
-
-def read_result(output: bytes, errors: bytes, code: int) -> DryRun:
-    """The JSON object on the last line of `output`; without one, a problem with the last lines of `errors`."""
-    last = output.strip().rpartition(b"\n")[2]
-    try:
-        return msgspec.json.decode(last, type=DryRun)
-    except msgspec.DecodeError:
-        tail = errors.decode(errors="backslashreplace").rstrip("\n").split("\n")[-LAST_LINES:]
-        return DryRun(error=Problem(f"The engine's dry run failed (exit code {code}):\n" + "\n".join(tail)))
-
-
-def count_lines(result: DryRun) -> list[str]:
-    epoch = "mean epoch" if result.stages else "epoch"
-    facts: Mapping[str, Any] = {
-        "rows to train on": result.num_train_rows,
-        "rows to evaluate on": result.num_eval_rows,
-        f"tokens per {epoch}": result.num_train_tokens,
-        f"target tokens per {epoch}": result.num_target_tokens,
-        f"sequences per {epoch}": result.num_sequences,
-        "longest": result.longest,
-        "cut": result.num_cut,
-        "left out": result.num_skipped,
-        "effective batch": result.effective_batch,
-        f"steps per {epoch}": result.steps_per_epoch,
-        "steps": result.max_steps,
-        "tokens of all steps": result.num_tokens,
-    }
-    stages = [f"stage {number} of {len(result.stages)}: {words}" for number, words in enumerate(result.stages, start=1)]
-    return [*_aligned(facts), *stages, *(f"warning: {shown(warning)}" for warning in result.warnings)]
-
-
-def _aligned(facts: Mapping[str, int | None]) -> Iterator[str]:
-    width = max(map(len, facts))
-    for label, number in facts.items():
-        yield f"{label:<{width}}  {units.MISSING if number is None else f'{number:,}':>12}"

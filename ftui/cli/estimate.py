@@ -2,35 +2,28 @@
 
 import dataclasses
 import json
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
 
-import msgspec
-
 from ftui import units
-from ftui.cli.dry_run import DryRun, Problem
-from ftui.errors import DiskError, FtuiError, HardwareError, UsageError, error_with
-from ftui.estimate import closed_form, timing
+from ftui.errors import UsageError
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import change_lines, estimate_lines, width, wrapped
 from ftui.estimate.fit import Change
-from ftui.estimate.measurements import ProbeRecord, describe_setting, describe_subject, read_probes, save_probe
-from ftui.estimate.result import Estimate, Memory, Verdict
+from ftui.estimate.measurements import ProbeRecord, read_probes
+from ftui.estimate.probe import probe
+from ftui.estimate.result import Estimate, Verdict
 from ftui.estimate.setup import Parallel, TrainingSetup
+from ftui.estimate.simulation import carried_over, with_libraries
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, card_named, price_of
 from ftui.helper.client import Helper
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import to_toml
 from ftui.profile.tiers import AUTO, choose_tier
-from ftui.supervisor.process_tree import clean_environment
 from ftui.text import complaint, shown
 
 
@@ -55,10 +48,13 @@ def print_estimate(resolved: ResolvedProfile, question: Question) -> int:
     """
     profile, card = resolved.profile, chosen_card(question, resolved.profile)
     if question.probe:
-        probed(profile, card)
+        _probe(profile, card)
     known = Known(probes=read_probes(), parallel=question.parallel)
     if not question.quick:
-        known = learned(profile, card, known)
+        with closing(Helper()) as helper:
+            known = with_libraries(helper, profile, card, known)
+        if (problem := known.simulation_problem) is not None:
+            print(complaint(f"Not simulated: {problem.message}", problem.hint), file=sys.stderr)
     told = estimate(profile, card, known)
     setup = setup_for(profile, card, known)
     wanted = isinstance(setup, TrainingSetup) and (question.fit or told.verdict in ("tight", "no"))
@@ -110,68 +106,9 @@ def chosen_card(question: Question, profile: Profile) -> Card:
     return here.get(known.name, known)  # what is in this machine has its real memory
 
 
-def learned(profile: Profile, card: Card, known: Known) -> Known:
-    """What the training libraries say: the rows' counts, and the memory of the real model on the meta device.
-
-    What they cannot say (a model that is not here yet, rows that are wrong) is left out, and told in the estimate.
-    """
-    with closing(Helper()) as helper:
-        counts = counted(helper, profile)
-        longest = counts.longest if counts.error is None else None
-        try:
-            simulated = simulated_by(helper, profile, card, longest) if known.parallel == "ddp" else None
-        except FtuiError as error:
-            print(complaint(f"Not simulated: {error.message}", error.hint), file=sys.stderr)
-            simulated = None
-    return dataclasses.replace(known, counts=counts, simulated=simulated)
-
-
-def counted(helper: Helper, profile: Profile) -> DryRun:
-    """The dry run's counts, or the problem in place of them."""
-    try:
-        return msgspec.convert(helper.ask("count", profile=to_toml(profile)), DryRun)
-    except FtuiError as error:
-        return DryRun(error=Problem(error.message, error.hint, error.exit_code))
-
-
-def simulated_by(helper: Helper, profile: Profile, card: Card, longest: int | None, *, full: bool = True) -> Memory:
-    """The simulation's answer.
-
-    Raises:
-        FtuiError: the model's files are missing, or the helper died.
-    """
-    told = helper.ask(
-        "simulate", profile=to_toml(profile), card=dataclasses.asdict(card), longest=longest, full_depth=full
-    )
-    return msgspec.convert(told, Memory)
-
-
-def probed(profile: Profile, card: Card) -> ProbeRecord:
-    """Take steps and an evaluation with the longest rows on `card`, which is this machine's; what came is remembered.
-
-    Raises:
-        FtuiError: it does not run here, or does not fit.
-    """
+def _probe(profile: Profile, card: Card) -> ProbeRecord:
     with _waiting() as say:
-        told = _measured(profile, say)
-    counts = DryRun(longest=told["longest"], num_sequences=told["micro_batch"], num_eval_rows=told["eval_batch"])
-    setup = setup_for(profile, card, Known(counts=counts))
-    if isinstance(setup, str):
-        raise FtuiError(f"It was measured, but cannot be kept for later estimates: {setup}")
-    if told["process"] is None:
-        raise HardwareError("The driver hides how much memory is used here: nothing could be measured.")
-    setup = dataclasses.replace(setup, num_processes=1)
-    found = ProbeRecord(
-        what=describe_subject(setup), setting=describe_setting(setup), estimated=closed_form.memory(setup).process,
-        allocated=told["allocated"], reserved=told["reserved"], process=told["process"],
-        step_seconds=told["step_seconds"], num_tokens=told["num_tokens"], versions=told["versions"], time=time.time(),
-        estimated_seconds=timing.step_seconds(dataclasses.replace(setup, accumulation=1), told["num_tokens"]),
-    )  # fmt: skip
-    try:
-        save_probe(found)
-    except OSError as error:
-        raise DiskError(f"What was measured could not be kept: {error}.") from error
-    return found
+        return probe(profile, card, say)
 
 
 def probe_lines(profile: Profile) -> list[str]:
@@ -180,42 +117,13 @@ def probe_lines(profile: Profile) -> list[str]:
     Raises:
         FtuiError: it does not run here, or does not fit.
     """
-    found = probed(profile, chosen_card(Question(probe=True), profile))
+    found = _probe(profile, chosen_card(Question(probe=True), profile))
     speed = found.num_tokens / found.step_seconds
     return [f"measured: {units.size(found.process)} at the peak, {speed:,.0f} tokens/s with the longest rows"]
 
 
-def _measured(profile: Profile, say: Any) -> dict[str, Any]:
-    """The probe's answer. It ends when its input does: with this process, however that ends."""
-    with tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ftui.engine.services.probe"],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, env=clean_environment(),
-        )  # fmt: skip
-        assert process.stdin is not None and process.stdout is not None, "both are pipes"
-        try:
-            process.stdin.write(json.dumps(to_toml(profile)).encode() + b"\n")
-            process.stdin.flush()
-            for line in process.stdout:
-                told = json.loads(line)
-                if "detail" in told:
-                    say(told["detail"])
-                if (problem := told.get("problem")) is not None:
-                    raise error_with(problem["exit_code"], problem["message"], problem["hint"])
-                if (measured := told.get("measured")) is not None:
-                    return dict(measured)
-        finally:
-            process.kill()
-            process.wait()
-            process.stdin.close()
-            process.stdout.close()
-        errors.seek(0)
-        tail = errors.read().decode(errors="backslashreplace").rstrip().split("\n")[-5:]
-        raise FtuiError(f"The probe ended with {process.returncode}:\n" + "\n".join(tail))
-
-
 @contextmanager
-def _waiting() -> Iterator[Any]:
+def _waiting() -> Iterator[Callable[[str], None]]:
     """A line on the terminal that says what is being done, and is gone at the end."""
     live = sys.stderr.isatty()
 
@@ -238,22 +146,6 @@ def _others(profile: Profile, card: Card, known: Known) -> dict[str, Estimate]:
             simulated = None if known.simulated is None else carried_over(known.simulated, card, one)
             found[one.name] = estimate(profile, one, dataclasses.replace(known, simulated=simulated))
     return found
-
-
-def carried_over(simulated: Memory, card: Card, other: Card) -> Memory | None:
-    """A simulation for one NVIDIA card as one for another whose kernels are the same; `None` where they are not."""
-    if (card.kind, other.kind) != ("cuda", "cuda") or _kernels(card) != _kernels(other):
-        return None
-    more = other.context - card.context
-    return dataclasses.replace(
-        simulated,
-        process=simulated.process + more, low=simulated.low + more, high=simulated.high + more,
-        breakdown={**simulated.breakdown, "context": simulated.breakdown["context"] + more},
-    )  # fmt: skip
-
-
-def _kernels(card: Card) -> tuple[bool, bool]:
-    return card.has_bf16, card.capability in (90, 100, 103)  # cuDNN's attention comes first there
 
 
 def _in_words(others: dict[str, Estimate]) -> str:

@@ -1,56 +1,18 @@
 """`ftui split FILE --eval 10%`: two files of one, to learn and to evaluate on. The engine's process does the work."""
 
 import re
-import subprocess
-import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 
-from ftui.errors import BUG, FtuiError, UsageError, error_with
-from ftui.supervisor.process_tree import clean_environment
+from ftui.dataset.split import SplitRequest, SplitResult
+from ftui.errors import FtuiError, UsageError
+from ftui.helper.client import Helper
 from ftui.text import shown
 
-LAST_LINES = 5
+LEAVE_OUT = 'or leave out all such rows: data.on_bad_row = "skip"'
 KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".gz", ".zst")
-
-
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
-    """What to do. Paths are absolute; one of `fraction` (0..1) and `num_rows` says how many are set aside."""
-
-    file: str
-    train: str
-    eval: str
-    fraction: float | None = None
-    num_rows: int | None = None
-    seed: int = 0
-    encoding: str | None = None
-
-
-class Split(msgspec.Struct, frozen=True, kw_only=True):
-    """What was done. `num_same` rows say what an earlier one says, `num_similar` more nearly so, `num_asking_same` more
-    ask the same: they are on the side of the earlier one, but for the last where `are_asks_parted`."""
-
-    train: str
-    eval: str
-    num_train_rows: int
-    num_eval_rows: int
-    num_wanted: int
-    num_same: int
-    num_similar: int
-    num_asking_same: int
-    are_asks_parted: bool = False
-
-
-class Problem(msgspec.Struct, frozen=True):
-    message: str
-    hint: str = ""
-    exit_code: int = BUG
-
-
-class Answer(msgspec.Struct, frozen=True):
-    split: Split | None = None
-    error: Problem | None = None
 
 
 def print_split(
@@ -78,7 +40,7 @@ def wish_for(
     out: Path | None = None,
     encoding: str | None = None,
     force: bool = False,
-) -> Wish:
+) -> SplitRequest:
     """Raises `UsageError` where it cannot be meant, or would overwrite something."""
     if not file.is_file():
         raise UsageError(f"There is no file {file}.", hint="ftui split ROWS.jsonl --eval 10%")
@@ -91,7 +53,7 @@ def wish_for(
     for path in (train, evaluation):
         if path.exists() and not force:
             raise UsageError(f"{path} is there already.", hint="--force overwrites it; --out DIR writes elsewhere.")
-    return Wish(
+    return SplitRequest(
         file=str(file.absolute()), train=str(train), eval=str(evaluation), fraction=fraction, num_rows=num_rows,
         seed=seed, encoding=encoding,
     )  # fmt: skip
@@ -112,31 +74,27 @@ def _amount(text: str) -> tuple[float | None, int | None]:
     return share, None
 
 
-def split(wish: Wish) -> Split:
+def split(request: SplitRequest) -> SplitResult:
     """Let a process of the engine do it.
 
     Raises:
         DataError, DiskError: the engine's.
     """
-    ended = subprocess.run(
-        [sys.executable, "-P", "-m", "ftui.engine.services.split_rows", msgspec.json.encode(wish).decode()],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        env=clean_environment(),
-    )
     try:
-        answer = msgspec.json.decode(ended.stdout.strip().rpartition(b"\n")[2], type=Answer)
-    except msgspec.DecodeError as error:
-        tail = ended.stderr.decode(errors="backslashreplace").rstrip("\n").split("\n")[-LAST_LINES:]
-        raise FtuiError(f"Splitting failed (exit code {ended.returncode}):\n" + "\n".join(tail)) from error
-    if answer.split is None:
-        problem = answer.error or Problem("no answer")
-        raise error_with(problem.exit_code, problem.message, problem.hint)
-    return answer.split
+        with closing(Helper()) as helper:
+            return msgspec.convert(helper.ask("split", request=msgspec.to_builtins(request)), SplitResult)
+    except FtuiError as error:
+        error.hint = _as_option(error.hint)
+        raise
 
 
-def lines(done: Split) -> list[str]:
+def _as_option(hint: str) -> str:
+    """A hint about a profile's key as one about this command, which skips no rows."""
+    hint = hint.replace(f", {LEAVE_OUT}", "").replace(LEAVE_OUT, "").strip()
+    return re.sub(r"data\.encoding(?: = \"([^\"]*)\")?", lambda match: f"--encoding {match[1] or ''}".strip(), hint)
+
+
+def lines(done: SplitResult) -> list[str]:
     sides = [
         (f"{done.num_train_rows:,}", "to learn", done.train),
         (f"{done.num_eval_rows:,}", "to evaluate on", done.eval),

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from ftui.cli.dry_run import DryRun
-from ftui.errors import ModelError
+from ftui.dataset.row_counts import RowCounts
+from ftui.errors import FtuiError, ModelError
 from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
 from ftui.estimate.result import FIT, Duration, Estimate, Memory, verdict
@@ -25,13 +25,16 @@ from ftui.profile.sections.curriculum import needs_losses
 class Known:
     """What is known beside the profile: the rows' counts, a simulation of its memory, all earlier probes.
 
-    `parallel` is how several processes share the model: ftui's own way, or what another would make of it.
+    `counting_problem` and `simulation_problem` say why there is none although it was tried. `parallel` is how several
+    processes share the model: ftui's own way, or what another would make of it.
     """
 
-    counts: DryRun | None = None
+    counts: RowCounts | None = None
     simulated: Memory | None = None
     probes: Sequence[ProbeRecord] = ()
     parallel: Parallel = "ddp"
+    counting_problem: FtuiError | None = None
+    simulation_problem: FtuiError | None = None
 
 
 NOTHING = Known()
@@ -69,7 +72,7 @@ def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingS
     shape = shape_for(profile)
     if isinstance(shape, str):
         return shape
-    counts = known.counts or DryRun()
+    counts = known.counts or RowCounts()
     sharing = profile.hardware.num_processes
     if card.kind == "cpu" and sharing > 1:  # they share one machine's memory, as cards do not
         card = replace(card, memory=card.memory // sharing)
@@ -189,10 +192,10 @@ def _num_steps(profile: Profile, known: Known) -> int | None:
 
 def _notes(setup: TrainingSetup, known: Known, told: Duration, price: float | None) -> list[str]:
     notes = []
-    if known.counts is None:
+    if known.counting_problem is not None:
+        notes.append(f"The rows could not be counted: {known.counting_problem.message}")
+    elif known.counts is None:
         notes.append(f"The rows were not read: all are taken to be {setup.length} tokens long.")
-    elif known.counts.error is not None:
-        notes.append(f"The rows could not be counted: {known.counts.error.message}")
     if told.step_seconds is None:
         notes.append(f"How fast {setup.card.title} computes in {setup.precision} is not known before a probe.")
     elif price is None and setup.card.kind == "cuda":

@@ -18,6 +18,7 @@ from ftui.errors import FtuiError, error_with
 from ftui.supervisor.process_tree import clean_environment
 
 LAST_LINES = 5
+COMMAND = [sys.executable, "-P", "-m", "ftui.engine.services.helper"]
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -107,7 +108,7 @@ class Helper:
         self._end()
         self._output = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ftui.engine.services.helper"],
+            COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._output,

@@ -13,8 +13,10 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ftui.cli.dry_run import DryRun, count_lines
+from ftui.dataset.row_counts import RowCounts, count_lines
 from ftui.errors import DiskError, FtuiError, UsageError
+from ftui.estimate.simulation import count_rows
+from ftui.helper.client import Helper
 from ftui.runs.run_folder import Run
 
 from ..drawing.resolved_table import ResolvedPage, ValueRow, count_spans, matching, resolved_page, rows
@@ -32,7 +34,6 @@ from ..state.launch_plan import (
     overrides_in,
     plan_launch,
 )
-from ..state.row_count import count_rows
 from .dialogs import PromptScreen
 
 PAGE = 10
@@ -81,7 +82,7 @@ class ResolvedScreen(Screen[None]):
         self._verdict: Span | None = None  # on the card it would run on
         self._doing = ""
         self._is_opening = False
-        self._counted: DryRun | None = None
+        self._counted: RowCounts | FtuiError | None = None
         self._is_counting = False
         self._rows: list[ValueRow] = []
         self._sought = ""  # the key that was changed last: the cursor goes there
@@ -200,7 +201,13 @@ class ResolvedScreen(Screen[None]):
             open_rows(self, self.plan.resolved.profile, self.plan.run.name)
 
     async def _count(self, plan: LaunchPlan) -> None:
-        self._counted = await count_rows(plan.resolved)
+        helper = Helper()
+        try:
+            self._counted = await asyncio.to_thread(count_rows, helper, plan.resolved.profile)
+        except FtuiError as error:
+            self._counted = error
+        finally:  # this worker is cancelled when the counts are no longer wanted
+            helper.close()
         self._is_counting, self.cursor = False, 0
         self._draw()
 
@@ -280,8 +287,9 @@ class ResolvedScreen(Screen[None]):
             return [COUNTING]
         if self._counted is None:
             return []
-        if (error := self._counted.error) is not None:
-            return [(error.message, "bad"), *([(error.hint, "good")] if error.hint else [])]
+        if isinstance(self._counted, FtuiError):
+            hint = self._counted.hint
+            return [(self._counted.message, "bad"), *([(hint, "good")] if hint else [])]
         return count_spans(count_lines(self._counted), width)
 
     def action_move(self, by: int) -> None:

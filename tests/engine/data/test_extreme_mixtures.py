@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.cli.dry_run import DryRun, count_lines
+from ftui.dataset.row_counts import count_lines
 from ftui.engine.planning.curriculum_plan import Course
 from ftui.engine.planning.mixing import MOST_REPEATED, MOST_STEPS, evened, planned, shares_of
 from ftui.engine.planning.plan import Share, make_plan
-from ftui.engine.services.dry_run import counts
+from ftui.engine.services.count_rows import count_rows
 from ftui.errors import DataError
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSource
@@ -146,8 +146,7 @@ def test_a_small_stage_of_a_weighted_packed_source_has_rows(model_folder: Path, 
     data = {"train": [{"path": str(weighted), "weight": 0.5}, str(one)], "packing": True, "max_length": 256}
     profile = make_profile(model_folder, weighted, data=data)
     profile = profile.model_copy(update={"curriculum": (CurriculumStage(fraction=0.1), CurriculumStage())})
-    told = counts(profile)
-    assert told["max_steps"] >= 2
+    assert (count_rows(profile).max_steps or 0) >= 2
     lengths = np.full(41, 10, np.int32)
     plan = planned(profile, lengths, lengths, [Share(40, 0.5), Share(1)])
     assert isinstance(plan, Course)
@@ -164,9 +163,9 @@ def test_a_dry_run_says_that_an_epoch_of_a_curriculum_is_a_mean_one(model_folder
         update={"curriculum": (CurriculumStage(fraction=0.1, num_train_epochs=3), CurriculumStage())}
     )
     for profile, word, others in ((plain, " per epoch", " per mean epoch"), (staged, " per mean epoch", " per epoch")):
-        told = counts(profile)
-        lines = "\n".join(count_lines(DryRun(**{name: told[name] for name in told})))
+        counts = count_rows(profile)
+        lines = "\n".join(count_lines(counts))
         assert lines.count(word) == 4 and others not in lines
         (of_all,) = [line.split()[-1] for line in lines.splitlines() if line.startswith("tokens of all steps")]
-        assert of_all == f"{told['num_tokens']:,}"
-        assert (told["num_tokens"] == told["num_train_tokens"]) == (profile is plain)
+        assert of_all == f"{counts.num_tokens:,}"
+        assert (counts.num_tokens == counts.num_train_tokens) == (profile is plain)

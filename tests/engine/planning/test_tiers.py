@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ftui.engine.services.dry_run import count
+from ftui.dataset.row_counts import RowCounts
+from ftui.engine.services.count_rows import count_rows
 from ftui.profile.layers import resolve
 from ftui.profile.presets import SHIPPED, Preset, shipped_presets
 from ftui.profile.schema import Profile
@@ -43,14 +44,14 @@ def under(preset: Preset, tier: str, model: Path, rows: dict[str, Path]) -> Prof
 def test_a_recipe_makes_a_plan_on_every_tier(
     preset: Preset, model_folder: Path, rows: dict[str, Path], tmp_path: Path
 ) -> None:
-    plans: dict[str, dict[str, int]] = {}
+    plans: dict[str, RowCounts] = {}
     for tier in tier_names():
         profile = under(preset, tier, model_folder, rows)
         text = to_toml(profile)
         if text not in plans:  # many tiers leave a recipe the same
             (tmp_path / "p.toml").write_text(text)
-            plans[text] = count(tmp_path / "p.toml")
+            plans[text] = count_rows(resolve(tmp_path / "p.toml").profile)
         train, counts = profile.train, plans[text]
-        assert counts["max_steps"] >= 1 and counts["num_eval_rows"] == 2
-        assert counts["effective_batch"] == train.per_device_train_batch_size * train.gradient_accumulation_steps
-        assert counts["longest"] <= profile.data.max_length
+        assert counts.max_steps and counts.num_eval_rows == 2
+        assert counts.effective_batch == train.per_device_train_batch_size * train.gradient_accumulation_steps
+        assert counts.longest and counts.longest <= profile.data.max_length

@@ -15,7 +15,8 @@ import pytest
 from pyarrow import parquet
 
 from ftui.cli.main import main
-from ftui.cli.split import Split, lines, wish_for
+from ftui.cli.split import lines, wish_for
+from ftui.dataset.split import SplitResult
 from ftui.engine.data.facts.near_duplicates import group_by_pairs, likely_pairs
 from ftui.engine.data.holdout import choose_holdout
 from ftui.engine.data.source import ResolvedSource
@@ -56,7 +57,7 @@ def families() -> tuple[Rows, list[int]]:
     return [rows[place] for place in order], [of[place] for place in order]
 
 
-def split(file: Path, how_many: str, **options: Any) -> tuple[Split, list[bytes], list[bytes]]:
+def split(file: Path, how_many: str, **options: Any) -> tuple[SplitResult, list[bytes], list[bytes]]:
     done = split_here(wish_for(file, how_many, **options))
     return done, Path(done.train).read_bytes().splitlines(True), Path(done.eval).read_bytes().splitlines(True)
 
@@ -296,7 +297,7 @@ def test_what_goes_wrong_is_told_as_this_command_has_it(tmp_path: Path, capsys: 
     rows.write_text(rows.read_text() + '{"a": nothing}\n')
     assert main(["split", str(rows), "--eval", "1"]) == 31
     assert "Mend or delete that row." in (told := capsys.readouterr().err) and "on_bad_row" not in told
-    done = Split(
+    done = SplitResult(
         train="/a", eval="/b", num_train_rows=1000, num_eval_rows=9, num_wanted=9, num_same=0, num_similar=0,
         num_asking_same=0,
     )  # fmt: skip

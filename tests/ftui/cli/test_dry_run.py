@@ -1,14 +1,15 @@
-import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from ftui.cli import dry_run
-from ftui.cli.dry_run import count_lines, read_result, value_lines
+from ftui.cli.dry_run import value_lines
+from ftui.dataset.row_counts import RowCounts, count_lines
+from ftui.errors import DataError, FtuiError
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.runs.run_folder import runs_root
 from ftui.text import toml_value
+from tests.support.stand_in import answer_with, stand_in
 
 COUNTS = {
     "num_train_rows": 800,
@@ -31,11 +32,6 @@ def resolved(tmp_path: Path) -> ResolvedProfile:
     path.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "hub/\\u001bmodel"\n[data]\ntrain = "rows.jsonl"\n')
     overrides = ["train.seed=7", "adapter.target_modules=['q']", "eval.early_stopping_patience=none"]
     return resolve(path, overrides=overrides)
-
-
-def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    """Put a small script in the engine's place; it gets the profile's path as its argument."""
-    monkeypatch.setattr(dry_run, "dry_run_command", lambda profile: [sys.executable, "-S", "-c", code, str(profile)])
 
 
 def test_every_key_has_its_value_and_origin(resolved: ResolvedProfile) -> None:
@@ -62,7 +58,7 @@ def test_values_are_spelt_as_in_a_profile(value: object, text: str) -> None:
 def test_the_counts_come_from_the_engine(
     resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    stand_in(monkeypatch, f"import sys; open(sys.argv[1]); print('noise'); print({json.dumps(COUNTS)!r})")
+    answer_with(monkeypatch, {"answer": COUNTS})
     assert dry_run.preview(resolved) == 0
     output = capsys.readouterr().out
     assert "123,456" in output and "400" in output
@@ -71,37 +67,24 @@ def test_the_counts_come_from_the_engine(
 
 
 def test_what_is_wrong_with_the_data_is_told_with_its_code(
-    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_in(monkeypatch, """print('{"error": {"message": "no rows", "hint": "add some", "exit_code": 31}}')""")
-    assert dry_run.preview(resolved) == 31
-    assert capsys.readouterr().err == "error: no rows\n  hint: add some\n"
+    answer_with(monkeypatch, {"problem": {"message": "no rows", "hint": "add some", "exit_code": 31}})
+    with pytest.raises(DataError, match="no rows") as refusal:
+        dry_run.preview(resolved)
+    assert refusal.value.hint == "add some"
 
 
 def test_a_dry_run_that_crashes_shows_its_last_lines(
-    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stand_in(monkeypatch, "import sys; print('half'); sys.exit('boom\\x1b')")
-    assert dry_run.preview(resolved) == 70
-    assert "boom\u241b" in capsys.readouterr().err
-
-
-def test_the_profile_is_handed_over_privately_and_removed(
-    resolved: ResolvedProfile, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    note = tmp_path / "note"
-    code = (
-        "import os, sys; path = sys.argv[1];"
-        f"open({str(note)!r}, 'w').write(path + ' ' + oct(os.stat(path).st_mode & 0o777)); print('{{}}')"
-    )
-    stand_in(monkeypatch, code)
-    dry_run.count_rows(resolved)
-    path, mode = note.read_text().split()
-    assert mode == "0o600"
-    assert not Path(path).exists()
+    stand_in(monkeypatch, "import sys; print('half', end=''); sys.exit('boom\\x1b')")
+    with pytest.raises(FtuiError, match="boom") as failure:
+        dry_run.preview(resolved)
+    assert failure.value.exit_code == 70
 
 
 def test_unknown_counts_are_not_zero() -> None:
-    lines = count_lines(read_result(b'{"num_train_rows": 5}', b"", 0))
+    lines = count_lines(RowCounts(num_train_rows=5))
     assert lines[0].split()[-1] == "5"
     assert all(line.endswith("n/a") for line in lines[1:])

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ftui.cli.dry_run import DryRun
-from ftui.cli.estimate import carried_over
+from ftui.dataset.row_counts import RowCounts
 from ftui.estimate import closed_form
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import estimate_lines
 from ftui.estimate.result import Memory
 from ftui.estimate.setup import TrainingSetup
+from ftui.estimate.simulation import carried_over
 from ftui.hardware.devices import CARDS, card_named
 from ftui.models.known import known_models
 from ftui.profile.layers import examine, file_layer, override_layer, resolve
@@ -79,7 +79,7 @@ def test_rows_that_were_counted(tmp_path: Path) -> None:
     """Shorter rows than max_length take less; fewer rows than a micro-batch make a smaller one."""
     card, given = card_named("rtx4090"), profile(tmp_path, "eval.per_device_eval_batch_size=8")
     whole = setup_for(given, card)
-    counts = DryRun(
+    counts = RowCounts(
         num_train_rows=3, num_eval_rows=1, num_train_tokens=600, num_sequences=3, steps_per_epoch=1, max_steps=2,
         longest=300,
     )  # fmt: skip
@@ -142,7 +142,7 @@ def test_a_card_that_hides_its_memory(tmp_path: Path) -> None:
 
 def test_money(tmp_path: Path) -> None:
     own = tmp_path / "config" / "ftui" / "prices.toml"
-    counts = Known(counts=DryRun(max_steps=1000, num_train_tokens=10**6, steps_per_epoch=100))
+    counts = Known(counts=RowCounts(max_steps=1000, num_train_tokens=10**6, steps_per_epoch=100))
     card = card_named("a40")
     assert card.price_per_hour is None and estimate(profile(tmp_path), card, counts).duration.dollars is None
     own.parent.mkdir(parents=True)
@@ -175,7 +175,7 @@ def test_suggestions_are_other_than_what_is(tmp_path: Path) -> None:
 def test_the_base_model_reads_all_rows_once_where_they_are_sorted_by_its_loss(tmp_path: Path) -> None:
     """An epoch of 100 steps, forward only: half of what it takes to learn an adapter on them."""
     path, card = tmp_path / "p.toml", card_named("a100-80")
-    counts = DryRun(max_steps=100, num_train_tokens=10**6, steps_per_epoch=100, num_train_rows=1000)
+    counts = RowCounts(max_steps=100, num_train_tokens=10**6, steps_per_epoch=100, num_train_rows=1000)
     seconds = {}
     for key in ("length", "loss"):
         path.write_text(TEXT.format(name="Qwen/Qwen3-8B") + f'[[curriculum]]\nsort_by = "{key}"\nfraction = 0.5\n')

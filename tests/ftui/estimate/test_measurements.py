@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace as replace_struct
 
-from ftui.cli.dry_run import DryRun
+from ftui.dataset.row_counts import RowCounts
 from ftui.estimate import closed_form, timing
 from ftui.estimate.api import Known, estimate, setup_for, timing_of
 from ftui.estimate.estimate_text import duration_words
@@ -161,10 +161,10 @@ def test_verdicts(gib: float, basis: str, word: str) -> None:
     assert verdict(None, CARD) == verdict(memory, replace(CARD, memory=0)) == "unknown"
 
 
-COUNTS: dict[str, DryRun] = {
-    "rows cut": DryRun(longest=2048, num_cut=3, num_sequences=50, num_train_tokens=60_000, steps_per_epoch=4),
-    "none cut": DryRun(longest=2048, num_cut=0, num_sequences=50, num_eval_rows=9, num_train_rows=50),
-    "few rows": DryRun(longest=2048, num_cut=1, num_sequences=4, num_eval_rows=1, num_train_rows=4),
+COUNTS: dict[str, RowCounts] = {
+    "rows cut": RowCounts(longest=2048, num_cut=3, num_sequences=50, num_train_tokens=60_000, steps_per_epoch=4),
+    "none cut": RowCounts(longest=2048, num_cut=0, num_sequences=50, num_eval_rows=9, num_train_rows=50),
+    "few rows": RowCounts(longest=2048, num_cut=1, num_sequences=4, num_eval_rows=1, num_train_rows=4),
 }  # fmt: skip
 
 
@@ -175,7 +175,7 @@ def test_a_probe_of_this_very_profile_is_known_again(name: str, wishes: tuple[st
     one that it measured."""
     given = resolve(profile_path, overrides=wishes).profile
     counts = COUNTS[name]
-    took = DryRun(longest=2048, num_sequences=min(4, counts.num_sequences or 4), num_eval_rows=counts.num_eval_rows)
+    took = RowCounts(longest=2048, num_sequences=min(4, counts.num_sequences or 4), num_eval_rows=counts.num_eval_rows)
     seen, asked = (setup_for(given, CARD, Known(counts=one)) for one in (took, counts))
     assert isinstance(seen, TrainingSetup) and isinstance(asked, TrainingSetup)
     found = replace_struct(probe(seen, 9 * GiB), step_seconds=3.0, num_tokens=8192)

@@ -14,7 +14,6 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widgets import Input
 
-from ftui.cli import dry_run
 from ftui.errors import UsageError
 from ftui.launch import open_run
 from ftui.launch.open_run import named, stored_profile
@@ -42,10 +41,11 @@ from ftui.tui.state.launch_plan import LaunchOptions, LaunchPlan, plan_launch
 from ftui.tui.state.run_list import RunList
 from ftui.tui.state.start_choices import HERE, RUNS, SHIPPED, StartChoice, matching, offers
 from tests.support import shelf
+from tests.support.stand_in import answer_with, stand_in
 
 PROFILE = '[run]\nstage = "sft"\n[model]\nname_or_path = "hub/model"\n[data]\ntrain = "rows.jsonl"\n'
-COUNTS = '{"num_train_rows": 1713, "max_steps": 30, "warnings": ["3 rows were cut"]}'
-REFUSED = '{"error": {"message": "rows.jsonl:3: no [/answer]", "hint": "Mend it.", "exit_code": 31}}'
+COUNTS = {"answer": {"num_train_rows": 1713, "max_steps": 30, "warnings": ["3 rows were cut"]}}
+REFUSED = {"problem": {"message": "rows.jsonl:3: no [/answer]", "hint": "Mend it.", "exit_code": 31}}
 
 
 @pytest.fixture(autouse=True)
@@ -439,21 +439,21 @@ def test_enter_twice_starts_once(path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert calls == ["start"]
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    """A small script in place of the engine's dry run."""
-    monkeypatch.setattr(dry_run, "dry_run_command", lambda profile: [sys.executable, "-S", "-c", code, str(profile)])
-
-
 @pytest.mark.parametrize(
-    ("printed", "words"),
+    ("answer", "words"),
     [
         (COUNTS, ["rows to train on                1,713", "steps                              30", "3 rows were cut"]),
         (REFUSED, ["rows.jsonl:3: no [/answer]", "Mend it."]),
-        ("", ["dry run failed (exit code 3)"]),
+        (None, ["The helper process ended", "boom"]),
     ],
 )
-def test_rows_are_counted(path: Path, monkeypatch: pytest.MonkeyPatch, printed: str, words: list[str]) -> None:
-    stand_in(monkeypatch, f"print({printed!r}); raise SystemExit(3)")
+def test_rows_are_counted(
+    path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, Any] | None, words: list[str]
+) -> None:
+    if answer is None:
+        stand_in(monkeypatch, "raise SystemExit('boom')")
+    else:
+        answer_with(monkeypatch, answer)
 
     async def script() -> None:
         async with at(ResolvedScreen(profile=path)) as shown:

@@ -6,11 +6,10 @@ from typing import Any
 
 from textual.screen import Screen
 
-from ftui.cli.dry_run import DryRun
-from ftui.cli.estimate import counted, simulated_by
 from ftui.errors import FtuiError
 from ftui.estimate.api import Known
 from ftui.estimate.result import Estimate
+from ftui.estimate.simulation import with_libraries
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
 from ftui.launch.open_run import check_code
@@ -167,24 +166,20 @@ class EstimatePanel(Component):
         self.redraw()
 
     async def _measure(self, helper: Helper, profile: Profile, card: Card) -> None:
-        counts: DryRun | None = None
-        problem: FtuiError | None = None
         try:
-            counts = await asyncio.to_thread(counted, helper, profile)
-            longest = counts.longest if counts.error is None else None
-            simulated = await asyncio.to_thread(simulated_by, helper, profile, card, longest)
-            self._measured = ((profile, card), Known(counts, simulated, self.cards.probes))
-        except FtuiError as error:
-            problem = error
+            known = await asyncio.to_thread(with_libraries, helper, profile, card, Known(probes=self.cards.probes))
         finally:
             await asyncio.to_thread(helper.close)
             self._helper = None
+        problem = known.simulation_problem
+        if problem is None:
+            self._measured = ((profile, card), known)
         if not self.screen.is_attached:
             return
         self.redraw()
-        if problem is None and counts is not None and counts.error is not None:
-            words = f"Simulated, but the rows could not be counted: {counts.error.message}"
-            problem = FtuiError(words, hint=counts.error.hint)
+        if problem is None and known.counting_problem is not None:
+            words = f"Simulated, but the rows could not be counted: {known.counting_problem.message}"
+            problem = FtuiError(words, hint=known.counting_problem.hint)
         if problem is not None:
             self.stage.complain(problem)
         else:

@@ -1,0 +1,38 @@
+"""Rows, tokens and steps of a profile, counted as a run would count them; trains nothing (the dry run)."""
+
+import tempfile
+from pathlib import Path
+
+from ftui.dataset.row_counts import RowCounts
+from ftui.profile.schema import Profile
+from ftui.system.user_folders import cache_folder
+
+from ..planning.curriculum_plan import Course, stages_in_words
+from ..training.prepare import prepare
+
+
+def count_rows(profile: Profile) -> RowCounts:
+    """Read, tokenise and plan, without the weights.
+
+    Raises:
+        FtuiError: the model's files or the rows are wrong.
+    """
+    with tempfile.TemporaryDirectory() as fallback:
+        prepared = prepare(profile, cache_folder(Path(fallback)), lambda detail: None)
+        counts, plan = prepared.train.sequences.counts, prepared.plan
+        return RowCounts(
+            num_train_rows=prepared.train.num_rows,
+            num_eval_rows=0 if prepared.evaluation is None else prepared.evaluation.num_rows,
+            num_train_tokens=prepared.epoch_tokens,
+            num_target_tokens=prepared.epoch_target_tokens,
+            num_sequences=plan.rows_per_epoch,
+            steps_per_epoch=plan.steps_per_epoch,
+            max_steps=plan.max_steps,
+            num_tokens=plan.num_tokens(0, plan.max_steps),
+            stages=stages_in_words(plan, profile.train) if isinstance(plan, Course) else [],
+            effective_batch=plan.effective_batch,
+            longest=counts.longest,
+            num_cut=counts.num_cut,
+            num_skipped=counts.num_skipped,
+            warnings=list(prepared.warnings),
+        )

@@ -1,0 +1,69 @@
+"""What the training libraries add to an estimate: counts of the rows, and the memory of the model itself."""
+
+import dataclasses
+
+import msgspec
+
+from ftui.dataset.row_counts import RowCounts
+from ftui.errors import FtuiError
+from ftui.estimate.api import Known
+from ftui.estimate.result import Memory
+from ftui.hardware.devices import Card
+from ftui.helper.client import Helper
+from ftui.profile.schema import Profile
+from ftui.profile.serialize import to_toml
+
+
+def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -> Known:
+    """`known` with the rows counted and the memory simulated, or with the reasons why that cannot be done.
+
+    Most often the model is not on this machine yet.
+    """
+    try:
+        known = dataclasses.replace(known, counts=count_rows(helper, profile))
+    except FtuiError as error:
+        known = dataclasses.replace(known, counting_problem=error)
+    if known.parallel != "ddp":
+        return known
+    longest = None if known.counts is None else known.counts.longest
+    try:
+        return dataclasses.replace(known, simulated=simulate_memory(helper, profile, card, longest))
+    except FtuiError as error:
+        return dataclasses.replace(known, simulation_problem=error)
+
+
+def count_rows(helper: Helper, profile: Profile) -> RowCounts:
+    """Rows, tokens and steps, as a run would have them.
+
+    Raises:
+        FtuiError: the profile, its model's files or its rows are wrong, or the helper died.
+    """
+    return msgspec.convert(helper.ask("count", profile=to_toml(profile)), RowCounts)
+
+
+def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int | None, *, full: bool = True) -> Memory:
+    """The memory of a run, from the real model on the meta device.
+
+    Raises:
+        FtuiError: the model's files are missing, or the helper died.
+    """
+    answer = helper.ask(
+        "simulate", profile=to_toml(profile), card=dataclasses.asdict(card), longest=longest, full_depth=full
+    )
+    return msgspec.convert(answer, Memory)
+
+
+def carried_over(simulated: Memory, card: Card, other: Card) -> Memory | None:
+    """A simulation for one NVIDIA card as one for another whose kernels are the same; `None` where they are not."""
+    if (card.kind, other.kind) != ("cuda", "cuda") or _kernels(card) != _kernels(other):
+        return None
+    more = other.context - card.context
+    return dataclasses.replace(
+        simulated,
+        process=simulated.process + more, low=simulated.low + more, high=simulated.high + more,
+        breakdown={**simulated.breakdown, "context": simulated.breakdown["context"] + more},
+    )  # fmt: skip
+
+
+def _kernels(card: Card) -> tuple[bool, bool]:
+    return card.has_bf16, card.capability in (90, 100, 103)  # cuDNN's attention comes first there
