@@ -1,6 +1,6 @@
-"""Rows set aside for evaluation: whole rows, so that no part of one is both learned and measured.
+"""Rows set aside for evaluation: whole rows, so that no part of one is both trained on and measured.
 
-Rows that say the same, or nearly, go to one side together: else what is measured would have been learned.
+Rows that say the same, or nearly, go to one side together: else what is measured would have been trained on.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ def choose_holdout(
             few = end - start <= 1 and len(data.bounds) > 2
             parts.append(_choose_sequences(int(end - start), 0 if few else _share(fraction, int(end - start)), random))
             continue
-        few = count <= 1 and len(data.bounds) > 2  # a source of one row beside others is learned
+        few = count <= 1 and len(data.bounds) > 2  # a source of one row beside others is trained on
         parts.append(_choose_rows(rows, 0 if few else _share(fraction, count), chooser, is_text=is_text))
     return np.concatenate(parts)
 
@@ -66,7 +66,7 @@ class _Chooser:
         self.random = random
         self._groups = groups
         self._are_all_different = bool((groups == np.arange(len(groups))).all())
-        self._sides = np.zeros(len(groups), dtype=np.int8)  # of groups: learned, not decided yet, set aside
+        self._sides = np.zeros(len(groups), dtype=np.int8)  # of groups: trained on, not decided yet, set aside
 
     def choose(self, rows: np.ndarray, wanted: int) -> np.ndarray:
         """`wanted` of these rows (each once, ascending), in a random order; groups stay whole.

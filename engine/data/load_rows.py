@@ -56,7 +56,7 @@ class LoadedData:
 
     `new_token_ids` are entries of the tokenizer that the profile has added: the base has never seen them. `longest` is
     the most tokens that the model sees, where that is known. `found` and `stores` are the sources of data.train in
-    their order, `eval_found` and `eval_stores` those of data.eval. `train` and `evaluation` are what is learned and
+    their order, `eval_found` and `eval_stores` those of data.eval. `train` and `evaluation` are what is trained on and
     measured of them at data.max_length. `unlike_template` says how data.chat_template differs from the tokenizer's own.
     """
 
@@ -81,7 +81,7 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
     """Fetch the model's files, read and tokenise the rows. `report(detail)` tells how far it is.
 
     Without `weights` only the files of tokenizer and config are fetched, no adapter is looked at, and rows of which
-    nothing is learned are no error: enough to look at the data.
+    nothing is trained on are no error: enough to look at the data.
 
     Raises:
         ModelError, DataError, DiskError: see the rooms that do the work.
@@ -170,15 +170,15 @@ def _model_view(profile: Profile, found: list[ResolvedSource], stores: list[Stor
     """What the model sees of all sources.
 
     Raises:
-        DataError: nothing of one of them is learned (with `weights`).
+        DataError: nothing of one of them is trained on (with `weights`).
     """
     parts = [cut_to_length(store, profile.run.stage, profile.data.max_length) for store in stores]
     for part, one in zip(parts, found, strict=True):
         if weights and not len(part):
             are_judged = set(part.stores[0].counts.forms) == {"kto"} and not part.stores[0].counts.num_sequences
             raise DataError(
-                f"None of the {part.counts.num_rows} rows of {', '.join(map(printable, one.places))} has a token to "
-                "train on.",
+                f"None of the {part.counts.num_rows} rows of {', '.join(map(printable, one.places))} "
+                "has a token to train on.",
                 hint="All of their answers were found bad: the verdict (label, kto_tag) of each is false."
                 if are_judged
                 else "Are there assistant turns, and does data.max_length leave room for them?",
@@ -187,7 +187,7 @@ def _model_view(profile: Profile, found: list[ResolvedSource], stores: list[Stor
 
 
 def _split(profile: Profile, data: Sequences) -> tuple[DataSplit, DataSplit | None]:
-    """What is learned, and what is set aside for evaluation."""
+    """What is trained on, and what is set aside for evaluation."""
     fraction, number = profile.data.eval_fraction, profile.data.eval_num_rows
     if (fraction is None and number is None) or not len(data):
         return DataSplit(data, np.arange(len(data), dtype=np.int32)), None

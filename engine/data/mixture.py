@@ -75,12 +75,12 @@ def _refuse_hub_options(source: DataSource) -> None:
         raise DataError(
             f"{source.path}: {' and '.join(named)} {'is' if len(named) == 1 else 'are'} of a data set on the hub, and "
             "this is a file or folder here, which is read whole.",
-            hint=f"Leave {' and '.join(named)} out; to learn only some files of a folder, list them in data.train.",
+            hint=f"Leave {' and '.join(named)} out; to train on only some files of a folder, list them in data.train.",
         )
 
 
 def texts_in(found: ResolvedSource, *, skips: bool = False) -> Iterator[str]:
-    """What is said in the rows, for a tokenizer to learn from; with `skips` those are left out that cannot be read.
+    """The texts of the rows, to train a tokenizer on; with `skips` those are left out that cannot be read.
 
     Raises:
         DataError: a row that cannot be read, or has another form.

@@ -92,8 +92,8 @@ class RowBrowser:
 
     @cached_property
     def shares(self) -> np.ndarray:
-        """What share of the tokens that the model sees of each row it learns; of a row without tokens nothing."""
-        learned = np.zeros(self.num_rows, dtype=np.int64)
+        """The trained share (0..1) of each row's tokens, cut as the model sees it; 0 of a row without tokens."""
+        trained = np.zeros(self.num_rows, dtype=np.int64)
         seen = np.zeros(self.num_rows, dtype=np.int64)
         cut = self.profile.data.max_length if self.profile.run.stage == "sft" else None
         for first, store in zip(self.bounds, self.read.stores, strict=False):
@@ -104,11 +104,11 @@ class RowBrowser:
             )
             if cut is not None:
                 long = lengths > cut
-                targets[long] = store.learned(store.starts[long] + 1, store.starts[long] + cut)
+                targets[long] = store.count_trained(store.starts[long] + 1, store.starts[long] + cut)
                 lengths = np.minimum(lengths, np.int32(cut))
-            np.add.at(learned, rows, targets)
+            np.add.at(trained, rows, targets)
             np.add.at(seen, rows, lengths)
-        return learned / np.maximum(seen, 1)
+        return trained / np.maximum(seen, 1)
 
     @cached_property
     def orders(self) -> dict[str, np.ndarray]:
@@ -258,7 +258,7 @@ def _number_of(data: RowBrowser, file: str, place: int) -> int:
         if (at := data.number_at(source, number, place)) is not None:
             return at
     hint = "" if meant else "A place is FILE:LINE, as findings print it; no file of data.train is called so."
-    raise DataError(f"{Where(file, place)} is no row of data.train that is learned from.", hint=hint)
+    raise DataError(f"{Where(file, place)} is no row of data.train that is trained on.", hint=hint)
 
 
 def search_rows(profile: str, text: str, after: int, tell: Report, part: int = 0) -> RowView | None:

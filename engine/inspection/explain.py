@@ -23,9 +23,9 @@ MOST_BYTES = 4  # tokens that may make up one
 
 @dataclass(frozen=True)
 class Explanation:
-    """One sequence. `offsets` are the characters of each token in `text`, `targets` whether it is learned (bool).
+    """One sequence. `offsets` are the characters of each token in `text`, `targets` whether it is trained on (bool).
 
-    `differs` says in words what its learned tokens do not spell, or spell beside; empty where they do.
+    `differs` says in words what its trained tokens do not spell, or spell beside; empty where they do.
     """
 
     text: str
@@ -40,7 +40,7 @@ def explain_row(encoder: Encoder, row: Row, form: str) -> list[Explanation]:
     """The sequences of a row, encoded as they were for the store.
 
     Raises:
-        DataError: the row cannot be learned from.
+        DataError: the row cannot be trained on.
     """
     taken = encoder.taken(row, form)
     if isinstance(taken, DataError):

@@ -1,4 +1,4 @@
-"""One row made into a sample: its tokens with their text, what is learned of them, who speaks, and what is odd."""
+"""One row made into a sample: its tokens with their text, the trained ones, who speaks, and what is odd."""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -32,10 +32,10 @@ WORDS = {
     Oddity.SAME_ROLE_TWICE: "The same speaker comes twice in a row.",
     Oddity.BEGINS_WITH_ANSWER: "It begins with an answer.",
     Oddity.LATE_SYSTEM: "A system turn stands inside.",
-    Oddity.NO_TARGET: "Nothing of it is learned: it is left out.",
+    Oddity.NO_TARGET: "None of it is trained on: it is left out.",
     Oddity.TWO_BOS: "It begins with two tokens that start a text.",
     Oddity.NO_EOS: "It ends without a token that ends a turn.",
-    Oddity.MASKS_DIFFER: "The tokens that are learned do not spell out an answer exactly.",
+    Oddity.MASKS_DIFFER: "The tokens that are trained on do not spell out an answer exactly.",
     Oddity.UNKNOWN_TOKENS: "It has characters that the tokenizer does not know.",
     Oddity.JOINED_LINES: "Hard line breaks in its text were joined to paragraphs.",
 }
@@ -60,7 +60,7 @@ class LoadedRow:
 
     @cached_property
     def explained(self) -> list[Explanation]:
-        """Raises `DataError` where it cannot be learned from as it stands now."""
+        """Raises `DataError` where it cannot be trained on as it stands now."""
         return explain_row(self.encoder, self.row, self.form)
 
 
@@ -127,7 +127,7 @@ def make_row_view(
     """Part `part` of a row, with `extra` notes, up to `most_cut` tokens beyond data.max_length, and where `sought` is.
 
     Raises:
-        DataError: its file has changed, and what stands there now cannot be learned from.
+        DataError: its file has changed, and what stands there now cannot be trained on.
     """
     pieces = _pieces(taken)
     index, start, end = pieces[min(part, len(pieces) - 1)] if pieces else (0, 0, 0)
@@ -147,16 +147,16 @@ def make_row_view(
         last = min(end, start + max(cut + most_cut, hits[0][1] + BEHIND_HIT if hits else 0))
         tokens = _tokens(taken.encoder.tokenizer, one, start, last, cut)
         turns = _turns(one, start, last)
-    num_learned = sum(token.is_target and not token.is_cut for token in tokens)
-    if not num_learned and tokens and any(token.is_target for token in tokens):
+    num_trained = sum(token.is_target and not token.is_cut for token in tokens)
+    if not num_trained and tokens and any(token.is_target for token in tokens):
         notes.append(
-            f"Nothing of it is learned: all that would be stands beyond data.max_length = {taken.max_length:,}."
+            f"None of it is trained on: all that would be stands beyond data.max_length = {taken.max_length:,}."
         )
     raw, raw_line = _raw_text(taken, one, start, end, is_part=len(pieces) > 1)
     return RowView(
         number=taken.number, num_rows=taken.num_rows, where=taken.where, source=taken.source, form=taken.form,
         part=min(part, max(0, len(pieces) - 1)), num_parts=max(1, len(pieces)), tokens=tokens, turns=turns,
-        num_tokens=end - start, num_target_tokens=num_learned,
+        num_tokens=end - start, num_target_tokens=num_trained,
         max_length=taken.max_length, raw=raw, raw_line=raw_line, notes=[*extra, *notes],
         hits=[(first, min(behind, len(tokens))) for first, behind in hits if first < len(tokens)],
         num_row_tokens=sum(len(sequence.input_ids) for sequence in taken.sequences) or end - start,

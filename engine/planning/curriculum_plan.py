@@ -1,4 +1,4 @@
-"""A curriculum as a plan: its stages one after the other, each a plan of its own over the rows it learns."""
+"""A curriculum as a plan: its stages one after the other, each a plan of its own over the rows it trains on."""
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
@@ -113,7 +113,7 @@ class Course:
 
 @dataclass(frozen=True)
 class Pool:
-    """All sequences there are to learn: their tokens, their targets, and (where known) the base model's loss."""
+    """All sequences there are to train on: their tokens, their targets, and (where known) the base model's loss."""
 
     lengths: np.ndarray
     num_targets: np.ndarray
@@ -132,7 +132,7 @@ class Pool:
 
 
 def ranked(amounts: np.ndarray, section: CurriculumStage) -> np.ndarray:
-    """Each sequence's place (int64) among those that the stage learns, -1 where it is none of them.
+    """Each sequence's place (int64) among those that the stage trains on, -1 where it is none of them.
 
     Equal ones stand in the order of the rows.
     """
@@ -179,7 +179,7 @@ def make_course(
 
 ENDS = {
     "length": ("fewest tokens", "most tokens"),
-    "target_share": ("smallest share learned", "largest share learned"),
+    "target_share": ("smallest trained share", "largest trained share"),
     "loss": ("lowest loss", "highest loss"),
 }
 
@@ -194,7 +194,7 @@ def in_words(section: CurriculumStage, strategy: str) -> str:
 
 
 def stages_in_words(course: Course, train: TrainSection) -> list[str]:
-    """A line of each stage: its steps, the sequences of an epoch, and what is learned of which rows."""
+    """A line of each stage: its steps, the sequences of an epoch, and what is trained on of which rows."""
     lines = []
     for stage, section, first in zip(course.stages, course.sections, course.first_steps, strict=True):
         last = min(first + stage.max_steps - 1, course.max_steps)

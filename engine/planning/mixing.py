@@ -20,7 +20,7 @@ MOST_STEPS = 10**12  # 30 years at a thousand in a second
 
 
 class Mixed(Protocol):
-    """What a source says of how much of it is learned."""
+    """What a source says of how much of it is trained on."""
 
     @property
     def name(self) -> str: ...
@@ -33,7 +33,7 @@ class Mixed(Protocol):
 def shares_of(
     sources: Sequence[Mixed], num_rows: Sequence[int], num_sequences: Sequence[int], temperature: float | None
 ) -> tuple[Share, ...]:
-    """How many sequences of each source are learned, and its weight.
+    """How many sequences of each source are trained on, and its weight.
 
     `num_rows`, `num_sequences`: of each source, without those set aside. With a `temperature` the weights follow from
     the sources' sizes, so that as many sequences come in an epoch as there are.
@@ -55,7 +55,7 @@ def shares_of(
         if not share.num_rows:
             raise DataError(
                 f"{source.name}: all of its rows are set aside for evaluation.",
-                hint="Lower data.eval_num_rows; data.eval_fraction leaves rows of each source to learn.",
+                hint="Lower data.eval_num_rows; data.eval_fraction leaves rows of each source to train on.",
             )
         if not share.per_epoch:
             raise DataError(
@@ -67,7 +67,7 @@ def shares_of(
 
 
 def shares_in(sources: Sequence[Mixed], train: DataSplit, temperature: float | None) -> tuple[Share, ...]:
-    """The same of the rows that are learned, none of those set aside.
+    """The same of the rows that are trained on, none of those set aside.
 
     Raises:
         DataError: see `shares_of`.
@@ -84,7 +84,7 @@ def _refuse_endless(sources: Sequence[Mixed], shares: Sequence[Share]) -> None:
     raise DataError(
         f"{source.name}: {share.per_epoch:,} sequences in an epoch, of {share.num_rows:,} that there are, are too many "
         "to be mixed.",
-        hint="weight and num_samples mix sources with each other; train.num_train_epochs learns all of them again.",
+        hint="weight and num_samples mix sources with each other; train.num_train_epochs trains on all of them again.",
     )
 
 

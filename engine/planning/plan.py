@@ -110,7 +110,7 @@ class Plan:
         return [self.rows[int(index)] for index in chosen]
 
     def order(self, epoch: int) -> np.ndarray:
-        """The numbers of the rows of an epoch, in the order in which they are learned."""
+        """The numbers of the rows of an epoch, in the order in which they are trained on."""
         return _order(self, epoch)
 
 

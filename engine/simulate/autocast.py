@@ -29,7 +29,7 @@ FLOAT32_CUDA_UNLESS_TOLD = ("softmax", "log_softmax", "cumprod", "cumsum", "prod
 class Autocast(TorchFunctionMode):
     """A block whose heavy arithmetic is in `dtype`; `device` is the one that is simulated.
 
-    Casts of float32 weights that learn are kept until the block ends, as torch keeps them until the outermost one does.
+    Casts of trained float32 weights are kept until the block ends, as torch keeps them until the outermost one does.
     """
 
     def __init__(self, device: str, dtype: torch.dtype) -> None:

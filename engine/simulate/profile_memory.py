@@ -24,8 +24,7 @@ REPLAYED = (0.95, 1.08)
 """Range of `process` where all of it has been compared with measurements: it covers 128 of 135 published runs."""
 ON_CPU = (0.87, 1.13)
 """8 real runs were predicted 11 % too low to 10 % too high (tests/engine/simulate/test_real_runs.py); the tensors
-alone, without what glibc's heap holds beyond them, 3 to 30 % too low. What its holes are filled with is not known
-exactly."""
+alone, without what glibc's heap holds beyond them, 3 to 30 % too low. What fills its holes is not known exactly."""
 DOUBTFUL = (0.85, 1.15)
 VERY_DOUBTFUL = (0.75, 1.25)
 

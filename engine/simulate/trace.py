@@ -100,7 +100,7 @@ def trace(
     """Take a model on `meta` through loading and `iterations` training steps.
 
     Args:
-        make_optimizer: of the parameters that learn.
+        make_optimizer: of the trained parameters.
         load: what loading takes; without it the weights just appear.
         layers: those whose events shall be told apart.
         vocab_size, truth: see Tracker.
@@ -110,15 +110,15 @@ def trace(
         load(tracker, model)
     note_model(tracker, model)
     hooks = [hook for number, layer in enumerate(layers) for hook in mark_layer(tracker, number, layer)]
-    learners = [weight for weight in model.parameters() if weight.requires_grad]
+    trained_weights = [weight for weight in model.parameters() if weight.requires_grad]
     try:
         with tracker, kernels.chosen():
-            optimizer = make_optimizer(learners)
+            optimizer = make_optimizer(trained_weights)
             for iteration in range(iterations):
                 for phase in step(model, optimizer):
-                    label_trained(tracker, learners, optimizer)
+                    label_trained(tracker, trained_weights, optimizer)
                     tracker.enter(phase, iteration)
-                label_trained(tracker, learners, optimizer)
+                label_trained(tracker, trained_weights, optimizer)
     finally:
         for hook in hooks:
             hook.remove()
@@ -171,8 +171,8 @@ def mark_layer(tracker: MemoryTracker, number: int, layer: nn.Module) -> Iterabl
     return layer.register_forward_pre_hook(begins), layer.register_forward_hook(ends)
 
 
-def label_trained(tracker: MemoryTracker, learners: Sequence[nn.Parameter], optimizer: Any) -> None:
-    for weight in learners:
+def label_trained(tracker: MemoryTracker, trained_weights: Sequence[nn.Parameter], optimizer: Any) -> None:
+    for weight in trained_weights:
         if weight.grad is not None:
             tracker.label(weight.grad, "gradients")
     states: Mapping[Any, Any] = getattr(optimizer, "state", {})

@@ -28,11 +28,11 @@ LABEL = 17  # columns of the labels
 MOST_CUT = 50  # tokens beyond data.max_length that are printed
 JUMPS: tuple[Jump, ...] = ("longest", "shortest", "most_truncated", "least_trained", "random")
 PLACE = re.compile(r"(\d{1,18})(?:/(\d{1,18}))?")  # a row, or a part of it
-MARKS = (("[[", "]]"), ("<<<", ">>>"), ("{{{", "}}}"), ("[learned:", ":learned]"))
-LEGEND = "What stands between {} and {} is learned."
+MARKS = (("[[", "]]"), ("<<<", ">>>"), ("{{{", "}}}"), ("[trained:", ":trained]"))
+LEGEND = "What stands between {} and {} is trained on."
 COLOURS: dict[PieceKind, str] = {
-    "learned": "1", "ignored": "2", "learned special": "1;35", "special": "35", "cut": "2;31", "mark": "2",
-    "learned mark": "2",    "role": "36", "rule": "2", "told": "2",
+    "trained": "1", "ignored": "2", "trained special": "1;35", "special": "35", "cut": "2;31", "mark": "2",
+    "trained mark": "2",    "role": "36", "rule": "2", "told": "2",
     "alarm": "31",
 }  # fmt: skip
 """Numbers of terminal styles: bold and dim are seen on light and on dark backgrounds."""
@@ -183,7 +183,7 @@ def report_lines(name: str, report: Report, *, coloured: bool = False) -> list[s
     for number, other in enumerate(report.other_lengths):
         length, rows, share, lost, lost_share = report_text.lost_at(other, report)
         now = " (as it is)" if other.max_length == report.max_length else ""
-        told = f"at {length}{now}: {rows} rows cut ({share}), {lost} learned tokens lost ({lost_share})"
+        told = f"at {length}{now}: {rows} rows cut ({share}), {lost} trained tokens lost ({lost_share})"
         lines += _fact("max_length" if not number else "", told)
     for label, text in report_text.other_facts(report):
         lines += _fact(label, text)
@@ -222,7 +222,7 @@ def _finding(finding: Finding, names: Names, coloured: bool) -> list[str]:
 
 
 def row_lines(sample: RowView, width: int, signs: Signs, *, coloured: bool = False) -> Iterator[str]:
-    """One row: where it stands and how much of it is learned, what is odd, then its tokens."""
+    """One row: where it stands and how much of it is trained on, what is odd, then its tokens."""
     yield from wrapped(headline(sample), width)
     for note in sample.notes:
         yield from (_styled(line, SEVERITY_COLOURS["yellow"] if coloured else "") for line in wrapped(note, width))
@@ -232,7 +232,7 @@ def row_lines(sample: RowView, width: int, signs: Signs, *, coloured: bool = Fal
 
 
 def headline(sample: RowView) -> str:
-    """`row 13 of 800, rows.jsonl:13, messages: 297 tokens, 122 learned (41%)`; of a row that is cut, of those kept."""
+    """`row 13 of 800, rows.jsonl:13, messages: 297 tokens, 122 trained (41%)`; of a row that is cut, of those kept."""
     part = f", part {sample.part + 1} of {sample.num_parts}" if sample.num_parts > 1 else ""
     seen = min(sample.num_tokens, sample.max_length)
     share = report_text.percent(sample.num_target_tokens, seen)
@@ -242,7 +242,7 @@ def headline(sample: RowView) -> str:
         kept, lost = f" of the {seen:,} kept", f", {sample.num_tokens - seen:,} cut"
     return (
         f"row {sample.number + 1:,} of {sample.num_rows:,}{part}, {sample.where}, {sample.form}: "
-        f"{sample.num_tokens:,} tokens{whole}, {sample.num_target_tokens:,}{kept} learned ({share}){lost}"
+        f"{sample.num_tokens:,} tokens{whole}, {sample.num_target_tokens:,}{kept} trained ({share}){lost}"
     )
 
 

@@ -1,4 +1,4 @@
-"""`ftui split FILE --eval 10%`: two files of one, to learn and to evaluate on. The engine's process does the work."""
+"""`ftui split FILE --eval 10%`: two files of one, to train and to evaluate on. The engine's process does the work."""
 
 import re
 from contextlib import closing
@@ -96,7 +96,7 @@ def _as_option(hint: str) -> str:
 
 def lines(done: SplitResult) -> list[str]:
     sides = [
-        (f"{done.num_train_rows:,}", "to learn", done.train),
+        (f"{done.num_train_rows:,}", "to train on", done.train),
         (f"{done.num_eval_rows:,}", "to evaluate on", done.eval),
     ]
     width = max(len(number) for number, _, _ in sides)

@@ -30,7 +30,7 @@ class Finding(msgspec.Struct, frozen=True):
     """Something to know about the rows. `name` is what data.allow calls it; red ones stop a run that does not allow it.
 
     `count` rows (or what `unit` says) of `total` have it; the first few are `examples`. Not `is_allowable` is a red one
-    that leaves a run nothing to learn.
+    that leaves a run nothing to train on.
     """
 
     name: str
@@ -64,7 +64,7 @@ class SourceFacts(msgspec.Struct, frozen=True):
 
 
 class OtherLength(msgspec.Struct, frozen=True):
-    """What another data.max_length would lose: rows cut, and the tokens (all, learned) that would not be seen."""
+    """What another data.max_length would lose: rows cut, and the tokens (all, trained) that would not be seen."""
 
     max_length: int
     num_cut: int
@@ -81,10 +81,10 @@ class Padding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`num_train_rows` are those a run learns: `num_sequences`, `num_tokens` and `num_target_tokens` are theirs, at
+    """`num_train_rows` are those a run trains on: `num_sequences`, `num_tokens` and `num_target_tokens` are theirs, at
     `max_length`, and so are the padding and the shares of an epoch. All other numbers are of the `num_rows` rows to
     train on before any is set aside. Where no whole rows were set aside but parts of them (of a long text),
-    `num_eval_parts` are those. `num_judged_bad` rows have an answer that is not learned, for it was judged bad.
+    `num_eval_parts` are those. `num_judged_bad` rows have an answer that is not trained on, for it was judged bad.
 
     `lengths` and `target_shares` are [percentile (0..100), value]; `histogram` is [longest length of the bar, rows].
     `scripts` are shares (0..1) of the letters, the most first. `special` says in words how rows begin and end and what

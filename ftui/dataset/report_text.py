@@ -56,12 +56,12 @@ def what_to_do(finding: Finding) -> str:
 
 
 def totals(report: Report) -> list[Fact]:
-    """Rows, and of those to train on: tokens, and what of them is learned."""
-    learned = f"{report.num_target_tokens:,} ({percent(report.num_target_tokens, report.num_tokens)})"
+    """Rows, and of those to train on: tokens, and the trained ones."""
+    trained = f"{report.num_target_tokens:,} ({percent(report.num_target_tokens, report.num_tokens)})"
     found = [("rows", rows_text(report))]
     if report.num_sequences != report.num_train_rows:
         found.append(("sequences", f"{report.num_sequences:,}"))
-    return [*found, ("tokens", f"{report.num_tokens:,}"), ("learned", learned)]
+    return [*found, ("tokens", f"{report.num_tokens:,}"), ("trained", trained)]
 
 
 def rows_text(report: Report) -> str:
@@ -73,7 +73,7 @@ def rows_text(report: Report) -> str:
     elif report.num_eval_rows:
         parts.append(f"{report.num_eval_rows:,} to evaluate on")
     if report.num_judged_bad:
-        parts.append(f"{report.num_judged_bad:,} judged bad and not learned")
+        parts.append(f"{report.num_judged_bad:,} judged bad and not trained on")
     if report.num_skipped:
         parts.append(f"{report.num_skipped:,} skipped")
     return ", ".join(parts)
@@ -104,20 +104,20 @@ def length_facts(report: Report) -> list[Fact]:
 
 
 def share_facts(report: Report) -> str:
-    """How much of a row is learned, from the least to the most."""
+    """How much of a row is trained, from the least to the most."""
     known, names = dict(report.target_shares), {0: "least", 50: "half the rows below", 100: "most"}
     return ", ".join(f"{name} {percent(known[p])}" for p, name in names.items() if p in known)
 
 
 def lost_at(other: OtherLength, report: Report) -> list[str]:
-    """Of another data.max_length: rows cut, and tokens to learn that are lost, each with its share of all there are."""
-    learned = sum(source.num_target_tokens for source in report.sources if not source.is_eval)
+    """Of another data.max_length: rows cut, and trained tokens lost, each with its share of all."""
+    trained = sum(source.num_target_tokens for source in report.sources if not source.is_eval)
     return [
         f"{other.max_length:,}",
         f"{other.num_cut:,}",
         percent(other.num_cut, report.num_rows),
         f"{other.num_lost_target_tokens:,}",
-        percent(other.num_lost_target_tokens, learned),
+        percent(other.num_lost_target_tokens, trained),
     ]
 
 
@@ -139,7 +139,7 @@ def scripts_text(report: Report) -> str:
 
 def other_facts(report: Report) -> list[Fact]:
     """All that is told in a line each."""
-    found = [("learned share", share_facts(report)), ("padding", padding_text(report))]
+    found = [("trained share", share_facts(report)), ("padding", padding_text(report))]
     found.append(("scripts", scripts_text(report)))
     found += [("special tokens" if not n else "", text) for n, text in enumerate(report.special)]
     return [(label, text) for label, text in found if text]

@@ -1,4 +1,4 @@
-"""A row as the model sees it, laid out in lines: what is learned, who speaks, where it is cut. Pure functions."""
+"""A row as the model sees it, laid out in lines: what is trained on, who speaks, where it is cut. Pure functions."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -10,11 +10,11 @@ from ftui.dataset.row import RowView, Token
 from ftui.text import cells, cut, shown
 
 PieceKind = Literal[
-    "learned", "ignored", "learned special", "special", "cut", "mark", "learned mark", "role", "rule", "told", "alarm"
+    "trained", "ignored", "trained special", "special", "cut", "mark", "trained mark", "role", "rule", "told", "alarm"
 ]  # fmt: skip
 """What a piece of a line is: its text of a token (the first five), a mark in place of what is not seen, a heading."""
 
-TRAINED = ("learned", "learned special", "learned mark")
+TRAINED = ("trained", "trained special", "trained mark")
 CHUNK = re.compile(r"\n|[^\S\n]+|\S+")
 LEAST_WIDTH = 8
 NO_TOKEN = -1
@@ -31,16 +31,16 @@ class Piece:
 
 @dataclass(frozen=True)
 class RowLine:
-    """`first` is the number of the first token on it or after it; `is_learned`: a token on it is learned."""
+    """`first` is the number of the first token on it or after it; `is_trained`: a token on it is trained on."""
 
     pieces: tuple[Piece, ...]
     first: int = 0
-    is_learned: bool = False
+    is_trained: bool = False
 
 
 @dataclass(frozen=True)
 class Signs:
-    """What is drawn in place of a new line and as a rule; `around` stands before and behind learned text, if anything:
+    """What is drawn in place of a new line and as a rule; `around` stands before and behind trained text, if anything:
     for those who see no colours. `more` is told where not all tokens are shown.
     """
 
@@ -74,7 +74,7 @@ def layout_row(sample: RowView, width: int, signs: Signs) -> list[RowLine]:
 
 
 def _edges(tokens: Sequence[Token]) -> dict[int, tuple[bool, bool]]:
-    """The tokens at which learned text begins, and those at which it ends."""
+    """The tokens at which trained text begins, and those at which it ends."""
     flags = [False, *(token.is_target and not token.is_cut for token in tokens), False]
     begins = {n for n, (before, now) in enumerate(pairwise(flags)) if now and not before}
     ends = {n - 1 for n, (before, now) in enumerate(pairwise(flags)) if before and not now}
@@ -82,16 +82,16 @@ def _edges(tokens: Sequence[Token]) -> dict[int, tuple[bool, bool]]:
 
 
 def _token_counts(tokens: Sequence[Token]) -> str:
-    learned = sum(token.is_target and not token.is_cut for token in tokens)
-    return f"{len(tokens):,} token{'s' if len(tokens) != 1 else ''}" + (f", {learned:,} learned" if learned else "")
+    trained = sum(token.is_target and not token.is_cut for token in tokens)
+    return f"{len(tokens):,} token{'s' if len(tokens) != 1 else ''}" + (f", {trained:,} trained" if trained else "")
 
 
 def piece_kind(token: Token) -> PieceKind:
     if token.is_cut:
         return "cut"
     if token.is_special:
-        return "learned special" if token.is_target else "special"
-    return "learned" if token.is_target else "ignored"
+        return "trained special" if token.is_target else "special"
+    return "trained" if token.is_target else "ignored"
 
 
 class _Page:
@@ -112,7 +112,7 @@ class _Page:
         for chunk in CHUNK.findall(token.text):
             if chunk == "\n":
                 self._end_word()
-                mark: PieceKind = "learned mark" if kind in TRAINED else "cut" if kind == "cut" else "mark"
+                mark: PieceKind = "trained mark" if kind in TRAINED else "cut" if kind == "cut" else "mark"
                 self._line.append(Piece(self._signs.newline, mark, number))
                 self._break(number)
             elif chunk.isspace():
@@ -177,8 +177,8 @@ class _Page:
     def _break(self, number: int) -> None:
         """`number`: the token that goes on in the next line."""
         first = next((piece.token for piece in self._line if piece.token != NO_TOKEN), self._first)
-        learned = any(piece.kind in TRAINED for piece in self._line)
-        self.lines.append(RowLine(tuple(self._line), first, learned))
+        trained = any(piece.kind in TRAINED for piece in self._line)
+        self.lines.append(RowLine(tuple(self._line), first, trained))
         self._line, self._used, self._first = [], 0, number
 
 

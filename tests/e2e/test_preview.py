@@ -43,7 +43,7 @@ def test_the_screen_shows_them_and_ends_its_helper(bare: Workbench) -> None:
         screen.wait_for("row 1 of 40", seconds=90)
         screen.press("n")
         shown = screen.wait_for("row 2 of 40")
-        assert any("assistant" in line for line in shown) and any("learned" in line for line in shown)
+        assert any("assistant" in line for line in shown) and any("trained" in line for line in shown)
         screen.press("R")
         screen.wait_for("report on the rows")
         (helper,) = helpers()

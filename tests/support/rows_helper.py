@@ -94,7 +94,7 @@ REPORT = Report(
     target_shares=[(0, 0.21), (50, 0.66), (100, 0.97)],
     other_lengths=[OtherLength(128, 2, 300, 290), OtherLength(160, 1, 239, 239), OtherLength(512, 0, 0, 0)],
     padding=Padding(0.41, 0.41, 0.03), scripts=[("Latin", 0.985), ("Han", 0.01), ("Hiragana", 0.005)],
-    special=["rows begin with <|im_start|>, no BOS", "the last turn ends with <|im_end|>, which is learned",
+    special=["rows begin with <|im_start|>, no BOS", "the last turn ends with <|im_end|>, which is trained",
              "padded with <|pad|>"],
     findings=FINDINGS,
 )  # fmt: skip

@@ -35,7 +35,7 @@ def report_title(frame: Frame, name: str, report: Report | None) -> list[Line]:
     share = report_text.percent(report.num_target_tokens, report.num_tokens)
     numbers: Line = [
         (f" {report.num_train_rows:,}", "number"), (" rows  ", "muted"), (short(report.num_tokens), "number"),
-        (" tokens  ", "muted"), (short(report.num_target_tokens), "number"), (f" learned {share}", "muted"),
+        (" tokens  ", "muted"), (short(report.num_target_tokens), "number"), (f" trained {share}", "muted"),
     ]  # fmt: skip
     told = report_text.tally(report)
     found: Line = [(f" {words} ", SEVERITY_STYLES[severity]) for severity, words in told]
@@ -48,7 +48,7 @@ def report_title(frame: Frame, name: str, report: Report | None) -> list[Line]:
 
 
 def _share(frame: Frame, report: Report) -> Line:
-    """What of all tokens is learned, as a bar."""
+    """What of all tokens is trained on, as a bar."""
     width = max(1, frame.width - 2)
     full = round(width * report.num_target_tokens / report.num_tokens) if report.num_tokens else 0
     return [(" " + frame.glyphs.full * full, "good"), (frame.glyphs.rule * (width - full), "rule")]
@@ -186,7 +186,7 @@ def _percentiles(frame: Frame, report: Report) -> list[Line]:
 
 def _other_lengths(frame: Frame, report: Report) -> list[Line]:
     """A table; the length of the profile is marked."""
-    lines: list[Line] = [[(right("", 12) + right("rows cut", 16) + right("learned lost", 18), "faint")]]
+    lines: list[Line] = [[(right("", 12) + right("rows cut", 16) + right("trained lost", 18), "faint")]]
     for other in report.other_lengths:
         length, rows, share, lost, lost_share = report_text.lost_at(other, report)
         is_now = other.max_length == report.max_length

@@ -1,4 +1,4 @@
-"""A row as the model sees it: its numbers, a map of what is learned, the tokens themselves, and the row in its file."""
+"""A row as the model sees it: its numbers, a map of its trained tokens, the tokens themselves, and the row in its file."""
 
 import json
 import re
@@ -16,14 +16,14 @@ from ..render.spans import Frame, Line, Span, harmless, spread, width_of, wrappe
 from .wording import place
 
 STYLES: dict[PieceKind, str] = {
-    "learned": "bright@panel", "ignored": "muted", "learned special": "special@panel", "special": "violet",
-    "cut": "faint", "mark": "faint", "learned mark": "faint@panel", "role": "title", "rule": "rule", "told": "faint",
+    "trained": "bright@panel", "ignored": "muted", "trained special": "special@panel", "special": "violet",
+    "cut": "faint", "mark": "faint", "trained mark": "faint@panel", "role": "title", "rule": "rule", "told": "faint",
     "alarm": "bad",
 }  # fmt: skip
 SEVERITY_STYLES = {"red": "bad", "yellow": "warn", "note": "loss"}
 FOUND = "background@warn"  # what was sought
 GUTTER = 2
-OF_TOKENS: tuple[PieceKind, ...] = ("learned", "ignored", "learned special", "special", "cut")
+OF_TOKENS: tuple[PieceKind, ...] = ("trained", "ignored", "trained special", "special", "cut")
 PERCENT = re.compile(r"(\d+(?:\.\d+)?) ?%")
 LOADING_BAR = 60
 
@@ -76,7 +76,7 @@ def _numbers(sample: RowView, word: str) -> Line:
     line: Line = [
         (f" {sample.num_tokens:,}", "number"), (f"{whole} tokens  ", "muted"),
         (f"{sample.num_target_tokens:,}", "number" if sample.num_target_tokens else "alarm"),
-        (f" learned {share}{kept}", "muted" if sample.num_target_tokens else "bad"),
+        (f" trained {share}{kept}", "muted" if sample.num_target_tokens else "bad"),
     ]  # fmt: skip
     if sample.num_tokens > seen:
         line.append((f"  {sample.num_tokens - seen:,} cut", "bad"))
@@ -100,7 +100,7 @@ def where_words(where: Where, width: int) -> str:
 
 
 def token_map(frame: Frame, sample: RowView, seen: range) -> Line:
-    """All tokens in one line: thick where one is learned, thin where none is, dots where the model sees nothing."""
+    """All tokens in one line: thick where one is trained on, thin where none is, dots where the model sees nothing."""
     width, number = max(1, frame.width - 2), len(sample.tokens)
     if not number:
         return []
@@ -146,7 +146,7 @@ def notes(sample: RowView, width: int) -> list[Line]:
 def token_lines(
     frame: Frame, lines: Sequence[RowLine], *, boundaries: bool, found: Sequence[tuple[int, int]] = ()
 ) -> list[Line]:
-    """The lines with a bar beside those with something to learn; with `boundaries` every other token is tinted.
+    """The lines with a bar beside those with something to train on; with `boundaries` every other token is tinted.
 
     `found` are runs of tokens (the first, behind the last) that are marked.
     """
@@ -159,7 +159,7 @@ def _token_line(glyphs: Glyphs, line: RowLine, boundaries: bool, marked: frozens
     gutter: Span = ("  ", "text")
     if any(piece.token in marked for piece in line.pieces):
         gutter = (f"{glyphs.cursor} ", "warn")
-    elif line.is_learned:
+    elif line.is_trained:
         gutter = (f"{glyphs.wall} ", "good")
     elif is_cut:
         gutter = (f"{glyphs.attempt} ", "bad")

@@ -14,7 +14,7 @@ _UNANSWERED_ROLES = ("system", "developer")
 
 @dataclass(frozen=True)
 class RowContent:
-    """`answers` are what is learned; `text` is all that is said, without what the system says.
+    """`answers` are what is trained on; `text` is all that is said, without what the system says.
 
     `content` (bytes) is the same for two rows only if they say the same in the same roles, whatever their form;
     `prompt` is that of what stands before the last answer, empty where nothing does. `words` and `question` are these
@@ -30,7 +30,7 @@ class RowContent:
 
 
 def row_content(example: Example) -> RowContent:
-    """Of a pair, what is learned: the better answer."""
+    """Of a pair, what is trained on: the better answer."""
     match example:
         case Chat():
             return _of_chat(example)
@@ -59,10 +59,10 @@ def _of_chat(chat: Chat) -> RowContent:
         [
             _text(message)
             for number, message in enumerate(chat.messages)
-            if message.get("role") == "assistant" and number not in chat.unlearned
+            if message.get("role") == "assistant" and number not in chat.untrained
         ],
         "\n".join(map(_text, heard)),
-        _encoder.encode([turns, chat.tools, sorted(chat.unlearned)]),
+        _encoder.encode([turns, chat.tools, sorted(chat.untrained)]),
         _encoder.encode([before, chat.tools]) if before else b"",
         _encoder.encode([words, chat.tools]),
         _encoder.encode([before_words, chat.tools]) if before_words else b"",

@@ -21,7 +21,7 @@ FACTS = np.dtype(
 )  # fmt: skip
 """One row. `file`, `place` and `offset` say where it is (as a Block does). `flags` are an `Oddity`. `content`,
 `prompt`, `words` and `question` are hashes of what is `Said` (0 = nothing is); rows with a band of `similar` in common
-may be nearly the same. Of a row that is never learned, as an answer judged bad, there is nothing but its place."""
+may be nearly the same. Of a row that is never trained on, as an answer judged bad, there is nothing but its place."""
 
 
 class Oddity(IntFlag):
@@ -92,7 +92,7 @@ def facts_of(encoded: Sequence[EncodedRow], each: Sequence[RowContent]) -> np.nd
 
 
 def trained_content(example: Example) -> RowContent:
-    """What is said by a row that is learned; nothing by another."""
+    """What is said by a row that is trained on; nothing by another."""
     return RowContent([], "", b"") if trained_part(example) is None else row_content(example)
 
 
@@ -148,11 +148,11 @@ def _is_new(answer: str, its: RowContent) -> bool:
 
 def order_oddities(example: Example) -> int:
     """Turns that do not follow each other as those of a conversation: each fault, and `ROLE_ORDER` for all."""
-    learned = trained_part(example)
-    if not isinstance(learned, Chat):
+    trained = trained_part(example)
+    if not isinstance(trained, Chat):
         return 0
     found = Oddity(0)
-    for fault in _faults(learned.messages):
+    for fault in _faults(trained.messages):
         found |= fault | Oddity.ROLE_ORDER
     return int(found)
 

@@ -43,7 +43,7 @@ def resolve_entry(source: DataSource) -> DataSource:
     columns = _table(entry, "columns", refused)
     media = [name for name in MEDIA if columns.get(name)]
     if media:
-        raise refused(f"has {', '.join(media)}: only text can be learned", "")
+        raise refused(f"has {', '.join(media)}: only text can be trained on", "")
     if entry.get("folder"):
         raise refused("is one folder of a data set, and these are read whole", "Name its files in data.train.")
     form, found = _form(entry, columns, source.format, refused)

@@ -51,7 +51,7 @@ def list_files(path: Path, *, rows_only: bool = False) -> Listing:
     reasons = {
         "a link to nothing, passed over": broken,
         "a link to what is read anyway, passed over": passed + twice,
-        "text beside files of rows, not learned": texts,
+        "text beside files of rows, not trained on": texts,
     }
     return Listing(tuple(files), tuple(f"{first_names(left)}: {reason}" for reason, left in reasons.items() if left))
 

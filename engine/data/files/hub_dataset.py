@@ -111,7 +111,7 @@ def _choose_split(name: str, split: str | None, there: list[str]) -> str:
 def _of_text(name: str, table: Any) -> Any:
     media = [key for key, feature in table.features.items() if type(feature).__name__ in MEDIA]
     if media:
-        raise DataError(f"{name} holds images, audio or video ({', '.join(media)}): only text can be learned.")
+        raise DataError(f"{name} holds images, audio or video ({', '.join(media)}): only text can be trained on.")
     return table
 
 

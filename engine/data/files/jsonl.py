@@ -8,7 +8,7 @@ from .encodings import BOM, Utf8
 from .raw_rows import BadRow, RawRow
 
 LONGEST = 10_000_000
-"""Bytes of a row. Longer ones are a fault: nothing learns from a row of two million tokens, and memory is finite."""
+"""Bytes of a row. Longer ones are a fault: no model trains on a row of two million tokens, and memory is finite."""
 TOO_LONG = f"longer than {LONGEST // 1_000_000} MB"
 CUT_IT = "Cut it into several rows. Is there a line end missing?"
 

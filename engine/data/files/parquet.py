@@ -93,7 +93,7 @@ def _refuse_media(path: Path, schema: Any) -> None:
     ]
     if media:
         raise DataError(
-            f"{printable(path)} holds images, audio or video ({', '.join(media)}): only text can be learned."
+            f"{printable(path)} holds images, audio or video ({', '.join(media)}): only text can be trained on."
         )
 
 

@@ -11,7 +11,7 @@ from .line_wrapping import unwrap_lines
 from .turns import read_list, read_tools, read_turns, turns_or_text
 
 BELOW = ("context", "input")  # columns that may hold more of what is asked
-Turns = list[tuple[Message, bool]]  # turns, each with whether it is learned if the assistant says it
+Turns = list[tuple[Message, bool]]  # turns, each with whether it is trained on if the assistant says it
 
 
 def read_string(row: Row, key: str, *, default: str | None = None) -> str:
@@ -44,7 +44,7 @@ def question_turns(row: Row, question: str, own: str | None = None) -> Turns:
 
 
 def _history(row: Row) -> Turns:
-    """Earlier turns of the alpaca form: a list of [question, answer]. They are learned too."""
+    """Earlier turns of the alpaca form: a list of [question, answer]. They are trained on too."""
     said: Turns = []
     for number, pair in enumerate(read_list(row, "history") or [], start=1):
         if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
@@ -62,8 +62,8 @@ def make_chat(row: Row, said: Turns) -> Chat:
     tools = read_tools(row)
     if tools and said and _names_all(tools, said[0][0]):
         tools = None  # as hermes-function-calling has it: the template would write them once more
-    unlearned = {n for n, (message, learned) in enumerate(said) if message["role"] == "assistant" and not learned}
-    return Chat([message for message, _ in said], tools, frozenset(unlearned))
+    untrained = {n for n, (message, trained) in enumerate(said) if message["role"] == "assistant" and not trained}
+    return Chat([message for message, _ in said], tools, frozenset(untrained))
 
 
 def _names_all(tools: list[Any], first: Message) -> bool:
@@ -76,8 +76,8 @@ def _names_all(tools: list[Any], first: Message) -> bool:
     )
 
 
-def untrained(said: Turns) -> Turns:
-    """The same turns, none of them learned."""
+def untrained_turns(said: Turns) -> Turns:
+    """The same turns, none of them trained on."""
     return [(message, False) for message, _ in said]
 
 
@@ -109,9 +109,9 @@ def sharegpt(row: Row, shape: ColumnNames) -> Chat:
 
 def prompt_completion(row: Row, shape: ColumnNames) -> Chat | Completion:
     prompt, completion = turns_or_text(row, "prompt", shape), turns_or_text(row, "completion", shape)
-    if prompt is not None and completion is not None:  # the answers in the prompt are given, not learned
+    if prompt is not None and completion is not None:  # the answers in the prompt are given, not trained on
         return make_chat(
-            row, untrained(conversation_turns(row, "prompt", shape)) + read_turns(row, "completion", shape)
+            row, untrained_turns(conversation_turns(row, "prompt", shape)) + read_turns(row, "completion", shape)
         )
     if prompt is None and completion is None and system_text(row):  # only a conversation has a place for it
         return _with_answer(row, question_turns(row, "prompt"), "completion")

@@ -17,14 +17,14 @@ from .unused_columns import unused_columns
 
 MOST_ROWS = 64
 EXPLICIT_FORMS = {
-    "preference": 'To learn the chosen answers, set data.format = "preference".',
-    "kto": 'To learn the rows whose verdict is true, set data.format = "kto".',
+    "preference": 'To train on the chosen answers, set data.format = "preference".',
+    "kto": 'To train on the rows whose verdict is true, set data.format = "kto".',
 }
 
-_SINGLE = "a single turn of a conversation (it says who speaks beside its text), and questions would be learned too"
+_SINGLE = "a single turn of a conversation (it says who speaks beside its text), and questions would be trained on too"
 _TOGETHER = (
-    "Put the turns of a conversation in one row: messages = [{role, content}, ...]. To learn all of it as plain text, "
-    'set data.format = "text".'
+    "Put the turns of a conversation in one row: messages = [{role, content}, ...]. To train on all of it as plain "
+    'text, set data.format = "text".'
 )
 
 
@@ -32,8 +32,8 @@ _TOGETHER = (
 class Detection:
     """`confidence` (0..1) is the share of the `num_looked` rows that have `form`; `why` says what it is known by.
 
-    `problem` = why rows as these cannot be learned as the profile stands, with a `hint` what to do about it. `form` is
-    empty where no known one fits. `unused` names columns that it does not read (see there).
+    `problem` says why a run cannot train on such rows as the profile stands, `hint` what to do about it. `form` is
+    empty where no known one fits. `unused` names columns that the form does not read.
     """
 
     form: str
@@ -145,8 +145,8 @@ def _why(form: str) -> str:
 
 def _why_not_default(form: str) -> str:
     if form == "kto":
-        return "an answer with a verdict, as KTO has them, and sft would learn the bad ones too"
-    return "a preference pair (chosen, rejected), and sft learns from one answer"
+        return "an answer with a verdict, as KTO has them, and sft would train on the bad ones too"
+    return "a preference pair (chosen, rejected), and sft trains on one answer"
 
 
 def _unknown(row: Row, shape: ColumnNames) -> tuple[str, str]:

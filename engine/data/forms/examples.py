@@ -12,19 +12,19 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True)
 class Chat:
-    """A conversation; the assistant's turns are learned, but for the `unlearned` ones (their numbers, from 0).
+    """A conversation; the assistant's turns are trained on, but for the `untrained` ones (their numbers, from 0).
 
     `tools` goes to the chat template as it is.
     """
 
     messages: list[Message]
     tools: list[Any] | None = None
-    unlearned: frozenset[int] = frozenset()
+    untrained: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
 class Completion:
-    """A prompt and what follows it; the completion is learned."""
+    """A prompt and what follows it; the completion is trained on."""
 
     prompt: str
     completion: str
@@ -32,7 +32,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Text:
-    """Plain text; every token is learned. `num_joined` ends of lines were taken out of it (see `unwrapping`)."""
+    """Plain text; every token is trained on. `num_joined` ends of lines were taken out of it (see `unwrapping`)."""
 
     text: str
     num_joined: int = 0
@@ -40,7 +40,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Token ids (int32) and whether each is learned (bool): a row that somebody else has tokenised.
+    """Token ids (int32) and whether each is trained on (bool): a row that somebody else has tokenised.
 
     `is_bare` = its attention mask has told what is padding, and that is gone.
     """
@@ -52,7 +52,7 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two answers to the same, of which the first is better. `sft` learns that one."""
+    """Two answers to the same, of which the first is better. `sft` trains on that one."""
 
     chosen: Chat | Completion
     rejected: Chat | Completion
@@ -60,7 +60,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """An answer and the verdict on it. `sft` learns the good ones."""
+    """An answer and the verdict on it. `sft` trains on the good ones."""
 
     answer: Chat | Completion
     good: bool
@@ -71,7 +71,7 @@ Example = TrainedPart | Pair | JudgedAnswer
 
 
 def trained_part(example: Example) -> TrainedPart | None:
-    """What `sft` learns of it; `None` for an answer that was found bad."""
+    """What `sft` trains on of it; `None` for an answer that was found bad."""
     if isinstance(example, Pair):
         return example.chosen
     if isinstance(example, JudgedAnswer):

@@ -49,7 +49,7 @@ def to_example(row: Row, form: str, shape: ColumnNames = STANDARD_NAMES) -> Exam
     named = rename_columns(row, shape)
     for key in _MEDIA:
         if named.value.get(key) and form not in ("text", "tokenized"):  # text is whole without a picture beside it
-            raise row.error(f"it has {key}: only text can be learned")
+            raise row.error(f"it has {key}: only text can be trained on")
     try:
         return READERS[form](named, shape)
     except DataError as error:

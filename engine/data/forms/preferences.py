@@ -17,7 +17,7 @@ from .conversations import (
     read_string,
     system_text,
     system_turn,
-    untrained,
+    untrained_turns,
 )
 from .examples import Chat, Completion, JudgedAnswer, Pair, shared_start
 from .turns import read_turn, read_turns, turns_or_text
@@ -50,8 +50,8 @@ def preference(row: Row, shape: ColumnNames) -> Pair:
         said = [one if one[0][0]["role"] == "system" else [*system_turn(row), *one] for one in said]
         alike = sum(1 for _ in takewhile(lambda pair: pair[0][0] == pair[1][0], zip(*said, strict=False)))
         num_given = min(alike, *(len(one) - 1 for one in said))
-        return Pair(*(make_chat(row, untrained(one[:num_given]) + one[num_given:]) for one in said))
-    return Pair(*(make_chat(row, untrained(before) + one) for one in said))
+        return Pair(*(make_chat(row, untrained_turns(one[:num_given]) + one[num_given:]) for one in said))
+    return Pair(*(make_chat(row, untrained_turns(before) + one) for one in said))
 
 
 def _prompt_column(row: Row) -> str | None:
@@ -96,7 +96,7 @@ def _split_speakers(text: str) -> Turns:
 def _last_answer(row: Row, said: Turns) -> Chat:
     if said[-1][0]["role"] != "assistant":
         raise row.error("the assistant does not have the last word, so there is nothing that was judged")
-    return make_chat(row, [*system_turn(row), *untrained(said[:-1]), said[-1]])
+    return make_chat(row, [*system_turn(row), *untrained_turns(said[:-1]), said[-1]])
 
 
 def _split_shared_prompt(row: Row, chosen: str, rejected: str) -> tuple[Completion, Completion]:
@@ -118,7 +118,7 @@ def kto(row: Row, shape: ColumnNames) -> JudgedAnswer:
     if answer.messages[-1]["role"] != "assistant":
         raise row.error("the assistant does not have the last word, so there is nothing that was judged")
     earlier = {n for n, message in enumerate(answer.messages[:-1]) if message["role"] == "assistant"}
-    return JudgedAnswer(replace(answer, unlearned=answer.unlearned | earlier), good)  # only the last turn was judged
+    return JudgedAnswer(replace(answer, untrained=answer.untrained | earlier), good)  # only the last turn was judged
 
 
 def read_verdict(row: Row) -> bool | None:

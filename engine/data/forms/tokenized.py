@@ -1,4 +1,4 @@
-"""Rows that somebody else has tokenised: ids, and beside them what is learned."""
+"""Rows that somebody else has tokenised: ids, and beside them what is trained on."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from .column_names import ColumnNames
 from .examples import Tokens
 from .turns import read_list
 
-IGNORED = -100  # the label of a token that is not learned, as PyTorch's loss has it
+IGNORED = -100  # the label of a token that is not trained on, as PyTorch's loss has it
 MASKS = ("completion_mask", "assistant_masks")  # TRL's names
 
 
 def read_tokens(row: Row, shape: ColumnNames) -> Tokens:
-    """`input_ids`, with `labels` (-100 = not learned) or a mask of what is learned; without them all is learned.
+    """`input_ids`, with `labels` (-100 = not trained on) or a loss mask; without either all of it is trained on.
 
-    Padding (`attention_mask` 0) is left out; without such a mask it is still there (see `without_padding`).
+    Padding (`attention_mask` 0) is left out; without such a mask it is still there (see `strip_padding`).
 
     Raises:
         DataError: they are no whole numbers, not equally many, or do not fit together.
@@ -45,18 +45,18 @@ def _targets(row: Row, ids: np.ndarray, columns: dict[str, np.ndarray | None]) -
     labels = columns["labels"]
     if labels is None:
         return targets
-    learned = labels != IGNORED
-    others = np.flatnonzero(learned & (labels != ids))
+    trained = labels != IGNORED
+    others = np.flatnonzero(trained & (labels != ids))
     if len(others):
         first = int(others[0])
-        shifted = np.array_equal(labels[:-1][learned[:-1]], ids[1:][learned[:-1]])
+        shifted = np.array_equal(labels[:-1][trained[:-1]], ids[1:][trained[:-1]])
         raise row.error(
             f"'labels' has {labels[first]} at position {first}, where 'input_ids' has {ids[first]}",
             hint="They are shifted by one; unshifted ones are wanted, as transformers shifts them itself."
             if shifted
-            else f"A label is the token's own id, or {IGNORED} where it is not learned.",
+            else f"A label is the token's own id, or {IGNORED} where it is not trained on.",
         )
-    both: np.ndarray = targets & learned
+    both: np.ndarray = targets & trained
     return both
 
 

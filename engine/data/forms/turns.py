@@ -24,7 +24,7 @@ TURN_WEIGHTS = ("loss_weight", "weight")
 
 
 def read_turns(row: Row, key: str, shape: ColumnNames = STANDARD_NAMES) -> list[tuple[Message, bool]]:
-    """The turns in the list under a key, each with whether it is learned if the assistant says it.
+    """The turns in the list under a key, each with whether it is trained on if the assistant says it.
 
     Raises:
         DataError: there is no such list, or a turn in it is none.
@@ -101,7 +101,7 @@ def _read_json(row: Row, value: Any) -> Any:
 
 
 def read_turn(row: Row, turn: Any, what: str, shape: ColumnNames = STANDARD_NAMES) -> tuple[Message, bool]:
-    """A turn, and whether it is learned if the assistant says it. `what` names it in errors.
+    """A turn, and whether it is trained on if the assistant says it. `what` names it in errors.
 
     A list of typed parts becomes one text; calls in JSON become objects, as templates want them.
     """
@@ -109,7 +109,7 @@ def read_turn(row: Row, turn: Any, what: str, shape: ColumnNames = STANDARD_NAME
         raise row.error(f"{what} is no object with a role and content")
     role_key, content_key = _key(row, turn, "role", what, shape), _key(row, turn, "content", what, shape)
     role = _role(row, turn.get(role_key), what, shape)
-    learned = _is_trained(row, turn, what)
+    trained = _is_trained(row, turn, what)
     left_out = (role_key, content_key, *TURN_WEIGHTS, "function_call")
     made: Message = {"role": "assistant" if role == "function_call" else role}
     if role_key == "role":  # ShareGPT's turns have nothing else that a template would know
@@ -117,8 +117,8 @@ def read_turn(row: Row, turn: Any, what: str, shape: ColumnNames = STANDARD_NAME
     if content_key in turn:
         made["content"] = turn[content_key]
     if role == "function_call":
-        return made | _only_calls(row, turn.get(content_key), what), learned
-    return _with_calls(row, made, turn.get("function_call"), what), learned
+        return made | _only_calls(row, turn.get(content_key), what), trained
+    return _with_calls(row, made, turn.get("function_call"), what), trained
 
 
 def _key(row: Row, turn: dict[str, Any], ours: str, what: str, shape: ColumnNames) -> str:
@@ -152,7 +152,7 @@ def _toml_key(said: Any) -> str:
 def _is_trained(row: Row, turn: Message, what: str) -> bool:
     weight = next((turn[name] for name in TURN_WEIGHTS if turn.get(name) is not None), 1)
     if weight not in (0, 1):
-        raise row.error(f"{what} has the weight {weight!r}: a turn is learned (1) or not (0)")
+        raise row.error(f"{what} has the weight {weight!r}: a turn is trained on (1) or not (0)")
     return bool(weight)
 
 
@@ -186,7 +186,9 @@ def _of_parts(row: Row, message: Message, what: str) -> Message:
         kind = part.get("type") if isinstance(part, dict) else "text" if isinstance(part, str) else None
         said = part if isinstance(part, str) else part.get("text", part.get("value", part.get(kind))) if kind else None
         if kind not in kinds or not isinstance(said, str):
-            raise row.error(f"{what} has a part that is no text ({kind or 'without a type'}): only text can be learned")
+            raise row.error(
+                f"{what} has a part that is no text ({kind or 'without a type'}): only text can be trained on"
+            )
         found[kinds[kind]].append(said)
     calls = [
         *(message.get("tool_calls") or []),

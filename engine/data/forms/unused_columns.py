@@ -57,7 +57,7 @@ def _is_read(row: Row, name: str, form: str) -> bool:
 
 
 def _is_text_alone(row: Row, form: str) -> bool:
-    """Whether it is learned as it stands, without a template that would have a place for more."""
+    """Whether it is trained on as it stands, without a template that would have a place for more."""
     try:
         return isinstance(trained_part(READERS[form](row, STANDARD_NAMES)), Completion)
     except DataError:  # of another form than most

@@ -41,7 +41,7 @@ SKIPPING = f'{SKIPPED} = "skip" leaves out and counts such rows.'
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How rows are read. `skips` = rows that cannot be learned from are left out; else the first of them is an error.
+    """How rows are read. `skips` = rows that cannot be trained on are left out; else the first of them is an error.
 
     `num_processes` tokenise; `None` for one per core where that pays.
     """
@@ -59,7 +59,7 @@ def load_store(
     `report(detail)` is called while rows are read; an exception that it raises ends that at once.
 
     Raises:
-        DataError: a row that cannot be learned from (see Manner), or a file that cannot be read, or that changed
+        DataError: a row that cannot be trained on (see Manner), or a file that cannot be read, or that changed
             meanwhile.
         DiskError: no room for the tokens.
     """

@@ -23,7 +23,7 @@ class Task(msgspec.Struct, frozen=True, array_like=True):
 
 
 def encode_block(task: Task, encoder: Encoder) -> EncodedBlock:
-    """What the block gives to the store; rows that cannot be learned from are in `skipped`, in their order."""
+    """What the block gives to the store; rows that cannot be trained on are in `skipped`, in their order."""
     read = parse_block(task.block)
     rows = [row for row in read if isinstance(row, Row)]
     became = iter(encoder.encode_all(rows, task.form) if rows else ())

@@ -17,7 +17,7 @@ from .store import Store
 
 
 class SequenceCounts(msgspec.Struct, frozen=True):
-    """What is seen at this length. Sequences without a learned token are left out: `num_without_target` of them.
+    """What is seen at this length. Sequences without a trained token are left out: `num_without_target` of them.
 
     `num_cut` were too long. `num_skipped` rows were left out before they were tokens.
     """
@@ -68,10 +68,10 @@ def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
     if stage == "sft":
         starts, rows, num_targets = store.starts, store.rows, np.array(store.num_targets)
         lengths = np.minimum(store.lengths, np.int32(max_length))
-        num_targets[cut] = store.learned(starts[cut] + 1, starts[cut] + max_length)
+        num_targets[cut] = store.count_trained(starts[cut] + 1, starts[cut] + max_length)
     else:
         starts, lengths, rows = _pieces(store, max_length)
-        num_targets = store.learned(starts + 1, starts + lengths) if cut.any() else np.array(store.num_targets)
+        num_targets = store.count_trained(starts + 1, starts + lengths) if cut.any() else np.array(store.num_targets)
     kept = num_targets > 0
     if not kept.all():
         starts, lengths, rows, num_targets = starts[kept], lengths[kept], rows[kept], num_targets[kept]

@@ -1,6 +1,6 @@
 """Tokenised rows as flat files mapped into memory: more of them than memory holds.
 
-    ids.bin targets.bin                      one entry per token: its id; whether it is learned
+    ids.bin targets.bin                      one entry per token: its id; whether it is trained on
     lengths.bin num_targets.bin rows.bin     one per sequence; `rows` is the number of the row it was made of, from 0
     facts.bin                                one per row (facts.py)
     counts.json                              what was counted, and the checksums of all; written last
@@ -117,7 +117,7 @@ class Store:
         return Sequence(np.array(self.ids[start:end]), np.array(self.targets[start:end], dtype=bool))
 
     def tokens(self, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ids and which are learned of the tokens in `spans` (n, 2), one after another, with plain reads."""
+        """Ids and which are trained on of the tokens in `spans` (n, 2), one after another, with plain reads."""
         found = []
         for name, kind in PER_TOKEN.items():
             with (self.folder / name).open("rb", buffering=0) as file:
@@ -126,8 +126,8 @@ class Store:
             found.append(np.frombuffer(b"".join(read), kind))
         return found[0], found[1].astype(bool)
 
-    def learned(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-        """The number of learned tokens (int32) in each span of tokens; the spans ascend and do not overlap.
+    def count_trained(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """The number of trained tokens (int32) in each span of tokens; the spans ascend and do not overlap.
 
         One that ends before it begins is empty: the span behind the first token of a sequence that has none.
         Read with plain reads, too.

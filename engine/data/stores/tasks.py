@@ -28,7 +28,7 @@ class Tasks:
         return sorted(self._unseen)
 
     def __iter__(self) -> Iterator[Task]:
-        """Raises `DataError` where a file cannot be read, or its first rows have no form that can be learned."""
+        """Raises `DataError` where a file cannot be read, or its first rows have no form that can be trained on."""
         for block in read_blocks(self._source.places, encoding=self._source.encoding):
             self._unseen.discard(block.file)
             while len(self.forms) <= block.file:

@@ -1,1 +1,1 @@
-"""From examples to tokens, and which of them are learned."""
+"""From examples to tokens, and which of them are trained on."""

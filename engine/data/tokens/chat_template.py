@@ -1,4 +1,4 @@
-"""A conversation as text with the spans that are learned: the assistant's turns, each with the token that ends it."""
+"""A conversation as text with its trained spans: the assistant's turns, each with the token that ends it."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ DATE = datetime(2024, 7, 26)  # the one Llama's templates fall back to; whoever 
 
 @dataclass(frozen=True)
 class RenderedText:
-    """Text of one sequence and the character spans that are learned. `ends` = the last one ends with a stop token.
+    """Text of one sequence and its trained character spans. `ends` = the last one ends with a stop token.
 
     A conversation in which the assistant says nothing has no spans.
     """
@@ -170,9 +170,9 @@ class _Writer:
 
 
 def _trained_messages(chat: Chat, loss_on: str) -> list[int]:
-    """The numbers of the messages that are learned."""
+    """The numbers of the messages that are trained on."""
     said = [n for n, message in enumerate(chat.messages) if message["role"] == "assistant"]
-    return [n for n in (said[-1:] if loss_on == "last" else said) if n not in chat.unlearned]
+    return [n for n in (said[-1:] if loss_on == "last" else said) if n not in chat.untrained]
 
 
 def _render_whole(text: str, stops: frozenset[str]) -> RenderedText:
@@ -203,7 +203,7 @@ def _render_by_prefixes(
 ) -> list[RenderedText]:
     """A turn is what the template adds between "the assistant speaks now" and the conversation with that turn.
 
-    Two renderings for each turn that is learned, and one of the whole where that ends with another's turn.
+    Two renderings for each turn that is trained on, and one of the whole where that ends with another's turn.
     """
     turns: list[RenderedText] = []
     for index in wanted:

@@ -1,4 +1,4 @@
-"""Examples as token ids with a mark on every token that is learned (a target token)."""
+"""Examples as token ids with a loss mask: a mark on every token that is trained on (a target token)."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ from .template_fit import TemplateRefusal
 
 @dataclass(frozen=True)
 class Sequence:
-    """Token ids (int32) and, for each, whether it is learned (bool), however many they are.
+    """Token ids (int32) and, for each, whether it is trained on (bool), however many they are.
 
     `row` is the number of its row in the batch that was encoded.
     """
@@ -97,7 +97,7 @@ class Encoder:
         return encoded
 
     def _made(self, turns: list[RenderedText]) -> Iterator[tuple[Encoding, list[int], np.ndarray, bool]]:
-        """Of each text its encoding, the ids, which are learned, and whether these say something else than it does."""
+        """Of each text its encoding, ids and loss mask, and whether the trained ids spell something else."""
         encodings = self.tokenised([turn.text for turn in turns])
         masks = [loss_mask(encoding, turn.text, turn.spans) for encoding, turn in zip(encodings, turns, strict=True)]
         ids = [encoding.ids for encoding in encodings]
@@ -128,13 +128,13 @@ class Encoder:
         return encodings
 
     def taken(self, row: Row, form: str) -> "PreparedRow | DataError":
-        """The row as an example and what is learned of it as text, or what is wrong with it."""
+        """The row as an example and what is trained on of it as text, or what is wrong with it."""
         try:
             example = to_example(row, form, self.shape)
-            learned = trained_part(example)
-            if isinstance(learned, Tokens):
-                return PreparedRow(example, [], self._fitting(row, learned))
-            return PreparedRow(example, [] if learned is None else self._rendered(row, learned))
+            trained = trained_part(example)
+            if isinstance(trained, Tokens):
+                return PreparedRow(example, [], self._fitting(row, trained))
+            return PreparedRow(example, [] if trained is None else self._rendered(row, trained))
         except DataError as error:
             return error
 
@@ -152,12 +152,12 @@ class Encoder:
 
     def _rendered(self, row: Row, example: Chat | Completion | Text) -> list[RenderedText]:
         if self.stage == "pretrain" and not isinstance(example, Text):
-            raise row.error("stage pretrain learns plain text", hint='Use stage = "sft" for conversations.')
+            raise row.error("stage pretrain trains on plain text", hint='Use stage = "sft" for conversations.')
         if isinstance(example, Chat):
             return self._rendered_chat(row, example)
         prompt = self._bos + (example.prompt if isinstance(example, Completion) else "")
-        learned = example.completion if isinstance(example, Completion) else example.text
-        text = prompt + learned + ("" if learned.endswith(self._eos) else self._eos)
+        trained = example.completion if isinstance(example, Completion) else example.text
+        text = prompt + trained + ("" if trained.endswith(self._eos) else self._eos)
         start = len(self._bos) if self.loss_on == "everything" else len(prompt)
         return [RenderedText(text, ((start, len(text)),), ends=True)]
 
@@ -196,7 +196,7 @@ class Encoder:
 
 @dataclass(frozen=True)
 class PreparedRow:
-    """A row on its way: what it is, the texts of its sequences with what is learned of them, or its tokens."""
+    """A row on its way: what it is, the texts of its sequences with what is trained on of them, or its tokens."""
 
     example: Example
     turns: list[RenderedText]

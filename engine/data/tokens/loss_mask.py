@@ -1,4 +1,4 @@
-"""Which tokens are learned, from the characters that are; and whether they say just that."""
+"""The loss mask: which tokens are trained on, from the characters that are; and whether they spell just those."""
 
 import re
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ SHOWN = 24  # characters of a text in words about it
 
 @dataclass(frozen=True)
 class LossMask:
-    """`targets` marks the tokens that are learned (bool); `runs` are those of each span: (first, after the last).
+    """`targets` marks the tokens that are trained on (bool); `runs` are those of each span: (first, after the last).
 
     A span without a token has an empty run. `differs` says in words where a token is in a span in part only; empty =
     nowhere.
@@ -30,7 +30,7 @@ class LossMask:
 
 
 def loss_mask(encoding: Encoding, text: str, spans: Sequence[Span]) -> LossMask:
-    """A token is learned when it has a character of a learned span, but for those that share white space only.
+    """A token is trained on when it has a character of a trained span, but for those that share white space only.
 
     So an answer never lacks its beginning where a token reaches back into the prompt; as in transformers and TRL.
     """
@@ -69,25 +69,25 @@ def _chars(encoding: Encoding, token: int) -> Span:
 
 
 def _partial_token(encoding: Encoding, text: str, span: Span, run: Span) -> str:
-    """In words, what is learned that is not in the span. White space does not count: some offsets leave it out."""
+    """In words, what is trained on that is not in the span. White space does not count: some offsets leave it out."""
     start, end = span
     if run[1] == run[0]:
         return ""
     begins, _ = _chars(encoding, run[0])
     _, ends = _chars(encoding, run[1] - 1)
     if 0 <= begins < start and text[begins:start].strip():
-        return f"{text[begins:start]!r} before its start is in one token with it, so it is learned too"
+        return f"{text[begins:start]!r} before its start is in one token with it, so it is trained on too"
     if ends > end and text[end:ends].strip():
-        return f"{text[end:ends]!r} after its end is in one token with it, so it is learned too"
+        return f"{text[end:ends]!r} after its end is in one token with it, so it is trained on too"
     return ""
 
 
 def omits_text_beside_calls(example: Example, texts: Sequence[str]) -> bool:
     """Whether what is said beside a call is in none of these texts, as Llama 3.1's template leaves it out."""
-    learned = trained_part(example)
-    if not isinstance(learned, Chat) or not texts:
+    trained = trained_part(example)
+    if not isinstance(trained, Chat) or not texts:
         return False
-    said = [str(message.get("content") or "") for message in learned.messages if message.get("tool_calls")]
+    said = [str(message.get("content") or "") for message in trained.messages if message.get("tool_calls")]
     return not all(_is_written(one.rpartition("</think>")[2], texts) for one in said)
 
 
@@ -97,7 +97,7 @@ def omitted_role(chat: Chat, texts: Sequence[str]) -> str:
     Many templates write the roles they know and pass over others (Qwen's `developer`, Phi's `tool`).
     """
     answers = [
-        n for n, message in enumerate(chat.messages) if message["role"] == "assistant" and n not in chat.unlearned
+        n for n, message in enumerate(chat.messages) if message["role"] == "assistant" and n not in chat.untrained
     ]
     for message in chat.messages[: answers[-1]] if answers else ():
         content = message.get("content")
@@ -118,7 +118,7 @@ def _is_written(said: str, texts: Sequence[str]) -> bool:
 def mask_difference(
     tokenizer: PreTrainedTokenizerBase, encoding: Encoding, text: str, spans: Sequence[Span], mask: LossMask
 ) -> str:
-    """In words, the first place where the learned tokens, read back, are not the learned text; empty = nowhere."""
+    """In words, the first place where the trained tokens, read back, are not the trained text; empty = nowhere."""
     told = (
         spelling_difference(tokenizer, encoding.ids[first:after], text[start:end])
         for (start, end), (first, after) in zip(spans, mask.runs, strict=True)

@@ -45,11 +45,11 @@ def find_special_tokens(tokenizer: PreTrainedTokenizerBase, stops: frozenset[str
 
 def oddities(sequence: "Sequence", special: SpecialTokens) -> list[str]:
     """Names of the findings that this sequence adds to."""
-    ids, learned = sequence.input_ids, np.flatnonzero(sequence.targets)
+    ids, trained = sequence.input_ids, np.flatnonzero(sequence.targets)
     found = []
     if special.bos is not None and len(ids) > 1 and ids[0] == ids[1] == special.bos:
         found.append("two_bos")
-    if len(learned) and special.stops.isdisjoint(ids[learned[-3:]].tolist()):  # a line's end may follow
+    if len(trained) and special.stops.isdisjoint(ids[trained[-3:]].tolist()):  # a line's end may follow
         found.append("no_eos")
     if special.unknown is not None and special.unknown in ids:
         found.append("unknown_tokens")
@@ -76,7 +76,7 @@ def has_special_text(special: SpecialTokens, chat: Chat, text: str, encoding: En
 
 
 def strip_padding(tokens: Tokens, special: SpecialTokens) -> Tokens:
-    """The row without the padding at its ends, where no attention mask has told it: else it would be learned.
+    """The row without the padding at its ends, where no attention mask has told it: else it would be trained on.
 
     Padding is a run of the token for it, or of one that ends a text: of that the first is kept as the end of the row
     unless another one ends it. A single token that could also be the end of a document stays.

@@ -1,4 +1,4 @@
-"""The report on the rows of a profile: what will be learned of them, and what is wrong with them."""
+"""The report on the rows of a profile: what of them will be trained on, and what is wrong with them."""
 
 from collections.abc import Sequence
 
@@ -29,18 +29,18 @@ def make_report(read: LoadedData, profile: Profile) -> Report:
     """The report on what was read: 3 to 8 s of a million rows; what takes them is kept in the cache for the next."""
     data, seen, limits = profile.data, read.train.sequences, limits_of(read, profile)
     rows = RowIndex([*read.found, *read.eval_found], [*read.stores, *read.eval_stores])
-    num_learned = sum(len(store.facts) for store in read.stores)
+    num_trained = sum(len(store.facts) for store in read.stores)
     longest = max(store.counts.longest for store in read.stores)
     tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage == "sft" else []
-    same = load_comparisons(rows, [*read.stores, *read.eval_stores], num_learned, tried)
+    same = load_comparisons(rows, [*read.stores, *read.eval_stores], num_trained, tried)
     shares, scripts = _shares(read, profile), _scripts(read.stores)
     padding = padding_of(profile, seen.lengths[read.train.indices], shares) if shares else None
-    looked = Examination(read, profile, limits, rows, num_learned, seen, same.sameness, padding, scripts)
+    looked = Examination(read, profile, limits, rows, num_trained, seen, same.sameness, padding, scripts)
     lengths = np.concatenate([store.lengths for store in read.stores])
     letters = sum(scripts.values())
     return Report(
         sources=_sources(read, shares),
-        num_rows=num_learned,
+        num_rows=num_trained,
         num_train_rows=read.train.num_rows,
         num_skipped=sum(store.counts.num_skipped for store in read.stores),
         num_sequences=len(read.train.indices),
@@ -62,7 +62,7 @@ def make_report(read: LoadedData, profile: Profile) -> Report:
 
 
 def _parts_apart(read: LoadedData) -> int:
-    """Sequences set aside of rows that are learned too: plain text is parted where its rows are too few."""
+    """Sequences set aside of rows that are trained on too: plain text is parted where its rows are too few."""
     train, apart = read.train, read.evaluation
     if apart is None or apart.sequences is not train.sequences:
         return 0
@@ -77,7 +77,7 @@ def _num_judged_bad(store: Store) -> int:
 
 
 def _shares(read: LoadedData, profile: Profile) -> tuple[Share, ...]:
-    """How much of each source comes in an epoch of the run; none where nothing is learned of one of them."""
+    """How much of each source comes in an epoch of the run; none where one of them has no token to train on."""
     numbers = np.diff(np.searchsorted(read.train.indices, read.train.sequences.bounds))
     return shares_in(read.found, read.train, profile.data.mixing_temperature) if all(numbers) else ()
 
@@ -87,8 +87,8 @@ def _sources(read: LoadedData, shares: Sequence[Share]) -> list[SourceFacts]:
     parts: list[float | None] = [None] * len(read.found)
     if any(share.weight != 1 for share in shares) and len(shares) > 1:
         parts = [share.per_epoch / total for share in shares]
-    learned = [_source(*one) for one in zip(read.found, read.stores, parts, strict=True)]
-    return learned + [_source(*one, None, is_eval=True) for one in zip(read.eval_found, read.eval_stores, strict=True)]
+    trained = [_source(*one) for one in zip(read.found, read.stores, parts, strict=True)]
+    return trained + [_source(*one, None, is_eval=True) for one in zip(read.eval_found, read.eval_stores, strict=True)]
 
 
 def _source(found: ResolvedSource, store: Store, share: float | None, *, is_eval: bool = False) -> SourceFacts:

@@ -1,4 +1,4 @@
-"""Rows that say the same, exactly or nearly: among those that are learned, and between those and the evaluation's."""
+"""Rows that say the same, exactly or nearly: among the rows to train on, and between those and the evaluation's."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ class Matches(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What `compared` finds. Numbers of rows go over the rows to learn and then over those to evaluate on."""
+    """What `compared` finds. Numbers of rows go over the rows to train on and then over those to evaluate on."""
 
     duplicates: Matches = Matches()
     similar: Matches = Matches()
@@ -39,32 +39,32 @@ class Comparison(msgspec.Struct, frozen=True):
     leaked: Matches = Matches()
 
 
-def compare_rows(rows: RowIndex, num_learned: int, likely: np.ndarray) -> Comparison:
-    """The first `num_learned` rows are learned. Of the `likely` pairs, those count whose tokens are alike too."""
+def compare_rows(rows: RowIndex, num_trained: int, likely: np.ndarray) -> Comparison:
+    """The first `num_trained` rows are trained on. Of the `likely` pairs, those count whose tokens are alike too."""
     content = rows.column("content")
     first, uniques = _first_of(content)
-    learned = np.flatnonzero(content[:num_learned])
-    duplicates = learned[first[learned] != learned]
-    pairs, is_all = _near_duplicates(rows, num_learned, likely)
-    near = pairs[pairs[:, 1] < num_learned]
-    leaks = pairs[(pairs[:, 1] >= num_learned) & (pairs[:, 0] < num_learned)]
-    evaluated = num_learned + np.flatnonzero(content[num_learned:])
-    exact = evaluated[first[evaluated] < num_learned]
-    also_near = evaluated[np.isin(first[evaluated], leaks[:, 1])]  # the same as one that is nearly learned
+    trained = np.flatnonzero(content[:num_trained])
+    duplicates = trained[first[trained] != trained]
+    pairs, is_all = _near_duplicates(rows, num_trained, likely)
+    near = pairs[pairs[:, 1] < num_trained]
+    leaks = pairs[(pairs[:, 1] >= num_trained) & (pairs[:, 0] < num_trained)]
+    evaluated = num_trained + np.flatnonzero(content[num_trained:])
+    exact = evaluated[first[evaluated] < num_trained]
+    also_near = evaluated[np.isin(first[evaluated], leaks[:, 1])]  # the same as one that is nearly trained on
     others = also_near[~np.isin(also_near, leaks[:, 1])]
     leaks = np.concatenate([leaks, np.stack([first[others], others], axis=1)])
     exact_pairs = np.stack([first[exact], exact], axis=1)
     return Comparison(
         duplicates=_matches(np.stack([first[duplicates], duplicates], axis=1)),
         similar=_matches(near, is_least=not is_all),
-        prompts=_matches(_same_prompts(rows.column("prompt")[:num_learned], uniques[uniques < num_learned])),
-        leaked=_matches(np.concatenate([exact_pairs, _same_words(rows, num_learned), leaks]), is_least=not is_all),
+        prompts=_matches(_same_prompts(rows.column("prompt")[:num_trained], uniques[uniques < num_trained])),
+        leaked=_matches(np.concatenate([exact_pairs, _same_words(rows, num_trained), leaks]), is_least=not is_all),
     )
 
 
-def _near_duplicates(rows: RowIndex, num_learned: int, likely: np.ndarray) -> tuple[np.ndarray, bool]:
+def _near_duplicates(rows: RowIndex, num_trained: int, likely: np.ndarray) -> tuple[np.ndarray, bool]:
     """Those of the likely pairs that are nearly the same, and whether all were compared. Leaks weigh most: first."""
-    is_leak = (likely[:, 0] < num_learned) & (likely[:, 1] >= num_learned)
+    is_leak = (likely[:, 0] < num_trained) & (likely[:, 1] >= num_trained)
     chosen = np.concatenate([likely[is_leak], likely[~is_leak]])[:MOST_PAIRS]
     begins, ends = rows.spans()
     sizes = np.minimum(ends - begins, LONGEST)[chosen].sum(axis=1, dtype=np.int64)
@@ -72,21 +72,21 @@ def _near_duplicates(rows: RowIndex, num_learned: int, likely: np.ndarray) -> tu
     return chosen[_verify_pairs(rows, chosen)], len(chosen) == len(likely)
 
 
-def _same_words(rows: RowIndex, num_learned: int) -> np.ndarray:
-    """Pairs of a learned row and one to evaluate on that ask and say the same, whatever the system says to it.
+def _same_words(rows: RowIndex, num_trained: int) -> np.ndarray:
+    """Pairs of a trained row and one to evaluate on that ask and say the same, whatever the system says to it.
 
-    Where a question is learned with several answers, it is what the system says that tells them apart.
+    Where a question is trained on with several answers, it is what the system says that tells them apart.
     """
     words, question = rows.column("words"), rows.column("question")
     first, _ = _first_of(words)
-    evaluated = num_learned + np.flatnonzero(words[num_learned:])
-    evaluated = evaluated[first[evaluated] < num_learned]
-    asked, _ = _first_of(question[:num_learned])
-    differs = np.zeros(num_learned, dtype=bool)
-    differs[asked[words[:num_learned] != words[asked]]] = True
-    learned = first[evaluated]
-    told = (question[learned] == 0) | ~differs[asked[learned]]
-    return np.stack([learned[told], evaluated[told]], axis=1)
+    evaluated = num_trained + np.flatnonzero(words[num_trained:])
+    evaluated = evaluated[first[evaluated] < num_trained]
+    asked, _ = _first_of(question[:num_trained])
+    differs = np.zeros(num_trained, dtype=bool)
+    differs[asked[words[:num_trained] != words[asked]]] = True
+    trained = first[evaluated]
+    told = (question[trained] == 0) | ~differs[asked[trained]]
+    return np.stack([trained[told], evaluated[told]], axis=1)
 
 
 def _matches(pairs: np.ndarray, *, is_least: bool = False) -> Matches:
@@ -111,14 +111,14 @@ def _same_prompts(prompts: np.ndarray, rows: np.ndarray) -> np.ndarray:
 
 
 class _Runs(NamedTuple):
-    """Runs of tokens of several rows: a hash of each (uint64), the number of its row, whether its first is learned."""
+    """Runs of tokens of several rows: a hash (uint64), the number of its row, whether its first token is trained."""
 
     hashes: np.ndarray
     owners: np.ndarray
-    are_learned: np.ndarray
+    are_trained: np.ndarray
 
-    def learned(self) -> "_Runs":
-        return _Runs(*(array[self.are_learned] for array in self))
+    def trained(self) -> "_Runs":
+        return _Runs(*(array[self.are_trained] for array in self))
 
     def once(self) -> tuple[np.ndarray, np.ndarray]:
         """Each run of a row once: a key that no run of another row has, and the number of its row."""
@@ -129,10 +129,10 @@ class _Runs(NamedTuple):
 def _verify_pairs(rows: RowIndex, pairs: np.ndarray) -> np.ndarray:
     """The mask of the pairs that are nearly the same.
 
-    All their tokens are alike by `LIKE` (runs of three), and so are those that are learned. A prompt may be long, and
-    shared by rows that ask different things in its last words: so a short answer counts only if it is an answer to the
+    All their tokens are alike by `LIKE` (runs of three), and so are the trained ones. A prompt may be long, and shared
+    by rows that ask different things in its last words: so a short answer counts only if it is an answer to the
     same words, and a long one if the prompts differ in few tokens only, or it is very long. (Where data.loss_on lets
-    all be learned, nobody can tell: there rows with a question count only if their words are the same.)
+    all be trained on, nobody can tell: there rows with a question count only if their words are the same.)
     """
     found = np.zeros(len(pairs), dtype=bool)
     begins, ends = rows.spans()
@@ -145,33 +145,33 @@ def _verify_pairs(rows: RowIndex, pairs: np.ndarray) -> np.ndarray:
         are_long = np.maximum(*(side.sizes for side in sides)) > LONG
         one, other = (_runs(side, are_long) for side in sides)
         is_like = _jaccard(one, other, len(part)) >= LIKE
-        is_like &= _jaccard(one.learned(), other.learned(), len(part)) >= LIKE
+        is_like &= _jaccard(one.trained(), other.trained(), len(part)) >= LIKE
         same = (words[pairs[part]][:, 0] == words[pairs[part]][:, 1]) | (question[pairs[part]] == 0).all(axis=1)
-        num_learned = np.minimum(*(side.num_learned() for side in sides))
-        has_prompt = np.logical_and(*(side.sizes - side.num_learned() > 1 for side in sides))
-        same |= has_prompt & (num_learned >= MANY_TRAINED)
-        for place in np.flatnonzero(is_like & ~same & has_prompt & (num_learned >= LEAST_TRAINED)):
+        num_trained = np.minimum(*(side.num_trained() for side in sides))
+        has_prompt = np.logical_and(*(side.sizes - side.num_trained() > 1 for side in sides))
+        same |= has_prompt & (num_trained >= MANY_TRAINED)
+        for place in np.flatnonzero(is_like & ~same & has_prompt & (num_trained >= LEAST_TRAINED)):
             same[place] = _are_similar_prompts(*(side.prompt(int(place)) for side in sides))
         found[part] = is_like & same
     return found
 
 
 class _Tokens(NamedTuple):
-    """Tokens (int64) of several rows after one another, whether each is learned, and how many each row has."""
+    """Tokens (int64) of several rows after one another, whether each is trained on, and how many each row has."""
 
     ids: np.ndarray
-    are_learned: np.ndarray
+    are_trained: np.ndarray
     sizes: np.ndarray
 
-    def num_learned(self) -> np.ndarray:
+    def num_trained(self) -> np.ndarray:
         owners = np.repeat(np.arange(len(self.sizes)), self.sizes)
-        return np.bincount(owners[self.are_learned], minlength=len(self.sizes))
+        return np.bincount(owners[self.are_trained], minlength=len(self.sizes))
 
     def prompt(self, row: int) -> np.ndarray:
-        """The tokens of a row that are not learned."""
+        """The tokens of a row that are not trained on."""
         start = int(self.sizes[:row].sum())
         its = slice(start, start + int(self.sizes[row]))
-        return np.asarray(self.ids[its][~self.are_learned[its]])
+        return np.asarray(self.ids[its][~self.are_trained[its]])
 
 
 def _are_similar_prompts(one: np.ndarray, other: np.ndarray) -> bool:
@@ -210,7 +210,7 @@ def _runs(side: _Tokens, are_long: np.ndarray) -> _Runs:
     longer = hashes.copy()
     longer[:-3] += hashes[3:] * _MORE
     longer[:-6] ^= hashes[6:] * _MIX
-    return _Runs(np.where(are_long[owners], longer, hashes), owners, side.are_learned)
+    return _Runs(np.where(are_long[owners], longer, hashes), owners, side.are_trained)
 
 
 def _jaccard(one: _Runs, other: _Runs, number: int) -> np.ndarray:

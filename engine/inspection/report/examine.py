@@ -61,7 +61,7 @@ class Examination:
     profile: Profile
     limits: Limits
     rows: RowIndex
-    num_learned: int
+    num_trained: int
     seen: Sequences
     sameness: Comparison
     padding: Padding | None
@@ -126,15 +126,15 @@ def _unused(looked: Examination) -> Iterator[Finding]:
 
 
 def _odd(looked: Examination) -> Iterator[Finding]:
-    flags = looked.rows.column("flags")[: looked.num_learned]
+    flags = looked.rows.column("flags")[: looked.num_trained]
     for name, oddity in OF_ROWS.items():
         if name == "no_eos" and looked.profile.run.stage == "pretrain":
             continue  # rows that came as tokens are pieces of a text: they end anywhere
         rows = np.flatnonzero(flags & np.uint32(oddity))
         detail = _faults(flags) if name == "role_order" else ""
-        for one in _row_finding(looked, name, rows, looked.num_learned, detail):
+        for one in _row_finding(looked, name, rows, looked.num_trained, detail):
             num_sure = int((flags & np.uint32(Oddity.UNFILLED) > 0).sum()) if name == "placeholders" else len(rows)
-            yield one if KINDS[name].severity(num_sure, looked.num_learned) == "red" else _never_red(one)
+            yield one if KINDS[name].severity(num_sure, looked.num_trained) == "red" else _never_red(one)
 
 
 def _never_red(one: Finding) -> Finding:
@@ -165,15 +165,15 @@ def _too_long(looked: Examination) -> Iterator[Finding]:
     max_length, stores = looked.profile.data.max_length, looked.read.stores
     firsts = np.cumsum([0, *(len(store.facts) for store in stores)])
     cut = [store.rows[store.lengths > max_length] + first for store, first in zip(stores, firsts, strict=False)]
-    for one in _row_finding(looked, "truncated", distinct(np.concatenate(cut)), looked.num_learned):
+    for one in _row_finding(looked, "truncated", distinct(np.concatenate(cut)), looked.num_trained):
         yield msgspec.structs.replace(one, fix=_length_fix(looked, one))
     pairs = [pair for pair in zip(stores, firsts, strict=False) if set(pair[0].counts.forms) != {"text"}]
     ends = [np.zeros(0, dtype=np.int64), *(cut_answers(store, max_length) + first for store, first in pairs)]
-    for one in _row_finding(looked, "answers_cut_off", np.concatenate(ends), looked.num_learned):
+    for one in _row_finding(looked, "answers_cut_off", np.concatenate(ends), looked.num_trained):
         yield msgspec.structs.replace(one, fix=_length_fix(looked, one))
     if longest := looked.limits.positions:
         beyond = [store.rows[store.lengths > longest] + first for store, first in zip(stores, firsts, strict=False)]
-        yield from _row_finding(looked, "too_long_for_model", distinct(np.concatenate(beyond)), looked.num_learned)
+        yield from _row_finding(looked, "too_long_for_model", distinct(np.concatenate(beyond)), looked.num_trained)
 
 
 def _length_fix(looked: Examination, one: Finding) -> str:
@@ -187,27 +187,27 @@ def _length_fix(looked: Examination, one: Finding) -> str:
 
 
 def _repeated(looked: Examination) -> Iterator[Finding]:
-    same, learned = looked.sameness, looked.num_learned
-    yield from _match_finding(looked, "duplicate_rows", same.duplicates, learned)
-    yield from _match_finding(looked, "similar_rows", same.similar, learned)
-    yield from _match_finding(looked, "leaked_rows", same.leaked, len(looked.rows) - learned)
+    same, trained = looked.sameness, looked.num_trained
+    yield from _match_finding(looked, "duplicate_rows", same.duplicates, trained)
+    yield from _match_finding(looked, "similar_rows", same.similar, trained)
+    yield from _match_finding(looked, "leaked_rows", same.leaked, len(looked.rows) - trained)
     if same.duplicates.count and not looked.read.eval_found:
         yield from _parted_copies(looked)
-    yield from _match_finding(looked, "repeated_prompts", same.prompts, learned)
+    yield from _match_finding(looked, "repeated_prompts", same.prompts, trained)
 
 
 def _parted_copies(looked: Examination) -> Iterator[Finding]:
-    """Rows set aside of which an exact copy is learned: there are more copies than may be set aside (splitting.py).
+    """Rows set aside of which an exact copy is trained on: there are more copies than may be set aside (splitting.py).
 
     It is not the rows' choice that they are measured, so it stops no run.
     """
     train, evaluation = looked.read.train, looked.read.evaluation
     if evaluation is None:
         return
-    learned, apart = (distinct(part.sequences.rows[part.indices]) for part in (train, evaluation))
+    trained, apart = (distinct(part.sequences.rows[part.indices]) for part in (train, evaluation))
     content = looked.rows.column("content")
-    whole = np.setdiff1d(apart, learned)  # of a long text, parts may be on both sides
-    for one in _row_finding(looked, "leaked_rows", whole[np.isin(content[whole], content[learned])], len(apart)):
+    whole = np.setdiff1d(apart, trained)  # of a long text, parts may be on both sides
+    for one in _row_finding(looked, "leaked_rows", whole[np.isin(content[whole], content[trained])], len(apart)):
         fix = "There are more copies of one row than may be set aside: delete them, or name other rows in data.eval."
         yield msgspec.structs.replace(_never_red(one), fix=fix)
 
@@ -225,7 +225,7 @@ def _match_finding(looked: Examination, name: str, alike: Matches, total: int) -
 
 def _vocabulary(looked: Examination) -> Iterator[Finding]:
     rows = rows_outside_vocabulary(looked.read, looked.limits)
-    yield from _row_finding(looked, "outside_vocabulary", rows, looked.num_learned)
+    yield from _row_finding(looked, "outside_vocabulary", rows, looked.num_trained)
     if unlike := looked.read.unlike_template:
         yield make_finding("unlike_template", len(unlike), len(unlike), detail="; ".join(unlike[:EXAMPLES]))
     tokenizer = looked.read.tokenizer
@@ -248,7 +248,7 @@ def _amounts(looked: Examination) -> Iterator[Finding]:
     method = "full" if looked.profile.adapter.method == "full" else "adapter"
     if is_text and 0 < train.num_tokens < FEW_TOKENS:
         yield make_finding(
-            "few_rows", number, number, detail=f"{train.num_tokens:,} tokens to learn, fewer than {FEW_TOKENS:,}"
+            "few_rows", number, number, detail=f"{train.num_tokens:,} tokens to train on, fewer than {FEW_TOKENS:,}"
         )
     elif not is_text and 0 < number < FEW_ROWS[method]:
         yield make_finding("few_rows", number, number, detail=f"fewer than {FEW_ROWS[method]:,}")

@@ -21,24 +21,24 @@ def make_excerpt(tokenizer: PreTrainedTokenizerBase, rows: RowIndex, row: int, f
 
     A row often begins with a system turn that many have, or that the template adds.
     """
-    ids, learned, _ = rows.tokens_of(np.array([row]), _MOST, from_both_ends=True)
+    ids, trained, _ = rows.tokens_of(np.array([row]), _MOST, from_both_ends=True)
     is_known = (ids >= 0) & (ids < len(tokenizer))
-    ids, learned = ids[is_known], learned[is_known]
+    ids, trained = ids[is_known], trained[is_known]
     text = _decode(tokenizer, ids)
     found = _PLACES[finding].search(text) if finding in _PLACES else None
     start = max(0, found.start() - _BEFORE) if found else 0
     if not found:
-        text = _last_question(tokenizer, ids, learned) or text
+        text = _last_question(tokenizer, ids, trained) or text
     piece = text[start : start + WIDTH]
     return ("..." if start else "") + piece + ("..." if start + WIDTH < len(text) else "")
 
 
-def _last_question(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray, learned: np.ndarray) -> str:
-    """The last turn before the last run of learned tokens, without the name of its speaker; nothing where none is.
+def _last_question(tokenizer: PreTrainedTokenizerBase, ids: np.ndarray, trained: np.ndarray) -> str:
+    """The last turn before the last run of trained tokens, without the name of its speaker; nothing where none is.
 
-    Where nothing is learned, the last turn of all. Special tokens part the turns.
+    Where nothing is trained on, the last turn of all. Special tokens part the turns.
     """
-    begins = np.flatnonzero(learned & ~np.concatenate([[False], learned[:-1]]))
+    begins = np.flatnonzero(trained & ~np.concatenate([[False], trained[:-1]]))
     before = ids[: begins[-1]] if len(begins) else ids
     special = [number for number, added in tokenizer.added_tokens_decoder.items() if added.special]
     for turn in reversed(np.split(before, np.flatnonzero(np.isin(before, special)))):

@@ -51,7 +51,7 @@ _TABLE = (
         why="Where so many rows are left out, the file is likely not what it is taken for.",
     ),
     FindingKind(
-        "unused_columns", "hold words that the form of the rows has no place for: they are not learned",
+        "unused_columns", "hold words that the form of the rows has no place for: they are not trained on",
         "Nothing, where they are only about the rows; else say in data.columns what they are, or write them into one "
         "that is read.", unit="columns",
     ),
@@ -78,10 +78,11 @@ _TABLE = (
         "Check the rows: a turn may be missing. Where speakers have other names, set data.roles.", yellow=0,
     ),
     FindingKind(
-        "no_target_tokens", "have no token to learn and are left out",
+        "no_target_tokens", "have no token to train on and are left out",
         "Are there turns of the assistant, does data.roles know its name, does data.max_length leave room for them?",
         yellow=0, red=0.5,
-        why="Counts for each source by itself: where one loses most of its rows, other things are learned than meant.",
+        why="Counts for each source by itself: where one loses most of its rows, the run trains on other things than "
+        "meant.",
     ),
     FindingKind(
         "truncated", "are longer than data.max_length and are cut",
@@ -89,7 +90,7 @@ _TABLE = (
         yellow=0,
     ),
     FindingKind(
-        "answers_cut_off", "are cut in an answer, so that its end is not learned",
+        "answers_cut_off", "are cut in an answer, so that its end is not trained on",
         "Raise data.max_length, or leave these rows out: the model learns to stop from the ends of answers.",
         yellow=0.01, red=0.5,
         why="Where most answers have no end, the model does not learn to stop.",
@@ -97,7 +98,7 @@ _TABLE = (
     FindingKind(
         "duplicate_rows", "say exactly what an earlier row says",
         "Delete the later ones, or give the source a weight if they shall come more often.", yellow=0.01,
-        why="A row that comes n times is learned n times an epoch; Lee et al. 2022 (arXiv 2107.06499) found that "
+        why="A row that comes n times is trained on n times an epoch; Lee et al. 2022 (arXiv 2107.06499) found that "
         "models recite ten times less once such rows are gone.",
     ),
     FindingKind(
@@ -105,7 +106,7 @@ _TABLE = (
         "Look at a few of them; delete those that teach nothing new.", yellow=0.05,
     ),
     FindingKind(
-        "leaked_rows", "are also learned, exactly or nearly: their loss says nothing about new text",
+        "leaked_rows", "are also trained on, exactly or nearly: their loss says nothing about new text",
         "`ftui split FILE --eval 10%` keeps what is alike on one side; or delete these rows from data.eval.",
         yellow=0, red=0.2, unit="rows to evaluate on",
         why="Copies that data.eval_fraction or data.eval_num_rows had to part stop no run.",
@@ -130,7 +131,7 @@ _TABLE = (
     ),
     FindingKind(
         "pad_is_eos", "are padded with the token that ends a text",
-        "Nothing: padding is told by its place here, never by its token, so the end of a text is learned all the same. "
+        "Nothing: padding is told by its place here, never by its token, so the run still trains on the end of a text. "
         "Other tools leave out all such tokens: with them the model would not learn to stop.", unit="sequences",
     ),
     FindingKind(
@@ -153,8 +154,8 @@ _TABLE = (
         "Plain text: fewer than 100,000 tokens (a rule of thumb).",
     ),
     FindingKind(
-        "much_eval", "are there to evaluate on, more than to learn from",
-        "Lower data.eval_fraction or data.eval_num_rows, or learn some of data.eval.", yellow=0,
+        "much_eval", "are there to evaluate on, more than to train on",
+        "Lower data.eval_fraction or data.eval_num_rows, or train on some of data.eval.", yellow=0,
     ),
     FindingKind(
         "much_padding", "in the micro-batches of an epoch hold padding, which costs time and memory",
@@ -167,7 +168,7 @@ _TABLE = (
         "the rows have, such as tools.", yellow=0, unit="differences",
     ),
     FindingKind(
-        "masks_differ", "have an answer that the tokens to learn do not spell out",
+        "masks_differ", "have an answer that the tokens to train on do not spell out",
         "Look at them with `ftui preview`; a chat template with {% generation %} marks tells the answers exactly.",
         yellow=0, red=0.05,
     ),

@@ -23,14 +23,14 @@ their share. Where no source is named, the figures are rules of thumb.
 
 ## How it is found out
 
-- **Only what is learned** is looked at: of a pair the better answer, of judged answers those that were found good.
+- **Only trained tokens** are looked at: of a pair the better answer, of judged answers those that were found good.
 - **The same**: two rows are the same if what is said in them is, in the same roles, whatever the form of the file. Ids
-  and times beside the turns say nothing. What an earlier row says is counted at the later ones. A row to evaluate on is
-  also learned if it asks and answers what a learned one does, in whatever letters and spaces, and whatever the system
-  says to it (unless the same question is learned with several answers).
+  and times beside the turns say nothing. What an earlier row says is counted at the later ones. A row to evaluate on
+  has leaked if it asks and answers what a row to train on does, in whatever letters and spaces, and whatever the system
+  says to it (unless the same question is trained on with several answers).
 - **Nearly the same**: {LIKE} of all runs of three tokens are in both rows (of nine, from {LONG:,} tokens on), of all
-  their tokens and of those that are learned. As many questions may share one long text, that is not enough for a row
-  with a prompt: an answer below {LEAST_TRAINED} tokens counts only for the same question in the same words, one below
+  their tokens and of the trained ones. As many questions may share one long text, that is not enough for a row with a
+  prompt: an answer below {LEAST_TRAINED} tokens counts only for the same question in the same words, one below
   {MANY_TRAINED} only for prompts that differ in at most {FEW} tokens at one place, or by half of it.
   Rows that may be so are found by 32 hashes of their words (MinHash; of long rows of the first
   20,000 characters), so that not each is compared with each: 98 in 100 of those alike by 0.8. Then their tokens are

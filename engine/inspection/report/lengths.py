@@ -53,7 +53,7 @@ def lengths_to_try(max_length: int, longest: int, positions: int | None) -> list
 
 
 def cut_losses(stores: Sequence[Store], wanted: Iterable[int]) -> list[OtherLength]:
-    """What is cut off at each of these lengths: rows, their tokens beyond it, and those of them that are learned."""
+    """What is cut off at each of these lengths: rows, their tokens beyond it, and those of them that are trained on."""
     found = []
     for max_length in wanted:
         num_cut = num_tokens = num_target_tokens = 0
@@ -63,14 +63,14 @@ def cut_losses(stores: Sequence[Store], wanted: Iterable[int]) -> list[OtherLeng
             ends = store.starts[longer] + store.lengths[longer]
             num_cut += len(distinct(store.rows[longer]))
             num_tokens += int((ends - begins).sum())
-            num_target_tokens += int(store.learned(begins, ends).sum(dtype=np.int64))
+            num_target_tokens += int(store.count_trained(begins, ends).sum(dtype=np.int64))
         found.append(OtherLength(max_length, num_cut, num_tokens, num_target_tokens))
     return found
 
 
 def cut_answers(store: Store, max_length: int) -> np.ndarray:
-    """The rows (numbers, ascending) of which a learned token stands beyond the limit."""
+    """The rows (numbers, ascending) of which a trained token stands beyond the limit."""
     longer = np.flatnonzero(store.lengths > max_length)
     begins = store.starts[longer] + max_length
-    lost = store.learned(begins, store.starts[longer] + store.lengths[longer])
+    lost = store.count_trained(begins, store.starts[longer] + store.lengths[longer])
     return distinct(store.rows[longer[lost > 0]])

@@ -33,7 +33,7 @@ def limits_of(read: LoadedData, profile: Profile) -> Limits:
 
 
 def rows_outside_vocabulary(read: LoadedData, limits: Limits) -> np.ndarray:
-    """The rows (numbers over all that are learned) with a token that the model does not have.
+    """The rows (numbers over all that are trained on) with a token that the model does not have.
 
     Only where the tokenizer knows more than the model, or rows came as tokens, there can be any.
     """

@@ -11,7 +11,7 @@ from ...planning.plan import Share, make_plan
 
 
 def padding_of(profile: Profile, lengths: np.ndarray, shares: Sequence[Share]) -> Padding:
-    """As the profile has it, and with data.packing off and on. `lengths` (int32): of all sequences that are learned."""
+    """As the profile has it, and with data.packing off and on. `lengths` (int32): of the sequences to train on."""
     alone = _share(profile, lengths, shares, packing=False)
     packed = _share(profile, lengths, shares, packing=True)
     return Padding(packed if profile.data.packing else alone, alone, packed)

@@ -45,7 +45,7 @@ class RowIndex:
     def tokens_of(
         self, rows: np.ndarray, most: int, *, from_both_ends: bool = False
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The first tokens of each of these rows after one another, which are learned, and how many of each row.
+        """The first tokens of each of these rows after one another, which are trained on, and how many of each row.
 
         `from_both_ends`: of a row that has more than `most`, half of them are the last ones.
         """
@@ -58,8 +58,8 @@ class RowIndex:
             self._stores[owner].tokens(spans[2 * start : 2 * end])
             for owner, start, end in _stretches(owners)
         ] or [(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=bool))]  # fmt: skip
-        ids, learned = (np.concatenate(each) for each in zip(*parts, strict=True))
-        return ids.astype(np.int64), learned, sizes
+        ids, trained = (np.concatenate(each) for each in zip(*parts, strict=True))
+        return ids.astype(np.int64), trained, sizes
 
     def _place(self, row: int) -> tuple[int, int]:
         source = int(np.searchsorted(self._bounds, row, side="right")) - 1

@@ -1,4 +1,4 @@
-"""How rows begin and end and what pads them, in words: from the tokenizer and the first rows as they are learned."""
+"""How rows begin and end and what pads them, in words: from the tokenizer and the first rows as the model sees them."""
 
 from collections import Counter
 
@@ -18,10 +18,10 @@ def describe_special_tokens(tokenizer: PreTrainedTokenizerBase, sequences: Seque
     A beginning is looked at where a row has one (a text that is split has one, in its first part), and so is an end.
     """
     if not len(sequences):
-        return ["nothing is learned of any row, so that none begins or ends", _padding(tokenizer)]
+        return ["no row is trained on, so that none begins or ends", _padding(tokenizer)]
     begin, end = _bounds(sequences)
     begins = Counter(int(sequences[place].input_ids[0]) for place in _first(sequences, begin))
-    ends = Counter(_last_learned(sequences[place]) for place in _first(sequences, end))
+    ends = Counter(_last_trained(sequences[place]) for place in _first(sequences, end))
     is_cut = len(distinct(sequences.rows[end])) < len(distinct(sequences.rows))
     return [_beginning(tokenizer, begins), _end(tokenizer, ends, is_cut=is_cut), _padding(tokenizer)]
 
@@ -48,9 +48,9 @@ def _first(sequences: Sequences, wanted: np.ndarray) -> list[int]:
     return [int(start + n) for start, end in bounds for n in np.flatnonzero(wanted[start:end])[:LOOKED_AT]]
 
 
-def _last_learned(row: Row) -> int:
-    learned = row.input_ids[row.targets]
-    return int(learned[-1]) if len(learned) else -1
+def _last_trained(row: Row) -> int:
+    trained = row.input_ids[row.targets]
+    return int(trained[-1]) if len(trained) else -1
 
 
 def _beginning(tokenizer: PreTrainedTokenizerBase, begins: Counter[int]) -> str:
@@ -67,15 +67,15 @@ def _beginning(tokenizer: PreTrainedTokenizerBase, begins: Counter[int]) -> str:
 def _end(tokenizer: PreTrainedTokenizerBase, ends: Counter[int], *, is_cut: bool) -> str:
     total = ends.total()
     if not total:
-        return "every row is cut, so that no end of one is learned"
+        return "every row is cut, so that no end of one is trained on"
     whole = "each row that is not cut" if is_cut else "each row"
     if len(ends) == 1 and next(iter(ends)) >= 0:
-        return f"the last thing learned of {whole} is {_named(tokenizer, next(iter(ends)))}"
+        return f"the last trained token of {whole} is {_named(tokenizer, next(iter(ends)))}"
     eos = tokenizer.eos_token_id
     if eos is None:
-        return f"the last thing learned of {whole} is {_most(tokenizer, ends, 'of its own')}; no token ends a text"
+        return f"the last trained token of {whole} is {_most(tokenizer, ends, 'of its own')}; no token ends a text"
     not_cut = " that are not cut" if is_cut else ""
-    return f"{ends[int(eos)]} of {total} rows{not_cut} end with {_named(tokenizer, int(eos))}, which is learned"
+    return f"{ends[int(eos)]} of {total} rows{not_cut} end with {_named(tokenizer, int(eos))}, which is trained"
 
 
 def _most(tokenizer: PreTrainedTokenizerBase, tokens: Counter[int], otherwise: str) -> str:
@@ -91,13 +91,13 @@ def _most(tokenizer: PreTrainedTokenizerBase, tokens: Counter[int], otherwise: s
 def _padding(tokenizer: PreTrainedTokenizerBase) -> str:
     pad = tokenizer.pad_token_id
     if pad is None:
-        return "the tokenizer has no token for padding: places after a row hold token 0 and are never learned"
+        return "the tokenizer has no token for padding: places after a row hold token 0 and are never trained"
     if pad == tokenizer.eos_token_id:
         return (
-            f"padding is {_named(tokenizer, pad)}, which also ends a text: it is learned at the end of a row and never "
+            f"padding is {_named(tokenizer, pad)}, which also ends a text: it is trained at the end of a row and never "
             "beyond it, for padding is told by its place"
         )
-    return f"padding is {_named(tokenizer, pad)}, which is never learned"
+    return f"padding is {_named(tokenizer, pad)}, which is never trained"
 
 
 def _named(tokenizer: PreTrainedTokenizerBase, token: int | None) -> str:

@@ -23,20 +23,20 @@ class StoredComparisons(msgspec.Struct, frozen=True):
 
 
 def load_comparisons(
-    rows: RowIndex, stores: Sequence[Store], num_learned: int, lengths: Sequence[int]
+    rows: RowIndex, stores: Sequence[Store], num_trained: int, lengths: Sequence[int]
 ) -> StoredComparisons:
     """How alike the rows of all `stores` are, and what these `lengths` would take from the first ones of them.
 
-    `rows` are those of all stores, of which the first `num_learned` are learned.
+    `rows` are those of all stores, of which the first `num_trained` are trained on.
     """
-    learned = _first_stores(stores, num_learned)
+    trained = _first_stores(stores, num_trained)
     names = "\n".join(
-        [str(FORM), str(num_learned), *map(str, lengths), *(store.counts.fingerprint for store in stores)]
+        [str(FORM), str(num_trained), *map(str, lengths), *(store.counts.fingerprint for store in stores)]
     )
     file = stores[0].folder / f"report-{hashlib.sha256(names.encode()).hexdigest()[:16]}.json"
     if (data := read_sealed(file)) is not None:
         return msgspec.json.decode(data, type=StoredComparisons)
-    found = StoredComparisons(compare_rows(rows, num_learned, load_likely_pairs(stores)), cut_losses(learned, lengths))
+    found = StoredComparisons(compare_rows(rows, num_trained, load_likely_pairs(stores)), cut_losses(trained, lengths))
     write_sealed(file, msgspec.json.encode(found))
     return found
 

@@ -1,4 +1,4 @@
-"""Rows of which nothing is learned: how many of each source, and whether it is data.max_length that takes it."""
+"""Rows without a token to train on: how many of each source, and whether it is data.max_length that takes it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ NO_ANSWER = "Are there turns of the assistant, and does data.roles know its name
 
 @dataclass(frozen=True)
 class UntrainedRows:
-    """`rows` (numbers over all sources); `num_too_long` of them would be learned at their full length.
+    """`rows` (numbers over all sources); `num_too_long` of them would be trained on at their full length.
 
     `shares` = of each source that loses any: its name, rows lost and rows there are; the worst first.
     """

@@ -15,7 +15,7 @@ def _plain_text(facts: KnownValues) -> Iterator[Contradiction]:
         return
     for where, form, _, _ in _shapes(facts):
         if form not in ("auto", "text", "tokenized"):
-            why = f'stage = "pretrain" learns plain text, and format = "{form}" is none'
+            why = f'stage = "pretrain" trains on plain text, and format = "{form}" is none'
             yield contradiction(f"{where}.format run.stage", why, 'Set run.stage = "sft".')
 
 

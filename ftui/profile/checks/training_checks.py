@@ -26,7 +26,7 @@ def _curriculum(facts: KnownValues) -> Iterator[Contradiction]:
     if facts.is_known("run.stage") and facts("run.stage") == "pretrain":
         for number, stage in enumerate(stages):
             if stage.sort_by == "target_share":
-                why = 'run.stage = "pretrain" learns every token, so that no row has a larger share learned than others'
+                why = 'run.stage = "pretrain" trains on every token, so all rows have the same trained share'
                 yield contradiction(f"curriculum.{number}.sort_by run.stage", why, 'Set sort_by to "length" or "loss".')
 
 

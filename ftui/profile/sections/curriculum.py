@@ -13,14 +13,14 @@ class CurriculumStage(Section):
     """`[[curriculum]]`: stages that follow each other, each on the first part of the rows by some order."""
 
     sort_by: SortKey = weights("length")
-    """What the rows are sorted by: their tokens, the share of their tokens that is learned, or the loss that the base
+    """What the rows are sorted by: their tokens, the share of their tokens that is trained, or the loss that the base
     model has on them (measured once, when the run begins)."""
 
     order: Order = weights("ascending")
     """Which rows come first: `ascending` those with the least of it, `descending` those with the most."""
 
     fraction: float = weights(1.0, gt=0, le=1)
-    """Share of the rows so sorted that the stage learns, from the first one on; 1 = all of them."""
+    """Share of the rows so sorted that the stage trains on, from the first one on; 1 = all of them."""
 
     num_train_epochs: float = weights(1.0, gt=0, le=10**9)
     """Passes of the stage over its rows. All stages together make the run's steps; train.max_steps may end it sooner,

@@ -1,4 +1,4 @@
-"""`[data]`: the rows, and what is learned of them."""
+"""`[data]`: the rows, and what of them is trained on."""
 
 from typing import Annotated, Any, Literal, get_args
 
@@ -135,7 +135,7 @@ class DataSection(Section):
 
     format: Form = weights("auto")
     """Form of the rows; `auto` looks at the first rows of each file. `preference` and `kto` rows have to be asked for:
-    `sft` learns the chosen answers of the former, and of the latter the rows whose label is true."""
+    `sft` trains on the chosen answers of the former, and of the latter the rows whose label is true."""
 
     columns: dict[str, str] = weights({})
     """What the columns are called where not as the form calls them: {instruction = "frage", output = "antwort"}. Of
@@ -164,10 +164,10 @@ class DataSection(Section):
     chat_template: str | None = weights(None)
     """How conversations become text. Without it the tokenizer's own; or one of `chatml`, `llama2`, `llama3`, `mistral`,
     `gemma`, `phi`, `qwen`, `alpaca`, `vicuna`, `zephyr`; or a `.jinja` file. It is saved with the result.
-    Where it prints the date of today, rows are learned with 26 Jul 2024, whatever the day."""
+    Where it prints the date of today, rows are trained on with 26 Jul 2024, whatever the day."""
 
     loss_on: Literal["assistant", "last", "everything"] = weights("assistant")
-    """What is learned of a conversation: all that the assistant says, its last turn only, or every token, prompts
+    """What of a conversation is trained on: all that the assistant says, its last turn only, or every token, prompts
     included."""
 
     max_length: int = weights(1024, ge=8)

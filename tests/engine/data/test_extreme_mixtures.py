@@ -127,7 +127,7 @@ def test_a_run_without_an_end_is_refused(in_stages: bool) -> None:
 def test_no_source_vanishes_where_its_rows_are_packed(
     lengths: list[int], weight: float, fraction: float, room: int
 ) -> None:
-    """What the weight leaves of its sequences is learned, though they fit into too few rows to leave any of those."""
+    """What the weight leaves of its sequences is trained, though they fit into too few rows to leave any of those."""
     amounts = np.array([*lengths, 5])
     number = max(1, round(fraction * len(lengths)))
     ranks = np.full(len(amounts), -1)

@@ -1,4 +1,4 @@
-"""Several sources with weights, rows set aside, and what is learned of a conversation, through the real preparation."""
+"""Several sources with weights, rows set aside, and what of a conversation is trained, through the real preparation."""
 
 import json
 import math
@@ -23,7 +23,7 @@ from ftui.runs.events import Sampled
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.system.user_folders import cache_folder
-from tests.engine.data.tokens.test_encode import DATED, FORGETFUL, TWO_TURNS, learned, set_day
+from tests.engine.data.tokens.test_encode import DATED, FORGETFUL, TWO_TURNS, set_day, trained
 from tests.support.tiny import (
     MARKED,
     PLAIN,
@@ -143,7 +143,7 @@ def test_a_folder_is_one_source(model_folder: Path, files: dict[str, Path]) -> N
 
 
 def test_a_split_of_a_folder_is_refused(model_folder: Path, files: dict[str, Path]) -> None:
-    """Else a copy of a data set of the hub would be learned with its test files."""
+    """Else a copy of a data set of the hub would be trained on with its test files."""
     for more, words in (
         ({"split": "train"}, "split is"),
         ({"subset": "en", "revision": "main"}, "subset and revision are"),
@@ -213,7 +213,7 @@ def test_a_share_of_few_rows_leaves_one_to_learn(model_folder: Path, tmp_path: P
 
 
 def test_what_was_made_of_one_row_stays_on_one_side(model_folder: Path, tmp_path: Path) -> None:
-    """Long documents are split: no part of one that is measured may be learned."""
+    """Long documents are split: no part of one that is measured may be trained on."""
     rows = write_rows(tmp_path / "long.jsonl", [{"text": f"{i} " + "the cache ran away " * (i % 5)} for i in range(40)])
     for split in ({"eval_num_rows": 7}, {"eval_fraction": 0.175}):
         found = prepared(model_folder, str(rows), stage="pretrain", max_length=8, **split)
@@ -297,7 +297,7 @@ WHOLE = "".join(f"<|im_start|>{m['role']}\n{m['content']}{END}\n" for m in TWO_T
     ],
 )
 @pytest.mark.parametrize("template", [PLAIN, MARKED], ids=["plain", "marked"])
-def test_what_is_learned_of_a_conversation(loss_on: str, chat: list[str], completion: str, template: str) -> None:
+def test_what_of_a_conversation_is_trained_on(loss_on: str, chat: list[str], completion: str, template: str) -> None:
     tokenizer = make_tokenizer(template)
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), loss_on)
     both_answers = {"prompt": TWO_TURNS[:2], "completion": TWO_TURNS[2:]}
@@ -307,7 +307,7 @@ def test_what_is_learned_of_a_conversation(loss_on: str, chat: list[str], comple
         ("prompt_completion", both_answers, chat),
     ):
         (sequence,) = encoder.encode([Row(Path("r"), 1, value)], form)
-        assert learned(tokenizer, sequence) == expected
+        assert trained(tokenizer, sequence) == expected
 
 
 FIRST_UNLEARNED = [message | ({"weight": 0} if number == 2 else {}) for number, message in enumerate(TWO_TURNS)]
@@ -327,27 +327,27 @@ UNLEARNED: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("loss_on", ["assistant", "last", "everything"])
 @pytest.mark.parametrize("template", [PLAIN, MARKED, FORGETFUL], ids=["plain", "marked", "forgetful"])
-def test_turns_of_no_weight_and_answers_in_a_prompt_are_read_and_not_learned(loss_on: str, template: str) -> None:
+def test_turns_of_no_weight_and_answers_in_a_prompt_are_read_and_not_trained_on(loss_on: str, template: str) -> None:
     """The same conversation in every form that can say so."""
     tokenizer = make_tokenizer(template)
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), loss_on)
     for form, value in UNLEARNED:
         (sequence,) = encoder.encode([Row(Path("r"), 1, value)], form)
-        assert learned(tokenizer, sequence) == [WHOLE if loss_on == "everything" else f"it forks\nquietly{END}"]
+        assert trained(tokenizer, sequence) == [WHOLE if loss_on == "everything" else f"it forks\nquietly{END}"]
         assert str(tokenizer.decode(sequence.input_ids.tolist())) == WHOLE
 
 
 @pytest.mark.parametrize("name", ["weight", "loss_weight"])
-def test_a_turn_is_learned_or_not(name: str) -> None:
+def test_a_turn_is_trained_on_or_not(name: str) -> None:
     encoder = Encoder(make_tokenizer(), "sft", frozenset({END}))
     said = {"from": "gpt", "value": "so"}
     for turn in (said | {name: 0}, {"from": "function_call", "value": '{"name": "f", "arguments": {}}', name: 0}):
         row = Row(Path("r"), 1, {"conversations": [{"from": "human", "value": "why?"}, turn]})
         example = to_example(row, "sharegpt")
         assert isinstance(example, Chat)
-        assert example.unlearned == {1}
+        assert example.untrained == {1}
     row = Row(Path("r"), 1, {"conversations": [said | {name: 0.5}]})
-    with pytest.raises(DataError, match=r"r:1: turn 1 of 'conversations' has the weight 0\.5: a turn is learned"):
+    with pytest.raises(DataError, match=r"r:1: turn 1 of 'conversations' has the weight 0\.5: a turn is trained on"):
         list(encoder.encode([row], "sharegpt"))
 
 
@@ -358,5 +358,5 @@ def test_the_last_turn_of_a_template_that_rewrites_is_one_sequence() -> None:
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), "last")
     rows = [Row(Path("r"), n, {"messages": json.dumps(messages)}) for n in range(2)]
     first, second = encoder.encode(rows, "messages")
-    assert learned(tokenizer, first) == [f"2</think>2{END}"]
+    assert trained(tokenizer, first) == [f"2</think>2{END}"]
     assert (first.row, second.row) == (0, 1)

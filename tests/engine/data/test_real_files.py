@@ -58,7 +58,7 @@ REFUSED = {
     "realdata/messy/pyarrow_v0.7.1_no_text_column.parquet": ", row 1: no known form has the keys 'carat', 'cut'",
     "peer_data/dpo_en_demo.json": f", row 1: {PAIR}",
     "peer_data/kto_en_demo.json": f", row 1: {VERDICT}",
-    "peer_data/mllm_demo.json": ", row 1: it has images: only text can be learned",
+    "peer_data/mllm_demo.json": ", row 1: it has images: only text can be trained on",
     "peer_data/dataset_info.json": " is a list of data sets (LLaMA-Factory's dataset_info.json), not rows",
 }
 # What can be read once the profile says how: entries of dataset_info.json with their form and number of rows ...
@@ -71,7 +71,7 @@ DESCRIBED = {
     "c4_demo": ("text", 300),
 }
 # ... and why other entries are refused, of which there are so many.
-UNREADABLE = {"only text can be learned": 13, "there is no such file": 4, "from where nothing is read": 1}
+UNREADABLE = {"only text can be trained on": 13, "there is no such file": 4, "from where nothing is read": 1}
 UNREADABLE |= {"the hub's name": 1, "one folder": 1}
 ENCODED = {
     "udhr_russian_cp1251.txt": ("cp1251", "\u0412\u0441\u0435"),

@@ -58,7 +58,7 @@ HH = "\n\nHuman: who?\n\nAssistant: me\n\nHuman: why?\n\nAssistant: "
         ({"prompt": json.dumps([USER]), "completion": json.dumps([ASSISTANT])}, Chat([USER, ASSISTANT])),
         # hh-rlhf: what both answers begin with is no prompt
         ({"chosen": f"{HH}so it is", "rejected": f"{HH}so it was"},
-            Pair(*(Chat([WHO, ME, USER, {"role": "assistant", "content": said}], unlearned=frozenset({1}))
+            Pair(*(Chat([WHO, ME, USER, {"role": "assistant", "content": said}], untrained=frozenset({1}))
                 for said in ("so it is", "so it was")))),
         ({"text": "so", "image": "a.png"}, Text("so")),
     ],
@@ -94,7 +94,7 @@ def test_columns_that_nobody_reads_are_named(value: dict[str, Any], names: tuple
 
 
 def test_single_turns_of_a_tree_are_no_text() -> None:
-    """OpenAssistant's rows: as text, its users would be learned too. Who wants that says so."""
+    """OpenAssistant's rows: as text, its users would be trained on too. Who wants that says so."""
     one = row(message_id="a", parent_id=None, text="why?", role="prompter", lang="en")
     with pytest.raises(DataError, match=r"rows\.jsonl:7: a single turn of a conversation") as caught:
         detect(one)
@@ -108,7 +108,7 @@ def test_single_turns_of_a_tree_are_no_text() -> None:
 
 @pytest.mark.parametrize("key", ["image", "video", "audio", "images", "videos", "audios"])
 def test_a_row_that_shows_more_than_text_is_refused(key: str) -> None:
-    with pytest.raises(DataError, match=f"it has {key}: only text can be learned"):
+    with pytest.raises(DataError, match=f"it has {key}: only text can be trained on"):
         to_example(row(messages=[USER, ASSISTANT], **{key: {"path": "a.png"}}), "messages")
     assert to_example(row(messages=[USER, ASSISTANT], **{key: None}), "messages") == Chat([USER, ASSISTANT])
 

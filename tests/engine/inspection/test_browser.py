@@ -1,4 +1,4 @@
-"""Rows as they are shown: the tokens of the store and their text, what is learned, who speaks, how to get there."""
+"""Rows as they are shown: the tokens of the store and their text, what is trained on, who speaks, how to get there."""
 
 import json
 import shutil
@@ -65,7 +65,7 @@ def text_of(found: RowView, kind: Callable[[Any], bool] = lambda token: True) ->
 
 
 def test_a_conversation_is_what_its_template_makes_of_it(profile: Opened, bare: Path) -> None:
-    """The oracle is the tokenizer itself; what is learned are the answers, each with the mark that ends it."""
+    """The oracle is the tokenizer itself; what is trained on are the answers, each with the mark that ends it."""
     tokenizer, text = AutoTokenizer.from_pretrained(bare), profile(CHATS)
     for number, row in enumerate(CHATS[:8]):
         found = sample(text, number=number)
@@ -97,7 +97,7 @@ def test_every_character_is_told_once(profile: Opened) -> None:
     assert text_of(found) == f"?{said}<|im_end|>" and any(not token.text for token in found.tokens)
 
 
-def test_what_is_cut_is_not_learned(profile: Opened) -> None:
+def test_what_is_cut_is_not_trained_on(profile: Opened) -> None:
     text = profile(CHATS, max_length=20)
     found = sample(text, "most_truncated")
     assert found.num_tokens == max(len(sample(text, number=n).tokens) for n in range(30)) > 20

@@ -119,7 +119,7 @@ def test_rows_with_a_fault_are_found_and_others_are_not(name: str, model_folder:
     expected = {"duplicate_rows": 2, "repeated_prompts": 5, "similar_rows": 4}
     if name == "unused_columns":
         assert found.message == (
-            "1 column holds words that the form of the rows has no place for: they are not learned (rationale)"
+            "1 column holds words that the form of the rows has no place for: they are not trained on (rationale)"
         )
     elif name != "mixed_scripts":
         assert (found.count, found.total) == (expected.get(name, len(faulty)), 60 + len(faulty))
@@ -228,7 +228,7 @@ def test_rows_longer_than_the_model_sees(model_folder: Path, tmp_path: Path) -> 
     assert found is not None and found.count == longer
 
 
-def test_rows_to_evaluate_on_that_are_learned(model_folder: Path, tmp_path: Path) -> None:
+def test_rows_to_evaluate_on_that_are_trained_on(model_folder: Path, tmp_path: Path) -> None:
     train = write_rows(tmp_path / "train.jsonl", [*GOOD, *(long_chat(n) for n in range(2))])
     apart = chats(90)[60:]
     fresh = [row for row in apart if row not in GOOD]
@@ -247,7 +247,7 @@ def test_rows_to_evaluate_on_that_are_learned(model_folder: Path, tmp_path: Path
     assert [one.name for one in report.stopping] == ["leaked_rows"]
 
 
-def test_rows_set_aside_are_not_learned_whatever_repeats(model_folder: Path, tmp_path: Path) -> None:
+def test_rows_set_aside_are_not_trained_on_whatever_repeats(model_folder: Path, tmp_path: Path) -> None:
     """Copies go to one side with the row they are copies of; only more copies than there is room for are parted."""
     rows = [row for number, row in enumerate(GOOD) for _ in range(1 + number % 3)]
     path = write_rows(tmp_path / "rows.jsonl", rows)
@@ -308,7 +308,7 @@ def test_padding_is_that_of_the_runs_own_batches(model_folder: Path, tmp_path: P
 
 
 def test_a_sources_share_of_an_epoch_is_that_of_the_run(model_folder: Path, tmp_path: Path) -> None:
-    """Of answers judged bad none is learned, nor of rows set aside: num_samples counts the others."""
+    """Of answers judged bad none is trained on, nor of rows set aside: num_samples counts the others."""
     judged = [row | {"label": number % 5 == 0} for number, row in enumerate(completions(60))]
     one = {"path": str(write_rows(tmp_path / "judged.jsonl", judged)), "format": "kto"}
     other = str(write_rows(tmp_path / "rows.jsonl", GOOD))
@@ -316,16 +316,16 @@ def test_a_sources_share_of_an_epoch_is_that_of_the_run(model_folder: Path, tmp_
         data = {"train": [one | {"num_samples": wanted}, other], "eval_num_rows": num_apart}
         made = prepare(make_profile(model_folder, tmp_path, data=data), cache_folder(Path()), lambda detail: None)
         assert isinstance(made.plan, Plan)
-        learned = made.train.indices[made.plan.order(0)] < made.train.sequences.bounds[1]
+        trained = made.train.indices[made.plan.order(0)] < made.train.sequences.bounds[1]
         report, _ = reported(model_folder, tmp_path, data=data)
-        assert learned.sum() == wanted and report.sources[0].share == pytest.approx(learned.mean())
+        assert trained.sum() == wanted and report.sources[0].share == pytest.approx(trained.mean())
 
 
-def test_where_nothing_is_learned_the_reason_is_told(model_folder: Path, tmp_path: Path) -> None:
+def test_where_nothing_is_trained_on_the_reason_is_told(model_folder: Path, tmp_path: Path) -> None:
     judged = [row | {"label": False} for row in completions(5)]
     rows = write_rows(tmp_path / "judged.jsonl", judged)
     report, _ = reported(model_folder, rows, data={"format": "kto"})
-    assert report.special[0] == "nothing is learned of any row, so that none begins or ends"
+    assert report.special[0] == "no row is trained on, so that none begins or ends"
     assert not any(line.split() == ["lengths"] for line in report_lines("judged", report))
     with pytest.raises(DataError, match="None of the 5 rows") as caught:
         prepare(make_profile(model_folder, rows, data={"format": "kto"}), cache_folder(Path()), lambda detail: None)
@@ -333,12 +333,12 @@ def test_where_nothing_is_learned_the_reason_is_told(model_folder: Path, tmp_pat
 
 
 def test_nothing_to_learn_is_not_offered_to_be_allowed(model_folder: Path, tmp_path: Path) -> None:
-    """No run starts without a token to learn, whatever data.allow says."""
+    """No run starts without a token to train on, whatever data.allow says."""
     asked = write_rows(tmp_path / "asked.jsonl", [{"messages": [{"role": "user", "content": TEXT}]}] * 3)
     report, _ = reported(model_folder, asked, data={"max_length": 16})
     none = found_in(report, "no_target_tokens")
     assert none is not None and none.severity == "red" and what_to_do(none) == none.fix
-    assert report.special[0].startswith("nothing is learned") and found_in(report, "few_rows") is None
+    assert report.special[0].startswith("nothing is trained on") and found_in(report, "few_rows") is None
     with pytest.raises(DataError) as caught:
         findings.refuse_red_findings(report)
     assert "data.allow" not in caught.value.hint
@@ -377,8 +377,8 @@ def test_what_the_tokenizer_does_to_the_ends_of_rows(model_folder: Path, tmp_pat
     found, report = seen("padded", padded)
     assert found == ["pad_is_eos"] and not report.stopping
     assert report.special[1:] == [
-        "the last thing learned of each row that is not cut is <|im_end|> (2)",
-        "padding is <|im_end|> (2), which also ends a text: it is learned at the end of a row and never beyond it, "
+        "the last trained token of each row that is not cut is <|im_end|> (2)",
+        "padding is <|im_end|> (2), which also ends a text: it is trained at the end of a row and never beyond it, "
         "for padding is told by its place",
     ]
     assert seen("same", make_tokenizer(), chat_template="chatml")[0] == []
@@ -479,7 +479,7 @@ def test_tokens_of_many_rows_are_those_of_each(model_folder: Path, tmp_path: Pat
     for most in (7, 20, 10_000):
         for both in (False, True):
             wanted = chance.integers(0, 18, 30)
-            ids, learned, sizes = rows.tokens_of(wanted, most, from_both_ends=both)
+            ids, trained, sizes = rows.tokens_of(wanted, most, from_both_ends=both)
             parts = []
             for ends in (whole[n] for n in wanted):
                 head = most // 2 if both and len(ends[0]) > most else most
@@ -487,6 +487,6 @@ def test_tokens_of_many_rows_are_those_of_each(model_folder: Path, tmp_path: Pat
                 kept |= (np.arange(len(ends[0])) >= len(ends[0]) - (most - head)) & (head < most)
                 parts.append([end[kept] for end in ends])
             assert np.array_equal(ids, np.concatenate([part[0] for part in parts]))
-            assert np.array_equal(learned, np.concatenate([part[1] for part in parts]))
+            assert np.array_equal(trained, np.concatenate([part[1] for part in parts]))
             assert sizes.tolist() == [len(part[0]) for part in parts] and max(sizes) <= most
     assert [len(each) for each in rows.tokens_of(wanted[:0], 7)] == [0, 0, 0]

@@ -40,12 +40,12 @@ def test_rows_that_begin_with_their_own_text_are_not_said_to_begin_alike(model_f
 def test_ends_are_told_of_rows_that_have_one(model_folder: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [chat("a", "b"), chat("why", " ".join(TEXT.split() * 9))])
     report, _ = reported(model_folder, rows)
-    assert report.special[1] == "the last thing learned of each row that is not cut is <|im_end|> (2)"
+    assert report.special[1] == "the last trained token of each row that is not cut is <|im_end|> (2)"
     short, _ = reported(model_folder, rows, data={"max_length": 12})
-    assert short.special[0] == "nothing is learned of any row, so that none begins or ends"
+    assert short.special[0] == "no row is trained on, so that none begins or ends"
     long = write_rows(tmp_path / "long.jsonl", [chat("why", " ".join(TEXT.split() * 9))])
     cut, _ = reported(model_folder, long, data={"max_length": 40})
-    assert cut.special[1] == "every row is cut, so that no end of one is learned"
+    assert cut.special[1] == "every row is cut, so that no end of one is trained on"
 
 
 def test_a_text_that_is_split_has_one_beginning_and_one_end(model_folder: Path, tmp_path: Path) -> None:
@@ -62,7 +62,7 @@ def test_a_text_that_is_split_has_one_beginning_and_one_end(model_folder: Path, 
 
 
 def test_rows_to_train_on_are_those_of_the_dry_run(model_folder: Path, tmp_path: Path) -> None:
-    """Whether rows are set aside or others are named: rows, tokens and learned ones are those that a run learns."""
+    """Whether rows are set aside or others are named: rows, tokens and trained ones are those that a run learns."""
     rows, others = write_rows(tmp_path / "rows.jsonl", GOOD), write_rows(tmp_path / "others.jsonl", chats(65)[60:])
     for apart, train, evaluation in (({"eval_fraction": 0.1}, 54, 6), ({"eval": str(others)}, 60, 5)):
         report, _ = reported(model_folder, rows, data=apart)
@@ -76,7 +76,7 @@ def test_rows_to_train_on_are_those_of_the_dry_run(model_folder: Path, tmp_path:
 def test_answers_judged_bad_are_counted(model_folder: Path, tmp_path: Path) -> None:
     judged = [row | {"label": number % 3 == 0} for number, row in enumerate(completions(9))]
     report, _ = reported(model_folder, write_rows(tmp_path / "judged.jsonl", judged), data={"format": "kto"})
-    assert dict(totals(report))["rows"] == rows_text(report) == "3 to train on, 6 judged bad and not learned"
+    assert dict(totals(report))["rows"] == rows_text(report) == "3 to train on, 6 judged bad and not trained on"
 
 
 def test_a_source_that_loses_most_of_its_rows_is_named_with_the_cause(model_folder: Path, tmp_path: Path) -> None:

@@ -279,7 +279,7 @@ def staged(model: Path, rows: Path, stages: list[dict[str, Any]], /, **sections:
 
 
 def plain_losses(model_folder: Path, prepared: Prepared) -> np.ndarray:
-    """transformers' own loss, a row at a time, its labels those that are learned."""
+    """transformers' own loss, a row at a time, its labels those that are trained on."""
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
     found = []
     for index in prepared.train.indices:
@@ -401,7 +401,7 @@ def test_every_stage_is_told_before_the_start() -> None:
     train = TrainSection(seed=3, learning_rate=1.0)
     assert stages_in_words(course_of(rows, stages, 5), train) == [
         "steps 1 to 4: the 25 % of the rows with the fewest tokens, 2 epochs of 10 sequences, learning rate 0.001",
-        "steps 5 to 8: the 50 % of the rows with the largest share learned, 1 epoch of 20 sequences, learning rate 1",
+        "steps 5 to 8: the 50 % of the rows with the largest trained share, 1 epoch of 20 sequences, learning rate 1",
         "steps 9 to 16: all rows, 1 epoch of 40 sequences, learning rate 1",
     ]
     told = stages_in_words(course_of(rows, stages, 5, max_steps=6), train)

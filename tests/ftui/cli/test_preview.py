@@ -48,16 +48,16 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, s
 # -- the command
 
 
-def test_a_pipe_gets_marks_around_what_is_learned(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_gets_marks_around_what_is_trained(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = printed(capsys, "--rows", "2")
     assert code == 31 and err == "" and "\x1b" not in out
-    assert "What stands between [[ and ]] is learned." in out
+    assert "What stands between [[ and ]] is trained on." in out
     assert "[[In /var/log; `journalctl -e` shows its end. 日本語も読めます。<|im_end|>]]" in "".join(out.split("↵\n"))
     assert out.count("row 1 of 4") == out.count("row 2 of 4") == 1 and "row 3 of 4" not in out
     assert all(cells(line) <= 80 for line in out.split("\n"))
     for words in (
         "helpdesk.jsonl:1",
-        "148 tokens, 108 learned (73%)",
+        "148 tokens, 108 trained (73%)",
         "yellow truncated",
         "    helpdesk.jsonl:3  A kernel",
         "data.allow = ",
@@ -78,7 +78,7 @@ def test_a_terminal_gets_colours(
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     _, out, _ = printed(capsys, "--rows", "1")
     assert ("\x1b[1m" in out) == coloured == ("[[" not in out)
-    assert "\x1b[1;35m<|im_end|>\x1b[m" in out or not coloured, "a special token that is learned"
+    assert "\x1b[1;35m<|im_end|>\x1b[m" in out or not coloured, "a special token that is trained on"
     assert all(cells(COLOUR.sub("", line)) <= 80 for line in out.split("\n"))
 
 
@@ -142,10 +142,10 @@ def test_a_row_of_one_part_has_no_second(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_the_heads_of_rows_that_are_cut_and_of_parts() -> None:
-    """What is learned of a row that is cut is a share of what is kept."""
-    assert headline(SAMPLES[2]).endswith(": 220 tokens, 146 of the 160 kept learned (91%), 60 cut")
+    """What is trained on of a row that is cut is a share of what is kept."""
+    assert headline(SAMPLES[2]).endswith(": 220 tokens, 146 of the 160 kept trained (91%), 60 cut")
     part = msgspec.structs.replace(SAMPLES[0], part=1, num_parts=4, num_row_tokens=9000)
-    assert ": 148 tokens of the row's 9,000, 108 learned (73%)" in headline(part)
+    assert ": 148 tokens of the row's 9,000, 108 trained (73%)" in headline(part)
 
 
 def test_parts_of_a_long_text(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +179,7 @@ def test_marks_that_no_text_has(capsys: pytest.CaptureFixture[str], monkeypatch:
     chat = [("user", "a[[0]]"), ("assistant", "b <<< c")]
     monkeypatch.setattr(StandIn, "samples", [sample_of(0, chat, num_rows=1)])
     out = printed(capsys, "--rows", "1")[1]
-    assert "What stands between {{{ and }}} is learned." in out
+    assert "What stands between {{{ and }}} is trained on." in out
     assert "{{{b <<< c<|im_end|>}}}" in out and "a[[0]]" in out
 
 
@@ -251,14 +251,14 @@ def test_a_turn_stands_below_its_role() -> None:
         [Token(1, "a"), Token(2, "b", True), Token(3, "c", True)], [Turn("user", 0, 1), Turn("assistant", 1, 3)]
     )
     assert texts(found) == [
-        f"user {'─' * 27} 1 token", "a", f"assistant {'─' * 10} 2 tokens, 2 learned", "bc",
+        f"user {'─' * 27} 1 token", "a", f"assistant {'─' * 10} 2 tokens, 2 trained", "bc",
     ]  # fmt: skip
 
 
-def test_what_is_cut_is_told_and_never_called_learned() -> None:
+def test_what_is_cut_is_told_and_never_called_trained() -> None:
     tokens = [Token(n, f" {n}", True, False, n >= 3) for n in range(5)]
     lines = layout_row(sample(tokens, max_length=3), 40, Signs(around=("[[", "]]")))
-    assert [line.is_learned for line in lines] == [True, False, False]
+    assert [line.is_trained for line in lines] == [True, False, False]
     assert "".join(p.text for p in lines[0].pieces) == "[[ 0 1 2]]"
     assert "cut here: data.max_length = 3" in lines[1].pieces[0].text and "2 lost" in lines[1].pieces[-1].text
     assert {piece.kind for piece in lines[2].pieces} == {"cut"}
@@ -273,12 +273,12 @@ def test_every_character_is_on_a_line_that_fits(each: list[tuple[str, bool, bool
     lines = layout_row(sample(tokens), width, Signs(around=("[[", "]]") if marked else ("", "")))
     assert all(sum(cells(piece.text) for piece in line.pieces) <= width for line in lines)
     for number, token in enumerate(tokens):
-        kinds = ("learned", "ignored", "learned special", "special")
+        kinds = ("trained", "ignored", "trained special", "special")
         seen = "".join(p.text for line in lines for p in line.pieces if p.token == number and p.kind in kinds)
         assert len(seen) >= len(token.text.replace("\n", "")) and not steers(seen)
-        learned = any(p.kind.startswith("learned") for line in lines for p in line.pieces if p.token == number)
-        assert learned == (token.is_target and bool(token.text))
-    assert sum(p.text == "↵" for line in lines for p in line.pieces if p.kind in ("mark", "learned mark")) == sum(
+        trained = any(p.kind.startswith("trained") for line in lines for p in line.pieces if p.token == number)
+        assert trained == (token.is_target and bool(token.text))
+    assert sum(p.text == "↵" for line in lines for p in line.pieces if p.kind in ("mark", "trained mark")) == sum(
         text.count("\n") for text, _, _ in each
     )
 

@@ -104,7 +104,7 @@ def test_what_llamafactory_does_where_nothing_is_said() -> None:
     }  # fmt: skip
 
 
-def test_entries_of_dataset_info_are_named_unless_they_cannot_be_learned(tmp_path: Path) -> None:
+def test_entries_of_dataset_info_are_named_unless_they_cannot_be_trained_on(tmp_path: Path) -> None:
     entries: dict[str, dict[str, Any]] = {
         "good": {"file_name": "a.json", "columns": {"prompt": "q", "response": "a"}, "num_samples": 3, "odd": 1},
         "pairs": {"file_name": "a.json", "ranking": True}, "seen": {"file_name": "a.json", "columns": {"images": "i"}},

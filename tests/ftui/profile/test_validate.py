@@ -150,7 +150,7 @@ def test_columns_the_wrong_way_round_are_turned() -> None:
 def test_plain_text_is_no_conversation() -> None:
     told = "run.stage = 'pretrain'\nmodel.name_or_path = 'a/b'\ndata.train = 'r.jsonl'\ndata.format = "
     (problem,) = look(told + "'messages'").problems
-    assert 'learns plain text, and format = "messages" is none' in problem.message
+    assert 'trains on plain text, and format = "messages" is none' in problem.message
     assert not look(told + "'tokenized'").problems
 
 

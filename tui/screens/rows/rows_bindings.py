@@ -13,8 +13,8 @@ TURN = "What was found in the rows; again: the row"
 """What a key does on either page: help tells it once."""
 
 LEGEND = {
-    "third line": "the whole row: thick where it is learned, thin where it is not, dots where it is cut",
-    "beside": "{wall} a line with something to learn  {attempt} one that is cut  {cursor} one that was found",
+    "third line": "the whole row: thick where it is trained on, thin where it is not, dots where it is cut",
+    "beside": "{wall} a line with something to train on  {attempt} one that is cut  {cursor} one that was found",
     "findings": "{best} red: a run would not start  {checkpoint} yellow  {idle} note",
 }
 """What the signs on these pages mean."""
@@ -31,7 +31,7 @@ XRAY_KEYS: list[BindingType] = [
     Binding("slash", "search", "find", key_display="/", tooltip="The next row with a text in it", id="search"),
     Binding("l", "jump('longest')", "longest", tooltip="The longest row; again: the second longest", id="longest"),
     Binding("c", "jump('most_truncated')", "most cut", tooltip="The row that loses most at max_length", id="cut"),
-    Binding("t", "jump('least_trained')", "least", tooltip="The row of which the least is learned", id="least"),
+    Binding("t", "jump('least_trained')", "least", tooltip="The row of which the least is trained on", id="least"),
     Binding("r", "jump('random')", "random", tooltip="Any row, or any part of one", id="random"),
     Binding("s", "jump('shortest')", "shortest", tooltip="The shortest row; again: the next one", id="shortest"),
     Binding("g", "number", "number", tooltip="A row by its number or its place, FILE:LINE; a part", id="number"),

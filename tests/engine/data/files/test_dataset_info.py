@@ -112,8 +112,8 @@ def test_columns_that_an_entry_does_not_name_are_not_read(
     source = entry(tmp_path, value | {"file_name": "rows.jsonl"})
     (tmp_path / "rows.jsonl").write_text(json.dumps(row))
     (read,) = read_rows(Path(source.path))
-    learned = trained_part(to_example(read, str(source.format), ColumnNames(source.columns, source.roles)))
-    assert isinstance(learned, Chat) and learned.messages == [USER, ASSISTANT]
+    trained = trained_part(to_example(read, str(source.format), ColumnNames(source.columns, source.roles)))
+    assert isinstance(trained, Chat) and trained.messages == [USER, ASSISTANT]
 
 
 def test_the_profile_comes_before_the_entry(tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ def test_the_profile_comes_before_the_entry(tmp_path: Path) -> None:
     [
         (
             {"file_name": "rows.jsonl", "columns": {"images": "pictures"}},
-            "'mine' has images: only text can be learned.",
+            "'mine' has images: only text can be trained on.",
         ),
         ({"ms_hub_url": "o/n"}, "'mine' lies on ModelScope (ms_hub_url), from where nothing is read."),
         ({"script_url": "make.py"}, "'mine' is made by a script (script_url), from where nothing is read."),

@@ -47,7 +47,7 @@ def test_text_beside_rows_of_any_kind_is_left_out_and_told(kind: str, tmp_path: 
     touch(tmp_path, kind, "LICENSE.txt", "sub/requirements.TXT", "notes.txt.gz", "z.txt")
     files, (note,) = names(tmp_path, rows_only=True)
     assert files == [kind]
-    assert "LICENSE.txt" in note and "requirements.TXT" in note and "1 more" in note and "not learned" in note
+    assert "LICENSE.txt" in note and "requirements.TXT" in note and "1 more" in note and "not trained on" in note
     assert names(tmp_path)[0] == sorted([kind, "LICENSE.txt", "sub/requirements.TXT", "notes.txt.gz", "z.txt"])
 
 

@@ -190,7 +190,7 @@ def test_a_mapped_column_that_is_not_there_is_named_with_the_nearest() -> None:
         ("peer_data/kto_en_demo.json", "kto", 300),
     ],
 )
-def test_real_pairs_and_verdicts_are_learned_when_asked_for(name: str, form: str, number: int) -> None:
+def test_real_pairs_and_verdicts_are_trained_on_when_asked_for(name: str, form: str, number: int) -> None:
     if not (SHARED / name).exists():
         pytest.skip(f"the real data set {SHARED / name} is not on this machine")
     rows = list(read_rows(SHARED / name))

@@ -38,8 +38,8 @@ PARTS = [
 SYSTEM, WHO, ME = ({"role": r, "content": c} for r, c in (("system", "be"), ("user", "who?"), ("assistant", "me")))
 WRONG = {"role": "assistant", "content": "no"}
 HUMAN, GPT, BAD_GPT = ({"from": f, "value": v} for f, v in (("human", "why?"), ("gpt", "so"), ("gpt", "no")))
-TALK = Chat([WHO, ME, USER, ASSISTANT], unlearned=frozenset({1}))
-WORSE = Chat([WHO, ME, USER, WRONG], unlearned=frozenset({1}))
+TALK = Chat([WHO, ME, USER, ASSISTANT], untrained=frozenset({1}))
+WORSE = Chat([WHO, ME, USER, WRONG], untrained=frozenset({1}))
 BETTER_ONE = Pair(Chat([USER, ASSISTANT]), Chat([USER, WRONG]))
 MORE: list[tuple[str, dict[str, Any], Example]] = [
     # a system turn inside; speakers of other data sets; what OpenAI's first form called a function
@@ -257,14 +257,18 @@ def test_every_form(form: str, value: dict[str, Any], expected: Example) -> None
         (
             "messages",
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]},
-            "message 1 of 'messages' has a part that is no text (image_url): only text can be learned",
+            "message 1 of 'messages' has a part that is no text (image_url): only text can be trained on",
         ),
         (
             "messages",
             {"messages": [USER, {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "{a"}}]}]},
             "the arguments of a call in message 2 of 'messages' is not JSON",
         ),
-        ("messages", {"messages": [USER, ASSISTANT], "images": ["a.png"]}, "it has images: only text can be learned"),
+        (
+            "messages",
+            {"messages": [USER, ASSISTANT], "images": ["a.png"]},
+            "it has images: only text can be trained on",
+        ),
         (
             "sharegpt",
             {"conversations": [{"from": "function_call", "value": "f(1)"}]},
@@ -306,7 +310,7 @@ def test_every_form_has_good_and_bad_rows_here() -> None:
         ({"labels": "[-100, 6, 7, 8]"}, [6, 7, 8]),
     ],
 )
-def test_tokens_are_learned_where_their_row_says_so(value: dict[str, Any], targets: list[int]) -> None:
+def test_tokens_are_trained_on_where_their_row_says_so(value: dict[str, Any], targets: list[int]) -> None:
     tokens = to_example(row(input_ids=[5, 6, 7, 8], **value), "tokenized")
     assert isinstance(tokens, Tokens)
     mask = value.get("attention_mask", [1] * 4)
@@ -320,7 +324,7 @@ def test_shifted_labels_are_told() -> None:
     assert "shifted by one" in caught.value.hint
 
 
-def test_of_a_pair_the_better_is_learned_and_of_judged_ones_the_good() -> None:
+def test_of_a_pair_the_better_is_trained_and_of_judged_ones_the_good() -> None:
     for form, value, expected in MORE:
         if isinstance(expected, Pair):
             assert trained_part(to_example(row(**value), form)) == expected.chosen

@@ -120,8 +120,8 @@ def test_what_stands_beside_the_turns_does_not_hide_a_copy(model_folder: Path, t
     assert found is not None and found.count == 1
 
 
-def test_a_pair_is_what_is_learned_of_it(model_folder: Path, tmp_path: Path) -> None:
-    """The better answer: copies of it are copies, and what is wrong with the other one is not learned."""
+def test_a_pair_is_what_is_trained_on_of_it(model_folder: Path, tmp_path: Path) -> None:
+    """The better answer: copies of it are copies, and what is wrong with the other one is not trained on."""
     pairs = [{"prompt": "why", "chosen": "it ran away", "rejected": f"{{{{name}}}} {n}"} for n in range(4)]
     path = write_rows(tmp_path / "rows.jsonl", pairs)
     report = reported(model_folder, path, data={"format": "preference"})

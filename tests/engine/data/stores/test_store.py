@@ -95,7 +95,7 @@ def test_long_texts_are_split_without_losing_a_token(sizes: list[int], max_lengt
     assert seen.counts.num_cut == sum(size > max_length for size in sizes)
 
 
-def test_rows_that_cannot_be_learned_from_are_left_out_and_counted(tmp_path: Path) -> None:
+def test_rows_that_cannot_be_trained_on_are_left_out_and_counted(tmp_path: Path) -> None:
     rows: Rows = chats(40)
     for number in (0, *range(5, 29)):
         rows[number] = {"messages": 3}
@@ -184,7 +184,7 @@ def test_another_length_is_another_data_set_and_reads_nothing_again(model_folder
 
 
 def test_data_can_be_looked_at_without_weights(model_folder: Path, tmp_path: Path) -> None:
-    """Tokenizer and config alone; also where nothing is learned, which is what a look is for."""
+    """Tokenizer and config alone; also where nothing is trained on, which is what a look is for."""
     bare = tmp_path / "bare"
     bare.mkdir()
     for path in model_folder.iterdir():
@@ -194,7 +194,7 @@ def test_data_can_be_looked_at_without_weights(model_folder: Path, tmp_path: Pat
     profile = make_profile(bare, rows, data={"eval_fraction": 0.5})
     found = load_data(profile, tmp_path, lambda detail: None, weights=False)
     assert (found.stores[0].counts.num_rows, len(found.train.indices), found.longest) == (3, 0, 256)
-    with pytest.raises(DataError, match=r"None of the 3 rows of .*rows\.jsonl has a token to learn"):
+    with pytest.raises(DataError, match=r"None of the 3 rows of .*rows\.jsonl has a token to train on"):
         load_data(make_profile(model_folder, rows), tmp_path, lambda detail: None)
 
 

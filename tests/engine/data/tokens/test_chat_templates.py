@@ -91,7 +91,7 @@ def text(tokenizer: PreTrainedTokenizerFast, messages: Rows, **options: Any) -> 
     return rendered
 
 
-def learned(tokenizer: PreTrainedTokenizerFast, messages: Rows, **more: Any) -> list[str]:
+def trained(tokenizer: PreTrainedTokenizerFast, messages: Rows, **more: Any) -> list[str]:
     """The texts of the runs of target tokens, and that there is one sequence only."""
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     (sequence,) = encoder.encode([Row(Path("rows.jsonl"), 1, {"messages": messages} | more)], "messages")
@@ -119,24 +119,24 @@ def test_conversations_are_written_as_the_family_has_published(name: str) -> Non
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_answers_are_learned_with_the_token_that_ends_them(name: str) -> None:
+def test_answers_are_trained_on_with_the_token_that_ends_them(name: str) -> None:
     tokenizer = with_template(name)
     end = MARKS[name][-1] if name in MARKS else "</s>"
     assert tokenizer.eos_token == end
-    found = [said.replace(" ", "") for said in learned(tokenizer, [SYSTEM, *TURNS])]
+    found = [said.replace(" ", "") for said in trained(tokenizer, [SYSTEM, *TURNS])]
     assert found == [f"Hello{end}", f"Me{end}"]
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_tokenizer_that_begins_without_bos_gets_none(name: str) -> None:
-    """Some have a BOS token for other uses; what never stood before a text was never learned there."""
+    """Some have a BOS token for other uses; what never stood before a text was never trained on there."""
     assert text(with_template(name, bos=False), TURNS) == WHOLE[name][1].replace("<s>", "")
 
 
 @pytest.mark.parametrize("name", ["llama2", "mistral", "gemma"])
 def test_turns_these_formats_cannot_tell_apart_are_refused(name: str) -> None:
     with pytest.raises(DataError, match=f"user and assistant must take turns in the {name} template"):
-        learned(with_template(name), [ASKED, *TURNS])
+        trained(with_template(name), [ASKED, *TURNS])
 
 
 CALL = {"id": "0", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
@@ -153,7 +153,7 @@ CALLED = '<tool_call>\n{"name": "add", "arguments": {"a": 1}}\n</tool_call>'
 
 def test_qwen_is_told_of_tools_and_calls_them_as_published() -> None:
     tokenizer = with_template("qwen")
-    assert learned(tokenizer, CALLING, tools=[TOOL]) == [f"{CALLED}\n{CALLED}<|im_end|>", f"So\n{CALLED}<|im_end|>"]
+    assert trained(tokenizer, CALLING, tools=[TOOL]) == [f"{CALLED}\n{CALLED}<|im_end|>", f"So\n{CALLED}<|im_end|>"]
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     (sequence,) = encoder.encode([Row(Path("r"), 1, {"messages": [SYSTEM, *CALLING], "tools": [TOOL]})], "messages")
     assert str(tokenizer.decode(sequence.input_ids.tolist())).startswith(
@@ -215,19 +215,19 @@ def test_a_template_is_checked_against_the_tokenizers_own(original: str, name: s
 def test_templates_without_tools_refuse_them(name: str) -> None:
     for messages, more in ((TURNS, {"tools": [TOOL]}), (CALLING, {})):
         with pytest.raises(DataError, match=r"rows\.jsonl:1: it has tool.*no place for them\.$") as e:
-            learned(with_template(name), messages, **more)
+            trained(with_template(name), messages, **more)
         assert e.value.hint == 'data.chat_template = "qwen" has one.'
 
 
-def test_reasoning_is_learned_in_the_text_where_the_template_has_no_place_for_it() -> None:
+def test_reasoning_is_trained_on_in_the_text_where_the_template_has_no_place_for_it() -> None:
     for name in ("reasoning_content", "thinking"):
         said = {"role": "assistant", "content": "Me", name: "hm"}
         tokenizer = with_template("chatml")
-        assert learned(tokenizer, [ASKED, said]) == ["<think>\nhm\n</think>\n\nMe<|im_end|>"]
+        assert trained(tokenizer, [ASKED, said]) == ["<think>\nhm\n</think>\n\nMe<|im_end|>"]
         tokenizer.chat_template = str(tokenizer.chat_template).replace(
             "message.content", "(message.reasoning_content or '') + '!' + message.content"
         )
-        assert learned(tokenizer, [ASKED, said]) == ["hm!Me<|im_end|>"]
+        assert trained(tokenizer, [ASKED, said]) == ["hm!Me<|im_end|>"]
 
 
 @pytest.mark.parametrize("name", MARKS)
@@ -240,7 +240,7 @@ def test_marks_that_are_no_tokens_are_warned_of(name: str) -> None:
     listed = ", ".join(f'"{mark}"' for mark in MARKS[name])
     assert f"model.extra_special_tokens = [{listed}]" in warning
     assert tokenizer.eos_token == "</s>"
-    assert learned(tokenizer, TURNS)[-1].endswith("</s>"), "the end is learned all the same"
+    assert trained(tokenizer, TURNS)[-1].endswith("</s>"), "the end is trained on all the same"
 
 
 def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -261,7 +261,7 @@ THINKING = PLAIN.replace("assistant\\n' }}{% endif %}", "assistant\\n<think>\\n'
     "wanted", [*sorted({"chatml", "qwen", "zephyr", "phi", "llama3", "vicuna", "alpaca"}), PLAIN, DEFAULTING, THINKING]
 )
 @pytest.mark.parametrize("system", [[], [SYSTEM]], ids=["nothing before", "a system turn before"])
-def test_of_a_conversation_that_the_assistant_begins_only_what_it_says_is_learned(wanted: str, system: Rows) -> None:
+def test_of_a_conversation_that_the_assistant_begins_only_what_it_says_is_trained_on(wanted: str, system: Rows) -> None:
     """Neither the mark of its turn nor an introduction: these are written for it when it is asked to speak."""
     tokenizer = make_tokenizer(wanted)
     if "{" not in wanted:
@@ -269,6 +269,6 @@ def test_of_a_conversation_that_the_assistant_begins_only_what_it_says_is_learne
         set_template(tokenizer, wanted)
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     (sequence,) = encoder.encode([Row(Path("r"), 1, {"messages": [*system, *FIRST]})], "messages")
-    learned = str(tokenizer.decode(sequence.input_ids[sequence.targets].tolist()))
+    trained = str(tokenizer.decode(sequence.input_ids[sequence.targets].tolist()))
     stop = str(tokenizer.eos_token)
-    assert [said.strip() for said in learned.split(stop)] == ["Hello", "Me", ""]
+    assert [said.strip() for said in trained.split(stop)] == ["Hello", "Me", ""]

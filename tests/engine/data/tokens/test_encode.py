@@ -1,4 +1,4 @@
-"""Rows as tokens: what exactly is learned, where sequences begin and end, what is cut or left out."""
+"""Rows as tokens: what exactly is trained on, where sequences begin and end, what is cut or left out."""
 
 from datetime import datetime, tzinfo
 from importlib.resources import files
@@ -66,7 +66,7 @@ def text_of(tokenizer: PreTrainedTokenizerFast, sequence: Sequence) -> str:
     return str(tokenizer.decode(sequence.input_ids.tolist()))
 
 
-def learned(tokenizer: PreTrainedTokenizerFast, sequence: Sequence) -> list[str]:
+def trained(tokenizer: PreTrainedTokenizerFast, sequence: Sequence) -> list[str]:
     """The texts of the runs of target tokens."""
     pairs = zip(sequence.input_ids.tolist(), sequence.targets.tolist(), strict=True)
     runs = [(wanted, [i for i, _ in run]) for wanted, run in groupby(pairs, key=lambda pair: pair[1])]
@@ -74,10 +74,10 @@ def learned(tokenizer: PreTrainedTokenizerFast, sequence: Sequence) -> list[str]
 
 
 @pytest.mark.parametrize("template", [PLAIN, MARKED, END_OUTSIDE], ids=["plain", "marked", "end outside"])
-def test_only_what_the_assistant_says_is_learned(template: str) -> None:
+def test_only_what_the_assistant_says_is_trained_on(template: str) -> None:
     tokenizer = make_tokenizer(template)
     (sequence,) = encode(tokenizer, {"messages": TWO_TURNS})
-    assert learned(tokenizer, sequence) == [f"ran away{END}", f"it forks\nquietly{END}"]
+    assert trained(tokenizer, sequence) == [f"ran away{END}", f"it forks\nquietly{END}"]
     turns = "".join(f"<|im_start|>{m['role']}\n{m['content']}{END}\n" for m in TWO_TURNS)
     assert text_of(tokenizer, sequence) == turns
 
@@ -110,21 +110,21 @@ def test_a_template_that_rewrites_earlier_turns_gives_a_sequence_per_turn() -> N
         {"role": "assistant", "content": "oh</think>it"},
     ]
     first, second = encode(tokenizer, {"messages": messages})
-    assert learned(tokenizer, first) == [f"hm</think>ran{END}"]
-    assert learned(tokenizer, second) == [f"oh</think>it{END}"]
+    assert trained(tokenizer, first) == [f"hm</think>ran{END}"]
+    assert trained(tokenizer, second) == [f"oh</think>it{END}"]
     assert "hm" not in text_of(tokenizer, second)
     (whole,) = encode(tokenizer, {"messages": messages[:2]})
     assert whole.input_ids.tolist() == first.input_ids.tolist()
 
 
-def test_a_conversation_that_ends_with_the_user_is_learned_up_to_there() -> None:
+def test_a_conversation_that_ends_with_the_user_is_trained_on_up_to_there() -> None:
     (sequence,) = encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS[:-1]})
-    assert learned(PLAIN_TOKENIZER, sequence) == [f"ran away{END}"]
+    assert trained(PLAIN_TOKENIZER, sequence) == [f"ran away{END}"]
     assert text_of(PLAIN_TOKENIZER, sequence).endswith(f"and then?{END}\n")
 
 
 @pytest.mark.parametrize("template", [PLAIN, MARKED, NO_END, END_OUTSIDE, BRACKETS, FORGETFUL])
-def test_the_end_is_always_learned_in_conversations(template: str) -> None:
+def test_the_end_is_always_trained_on_in_conversations(template: str) -> None:
     tokenizer = make_tokenizer(template)
     for sequence in encode(tokenizer, {"messages": TWO_TURNS[1:]}):
         *_, last = np.flatnonzero(sequence.targets)
@@ -142,12 +142,12 @@ def test_the_end_is_always_learned_in_conversations(template: str) -> None:
     ],
 )
 @pytest.mark.parametrize("bos", [False, True])
-def test_plain_text_ends_once_and_its_prompt_is_not_learned(
+def test_plain_text_ends_once_and_its_prompt_is_not_trained_on(
     form: str, value: dict[str, str], expected: str, bos: bool
 ) -> None:
     tokenizer = make_tokenizer(None, bos=bos)
     (sequence,) = encode(tokenizer, value, form)
-    assert learned(tokenizer, sequence) == [expected]
+    assert trained(tokenizer, sequence) == [expected]
     assert text_of(tokenizer, sequence) == ("<s>" if bos else "") + value.get("prompt", "") + expected
 
 
@@ -223,7 +223,7 @@ def test_a_row_that_cannot_be_rendered_is_named(template: str | None, value: dic
 
 
 def test_pretraining_takes_no_conversations() -> None:
-    with pytest.raises(DataError, match=r"rows\.jsonl:3: stage pretrain learns plain text"):
+    with pytest.raises(DataError, match=r"rows\.jsonl:3: stage pretrain trains on plain text"):
         encode(PLAIN_TOKENIZER, {"messages": TWO_TURNS}, stage="pretrain")
 
 
@@ -249,7 +249,7 @@ FROM_TRL = [
 @pytest.mark.parametrize("loss_on", ["assistant", "everything"])
 @pytest.mark.parametrize("template", [*(asked + rest for asked in DATED for rest in (PLAIN, MARKED)), *FROM_TRL])
 def test_tokens_are_the_same_on_every_day(template: str, loss_on: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both ways to find what is learned; the originals of Llama 3.2 and gpt-oss are among TRL's."""
+    """Both ways to find what is trained on; the originals of Llama 3.2 and gpt-oss are among TRL's."""
     tokenizer, days = make_tokenizer(template), []
     asked = [m for m in TWO_TURNS if m["role"] != "system"][:2]
     for day in (1, 22):

@@ -1,4 +1,4 @@
-"""Which tokens are learned where tokens and answers do not end at the same character, and what is said about it."""
+"""Which tokens are trained on where tokens and answers do not end at the same character, and what is said about it."""
 
 from importlib.resources import files
 from pathlib import Path
@@ -33,7 +33,7 @@ def encoded(tokenizer: PreTrainedTokenizerFast, form: str = "messages", /, **val
     return found
 
 
-def learned(tokenizer: PreTrainedTokenizerFast, found: EncodedRow) -> list[str]:
+def trained(tokenizer: PreTrainedTokenizerFast, found: EncodedRow) -> list[str]:
     return [str(tokenizer.decode(one.input_ids[one.targets].tolist())) for one in found.sequences]
 
 
@@ -44,31 +44,31 @@ def refused(tokenizer: PreTrainedTokenizerFast, messages: Rows, **more: Any) -> 
     return found
 
 
-def test_an_answer_that_shares_its_first_token_with_the_prompt_is_learned_whole() -> None:
+def test_an_answer_that_shares_its_first_token_with_the_prompt_is_trained_on_whole() -> None:
     """As TRL does it. White space in that token is nothing to speak of, words are."""
     tokenizer = make_tokenizer()
     assert tokenizer.tokenize("the away") == ["the", "\u0120a", "w", "ay"]
     found = encoded(tokenizer, "prompt_completion", prompt="the ", completion="away")
-    assert (learned(tokenizer, found), found.notes) == ([f" away{END}"], frozenset())
+    assert (trained(tokenizer, found), found.notes) == ([f" away{END}"], frozenset())
     torn = encoded(tokenizer, "prompt_completion", prompt="the k", completion="ernel")
-    assert (learned(tokenizer, torn), torn.notes) == ([f"kernel{END}"], frozenset({"masks_differ"}))
+    assert (trained(tokenizer, torn), torn.notes) == ([f"kernel{END}"], frozenset({"masks_differ"}))
     apart = encoded(tokenizer, "prompt_completion", prompt="the", completion=" away")
-    assert (learned(tokenizer, apart), apart.notes) == ([f" away{END}"], frozenset())
+    assert (trained(tokenizer, apart), apart.notes) == ([f" away{END}"], frozenset())
 
 
 def test_what_differs_is_said_in_words() -> None:
     tokenizer = make_tokenizer()
     encoding = tokenizer(["the kernel"]).encodings[0]
     before, after = loss_mask(encoding, "the kernel", [(5, 10)]), loss_mask(encoding, "the kernel", [(3, 5)])
-    assert before.differs == "'k' before its start is in one token with it, so it is learned too"
-    assert after.differs == "'er' after its end is in one token with it, so it is learned too"
+    assert before.differs == "'k' before its start is in one token with it, so it is trained on too"
+    assert after.differs == "'er' after its end is in one token with it, so it is trained on too"
     assert (before.runs, after.runs) == (((2, 4),), ((1, 3),))
     assert loss_mask(encoding, "the kernel", [(10, 10)]).runs == ((0, 0),)
     wide = tokenizer(["a\u65e5b"]).encodings[0]
     assert loss_mask(wide, "a\u65e5b", [(1, 2)]).runs == ((1, 4),), "a character of three tokens"
 
 
-def test_white_space_in_one_token_with_the_prompt_is_not_learned() -> None:
+def test_white_space_in_one_token_with_the_prompt_is_not_trained_on() -> None:
     """A colon and the space behind it are one token here: the answer begins with the next."""
     tokenizer = make_tokenizer()
     tokenizer.add_tokens([": "])
@@ -81,7 +81,7 @@ def test_white_space_in_one_token_with_the_prompt_is_not_learned() -> None:
 def test_a_row_is_explained_with_what_its_tokens_do_not_spell() -> None:
     row = Row(Path("rows.jsonl"), 3, {"prompt": "the k", "completion": "ernel"})
     (one,) = explain_row(Encoder(make_tokenizer(), "sft", frozenset({END})), row, "prompt_completion")
-    assert one.differs == "'k' before its start is in one token with it, so it is learned too"
+    assert one.differs == "'k' before its start is in one token with it, so it is trained on too"
 
 
 TALK = [{"role": "system", "content": "be"}, *ASKED, {"role": "user", "content": "and"}, *ASKED[1:]]
@@ -108,7 +108,7 @@ def test_offsets_that_leave_out_spaces_change_nothing(trim: bool) -> None:
     tokenizer.backend_tokenizer.post_processor = processors.ByteLevel(trim_offsets=trim)
     for prompt, completion in (("the", " ran"), ("the ", "ran"), ("", "  ran away ")):
         found = encoded(tokenizer, "prompt_completion", prompt=prompt, completion=completion)
-        assert learned(tokenizer, found)[0].strip() == f"{completion.strip()}{' ' * completion.endswith(' ')}{END}"
+        assert trained(tokenizer, found)[0].strip() == f"{completion.strip()}{' ' * completion.endswith(' ')}{END}"
         assert not found.notes
 
 
@@ -116,13 +116,13 @@ SAID = st.text(alphabet=st.sampled_from("ab \n\u00e9\U0001f600\u65e5\u2028\u2581
 
 
 @given(SAID, SAID, st.sampled_from(["bytes", "pieces", "prefixed"]))
-def test_what_is_learned_is_the_answer_whatever_is_said(prompt: str, said: str, vocabulary: str) -> None:
+def test_what_is_trained_is_the_answer_whatever_is_said(prompt: str, said: str, vocabulary: str) -> None:
     """Characters of several tokens, bytes of what is in no vocabulary, spaces that SentencePiece adds."""
     names = {"bytes": ("<|im_end|>", None), "pieces": ("<eos>", "<unk>"), "prefixed": ("</s>", "<unk>")}
     eos, unknown = names[vocabulary]
     tokenizer = TOKENIZERS.setdefault(vocabulary, tokenizer_of(vocabulary, eos_token=eos, unk_token=unknown or eos))
     found = encoded(tokenizer, "prompt_completion", prompt=f"{prompt}:\n", completion=said)
-    (text,) = learned(tokenizer, found)
+    (text,) = trained(tokenizer, found)
     if not found.notes:
         assert "".join(text.replace("\u2581", " ").split()) == "".join((said + eos).replace("\u2581", " ").split())
 
@@ -185,14 +185,14 @@ def test_faults_are_kept_apart_and_rows_keep_their_numbers() -> None:
     assert encoder.encode_all([], "messages") == []
 
 
-def test_of_pairs_and_verdicts_the_good_answers_are_learned() -> None:
+def test_of_pairs_and_verdicts_the_good_answers_are_trained_on() -> None:
     tokenizer = make_tokenizer()
     pair = encoded(
         tokenizer, "preference", prompt=ASKED[:1], chosen=ASKED[1:], rejected=[{"role": "assistant", "content": "no"}]
     )
-    assert learned(tokenizer, pair) == [f"it ran away{END}"]
+    assert trained(tokenizer, pair) == [f"it ran away{END}"]
     good = encoded(tokenizer, "kto", messages=ASKED, label=True)
-    assert learned(tokenizer, good) == [f"it ran away{END}"]
+    assert trained(tokenizer, good) == [f"it ran away{END}"]
     bad = encoded(tokenizer, "kto", messages=ASKED, label=False)
     assert isinstance(bad.example, JudgedAnswer)
     assert bad.sequences == []
@@ -203,21 +203,21 @@ def test_a_thought_that_only_the_prompt_begins_is_not_looked_for_in_the_answer()
     tokenizer = make_tokenizer(THINKING)
     asked = tokenizer.apply_chat_template(ASKED[:1], tokenize=False, add_generation_prompt=True)
     assert str(asked).endswith("<think>\n")
-    assert learned(tokenizer, encoded(tokenizer, messages=ASKED)) == [f"it ran away{END}"]
+    assert trained(tokenizer, encoded(tokenizer, messages=ASKED)) == [f"it ran away{END}"]
     thought = [ASKED[0], {"role": "assistant", "content": "<think>\nhm</think>it"}]
-    assert learned(tokenizer, encoded(tokenizer, messages=thought)) == [f"hm</think>it{END}"]
+    assert trained(tokenizer, encoded(tokenizer, messages=thought)) == [f"hm</think>it{END}"]
 
 
 @pytest.mark.parametrize("said", [{"content": "<think>\nhm</think>it"}, {"content": "it", "reasoning_content": "hm"}])
 def test_a_template_that_leaves_out_the_last_thought_is_refused(said: dict[str, str]) -> None:
-    """As DeepSeek-R1's own does: what is learned would be an answer without it, and nobody would be told."""
+    """As DeepSeek-R1's own does: what is trained on would be an answer without it, and nobody would be told."""
     forgetful = THINKING.replace("message['content']", "message['content'].split('</think>')[-1]")
     messages = [ASKED[0], {"role": "assistant"} | said]
     tokenizer = make_tokenizer(forgetful)
     found = refused(tokenizer, messages)
     assert "it has a thought (<think>), and the chat template leaves it out" in found.message
     assert "data.chat_template" in found.hint
-    assert learned(tokenizer, encoded(tokenizer, messages=ASKED)) == [f"it ran away{END}"]
+    assert trained(tokenizer, encoded(tokenizer, messages=ASKED)) == [f"it ran away{END}"]
 
 
 def test_a_template_that_leaves_out_text_is_refused() -> None:
@@ -243,11 +243,11 @@ TOOLS = [{"type": "function", "function": {"name": "add", "description": "Adds."
 
 
 @pytest.mark.parametrize("key", ["thinking", "content"])
-def test_what_is_thought_before_a_call_is_learned_where_the_answer_drops_it(key: str) -> None:
-    """gpt-oss's template: each turn is learned just as the model will see it, the first with the thought."""
+def test_what_is_thought_before_a_call_is_trained_on_where_the_answer_drops_it(key: str) -> None:
+    """gpt-oss's template: each turn is trained on just as the model will see it, the first with the thought."""
     tokenizer = published("gptoss")
     found = encoded(tokenizer, messages=called(7, **{key: "hm so"}), tools=TOOLS)
-    call, answer = learned(tokenizer, found)
+    call, answer = trained(tokenizer, found)
     assert call.startswith("<|channel|>analysis<|message|>hm so<|end|><|start|>assistant to=functions.add")
     assert '{"a": 7}' in call and "sum 7" not in call
     assert answer.startswith("<|channel|>final<|message|>it ran away") and "sum" not in answer
@@ -272,12 +272,12 @@ def test_a_turn_that_a_template_passes_over_is_refused() -> None:
     assert 'data.roles = {developer = "system"}' in found.hint
     tokenizer = published("qwen2_5")
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), shape=ColumnNames({}, {"developer": "system"}))
-    (learned_so,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": told})], "messages")
-    assert "Be brief." in str(tokenizer.decode(learned_so.input_ids.tolist()))
+    (encoded,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": told})], "messages")
+    assert "Be brief." in str(tokenizer.decode(encoded.input_ids.tolist()))
     result = [*ASKED, {"role": "tool", "content": "42"}, ASKED[1]]
     assert "the role 'tool'" in refused(published("phi3"), result).message
     after = [*ASKED, {"role": "developer", "content": "Stop."}]
-    assert learned(published("qwen2_5"), encoded(published("qwen2_5"), messages=after))[0].startswith("it ran away")
+    assert trained(published("qwen2_5"), encoded(published("qwen2_5"), messages=after))[0].startswith("it ran away")
 
 
 def test_special_tokens_that_come_out_of_what_is_said_are_noted() -> None:
@@ -317,7 +317,7 @@ def test_special_tokens_that_come_out_of_what_is_said_are_noted() -> None:
         (None, [5, 6, 2, 2], [5, 6, 2]),
     ],
 )
-def test_padding_that_no_mask_tells_is_not_learned(pad: int | None, ids: list[int], kept: list[int]) -> None:
+def test_padding_that_no_mask_tells_is_not_trained_on(pad: int | None, ids: list[int], kept: list[int]) -> None:
     """2 ends a turn. With a mask, what it keeps is kept."""
     tokenizer = make_tokenizer()
     tokenizer.pad_token = None if pad is None else tokenizer.convert_ids_to_tokens(pad)

@@ -1,4 +1,4 @@
-"""What is learned of a conversation, against two others that decide it: TRL (here) and LLaMA-Factory (as recorded).
+"""What is trained on of a conversation, against two others that decide it: TRL (here) and LLaMA-Factory (as recorded).
 
 Their label ids are for the same rows and the same tokenizers (tests/fixtures/masks). All differences stand in the
 tables here, each with its reason; what is in none of them has to be the same, token by token.
@@ -25,7 +25,7 @@ ROWS, FAMILIES, LABELS = (
     json.loads((FIXTURES / f"{name}.json").read_text()) for name in ("rows", "families", "labels")
 )
 CASES = {f"{case['family']}-{case['row']}-{case['loss_on']}": case for case in LABELS["cases"]}
-Labelled = list[tuple[int, bool]]  # token ids, each with whether it is learned
+Labelled = list[tuple[int, bool]]  # token ids, each with whether it is trained on
 
 
 def tokenizer_of(vocabulary: str, **special: str) -> PreTrainedTokenizerFast:
@@ -43,9 +43,9 @@ def ours(tokenizer: PreTrainedTokenizerFast, name: str, loss_on: str = "assistan
 
 
 def marked(tokenizer: PreTrainedTokenizerFast, labelled: Labelled) -> str:
-    """The text, with what is learned between brackets."""
-    runs = [(learned, [i for i, _ in run]) for learned, run in groupby(labelled, key=lambda pair: pair[1])]
-    return "".join(f"⟦{tokenizer.decode(ids)}⟧" if learned else str(tokenizer.decode(ids)) for learned, ids in runs)
+    """The text, with what is trained on between brackets."""
+    runs = [(trained, [i for i, _ in run]) for trained, run in groupby(labelled, key=lambda pair: pair[1])]
+    return "".join(f"⟦{tokenizer.decode(ids)}⟧" if trained else str(tokenizer.decode(ids)) for trained, ids in runs)
 
 
 # What LLaMA-Factory has otherwise: families, rows, a pattern in its text as `marked` gives it, what we have instead.
@@ -99,7 +99,7 @@ def test_labels_are_those_of_llama_factory_but_for_what_is_explained(case: str) 
             text = re.sub(pattern, instead, text, flags=re.DOTALL)
     assert marked(tokenizer, found) == text
     if re.fullmatch(CHATML_LIKE, family) and name in ("system", "turns", "sharegpt", "sharegpt_tools"):
-        assert [i for i, _ in found] == theirs["input_ids"], "it is what is learned that differs, not the tokens"
+        assert [i for i, _ in found] == theirs["input_ids"], "it is what is trained on that differs, not the tokens"
 
 
 def test_every_difference_in_the_table_is_there() -> None:

@@ -440,12 +440,12 @@ def test_evidence_names_the_line_it_is_like() -> None:
             assert "3,451 of 3,463 rows" in head and "…" not in head, "all of the message stands below"
 
 
-def test_rows_that_are_not_learned_are_told_among_the_numbers() -> None:
+def test_rows_that_are_not_trained_on_are_told_among_the_numbers() -> None:
     def lines(**told: int) -> str:
         report = msgspec.structs.replace(REPORT, **told)
         return "\n".join("".join(text for text, _ in line) for line in number_lines(Frame(120, 40, UNICODE), report))
 
-    assert "4 to train on, 6 judged bad and not learned" in lines(num_judged_bad=6)
+    assert "4 to train on, 6 judged bad and not trained on" in lines(num_judged_bad=6)
     assert "3 to train on, 1 to evaluate on" in lines(num_train_rows=3, num_eval_rows=1)
     assert "to train on" not in lines(), "the title says it"
 
@@ -469,7 +469,7 @@ def test_scrolling_a_long_row() -> None:
     person(script)
 
 
-def test_the_map_tells_what_is_learned_and_what_is_seen() -> None:
+def test_the_map_tells_what_is_trained_and_what_is_seen() -> None:
     async def script(shown: ShownApp) -> None:
         await press(shown, "l")
         assert set(shown.lines()[2].strip()) == {"─", "━", "·"}
@@ -651,10 +651,10 @@ def test_the_list_of_files_tells_their_forms(project: Path) -> None:
 # -- what the editor makes of it
 
 
-NOTHING_LEFT = Finding("no_target_tokens", "red", 9, 9, "9 rows have no token to learn", is_allowable=False)
+NOTHING_LEFT = Finding("no_target_tokens", "red", 9, 9, "9 rows have no token to train on", is_allowable=False)
 
 
-def test_rows_of_which_nothing_is_learned_start_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_without_a_trained_token_start_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "rows.jsonl").write_text('{"messages": []}\n')
     monkeypatch.setattr(RowCheck, "blocking", lambda row_check: [NOTHING_LEFT])
 
