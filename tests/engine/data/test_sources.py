@@ -211,9 +211,9 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path: Path) -> No
 MEMORY = """
 import sys
 from pathlib import Path
-from ftui.engine.data.files.blocks import blocks, parsed
+from ftui.engine.data.files.blocks import parse_block, read_blocks
 def count(path):
-    return sum(len(parsed(block)) for block in blocks([Path(path)]))
+    return sum(len(parse_block(block)) for block in read_blocks([Path(path)]))
 count(sys.argv[2])
 def peak():  # ru_maxrss would begin with that of the process this one was forked from
     return next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmHWM"))

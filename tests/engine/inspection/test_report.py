@@ -338,7 +338,7 @@ def test_nothing_to_learn_is_not_offered_to_be_allowed(model_folder: Path, tmp_p
     report, _ = reported(model_folder, asked, data={"max_length": 16})
     none = found_in(report, "no_target_tokens")
     assert none is not None and none.severity == "red" and what_to_do(none) == none.fix
-    assert report.special[0].startswith("nothing is trained on") and found_in(report, "few_rows") is None
+    assert report.special[0].startswith("no row is trained on") and found_in(report, "few_rows") is None
     with pytest.raises(DataError) as caught:
         findings.refuse_red_findings(report)
     assert "data.allow" not in caught.value.hint

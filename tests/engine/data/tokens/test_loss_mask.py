@@ -272,8 +272,8 @@ def test_a_turn_that_a_template_passes_over_is_refused() -> None:
     assert 'data.roles = {developer = "system"}' in found.hint
     tokenizer = published("qwen2_5")
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []), shape=ColumnNames({}, {"developer": "system"}))
-    (encoded,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": told})], "messages")
-    assert "Be brief." in str(tokenizer.decode(encoded.input_ids.tolist()))
+    (sequence,) = encoder.encode([Row(Path("rows.jsonl"), 3, {"messages": told})], "messages")
+    assert "Be brief." in str(tokenizer.decode(sequence.input_ids.tolist()))
     result = [*ASKED, {"role": "tool", "content": "42"}, ASKED[1]]
     assert "the role 'tool'" in refused(published("phi3"), result).message
     after = [*ASKED, {"role": "developer", "content": "Stop."}]
