@@ -1,4 +1,4 @@
-"""A row as the model sees it: its numbers, a map of its trained tokens, the tokens themselves, and the row in its file."""
+"""A row as the model sees it: its numbers, a map of its trained tokens, its tokens, and the row in its file."""
 
 import json
 import re
