@@ -300,8 +300,8 @@ class ProfileForm:
         self.on_disk, self._saved_values = text, read_keys(text)
         self.set_draft(self.draft.to(text))
 
-    def save(self, path: Path) -> None:
-        """Writes the draft to `path`, which is its file from now on; paths in it stay right.
+    def save(self, path: Path) -> Path:
+        """Writes the draft to `path`, which is its file from now on; paths in it stay right. Returns the absolute path.
 
         Raises:
             DiskError: it cannot be written.
@@ -313,3 +313,4 @@ class ProfileForm:
         self.path, self.on_disk = path.absolute(), text
         self._saved_values = read_keys(text)
         self.set_draft(self.draft)
+        return self.path

@@ -1,14 +1,15 @@
 """The form: a table's name and what it is for, then one line for each key with its value and where that comes from."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ftui.profile.origins import ProfileFault
 
 from ...form.form_fields import KINDS, Field
 from ...form.form_rows import FormRow
+from ...form.profile_form import ProfileForm
 from ...form.text_values import format_value
 from ...render.spans import Frame, Line, Span, harmless, left, right, spread, width_of, wrapped
+from ..wording import place
 
 KEY, MATCH_KEY = 33, 48  # columns: the longest key with a sign behind it; with its table before it
 NOTE = 11
@@ -18,68 +19,38 @@ VALUE_STYLES = {"default": "muted", "tier": "violet", "file": "bright"}
 NOTE_STYLES = {"default": "faint", "tier": "violet", "file": "faint"}
 
 
-@dataclass(frozen=True)
-class FormPage:
-    """What the form shows.
-
-    `input_text`: the value under the cursor while it is being typed; `query`: what is searched for.
-    """
-
-    rows: Sequence[FormRow]
-    cursor: int
-    top: int = 0
-    input_text: str | None = None
-    query: str | None = None
-
-
-@dataclass(frozen=True)
-class Head:
+def head_line(frame: Frame, form: ProfileForm, *, activity: str, num_red: int) -> Line:
     """The first line: the file, its state, the tier below it.
 
     `activity`: what is going on in the background; `num_red`: findings in the rows that would stop a run.
     """
-
-    name: str
-    folder: str
-    is_new: bool
-    is_changed: bool
-    num_faults: int
-    tier: str
-    activity: str = ""
-    num_red: int = 0
-
-
-def head_line(frame: Frame, head: Head) -> Line:
-    """The first line of the editor."""
-    name: list[Span] = [(f" {head.name}", "title")]
-    if head.is_new or head.is_changed:
-        name.append(("  new", "eval") if head.is_new else (f"  {CHANGED} changed", "warn"))
-    state: list[Span] = [(f"{head.activity}  ", "loss")] if head.activity else []
-    if head.num_faults:
-        state.append((f"{head.num_faults} fault" + ("s" if head.num_faults > 1 else ""), "bad"))
+    name: list[Span] = [(f" {form.path.name}", "title")]
+    if form.is_new or form.is_changed:
+        name.append(("  new", "eval") if form.is_new else (f"  {CHANGED} changed", "warn"))
+    state: list[Span] = [(f"{activity}  ", "loss")] if activity else []
+    if num_faults := len(form.snapshot.faults) + bool(form.snapshot.syntax_error):
+        state.append((f"{num_faults} fault" + ("s" if num_faults > 1 else ""), "bad"))
     else:
-        state.append((f"rows: {head.num_red} red", "bad") if head.num_red else ("no fault", "good"))
+        state.append((f"rows: {num_red} red", "bad") if num_red else ("no fault", "good"))
     state.append((f"  {frame.glyphs.separator}  tier ", "faint"))
-    state.append((f"{head.tier or 'none'} ", "violet" if head.tier else "muted"))
-    return spread(frame.width, [*name, (f"  {head.folder}", "faint")], state)
+    state.append((f"{form.tier_name or 'none'} ", "violet" if form.tier_name else "muted"))
+    return spread(frame.width, [*name, (f"  {place(form.path.parent)}", "faint")], state)
 
 
-def top_for(cursor: int, top: int, height: int, count: int) -> int:
-    """The first row to show, so that the one under the cursor is seen with one more on either side, moving little."""
-    margin = 1 if height > 4 else 0
-    if cursor - margin < top:
-        top = cursor - margin
-    if cursor + margin >= top + height:
-        top = cursor + margin - height + 1
+def scroll_to(cursor: int | None, top: int, height: int, count: int, *, margin: int = 1) -> int:
+    """The first of `count` lines to show in `height`, so that the cursor's is seen with a margin, moving little."""
+    margin = min(margin, height // 4)
+    if cursor is not None:
+        top = max(min(top, cursor - margin), cursor + margin - height + 1)
     return max(0, min(top, count - height))
 
 
-def form_lines(frame: Frame, page: FormPage) -> list[Line]:
-    """As many rows from the page's top on as there is room for."""
-    if page.query is not None and not page.rows:
-        return [[], [(f"   No key has {page.query!r} in its name or its help.", "muted")]]
-    shown = list(enumerate(page.rows))[page.top : page.top + frame.height]
-    return [_line(frame, row, page, chosen=number == page.cursor) for number, row in shown]
+def form_lines(frame: Frame, form: ProfileForm, top: int = 0) -> list[Line]:
+    """As many rows from `top` on as there is room for."""
+    if form.query is not None and not form.rows:
+        return [[], [(f"   No key has {form.query!r} in its name or its help.", "muted")]]
+    rows = list(enumerate(form.rows))[top : top + frame.height]
+    return [_line(frame, row, form, chosen=number == form.cursor) for number, row in rows]
 
 
 def value_column(key_width: int = KEY) -> int:
@@ -92,18 +63,18 @@ def value_width(width: int, key_width: int = KEY) -> int:
     return max(8, width - value_column(key_width) - NOTE - 1)
 
 
-def _line(frame: Frame, row: FormRow, page: FormPage, *, chosen: bool) -> Line:
+def _line(frame: Frame, row: FormRow, form: ProfileForm, *, chosen: bool) -> Line:
     if row.kind == "heading":
         return _heading(frame, row)
     behind = "@cursor" if chosen else ""
     sign, style = (FAULT, "bad") if row.faults else (CHANGED, "warn") if row.is_changed else (" ", "muted")
-    if page.query is None:
+    if form.query is None:
         name, key_width = "  " * row.depth + _place(row) + row.key[-1], KEY
     else:  # matches are shown with their tables, where that leaves room for values
         name, key_width = row.name, max(KEY, min(MATCH_KEY, frame.width - 40))
     if row.is_open is not None:
         name += " -" if row.is_open else " +"
-    text, tone = _value(row, page, chosen=chosen)
+    text, tone = _value(row, form, chosen=chosen)
     note = "" if row.source == "default" and row.text == "" else row.note
     return [
         (frame.glyphs.cursor if chosen else " ", "loss" + behind),
@@ -119,9 +90,9 @@ def _place(row: FormRow) -> str:
     return f"{int(row.key[-2]) + 1} " if len(row.key) > 2 and row.key[-2].isdigit() else ""
 
 
-def _value(row: FormRow, page: FormPage, *, chosen: bool) -> Span:
-    if chosen and page.input_text is not None:
-        return page.input_text, "bright"
+def _value(row: FormRow, form: ProfileForm, *, chosen: bool) -> Span:
+    if chosen and form.input_text is not None:
+        return form.input_text, "bright"
     if row.text == "" and row.field is not None and row.field.is_required and "0" not in row.key[2:3]:
         return "needed", "bad"
     if row.kind == "unknown":

@@ -55,15 +55,3 @@ def _left_open(text: str) -> str:
 def _values(text: str) -> Iterator[Span]:
     for match in _TOKENS.finditer(text):
         yield match[0], STYLES[match.lastgroup or "other"]
-
-
-def top_of(at: int | None, top: int, height: int, count: int) -> int:
-    """The first line to show so that the one under the cursor is among them, with a few around it."""
-    if at is None:
-        return max(0, min(top, count - height))
-    margin = min(3, max(0, height // 4))
-    if at - 1 - margin < top:
-        top = at - 1 - margin
-    if at - 1 + margin >= top + height:
-        top = at + margin - height
-    return max(0, min(top, count - height))

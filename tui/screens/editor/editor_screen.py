@@ -27,13 +27,13 @@ from ...state.profile_paths import current_folder, free_name, is_shipped
 from ..dialogs import PromptScreen
 from ..diff import DiffScreen
 from ..pick import PickScreen
+from ..rows.open_rows import open_rows
 from .editor_bindings import EDITOR_KEYS, TYPING_ACTIONS, hidden_ids
 from .entry_line import EntryLine
 from .estimate_panel import EstimatePanel
 from .form_view import FormView, View
 from .key_info import InfoScreen
 from .profile_file import ProfileFile, check_path
-from .row_check import RowCheck
 from .value_editor import ValueEditor
 
 COPY_QUESTION = "A profile that comes with ftui stays as it is. The name of your copy, which w writes:"
@@ -51,11 +51,10 @@ class EditorScreen(Screen[None]):
         super().__init__()
         self.form = form
         self.entry = EntryLine(self, form, self.draw)
-        self._row_check = RowCheck(self, form, self.draw)
         self._estimate = EstimatePanel(self, form, self.draw)
-        self._file = ProfileFile(self, form, self.draw, self._row_check)
-        self._values = ValueEditor(self, form, self.draw, self._row_check)
-        self.form_view = FormView(self, form, self.entry, self._estimate, self._row_check)
+        self._file = ProfileFile(self, form, self.draw)
+        self._values = ValueEditor(self, form, self.draw)
+        self.form_view = FormView(self, form, self.entry, self._estimate)
 
     def compose(self) -> ComposeResult:
         look = stage(self).look
@@ -189,9 +188,16 @@ class EditorScreen(Screen[None]):
         {
             "tier": self._estimate.choose_card, "fit": self._estimate.choose_change,
             "closer": self._estimate.look_closer, "compare": self._compare, "help": self._show_help,
-            "add": self._values.add, "rows": self._row_check.open_rows, "start": self._file.start,
+            "add": self._values.add, "rows": self._open_rows, "start": self._file.start,
             "save": self._file.save, "save_as": self._file.save_as, "outside": self._file.edit_outside,
         }[what]()  # fmt: skip
+
+    def _open_rows(self) -> None:
+        profile = self.form.snapshot.profile
+        if profile is None:
+            stage(self).say("The profile has faults: mend them first; n goes to the next.", "warn")
+        else:
+            open_rows(self, profile, self.form.path.name, self.draw)
 
     def _show_help(self) -> None:
         if self.form.row is not None:

@@ -109,8 +109,13 @@ class EstimatePanel(Component):
         draft, known, estimate = self.form.draft, self._known(profile), self.on_card.estimate
 
         def on_choice(choice: Choice | None) -> None:
-            if choice is not None and self.form.draft.text == draft.text and self._apply(choice):
-                self.redraw()
+            if choice is not None and self.form.draft.text == draft.text:
+                values = choice.value
+                if self.edit(lambda draft: with_values(draft, values)):
+                    changed = list(map(".".join, values))
+                    gone = [name for name in removed_keys(draft, self.form.draft, ()) if name not in changed]
+                    without = f", without {', '.join(gone)}" if gone else ""
+                    self.stage.say(f"Changed: {choice.name}{without}. u takes it back.", "good")
 
         try:
             choices = await asyncio.to_thread(change_choices, profile, card, known)
@@ -123,17 +128,6 @@ class EstimatePanel(Component):
             self.screen.app.push_screen(PickScreen(f"{title}: {card.title}", choices), on_choice)
         else:
             self.stage.say(_explain_no_change(estimate, is_counted=known.counts is not None))
-
-    def _apply(self, choice: Choice) -> bool:
-        before = self.form.draft
-        draft = self.attempt(lambda: with_values(before, choice.value))
-        if draft is None:
-            return False
-        self.form.set_draft(draft)
-        names = [name for name in removed_keys(before, draft, ()) if name not in map(".".join, choice.value)]
-        without = f", without {', '.join(names)}" if names else ""
-        self.stage.say(f"Changed: {choice.name}{without}. u takes it back.", "good")
-        return True
 
     def _profile_and_card(self) -> tuple[Profile, Card] | None:
         """What can be estimated; says what is missing."""

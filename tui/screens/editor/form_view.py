@@ -4,27 +4,16 @@ from typing import Any, Literal
 
 from textual.screen import Screen
 
-from ...drawing.editor.form import (
-    MORE,
-    FormPage,
-    Head,
-    details,
-    form_lines,
-    head_line,
-    top_for,
-    value_column,
-    value_width,
-)
+from ...drawing.editor.form import MORE, details, form_lines, head_line, scroll_to, value_column, value_width
 from ...drawing.editor.form_estimate import breakdown, estimate_line
-from ...drawing.editor.form_toml import toml_lines, top_of
-from ...drawing.wording import place
+from ...drawing.editor.form_toml import toml_lines
 from ...form.profile_form import ProfileForm
 from ...render.canvas import Canvas
 from ...render.spans import Frame, Line, wrapped
 from ...stage import stage
 from .entry_line import EntryLine
 from .estimate_panel import EstimatePanel
-from .row_check import RowCheck
+from .row_findings import blocking_findings
 
 View = Literal["form", "toml", "estimate"]
 FIND = " find  "
@@ -36,11 +25,9 @@ LEAST_TEXT_ROWS = 8
 class FormView:
     """Draws the form and the other components; `view` says what is shown, or stands beside the form."""
 
-    def __init__(
-        self, screen: Screen[Any], form: ProfileForm, entry: EntryLine, estimate: EstimatePanel, row_check: RowCheck
-    ) -> None:
-        self.screen, self.form, self.view = screen, form, "form"
-        self._entry, self._estimate, self._row_check = entry, estimate, row_check
+    def __init__(self, screen: Screen[Any], form: ProfileForm, entry: EntryLine, estimate: EstimatePanel) -> None:
+        self.screen, self.form, self._entry, self._estimate = screen, form, entry, estimate
+        self.view: View = "form"
         self._top = self._text_top = self._estimate_top = 0
         self._is_scrolled = False
 
@@ -73,18 +60,12 @@ class FormView:
         self.draw()
 
     def _head(self, frame: Frame) -> list[Line]:
-        form = self.form
-        head = Head(
-            form.path.name,
-            place(form.path.parent),
-            form.is_new,
-            form.is_changed,
-            len(form.snapshot.faults) + bool(form.snapshot.syntax_error),
-            form.snapshot.tier.removeprefix("tier "),
-            MEASURING if self._estimate.is_measuring else "",
-            len(self._row_check.blocking()),
-        )
-        first: Line = [(FIND, "title")] if self._entry.mode == "finding" else head_line(frame, head)
+        if self._entry.mode == "finding":
+            first: Line = [(FIND, "title")]
+        else:
+            activity = MEASURING if self._estimate.is_measuring else ""
+            findings = blocking_findings(stage(self.screen).row_report, self.form.snapshot.profile)
+            first = head_line(frame, self.form, activity=activity, num_red=len(findings))
         return [first, estimate_line(frame, self._estimate.on_card)][: frame.height]
 
     def _form(self, frame: Frame) -> list[Line]:
@@ -93,8 +74,8 @@ class FormView:
             lines: list[Line] = [[(f" {line}", "bad")] for line in wrapped(snapshot.syntax_error, frame.width - 2)]
             lines += [[(f" {line}", "good")] for line in wrapped(snapshot.syntax_fix, frame.width - 2)]
             return [[], *lines, [], [(" v shows the text, E opens it in your editor, u takes a change back.", "good")]]
-        self._top = top_for(form.cursor, self._top, frame.height, len(form.rows))
-        return form_lines(frame, FormPage(form.rows, form.cursor, self._top, form.input_text, form.query))
+        self._top = scroll_to(form.cursor, self._top, frame.height, len(form.rows))
+        return form_lines(frame, form, self._top)
 
     def _details(self, frame: Frame) -> list[Line]:
         more = " ..." if self._entry.mode else MORE  # the key i is a letter while something is typed
@@ -117,8 +98,8 @@ class FormView:
     def _text(self, frame: Frame) -> list[Line]:
         snapshot, key = self.form.snapshot, self.form.key
         at = snapshot.syntax_error_line or (snapshot.origin(key).line if snapshot.source(key) == "file" else None)
-        count = snapshot.text.count("\n") + 1
-        self._text_top = top_of(None if self._is_scrolled else at, self._text_top, frame.height, count)
+        cursor, count = None if self._is_scrolled or at is None else at - 1, snapshot.text.count("\n") + 1
+        self._text_top = scroll_to(cursor, self._text_top, frame.height, count, margin=3)
         origins = [fault.origin for fault in snapshot.faults]
         wrong = {origin.line for origin in origins if origin is not None and origin.layer == snapshot.file}
         wrong.add(snapshot.syntax_error_line)
@@ -132,6 +113,6 @@ class FormView:
         elif self._entry.mode == "typing":
             body = self.screen.query_one("#body", Canvas)
             width, column = body.size.width or screen_width, value_column()
-            self._top = top_for(self.form.cursor, self._top, body.size.height or 1, len(self.form.rows))
+            self._top = scroll_to(self.form.cursor, self._top, body.size.height or 1, len(self.form.rows))
             styles.offset = (column, body.region.y + self.form.cursor - self._top)
             styles.width = min(width - column, value_width(width) + 12)

@@ -17,13 +17,16 @@ from ftui.errors import FtuiError, UsageError
 from ftui.profile import recent
 
 from ...drawing.wording import place
+from ...form.edits import with_value
+from ...form.form_fields import field_at
 from ...form.profile_form import ProfileForm
+from ...form.text_values import format_list
 from ...render.theme import Look
 from ...state import autosave
 from ...state.profile_paths import current_folder, is_shipped
 from ..dialogs import ConfirmScreen, PromptScreen
 from .component import Component
-from .row_check import RowCheck
+from .row_findings import ALLOW, blocking_findings
 
 Then = Callable[[], object]
 RED_QUESTION = "A run would not start with these rows: {} (r shows them). Allow that in data.allow, and go on?"
@@ -48,9 +51,8 @@ class LeaveScreen(ConfirmScreen, inherit_bindings=False):
 class ProfileFile(Component):
     """Writes the draft to its file, and keeps a copy of what is not saved (`autosave`)."""
 
-    def __init__(self, screen: Screen[Any], form: ProfileForm, redraw: Callable[[], None], row_check: RowCheck) -> None:
+    def __init__(self, screen: Screen[Any], form: ProfileForm, redraw: Callable[[], None]) -> None:
         super().__init__(screen, form, redraw)
-        self._row_check = row_check
         self._autosave = autosave.Autosave()
 
     # -- saving
@@ -100,11 +102,7 @@ class ProfileFile(Component):
             self._write(path, then)
 
     def _write(self, path: Path, then: Then | None) -> None:
-        def write() -> bool:
-            self.form.save(path)
-            return True
-
-        if self.attempt(write):
+        if self.attempt(lambda: self.form.save(path)) is not None:
             recent.remember("profile", str(path.absolute()))
             self.keep_draft()
             self.stage.say(f"Saved as {place(path.absolute())}.", "good")
@@ -122,23 +120,29 @@ class ProfileFile(Component):
             words = f"{number} fault{'s keep' if number > 1 else ' keeps'} it from starting; n goes to the next."
             self.stage.say(words, "warn")
             return
-        findings = self._row_check.blocking()
+        findings = blocking_findings(self.stage.row_report, snapshot.profile)
         if not all(finding.is_allowable for finding in findings):
             self.stage.say("Nothing would be trained on in these rows: r shows why.", "warn")
         elif findings:
             question = RED_QUESTION.format(", ".join(finding.name for finding in findings))
-            self.ask(question, "allow it, go on", lambda: self._save_and_start(allowing=findings))
+            self.ask(question, "allow it, go on", lambda: self._allow_and_start(findings))
         else:
             self._save_and_start()
 
-    def _save_and_start(self, allowing: Sequence[Finding] = ()) -> None:
+    def _allow_and_start(self, findings: Sequence[Finding]) -> None:
+        """Puts the names of these findings into data.allow, as one step, then starts."""
+        profile, field = self.form.snapshot.profile, field_at(ALLOW)
+        assert profile is not None and field is not None, "they were found in the rows of a valid draft"
+        names = [*profile.data.allow, *dict.fromkeys(finding.name for finding in findings)]
+        if self.edit(lambda draft: with_value(draft, field, ALLOW, format_list(names))):
+            self._save_and_start()
+
+    def _save_and_start(self) -> None:
         def start() -> None:
             from ..resolved import ResolvedScreen
 
             self.screen.app.push_screen(ResolvedScreen(profile=self.form.path, tier=self.form.tier_name or None))
 
-        if allowing and not self._row_check.allow(allowing):
-            return
         if self.form.is_changed:
             self.save(start)
         else:

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from textual.screen import Screen
-
 from ftui.dataset import report_text
 from ftui.errors import FtuiError
 from ftui.helper.client import Helper
@@ -20,21 +18,16 @@ from ...form.edits import is_source_list, with_source, with_stage, with_value
 from ...form.form_fields import Field
 from ...form.form_rows import FormRow
 from ...form.path_choices import data_choices, describe_data, describe_model, model_choices
-from ...form.profile_form import ProfileForm
 from ...form.text_values import NONE, format_list, format_value, parse_value
 from ..pick import PickScreen
 from .component import Component
-from .row_check import ALLOW, RowCheck
+from .row_findings import ALLOW, findings_of
 
 MOST_FILES = 60  # whose form is looked at, one after the other
 
 
 class ValueEditor(Component):
     """Changes values by one key, or by a choice from a list."""
-
-    def __init__(self, screen: Screen[Any], form: ProfileForm, redraw: Callable[[], None], row_check: RowCheck) -> None:
-        super().__init__(screen, form, redraw)
-        self._row_check = row_check
 
     def cycle(self, by: int) -> None:
         """The next choice (1) or the one before (-1) of a key; opens or closes a table."""
@@ -136,7 +129,8 @@ class ValueEditor(Component):
             return [str(item) for item in value] if isinstance(value, list | tuple) else []
 
         items = current()
-        findings = {finding.name: finding for finding in self._row_check.findings() if row.key == ALLOW}
+        last_look = findings_of(self.stage.row_report, self.form.snapshot.profile)
+        findings = {finding.name: finding for finding in last_look if row.key == ALLOW}
         choices = [
             Choice(
                 name,

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ftui.errors import FtuiError
-from ftui.tui.drawing.editor.form import FormPage, details, form_lines
+from ftui.tui.drawing.editor.form import details, form_lines
 from ftui.tui.drawing.editor.form_toml import toml_lines
 from ftui.tui.form.profile_form import ProfileForm
 from ftui.tui.render.glyphs import UNICODE
@@ -88,8 +88,7 @@ def test_no_text_and_no_key_is_a_traceback(lines: list[str], acts: list[tuple[st
                     form.filter_rows(typed)
                     form.filter_rows(None)
         form.cancel_input()
-        page = FormPage(form.rows, form.cursor, 0, None, None)
-        drawn = form_lines(Frame(80, 200, UNICODE), page)
+        drawn = form_lines(Frame(80, 200, UNICODE), form)
         assert all(width_of(line) <= 80 for line in drawn)
         details(Frame(80, 5, UNICODE), form.row)
         toml_lines(Frame(60, 20, UNICODE), form.text, at=1, wrong=set(), top=0)

@@ -9,10 +9,11 @@ import pytest
 
 from ftui.estimate.result import Duration, Estimate, Memory
 from ftui.hardware.devices import Card, card_named
-from ftui.tui.drawing.editor.form import FormPage, details, form_lines
+from ftui.tui.drawing.editor.form import details, form_lines, scroll_to
 from ftui.tui.drawing.editor.form_estimate import CardEstimate, breakdown, estimate_line
 from ftui.tui.drawing.editor.form_pick import Choice
-from ftui.tui.drawing.editor.form_toml import toml_lines, top_of
+from ftui.tui.drawing.editor.form_toml import toml_lines
+from ftui.tui.form.profile_form import ProfileForm
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, width_of
 from ftui.tui.screens.editor import estimate_panel, value_editor
@@ -128,9 +129,11 @@ def test_any_text_is_drawn() -> None:
     assert ["".join(part for part, _ in line).rstrip()[4:] for line in lines] == [
         line.rstrip() for line in text.split("\n")
     ] or len(lines) == text.count("\n") + 1
-    assert top_of(50, 0, 10, 60) > 40 and top_of(1, 30, 10, 60) == 0 and top_of(None, 99, 10, 60) == 50
+    assert scroll_to(49, 0, 10, 60) > 40 and scroll_to(0, 30, 10, 60) == 0 and scroll_to(None, 99, 10, 60) == 50
 
 
 def test_nothing_to_show_is_no_fault() -> None:
-    assert len(form_lines(Frame(80, 10, UNICODE), FormPage([], 0, query="x"))) == 2
+    form = ProfileForm.load(Path("mine.toml"))
+    form.filter_rows("no such key")
+    assert form.rows == [] and len(form_lines(Frame(80, 10, UNICODE), form)) == 2
     assert len(details(Frame(80, 5, UNICODE), None)) == 1

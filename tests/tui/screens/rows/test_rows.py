@@ -22,8 +22,8 @@ from ftui.tui.drawing.row_view import title
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, clipped
 from ftui.tui.screens.dialogs import ConfirmScreen, MessageScreen, PromptScreen
+from ftui.tui.screens.editor import profile_file
 from ftui.tui.screens.editor.editor_screen import EditorScreen
-from ftui.tui.screens.editor.row_check import RowCheck
 from ftui.tui.screens.help import HelpScreen
 from ftui.tui.screens.pick import PickScreen
 from ftui.tui.screens.resolved import ResolvedScreen
@@ -656,7 +656,7 @@ NOTHING_LEFT = Finding("no_target_tokens", "red", 9, 9, "9 rows have no token to
 
 def test_rows_without_a_trained_token_start_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (project / "rows.jsonl").write_text('{"messages": []}\n')
-    monkeypatch.setattr(RowCheck, "blocking", lambda row_check: [NOTHING_LEFT])
+    monkeypatch.setattr(profile_file, "blocking_findings", lambda last, profile: [NOTHING_LEFT])
 
     async def main() -> None:
         async with shown_app() as shown:
