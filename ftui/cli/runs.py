@@ -245,7 +245,7 @@ def _log_line(line: bytes) -> str:
 def print_profile(name: str) -> int:
     """The text of a profile with paths that are right in this folder, so that it can be saved here."""
     from ftui.profile.profile_file import relocate_paths  # with pydantic (0.1 s), which the lists do without
-    from ftui.profile.toml_edit.toml_errors import read_text
+    from ftui.profile.toml_reader import read_text
 
     path = find_profile(name)
     print(shown(relocate_paths(read_text(path), path.parent, Path.cwd()), newlines=True), end="")

@@ -1,6 +1,6 @@
 """What can be changed in a profile so that its run takes less memory: each lever with its price in words.
 
-A lever is there only where the profile would stay valid with it (ftui/profile/checks/agreements.py) and the engine
+A lever is there only where the profile would stay valid with it (ftui/profile/checks/) and the engine
 would take it. Those of one axis exclude each other and go from the weakest to the strongest.
 
 The loss is computed in chunks whatever the profile says (engine/objectives/loss.py), and packing changes how much is

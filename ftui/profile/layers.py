@@ -16,8 +16,8 @@ from ftui.profile.origins import Key, ProfileFault, ValueOrigin, origin_of
 from ftui.profile.paths import CURRICULUM, resolve_paths
 from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import unused_keys
-from ftui.profile.toml_edit.key_lines import nearest, positions
-from ftui.profile.toml_edit.toml_errors import BOM, read_text, read_toml
+from ftui.profile.toml_edit.statements import line_numbers, nearest_line
+from ftui.profile.toml_reader import BOM, read_text, read_toml
 
 EXCLUSIVE: tuple[tuple[Key, ...], ...] = (
     (("train", "max_steps"), ("train", "num_train_epochs")),
@@ -53,11 +53,11 @@ class ProfileLayer:
     gives_way: bool = False
 
     @cached_property
-    def _positions(self) -> Mapping[Key, int]:
-        return positions(self.text)
+    def _lines(self) -> Mapping[Key, int]:
+        return line_numbers(self.text)
 
     def origin(self, key: Key) -> ValueOrigin:
-        return ValueOrigin(self.name, nearest(self._positions, key))
+        return ValueOrigin(self.name, nearest_line(self._lines, key))
 
     @property
     def is_written_out(self) -> bool:

@@ -48,7 +48,7 @@ def find_profile(text: str, folder: Path = SHIPPED) -> Path:
     if text.removesuffix(".toml") in presets:
         return presets[text.removesuffix(".toml")]
     if is_folder:
-        from ftui.profile.toml_edit.toml_errors import folder_error  # 0.1 s: pydantic
+        from ftui.profile.toml_reader import folder_error  # 0.1 s: pydantic
 
         raise folder_error(path.expanduser())
     near = difflib.get_close_matches(path.stem, presets, n=3, cutoff=0.5)

@@ -10,7 +10,7 @@ from ftui.errors import DiskError, ProfileError
 from ftui.profile.origins import Key
 from ftui.profile.paths import FILES, FOLDERS, TEMPLATE, resolve_paths
 from ftui.profile.toml_edit.document import set_key, toml_source
-from ftui.profile.toml_edit.toml_errors import BOM, read_text
+from ftui.profile.toml_reader import BOM, read_text
 from ftui.system.files import replace_file
 
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from ftui.errors import UsageError
-from ftui.profile.checks.agreements import contradictions
+from ftui.profile.checks import contradictions
 from ftui.profile.checks.known_values import KnownValues
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.profile.sections.curriculum import CurriculumStage
@@ -119,5 +119,5 @@ class Profile(Section):
         """The first contradiction, however a profile is made; `examine` looks for all of them by itself."""
         if info.context != EXAMINING:
             for found in contradictions(KnownValues(dict(self))):
-                raise ValueError(f"{'.'.join(found.keys[0])}: {found.message}")
+                raise ValueError(f"{'.'.join(found.key)}: {found.message}")
         return self

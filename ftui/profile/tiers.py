@@ -7,7 +7,7 @@ from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import TIERS, nearest_names
 from ftui.profile.layers import ProfileLayer, file_layer
 from ftui.profile.origins import Key
-from ftui.profile.toml_edit.key_lines import positions
+from ftui.profile.toml_edit.statements import line_numbers
 
 SHIPPED = Path(__file__).parents[1] / "profiles" / "tiers"
 AUTO = "auto"
@@ -46,7 +46,9 @@ def tier_reasons(name: str) -> dict[Key, str]:
     """Why each of the tier's values: the comment on its line."""
     text = (SHIPPED / f"{choose_tier(name)}.toml").read_text(encoding="utf-8")
     lines, values = text.split("\n"), file_layer(SHIPPED / f"{choose_tier(name)}.toml").values
-    return {key: lines[line - 1].partition("  # ")[2].strip() for key, line in positions(text).items() if key in values}
+    return {
+        key: lines[line - 1].partition("  # ")[2].strip() for key, line in line_numbers(text).items() if key in values
+    }
 
 
 def tier_description(name: str) -> str:

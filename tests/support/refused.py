@@ -2,7 +2,7 @@
 
 from pydantic import BaseModel
 
-from ftui.profile.checks.agreements import contradictions
+from ftui.profile.checks import contradictions
 from ftui.profile.checks.known_values import KnownValues
 
 

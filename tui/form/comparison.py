@@ -7,7 +7,7 @@ from typing import Any
 from ftui.profile.paths import CURRICULUM
 from ftui.profile.presets import shipped_presets
 from ftui.profile.tiers import tier_layer, tier_names
-from ftui.profile.toml_edit.toml_errors import read_text
+from ftui.profile.toml_reader import read_text
 from ftui.text import shown
 
 from ..drawing.editor.form_diff import Difference, DiffPage, text_difference

@@ -10,7 +10,7 @@ from ftui.profile.origins import Key
 from ftui.profile.paths import CURRICULUM
 from ftui.profile.profile_file import read_if_exists, relocate_paths, save_text
 from ftui.profile.toml_edit.document import ProfileDocument
-from ftui.profile.toml_edit.toml_errors import read_text
+from ftui.profile.toml_reader import read_text
 
 from ..state.profile_paths import moved
 from .edits import enter_text, rename_key, unset_row, with_value

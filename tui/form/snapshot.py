@@ -12,7 +12,7 @@ from ftui.profile.layers import ProfileLayer, examine, text_layer
 from ftui.profile.origins import Key, ProfileFault, ValueOrigin
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values
-from ftui.profile.toml_edit.toml_errors import BOM
+from ftui.profile.toml_reader import BOM
 
 from .form_fields import Field, all_fields, field_at
 

@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from ftui.profile.toml_edit.toml_errors import LONGEST
+from ftui.profile.toml_reader import LONGEST
 from ftui.system.files import Lock, make_private_folder, replace_file, try_lock
 from ftui.system.user_folders import state_folder
 

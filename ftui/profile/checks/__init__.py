@@ -1,0 +1,22 @@
+"""What is wrong with a profile: `validate` looks at each key by itself and then runs the checks of what keys must agree on.
+
+Each check says which keys, why, and what to write instead. It runs on whatever is valid: a check that needs a value
+which is faulty or absent is left out.
+"""
+
+from collections.abc import Iterator
+
+from ftui.profile.checks import data_checks, model_checks, training_checks
+from ftui.profile.checks.known_values import KnownValues, UnknownError
+from ftui.profile.origins import ProfileFault
+
+CHECKS = (*model_checks.CHECKS, *data_checks.CHECKS, *training_checks.CHECKS)
+
+
+def contradictions(values: KnownValues) -> Iterator[ProfileFault]:
+    """All contradictions between keys, in the order of the checks, without origins."""
+    for check in CHECKS:
+        try:
+            yield from check(values)
+        except UnknownError:
+            continue

@@ -1,26 +1,72 @@
-"""What `[data]` says of the form of its rows, where it cannot be so."""
+"""What the keys of `[data]` must agree on: sources and their amounts, rows for evaluation, forms of rows."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from difflib import get_close_matches
 
-from ftui.profile.checks.known_values import Contradiction, KnownValues, contradiction
+from ftui.profile.checks.known_values import EVAL_ROWS, KnownValues, contradiction
+from ftui.profile.origins import ProfileFault
 from ftui.profile.sections.data import sources
 from ftui.profile.sections.row_forms import COLUMNS, OF_TURNS
-from ftui.text import toml_value
+from ftui.text import cut_front, shown, toml_value
+
+AMOUNTS = ("weight", "num_samples")
+"""Keys of a source that say how much of it comes in an epoch."""
+
+LONGEST_NAME = 40  # characters of a path: its end tells most
 
 
-def _plain_text(facts: KnownValues) -> Iterator[Contradiction]:
-    if facts("run.stage") != "pretrain":
+def _rows(values: KnownValues) -> Iterator[ProfileFault]:
+    if not sources(values("data.train")):
+        yield contradiction("data.train", "names nothing to train on", "Name a file, a folder or a data set.")
+
+
+def _mixture(values: KnownValues) -> Iterator[ProfileFault]:
+    each = sources(values("data.train"))
+    temperature = values("data.mixing_temperature")
+    for number, source in enumerate(each):
+        here = f"data.train.{number}"
+        if source.num_samples is not None and source.weight != 1:
+            why = "num_samples and weight both say how much of a source comes in an epoch"
+            yield contradiction(f"{here}.num_samples {here}.weight", why, "Leave one of them out.")
+    amounts = [(n, one, key) for n, one in enumerate(each) for key in AMOUNTS if getattr(one, key) not in (1, None)]
+    if amounts and temperature is not None:
+        told = ", ".join(f"{cut_front(shown(one.path), LONGEST_NAME)} has {key}" for _, one, key in amounts)
+        why = f"mixing_temperature sets the weights of all sources, and {told}"
+        keys = " ".join(["data.mixing_temperature", *(f"data.train.{n}.{key}" for n, _, key in amounts)])
+        names = " and ".join(key for key in AMOUNTS if any(key == one for _, _, one in amounts))
+        yield contradiction(keys, why, f"Leave mixing_temperature out, or {names} of every source.")
+    if temperature is not None and len(each) == 1:
+        why = "mixing_temperature mixes several sources, and data.train is one"
+        yield contradiction("data.mixing_temperature data.train", why, "List them, or leave mixing_temperature out.")
+
+
+def _rows_to_evaluate_on(values: KnownValues) -> Iterator[ProfileFault]:
+    rows = values("data.eval")
+    if any(source.weight != 1 for source in sources(rows)):
+        yield contradiction("data.eval", "rows to evaluate on have no weight", "Leave weight out.")
+    if any(source.num_samples is not None for source in sources(rows)):
+        why = "rows to evaluate on are all taken: num_samples is for rows to train on"
+        yield contradiction("data.eval", why, "Leave num_samples out.")
+    if rows is not None and not sources(rows):
+        yield contradiction("data.eval", "names nothing to evaluate on", 'Name a file, or write "none".')
+    chosen = [dotted for dotted in EVAL_ROWS if values(dotted) is not None]
+    if len(chosen) > 1:
+        names = " and ".join(dotted.partition(".")[2] for dotted in chosen)
+        yield contradiction(" ".join(chosen), f"give one of {names}", "Leave the others out.")
+
+
+def _plain_text(values: KnownValues) -> Iterator[ProfileFault]:
+    if values("run.stage") != "pretrain":
         return
-    for where, form, _, _ in _shapes(facts):
+    for where, form, _, _ in _shapes(values):
         if form not in ("auto", "text", "tokenized"):
             why = f'stage = "pretrain" trains on plain text, and format = "{form}" is none'
             yield contradiction(f"{where}.format run.stage", why, 'Set run.stage = "sft".')
 
 
-def _columns(facts: KnownValues) -> Iterator[Contradiction]:
-    for where, form, columns, _ in _shapes(facts):
+def _columns(values: KnownValues) -> Iterator[ProfileFault]:
+    for where, form, columns, _ in _shapes(values):
         known = COLUMNS[form] if form in COLUMNS else frozenset().union(*COLUMNS.values())
         unknown = {ours: theirs for ours, theirs in columns.items() if ours not in known}
         if unknown:
@@ -41,22 +87,24 @@ def _meant(unknown: Mapping[str, str], known: Collection[str]) -> str:
     return f"Is {', '.join(near)} meant?" if len(near) == len(unknown) else f"There are {', '.join(sorted(known))}."
 
 
-def _roles(facts: KnownValues) -> Iterator[Contradiction]:
-    for where, form, _, roles in _shapes(facts):
+def _roles(values: KnownValues) -> Iterator[ProfileFault]:
+    for where, form, _, roles in _shapes(values):
         if roles and form in COLUMNS and not COLUMNS[form] >= OF_TURNS:
             why = f'roles are who speaks in turns, and rows of format = "{form}" have none'
             yield contradiction(f"{where}.roles {where}.format", why, "Leave roles out.")
 
 
-def _shapes(facts: KnownValues) -> Iterator[tuple[str, str, Mapping[str, str], Mapping[str, str]]]:
+def _shapes(values: KnownValues) -> Iterator[tuple[str, str, Mapping[str, str], Mapping[str, str]]]:
     """For `[data]` and each source that says something of its own: where it stands, form, columns, roles."""
-    form = facts("data.format")
-    each = [(key, number, one) for key in ("train", "eval") for number, one in enumerate(sources(facts(f"data.{key}")))]
+    form = values("data.format")
+    each = [
+        (key, number, one) for key in ("train", "eval") for number, one in enumerate(sources(values(f"data.{key}")))
+    ]
     if not any(one.format for _, _, one in each):  # else data's columns may be for others
-        yield "data", form, facts("data.columns"), facts("data.roles")
+        yield "data", form, values("data.columns"), values("data.roles")
     for key, number, one in each:
         if one.format or one.columns or one.roles:
             yield f"data.{key}.{number}", one.format or form, one.columns, one.roles
 
 
-CHECKS = (_plain_text, _columns, _roles)
+CHECKS = (_rows, _mixture, _rows_to_evaluate_on, _plain_text, _columns, _roles)

@@ -6,20 +6,14 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ftui.profile.origins import Key
+from ftui.profile.origins import Key, ProfileFault
+
+EVAL_ROWS = ("data.eval", "data.eval_fraction", "data.eval_num_rows")
+"""Keys that each give a run rows to evaluate on."""
 
 
 class UnknownError(Exception):
     """A check asks for a value that is faulty or absent."""
-
-
-@dataclass(frozen=True)
-class Contradiction:
-    """Keys that do not go together; the first one is where it is told."""
-
-    keys: tuple[Key, ...]
-    message: str
-    fix: str
 
 
 @dataclass(frozen=True)
@@ -52,6 +46,7 @@ class KnownValues:
         return tuple(dotted.split(".")) in self.wished
 
 
-def contradiction(keys: str, message: str, fix: str) -> Contradiction:
-    """`keys` are dotted, with spaces between them."""
-    return Contradiction(tuple(tuple(key.split(".")) for key in keys.split()), message, fix)
+def contradiction(keys: str, message: str, fix: str) -> ProfileFault:
+    """Keys (dotted, with spaces between them) that do not go together; the error names the place of the first."""
+    key, *others = (tuple(key.split(".")) for key in keys.split())
+    return ProfileFault(key, None, message, fix, tuple(others))

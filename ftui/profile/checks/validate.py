@@ -3,11 +3,12 @@
 import datetime
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
-from ftui.profile.checks.agreements import contradictions
+from ftui.profile.checks import contradictions
 from ftui.profile.checks.known_values import KnownValues
 from ftui.profile.checks.messages import describe_errors
 from ftui.profile.origins import Key, ProfileFault, ValueOrigin, origin_of
@@ -60,11 +61,10 @@ def validate_values(
             for problem in found:
                 _take_away(nested, problem.key)
     assert profile is not None, f"a fault stays though it was taken away: {problems[-1:]}"
-    for contradiction in contradictions(KnownValues(dict(profile), wrong, frozenset(wished))):
-        # told where something is written
-        key, *others = sorted(contradiction.keys, key=lambda key: origin_of(key, origins) is None)
-        origin = origin_of(key, origins)
-        problems.append(ProfileFault(key, origin, contradiction.message, contradiction.fix, tuple(others)))
+    for fault in contradictions(KnownValues(dict(profile), wrong, frozenset(wished))):
+        # reported where something is written
+        key, *others = sorted((fault.key, *fault.others), key=lambda key: origin_of(key, origins) is None)
+        problems.append(replace(fault, key=key, origin=origin_of(key, origins), others=tuple(others)))
     return profile, problems
 
 

@@ -20,7 +20,7 @@ from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 from ftui.profile.toml_edit.placement import add_beside, add_tables, add_to_table, replace_value
 from ftui.profile.toml_edit.statements import lines_to_keep, remove_statements, statements
-from ftui.profile.toml_edit.toml_errors import BOM
+from ftui.profile.toml_reader import BOM
 
 MOST_TEXTS = 2000  # a text is a few KiB
 QUIRKS = (TOMLKitError, KeyError, IndexError, TypeError, ValueError, AttributeError)

@@ -1,25 +1,30 @@
-"""A TOML text cut into its statements, each with its lines and its key: what a change may touch, what it may not."""
+"""A TOML text cut into its statements, each with its lines and its key: what a change may touch, and what stands where.
+
+By hand, since tomllib keeps no positions, and tomlkit's change when it edits.
+"""
 
 import re
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from ftui.profile.origins import Key
 
+_TOKEN = re.compile(
+    r'"""(?:[^\\]|\\.)*?"{3,5}|\'\'\'.*?\'{3,5}|"(?:[^"\\\n]|\\.)*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}\n]', re.DOTALL
+)
 _KEY = re.compile(r"""[ \t]*(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|[ \t.])+=[ \t]*""", re.ASCII)
 _HEAD = re.compile(r"""[ \t]*\[{1,2}((?:[^\]"'#]|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')*)\]""")
-_CLOSING = re.compile(r"[\]}\"']")
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A head, a key with its value, or a line that is neither (`other`: blank, or a remark).
+    """A head, a key with its value, or a line that is neither (`other`: blank, or a comment).
 
     Attributes:
-        key: from the top, with the numbers of places in lists of tables; of `other`, of the table it stands in.
-        start, end: in the text; the end is behind the line's end.
+        key: from the top, with the numbers of tables in lists; of `other`, the table it is in.
+        start, end: offsets in the text; the end is behind the line's end.
     """
 
     kind: Literal["head", "pair", "other"]
@@ -28,22 +33,20 @@ class Statement:
     end: int
 
     def is_under(self, key: Key) -> bool:
-        """Whether it says something of the key itself or of what is inside it."""
+        """Whether it sets the key itself, or something inside it."""
         return self.kind != "other" and self.key[: len(key)] == key
 
 
 def statements(text: str) -> list[Statement]:
-    """All of a text that is TOML, in order and without gaps; lines end with `\\n`.
+    """All statements of a text that is TOML, in order and without gaps; lines end with `\\n`.
 
     Raises:
-        ValueError: it is no TOML.
+        ValueError: the text is not TOML.
     """
     found: list[Statement] = []
     counts: dict[Key, int] = {}  # tables of each list so far
     table: Key = ()
-    start = 0
-    while start < len(text):
-        end = _end_of_line(text, start)
+    for start, end in _spans(text):
         line = text[start:end].strip(" \t\n")
         if not line or line.startswith("#"):
             found.append(Statement("other", table, start, end))
@@ -51,34 +54,49 @@ def statements(text: str) -> list[Statement]:
             table = _table(line, counts)
             found.append(Statement("head", table, start, end))
         else:
-            end = _end_of_value(text, start, end)
-            found.append(Statement("pair", (*table, *_names(text[start:end])), start, end))
-        start = end
+            found.append(Statement("pair", (*table, *_names(line)), start, end))
     return found
 
 
-def _end_of_line(text: str, start: int) -> int:
-    end = text.find("\n", start)
-    return len(text) if end < 0 else end + 1
+def _spans(text: str) -> Iterator[tuple[int, int]]:
+    """Where each statement begins and ends; a value of several lines belongs to one statement."""
+    start = depth = 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        if token in "[{":
+            depth += 1
+        elif token in "]}":
+            depth -= 1
+        elif token == "\n" and depth <= 0:
+            yield start, match.end()
+            start, depth = match.end(), 0
+    if depth > 0:
+        raise ValueError("a value has no end")
+    if start < len(text):
+        yield start, len(text)
 
 
-def _end_of_value(text: str, start: int, end: int) -> int:
-    """Behind the last line of the value that begins in the line up to `end`."""
-    while not _is_toml(text[start:end]):
-        if end >= len(text):
-            raise ValueError("a value has no end")
-        begin, end = end, _end_of_line(text, end)
-        while end < len(text) and not _CLOSING.search(text, begin, end):
-            begin, end = end, _end_of_line(text, end)
-    return end
+def line_numbers(text: str) -> dict[Key, int]:
+    """The 1-based line of every key and every head, each at its first place; of a list of tables, also the list's.
+
+    Raises:
+        ValueError: the text is not TOML.
+    """
+    text = text.replace("\r\n", "\n")
+    lines: dict[Key, int] = {}
+    number = 1
+    for one in statements(text):
+        if one.kind != "other":
+            if one.kind == "head" and one.key[-1].isdigit():
+                lines.setdefault(one.key[:-1], number)
+            lines.setdefault(one.key, number)
+        number += text.count("\n", one.start, one.end)
+    return lines
 
 
-def _is_toml(text: str) -> bool:
-    try:
-        tomllib.loads(text)
-    except ValueError:
-        return False
-    return True
+def nearest_line(lines: Mapping[Key, int], key: Key) -> int | None:
+    """The line of `key`, or else of the nearest table around it."""
+    return next((lines[key[:length]] for length in range(len(key), 0, -1) if key[:length] in lines), None)
 
 
 def _table(line: str, counts: dict[Key, int]) -> Key:
@@ -120,18 +138,23 @@ def value_span(text: str) -> tuple[int, int]:
     match = _KEY.match(text)
     if match is None:
         raise ValueError(f"{text!r} has no key")
-    body = text[: _remark_at(text)]
+    body = text[: _comment_at(text)]
     return match.end(), len(body.rstrip(" \t\n"))
 
 
 def comment_of(text: str) -> str:
     """What stands behind a `#` at the end of a head or a pair, with it; empty where nothing does."""
-    return text[_remark_at(text) :].rstrip("\n")
+    return text[_comment_at(text) :].rstrip("\n")
 
 
-def _remark_at(text: str) -> int:
-    places = (match.start() for match in re.finditer("#", text))
-    return next((place for place in places if _is_toml(text[:place])), len(text))
+def _comment_at(text: str) -> int:
+    """Where the comment behind a head or a pair begins; the text's end where there is none."""
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        depth += {"[": 1, "{": 1, "]": -1, "}": -1}.get(match[0], 0)
+        if depth == 0 and match[0].startswith("#"):
+            return match.start()
+    return len(text)
 
 
 def lines_to_keep(text: str, key: Key) -> Iterator[str]:

@@ -21,7 +21,7 @@ from ftui.profile.profile_file import read_if_exists, relocate_paths, save_text
 from ftui.profile.serialize import flat_values
 from ftui.profile.toml_edit import document
 from ftui.profile.toml_edit.document import ProfileDocument, parse_toml_value, toml_source
-from ftui.profile.toml_edit.toml_errors import read_text
+from ftui.profile.toml_reader import read_text
 
 SHIPPED = {preset.name: preset.path.read_text(encoding="utf-8") for preset in shipped_presets()}
 ODD = {
@@ -214,7 +214,7 @@ def test_a_list_of_tables_at_the_top_comes_grows_and_goes() -> None:
 
 
 def test_a_writer_that_loses_something_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("in_place", "_replaced", "_appended", "beside", "added_in_order", "_instead", "_in_whole"):
+    for name in ("replace_value", "_replaced", "_appended", "add_beside", "add_key", "_instead", "_in_whole"):
         monkeypatch.setattr(document, name, lambda text, key, source: "[train]\nseed = 7\n")
     with pytest.raises(ProfileError, match="cannot be set"):
         ProfileDocument("[train]\nseed = 1\nmax_steps = 3\n").set(("train", "seed"), 7)

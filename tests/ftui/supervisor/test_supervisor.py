@@ -92,7 +92,8 @@ def in_another_process(run: Run, command: list[str], settings: str = "") -> "sub
     code = f"""
 import sys
 from pathlib import Path
-from ftui import attempt, stall, supervisor
+from ftui.supervisor import attempt, stall
+from ftui.supervisor import supervise as supervisor
 from ftui.runs.run_folder import Run
 {settings}
 supervisor.supervise(Run(Path({str(run.folder)!r})), {command!r})
@@ -422,7 +423,7 @@ def test_the_lock_is_handed_over(run: Run) -> None:
     assert lock is not None
     code = f"""
 import os
-from ftui import supervisor
+from ftui.supervisor import supervise as supervisor
 supervisor.engine_command = lambda run: {able("sys.exit(31)")!r}
 code = supervisor.main([{str(run.folder)!r}, "{lock.descriptor}"])
 assert not os.get_inheritable({lock.descriptor})

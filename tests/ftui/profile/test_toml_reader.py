@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from ftui.errors import ProfileError
 from ftui.profile.layers import resolve
 from ftui.profile.presets import find_profile, shipped_presets
-from ftui.profile.toml_edit.toml_errors import read_text, read_toml
+from ftui.profile.toml_reader import read_text, read_toml
 
 HERE = Path("/nowhere/p.toml")
 
