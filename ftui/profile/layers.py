@@ -70,7 +70,7 @@ class ProfileLayer:
 
 @dataclass(frozen=True)
 class ResolvedProfile:
-    """A whole valid profile and the origin of every value that is not a default; `missing_files` as in `Examination`."""
+    """A whole valid profile and the origin of each value that is no default; `missing_files` as in `Examination`."""
 
     profile: Profile
     origins: Mapping[Key, ValueOrigin]
