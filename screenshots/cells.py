@@ -49,7 +49,12 @@ def cells_of(strips: Sequence[Strip], color: str, behind: str) -> list[list[Cell
 
 
 def draw(rows: Sequence[Sequence[Cell]], behind: str, target: Path) -> None:
-    """Write the picture."""
+    """Write the picture as PNG."""
+    paint(rows, behind).quantize(COLORS, method=Image.Quantize.MAXCOVERAGE).save(target, optimize=True)
+
+
+def paint(rows: Sequence[Sequence[Cell]], behind: str) -> Image.Image:
+    """The cells as a picture, WIDTH x HEIGHT pixels each, with a margin in the colour `behind`."""
     size = (max(map(len, rows)) * WIDTH + 2 * MARGIN, len(rows) * HEIGHT + 2 * MARGIN)
     image = Image.new("RGB", size, behind)
     pen = ImageDraw.Draw(image)
@@ -62,7 +67,7 @@ def draw(rows: Sequence[Sequence[Cell]], behind: str, target: Path) -> None:
         for x, cell in enumerate(row):
             if cell.sign != " ":
                 _sign(pen, (MARGIN + x * WIDTH, MARGIN + y * HEIGHT), cell, fonts[cell.bold])
-    image.quantize(COLORS, method=Image.Quantize.MAXCOVERAGE).save(target, optimize=True)
+    return image
 
 
 def _sign(pen: ImageDraw.ImageDraw, place: tuple[int, int], cell: Cell, font: ImageFont.FreeTypeFont) -> None:

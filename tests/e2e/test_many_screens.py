@@ -118,7 +118,7 @@ def crowded(bench: Workbench) -> Run:
     return run
 
 
-@pytest.mark.parametrize("seconds", [8.0, pytest.param(60.0, marks=pytest.mark.torture)])
+@pytest.mark.parametrize("seconds", [8.0, pytest.param(60.0, marks=pytest.mark.faults)])
 def test_eight_screens_at_once(watched_bench: Workbench, request: pytest.FixtureRequest, seconds: float) -> None:
     if seconds > 20 and not request.config.getoption("trials"):
         pytest.skip("a minute of it only with --trials")

@@ -1,4 +1,4 @@
-"""One zygote for all of torture, and the account of what was measured and of a campaign of trials."""
+"""One zygote for all tests of this folder, and the account of what was measured and of a campaign of trials."""
 
 import os
 from collections import Counter

@@ -60,7 +60,6 @@ def ending(run: Run) -> RunStopped:
     return last
 
 
-@pytest.mark.torture
 def test_long_steps_are_left_within_one_micro_batch(
     bench_source: Path, tmp_path: Path, zygote: Zygote, account: Account
 ) -> None:
@@ -117,7 +116,6 @@ def untouched(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zygo
     return life.run
 
 
-@pytest.mark.torture
 def test_what_is_asked_for_moves_nothing(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
     """Neither the best nor the patience, which three evaluations without a better loss would end."""
     impatient = ("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7")
@@ -133,7 +131,6 @@ def test_what_is_asked_for_moves_nothing(bench_source: Path, tmp_path: Path, zyg
     same_runs(life.run, reference.run)
 
 
-@pytest.mark.torture
 def test_a_letter_to_an_earlier_attempt_is_refused(
     bench_source: Path, tmp_path: Path, zygote: Zygote, untouched: Run
 ) -> None:
@@ -148,7 +145,6 @@ def test_a_letter_to_an_earlier_attempt_is_refused(
     same_runs(life.run, untouched)
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize(
     ("verb", "when"),
     [("stop", "before"), ("stop", "after"), ("park", "after"), ("set", "before"), ("set", "after"),

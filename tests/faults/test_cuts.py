@@ -112,7 +112,6 @@ def make_run(bench: Workbench, name: str) -> Run:
     return run
 
 
-@pytest.mark.torture
 def test_cut_anywhere_and_the_same_in_the_end(
     bench_source: Path, tmp_path: Path, zygote: Zygote, references: References, account: Account,
     name: str, seed: int, most: int,
@@ -158,12 +157,10 @@ def changes_of(run: Run) -> tuple[tuple[int, float], ...]:
     return tuple((r.step, r.settings["learning_rate_factor"]) for r in found if r.settings)
 
 
-@pytest.mark.torture
 def test_early_stopping_does_stop_early(references: References) -> None:
     assert 15 <= max(measured(references.run("early"))) < 30
 
 
-@pytest.mark.torture
 def test_a_schedule_is_drawn_from_its_seed() -> None:
     assert schedule(5, 8) == schedule(5, 8) != schedule(6, 8)
     assert Part((), Act("end")) not in schedule(5, 8)

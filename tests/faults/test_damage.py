@@ -92,7 +92,6 @@ def flips() -> Iterator[Callable[[Path], None]]:
         yield flip
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize("damage", [delete, empty, halve, cut_one_byte, lengthen, zero_the_tail, "flip"])
 def test_every_damage_of_every_file_is_seen(
     victim: Victim, damage: Callable[[Path], None] | str, account: Account
@@ -132,7 +131,6 @@ def check_rejected(run: Run, tail: Tail, steps: list[int], name: str) -> None:
         assert not (run.folder / record.path).exists()
 
 
-@pytest.mark.torture
 def test_the_run_goes_on_from_the_one_before_and_ends_the_same(
     victim: Victim, bench_source: Path, tmp_path: Path, zygote: Zygote
 ) -> None:

@@ -91,7 +91,6 @@ def contents(run: Run) -> dict[str, bytes]:
     return {str(path.relative_to(run.checkpoints)): path.read_bytes() for path in found}
 
 
-@pytest.mark.torture
 def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     """The run holds, says what could go, goes on by itself, and is the same run in the end."""
     disk.start()
@@ -117,7 +116,6 @@ def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     assert disk.run.reserve.exists()
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize("has_reserve", [True, False])
 def test_a_disk_that_stays_full_parks_the_run(disk: Disk, reference: Run, has_reserve: bool) -> None:
     """Without the reserve nobody can write down how it ended; it goes on just the same when there is room."""
@@ -137,7 +135,6 @@ def test_a_disk_that_stays_full_parks_the_run(disk: Disk, reference: Run, has_re
     same_runs(disk.run, reference)
 
 
-@pytest.mark.torture
 def test_a_disk_that_is_full_at_the_start_is_said_at_once(disk: Disk) -> None:
     """No room for the run's folder, for its journal, or for a checkpoint."""
     disk.full.touch()
@@ -153,7 +150,6 @@ def test_a_disk_that_is_full_at_the_start_is_said_at_once(disk: Disk) -> None:
     assert "the disk is full" in result.stderr
 
 
-@pytest.mark.torture
 def test_a_limit_on_files_is_said_before_training(workbench: Workbench) -> None:
     """The kernel itself refuses (RLIMIT_FSIZE): no shim."""
     profile = workbench.profile("limited")
@@ -168,7 +164,6 @@ def test_a_limit_on_files_is_said_before_training(workbench: Workbench) -> None:
     assert not run.metrics.exists() or steps(run) == []
 
 
-@pytest.mark.torture
 def test_sigterm_does_not_wait_for_room(disk: Disk, reference: Run) -> None:
     disk.start()
     held = disk.fill_until_held()
@@ -182,7 +177,6 @@ def test_sigterm_does_not_wait_for_room(disk: Disk, reference: Run) -> None:
     same_runs(disk.run, reference)
 
 
-@pytest.mark.torture
 def test_without_flock_one_engine_trains_and_the_run_says_so(disk: Disk, reference: Run) -> None:
     command = [sys.executable, "-m", "ftui", "--run", str(disk.profile), "--detach"]
     env = disk.bench.env | disk.env | {"FAULTIO_NO_FLOCK": "1", "FAULTIO_FOLDER": str(disk.run.folder.parent)}
@@ -202,7 +196,6 @@ def test_without_flock_one_engine_trains_and_the_run_says_so(disk: Disk, referen
     same_runs(disk.run, reference)
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize("missing", ["RENAME", "FSYNC"])
 def test_a_poor_volume_is_good_enough(disk: Disk, reference: Run, missing: str) -> None:
     """Folders cannot be renamed, or not synced: checkpoints are whole all the same, also after a SIGKILL."""

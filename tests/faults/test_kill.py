@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
 from ftui.runs.events import RunStarted
 from tests.support.bench import bench_at, newest, opened, records, resumed_from
 from tests.support.sameness import executed, measured, same_runs
@@ -14,7 +12,6 @@ KILLS = [("loading", 1), ("forward", 28), ("evaluation", 1), ("backward", 12), (
 SAVE_STEPS = 4
 
 
-@pytest.mark.torture
 def test_killed_everywhere_and_the_same_in_the_end(bench_source: Path, tmp_path: Path) -> None:
     bench = bench_at(bench_source, tmp_path / "first")
     other = bench_at(bench_source, tmp_path / "another" / "mount")

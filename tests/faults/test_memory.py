@@ -59,7 +59,6 @@ def failure(run: Run) -> RunFailed:
     return last
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize("dies_in", [None, 8, 12], ids=["lives", "before the next checkpoint", "after it"])
 def test_a_step_that_did_not_fit_is_halved_and_so_it_is_after_a_kill(stand: Stand, dies_in: int | None) -> None:
     """It is the second micro-batch of step 6. The first update of all makes the optimizer's state."""
@@ -77,7 +76,6 @@ def test_a_step_that_did_not_fit_is_halved_and_so_it_is_after_a_kill(stand: Stan
     assert [step for step, figures in measured(life.run).items() if figures != whole[step]] == list(range(6, 16))
 
 
-@pytest.mark.torture
 def test_a_replayed_step_before_the_halving_is_taken_whole(stand: Stand) -> None:
     life = stand.life("short", "eval.eval_strategy=no")
     assert life.start({"no_room_in_backward": [13, 2], "kill": ["optimizer", 8]}).wait() == -9
@@ -91,7 +89,6 @@ def test_a_replayed_step_before_the_halving_is_taken_whole(stand: Stand) -> None
     same_runs(life.run, reference.run)
 
 
-@pytest.mark.torture
 def test_memory_that_runs_out_in_the_update_goes_back_to_the_checkpoint(stand: Stand) -> None:
     life = stand.life("short")
     assert life.start({"no_room_in_update": [7]}).wait() == GpuMemoryError.exit_code
@@ -103,7 +100,6 @@ def test_memory_that_runs_out_in_the_update_goes_back_to_the_checkpoint(stand: S
     same_runs(life.run, stand.halved("told", MicroBatchChanged(step=7, old=4, new=2, place="")))
 
 
-@pytest.mark.torture
 def test_one_row_that_does_not_fit_ends_the_run_with_advice(stand: Stand) -> None:
     life = stand.life("short")
     assert life.start({"no_room_in_backward": [12, 0]}).wait() == HostMemoryError.exit_code
@@ -118,7 +114,6 @@ def test_one_row_that_does_not_fit_ends_the_run_with_advice(stand: Stand) -> Non
     same_runs(life.run, stand.halved("told", *changes))
 
 
-@pytest.mark.torture
 def test_an_evaluation_that_does_not_fit_is_taken_in_smaller_batches(stand: Stand) -> None:
     life, whole = stand.life("short"), stand.halved("whole")
     assert life.start({"no_room_in_evaluation": [1]}).wait() == 0
@@ -132,7 +127,6 @@ def test_an_evaluation_that_does_not_fit_is_taken_in_smaller_batches(stand: Stan
     assert "evaluation goes on in batches of 1: more did not fit into memory" in warnings
 
 
-@pytest.mark.torture
 def test_an_evaluation_of_which_no_row_fits_ends_nothing(stand: Stand) -> None:
     patient = "eval.early_stopping_patience=1"
     life, whole = stand.life("short", patient), stand.halved("whole")
@@ -147,7 +141,6 @@ def test_an_evaluation_of_which_no_row_fits_ends_nothing(stand: Stand) -> None:
     assert (ending.step, ending.step_final, ending.loss_final) == (15, 15, None)
 
 
-@pytest.mark.torture
 def test_a_loss_that_was_not_measured_is_not_an_earlier_one(stand: Stand) -> None:
     """Each evaluation is one batch; only the last, that of step 15, does not fit."""
     life = stand.life("short", "eval.load_best_model_at_end=false")

@@ -26,7 +26,6 @@ from tests.support.driving import LONG, last, lives, started, status, steps, wai
 SUPPORT = Path(__file__).parents[1] / "support"
 
 
-@pytest.mark.torture
 def test_whatever_watches_may_die(workbench: Workbench) -> None:
     """A closed terminal, a killed tmux server, a killed reader, a killed supervisor, a stopped engine: one attempt."""
     profile = str(workbench.profile("kept"))
@@ -82,7 +81,6 @@ def going_on(bench: Workbench, name: str) -> None:
     assert len([r for r in records(run) if isinstance(r, RunStarted)]) == 1
 
 
-@pytest.mark.torture
 def test_twenty_starts_at_once_make_one_engine(workbench: Workbench) -> None:
     command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("rush")), *LONG, "--detach"]
 
@@ -107,7 +105,6 @@ def test_twenty_starts_at_once_make_one_engine(workbench: Workbench) -> None:
     wait_for_end(workbench, run)
 
 
-@pytest.mark.torture
 def test_nobody_else_is_taken_for_the_engine(workbench: Workbench) -> None:
     """A pid that was given to a stranger, and a copied folder: neither lives, neither harms anyone."""
     run = started(workbench, "mine")
@@ -141,7 +138,6 @@ def test_nobody_else_is_taken_for_the_engine(workbench: Workbench) -> None:
     stranger.wait()
 
 
-@pytest.mark.torture
 def test_a_pid_given_again_in_a_new_namespace_is_a_stranger(workbench: Workbench) -> None:
     """The pod was replaced: on the same volume, after the same boot, the engine's pid belongs to somebody else."""
     run = started(workbench, "moved")
@@ -171,7 +167,6 @@ def has_steps(run: Run, number: int) -> bool:
     return run.metrics.exists() and len(steps(run)) >= number
 
 
-@pytest.mark.torture
 def test_the_wall_clock_does_not_matter(workbench: Workbench, tmp_path: Path) -> None:
     """Attempts ten years and an hour before and after: the highest step is the newest, whatever the dates say."""
     compiler = shutil.which("gcc") or shutil.which("cc")
@@ -197,7 +192,6 @@ def test_the_wall_clock_does_not_matter(workbench: Workbench, tmp_path: Path) ->
     assert workbench.ftui("runs").returncode == 0
 
 
-@pytest.mark.torture
 def test_no_secret_is_left_anywhere(workbench: Workbench) -> None:
     """A token in the environment and one in the hub's address, with a hub that cannot be reached."""
     secrets = {"HF_TOKEN": "hf_canaryCanaryCanaryCanary01", "WANDB_API_KEY": "canary-wandb-0123456789"}
@@ -218,7 +212,6 @@ def test_no_secret_is_left_anywhere(workbench: Workbench) -> None:
     assert not workbench.run("url").folder.exists()
 
 
-@pytest.mark.torture
 def test_command_lines_hold_no_secret(workbench: Workbench) -> None:
     run = started(workbench, "argv", "--set", 'eval.sample_prompts=["canary prompt"]')
     now = status(workbench, "argv")

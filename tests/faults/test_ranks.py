@@ -70,7 +70,6 @@ def test_two_ranks_learn_what_one_process_learns(
     assert next(r for r in records(team) if isinstance(r, RunStarted)).effective_batch == 4
 
 
-@pytest.mark.torture
 def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
     bench = bench_at(bench_source, tmp_path / "bench")
     whole, cut = opened(bench, "whole", *TWO), opened(bench, "cut", *TWO)
@@ -117,7 +116,6 @@ def others_of(pid: int) -> list[int]:
     return found
 
 
-@pytest.mark.torture
 def test_a_supervisor_restarts_ranks_and_letters_reach_them_all(workbench: Workbench) -> None:
     overrides = [argument for override in TWO for argument in ("--set", override)]
     profile = str(workbench.profile("team"))

@@ -39,7 +39,6 @@ def trials(run: Run, bench: Workbench, shim: Path, mode: str, stride: int) -> li
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-@pytest.mark.torture
 def test_kill_at_every_write_of_a_save_and_its_rotation(workbench: Workbench, shim: Path, account: Account) -> None:
     run = opened(workbench, workbench.profile("trials"))
     found = trials(run, workbench, shim, "kill", 1)
@@ -68,7 +67,6 @@ CAUSES = {
 }  # fmt: skip
 
 
-@pytest.mark.torture
 def test_every_write_of_a_save_and_its_rotation_fails(
     workbench: Workbench, shim: Path, stride: int, account: Account
 ) -> None:
@@ -145,7 +143,6 @@ print(code, sorted(set(calls)), [event for event, _ in seen])
 """
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize("method", ["lora", "full"])
 def test_no_pickle_is_written_or_read(workbench: Workbench, method: str) -> None:
     run = opened(workbench, workbench.profile("audited", method=method))

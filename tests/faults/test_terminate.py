@@ -27,7 +27,6 @@ def phase(run: Run) -> tuple[str, int]:
     return beat.phase, beat.step
 
 
-@pytest.mark.torture
 @pytest.mark.parametrize(
     ("place", "seconds", "after_step", "code"),
     [("preparing", 5.0, 0, 21), ("loading", 5.0, 0, 21), ("evaluating", 0.3, 5, 20), ("saving", 1.0, 4, 20)],

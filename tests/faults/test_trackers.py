@@ -38,7 +38,6 @@ def reference(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zygo
     return run
 
 
-@pytest.mark.torture
 def test_trackers_change_no_step(workbench: Workbench, reference: Run, tmp_path: Path) -> None:
     """With a SIGKILL in the middle: TensorBoard has each step once, as it was taken last."""
     accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
