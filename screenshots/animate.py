@@ -1,15 +1,16 @@
 """The moving picture of the README: the live view of a recorded run, played again from its records in some seconds.
 
-Between two frames the records of a few seconds are appended to the run's files, as their writers did, and the screen reads
-them. The clock is that of the recording.
+Between two frames, the records of a few seconds are appended to the run's files, as their writers did, and the screen
+reads them. The clock is that of the recording.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-from PIL import Image
+from PIL import Image, ImageChops
 
 from ftui.runs.events import Adopted, AnyRecord, EngineStarted, PhaseChanged, RunOpened, RunStopped
 from ftui.runs.journal import Tail, encode
@@ -23,7 +24,7 @@ SIZE = (100, 28)
 BEGIN = 9.0  # seconds after the first record: training begins
 SECONDS_A_FRAME = 3.2
 FRAME, PAUSE, LAST = 130, 900, 4000  # milliseconds that a usual frame, a notable moment and the end are shown
-COLORS = 48
+COLORS = 31  # and one that is transparent
 
 
 @dataclasses.dataclass
@@ -98,9 +99,16 @@ def is_notable(record: AnyRecord) -> bool:
 
 
 def write_gif(pictures: list[Image.Image], durations: list[int], target: Path) -> None:
-    """One palette for all frames, so that what stands still costs nothing."""
+    """One palette for all frames. What did not change since the frame before is transparent: a third of the size."""
     palette = pictures[len(pictures) // 2].quantize(COLORS, method=Image.Quantize.MAXCOVERAGE)
-    frames = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    whole = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    unchanged = Image.new("P", whole[0].size, COLORS)
+    frames = whole[:1]
+    for before, after in itertools.pairwise(whole):
+        difference = ImageChops.difference(before.convert("RGB"), after.convert("RGB")).convert("L")
+        frames.append(Image.composite(after, unchanged, difference.point(lambda level: 255 if level else 0)))
+        frames[-1].putpalette(palette.getpalette() or [])
     frames[0].save(
-        target, save_all=True, append_images=frames[1:], duration=durations, loop=0, optimize=False, disposal=1
-    )
+        target, save_all=True, append_images=frames[1:], duration=durations, loop=0, disposal=1, transparency=COLORS,
+        optimize=False,
+    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Make every picture in this folder: `python -m screenshots.make [NAME ...]`. Needs Pillow (the `test` extra).
+"""Make the pictures of this folder: `python -m screenshots.make [NAME ... | live-animation]`. Needs Pillow (`test` extra).
 
 The runs are recordings of real ones (tests/fixtures/runs), the clock stands where they end; no engine runs, and what is
 drawn is what the screens draw. The rows that are looked at are made up (tests/support/rows_helper.py).
@@ -15,41 +15,35 @@ from pathlib import Path
 
 from ftui.runs.run_folder import Run, all_runs, runs_root
 from ftui.tui.screens.rows import rows_screen
+from screenshots.animate import animate
 from screenshots.cells import cells_of, draw
 from tests.support.replayed import moment, recorded, replay
 from tests.support.rows_helper import StandIn
 from tests.support.shown_app import PROFILE, shown_app, strips_of
 
 HERE = Path(__file__).parent
-SIZES = {"80x24": (80, 24), "120x40": (120, 40)}
-LIVING = ("wiki-style-lora", "wiki-style-held")
+LIVING = ("wiki-style-lora",)
 
 
 @dataclass(frozen=True)
 class Scene:
-    """A screen: the run it opens on (none: the list), the keys that lead there."""
+    """A screen: the run it opens on (none: the list), the keys that lead there, its size in cells."""
 
     name: str
+    size: tuple[int, int]
     run: str | None = None
     keys: tuple[str, ...] = ()
 
 
 SCENES = (
-    Scene("runs"),
-    Scene("live", "wiki-style-lora"),
-    Scene("held", "wiki-style-held"),
-    Scene("finished", "wiki-style-finished"),
-    Scene("checkpoints", "wiki-style-finished", ("c",)),
-    Scene("failed", "exploded"),
-    Scene("start", None, ("n",)),
-    Scene("profile", None, ("n", "enter", "e", "ctrl+u", *"adapter.r=64", "enter")),
-    Scene("form", None, ("n", "e", "t", *"rtx4090", "enter", "slash", *"lora_alpha", "enter")),
-    Scene("fit", None, ("n", "e", "t", *"rtx4090", "enter", "f")),
-    Scene("rows", None, ("n", "r")),
-    Scene("report", None, ("n", "r", "R")),
-    Scene("help", "wiki-style-lora", ("question_mark",)),
-    Scene("question", "wiki-style-lora", ("p",)),
+    Scene("runs", (80, 24)),
+    Scene("failed", (80, 24), "exploded"),
+    Scene("live", (120, 40), "wiki-style-lora"),
+    Scene("form", (120, 40), None, ("n", "e", "t", *"rtx4090", "enter", "slash", *"lora_alpha", "enter")),
+    Scene("rows", (120, 40), None, ("n", "r")),
+    Scene("report", (120, 40), None, ("n", "r", "R")),
 )
+"""What README.md and docs/ show; tests/architecture/test_docs.py keeps both in step."""
 
 
 def main(names: list[str]) -> None:
@@ -58,9 +52,10 @@ def main(names: list[str]) -> None:
         now = max(moment(run) for run in all_runs()) + 3
         for scene in SCENES:
             if not names or scene.name in names:
-                for size in SIZES:
-                    for theme in ("dark", "light"):
-                        asyncio.run(shoot(scene, size, theme, clock_of(scene, now)))
+                asyncio.run(shoot(scene, clock_of(scene, now)))
+        if not names or "live-animation" in names:
+            run = replay("wiki-style-finished", Path(place) / "animation", living=True)
+            asyncio.run(animate(run, HERE / "live.gif"))
 
 
 def settle(place: Path) -> None:
@@ -82,20 +77,18 @@ def clock_of(scene: Scene, now: float) -> Callable[[], float]:
     return lambda: end
 
 
-async def shoot(scene: Scene, size: str, theme: str, clock: Callable[[], float]) -> None:
-    """One scene as SVG and PNG."""
+async def shoot(scene: Scene, clock: Callable[[], float]) -> None:
+    """One scene as PNG."""
     run = None if scene.run is None else Run(runs_root() / scene.run)
-    async with shown_app(run=run, size=SIZES[size], theme=theme, clock=clock) as shown:
+    async with shown_app(run=run, size=scene.size, clock=clock) as shown:
         for key in scene.keys:
             await shown.press(key)
             await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
-        name = f"{scene.name}-{size}-{theme}"
-        (HERE / f"{name}.svg").write_text(shown.app.export_screenshot(title="ftui"), encoding="utf-8")
         palette = shown.app.look.palette
         rows = cells_of(strips_of(shown.app), palette["text"], palette["background"])
-        draw(rows, palette["background"], HERE / f"{name}.png")
-        print(name, flush=True)
+        draw(rows, palette["background"], HERE / f"{scene.name}.png")
+        print(scene.name, flush=True)
 
 
 if __name__ == "__main__":
