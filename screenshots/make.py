@@ -1,4 +1,4 @@
-"""Make the pictures of this folder: `python -m screenshots.make [NAME ... | live-animation]`. Needs Pillow (`test` extra).
+"""Make the pictures of this folder: `python -m screenshots.make [NAME ...]`. Needs Pillow (the `test` extra).
 
 The runs are recordings of real ones (tests/fixtures/runs), the clock stands where they end; no engine runs, and what is
 drawn is what the screens draw. The rows that are looked at are made up (tests/support/rows_helper.py).
