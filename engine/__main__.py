@@ -87,7 +87,7 @@ def conduct(run: Run, logbook: Logbook, control: Control) -> int:
         return train(run, profile, logbook, control)
     except Leave as leaving:
         control.ending.acquire()
-        control.answer(leaving.letter, "nothing to save yet")
+        control.answer(leaving.request, "nothing to save yet")
         control.close("the run has ended")
         return leave_untrained(logbook, leaving)
     except RankLostError as error:  # that rank's end is this attempt's, and the supervisor knows it
@@ -112,7 +112,7 @@ def _failed(logbook: Logbook, control: Control, error: Exception) -> int:
         again=type(error).__name__ == "UpdateMemoryError",
     )
     logbook.is_leaving = True
-    if rank := int(os.environ.get("RANK", "0")):  # the supervisor quotes it (ftui/runs/endings.py)
+    if rank := int(os.environ.get("RANK", "0")):  # the supervisor quotes it (ftui/runs/reduce.py)
         print(f"rank {rank} failed: {record.message} {record.hint}", flush=True)
     control.close("the run has failed")
     logbook.event(record, durable=True)

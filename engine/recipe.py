@@ -13,7 +13,7 @@ from ftui.system.volume import check_room, probe, warnings
 
 from .build import assembled, model_of
 from .checkpoints.checkpoint import Keeper, expected_bytes, restore
-from .checkpoints.reproducibility import badge, machine_differences, note
+from .checkpoints.reproducibility import machine_differences, note, reproducibility
 from .checkpoints.resume import as_begun, check_same, find_checkpoint, forked, is_fork
 from .distributed.process_group import Do, Order, join
 from .distributed.rank_state import accounts
@@ -161,7 +161,7 @@ def _started(training: Training, resumed: checkpoint_folders.Checkpoint | None) 
     prepared, model = training.prepared, training.model
     evaluation, state = prepared.evaluation, training.state
     last = value_at(state.settings, "max_steps", state.step + 1)
-    mark, reasons = badge(state, training.profile, training.hardware)
+    mark, reasons = reproducibility(state, training.profile, training.hardware)
     max_steps = prepared.plan.max_steps if last is None else int(last)
     return RunStarted(
         start_step=state.step,
@@ -180,6 +180,6 @@ def _started(training: Training, resumed: checkpoint_folders.Checkpoint | None) 
         method=training.profile.adapter.method,
         precision=training.hardware.precision,
         resumed_from=None if resumed is None else f"checkpoints/{resumed.path.name}",
-        badge=None if resumed is None else mark,
-        badge_reasons=[] if resumed is None else reasons,
+        reproducibility=None if resumed is None else mark,
+        reproducibility_reasons=[] if resumed is None else reasons,
     )

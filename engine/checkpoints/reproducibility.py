@@ -8,7 +8,7 @@ NOT EXACT: something the weights are made from was changed on purpose (a fork).
 from ftui.hardware.cpu import cpu_features
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import Checkpoint, read_manifest
-from ftui.runs.events import Badge
+from ftui.runs.events import Reproducibility
 
 from ..system.device import Hardware
 from ..system.environment import versions
@@ -40,7 +40,7 @@ def machine_differences(checkpoint: Checkpoint, now: dict[str, str]) -> list[str
     return [f"{name}: {then.get(name)} -> {now.get(name)}" for name in then | now if then.get(name) != now.get(name)]
 
 
-def badge(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Badge, list[str]]:
+def reproducibility(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Reproducibility, list[str]]:
     """The badge of a run that has been resumed, and the reasons why it is not a better one."""
     reasons = [*state.other_content, *state.other_machine]
     if hardware.device.type == "mps":

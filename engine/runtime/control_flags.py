@@ -8,7 +8,7 @@ from enum import IntEnum
 from types import FrameType
 from typing import Literal, Protocol
 
-from ftui.runs.requests import Abort, AnyLetter, Continue, Evaluate, Hold, Park, Sample, Save, Stop
+from ftui.runs.requests import Abort, AnyRequest, Continue, Evaluate, GenerateSamples, Park, Pause, Save, Stop
 
 HELD_SECONDS = 0.05  # how often a held engine looks up
 READ_SECONDS = 0.25  # the inbox may stand on a network volume
@@ -19,10 +19,10 @@ Why = Literal["preempted", "park", "stop", "abort", "full"]
 class Leave(Exception):
     """The run is to be left, and why. Raised only between units of work; `letter` asked for it."""
 
-    def __init__(self, why: Why, letter: AnyLetter | None = None) -> None:
+    def __init__(self, why: Why, request: AnyRequest | None = None) -> None:
         super().__init__(why)
         self.why: Why = why
-        self.letter = letter
+        self.request = request
 
 
 class Ready(IntEnum):
@@ -37,11 +37,11 @@ class Ready(IntEnum):
 class Desk(Protocol):
     """Where letters come from and answers go (engine/runtime/request_inbox.py)."""
 
-    def read(self) -> list[AnyLetter]: ...
+    def read(self) -> list[AnyRequest]: ...
 
-    def applied(self, letter: AnyLetter, detail: str = "") -> None: ...
+    def applied(self, request: AnyRequest, detail: str = "") -> None: ...
 
-    def refused(self, letter: AnyLetter, reason: str) -> None: ...
+    def refused(self, request: AnyRequest, reason: str) -> None: ...
 
     def held(self) -> None: ...
 
@@ -58,9 +58,9 @@ class Control:
         self.ending = threading.Lock()
         """Held by whoever records how the attempt ends."""
         self.desk: Desk | None = None
-        self._obey: Callable[[AnyLetter], None] | None = None
-        self._unread: list[AnyLetter] = []
-        self._waiting: list[AnyLetter] = []
+        self._obey: Callable[[AnyRequest], None] | None = None
+        self._unread: list[AnyRequest] = []
+        self._waiting: list[AnyRequest] = []
         self._is_obeying = False
         self._is_held = False
         self._next_look = 0.0
@@ -85,17 +85,17 @@ class Control:
             desk.close(reason)
         self._waiting, self._unread = [], []
 
-    def answer(self, letter: AnyLetter | None, detail: str = "") -> None:
+    def answer(self, request: AnyRequest | None, detail: str = "") -> None:
         """Say that the letter for which the run was left has been obeyed."""
-        if self.desk is not None and letter is not None:
-            self.desk.applied(letter, detail)
+        if self.desk is not None and request is not None:
+            self.desk.applied(request, detail)
 
     @property
     def is_training(self) -> bool:
         """Whether there is something that a letter could change, or a sudden end could lose."""
         return self._obey is not None
 
-    def train(self, obey: Callable[[AnyLetter], None]) -> None:
+    def train(self, obey: Callable[[AnyRequest], None]) -> None:
         """The run trains from now on: letters that need it go to `obey`, which answers them."""
         self._obey = obey
 
@@ -120,7 +120,7 @@ class Control:
             self._next_look = now + READ_SECONDS
             self._unread += self.desk.read()
             self._sort(self.desk)
-        while not self._is_obeying and (due := [letter for letter in self._waiting if _needs(letter) <= ready]):
+        while not self._is_obeying and (due := [request for request in self._waiting if _needs(request) <= ready]):
             assert self._obey is not None, "letters wait only for a training run"
             self._waiting.remove(due[0])
             self._is_obeying = True
@@ -130,39 +130,39 @@ class Control:
 
     def _sort(self, desk: Desk) -> None:
         """Act on what has come. While one letter is being obeyed, only those that end the run are heard."""
-        for letter in list(self._unread):
-            if not self._is_obeying or isinstance(letter, Park | Stop | Abort):
-                self._unread.remove(letter)
-                self._receive(desk, letter)
+        for request in list(self._unread):
+            if not self._is_obeying or isinstance(request, Park | Stop | Abort):
+                self._unread.remove(request)
+                self._receive(desk, request)
 
-    def _receive(self, desk: Desk, letter: AnyLetter) -> None:
-        match letter:
-            case Hold() if self._is_held:
-                desk.refused(letter, "the run is held already")
-            case Hold():
+    def _receive(self, desk: Desk, request: AnyRequest) -> None:
+        match request:
+            case Pause() if self._is_held:
+                desk.refused(request, "the run is held already")
+            case Pause():
                 self._is_held = True
                 desk.held()
-                desk.applied(letter)
+                desk.applied(request)
             case Continue() if not self._is_held:
-                desk.refused(letter, "the run is not held")
+                desk.refused(request, "the run is not held")
             case Continue():
                 self._is_held = False
-                desk.applied(letter)
+                desk.applied(request)
             case Park():
-                raise Leave("park", letter)
+                raise Leave("park", request)
             case Stop():
-                raise Leave("stop", letter)
+                raise Leave("stop", request)
             case Abort():
-                raise Leave("abort", letter)
+                raise Leave("abort", request)
             case _ if self._obey is None:
-                desk.refused(letter, "the run is not training yet; send it again when it is")
+                desk.refused(request, "the run is not training yet; send it again when it is")
             case _:
-                self._waiting.append(letter)
+                self._waiting.append(request)
 
 
-def _needs(letter: AnyLetter) -> Ready:
-    match letter:
-        case Evaluate() | Sample():
+def _needs(request: AnyRequest) -> Ready:
+    match request:
+        case Evaluate() | GenerateSamples():
             return Ready.ALL
         case Save():
             return Ready.SAVE

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ftui.runs.events import ControlApplied, ControlRefused, MicroBatchChanged
 from ftui.runs.journal import Tail
-from ftui.runs.requests import AnyLetter, Found, Set, remove, waiting
+from ftui.runs.requests import AnyRequest, ReceivedRequest, Set, read_requests, remove_request
 from ftui.runs.run_folder import Run
 
 from .event_writer import Logbook
@@ -22,41 +22,41 @@ class LetterDesk:
     def __init__(self, run: Run, logbook: Logbook, earlier: Iterable[Answers] = ()) -> None:
         self._run = run
         self._logbook = logbook
-        self._answered = {record.letter for record in earlier if not isinstance(record, MicroBatchChanged)}
-        self._taken: dict[str, Found] = {}
+        self._answered = {record.request for record in earlier if not isinstance(record, MicroBatchChanged)}
+        self._taken: dict[str, ReceivedRequest] = {}
 
-    def read(self) -> list[AnyLetter]:
+    def read(self) -> list[AnyRequest]:
         """The new letters to this attempt, each given once; all others are refused and thrown away."""
         letters = []
-        for found in waiting(self._run):
+        for found in read_requests(self._run):
             if found.id in self._taken:
                 continue
             if found.id in self._answered:
-                remove(found)
+                remove_request(found)
                 continue
             self._taken[found.id] = found
-            letter = found.letter
-            if letter is None:
+            request = found.request
+            if request is None:
                 self._answer(
-                    ControlRefused(letter=found.id, verb="", step=self._logbook.num_steps, reason=found.problem)
+                    ControlRefused(request=found.id, verb="", step=self._logbook.num_steps, reason=found.problem)
                 )
-            elif (letter.attempt, letter.token) != (self._logbook.attempt, self._logbook.token):
-                self.refused(letter, f"it was meant for attempt {letter.attempt}, this is {self._logbook.attempt}")
+            elif (request.attempt, request.token) != (self._logbook.attempt, self._logbook.token):
+                self.refused(request, f"it was meant for attempt {request.attempt}, this is {self._logbook.attempt}")
             else:
-                letters.append(letter)
+                letters.append(request)
         return letters
 
-    def applied(self, letter: AnyLetter, detail: str = "") -> None:
+    def applied(self, request: AnyRequest, detail: str = "") -> None:
         """Say that a letter was obeyed; for a `set` this comes first, and replaying the journal is what obeys it."""
-        settings = letter.settings if isinstance(letter, Set) else {}
+        settings = request.settings if isinstance(request, Set) else {}
         self._answer(
             ControlApplied(
-                letter=letter.id, verb=letter.verb, step=self._logbook.num_steps, detail=detail, settings=settings
+                request=request.id, verb=request.verb, step=self._logbook.num_steps, detail=detail, settings=settings
             )
         )
 
-    def refused(self, letter: AnyLetter, reason: str) -> None:
-        self._answer(ControlRefused(letter=letter.id, verb=letter.verb, step=self._logbook.num_steps, reason=reason))
+    def refused(self, request: AnyRequest, reason: str) -> None:
+        self._answer(ControlRefused(request=request.id, verb=request.verb, step=self._logbook.num_steps, reason=reason))
 
     def held(self) -> None:
         self._logbook.enter("held")
@@ -68,16 +68,16 @@ class LetterDesk:
         """Refuse every letter that was not answered yet."""
         self.read()
         for found in list(self._taken.values()):
-            verb = found.letter.verb if found.letter else ""
-            self._answer(ControlRefused(letter=found.id, verb=verb, step=self._logbook.num_steps, reason=reason))
+            verb = found.request.verb if found.request else ""
+            self._answer(ControlRefused(request=found.id, verb=verb, step=self._logbook.num_steps, reason=reason))
 
     def _answer(self, record: ControlApplied | ControlRefused) -> None:
-        if record.letter in self._answered:
+        if record.request in self._answered:
             return
         self._logbook.event(record, durable=True)
-        self._answered.add(record.letter)
-        if found := self._taken.pop(record.letter, None):
-            remove(found)
+        self._answered.add(record.request)
+        if found := self._taken.pop(record.request, None):
+            remove_request(found)
 
 
 def answers_in(run: Run) -> list[Answers]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, listed
 from ftui.runs.pins import read_pins, undeletable, write_pins
-from ftui.runs.requests import AnyLetter, Delete, Evaluate, Pin, Sample, Save, Set, Unpin
+from ftui.runs.requests import AnyRequest, Delete, Evaluate, GenerateSamples, Pin, Save, Set, Unpin
 from ftui.units import quantity
 
 from ..checkpoints.checkpoint import Keeper
@@ -26,81 +26,81 @@ class Requests:
         self._desk = desk
         self._boundary = boundary
 
-    def obey(self, letter: AnyLetter) -> None:
+    def obey(self, request: AnyRequest) -> None:
         """Do what the letter says, or refuse it with the reason."""
-        match letter:
+        match request:
             case Set():
-                self._set(letter)
+                self._set(request)
             case Save():
-                self._save(letter)
+                self._save(request)
             case Evaluate():
-                self._evaluate(letter)
-            case Sample():
-                self._sample(letter)
+                self._evaluate(request)
+            case GenerateSamples():
+                self._sample(request)
             case Pin(step=step) | Unpin(step=step):
-                self._pin(letter, step, isinstance(letter, Pin))
+                self._pin(request, step, isinstance(request, Pin))
             case Delete(step=step):
-                self._delete(letter, step)
+                self._delete(request, step)
 
-    def _set(self, letter: Set) -> None:
+    def _set(self, request: Set) -> None:
         """The journal first: a change that was not written down could not be replayed."""
         state = self._training.state
         next_step = state.step + 1
-        if not letter.settings:
-            return self._desk.refused(letter, "it changes nothing")
-        if letter.max_steps is not None and letter.max_steps < next_step:
-            return self._desk.refused(letter, f"step {next_step} is under way: max_steps cannot be less")
-        self._desk.applied(letter, f"from step {next_step} on")
-        for name, value in letter.settings.items():
+        if not request.settings:
+            return self._desk.refused(request, "it changes nothing")
+        if request.max_steps is not None and request.max_steps < next_step:
+            return self._desk.refused(request, f"step {next_step} is under way: max_steps cannot be less")
+        self._desk.applied(request, f"from step {next_step} on")
+        for name, value in request.settings.items():
             state.settings = changed(state.settings, Setting(next_step, name, value))
 
-    def _save(self, letter: Save) -> None:
+    def _save(self, request: Save) -> None:
         if self._training.state.step == 0:
-            return self._desk.refused(letter, "no step is finished yet")
+            return self._desk.refused(request, "no step is finished yet")
         path = self._keeper.save(self._boundary(), "manual")
         write_pins(self._training.run, read_pins(self._training.run) | {self._training.state.step})
-        self._desk.applied(letter, path.name)
+        self._desk.applied(request, path.name)
 
-    def _evaluate(self, letter: Evaluate) -> None:
+    def _evaluate(self, request: Evaluate) -> None:
         training = self._training
         if training.prepared.evaluation is None:
-            return self._desk.refused(letter, "the run has no rows to evaluate on")
+            return self._desk.refused(request, "the run has no rows to evaluate on")
         before = RngState.capture(training.hardware.device)
         done = evaluate(training, requested=True)
         before.restore(training.hardware.device)
-        self._desk.applied(letter, f"loss {quantity(done.loss)}")
+        self._desk.applied(request, f"loss {quantity(done.loss)}")
 
-    def _sample(self, letter: Sample) -> None:
+    def _sample(self, request: GenerateSamples) -> None:
         training = self._training
-        prompts = letter.prompts or training.profile.eval.sample_prompts
+        prompts = request.prompts or training.profile.eval.sample_prompts
         if not prompts:
-            return self._desk.refused(letter, "the letter has no prompt and the profile no eval.sample_prompts")
+            return self._desk.refused(request, "the letter has no prompt and the profile no eval.sample_prompts")
         before = RngState.capture(training.hardware.device)
         with training.logbook.within("evaluating", "samples"):
             answers = sample(training, prompts, requested=True)
         before.restore(training.hardware.device)
-        self._desk.applied(letter, f"{len(answers)} answered")
+        self._desk.applied(request, f"{len(answers)} answered")
 
-    def _pin(self, letter: AnyLetter, step: int, wanted: bool) -> None:
+    def _pin(self, request: AnyRequest, step: int, wanted: bool) -> None:
         run = self._training.run
         if wanted and self._found(step) is None:
-            return self._desk.refused(letter, f"there is no checkpoint-{step}")
+            return self._desk.refused(request, f"there is no checkpoint-{step}")
         pins = read_pins(run)
         write_pins(run, pins | {step} if wanted else pins - {step})
-        self._desk.applied(letter, f"checkpoint-{step}")
+        self._desk.applied(request, f"checkpoint-{step}")
 
-    def _delete(self, letter: Delete, step: int) -> None:
+    def _delete(self, request: Delete, step: int) -> None:
         self._keeper.settle()  # it may be being read back at this moment
         training = self._training
         found = self._found(step)
         if found is None:
-            return self._desk.refused(letter, f"there is no checkpoint-{step}")
+            return self._desk.refused(request, f"there is no checkpoint-{step}")
         present, pins = listed(training.run.checkpoints), read_pins(training.run)
-        if reason := undeletable(found, present, pins, training.state.best_step, is_over=False):
-            return self._desk.refused(letter, reason)
+        if reason := undeletable(found, present, pins, training.state.best_step, has_ended=False):
+            return self._desk.refused(request, reason)
         checkpoint_folders.discard(found.path)
         self._keeper.forget(found)
-        self._desk.applied(letter, found.path.name)
+        self._desk.applied(request, found.path.name)
 
     def _found(self, step: int) -> Checkpoint | None:
         return next((c for c in listed(self._training.run.checkpoints) if c.step == step), None)

@@ -71,14 +71,14 @@ def _preempted(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -
 
 def _park(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
     saved = _save(training, keeper, loop, "parked")
-    training.control.answer(leaving.letter, saved or "nothing to save yet")
+    training.control.answer(leaving.request, saved or "nothing to save yet")
     return RunStopped(step=training.state.step, reason="on request", exit_code=PARKED, checkpoint=saved)
 
 
 def _stop(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
     """A stopped run is over, but it is worth something: it gets its final/ like one that came to its end."""
     saved = _save(training, keeper, loop, "last")
-    training.control.answer(leaving.letter, saved or "nothing to save yet")
+    training.control.answer(leaving.request, saved or "nothing to save yet")
     if saved is None:
         return RunStopped(step=training.state.step, reason="on request", exit_code=STOPPED)
     keeper.settle()
@@ -87,7 +87,7 @@ def _stop(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> Run
 
 
 def _abort(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
-    training.control.answer(leaving.letter)
+    training.control.answer(leaving.request)
     return RunStopped(
         step=training.state.step, reason="aborted, nothing saved", exit_code=STOPPED, checkpoint=_saved(training)
     )

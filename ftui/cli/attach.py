@@ -5,16 +5,16 @@ import time
 from ftui.errors import INTERRUPTED, PREEMPTED_NOT_SAVED, UsageError
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
-from ftui.runs.status import Watch, is_final, judge, lives, read_status
+from ftui.runs.status import Watch, is_final, is_running, judge, read_status
 from ftui.supervisor.spawn import watched
 from ftui.text import shown
 
 LOOK_SECONDS = 0.5
-LOGGING_STEPS = 10  # between two printed steps, unless a letter has set it
+LOGGING_STEPS = 10  # between two printed steps, unless a request has set it
 
 
 def run_to_attach(name: str | None) -> Run:
-    """The run of that name; without one the newest that lives, else the newest.
+    """The run of that name; without one the newest that is running, else the newest.
 
     Raises:
         UsageError: there is none.
@@ -24,7 +24,7 @@ def run_to_attach(name: str | None) -> Run:
     runs = sorted(all_runs(), key=opened_at, reverse=True)
     if not runs:
         raise UsageError("There is no run to attach to.", hint="`ftui --run quickstart` starts a small one.")
-    return next((run for run in runs if lives(read_status(run))), runs[0])
+    return next((run for run in runs if is_running(read_status(run))), runs[0])
 
 
 def opened_at(run: Run) -> float:
@@ -46,7 +46,7 @@ def attach_plain(run: Run) -> int:
     for label, value in listing.facts(run, status):
         print(f"{label:<18}{value}")
     try:
-        while lives(status) or not (is_final(status) or status.state.phase == "lost"):
+        while is_running(status) or not (is_final(status) or status.state.phase == "lost"):
             for record, state in watch.read():
                 for line in news(record, state, live=False, logging_steps=state.logging_steps or LOGGING_STEPS):
                     print(line, flush=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ftui import units
 from ftui.cli.table import table
-from ftui.dataset.token_cache import Entry, delete_entry, entries, folder_size, sweep
+from ftui.dataset.token_cache import CacheEntry, delete_entry, entries, folder_size, sweep
 from ftui.errors import UsageError
 from ftui.system.user_folders import cache_folder
 from ftui.text import shown
@@ -56,7 +56,7 @@ def prune_cache(older_than: str | None, *, everything: bool) -> int:
     return 0
 
 
-def _row(entry: Entry, now: float) -> tuple[str, ...]:
+def _row(entry: CacheEntry, now: float) -> tuple[str, ...]:
     names = [_beside(source) for source in entry.sources]
     name = f"{names[0]}{f' and {len(names) - 1} more' if names[1:] else ''}" if names else "(by an older ftui)"
     when = "now" if entry.is_used else f"{units.duration(max(0.0, now - entry.last_used))} ago"

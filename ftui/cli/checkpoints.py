@@ -7,7 +7,7 @@ import msgspec
 from ftui import units
 from ftui.errors import FINISHED, DiskError, UsageError
 from ftui.runs.checkpoint_folders import step_of
-from ftui.runs.checkpoint_index import CheckpointList, Entry, browse, checked, standing
+from ftui.runs.checkpoint_index import CheckpointEntry, CheckpointList, describe_entry, read_checkpoints, verify_entry
 from ftui.runs.run_folder import Run, find_run
 from ftui.runs.status import read_status
 from ftui.supervisor.spawn import watched
@@ -41,10 +41,12 @@ def verify(name: str, checkpoint: str, *, as_json: bool) -> int:
     entries = entries_of(run)
     wanted = [chosen(run, entries, checkpoint)] if checkpoint else [e for e in entries if e.place != "quarantine"]
     done = []
-    for entry in (checked(run, entry) for entry in wanted):
+    for entry in (verify_entry(run, entry) for entry in wanted):
         done.append(entry)
         if not as_json:
-            print(f"{shown(entry.name)}: {shown(standing(entry))}", flush=True)  # hashing the next may take minutes
+            print(
+                f"{shown(entry.name)}: {shown(describe_entry(entry))}", flush=True
+            )  # hashing the next may take minutes
     bad = sum(entry.problem is not None for entry in done)
     if as_json:
         print_json(run, done, hashed=True)
@@ -61,11 +63,11 @@ def summary(number: int, bad: int) -> str:
     )
 
 
-def entries_of(run: Run) -> list[Entry]:
-    return browse(run, watched(run, read_status(run)).state)
+def entries_of(run: Run) -> list[CheckpointEntry]:
+    return read_checkpoints(run, watched(run, read_status(run)).state)
 
 
-def chosen(run: Run, entries: Sequence[Entry], text: str) -> Entry:
+def chosen(run: Run, entries: Sequence[CheckpointEntry], text: str) -> CheckpointEntry:
     """The entry of that step, name or path below the run's folder.
 
     Raises:
@@ -80,12 +82,12 @@ def chosen(run: Run, entries: Sequence[Entry], text: str) -> Entry:
     raise UsageError(f"{run.name} has no checkpoint-{step}.", hint=f"There are: {names}.")
 
 
-def print_json(run: Run, entries: list[Entry], *, hashed: bool) -> None:
+def print_json(run: Run, entries: list[CheckpointEntry], *, hashed: bool) -> None:
     document = msgspec.json.encode(CheckpointList(run.name, str(run.folder), hashed, entries))
     print(escaped(msgspec.json.format(document, indent=2).decode()))
 
 
-def lines(entries: Sequence[Entry]) -> Iterator[str]:
+def lines(entries: Sequence[CheckpointEntry]) -> Iterator[str]:
     """A table: what is wrong stands last, in full."""
     if entries:
         rows = [HEADINGS, *map(row, entries)]
@@ -93,10 +95,10 @@ def lines(entries: Sequence[Entry]) -> Iterator[str]:
         yield from (_line(texts, widths) for texts in rows)
 
 
-def row(entry: Entry) -> tuple[str, ...]:
+def row(entry: CheckpointEntry) -> tuple[str, ...]:
     step = f" (step {entry.step})" if entry.place == "final" and entry.step is not None else ""
     loss = units.quantity(entry.eval_loss) if entry.eval_finite else "not finite"
-    state = standing(entry) + ", pinned" * entry.pinned
+    state = describe_entry(entry) + ", pinned" * entry.pinned
     return shown(entry.name), shown(", ".join(entry.kinds) + step), loss, units.size(entry.size), shown(state)
 
 

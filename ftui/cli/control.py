@@ -1,6 +1,6 @@
-"""Commands that ask something of a living run: `ftui hold RUN` and its kin. They send a letter and wait for the answer.
+"""Commands that ask something of a running run: `ftui pause RUN` and the like. They send a control request and wait for the answer.
 
-What a command may still do to a run that does not live (pin, unpin, delete) it does itself, under the engine's lock.
+What a command may still do to a run that is not running (pin, unpin, delete) it does itself, under the engine's lock.
 """
 
 import time
@@ -11,15 +11,16 @@ from ftui.runs.checkpoint_folders import step_of
 from ftui.runs.describe import event_lines
 from ftui.runs.events import ControlApplied, ControlRefused, Sampled
 from ftui.runs.requests import (
-    AnyLetter,
-    Letter,
-    Sample,
+    AnyRequest,
+    ControlRequest,
+    GenerateSamples,
     Set,
-    send,
+    write_request,
 )
 from ftui.runs.run_folder import Run, find_run
 from ftui.runs.send_request import CHECKPOINT_REQUESTS, REQUESTS, address_request, apply_here, parse_setting
-from ftui.runs.status import Watch, judge, lives, read_status
+from ftui.runs.state import phase_word
+from ftui.runs.status import Watch, is_running, judge, read_status
 from ftui.supervisor.spawn import watched
 from ftui.text import shown
 
@@ -28,13 +29,13 @@ PATIENCE_SECONDS = 5.0  # after this long without an answer, say what the engine
 
 
 def order(verb: str, name: str, prompts: Sequence[str] = ()) -> int:
-    """`ftui hold RUN` and the like: 0 when the run has obeyed.
+    """`ftui pause RUN` and the like: 0 when the run has done it.
 
     Raises:
-        UsageError: the run does not live, or it refused.
+        UsageError: the run is not running, or it refused.
     """
     kind = REQUESTS[verb]
-    return deliver(find_run(name), kind, {"prompts": tuple(prompts)} if kind is Sample else {})
+    return deliver(find_run(name), kind, {"prompts": tuple(prompts)} if kind is GenerateSamples else {})
 
 
 def change(name: str, assignments: Sequence[str]) -> int:
@@ -47,57 +48,57 @@ def change(name: str, assignments: Sequence[str]) -> int:
 
 
 def on_checkpoint(verb: str, name: str, checkpoint: str) -> int:
-    """`ftui pin|unpin|delete RUN CHECKPOINT`, whether the run lives or not.
+    """`ftui pin|unpin|delete RUN CHECKPOINT`, whether the run is running or not.
 
     Raises:
         UsageError: there is no such checkpoint, it must stay, or the run refused.
     """
     run, step = find_run(name), step_of(checkpoint)
     status = watched(run, read_status(run))
-    if lives(status):
+    if is_running(status):
         return deliver(run, CHECKPOINT_REQUESTS[verb], {"step": step})
     print(apply_here(run, verb, step))
     return 0
 
 
-def deliver(run: Run, kind: type[Letter], fields: dict[str, object]) -> int:
-    """Send a letter and wait for its answer."""
+def deliver(run: Run, kind: type[ControlRequest], fields: dict[str, object]) -> int:
+    """Send a request and wait for its answer."""
     watch = Watch(run)
     watch.catch_up()
     status = watched(run, judge(run, watch))
-    letter = address_request(run, status, kind, fields)
-    send(run, letter)
-    return _answered(run, watch, letter)
+    request = address_request(run, status, kind, fields)
+    write_request(run, request)
+    return _answered(run, watch, request)
 
 
-def _answered(run: Run, watch: Watch, letter: AnyLetter) -> int:
-    told = time.monotonic() + PATIENCE_SECONDS
+def _answered(run: Run, watch: Watch, request: AnyRequest) -> int:
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         for record, _ in watch.read():
             match record:
-                case ControlApplied(letter=letter.id):
+                case ControlApplied(request=request.id):
                     print("\n".join(event_lines(record)))
                     return 0
-                case Sampled(requested=True) if isinstance(letter, Sample):
+                case Sampled(requested=True) if isinstance(request, GenerateSamples):
                     print("\n".join(event_lines(record)))
-                case ControlRefused(letter=letter.id, reason=reason):
-                    raise UsageError(f"{run.name} refused `{letter.verb}`: {shown(reason)}.")
+                case ControlRefused(request=request.id, reason=reason):
+                    raise UsageError(f"{run.name} refused `{request.verb}`: {shown(reason)}.")
         status = judge(run, watch)
-        if not lives(status):
-            return _too_late(run, watch, letter)
-        if time.monotonic() > told:
-            told = float("inf")
+        if not is_running(status):
+            return _too_late(run, watch, request)
+        if time.monotonic() > deadline:
+            deadline = float("inf")
             print(
-                f"sent; {shown(run.name)} is {status.state.phase} and answers when that lets it (Ctrl-C: do not wait)",
+                f"sent; {shown(run.name)} is {phase_word(status.state.phase)} and answers as soon as it can (Ctrl-C: do not wait)",
                 flush=True,
             )
         time.sleep(LOOK_SECONDS)
 
 
-def _too_late(run: Run, watch: Watch, letter: AnyLetter) -> int:
+def _too_late(run: Run, watch: Watch, request: AnyRequest) -> int:
     """The run ended; the answer may have been its last word."""
     for record, _ in watch.read():
-        if isinstance(record, ControlApplied) and record.letter == letter.id:
+        if isinstance(record, ControlApplied) and record.request == request.id:
             print("\n".join(event_lines(record)))
             return 0
-    raise UsageError(f"{run.name} ended ({watch.state.phase}) before it read the letter.")
+    raise UsageError(f"{run.name} ended ({phase_word(watch.state.phase)}) before it read the request.")

@@ -7,13 +7,13 @@ import time
 from typing import TextIO
 
 from ftui.errors import PREEMPTED_NOT_SAVED
-from ftui.launch.open_run import START_SECONDS, Opened, check_start
+from ftui.launch.open_run import START_SECONDS, OpenedRun, check_start
 from ftui.profile.schema import Profile
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, Step
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
-from ftui.runs.status import Watch, judge, lives
+from ftui.runs.status import Watch, is_running, judge
 from ftui.supervisor.spawn import watched
 from ftui.text import cut, shown
 
@@ -22,7 +22,7 @@ JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files
 LEAVE_SECONDS = 30.0  # an engine that has written its ending still has to let go of the GPU
 
 
-class Lines:
+class LiveOutput:
     """Standard output: plain lines and, on a terminal, one line below them that is drawn over."""
 
     def __init__(self, stream: TextIO) -> None:
@@ -50,7 +50,7 @@ class Lines:
             self._drawn = ""
 
 
-def follow(opened: Opened, profile: Profile, lines: Lines) -> int:
+def follow(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> int:
     """Print what happens until the run ends; returns its exit code."""
     run, watch = opened.run, opened.watch
     start_deadline = time.monotonic() + START_SECONDS
@@ -62,7 +62,7 @@ def follow(opened: Opened, profile: Profile, lines: Lines) -> int:
             check_start(opened, start_deadline)
         elif watch.state.exit_code is not None:
             leave_deadline = leave_deadline or time.monotonic() + LEAVE_SECONDS
-            if not lives(judge(run, watch)) or time.monotonic() > leave_deadline:
+            if not is_running(judge(run, watch)) or time.monotonic() > leave_deadline:
                 _print_news(watch, profile, lines)
                 if watch.state.exit_code is not None:  # or it is being started again
                     return conclude(run, watch.state, profile, lines)
@@ -77,7 +77,7 @@ def follow(opened: Opened, profile: Profile, lines: Lines) -> int:
         time.sleep(LOOK_SECONDS)
 
 
-def _print_news(watch: Watch, profile: Profile, lines: Lines) -> None:
+def _print_news(watch: Watch, profile: Profile, lines: LiveOutput) -> None:
     for record, state in watch.read():
         for line in news(
             record, state, live=lines.live, logging_steps=state.logging_steps or profile.log.logging_steps
@@ -96,7 +96,7 @@ def news(record: AnyRecord, state: RunState, *, live: bool, logging_steps: int) 
     return [*lines, *describe.phase_line(record)]
 
 
-def conclude(run: Run, state: RunState, profile: Profile, lines: Lines) -> int:
+def conclude(run: Run, state: RunState, profile: Profile, lines: LiveOutput) -> int:
     """The last lines about a run that ended; returns its exit code."""
     lines.clear()
     if state.phase in ("failed", "lost"):

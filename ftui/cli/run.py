@@ -1,4 +1,4 @@
-"""`ftui --run P` and `ftui resume RUN`: open a run and follow it. A reader only: the run goes on without it."""
+"""`ftui --run P` and `ftui resume RUN`: open a run and follow it. A reader only: the run continues without it."""
 
 import shlex
 import signal
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from types import FrameType
 
 from ftui.cli.control import order
-from ftui.cli.follow import Lines, conclude, follow
+from ftui.cli.follow import LiveOutput, conclude, follow
 from ftui.errors import INTERRUPTED, ProfileError, UsageError
-from ftui.launch.fork import Origin, find_origin, fork, is_newest
-from ftui.launch.open_run import Opened, locate_run, not_applied, open_run, wait_for_start
+from ftui.launch.fork import ForkOrigin, find_origin, fork, is_newest
+from ftui.launch.open_run import OpenedRun, locate_run, not_applied, open_run, wait_for_start
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
 from ftui.runs import describe
-from ftui.runs.requests import Abort, Letter, Stop, send
+from ftui.runs.requests import Abort, ControlRequest, Stop, write_request
 from ftui.runs.run_folder import Run, check_name, find_run
 from ftui.runs.send_request import address_request
-from ftui.runs.status import lives, read_status
+from ftui.runs.status import is_running, read_status
 from ftui.system.logind import kills_on_logout
 from ftui.text import shown
 
@@ -55,7 +55,7 @@ def run_headless(text: str, wishes: Wishes) -> int:
 
 
 def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
-    """`ftui resume RUN [--from CHECKPOINT]`: go on from the newest valid checkpoint, or in a child run from another.
+    """`ftui resume RUN [--from CHECKPOINT]`: continue from the newest valid checkpoint, or in a child run from another.
 
     Raises:
         FtuiError: it could not be opened.
@@ -69,23 +69,23 @@ def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
     if wishes.name:
         raise UsageError("--name only goes with --fork, or --from another checkpoint than the newest.")
     status = read_status(run)
-    if status.state.phase == "held" and lives(status):
+    if status.state.phase == "held" and is_running(status):
         order("continue", name)
     return attend(open_run(run.folder, resolved, stopped_too=True, allow=wishes.allow), name, resolved, wishes)
 
 
-def _fork(origin: Origin, text: str, resolved: ResolvedProfile, wishes: Wishes) -> int:
+def _fork(origin: ForkOrigin, text: str, resolved: ResolvedProfile, wishes: Wishes) -> int:
     name = check_name(wishes.name) if wishes.name else None
     run, differences = fork(origin, resolved, name, may_differ=wishes.fork, allow=wishes.allow)
-    print(shown(f"{run.name} goes on from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is."))
+    print(shown(f"{run.name} continues from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is."))
     for line in differences:
         print(f"  {shown(line)}")
     return attend(open_run(run.folder, resolved), text, resolved, wishes)
 
 
-def attend(opened: Opened, text: str, resolved: ResolvedProfile, wishes: Wishes) -> int:
+def attend(opened: OpenedRun, text: str, resolved: ResolvedProfile, wishes: Wishes) -> int:
     """Tell what was opened and follow it; Ctrl-C ends the run, Ctrl-\\ leaves it alone."""
-    lines = Lines(sys.stdout)
+    lines = LiveOutput(sys.stdout)
     command = command_for(opened.run, text, wishes.overrides)
     _introduce(opened, resolved.profile, lines)
     if opened.decision == "finished":
@@ -103,7 +103,7 @@ def attend(opened: Opened, text: str, resolved: ResolvedProfile, wishes: Wishes)
         signal.signal(signal.SIGQUIT, before)
 
 
-def _attended(opened: Opened, profile: Profile, lines: Lines, command: str) -> int:
+def _attended(opened: OpenedRun, profile: Profile, lines: LiveOutput, command: str) -> int:
     interrupts = 0
     while True:
         try:
@@ -125,13 +125,13 @@ def _leave_alone(number: int, frame: FrameType | None) -> None:
     raise Detach
 
 
-def _asked_to_end(opened: Opened, lines: Lines, interrupts: int) -> bool:
-    """Send the letter for the first and the second Ctrl-C; False for the third, and where nobody would read it."""
+def _asked_to_end(opened: OpenedRun, lines: LiveOutput, interrupts: int) -> bool:
+    """Send the request for the first and the second Ctrl-C; False for the third, and where no engine is running."""
     run, status = opened.run, read_status(opened.run)
-    if interrupts > 2 or not lives(status) or status.state.attempt <= opened.history:
+    if interrupts > 2 or not is_running(status) or status.state.attempt <= opened.history:
         return False
-    kind: type[Letter] = Stop if interrupts == 1 else Abort
-    send(run, address_request(run, status, kind, {}))
+    kind: type[ControlRequest] = Stop if interrupts == 1 else Abort
+    write_request(run, address_request(run, status, kind, {}))
     if kind is Stop:
         lines.print("Ctrl-C: the run saves a checkpoint and ends. Again: it ends now, unsaved.")
     else:
@@ -139,7 +139,7 @@ def _asked_to_end(opened: Opened, lines: Lines, interrupts: int) -> bool:
     return True
 
 
-def _detached(opened: Opened, command: str, lines: Lines, *, code: int) -> int:
+def _detached(opened: OpenedRun, command: str, lines: LiveOutput, *, code: int) -> int:
     lines.clear()
     for line in farewell(opened.run, command):
         lines.print(line)
@@ -158,23 +158,23 @@ def command_for(run: Run, text: str, overrides: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _introduce(opened: Opened, profile: Profile, lines: Lines) -> None:
+def _introduce(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> None:
     run, state = opened.run, opened.before
     match opened.decision:
         case "finished":
             changed = not_applied(run, profile)
             again = f"`--again` starts a new run with {'the profile as it is now' if changed else 'the same profile'}"
-            go_on = f"; `ftui resume {run.name}` goes on with it" if state.phase == "stopped" else ""
-            lines.print(f"{run.name} is over. {again}{go_on}.")
+            go_on = f"; `ftui resume {run.name}` continues it" if state.phase == "stopped" else ""
+            lines.print(f"{run.name} has ended. {again}{go_on}.")
             if changed:
                 lines.print(f"The profile has changed in {', '.join(changed)}: what follows is of the one before.")
         case "attach":
             status = read_status(run)
             holder = status.engine or status.supervisor
             by = f" (process {holder.pid}{f' on {shown(state.host)}' if state.host else ''})" if holder else ""
-            lines.print(f"{run.name} lives{by}; attached to it: {describe.history(state)}")
+            lines.print(f"{run.name} is running{by}; attached to it: {describe.history(state)}")
             if keys := not_applied(run, profile):
-                lines.print(f"The profile has changed in {', '.join(keys)}: a living run keeps what it started with.")
+                lines.print(f"The profile has changed in {', '.join(keys)}: a running run keeps what it started with.")
         case "resume":
             lines.print(f"resuming {run.name}: {describe.history(state)}")
         case "start":
@@ -189,10 +189,10 @@ def farewell(run: Run, command: str) -> list[str]:
     begins = status.state.max_steps is None
     more = "; it reads its rows first, and may still refuse them" if begins else ""
     lines = [
-        f"Detached: the run {run.name} goes on{more}." if lives(status) else f"Detached from {run.name}.",
+        f"Detached: the run {run.name} goes on{more}." if is_running(status) else f"Detached from {run.name}.",
         f"  attach again   {shown(command)}",
         f"  look           ftui status {run.name}",
     ]
-    if lives(status):
+    if is_running(status):
         lines.append(f"  save and end   ftui stop {run.name}")
     return lines

@@ -17,8 +17,8 @@ from ftui.errors import DiskError, UsageError
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
-from ftui.runs.state import Evaluation, eta_seconds
-from ftui.runs.status import Status, lives, read_status
+from ftui.runs.state import Evaluation, eta_seconds, phase_word
+from ftui.runs.status import Status, is_running, read_status
 from ftui.supervisor.spawn import watched
 from ftui.system.process_id import is_alive
 from ftui.text import escaped, shown
@@ -55,14 +55,14 @@ def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
 
 def standing(status: Status) -> str:
     """The phase in the table's few words."""
-    state = status.state
+    state, phase = status.state, phase_word(status.state.phase)
     if status.frozen:
-        return f"{state.phase}, frozen"
+        return f"{phase}, frozen"
     if status.unwatched:
-        return f"{state.phase}, unwatched"
+        return f"{phase}, unwatched"
     if state.restarting and state.phase == "starting":
         return "restarting"
-    return "parked, disk full" if state.phase == "parked" and state.exit_code == DiskError.exit_code else state.phase
+    return "parked, disk full" if phase == "parked" and state.exit_code == DiskError.exit_code else phase
 
 
 def created(run: Run) -> float:
@@ -96,8 +96,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "phase", " · ".join([describe.phase(state), *_troubles(status)])
     yield from _ending(status)
     yield "attempt", str(state.attempt)
-    if (badge := describe.badge(state)) is not None:
-        yield "badge", badge
+    if (reproducibility := describe.reproducibility(state)) is not None:
+        yield "reproducibility", reproducibility
     yield "model", " · ".join(shown(x) for x in (state.model, state.method, state.precision) if x) or units.MISSING
     yield "machine", " · ".join(shown(x) for x in (state.host, state.device) if x) or units.MISSING
     yield "step", describe.place(state).removeprefix("step ")
@@ -111,7 +111,7 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "memory", units.size(state.memory)
     if (micro_batch := describe.micro_batch(state)) is not None:
         yield "micro-batch", micro_batch
-    yield "time left", units.duration(eta_seconds(state) if lives(status) else None)
+    yield "time left", units.duration(eta_seconds(state) if is_running(status) else None)
     yield "evaluation loss", _evaluations(status)
     newest = state.newest_checkpoint
     yield "checkpoint", f"step {newest.step}" if newest else "none"
@@ -127,9 +127,9 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
 
 
 def _troubles(status: Status) -> Iterator[str]:
-    """What is odd about a run that lives."""
-    if status.state.held_since is not None:
-        yield f"for {units.duration(max(0.0, status.time - status.state.held_since))}"
+    """What is unusual about a running run."""
+    if status.state.paused_since is not None:
+        yield f"for {units.duration(max(0.0, status.time - status.state.paused_since))}"
     if status.frozen:
         yield "stopped by a signal (SIGSTOP)"
     if status.unwatched:
@@ -163,7 +163,7 @@ def _process(pid: int, alive: bool) -> str:
 
 
 def print_log(name: str, *, follow: bool) -> int:
-    """engine.log; with `follow`, what is added to it for as long as the run lives or until Ctrl-C."""
+    """engine.log; with `follow`, what is added to it for as long as the run is running or until Ctrl-C."""
     run = find_run(name)
     try:
         for line in log_lines(run, follow=follow):
@@ -176,7 +176,7 @@ def print_log(name: str, *, follow: bool) -> int:
 def log_lines(run: Run, *, follow: bool) -> Iterator[str]:
     """The lines of engine.log and of what it was before, safe to print; a line without its end is given last."""
     while not run.engine_log.exists():
-        if not (follow and lives(read_status(run))):
+        if not (follow and is_running(read_status(run))):
             print(f"{shown(run.name)} has no engine.log yet.", file=sys.stderr)
             return
         time.sleep(LOOK_SECONDS)
@@ -193,11 +193,11 @@ def _log_pieces(run: Run, *, follow: bool) -> Iterator[bytes]:
     file: BinaryIO | None = None
     try:
         while True:
-            living = follow and lives(read_status(run))  # asked before reading: what it wrote last is still read
+            running = follow and is_running(read_status(run))  # asked before reading: what it wrote last is still read
             file, moved = yield from _newest_log(run, file)
             if moved:
                 continue
-            if not living:
+            if not running:
                 return
             time.sleep(LOOK_SECONDS)
     finally:

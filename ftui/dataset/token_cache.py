@@ -30,7 +30,7 @@ class _Counted(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """Tokens of one source; `last_used` is Unix time. One without `sources` was made by an older ftui."""
 
     folder: Path
@@ -74,7 +74,7 @@ def used(folder: Path) -> None:
         os.utime(folder / COUNTS)
 
 
-def entries(cache: Path) -> list[Entry]:
+def entries(cache: Path) -> list[CacheEntry]:
     """All of them, the one used last first."""
     found = [_entry(path) for path in _folders(cache) if (path / COUNTS).is_file()]
     return sorted(filter(None, found), key=lambda entry: -entry.last_used)
@@ -90,20 +90,20 @@ def _folders(cache: Path) -> list[Path]:
     return [path for path in tokens.iterdir() if path.is_dir() and path.name[0] != "."] if tokens.is_dir() else []
 
 
-def _entry(folder: Path) -> Entry | None:
+def _entry(folder: Path) -> CacheEntry | None:
     """`None` where another process has deleted it meanwhile."""
     with contextlib.suppress(FileNotFoundError):
         return _looked_at(folder)
     return None
 
 
-def _looked_at(folder: Path) -> Entry:
+def _looked_at(folder: Path) -> CacheEntry:
     """Raises `FileNotFoundError` when it is gone."""
     try:
         counted = msgspec.json.decode((folder / COUNTS).read_bytes(), type=_Counted)
     except (OSError, msgspec.DecodeError):
         counted = _Counted()
-    return Entry(
+    return CacheEntry(
         folder, tuple(counted.sources), counted.num_rows, counted.num_tokens, folder_size(folder),
         (folder / COUNTS).stat().st_mtime, _is_used(folder),
     )  # fmt: skip
@@ -137,7 +137,7 @@ def _sole(folder: Path) -> Iterator[bool]:
             yield True
 
 
-def delete_entry(entry: Entry) -> bool:
+def delete_entry(entry: CacheEntry) -> bool:
     """Delete it unless a running process uses it; whether it was deleted."""
     trash = entry.folder.with_name(f".trash-{secrets.token_hex(8)}")
     try:

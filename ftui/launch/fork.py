@@ -1,4 +1,4 @@
-"""Child runs: a run of its own that goes on from a checkpoint of another one, which stays as it is."""
+"""Child runs: a run of its own that continues from a checkpoint of another one, which stays as it is."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Bests(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True)
-class Origin:
+class ForkOrigin:
     """Where a child run begins: the checkpoint, and what its run's id and name are."""
 
     run: Run
@@ -29,7 +29,7 @@ class Origin:
     checkpoint: Checkpoint
 
 
-def find_origin(run: Run, checkpoint: str | None) -> Origin:
+def find_origin(run: Run, checkpoint: str | None) -> ForkOrigin:
     """The named checkpoint of a run, or its newest valid one.
 
     Raises:
@@ -40,29 +40,29 @@ def find_origin(run: Run, checkpoint: str | None) -> Origin:
     if checkpoint is None:
         chosen = next((c for c in present if _is_whole(c)), None)
         if chosen is None:
-            raise UsageError(f"{run.name} has no valid checkpoint to go on from.", hint=f"There are: {steps}.")
-        return Origin(run, run.read_facts(), chosen)
+            raise UsageError(f"{run.name} has no valid checkpoint to continue from.", hint=f"There are: {steps}.")
+        return ForkOrigin(run, run.read_facts(), chosen)
     wanted = step_of(checkpoint)
     chosen = next((c for c in present if c.step == wanted), None)
     if chosen is None:
         raise UsageError(f"{run.name} has no checkpoint-{wanted}.", hint=f"There are: {steps}.")
     if problem := fault(chosen.path):
         raise UsageError(f"{chosen.path.name} of {run.name} is damaged: {problem}.", hint=f"There are: {steps}.")
-    return Origin(run, run.read_facts(), chosen)
+    return ForkOrigin(run, run.read_facts(), chosen)
 
 
 def _is_whole(checkpoint: Checkpoint) -> bool:
     return fault(checkpoint.path) is None and read_manifest(checkpoint.path).finite
 
 
-def is_newest(origin: Origin) -> bool:
-    """Whether an ordinary resume would go on from this checkpoint."""
+def is_newest(origin: ForkOrigin) -> bool:
+    """Whether an ordinary resume would continue from this checkpoint."""
     newest = next((c for c in listed(origin.run.checkpoints) if _is_whole(c)), None)
     return newest == origin.checkpoint
 
 
 def fork(
-    origin: Origin, resolved: ResolvedProfile, name: str | None, *, may_differ: bool, allow: Collection[str] = ()
+    origin: ForkOrigin, resolved: ResolvedProfile, name: str | None, *, may_differ: bool, allow: Collection[str] = ()
 ) -> tuple[Run, list[str]]:
     """Make the child run (NAME, or the parent's name with the first free number); returns it and what differs.
 
@@ -74,8 +74,8 @@ def fork(
     differences = weights_difference(stored_profile(origin.run), resolved.profile)
     if differences and not may_differ:
         raise ProfileError(
-            f"{origin.run.name} cannot go on with other values:\n" + "\n".join(f"  {line}" for line in differences),
-            hint="Use the same values, or --fork to make a child run that goes on with the new ones.",
+            f"{origin.run.name} cannot continue with other values:\n" + "\n".join(f"  {line}" for line in differences),
+            hint="Use the same values, or --fork to make a child run that continues with the new ones.",
         )
     facts = RunFacts(
         run_id="", name="", created=0.0, profile_name=shown(resolved.path.stem), parent_run=origin.facts.run_id,
@@ -88,7 +88,7 @@ def fork(
     raise UsageError(f"There is a run named {name!r} already.", hint="Use another --name.")
 
 
-def _inherited(origin: Origin) -> list[Checkpoint]:
+def _inherited(origin: ForkOrigin) -> list[Checkpoint]:
     """The checkpoint, and the best one before it: final/ may be made from that."""
     state = origin.checkpoint.path / "resume" / "state.json"
     best = msgspec.json.decode(state.read_bytes(), type=Bests).best_step

@@ -1,4 +1,4 @@
-"""From a profile to a run that lives: start it, attach to it, resume it, or say that it is over."""
+"""From a profile to a run that is running: start it, attach to it, resume it, or say that it has ended."""
 
 import os
 import secrets
@@ -33,8 +33,8 @@ from ftui.runs.run_folder import (
     note_root,
     runs_root,
 )
-from ftui.runs.state import RunState, is_over
-from ftui.runs.status import Status, Watch, judge, lives, read_status
+from ftui.runs.state import RunState, has_ended
+from ftui.runs.status import Status, Watch, judge, is_running, read_status
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
@@ -51,7 +51,7 @@ BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedRun:
     """A run that was opened, how it stood then (`before`), and a watch that has seen all there was.
 
     Attempts up to `history` are old news; `supervisor` is the process we started, if we did.
@@ -90,7 +90,7 @@ def locate_run(
 
 
 def decide(folder: Path, *, again: bool = False, stopped_too: bool = False) -> tuple[Run, Decision]:
-    """What `ftui --run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... not over yet.
+    """What `ftui --run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... that has not ended.
 
     Raises:
         LostRunError: another machine is working on it.
@@ -99,9 +99,9 @@ def decide(folder: Path, *, again: bool = False, stopped_too: bool = False) -> t
         if not run.facts.exists():
             return run, "start"
         status = _settled(run)
-        if lives(status):
+        if is_running(status):
             return run, "attach"
-        if not is_over(status.state) or (stopped_too and status.state.phase == "stopped"):
+        if not has_ended(status.state) or (stopped_too and status.state.phase == "stopped"):
             _refuse_if_elsewhere(run, status)
             return run, "resume"
         if not again:
@@ -121,7 +121,7 @@ def _settled(run: Run) -> Status:
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         status = read_status(run)
-        if status.state.exit_code is None or not lives(status) or time.monotonic() > deadline:
+        if status.state.exit_code is None or not is_running(status) or time.monotonic() > deadline:
             return status
         time.sleep(0.1)
 
@@ -178,8 +178,8 @@ def open_run(
     again: bool = False,
     stopped_too: bool = False,
     allow: Collection[str] = (),
-) -> Opened:
-    """Bring the run in `folder` to life with this profile, or find it alive or over.
+) -> OpenedRun:
+    """Bring the run in `folder` to life with this profile, or find it running or ended.
 
     Of many that try at once, one holds supervisor.lock, starts the run and hands the lock to its supervisor; the others
     find it alive. `stopped_too` continues a run that was stopped on purpose; `allow` as in `check_code`.
@@ -199,7 +199,7 @@ def open_run(
 
 def _opened(
     folder: Path, resolved: ResolvedProfile, allow: Collection[str], *, again: bool, stopped_too: bool
-) -> Opened:
+) -> OpenedRun:
     while True:
         run, decision = decide(folder, again=again, stopped_too=stopped_too)
         if decision in ("start", "resume"):
@@ -212,7 +212,7 @@ def _opened(
         watch.catch_up()
         before = judge(run, watch).state
         if decision not in ("start", "resume"):
-            return Opened(run, decision, before, watch, history=before.attempt - 1)
+            return OpenedRun(run, decision, before, watch, history=before.attempt - 1)
         lock = try_lock(run.supervisor_lock)
         if lock is None:
             _wait_until_alive(run)
@@ -220,7 +220,7 @@ def _opened(
         try:
             if decision == "resume":
                 resume(run, resolved.profile)
-            return Opened(run, decision, before, watch, history=before.attempt, supervisor=launch(run, lock))
+            return OpenedRun(run, decision, before, watch, history=before.attempt, supervisor=launch(run, lock))
         finally:
             os.close(lock.descriptor)  # the supervisor has its own copy
 
@@ -232,7 +232,7 @@ def _wait_until_alive(run: Run) -> None:
         LostRunError: the lock is held, but nobody can be seen who works on the run.
     """
     deadline = time.monotonic() + SETTLE_SECONDS
-    while not lives(read_status(run)):
+    while not is_running(read_status(run)):
         if time.monotonic() > deadline:
             raise LostRunError(
                 f"{run.name} is held by a process that cannot be seen from here.",
@@ -292,7 +292,7 @@ def resume(run: Run, profile: Profile) -> None:
     if changes and listed(run.checkpoints):
         raise ProfileError(
             f"{run.name} cannot be resumed with other values:\n" + "\n".join(f"  {change}" for change in changes),
-            hint="Use the same values, --fork for a child run that goes on with the new ones, or --name for a new run.",
+            hint="Use the same values, --fork for a child run that continues with the new ones, or --name for a new run.",
         )
     replace_file(run.profile, to_toml(named(profile, run.name)).encode(), durable=True)
 
@@ -302,12 +302,12 @@ def stored_profile(run: Run) -> Profile:
 
 
 def not_applied(run: Run, profile: Profile) -> list[str]:
-    """Keys in which a living run's profile differs from this one: they wait for its next resume."""
+    """Keys in which a running run's profile differs from this one: they wait for its next resume."""
     before, now = flat_values(stored_profile(run)), flat_values(named(profile, run.name))
     return [".".join(key) for key in before | now if before.get(key) != now.get(key)]
 
 
-def wait_for_start(opened: Opened) -> None:
+def wait_for_start(opened: OpenedRun) -> None:
     """Wait until the supervisor that was started has written; raises as `check_start`."""
     deadline = time.monotonic() + START_SECONDS
     while opened.watch.state.attempt <= opened.history:
@@ -316,8 +316,8 @@ def wait_for_start(opened: Opened) -> None:
         opened.watch.read()
 
 
-def check_start(opened: Opened, deadline: float) -> None:
-    """Raises FtuiError when the supervisor we started left without a word, or is silent for too long."""
+def check_start(opened: OpenedRun, deadline: float) -> None:
+    """Raises FtuiError when the supervisor we started left silently, or is silent for too long."""
     supervisor = opened.supervisor
     code = None if supervisor is None else supervisor.poll()
     if not code and time.monotonic() < deadline:

@@ -137,7 +137,7 @@ def newest_valid(root: Path, run_ids: str | Collection[str]) -> tuple[Checkpoint
     """The checkpoint of the highest step that verifies byte for byte, and those above it that do not, with the reason.
 
     Never by modification time or a pointer file: clocks move and pointers run ahead of their data. `run_ids` is the
-    run's own id, or its and those of the runs it goes on from.
+    run's own id, or its and those of the runs it continues from.
     """
     rejected: list[tuple[Checkpoint, str]] = []
     for checkpoint in listed(root):

@@ -27,7 +27,7 @@ from ftui.runs.state import RunState
 from ftui.system.volume import disk_error
 
 PIECE = 1 << 20  # bytes of the journal read at a time
-UNUSABLE = (NOT_FINITE, "belongs to another run", "written by a newer ftui")  # whole, but nobody goes on from it
+UNUSABLE = (NOT_FINITE, "belongs to another run", "written by a newer ftui")  # whole, but nobody continues from it
 ORDER = ("final", "best", "manual", "parked", "preempted", "last", "periodic", "inherited")
 _ASIDE = re.compile(r"checkpoint-(\d+)(-[0-9a-f]{8})?")
 
@@ -37,12 +37,12 @@ Written = tuple[str, int]
 """The token of the process that wrote a checkpoint, and its step: a step may be saved by two attempts."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True):
+class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint, or final/. `name` is its path below checkpoints/, `path` the one below the run's folder.
 
     `kinds` say why it is kept: its tags as they count now (`best` only for the one that is the best). `eval_loss` is
     that of the plan's evaluation at this step; `eval_finite` is false where it was NaN or infinite. `problem`: why the
-    run cannot go on from it. `verified`: every byte was read back. `newest`: an ordinary resume goes on from it.
+    run cannot continue from it. `verified`: every byte was read back. `newest`: an ordinary resume continues from it.
     """
 
     step: int | None
@@ -68,10 +68,10 @@ class CheckpointList(msgspec.Struct, frozen=True):
     run: str
     folder: str
     hashed: bool
-    checkpoints: list[Entry]
+    checkpoints: list[CheckpointEntry]
 
 
-class Remembered(msgspec.Struct, frozen=True):
+class StoredEvaluation(msgspec.Struct, frozen=True):
     """What a checkpoint itself knows of evaluations (part of resume/state.json)."""
 
     evaluated_step: int = -1
@@ -79,7 +79,7 @@ class Remembered(msgspec.Struct, frozen=True):
     best_step: int | None = None
 
 
-class Told:
+class CheckpointHistory:
     """What the journal says of checkpoints and of the evaluations at their steps."""
 
     def __init__(self) -> None:
@@ -118,15 +118,15 @@ class Told:
         return self._writers.get(step, ""), step
 
 
-class Browser:
+class CheckpointIndex:
     """Call `look` whenever it should be looked again: of the journal only what is new is read."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
         self._journal = Tail(run.journal)
-        self._told = Told()
+        self._told = CheckpointHistory()
 
-    def look(self, state: RunState) -> list[Entry]:
+    def look(self, state: RunState) -> list[CheckpointEntry]:
         """final/ first, then the checkpoints, the newest first, then those that lie aside.
 
         Raises:
@@ -139,7 +139,7 @@ class Browser:
                 self._told.take(record)
         run, ids = self._run, family(self._run)
         try:
-            looked_at = [self._entry(path, place, step, ids) for path, place, step in folders(run, state)]
+            looked_at = [self._entry(path, place, step, ids) for path, place, step in checkpoint_places(run, state)]
             best = best_step(run, state)
         except OSError as error:
             raise disk_error(error, "The checkpoints could not be read", run.folder) from error
@@ -155,14 +155,14 @@ class Browser:
             for entry in found
         ]
 
-    def _entry(self, path: Path, place: Place, step: int | None, ids: Family | None) -> Entry | None:
+    def _entry(self, path: Path, place: Place, step: int | None, ids: Family | None) -> CheckpointEntry | None:
         """One folder as it stands; `None` where it has gone while it was looked at."""
-        problem = problem_of(path, ids, quick=True)
+        problem = find_problem(path, ids, quick=True)
         manifest = _manifest(path)
         if manifest is None and not path.exists():
             return None
         relative = path.relative_to(self._run.folder).as_posix()
-        entry = Entry(
+        entry = CheckpointEntry(
             step=step, name=relative.removeprefix("checkpoints/"), path=relative, place=place,
             problem=self._told.reasons.get(relative, problem) if place == "quarantine" else problem,
         )  # fmt: skip
@@ -174,10 +174,12 @@ class Browser:
         )  # fmt: skip
         return entry if step is None else self._with_history(entry, step, manifest, path, ids)
 
-    def _with_history(self, entry: Entry, step: int, manifest: Manifest, path: Path, ids: Family | None) -> Entry:
-        """What was told of the checkpoint since it was saved; one of another run brings its own loss along."""
+    def _with_history(
+        self, entry: CheckpointEntry, step: int, manifest: Manifest, path: Path, ids: Family | None
+    ) -> CheckpointEntry:
+        """What the journal says of the checkpoint since it was saved; one of another run brings its own loss along."""
         if entry.place != "final" and ids is not None and manifest.run_id != ids[0]:
-            own = remembered(path)
+            own = read_stored_evaluation(path)
             known = own.evaluated_step == step
             return replace(
                 entry, tags=["inherited"], eval_loss=own.last_loss if known else None,
@@ -193,12 +195,12 @@ class Browser:
         return entry if told is None else replace(entry, eval_loss=told.loss, eval_finite=told.loss is not None)
 
 
-def browse(run: Run, state: RunState) -> list[Entry]:
+def read_checkpoints(run: Run, state: RunState) -> list[CheckpointEntry]:
     """The checkpoints of a run, see `Browser.look`."""
-    return Browser(run).look(state)
+    return CheckpointIndex(run).look(state)
 
 
-def folders(run: Run, state: RunState) -> Iterator[tuple[Path, Place, int | None]]:
+def checkpoint_places(run: Run, state: RunState) -> Iterator[tuple[Path, Place, int | None]]:
     """Every folder that is shown: where it stands, and the step in its name (for final/ that of its weights)."""
     if run.final.is_dir():
         yield run.final, "final", state.step_final
@@ -226,17 +228,17 @@ def family(run: Run) -> Family | None:
         return None
 
 
-def problem_of(path: Path, ids: Family | None, *, quick: bool) -> str | None:
-    """Why a run would not go on from a checkpoint; `quick` looks at sizes and headers only."""
+def find_problem(path: Path, ids: Family | None, *, quick: bool) -> str | None:
+    """Why a run would not continue from a checkpoint; `quick` looks at sizes and headers only."""
     if problem := fault(path, run_id=ids, quick=quick):
         return problem
     manifest = _manifest(path)
     return NOT_FINITE if manifest is not None and not manifest.finite else None
 
 
-def checked(run: Run, entry: Entry) -> Entry:
+def verify_entry(run: Run, entry: CheckpointEntry) -> CheckpointEntry:
     """The entry after every byte of it was read and hashed."""
-    problem = problem_of(run.folder / entry.path, family(run), quick=False)
+    problem = find_problem(run.folder / entry.path, family(run), quick=False)
     return replace(entry, problem=problem, verified=problem is None)
 
 
@@ -245,19 +247,19 @@ def best_step(run: Run, state: RunState) -> int | None:
     if state.best_evaluation is not None:
         return state.best_evaluation.step
     newest = next(iter(listed(run.checkpoints)), None)
-    return None if newest is None else remembered(newest.path).best_step
+    return None if newest is None else read_stored_evaluation(newest.path).best_step
 
 
-def remembered(path: Path) -> Remembered:
+def read_stored_evaluation(path: Path) -> StoredEvaluation:
     """What a checkpoint remembers; nothing where its state.json is missing or damaged."""
     try:
-        return msgspec.json.decode((path / "resume" / "state.json").read_bytes(), type=Remembered)
+        return msgspec.json.decode((path / "resume" / "state.json").read_bytes(), type=StoredEvaluation)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Remembered()
+        return StoredEvaluation()
 
 
-def standing(entry: Entry) -> str:
-    """How a checkpoint stands, in words: the first is enough where there is little room."""
+def describe_entry(entry: CheckpointEntry) -> str:
+    """How a checkpoint stands, in words: the first is enough where there is little space."""
     if entry.place == "quarantine":
         return f"quarantined: {entry.problem}" if entry.problem else "quarantined"
     if entry.problem is not None:
@@ -273,14 +275,14 @@ def _manifest(path: Path) -> Manifest | None:
         return None
 
 
-def _final(entry: Entry, state: RunState) -> Entry:
+def _final(entry: CheckpointEntry, state: RunState) -> CheckpointEntry:
     """final/ has the loss it was chosen by."""
     if entry.place != "final" or state.loss_final is None:
         return entry
     return replace(entry, eval_loss=state.loss_final, eval_finite=True)
 
 
-def _kinds(entry: Entry, best: int | None) -> list[str]:
+def _kinds(entry: CheckpointEntry, best: int | None) -> list[str]:
     """The tags as they count now, what matters most first."""
     if entry.place == "final":
         return ["final"]

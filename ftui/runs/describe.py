@@ -1,4 +1,4 @@
-"""What a run's records and state say in plain lines: pure functions, all foreign text through `shown`."""
+"""A run's records and state in plain lines: pure functions, all foreign text through `shown`."""
 
 from pathlib import Path
 
@@ -24,10 +24,10 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState, eta_seconds, is_over
+from ftui.runs.state import RunState, eta_seconds, has_ended, phase_word
 from ftui.text import complaint, shown
 
-LOST = "The engine and its supervisor are gone without a last word (the pod was restarted, or both were killed)."
+LOST = "The engine and its supervisor ended without writing why (the pod was restarted, or both were killed)."
 ENDED_WHILE_RESTARTING = "It crashed at step {}, and its supervisor was ended before it could start it again."
 LOST_HINT = "The same command continues from the newest checkpoint."
 
@@ -46,12 +46,12 @@ def place(state: RunState) -> str:
 
 
 def progress(state: RunState) -> str:
-    """The one line that tells where a run is."""
+    """The line that shows where a run is."""
     return step_line(state) if state.phase in ("training", "evaluating", "saving", "held") else phase(state)
 
 
 def step_line(state: RunState) -> str:
-    """Where the steps stand, with what this attempt has measured."""
+    """The step, with what this attempt has measured."""
     parts = [place(state)]
     if state.step_time is not None:
         parts.append(f"loss {measured(state.loss, 'loss', state.non_finite)}")
@@ -66,33 +66,39 @@ def step_line(state: RunState) -> str:
 
 
 def phase(state: RunState) -> str:
+    """The phase with its detail, in words."""
     if state.phase == "parked" and state.exit_code == DiskError.exit_code:
         return "parked · the disk stayed full"
-    return f"{state.phase} · {shown(state.detail)}" if state.detail else state.phase
+    word = phase_word(state.phase)
+    return f"{word} · {shown(state.detail)}" if state.detail else word
 
 
 def micro_batch(state: RunState) -> str | None:
-    """The size of the micro-batches where want of memory changed it."""
+    """The size of the micro-batches, where running out of memory changed it; else `None`."""
     if state.micro_batch is None:
         return None
     return f"{_rows(state.micro_batch)} from step {state.micro_batch_step} on (memory ran out)"
 
 
-def badge(state: RunState) -> str | None:
-    """How surely a resumed run is the same run, with the reasons where it is not; `None` for one never resumed."""
-    if state.badge is None:
+def reproducibility(state: RunState) -> str | None:
+    """EXACT, SAME STATE or NOT EXACT, with the reasons; `None` for a run that was never resumed."""
+    if state.reproducibility is None:
         return None
-    reasons = "; ".join(shown(reason) for reason in state.badge_reasons)
-    return f"{state.badge} ({reasons})" if reasons and state.badge != "EXACT" else state.badge
+    reasons = "; ".join(shown(reason) for reason in state.reproducibility_reasons)
+    return (
+        f"{state.reproducibility} ({reasons})"
+        if reasons and state.reproducibility != "EXACT"
+        else state.reproducibility
+    )
 
 
 def is_due(record: Step, state: RunState, logging_steps: int) -> bool:
-    """Whether a step is one that is printed where lines cannot be drawn over."""
+    """Whether this step is printed, where each line stays (a pipe, a log)."""
     return record.step % logging_steps == 0 or record.step == state.max_steps
 
 
 def event_lines(record: AnyRecord) -> list[str]:
-    """The lines a record is worth by itself; none for most kinds."""
+    """The lines to print for a record; none for most kinds."""
     match record:
         case RunOpened():
             return [f"on {shown(record.host)}: {shown(record.device)}"]
@@ -123,14 +129,14 @@ def event_lines(record: AnyRecord) -> list[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """Foreign text that may have several lines; those behind the first stand below it."""
+    """Foreign text that may have several lines: the first as it is, the others indented below it."""
     first, *others = shown(text, newlines=True).splitlines() or [""]
     return [first, *(f"  {line}" for line in others)]
 
 
 APPLIED = {
-    "hold": "held",
-    "continue": "went on",
+    "hold": "paused",
+    "continue": "continued",
     "park": "parking",
     "checkpoint": "checkpoint asked for",
     "stop": "stopping",
@@ -142,11 +148,11 @@ APPLIED = {
     "unpin": "unpinned",
     "delete_checkpoint": "deleted",
 }
-"""What an obeyed letter did; an unknown verb speaks for itself."""
+"""What each verb did, in words; an unknown verb stands for itself."""
 
 
 def _answer(record: ControlApplied | ControlRefused | MicroBatchChanged) -> str:
-    """What became of a letter, or of want of memory."""
+    """What became of a control request, or of memory that ran out."""
     match record:
         case MicroBatchChanged():
             change = f"from {record.old} to {_rows(record.new)}"
@@ -164,10 +170,10 @@ def _supervision(record: Adopted | Stalled | Restarting) -> str:
     """Not yet safe to print: an error may have several lines."""
     match record:
         case Adopted():
-            return f"a new supervisor watches over the engine (process {record.identity.pid})"
+            return f"a new supervisor watches the engine (process {record.identity.pid})"
         case Stalled():
             still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
-            return f"{record.phase} stood still for {still} (limit {limit}): the engine is killed"
+            return f"{phase_word(record.phase)} stood still for {still} (limit {limit}): the engine is killed"
         case Restarting():
             pause = units.duration(record.pause_seconds)
             crash = f"crashed at step {record.step} ({record.error})"
@@ -188,22 +194,23 @@ def _plan(record: RunStarted) -> list[str]:
         f"{record.max_steps} steps · {record.steps_per_epoch} {epoch} · {record.effective_batch} sequences a step",
     ]
     if record.resumed_from:
-        end = f" · {record.badge}" if record.badge else ""
+        end = f" · {record.reproducibility}" if record.reproducibility else ""
         lines.append(f"resumed from {shown(record.resumed_from)} at step {record.start_step}{end}")
-    if record.badge_reasons and record.badge != "EXACT":
-        lines.append("  because " + "; ".join(shown(reason) for reason in record.badge_reasons))
+    if record.reproducibility_reasons and record.reproducibility != "EXACT":
+        lines.append("  because " + "; ".join(shown(reason) for reason in record.reproducibility_reasons))
     return lines
 
 
 def phase_line(record: AnyRecord) -> list[str]:
-    """A change of phase, for where no progress line shows it; training shows itself by its steps."""
+    """A change of phase, where no progress line shows it; training shows by its steps."""
     if not isinstance(record, PhaseChanged) or record.phase == "training":
         return []
-    return [f"{record.phase} · {shown(record.detail)}" if record.detail else record.phase]
+    word = phase_word(record.phase)
+    return [f"{word} · {shown(record.detail)}" if record.detail else word]
 
 
 def history(state: RunState) -> str:
-    """One line on what a run has done so far."""
+    """What a run has done so far, in one line."""
     parts = [phase(state), place(state)]
     if state.attempt > 1:
         parts.append(f"attempt {state.attempt}")
@@ -215,14 +222,14 @@ def history(state: RunState) -> str:
 
 
 def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
-    """The last lines about a run that ended well: what came out, whether it learned, how to use it."""
+    """The last lines about a run that ended well: the result, its losses, how to load it."""
     reason = f": {shown(state.reason)}" if state.reason else ""
-    where = f" at {place(state)}" if state.start_step is not None else ""  # None: it never came to training
+    where = f" at {place(state)}" if state.start_step is not None else ""  # None: it never reached training
     lines = [f"{shown(run.name)} {state.phase}{where}{reason}"]
     if state.phase != "finished":
         if (checkpoint := state.newest_checkpoint) is not None:
             lines.append(f"  checkpoint  {shown(str(run.checkpoints / Path(checkpoint.path).name))}")
-        how = "the same command" if not is_over(state) else f"ftui resume {run.name}"
+        how = "the same command" if not has_ended(state) else f"ftui resume {run.name}"
         lines.append(f"  continue    {how}")
         if state.final is None:
             return lines
@@ -263,7 +270,7 @@ def _samples(state: RunState) -> list[str]:
 
 
 def lost(state: RunState) -> str:
-    """What is known of a run that was lost."""
+    """Why a run counts as lost."""
     return ENDED_WHILE_RESTARTING.format(state.restarts[-1].step) if state.restarting else LOST
 
 

@@ -16,7 +16,7 @@ Phase = Literal[
     "queued", "starting", "preparing", "loading", "training", "evaluating", "saving", "held",
     "parked", "finished", "stopped", "failed", "lost",
 ]  # fmt: skip
-Badge = Literal["EXACT", "SAME STATE", "NOT EXACT"]
+Reproducibility = Literal["EXACT", "SAME STATE", "NOT EXACT"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
@@ -48,7 +48,7 @@ class RunStarted(Record, frozen=True, tag="run_started"):
     `num_tokens_ahead`, which are those of all steps from here to `max_steps` (older runs do not tell them). `stages`
     are the first steps of a curriculum's stages.
 
-    `badge` says how surely a resumed run is the same run as an uninterrupted one (`None` for one never resumed).
+    `reproducibility`: how surely a resumed run equals an uninterrupted one (`None` for one never resumed).
     """
 
     start_step: int
@@ -67,8 +67,8 @@ class RunStarted(Record, frozen=True, tag="run_started"):
     num_tokens_ahead: int | None = None
     stages: list[int] = []
     resumed_from: str | None = None
-    badge: Badge | None = None
-    badge_reasons: list[str] = []
+    reproducibility: Reproducibility | None = msgspec.field(default=None, name="badge")
+    reproducibility_reasons: list[str] = msgspec.field(default_factory=list, name="badge_reasons")
 
 
 class StageBegan(Record, frozen=True, tag="stage_began"):
@@ -102,7 +102,7 @@ class Step(Record, frozen=True, tag="step"):
 
 
 class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
-    """`requested`: asked for by a letter. It is never the best and counts for no patience."""
+    """`requested`: asked for by a request. It is never the best and counts for no patience."""
 
     step: int
     epoch: float
@@ -147,7 +147,7 @@ class CheckpointRejected(Record, frozen=True, tag="checkpoint_rejected"):
 
 
 class Sampled(Record, frozen=True, tag="sampled"):
-    """`requested`: asked for by a letter, beside the samples before and after training."""
+    """`requested`: asked for by a request, beside the samples before and after training."""
 
     step: int
     prompt: str
@@ -156,9 +156,9 @@ class Sampled(Record, frozen=True, tag="sampled"):
 
 
 class ControlApplied(Record, frozen=True, tag="control_applied"):
-    """A letter was obeyed. `step`: the last finished step then. `settings`: what a `set` changes from then on."""
+    """A request was applied. `step`: the last finished step then. `settings`: what a `set` changes from then on."""
 
-    letter: str
+    request: str = msgspec.field(name="letter")  # the name in files of the first format
     verb: str
     step: int
     detail: str = ""
@@ -166,7 +166,7 @@ class ControlApplied(Record, frozen=True, tag="control_applied"):
 
 
 class ControlRefused(Record, frozen=True, tag="control_refused"):
-    letter: str
+    request: str = msgspec.field(name="letter")  # the name in files of the first format
     verb: str
     step: int
     reason: str
@@ -227,7 +227,7 @@ class EngineStarted(Record, frozen=True, tag="engine_started"):
 
 
 class Adopted(Record, frozen=True, tag="adopted"):
-    """A new supervisor watches over an engine that an earlier one started."""
+    """A new supervisor watches an engine that an earlier one started."""
 
     identity: Identity
 

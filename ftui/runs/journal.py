@@ -74,7 +74,7 @@ class Writer:
         """Stamp and append one record in one `os.write`; `durable` adds an fsync.
 
         Raises:
-            DiskFullError: there was room for only part of the line (it is cut back) or for none of it.
+            DiskFullError: there was space for only part of the line (it is cut back) or for none of it.
             DiskError: the disk refused it, or cannot say that it is durable.
         """
         line = encode(msgspec.structs.replace(record, time=time.time(), attempt=self.attempt, token=self.token))

@@ -81,7 +81,7 @@ def is_inside(name: str) -> bool:
 def fault(folder: Path, *, run_id: str | Collection[str] | None = None, quick: bool = False) -> str | None:
     """What is wrong with a checkpoint folder, in words; `None` when every file is what the manifest says.
 
-    `run_id` is the run it must belong to, or several (a child run goes on from its parent's). `quick` looks at sizes
+    `run_id` is the run it must belong to, or several (a child run continues from its parent's). `quick` looks at sizes
     and safetensors headers only (milliseconds); else every byte is read back and hashed.
     """
     try:

@@ -25,7 +25,7 @@ def read_pins(run: Run) -> frozenset[int]:
 
 
 def write_pins(run: Run, steps: Iterable[int]) -> None:
-    """Replace the pinned steps. Only the holder of engine.lock may: the engine, or a command while no engine lives.
+    """Replace the pinned steps. Only the holder of engine.lock may: the engine, or a command while no engine is running.
 
     Raises:
         DiskError: it cannot be written; the old pins still hold.
@@ -37,15 +37,15 @@ def write_pins(run: Run, steps: Iterable[int]) -> None:
 
 
 def undeletable(
-    checkpoint: Checkpoint, present: Sequence[Checkpoint], pins: Collection[int], best: int | None, *, is_over: bool
+    checkpoint: Checkpoint, present: Sequence[Checkpoint], pins: Collection[int], best: int | None, *, has_ended: bool
 ) -> str | None:
-    """Why a checkpoint must stay, if it must; `present` has the newest first. A run that is over needs none."""
+    """Why a checkpoint must stay, if it must; `present` has the newest first. A run that has ended needs none."""
     if checkpoint.step in pins:
         return "it is pinned; unpin it first"
-    if is_over:
+    if has_ended:
         return None
     if checkpoint == present[0]:
-        return "it is the newest: the run would go on from it"
+        return "it is the newest: the run would continue from it"
     if checkpoint.step == best:
         return "it has the best evaluation: final/ is made from it"
     return None

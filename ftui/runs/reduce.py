@@ -1,13 +1,24 @@
-"""The pure fold that makes a run's state from the records of its files.
+"""Makes a run's state from the records of its files: a pure function of state and record.
 
 Each of journal, metrics and supervisor file keeps its own order, but a reader meets them interleaved by chance. The
 fold therefore gives the same state for every interleaving: what belongs to one attempt is guarded by its number.
 """
 
+import re
+
 from msgspec.structs import replace
 
 from ftui import units
-from ftui.runs.endings import with_ending, with_engine_end, with_restart
+from ftui.errors import (
+    BUG,
+    EXIT_WORDS,
+    FINISHED,
+    PARKED,
+    PREEMPTED_NOT_SAVED,
+    DiskError,
+    HostMemoryError,
+    StalledError,
+)
 from ftui.runs.events import (
     Adopted,
     AnyRecord,
@@ -21,6 +32,7 @@ from ftui.runs.events import (
     EngineStarted,
     EvaluationDone,
     MicroBatchChanged,
+    Phase,
     PhaseChanged,
     Restarting,
     RunFailed,
@@ -34,11 +46,14 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
-from ftui.runs.state import Checkpoint, Evaluation, RunState, Sample
+from ftui.runs.state import Evaluation, Restart, RunState, SampleAnswer, SavedCheckpoint
 
-LEAVING = ("stop", "park", "abort")  # letters an engine obeys by ending
+LEAVING = ("stop", "park", "abort")  # requests that end the attempt
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
-HOLDS_KEPT = 64
+PAUSES_KEPT = 64
+RESTARTS_KEPT = 16  # more than follow one another
+RANK_FAILED = re.compile(r"rank \d+ failed: ")
+"""How a rank above 0, which writes no records, begins the line that says why it ended."""
 
 
 def fold(state: RunState, record: AnyRecord) -> RunState:
@@ -63,7 +78,7 @@ def fold(state: RunState, record: AnyRecord) -> RunState:
         case ControlApplied() | MicroBatchChanged():
             return _controlled(state, record)
         case Restarting():
-            return with_restart(state, record)
+            return _with_restart(state, record)
         case _ if record.attempt < state.attempt:
             return state
         case _:
@@ -71,7 +86,7 @@ def fold(state: RunState, record: AnyRecord) -> RunState:
 
 
 def _of_this_attempt(state: RunState, record: AnyRecord) -> RunState:
-    """What only the newest attempt may say."""
+    """Records that count only for the newest attempt."""
     match record:
         case EngineStarted() | Adopted():
             return replace(state, engine=record.identity, token=record.token or state.token)
@@ -81,30 +96,32 @@ def _of_this_attempt(state: RunState, record: AnyRecord) -> RunState:
         case StageBegan():
             return replace(state, stage=f"{record.number}/{record.of}")
         case PhaseChanged() if not _is_closed(state):
-            since = None if record.phase != "held" else record.time if state.held_since is None else state.held_since
-            holds = state.holds
-            if state.held_since is not None and since is None:
-                holds = [*holds, (state.held_since, record.time)][-HOLDS_KEPT:]
-            return replace(state, phase=record.phase, detail=record.detail, held_since=since, holds=holds)
+            since = (
+                None if record.phase != "held" else record.time if state.paused_since is None else state.paused_since
+            )
+            pauses = state.pauses
+            if state.paused_since is not None and since is None:
+                pauses = [*pauses, (state.paused_since, record.time)][-PAUSES_KEPT:]
+            return replace(state, phase=record.phase, detail=record.detail, paused_since=since, pauses=pauses)
         case Warned():
             return replace(state, warning=record.message)
         case Stalled():
             still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
             return replace(state, stalled=f"{record.phase} stood still for {still} (limit {limit})")
         case EngineEnded():
-            return with_engine_end(state, record)
+            return _with_engine_end(state, record)
         case RunFinished() | RunStopped() | RunFailed():
-            return with_ending(state, record)
+            return _with_ending(state, record)
     return state
 
 
 def _is_closed(state: RunState) -> bool:
-    """Whether this attempt has come to its end: no phase follows."""
+    """Whether this attempt has ended: no phase follows."""
     return bool(state.ended_by) or state.restarting
 
 
 def _begun(state: RunState, attempt: int) -> RunState:
-    """A new attempt: history stays, whatever told of the attempt before is gone."""
+    """A new attempt: history stays, everything about the attempt before goes."""
     return RunState(
         phase="starting",
         attempt=attempt,
@@ -180,10 +197,10 @@ def _started(state: RunState, record: RunStarted) -> RunState:
         tokens_ahead=record.num_tokens_ahead,
         ahead_to=record.max_steps,
         resumed_from=record.resumed_from,
-        badge=record.badge,
-        badge_reasons=record.badge_reasons,
+        reproducibility=record.reproducibility,
+        reproducibility_reasons=record.reproducibility_reasons,
     )
-    return state if _is_closed(state) else replace(state, phase="training", detail="", held_since=None)
+    return state if _is_closed(state) else replace(state, phase="training", detail="", paused_since=None)
 
 
 def _with_history(state: RunState, record: EvaluationDone | Sampled) -> RunState:
@@ -207,14 +224,14 @@ def _with_history(state: RunState, record: EvaluationDone | Sampled) -> RunState
 def _with_checkpoints(state: RunState, record: CheckpointSaved | CheckpointRemoved | CheckpointRejected) -> RunState:
     if isinstance(record, CheckpointSaved):
         kept = [c for c in state.checkpoints if c.step != record.step]
-        return replace(state, checkpoints=[*kept, Checkpoint(record.step, record.path, record.tags)])
+        return replace(state, checkpoints=[*kept, SavedCheckpoint(record.step, record.path, record.tags)])
     return replace(state, checkpoints=[c for c in state.checkpoints if c.path != record.path])
 
 
 def _with_checkpoint_news(state: RunState, record: CheckpointTagged | CheckpointVerified) -> RunState:
     """A checkpoint gained a tag, or was read back whole."""
 
-    def renewed(checkpoint: Checkpoint) -> Checkpoint:
+    def renewed(checkpoint: SavedCheckpoint) -> SavedCheckpoint:
         if checkpoint.step != record.step:
             return checkpoint
         if isinstance(record, CheckpointVerified):
@@ -228,7 +245,7 @@ def _with_checkpoint_news(state: RunState, record: CheckpointTagged | Checkpoint
 
 
 def _controlled(state: RunState, record: ControlApplied | MicroBatchChanged) -> RunState:
-    """What letters and want of memory change; it holds on in the attempts that follow."""
+    """What requests and running out of memory change; it stays in force in later attempts."""
     if isinstance(record, MicroBatchChanged):
         return replace(state, micro_batch=record.new, micro_batch_step=record.step)
     if "max_steps" in record.settings:
@@ -240,6 +257,97 @@ def _controlled(state: RunState, record: ControlApplied | MicroBatchChanged) -> 
     return state
 
 
-def _renewed(samples: list[Sample], record: Sampled) -> list[Sample]:
+def _renewed(samples: list[SampleAnswer], record: Sampled) -> list[SampleAnswer]:
     kept = [s for s in samples if s.prompt != record.prompt]
-    return [*kept, Sample(record.step, record.prompt, record.completion)]
+    return [*kept, SampleAnswer(record.step, record.prompt, record.completion)]
+
+
+def _with_restart(state: RunState, record: Restarting) -> RunState:
+    """The attempt has failed, the run has not: nothing that told of an end stays."""
+    restart = Restart(record.attempt, record.step, record.error, record.number)
+    state = replace(state, restarts=[*state.restarts, restart][-RESTARTS_KEPT:])
+    if record.attempt < state.attempt:
+        return state
+    pause = units.duration(record.pause_seconds)
+    detail = f"again in {pause} after a crash at step {record.step} (restart {record.number})"
+    return replace(_without_ending(state), restarting=True, phase="starting", detail=detail)
+
+
+def _without_ending(state: RunState) -> RunState:
+    """Whatever an ending says, or that it ends, back to what a new run has."""
+    return replace(
+        state, detail="", paused_since=None, pauses=[], ended_by="", exit_code=None, reason="", message="", hint="",
+        error="", again=False, last_lines=[], final=None, step_final=None, loss_before=None, loss_final=None,
+    )  # fmt: skip
+
+
+def _with_ending(state: RunState, record: RunFinished | RunStopped | RunFailed) -> RunState:
+    """The engine's own last word, which also stands over what its supervisor concluded."""
+    if state.restarting:
+        return state
+    state = replace(_without_ending(state), ended_by="engine", exit_code=record.exit_code)
+    match record:
+        case RunFinished():
+            return replace(
+                state,
+                phase="finished",
+                reason=record.reason,
+                final=record.final,
+                step_final=record.step_final,
+                loss_before=record.loss_before,
+                loss_final=record.loss_final,
+            )
+        case RunStopped():
+            phase: Phase = "parked" if record.exit_code in (PARKED, DiskError.exit_code) else "stopped"
+            return replace(state, phase=phase, reason=record.reason, final=record.final)
+        case RunFailed():
+            return replace(
+                state, phase="failed", message=record.message, hint=record.hint, error=record.error, again=record.again
+            )
+
+
+def _with_engine_end(state: RunState, record: EngineEnded) -> RunState:
+    """The supervisor's word on an engine that left none of its own."""
+    if state.ended_by == "engine" or state.restarting:
+        return state
+    message, error, exit_code = _explain_end(state, record)
+    return replace(
+        _without_ending(state),
+        ended_by="supervisor",
+        phase="failed",
+        exit_code=exit_code,
+        message=message,
+        hint="The same command continues from the newest checkpoint.",
+        error=error,
+        last_lines=record.last_lines,
+    )
+
+
+def _explain_end(state: RunState, record: EngineEnded) -> tuple[str, str, int]:
+    """Message, error in a few words and exit code for an engine that wrote no ending of its own."""
+    if record.stalled:
+        message = f"The engine was killed: {state.stalled or 'it stood still'}."
+        return message, "stalled", StalledError.exit_code
+    if record.oom_kills:
+        how = f"was killed ({record.signal})" if record.signal else f"ended (exit code {record.code})"
+        message = f"The engine {how}: the host ran out of memory{_engine_memory(record)}."
+        return message, "host memory", HostMemoryError.exit_code
+    if record.signal in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"):
+        memory = _engine_memory(record) if record.signal == "SIGKILL" else ""
+        return f"The engine was killed ({record.signal}){memory}.", record.signal, PREEMPTED_NOT_SAVED
+    if record.signal:
+        return f"The engine crashed ({record.signal}).", record.signal, BUG
+    if record.code is None:
+        why = "its supervisor had been replaced, so its exit code is unknown"
+        return f"The engine ended without writing why ({why}).", "exit code unknown", BUG
+    code = record.code if record.code in EXIT_WORDS and record.code != FINISHED else BUG
+    if reason := next((line for line in record.last_lines if RANK_FAILED.match(line)), ""):
+        return reason, f"exit code {record.code}", code
+    return f"The engine ended without writing why (exit code {record.code}).", f"exit code {record.code}", code
+
+
+def _engine_memory(record: EngineEnded) -> str:
+    """The memory it had when it was last looked at; nothing where that is not known."""
+    if record.engine_memory is None or record.memory_total is None:
+        return ""
+    return f"; the engine had {units.size(record.engine_memory)} of {units.size(record.memory_total)}"

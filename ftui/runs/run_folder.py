@@ -35,7 +35,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
     @property
     def family(self) -> tuple[str, ...]:
-        """Ids of the runs whose checkpoints this one may go on from: its own and, for a child, its parent's."""
+        """Ids of the runs whose checkpoints this one may continue from: its own and, for a child, its parent's."""
         return (self.run_id,) if self.parent_run is None else (self.run_id, self.parent_run)
 
 
@@ -101,7 +101,7 @@ class Run:
 
     @property
     def reserve(self) -> Path:
-        """A little room that is given back when the disk is full, so that the journal can say so."""
+        """Space that is given back when the disk is full, so that the journal can say so."""
         return self.folder / ".reserve"
 
     @property
@@ -155,7 +155,7 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot name a run.",
-            hint="Use lower-case letters, digits, '.', '_' and '-', at most 64, starting with a letter or digit.",
+            hint="Use lower-case requests, digits, '.', '_' and '-', at most 64, starting with a request or digit.",
         )
     return name
 

@@ -15,56 +15,56 @@ from ftui.runs.pins import read_pins, undeletable, write_pins
 from ftui.runs.requests import (
     SETTINGS,
     Abort,
-    AnyLetter,
+    AnyRequest,
     Continue,
+    ControlRequest,
     Delete,
     Evaluate,
-    Hold,
-    Letter,
+    GenerateSamples,
     Park,
+    Pause,
     Pin,
-    Sample,
     Save,
     Stop,
     Unpin,
     new_id,
 )
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState, is_over
-from ftui.runs.status import Status, lives, read_status
+from ftui.runs.state import RunState, has_ended, phase_word
+from ftui.runs.status import Status, is_running, read_status
 from ftui.system.files import try_lock
 from ftui.system.volume import disk_error
 
-REQUESTS: dict[str, type[Letter]] = {
-    "hold": Hold,
-    "pause": Hold,
+REQUESTS: dict[str, type[ControlRequest]] = {
+    "hold": Pause,
+    "pause": Pause,
     "continue": Continue,
     "park": Park,
     "checkpoint": Save,
     "stop": Stop,
     "abort": Abort,
     "evaluate": Evaluate,
-    "sample": Sample,
+    "sample": GenerateSamples,
 }
 
-CHECKPOINT_REQUESTS: dict[str, type[Letter]] = {"pin": Pin, "unpin": Unpin, "delete": Delete}
+CHECKPOINT_REQUESTS: dict[str, type[ControlRequest]] = {"pin": Pin, "unpin": Unpin, "delete": Delete}
 
 
-def address_request(run: Run, status: Status, kind: type[Letter], fields: dict[str, object]) -> AnyLetter:
-    """A letter to the attempt that lives now.
+def address_request(run: Run, status: Status, kind: type[ControlRequest], fields: dict[str, object]) -> AnyRequest:
+    """A request to the running attempt.
 
     Raises:
         UsageError: none does, or a field is out of its bounds.
     """
     state = status.state
-    if not lives(status) or state.attempt == 0:
-        hint = f"`ftui --run {run.name}` goes on with it." if not is_over(state) else ""
-        raise UsageError(f"{run.name} does not live ({state.phase}): nobody would read the letter.", hint=hint)
+    if not is_running(status) or state.attempt == 0:
+        hint = f"`ftui --run {run.name}` continues it." if not has_ended(state) else ""
+        raise UsageError(f"{run.name} is not running ({phase_word(state.phase)}): no request was sent.", hint=hint)
     verb = kind.__struct_config__.tag
     document = {"verb": verb, "id": new_id(), "attempt": state.attempt, "token": state.token, **fields}
     try:
-        letter: AnyLetter = msgspec.convert(document, AnyLetter)
-        return letter
+        request: AnyRequest = msgspec.convert(document, AnyRequest)
+        return request
     except msgspec.ValidationError as error:
         raise UsageError(f"`{verb}` cannot be sent: {error}.") from error
 
@@ -82,7 +82,7 @@ def parse_setting(text: str) -> tuple[str, float]:
 
 
 def apply_here(run: Run, verb: str, step: int) -> str:
-    """Pin, unpin or delete a checkpoint of a run that does not live; returns what was done, in words.
+    """Pin, unpin or delete a checkpoint of a run that is not running; returns what was done, in words.
 
     Raises:
         UsageError: there is no such checkpoint, or it must stay.
@@ -98,7 +98,7 @@ def apply_here(run: Run, verb: str, step: int) -> str:
 
 @contextlib.contextmanager
 def _as_writer(run: Run) -> Iterator[None]:
-    """Hold the engine's lock: whoever has it may change the run's files."""
+    """Take the engine's lock: whoever has it may change the run's files."""
     lock = try_lock(run.engine_lock)
     if lock is None:
         raise LostRunError(f"{run.name} is being started at this moment.", hint="Send it again when it trains.")
@@ -120,7 +120,7 @@ def _done(verb: str, run: Run, state: RunState, step: int) -> str:
     if verb == "pin":
         write_pins(run, pins | {step})
         return f"checkpoint-{step} is pinned"
-    if reason := undeletable(found, present, pins, best_step(run, state), is_over=is_over(state)):
+    if reason := undeletable(found, present, pins, best_step(run, state), has_ended=has_ended(state)):
         raise UsageError(f"checkpoint-{step} was not deleted: {reason}.")
     checkpoint_folders.discard(found.path)
     writer = Writer(run.journal, attempt=state.attempt, token=state.token)

@@ -1,4 +1,4 @@
-"""How a run stands, judged from its files alone: what they say, and whether the processes they name still live."""
+"""How a run stands, judged from its files alone: what they say, and whether the processes they name are still running."""
 
 import heapq
 import os
@@ -25,7 +25,7 @@ _ON_LINUX: bool = sys.platform == "linux"
 
 
 class Offsets(msgspec.Struct, frozen=True):
-    """Bytes of each record file that are in the state: a reader goes on from there."""
+    """Bytes of each record file that are in the state: a reader continues from there."""
 
     metrics: int = 0
     supervisor: int = 0
@@ -35,7 +35,7 @@ class Offsets(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What status.json holds.
 
-    Only readers set these: `unwatched`, the engine lives and nobody records how it will end; `frozen`, it lives but was
+    Only readers set these: `unwatched`, the engine is running and nobody records how it will end; `frozen`, it is running but was
     stopped by a signal.
     """
 
@@ -114,8 +114,8 @@ def read_status(run: Run) -> Status:
 
 
 def judge(run: Run, watch: Watch) -> Status:
-    """The status of a run that is being watched: its state, and who of its processes lives."""
-    supervisor, engine = (here(run, process) for process in (_stored(run).supervisor, watch.state.engine))
+    """The status of a run that is being watched: its state, and which of its processes are running."""
+    supervisor, engine = (own_process(run, process) for process in (_stored(run).supervisor, watch.state.engine))
     status = Status(time=time.time(), state=watch.state, supervisor=supervisor, engine=engine, offsets=watch.offsets)
     if is_alive(status.engine):
         return msgspec.structs.replace(
@@ -129,7 +129,7 @@ def judge(run: Run, watch: Watch) -> Status:
     return msgspec.structs.replace(status, state=state, offsets=watch.offsets)
 
 
-def here(run: Run, process: Identity | None) -> Identity | None:
+def own_process(run: Run, process: Identity | None) -> Identity | None:
     """The process, unless it is one of ftui's that works on another folder: this one was copied from there, then."""
     if process is None or not _ON_LINUX or not is_alive(process):
         return process
@@ -151,12 +151,12 @@ def _is_new(run: Run, state: RunState) -> bool:
     return state.attempt == 0 and 0 <= age < QUEUED_SECONDS
 
 
-def is_living(run: Run) -> bool:
+def run_is_running(run: Run) -> bool:
     """Whether an engine or a supervisor works on this run, seen from this boot and pid namespace."""
-    return lives(read_status(run))
+    return is_running(read_status(run))
 
 
-def lives(status: Status) -> bool:
+def is_running(status: Status) -> bool:
     return is_alive(status.engine) or is_alive(status.supervisor)
 
 
@@ -166,7 +166,7 @@ def is_final(status: Status) -> bool:
 
 
 def is_frozen(engine: Identity) -> bool:
-    """Whether a living process was stopped by a signal (SIGSTOP), or is held by a debugger."""
+    """Whether a running process was stopped by a signal (SIGSTOP), or is held by a debugger."""
     if _ON_LINUX:
         try:
             stat = Path(f"/proc/{engine.pid}/stat").read_text()

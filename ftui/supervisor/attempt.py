@@ -43,7 +43,7 @@ class Mark(NamedTuple):
 
 
 class Attempt:
-    """Watches over one engine. `forward` sends on each SIGTERM the supervisor got, and says whether it ever got one."""
+    """Watches one engine. `forward` sends on each SIGTERM the supervisor got, and says whether it ever got one."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Attempt:
         return Foundling(identity)
 
     def to_end(self, engine: Engine, forward: Callable[[Engine], bool]) -> Restarting | str:
-        """Watch over the engine until it has ended, record how; returns the restart that follows, or why none does."""
+        """Watch the engine until it has ended, record how; returns the restart that follows, or why none does."""
         stalled = self._watch_over(engine, forward)
         code, signal = engine.how()
         if left := kill_left_over(engine):

@@ -75,7 +75,7 @@ def send_group(engine: Engine, number: int) -> bool:
 
 
 def members(engine: Engine) -> list[int]:
-    """The living processes of the engine's group.
+    """The running processes of the engine's group.
 
     They are told by group and session: a group's number may be given again, but not inside that session.
     """
@@ -109,6 +109,6 @@ def kill_with_stacks(engine: Engine, seconds: float) -> None:
 
 
 def say(line: str) -> None:
-    """A line for supervisor.log (standard error); what has no room there is lost, the supervisor goes on."""
+    """A line for supervisor.log (standard error); what does not fit on the disk is lost, the supervisor continues."""
     with contextlib.suppress(OSError):
         print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}", file=sys.stderr, flush=True)

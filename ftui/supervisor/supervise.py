@@ -1,4 +1,4 @@
-"""Watches over one run (`python -P -m ftui.supervisor.supervise RUN_DIR [LOCK_FD]`): starts its engine, or adopts a
+"""Watches one run (`python -P -m ftui.supervisor.supervise RUN_DIR [LOCK_FD]`): starts its engine, or adopts a
 living one, records how it ends, and starts it again after a crash.
 
 It stays small (no torch, no pydantic) because it lives as long as the run, and it never dies of a full disk: the engine
@@ -17,7 +17,7 @@ from ftui.errors import FtuiError
 from ftui.runs.curves import CurveReader
 from ftui.runs.events import Restarting
 from ftui.runs.run_folder import Run
-from ftui.runs.status import Watch, here
+from ftui.runs.status import Watch, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
 from ftui.supervisor.process_tree import Engine, say, send_group
 from ftui.supervisor.settings import SupervisorSettings, read_settings
@@ -53,7 +53,7 @@ class Terminations:
 
 
 def supervise(run: Run, command: Sequence[str]) -> None:
-    """Watch over the run until its engine has ended for good. The caller holds supervisor.lock."""
+    """Watch the run until its engine has ended for good. The caller holds supervisor.lock."""
     terminations = Terminations()
     watch = Watch(run)
     watch.catch_up()
@@ -80,7 +80,7 @@ def _one_attempt(
     terminations: Terminations,
 ) -> Restarting | str:
     state = watch.state
-    living = here(run, state.engine)
+    living = own_process(run, state.engine)
     found = living if is_alive(living) else None
     if found is not None:
         attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt, token=state.token)

@@ -34,7 +34,7 @@ class Tracker:
     """The process of one tracker. `lifeline` is the end of the pipe that this process holds."""
 
     def __init__(self, run: Run, name: str) -> None:
-        """Raises `OSError` when there is no room for its log or no process to be had."""
+        """Raises `OSError` when there is no space for its log or no process to be had."""
         self.name = name
         self.log = make_private_folder(run.trackers) / f"{name}.log"
         self._run = run
@@ -53,7 +53,7 @@ class Tracker:
         if not code:
             return ""
         said = _last_line(self.log) or f"exit code {code}"
-        return f"{self.name} has failed: {said}. The run goes on without it."
+        return f"{self.name} has failed: {said}. The run continues without it."
 
     def news(self) -> list[str]:
         """What it has to say, and that it is slow; each once."""
@@ -90,7 +90,7 @@ class Trackers:
             try:
                 self._living.append(Tracker(run, name))
             except OSError as error:
-                self._news.append(f"{name} could not be started: {error}. The run goes on without it.")
+                self._news.append(f"{name} could not be started: {error}. The run continues without it.")
 
     def look(self) -> list[str]:
         found, self._news = self._news, []

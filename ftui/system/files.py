@@ -63,7 +63,7 @@ def replace_file(path: Path, data: bytes, *, durable: bool = False) -> None:
             os.close(descriptor)
         temporary.rename(path)
     except OSError:
-        temporary.unlink(missing_ok=True)  # on a full disk the half of a file would take the room of the next try
+        temporary.unlink(missing_ok=True)  # on a full disk the half of a file would take the space of the next try
         raise
     if durable:
         sync_path(path.parent)

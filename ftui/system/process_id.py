@@ -29,7 +29,7 @@ def _linux_start_ticks(pid: int) -> str | None:
 
 
 def identity_of(pid: int) -> Identity | None:
-    """The identity of a living process, `None` when there is none (a zombie counts as gone)."""
+    """The identity of a running process, `None` when there is none (a zombie counts as gone)."""
     if _ON_LINUX:
         started = _linux_start_ticks(pid)
         if started is None:

@@ -1,4 +1,4 @@
-"""What the volume under a folder can do, and whether it has room: tried for real, since `df` and mount options lie."""
+"""What the volume under a folder can do, and whether it has space: tried for real, since `df` and mount options lie."""
 
 import errno
 import fcntl
@@ -20,11 +20,11 @@ TRIAL = 1 << 20
 _BLOCK = 4096
 _FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _HIDDEN = re.compile(r"(?:os error |code: )(\d+)")
-_FREE_SOME = "Free some room there, or let FTUI_RUNS name a folder on another volume."
+_FREE_SOME = "Free some space there, or let FTUI_RUNS name a folder on another volume."
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Whether more room would have helped: no space, a quota, or a limit on the size of files (RLIMIT_FSIZE).
+    """Whether more space would have helped: no space, a quota, or a limit on the size of files (RLIMIT_FSIZE).
 
     Knows libraries written in Rust, which hide the number in the text of an exception of their own (safetensors) or of
     a bare `Exception` (tokenizers).
@@ -63,11 +63,11 @@ def disk_error(error: Exception, what: str, folder: Path, num_bytes: int | None 
     if number == errno.EFBIG:
         message = f"{what}: a limit on the size of files is reached{needed}."
         return DiskFullError(message, hint="`ulimit -f unlimited` before the start lifts it.")
-    room = f"{_free_now(folder)} free{needed}"
+    space = f"{_free_now(folder)} free{needed}"
     if number == errno.EDQUOT:
-        message = f"{what}: your quota on the volume of {folder} is used up ({room}; the quota counts, not that)."
+        message = f"{what}: your quota on the volume of {folder} is used up ({space}; the quota counts, not that)."
         return DiskFullError(message, hint=_FREE_SOME)
-    return DiskFullError(f"{what}: the disk is full, {room} in {folder}.", hint=_FREE_SOME)
+    return DiskFullError(f"{what}: the disk is full, {space} in {folder}.", hint=_FREE_SOME)
 
 
 def _free_now(folder: Path) -> str:
@@ -81,7 +81,7 @@ def check_room(folder: Path, num_bytes: int) -> None:
     """See that `num_bytes` can be written under `folder`: by what its volume reports, and by writing some (a quota).
 
     Raises:
-        DiskFullError: not enough room, or none of it for this user.
+        DiskFullError: not enough space, or none for this user.
         DiskError: the folder cannot be written to at all.
     """
     what = f"{folder} cannot take {size(num_bytes)}"
@@ -106,10 +106,10 @@ def _write_and_remove(path: Path, num_bytes: int) -> None:
 
 
 def make_reserve(path: Path, num_bytes: int = RESERVE) -> None:
-    """Keep a little room in a file of random bytes, to be given back when the disk is full.
+    """Reserve some space in a file of random bytes, to be given back when the disk is full.
 
     Raises:
-        DiskError: it cannot be written (a DiskFullError where there is no room for it).
+        DiskError: it cannot be written (a DiskFullError where there is no space for it).
     """
     try:
         if not path.exists() or path.stat().st_size != num_bytes:
@@ -119,7 +119,7 @@ def make_reserve(path: Path, num_bytes: int = RESERVE) -> None:
 
 
 def release_reserve(path: Path) -> bool:
-    """Give the room back, so that the journal can say that the disk is full; `False` where there was none to give."""
+    """Give the space back, so that the journal can say that the disk is full; `False` where there was none to give."""
     try:
         path.unlink()
     except OSError:
@@ -142,7 +142,7 @@ def probe(folder: Path) -> Volume:
     """Try each thing ftui relies on in a private folder inside `folder`, which is gone afterwards.
 
     Raises:
-        DiskError: nothing can be made there (a DiskFullError where there is no room to try).
+        DiskError: nothing can be made there (a DiskFullError where there is no space to try).
     """
     place = folder / f".probe-{secrets.token_hex(4)}"
     try:

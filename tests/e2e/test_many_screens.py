@@ -167,7 +167,7 @@ def end(crowd: Crowd) -> None:
 def check(run: Run, crowd: Crowd) -> None:
     """Each letter was answered once; the files are whole; the learning rate is what was asked for last."""
     answered = answers(run)
-    letters = [answer.letter for answer in answered]
+    letters = [answer.request for answer in answered]
     assert len(set(letters)) == len(letters)
     assert crowd.seen <= set(letters) and len(crowd.seen) > len(letters) // 2
     assert list(run.inbox.iterdir()) == []

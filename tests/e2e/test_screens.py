@@ -101,8 +101,8 @@ def steer_and_leave(bench: Workbench, run: Run) -> None:
     with at_screen(bench, "attach") as screen:
         header(screen, "mine  training")
         screen.press(" ")
-        fate(screen, "held at step")
-        header(screen, "mine  held")
+        fate(screen, "paused at step")
+        header(screen, "mine  paused")
         frozen = len(steps(run))
         screen.read(1.0)
         assert len(steps(run)) == frozen == last(run, ControlApplied).step
@@ -143,7 +143,7 @@ def park_and_go_on(bench: Workbench, run: Run) -> str | None:
         header(screen, "attempt 2 EXACT")
         wait_until(lambda: len(steps(run)) > before)
         screen.press(" ")
-        header(screen, "mine  held")
+        header(screen, "mine  paused")
         fill_in(screen, "m", str(steps(run)[-1].step + SOON))
         fate(screen, "set at step")
         screen.press(" ")
@@ -169,10 +169,10 @@ def test_a_run_from_its_start_to_its_end(watched_bench: Workbench) -> None:
     answers = [r for r in records(run) if isinstance(r, ControlApplied | ControlRefused)]
     assert [r.verb for r in answers] == ["hold", "continue", "set", "checkpoint", "park", "hold", "set", "continue"]
     assert all(isinstance(r, ControlApplied) for r in answers)
-    assert len({r.letter for r in answers}) == len(answers)
+    assert len({r.request for r in answers}) == len(answers)
     assert list(run.inbox.iterdir()) == []
     second = last(run, RunStarted)
-    assert (second.attempt, second.badge, second.resumed_from) == (2, "EXACT", parked)
+    assert (second.attempt, second.reproducibility, second.resumed_from) == (2, "EXACT", parked)
     assert [r.step for r in steps(run)] == list(range(1, last(run, RunFinished).step + 1))
     assert checkpoint_folders.fault(run.final) is None
     assert not [path for path in run.folder.parent.iterdir() if path != run.folder]
@@ -202,9 +202,9 @@ def test_the_live_view_in_tmux(watched_bench: Workbench) -> None:
         lines = until(lambda lines: "mine  training" in lines[0])
         assert "q detach" in lines[23] and "┤" in "".join(lines)
         tmux("send-keys", "Space")
-        until(lambda lines: "mine  held" in lines[0] and "held at step" in lines[18])
+        until(lambda lines: "mine  paused" in lines[0] and "paused at step" in lines[18])
         tmux("resize-window", "-x", "120", "-y", "40")
-        until(lambda lines: len(lines) == 40 and "q detach" in lines[39] and "mine  held" in lines[0])
+        until(lambda lines: len(lines) == 40 and "q detach" in lines[39] and "mine  paused" in lines[0])
         tmux("send-keys", "m")
         tmux("send-keys", "-l", str(steps(run)[-1].step + SOON))
         until(lambda lines: any("esc cancel" in line for line in lines))

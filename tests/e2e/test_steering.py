@@ -21,9 +21,9 @@ from ftui.runs.events import (
     Sampled,
 )
 from ftui.runs.journal import Tail
-from ftui.runs.requests import Set, new_id, send
+from ftui.runs.requests import Set, new_id, write_request
 from tests.support.bench import Workbench, newest, records
-from tests.support.driving import LONG, last, lives, started, status, steps, wait_for_end, wait_until
+from tests.support.driving import LONG, is_running, last, started, status, steps, wait_for_end, wait_until
 
 
 def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
@@ -34,7 +34,7 @@ def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
         assert result.returncode == 0, result.stderr
         return result.stdout
 
-    assert "held at step" in say("hold", "told")
+    assert "paused at step" in say("hold", "told")
     frozen = len(steps(run))
     assert workbench.ftui("pause", "told").returncode == 2, "it is held already"
     assert "loss" in say("evaluate", "told")
@@ -69,7 +69,7 @@ def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
     say("unpin", "told", str(frozen))
     say("delete", "told", f"checkpoint-{frozen}")
     assert not (run.checkpoints / f"checkpoint-{frozen}").exists()
-    answers = [r.letter for r in records(run) if isinstance(r, ControlApplied | ControlRefused)]
+    answers = [r.request for r in records(run) if isinstance(r, ControlApplied | ControlRefused)]
     assert len(answers) == len(set(answers)) == 11
     assert list(run.inbox.iterdir()) == []
 
@@ -84,7 +84,7 @@ def test_the_ways_on_and_off(workbench: Workbench) -> None:
     begun = len(steps(run))
     wait_until(lambda: len(steps(run)) > begun + 8)
     resumed = last(run, RunStarted)
-    assert (resumed.resumed_from, resumed.badge) == (expected, "EXACT")
+    assert (resumed.resumed_from, resumed.reproducibility) == (expected, "EXACT")
     numbers = [r.step for r in steps(run)]
     assert numbers == list(range(1, len(numbers) + 1)), "nothing was done twice, nothing left out"
 
@@ -119,7 +119,7 @@ def test_other_values_need_a_fork_that_says_so(workbench: Workbench) -> None:
     second = workbench.run("second")
     wait_until(lambda: len(steps(second)) > 2)
     began = last(second, RunStarted)
-    assert began.badge == "NOT EXACT" and "profile" in began.badge_reasons[0]
+    assert began.reproducibility == "NOT EXACT" and "profile" in began.reproducibility_reasons[0]
     assert began.resumed_from == newest(run)
     assert steps(second)[0].learning_rate > 2 * steps(run)[-1].learning_rate
     workbench.ftui("abort", "second")
@@ -144,7 +144,7 @@ def test_ctrl_c_ends_the_run_and_says_how(workbench: Workbench, presses: int) ->
         assert ended.checkpoint == newest(run) and ended.final == "final"
     else:
         assert "it ends now" in output
-    assert lives(status(workbench, "keys")) is False
+    assert is_running(status(workbench, "keys")) is False
 
 
 def test_ctrl_backslash_leaves_the_run_alone(workbench: Workbench) -> None:
@@ -165,10 +165,10 @@ def test_a_letter_for_an_earlier_attempt_is_refused(workbench: Workbench) -> Non
     run = started(workbench, "late")
     now = status(workbench, "late")["state"]
     old = Set(id=new_id(), attempt=now["attempt"], token="0123456789abcdef", max_steps=13)
-    send(run, old)
+    write_request(run, old)
     wait_until(lambda: any(isinstance(r, ControlRefused) for r in records(run)))
     refused = last(run, ControlRefused)
-    assert refused.letter == old.id and "meant for attempt" in refused.reason
+    assert refused.request == old.id and "meant for attempt" in refused.reason
     workbench.ftui("abort", "late")
     wait_for_end(workbench, run)
     assert steps(run)[-1].step > 13
@@ -185,7 +185,7 @@ def test_a_crashed_engine_is_started_again(workbench: Workbench) -> None:
     expected = newest(run)
     wait_until(lambda: last(run, RunStarted).attempt == 2)
     again = last(run, RunStarted)
-    assert (again.resumed_from, again.badge) == (expected, "EXACT")
+    assert (again.resumed_from, again.reproducibility) == (expected, "EXACT")
     ended, restarting = [r for r in Tail(run.supervisor_log).read() if isinstance(r, EngineEnded | Restarting)]
     assert isinstance(ended, EngineEnded) and ended.signal == "SIGSEGV"
     assert ended.last_lines and "Segmentation fault" in run.engine_log.read_text()

@@ -139,7 +139,7 @@ def test_a_letter_to_an_earlier_attempt_is_refused(
     late = [life.send(verb) for verb in ("stop", "abort", "park", "hold", "checkpoint")]
     assert life.start().wait() == 0
     refused = [r for r in records(life.run) if isinstance(r, ControlRefused)]
-    assert [r.letter for r in refused] == late
+    assert [r.request for r in refused] == late
     assert {r.reason for r in refused} == {"it was meant for attempt 1, this is 2"}
     check_letters(life)
     same_runs(life.run, untouched)
@@ -161,7 +161,7 @@ def test_an_engine_that_dies_while_it_answers_obeys_once(
     assert [path.name[21:37] for path in life.run.inbox.iterdir()] == [identity], "it died before it threw it away"
     assert life.start().wait() == 0
     answers = [r for r in records(life.run) if isinstance(r, ControlApplied | ControlRefused)]
-    assert [r.letter for r in answers] == [identity]
+    assert [r.request for r in answers] == [identity]
     assert isinstance(answers[0], ControlApplied if when == "after" else ControlRefused)
     assert list(life.run.inbox.iterdir()) == []
     if (verb, when) != ("set", "after"):
@@ -169,7 +169,7 @@ def test_an_engine_that_dies_while_it_answers_obeys_once(
     told = life_at(bench_source, tmp_path / "told", zygote)
     journal = Writer(told.run.journal)
     settings = {"learning_rate_factor": 0.25}
-    journal.write(ControlApplied(letter=new_id(), verb="set", step=answers[0].step, settings=settings))
+    journal.write(ControlApplied(request=new_id(), verb="set", step=answers[0].step, settings=settings))
     journal.close()
     assert told.start().wait() == 0
     same_runs(life.run, told.run)

@@ -33,7 +33,7 @@ class Configuration:
     method: str = "full"
     packing: bool = False
     overrides: tuple[str, ...] = ()
-    letter: bool = False
+    request: bool = False
     killed_in: int | None = None
 
 
@@ -49,7 +49,7 @@ CONFIGURATIONS = {
         overrides=("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7"),
         killed_in=14,  # two evaluations into the patience
     ),
-    "factor": Configuration("lora", letter=True),
+    "factor": Configuration("lora", request=True),
     "qlora": Configuration("qlora", overrides=("train.optim=paged_adamw_8bit", "train.neftune_noise_alpha=5")),
     "curriculum": Configuration("lora", overrides=STAGES),
     "fp16": Configuration(overrides=("train.precision=fp16", "train.optim=adafactor")),
@@ -89,7 +89,7 @@ class References:
             journal = Writer(run.journal)
             for step, factor in changes:
                 settings = {"learning_rate_factor": factor}
-                journal.write(ControlApplied(letter="", verb="set", step=step, settings=settings))
+                journal.write(ControlApplied(request="", verb="set", step=step, settings=settings))
             journal.close()
         if name in FRESH:
             command = [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
@@ -121,7 +121,7 @@ def test_cut_anywhere_and_the_same_in_the_end(
     print(f"{name}, seed {seed}:", *parts, sep="\n")
     account.name = f"{name}-{seed}"
     account.figures.update(trials=1, failed=1)
-    if CONFIGURATIONS[name].letter:
+    if CONFIGURATIONS[name].request:
         change_rate(life)
     if killed_in := CONFIGURATIONS[name].killed_in:
         carry_out(life, Part((), Act("place"), ("optimizer", killed_in)))

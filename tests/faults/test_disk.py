@@ -16,7 +16,7 @@ from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed, RunStarted,
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from tests.support.bench import Workbench, bench_at, newest, opened, records
-from tests.support.driving import last, lives, status, steps, wait_for_end, wait_until
+from tests.support.driving import is_running, last, status, steps, wait_for_end, wait_until
 from tests.support.sameness import same_runs
 from tests.support.shims import compiled
 from tests.support.zygote import Zygote, tail_of
@@ -107,7 +107,7 @@ def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     assert "held" in shown and f"delete faulty {oldest}" in " ".join(shown.split()), shown
     time.sleep(6)  # one more try
     assert (contents(disk.run), len(steps(disk.run))) == (before, reached)
-    assert lives(status(disk.bench, "faulty"))
+    assert is_running(status(disk.bench, "faulty"))
     disk.full.unlink()
     ended = wait_for_end(disk.bench, disk.run)
     assert (ended["state"]["phase"], ended["state"]["attempt"]) == ("finished", 1), tail_of(disk.run)

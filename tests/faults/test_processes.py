@@ -21,7 +21,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.status import Status
 from ftui.system.process_id import identity_of
 from tests.support.bench import Workbench, newest, opened, records
-from tests.support.driving import LONG, last, lives, started, status, steps, wait_for_end, wait_until
+from tests.support.driving import LONG, is_running, last, started, status, steps, wait_for_end, wait_until
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -62,7 +62,7 @@ def test_whatever_watches_may_die(workbench: Workbench) -> None:
     engine = before["engine"]["pid"]
     os.kill(engine, signal.SIGSTOP)
     wait_until(lambda: status(workbench, "kept").get("frozen", False))
-    assert lives(status(workbench, "kept"))
+    assert is_running(status(workbench, "kept"))
     os.kill(engine, signal.SIGCONT)
     going_on(workbench, "kept")
 
@@ -113,7 +113,7 @@ def test_nobody_else_is_taken_for_the_engine(workbench: Workbench) -> None:
     assert status(workbench, "mine")["state"]["phase"] != "lost"
     assert status(workbench, "copy")["state"]["phase"] == "lost", "its processes work on another folder"
     assert workbench.ftui("stop", "copy").returncode == 2
-    assert lives(status(workbench, "mine"))
+    assert is_running(status(workbench, "mine"))
     workbench.ftui("park", "mine")
     wait_for_end(workbench, run)
 

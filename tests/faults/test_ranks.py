@@ -83,7 +83,7 @@ def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, tmp_pat
     expected = newest(cut)
     assert [engine.wait() for engine in start_two(zygote, bench, cut, 3)] == [0, 0], tail_of(cut)
     assert resumed_from(cut) == expected is not None
-    assert next(r for r in reversed(records(cut)) if isinstance(r, RunStarted)).badge == "EXACT"
+    assert next(r for r in reversed(records(cut)) if isinstance(r, RunStarted)).reproducibility == "EXACT"
     last = cut.checkpoints / f"checkpoint-{max(s.step for s in steps(cut))}"
     assert (last / "resume" / "rng-1.safetensors").exists()
     same_runs(cut, whole)

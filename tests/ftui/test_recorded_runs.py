@@ -19,7 +19,7 @@ from ftui.runs.journal import Tail
 from ftui.runs.pins import read_pins
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
-from ftui.runs.status import Status, Watch, is_final, lives, read_status
+from ftui.runs.status import Status, Watch, is_final, is_running, read_status
 from ftui.system.process_id import this_process
 from tests.support.recording import Scrubber
 from tests.support.replayed import ROOT, RUNS, moment, recorded, replay
@@ -77,7 +77,7 @@ def test_it_stands_as_it_did(name: str, tmp_path: Path) -> None:
     status = read_status(replay(name, tmp_path))
     state, expected = status.state, EXPECTED[name]
     assert (state.phase, state.exit_code, state.attempt) == expected[:3]
-    assert not lives(status)
+    assert not is_running(status)
     if state.phase == "failed":
         assert state.message and state.hint
 
@@ -87,7 +87,7 @@ def test_it_lives_where_this_process_takes_its_place(name: str, tmp_path: Path) 
     run = replay(name, tmp_path, living=True)
     status = read_status(run)
     assert (status.state.phase, status.state.attempt) == (EXPECTED[name].then, 3)
-    assert lives(status) and not is_final(status)
+    assert is_running(status) and not is_final(status)
     assert not status.unwatched and not status.frozen
 
 
@@ -130,7 +130,7 @@ def test_the_long_run_shows_all_that_can_happen(name: str) -> None:
     verbs = [record.verb for record in journal if isinstance(record, ControlApplied)]
     assert verbs[:6] == ["hold", "evaluate", "continue", "set", "checkpoint", "park"]
     assert [record.verb for record in journal if isinstance(record, ControlRefused)] == ["continue"]
-    assert [record.badge for record in journal if isinstance(record, RunStarted)] == [None, "EXACT", "EXACT"]
+    assert [record.reproducibility for record in journal if isinstance(record, RunStarted)] == [None, "EXACT", "EXACT"]
     assert [r.error for r in Tail(run.supervisor_log).read() if isinstance(r, Restarting)] == ["SIGKILL"]
     state = state_of(name)
     assert len(state.evaluations) > 10

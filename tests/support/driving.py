@@ -43,7 +43,7 @@ def started(bench: Workbench, name: str, *options: str) -> Run:
     return run
 
 
-def lives(answer: dict[str, Any]) -> bool:
+def is_running(answer: dict[str, Any]) -> bool:
     """Whether the processes a status names are there (zombies are not)."""
     stats = [Path(f"/proc/{answer[who]['pid']}/stat") for who in ("engine", "supervisor") if answer.get(who)]
     return any(stat.exists() and stat.read_text().rpartition(")")[2].split()[0] != "Z" for stat in stats)
@@ -51,7 +51,7 @@ def lives(answer: dict[str, Any]) -> bool:
 
 def wait_for_end(bench: Workbench, run: Run) -> dict[str, Any]:
     """The status once nobody works on the run any more."""
-    wait_until(lambda: not lives(status(bench, run.name)))
+    wait_until(lambda: not is_running(status(bench, run.name)))
     return status(bench, run.name)
 
 

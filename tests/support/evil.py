@@ -85,8 +85,8 @@ def evil_run(folder: Path, text: str, *, ended: str = "failed") -> Run:
 def _journal(run: Run, text: str, ended: str) -> None:
     begin = make_run_opened(host=text, device=text, driver=text, versions={text: text}, identity=GONE)
     plan = make_run_started(
-        max_steps=40, model=f"hub/{text}", method=text, precision=text, resumed_from=text, badge="NOT EXACT",
-        badge_reasons=[text, text],
+        max_steps=40, model=f"hub/{text}", method=text, precision=text, resumed_from=text, reproducibility="NOT EXACT",
+        reproducibility_reasons=[text, text],
     )  # fmt: skip
     tell(run.journal, begin, PhaseChanged(phase="preparing", detail=text), plan, make_evaluation(0, 3.0))
     saved(run, 4, text, "periodic")
@@ -95,8 +95,8 @@ def _journal(run: Run, text: str, ended: str) -> None:
         run.journal,
         CheckpointRejected(path=text, moved_to=text, reason=text),
         Sampled(step=4, prompt=text, completion=text),
-        ControlApplied(letter=text, verb=text, step=4, detail=text, settings={text: 1.0}),
-        ControlRefused(letter=text, verb=text, step=4, reason=text),
+        ControlApplied(request=text, verb=text, step=4, detail=text, settings={text: 1.0}),
+        ControlRefused(request=text, verb=text, step=4, reason=text),
         MicroBatchChanged(step=4, old=2, new=1, place=text),
         Warned(message=text),
         make_evaluation(4, 2.0, best=True),

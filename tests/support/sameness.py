@@ -87,7 +87,7 @@ def told_beforehand(run: Run, name: str, env: Mapping[str, str]) -> Run:
     journal = Writer(other.journal)
     for record in records(run):
         if isinstance(record, ControlApplied) and record.settings:
-            journal.write(ControlApplied(letter="", verb="set", step=record.step, settings=record.settings))
+            journal.write(ControlApplied(request="", verb="set", step=record.step, settings=record.settings))
     journal.close()
     with other.engine_log.open("ab") as log:
         command = [sys.executable, "-P", "-m", "ftui.engine", str(other.folder)]

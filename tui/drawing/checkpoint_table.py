@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ftui import units
-from ftui.runs.checkpoint_index import Entry, standing
+from ftui.runs.checkpoint_index import CheckpointEntry, describe_entry
 from ftui.text import cells
 
 from ..render.spans import Frame, Line, harmless, left, right, spread, wrapped
@@ -26,7 +26,7 @@ MEANINGS = {
 }
 
 
-def title(frame: Frame, name: str, entries: Sequence[Entry]) -> list[Line]:
+def title(frame: Frame, name: str, entries: Sequence[CheckpointEntry]) -> list[Line]:
     """Of which run they are, how many there are, and the room they take."""
     number = sum(entry.place == "checkpoints" for entry in entries)
     total = units.size(sum(entry.size or 0 for entry in entries))
@@ -36,7 +36,7 @@ def title(frame: Frame, name: str, entries: Sequence[Entry]) -> list[Line]:
 
 
 def checkpoint_table(
-    frame: Frame, name: str, entries: Sequence[Entry] | None, cursor: int, reading: str | None, now: float
+    frame: Frame, name: str, entries: Sequence[CheckpointEntry] | None, cursor: int, reading: str | None, now: float
 ) -> list[Line]:
     """As many rows as there is room for, the one under the cursor among them. `reading`: the one being read back.
 
@@ -64,7 +64,9 @@ def checkpoint_table(
     ]  # fmt: skip
 
 
-def _row(frame: Frame, entry: Entry, widths: tuple[int, int, int], chosen: bool, reads: bool, now: float) -> Line:
+def _row(
+    frame: Frame, entry: CheckpointEntry, widths: tuple[int, int, int], chosen: bool, reads: bool, now: float
+) -> Line:
     kind, age, state = widths
     behind = "@cursor" if chosen else ""
     step = "-" if entry.step is None else f"{entry.step:,}" if entry.step < 10_000_000 else f"{entry.step}"
@@ -76,14 +78,14 @@ def _row(frame: Frame, entry: Entry, widths: tuple[int, int, int], chosen: bool,
     if age:
         line.append((right(clock(_age(entry, now)), AGE) + "  ", "muted" + behind))
     pinned = (", pinned" if state >= 16 else " pin") if entry.pinned else ""
-    words, style = ("verifying", "loss") if reads else (standing(entry), state_style(entry))
+    words, style = ("verifying", "loss") if reads else (describe_entry(entry), state_style(entry))
     text = fitted(words, state - len(pinned))
     line.append((text, style + behind))
     line.append((left(pinned, max(0, state - cells(text))), "violet" + behind))
     return line
 
 
-def kinds(entry: Entry, width: int) -> str:
+def kinds(entry: CheckpointEntry, width: int) -> str:
     """Why it is kept; where there is no room for all, the first and the number of the others."""
     text = ", ".join(entry.kinds) or "-"
     return text if len(text) <= width else f"{entry.kinds[0]} +{len(entry.kinds) - 1}"
@@ -97,13 +99,13 @@ def fitted(words: str, width: int) -> str:
     return left(words, min(width, cells(words)))
 
 
-def _kind_style(entry: Entry) -> str:
+def _kind_style(entry: CheckpointEntry) -> str:
     if "best" in entry.kinds:
         return "eval"
     return "good" if entry.place == "final" else "muted" if entry.place == "checkpoints" else "faint"
 
 
-def state_style(entry: Entry) -> str:
+def state_style(entry: CheckpointEntry) -> str:
     if entry.place == "quarantine":
         return "warn"
     if entry.problem is not None:
@@ -111,18 +113,20 @@ def state_style(entry: Entry) -> str:
     return "faint" if entry.place == "superseded" else "good" if entry.verified else "text"
 
 
-def _age(entry: Entry, now: float) -> float | None:
+def _age(entry: CheckpointEntry, now: float) -> float | None:
     return None if entry.created is None or entry.created > now else now - entry.created
 
 
-def details(frame: Frame, folder: Path, entry: Entry | None, request: SentRequest | None, now: float) -> list[Line]:
+def details(
+    frame: Frame, folder: Path, entry: CheckpointEntry | None, request: SentRequest | None, now: float
+) -> list[Line]:
     """What the table has no room for, the problem first; the rule above it tells what became of the last order."""
     lines: list[Line] = [rule(frame, "" if entry is None else entry.name, request)]
     if entry is None:
         return lines[: frame.height]
     texts: list[tuple[str, str]] = []
     if entry.problem is not None:
-        texts.append((standing(entry), state_style(entry)))
+        texts.append((describe_entry(entry), state_style(entry)))
     if entry.place in MEANINGS:
         texts.append((MEANINGS[entry.place], "muted"))
     elif entry.newest:

@@ -13,7 +13,7 @@ from textual.timer import Timer
 
 from ftui import units
 from ftui.errors import FtuiError
-from ftui.runs.checkpoint_index import CheckpointList, Entry, standing
+from ftui.runs.checkpoint_index import CheckpointList, CheckpointEntry, describe_entry
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
 from ftui.text import shown
@@ -55,7 +55,7 @@ class CheckpointsScreen(Screen[None]):
         self._run = run
         self._browsed = CheckpointView(run)
         self._seen: CheckpointLook | None = None
-        self._checked: dict[str, Entry] = {}
+        self._checked: dict[str, CheckpointEntry] = {}
         self._reading: str | None = None
         self._cursor = 0
         self._chosen: str | None = None
@@ -103,7 +103,7 @@ class CheckpointsScreen(Screen[None]):
         self._seen = seen
         for record in seen.answers:
             self._requests.take(record)
-        if not seen.lives:
+        if not seen.is_running:
             self._requests.give_up()
         if any(request.outcome == "sent" for request in self._requests.all):
             self.set_timer(SOON_SECONDS, self.tick)
@@ -111,12 +111,12 @@ class CheckpointsScreen(Screen[None]):
         self._draw()
 
     @property
-    def entries(self) -> list[Entry] | None:
+    def entries(self) -> list[CheckpointEntry] | None:
         """`None` before the first look."""
         return None if self._seen is None else with_checked(self._seen.entries, self._checked)
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> CheckpointEntry | None:
         entries = self.entries
         return entries[self._cursor] if entries else None
 
@@ -146,7 +146,7 @@ class CheckpointsScreen(Screen[None]):
 
     def action_resume(self) -> None:
         entry = self.entry
-        if entry is not None and entry.newest and self._seen is not None and self._seen.lives:
+        if entry is not None and entry.newest and self._seen is not None and self._seen.is_running:
             stage(self).say(f"{self._run.name} lives and goes on by itself; f starts another run from here.", "warn")
         else:
             self._go_on(own_run=False)
@@ -181,7 +181,7 @@ class CheckpointsScreen(Screen[None]):
             stage(self).say(f"Reading {units.size(entry.size)} of {entry.name} back ...", "loss")
             self.run_worker(self._verify(entry), group="verify", exclusive=True)
 
-    async def _verify(self, entry: Entry) -> None:
+    async def _verify(self, entry: CheckpointEntry) -> None:
         """In a process of its own: hashing would hold up the keys, and a read that hangs can be killed."""
         words, tone = f"{entry.name} could not be verified.", "bad"
         try:
@@ -189,7 +189,7 @@ class CheckpointsScreen(Screen[None]):
             found = msgspec.json.decode(output, type=CheckpointList).checkpoints[0]
             self._checked[entry.path] = found
             is_whole = found.problem is None
-            words, tone = f"{entry.name}: {standing(found)}", "bad"
+            words, tone = f"{entry.name}: {describe_entry(found)}", "bad"
             if is_whole:
                 words, tone = f"{entry.name}: every byte is what it was when it was saved.", "good"
         except (msgspec.DecodeError, IndexError):
@@ -241,7 +241,7 @@ class CheckpointsScreen(Screen[None]):
 
     def _change(self, verb: str, step: int) -> None:
         """By letter where the run lives; its answer comes with the next looks."""
-        if self._seen is None or not self._seen.lives:
+        if self._seen is None or not self._seen.is_running:
             self.run_worker(self._change_here(verb, step), group="change")
             return
         try:

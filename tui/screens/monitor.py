@@ -14,7 +14,7 @@ from textual.timer import Timer
 from ftui.errors import DiskError, FtuiError
 from ftui.runs.curve_window import read_window
 from ftui.runs.curves import Curves
-from ftui.runs.requests import Continue, Hold, Letter, Set
+from ftui.runs.requests import Continue, Pause, ControlRequest, Set
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import REQUESTS, parse_setting
 
@@ -110,7 +110,7 @@ class MonitorScreen(Screen[None]):
     @property
     def hidden_keys(self) -> frozenset[str]:
         """What the footer leaves out: controls while nobody would read a letter, resume while somebody would."""
-        if self.run_view.lives:
+        if self.run_view.is_running:
             return NEEDS_NO_ENGINE
         return NEEDS_ENGINE | NEEDS_NO_ENGINE if self.run_view.state.phase == "finished" else NEEDS_ENGINE
 
@@ -133,7 +133,7 @@ class MonitorScreen(Screen[None]):
         self.app.push_screen(ConfirmScreen(stage(self).look, question.format(self._run.name), yes), answered)
 
     def action_hold(self) -> None:
-        self._give(Continue if self.run_view.state.phase == "held" else Hold, {})
+        self._give(Continue if self.run_view.state.phase == "held" else Pause, {})
 
     def action_change(self, text: str) -> None:
         from .dialogs import PromptScreen
@@ -145,7 +145,7 @@ class MonitorScreen(Screen[None]):
         look = stage(self).look
         self.app.push_screen(PromptScreen(look, SETTINGS_QUESTION, text, settings_in, enter="send"), entered)
 
-    def _give(self, kind: type[Letter], fields: dict[str, object]) -> None:
+    def _give(self, kind: type[ControlRequest], fields: dict[str, object]) -> None:
         try:
             self.run_view.send(kind, fields)
         except FtuiError as error:
@@ -153,7 +153,7 @@ class MonitorScreen(Screen[None]):
         self._draw()
 
     def action_resume(self) -> None:
-        if self.run_view.lives:
+        if self.run_view.is_running:
             stage(self).say(f"{self._run.name} lives; space goes on with a run that is held.")
             return
         stage(self).say(f"{self._run.name} is being started again ...", "loss")

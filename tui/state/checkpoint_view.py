@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from ftui.runs.checkpoint_folders import Checkpoint
-from ftui.runs.checkpoint_index import Browser, Entry
+from ftui.runs.checkpoint_index import CheckpointIndex, CheckpointEntry
 from ftui.runs.events import AnyRecord
 from ftui.runs.journal import Tail
 from ftui.runs.pins import undeletable
 from ftui.runs.run_folder import Run
-from ftui.runs.state import is_over
-from ftui.runs.status import Status, Watch, judge, lives
+from ftui.runs.state import has_ended
+from ftui.runs.status import Status, Watch, judge, is_running
 from ftui.supervisor.spawn import watched
 from ftui.system.volume import disk_error
 
@@ -22,12 +22,12 @@ class CheckpointLook:
     """What a look found. `answers`: the journal's records since the look before."""
 
     status: Status
-    entries: list[Entry]
+    entries: list[CheckpointEntry]
     answers: list[AnyRecord]
 
     @property
-    def lives(self) -> bool:
-        return lives(self.status)
+    def is_running(self) -> bool:
+        return is_running(self.status)
 
 
 class CheckpointView:
@@ -35,7 +35,7 @@ class CheckpointView:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self._browser = Browser(run)
+        self._browser = CheckpointIndex(run)
         self._watch: Watch | None = None
         self._answers: Tail | None = None
 
@@ -56,19 +56,19 @@ class CheckpointView:
         return CheckpointLook(status, self._browser.look(status.state), list(self._answers.read()))
 
 
-def with_checked(entries: Sequence[Entry], checked: Mapping[str, Entry]) -> list[Entry]:
+def with_checked(entries: Sequence[CheckpointEntry], checked: Mapping[str, CheckpointEntry]) -> list[CheckpointEntry]:
     """The entries with what reading them back has shown; one that was saved anew since then is another one."""
     return [_merged(entry, checked.get(entry.path)) for entry in entries]
 
 
-def _merged(entry: Entry, checked: Entry | None) -> Entry:
+def _merged(entry: CheckpointEntry, checked: CheckpointEntry | None) -> CheckpointEntry:
     if checked is None or checked.created != entry.created:
         return entry
     problem = entry.problem or checked.problem
     return replace(entry, problem=problem, verified=problem is None and checked.verified)
 
 
-def reason_set_aside(entry: Entry) -> str | None:
+def reason_set_aside(entry: CheckpointEntry) -> str | None:
     """Why an entry is none of the run's checkpoints, which alone can be resumed, pinned and deleted."""
     match entry.place:
         case "final":
@@ -81,7 +81,7 @@ def reason_set_aside(entry: Entry) -> str | None:
             return None
 
 
-def reason_to_keep(run: Run, seen: CheckpointLook, entry: Entry) -> str | None:
+def reason_to_keep(run: Run, seen: CheckpointLook, entry: CheckpointEntry) -> str | None:
     """Why a checkpoint cannot be deleted, as far as can be said without asking the run."""
     if reason := reason_set_aside(entry):
         return reason
@@ -95,5 +95,5 @@ def reason_to_keep(run: Run, seen: CheckpointLook, entry: Entry) -> str | None:
         return "it is gone"
     pins = [checkpoint.step for checkpoint, e in present if e.pinned]
     best = next((checkpoint.step for checkpoint, e in present if "best" in e.kinds), None)
-    over = not seen.lives and is_over(seen.status.state)
-    return undeletable(chosen, [checkpoint for checkpoint, _ in present], pins, best, is_over=over)
+    over = not seen.is_running and has_ended(seen.status.state)
+    return undeletable(chosen, [checkpoint for checkpoint, _ in present], pins, best, has_ended=over)

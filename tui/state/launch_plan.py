@@ -30,7 +30,7 @@ from ftui.profile.tiers import tier_layer
 from ftui.runs import checkpoint_folders
 from ftui.runs.describe import place
 from ftui.runs.run_folder import Run, check_name, runs_root
-from ftui.runs.status import Status, is_living, lives, read_status
+from ftui.runs.status import Status, is_running, read_status, run_is_running
 from ftui.system.logind import kills_on_logout
 
 from ..drawing.wording import place as shown_path
@@ -162,7 +162,7 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
     notes, before = _warnings(), stored_profile(parent)
     if weights_difference(before, resolved.profile):
         notes = (f"{parent.name} itself could not go on with other values of what its weights depend on.", *notes)
-    if is_living(parent):
+    if run_is_running(parent):
         notes = (f"{parent.name} lives: both would share this machine.", *notes)
     return LaunchPlan(
         "fork", run, _named(options, run, resolved), named(before, run.name), sentence, notes, parent=parent
@@ -197,7 +197,7 @@ def _warnings() -> tuple[str, ...]:
 def how_it_stands(status: Status) -> str:
     """`was parked at step 120/400`."""
     state = status.state
-    if lives(status):
+    if is_running(status):
         return f"lives ({state.phase}, {place(state)})"
     if state.attempt == 0:
         return "was opened and never started"

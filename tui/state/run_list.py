@@ -9,7 +9,7 @@ from pathlib import Path
 from ftui.errors import UsageError
 from ftui.runs.curves import read_loss
 from ftui.runs.run_folder import Run, all_runs
-from ftui.runs.status import Status, Watch, judge, lives
+from ftui.runs.status import Status, Watch, is_running, judge
 from ftui.supervisor.spawn import watched
 
 from ..drawing.charts.spark import points_of, spark
@@ -33,8 +33,8 @@ class RunRow:
     drawn_from: tuple[object, ...] = ()
 
     @property
-    def lives(self) -> bool:
-        return lives(self.status)
+    def is_running(self) -> bool:
+        return is_running(self.status)
 
     def course(self, width: int, glyphs: Glyphs) -> tuple[str, str]:
         """The loss as a spark; curves.json is read again only when it has changed, and what it held is not kept."""
@@ -60,7 +60,9 @@ class RunList:
             self._rows = {folder: self._rows.get(folder) or _opened(run) for folder, run in found.items()}
         for row in self._rows.values():
             _renew(row)
-        self.rows = sorted(self._rows.values(), key=lambda row: (not row.lives, -(row.created or 0.0), row.run.name))
+        self.rows = sorted(
+            self._rows.values(), key=lambda row: (not row.is_running, -(row.created or 0.0), row.run.name)
+        )
 
 
 def _opened(run: Run) -> RunRow:
@@ -78,7 +80,7 @@ def _opened(run: Run) -> RunRow:
 def _renew(row: RunRow) -> None:
     """Judge again what lives or has changed; a run that has ended and is left alone costs four looks at the disk."""
     signature = _signature(row.run)
-    if signature == row.signature and not row.lives and row.status.state.phase != "queued":
+    if signature == row.signature and not row.is_running and row.status.state.phase != "queued":
         return
     row.signature = signature
     row.watch.read()

@@ -41,7 +41,7 @@ def offers(folder: Path, run_list: RunList) -> list[StartChoice]:
         StartChoice(SHIPPED, preset.name, preset.description, profile=preset.path)
         for preset in presets.shipped_presets()
     ]
-    runs = [_run(row) for row in run_list.rows if not row.lives and row.status.state.phase in GOES_ON]
+    runs = [_run(row) for row in run_list.rows if not row.is_running and row.status.state.phase in GOES_ON]
     return [*_profiles(folder), *runs, *shipped]  # the longest last
 
 

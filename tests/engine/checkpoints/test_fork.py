@@ -70,7 +70,7 @@ def test_a_child_with_the_same_values_is_its_parent(parent: Run, model_folder: P
     assert [(s.step, s.loss, s.grad_norm) for s in steps(run)] == [
         (s.step, s.loss, s.grad_norm) for s in steps(parent)[3:]
     ]
-    assert (begun(run).badge, begun(run).resumed_from) == ("EXACT", "checkpoints/checkpoint-3")
+    assert (begun(run).reproducibility, begun(run).resumed_from) == ("EXACT", "checkpoints/checkpoint-3")
 
 
 def test_a_fork_goes_on_with_other_values_and_says_so(parent: Run, model_folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_fork_goes_on_with_other_values_and_says_so(parent: Run, model_folder:
     assert [s.step for s in steps(run)] == [4, 5, 6, 7, 8]
     assert steps(run)[0].loss == steps(parent)[3].loss, "the fourth step begins from the same weights"
     assert steps(run)[0].learning_rate > 2 * steps(parent)[3].learning_rate
-    assert begun(run).badge == "NOT EXACT" and "profile" in begun(run).badge_reasons[0]
+    assert begun(run).reproducibility == "NOT EXACT" and "profile" in begun(run).reproducibility_reasons[0]
 
 
 def test_other_rows_need_a_fork(parent: Run, model_folder: Path, tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_other_rows_need_a_fork(parent: Run, model_folder: Path, tmp_path: Path)
     with pytest.raises(DataError, match="the training rows changed"):
         child(parent, model_folder, rows=other, fork=False)
     (tmp_path / "child").rename(tmp_path / "refused")
-    assert "data" in begun(child(parent, model_folder, rows=other)).badge_reasons[0]
+    assert "data" in begun(child(parent, model_folder, rows=other)).reproducibility_reasons[0]
 
 
 def test_weights_of_another_shape_are_refused_by_name(parent: Run, model_folder: Path) -> None:

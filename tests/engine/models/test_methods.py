@@ -53,7 +53,7 @@ def test_it_learns_goes_on_and_loads(
     killed_attempt(cut, profile, 5, monkeypatch)
     assert attempt(cut, profile, 2) == 0
     started = records(cut, RunStarted)[-1]
-    assert (started.badge, started.start_step, started.badge_reasons) == ("EXACT", 4, [])
+    assert (started.reproducibility, started.start_step, started.reproducibility_reasons) == ("EXACT", 4, [])
     same_runs(cut, whole)
     assert plain_loss(profile, whole) == pytest.approx(records(whole, RunFinished)[-1].loss_final, abs=1e-4)
 
@@ -77,7 +77,7 @@ def test_a_run_goes_on_from_an_adapter(model_folder: Path, tmp_path: Path, monke
         attempt(second, more, 2)
     config.write_bytes(original)
     assert attempt(second, more, 3) == 0
-    assert records(second, RunStarted)[-1].badge == "EXACT"
+    assert records(second, RunStarted)[-1].reproducibility == "EXACT"
     final = records(second, RunFinished)[-1].loss_final
     assert final < reached
     assert plain_loss(more, second) == pytest.approx(final, abs=1e-4)

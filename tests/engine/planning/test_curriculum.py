@@ -333,7 +333,7 @@ def test_killed_in_every_stage_it_ends_the_same(
     killed_attempt(cut, profile, 13, monkeypatch, 2)
     killed_attempt(cut, profile, 21, monkeypatch, 3)
     assert attempt(cut, profile, 4) == 0
-    assert [one.badge for one in records(cut, RunStarted)] == [None, "EXACT", "EXACT", "EXACT"]
+    assert [one.reproducibility for one in records(cut, RunStarted)] == [None, "EXACT", "EXACT", "EXACT"]
     figures = [{r.step: (r.loss, r.learning_rate, r.epoch) for r in records(run, Step)} for run in (whole, cut)]
     assert figures[0] == figures[1]
     same_weights(cut.final, whole.final)

@@ -95,7 +95,7 @@ def test_a_whole_run(cell: Cell, model_folder: Path, tmp_path: Path, monkeypatch
     killed_attempt(cut, profile, 5, monkeypatch)
     assert attempt(cut, profile, 2) == 0
     started = records(cut, RunStarted)[-1]
-    assert (started.badge, started.start_step in (3, 4)) == ("EXACT", True)
+    assert (started.reproducibility, started.start_step in (3, 4)) == ("EXACT", True)
     same_runs(cut, whole)
 
     tolerance = 1e-4 if cell.precision == "fp32" else 0.02

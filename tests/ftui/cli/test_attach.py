@@ -44,7 +44,7 @@ def test_without_a_run_it_says_so() -> None:
 
 @pytest.mark.parametrize(("name", "code", "words"), [
     ("wiki-style-finished", 0, "finished · step 645/645"), ("full-parked", 11, "parked · step 150/300"),
-    ("exploded", 43, "error: exploded: 3 steps in a row"), ("killed-by-host", 21, "gone without a last word"),
+    ("exploded", 43, "error: exploded: 3 steps in a row"), ("killed-by-host", 21, "ended without writing why"),
 ])  # fmt: skip
 def test_a_run_that_has_ended_is_told_and_left(
     name: str, code: int, words: str, capsys: pytest.CaptureFixture[str]

@@ -13,15 +13,15 @@ import pytest
 
 from ftui.cli import follow as following
 from ftui.cli import run as headless
-from ftui.cli.follow import Lines, follow
+from ftui.cli.follow import LiveOutput, follow
 from ftui.cli.run import Wishes, command_for, run_headless
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.launch import open_run
-from ftui.launch.open_run import Opened, locate_run
+from ftui.launch.open_run import OpenedRun, locate_run
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
 from ftui.runs.events import ControlApplied, EngineStarted, PhaseChanged, RunFailed, RunFinished, Warned
-from ftui.runs.requests import Abort, Stop, waiting
+from ftui.runs.requests import Abort, Stop, read_requests
 from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.state import RunState
 from ftui.runs.status import Watch
@@ -58,8 +58,8 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(following, "LEAVE_SECONDS", 0.05)
 
 
-def opened(run: Run, *, history: int = 0, supervisor: Any = None) -> Opened:
-    return Opened(run, "start", RunState(), Watch(run), history=history, supervisor=supervisor)
+def opened(run: Run, *, history: int = 0, supervisor: Any = None) -> OpenedRun:
+    return OpenedRun(run, "start", RunState(), Watch(run), history=history, supervisor=supervisor)
 
 
 FINISHED = RunFinished(step=4, reason="all steps done", final="final")
@@ -72,7 +72,7 @@ def test_a_whole_run_in_plain_lines(make_run: Any, append: Any, dead: Identity, 
     append(run.metrics, *(make_step(n, time=10.0 + n) for n in range(1, 5)))
     append(run.journal, FINISHED, attempt=1)
     output = io.StringIO()
-    assert follow(opened(run), profile, Lines(output)) == 0
+    assert follow(opened(run), profile, LiveOutput(output)) == 0
     lines = output.getvalue().splitlines()
     assert lines[0] == "loading · the model"
     assert [line.split(" · ")[0] for line in lines if line.startswith("step")] == ["step 2/4", "step 4/4"]
@@ -85,12 +85,12 @@ def test_a_letter_changes_how_often_steps_are_printed(
 ) -> None:
     run = make_run("mine")
     append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
-    every = ControlApplied(letter="x", verb="set", step=0, settings={"logging_steps": 1.0})
+    every = ControlApplied(request="x", verb="set", step=0, settings={"logging_steps": 1.0})
     append(run.journal, make_run_started(max_steps=4), every, attempt=1)
     append(run.metrics, *(make_step(n, time=10.0 + n) for n in range(1, 5)))
     append(run.journal, FINISHED, attempt=1)
     output = io.StringIO()
-    assert follow(opened(run), profile, Lines(output)) == 0
+    assert follow(opened(run), profile, LiveOutput(output)) == 0
     printed = [line.split(" · ")[0] for line in output.getvalue().splitlines() if line.startswith("step")]
     assert printed == [f"step {n}/4" for n in range(1, 5)]
 
@@ -104,7 +104,7 @@ def test_a_terminal_gets_one_line_that_is_drawn_over(
     append(run.metrics, make_step(1))
     output = Terminal()
     result: list[int] = []
-    thread = threading.Thread(target=lambda: result.append(follow(opened(run), profile, Lines(output))))
+    thread = threading.Thread(target=lambda: result.append(follow(opened(run), profile, LiveOutput(output))))
     thread.start()
     wait_for(lambda: "\rstep 1/4" in output.getvalue())
     append(run.journal, FINISHED, attempt=1)
@@ -126,7 +126,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 def test_the_drawn_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     output = Terminal()
-    lines = Lines(output)
+    lines = LiveOutput(output)
     lines.draw("x" * 50)
     lines.print("event")
     assert output.getvalue() == "\r" + "x" * 18 + "…\x1b[K" + "\r\x1b[K" + "event\n"
@@ -135,7 +135,7 @@ def test_the_drawn_line_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_dumb_terminal_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
     output = Terminal()
-    Lines(output).draw("x")
+    LiveOutput(output).draw("x")
     assert output.getvalue() == ""
 
 
@@ -145,7 +145,7 @@ def test_a_failure_goes_to_standard_error_with_its_code(
     run = make_run("mine")
     append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
     append(run.journal, RunFailed(message="no rows", hint="add some", exit_code=31, error="DataError"), attempt=1)
-    assert follow(opened(run), profile, Lines(io.StringIO())) == 31
+    assert follow(opened(run), profile, LiveOutput(io.StringIO())) == 31
     assert capsys.readouterr().err == "error: mine: no rows\n  hint: add some\n"
 
 
@@ -154,8 +154,8 @@ def test_a_run_that_is_lost_ends_the_following(
 ) -> None:
     run = make_run("mine")
     append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
-    assert follow(opened(run), profile, Lines(io.StringIO())) == 21
-    assert "without a last word" in capsys.readouterr().err
+    assert follow(opened(run), profile, LiveOutput(io.StringIO())) == 21
+    assert "without writing why" in capsys.readouterr().err
 
 
 def test_the_end_of_an_earlier_attempt_is_old_news(
@@ -166,7 +166,7 @@ def test_the_end_of_an_earlier_attempt_is_old_news(
     append(run.journal, RunFailed(message="old", hint="", exit_code=31, error=""), attempt=1)
     result: list[int] = []
     thread = threading.Thread(
-        target=lambda: result.append(follow(opened(run, history=1), profile, Lines(io.StringIO())))
+        target=lambda: result.append(follow(opened(run, history=1), profile, LiveOutput(io.StringIO())))
     )
     thread.start()
     time.sleep(0.1)
@@ -182,7 +182,7 @@ def test_a_supervisor_that_cannot_start_is_told(make_run: Any, profile: Profile)
     (run.folder / "supervisor.log").write_text("ImportError: no\x1b such module\n")
     child = subprocess.Popen([sys.executable, "-S", "-c", "raise SystemExit(1)"])
     with pytest.raises(FtuiError, match="did not start") as caught:
-        follow(opened(run, supervisor=child), profile, Lines(io.StringIO()))
+        follow(opened(run, supervisor=child), profile, LiveOutput(io.StringIO()))
     assert "ImportError" in caught.value.hint
 
 
@@ -230,9 +230,9 @@ def test_ctrl_c_asks_for_a_stop_then_for_an_abort_then_leaves(
     assert "ftui --run mine\n" in output
     assert "ftui status mine" in output
     assert "ftui stop mine" in output
-    letters = [found.letter for found in waiting(Run(runs_root() / "mine"))]
-    assert [type(letter) for letter in letters] == [Stop, Abort]
-    assert {letter.attempt for letter in letters if letter} == {1}
+    letters = [found.request for found in read_requests(Run(runs_root() / "mine"))]
+    assert [type(request) for request in letters] == [Stop, Abort]
+    assert {request.attempt for request in letters if request} == {1}
 
 
 def test_detaching_at_once_waits_for_the_start(
@@ -264,7 +264,7 @@ def test_a_run_that_is_over_says_so_and_exits_with_its_code(
     capsys.readouterr()
     assert run_headless(str(path), Wishes(name="mine")) == 0
     said = capsys.readouterr().out
-    assert "mine is over" in said and "the same profile" in said and "has changed" not in said
+    assert "mine has ended" in said and "the same profile" in said and "has changed" not in said
     assert run_headless(str(path), Wishes(name="mine", overrides=("train.learning_rate=0.5",))) == 0
     said = capsys.readouterr().out
     assert "the profile as it is now" in said and "The profile has changed in train.learning_rate:" in said

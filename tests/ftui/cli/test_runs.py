@@ -137,7 +137,7 @@ def test_following_goes_over_to_the_new_log_and_loses_no_line(
         ({"phase": "starting", "restarting": True}, {}, "restarting"),
         ({"phase": "parked", "exit_code": 40}, {}, "parked, disk full"),
         ({"phase": "parked", "exit_code": 11}, {}, "parked"),
-        ({"phase": "held"}, {}, "held"),
+        ({"phase": "held"}, {}, "paused"),
     ],
 )
 def test_how_a_run_stands_in_few_words(state: Any, facts: Any, words: str) -> None:
@@ -145,9 +145,9 @@ def test_how_a_run_stands_in_few_words(state: Any, facts: Any, words: str) -> No
 
 
 def test_what_is_odd_about_a_run_is_among_the_facts(run: Run) -> None:
-    state = RunState(phase="held", held_since=100.0, micro_batch=4, micro_batch_step=9, badge="EXACT")
+    state = RunState(phase="held", paused_since=100.0, micro_batch=4, micro_batch_step=9, reproducibility="EXACT")
     facts = dict(runs.facts(run, Status(time=165.0, state=state, frozen=True, unwatched=True)))
-    assert facts["phase"] == "held · for 1m 05s · stopped by a signal (SIGSTOP) · unwatched"
+    assert facts["phase"] == "paused · for 1m 05s · stopped by a signal (SIGSTOP) · unwatched"
     assert (facts["badge"], facts["micro-batch"]) == ("EXACT", "4 rows from step 9 on (memory ran out)")
 
 

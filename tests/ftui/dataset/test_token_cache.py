@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ftui.cli import cache as cache_command
 from ftui.cli.main import main
 from ftui.dataset import token_cache
 
@@ -103,13 +104,13 @@ def test_what_another_process_deletes_meanwhile_is_passed_over(
         shutil.rmtree(cache / "tokens" / "a", ignore_errors=True)
         return is_used(folder)
 
-    def later(entry: token_cache.Entry) -> bool:
+    def later(entry: token_cache.CacheEntry) -> bool:
         shutil.rmtree(cache / "tokens" / "b", ignore_errors=True)
         return deleted(entry)
 
     monkeypatch.setattr(token_cache, "_is_used", late)
     assert sorted(line.split()[0] for line in lines(capsys)[1:]) == ["2", "rows/b.jsonl", "rows/c.jsonl"]
-    monkeypatch.setattr(token_cache, "delete_entry", later)
+    monkeypatch.setattr(cache_command, "delete_entry", later)
     assert lines(capsys, "--prune")[0] == "1 entry deleted, 2.9 KiB freed."
     assert list((cache / "tokens").iterdir()) == []
 

@@ -66,7 +66,7 @@ def test_the_newest_valid_one_is_where_an_ordinary_resume_goes_on(parent: Run) -
     assert find_origin(parent, None).checkpoint.step == 8
     assert is_newest(find_origin(parent, "8"))
     add(parent, 16, best=8, finite=False)
-    assert find_origin(parent, None).checkpoint.step == 8, "nobody goes on from weights that are not finite"
+    assert find_origin(parent, None).checkpoint.step == 8, "nobody continues from weights that are not finite"
 
 
 def test_a_checkpoint_that_is_not_there_or_damaged_is_named(parent: Run) -> None:

@@ -1,4 +1,4 @@
-"""Code that comes with a model is run only for whom said so on the command line; a run then goes on with it."""
+"""Code that comes with a model is run only for whom said so on the command line; a run then continues it."""
 
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from ftui.cli.main import main
 from ftui.cli.run import Wishes
 from ftui.errors import ProfileError
 from ftui.launch import open_run as opening
-from ftui.launch.fork import Origin, fork
+from ftui.launch.fork import ForkOrigin, fork
 from ftui.launch.open_run import create, open_run
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.serialize import to_toml
@@ -73,7 +73,7 @@ def test_trust_that_comes_later_needs_the_allowance(path: Path) -> None:
 
 
 def forked(parent: Run, resolved: ResolvedProfile, **more: Any) -> Run:
-    return fork(Origin(parent, parent.read_facts(), Any), resolved, None, may_differ=True, **more)[0]  # type: ignore[arg-type]
+    return fork(ForkOrigin(parent, parent.read_facts(), Any), resolved, None, may_differ=True, **more)[0]  # type: ignore[arg-type]
 
 
 def test_a_child_run_goes_on_with_the_code_of_its_parent_and_no_other(path: Path) -> None:

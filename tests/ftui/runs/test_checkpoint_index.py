@@ -12,7 +12,7 @@ from ftui.cli.main import main
 from ftui.errors import DiskError, LostRunError, UsageError
 from ftui.runs import checkpoint_folders, send_request
 from ftui.runs.checkpoint_folders import NOT_FINITE
-from ftui.runs.checkpoint_index import Browser, Entry, best_step, browse, standing
+from ftui.runs.checkpoint_index import CheckpointEntry, CheckpointIndex, best_step, describe_entry, read_checkpoints
 from ftui.runs.events import CheckpointRejected, CheckpointSaved, CheckpointTagged
 from ftui.runs.pins import read_pins, write_pins
 from ftui.runs.run_folder import Run, runs_root
@@ -34,8 +34,8 @@ from tests.support.shelf import (
 Edit = Callable[[Path], object]
 
 
-def looked(run: Run) -> dict[str, Entry]:
-    return {entry.name: entry for entry in browse(run, read_status(run).state)}
+def looked(run: Run) -> dict[str, CheckpointEntry]:
+    return {entry.name: entry for entry in read_checkpoints(run, read_status(run).state)}
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def test_final_comes_first_then_the_newest(run: Run) -> None:
     assert [entry.step for entry in entries] == [8, 12, 8, 4]
     assert [entry.kinds for entry in entries] == [["final"], ["periodic"], ["best", "periodic"], ["periodic"]]
     assert [entry.eval_loss for entry in entries] == [2.25, 2.5, 2.25, None]
-    assert [standing(entry) for entry in entries] == ["valid", "valid", "verified", "verified"]
+    assert [describe_entry(entry) for entry in entries] == ["valid", "valid", "verified", "verified"]
     assert [entry.newest for entry in entries] == [False, True, False, False]
     assert all(entry.size and entry.size > len(CONTENT) and entry.attempt == 1 for entry in entries)
     assert all((run.folder / entry.path).is_dir() for entry in entries)
@@ -70,7 +70,7 @@ def test_best_is_what_is_the_best_now() -> None:
     found = looked(run)
     assert found["checkpoint-16"].kinds == ["best"]
     assert found["checkpoint-8"].kinds == ["periodic", "was best"]
-    assert found["checkpoint-12"].eval_loss == 2.5, "what was asked for by a letter stands beside the plan"
+    assert found["checkpoint-12"].eval_loss == 2.5, "what was asked for by a request stands beside the plan"
 
 
 def test_a_loss_that_was_not_finite_is_no_missing_one() -> None:
@@ -93,7 +93,7 @@ def test_a_loss_that_was_not_finite_is_no_missing_one() -> None:
 def test_quick_faults_are_told(run: Run, harm: Edit, words: str) -> None:
     harm(run.checkpoints / "checkpoint-12")
     found = looked(run)
-    assert standing(found["checkpoint-12"]).startswith(words)
+    assert describe_entry(found["checkpoint-12"]).startswith(words)
     assert not found["checkpoint-12"].newest and found["checkpoint-8"].newest
 
 
@@ -101,8 +101,8 @@ def test_whole_but_nobody_goes_on_from_it(run: Run) -> None:
     folder_of(run, 16, finite=False)
     folder_of(run, 20, run_id="another")
     found = looked(run)
-    assert standing(found["checkpoint-16"]) == f"unusable: {NOT_FINITE}"
-    assert standing(found["checkpoint-20"]) == "unusable: belongs to another run (another)"
+    assert describe_entry(found["checkpoint-16"]) == f"unusable: {NOT_FINITE}"
+    assert describe_entry(found["checkpoint-20"]) == "unusable: belongs to another run (another)"
     assert found["checkpoint-12"].newest
 
 
@@ -118,10 +118,10 @@ def test_what_lies_aside_keeps_its_own_story() -> None:
     found = looked(run)
     aside = found[f"superseded/{old.path.name}"]
     assert (aside.step, aside.eval_loss, aside.tags, aside.attempt) == (8, 2.25, ["best", "periodic"], 1)
-    assert (standing(aside), aside.kinds) == ("superseded, verified", ["periodic", "was best"])
+    assert (describe_entry(aside), aside.kinds) == ("superseded, verified", ["periodic", "was best"])
     anew = found["checkpoint-8"]
-    assert (anew.eval_loss, anew.kinds, standing(anew), anew.attempt) == (2.125, ["manual"], "valid", 2)
-    assert standing(found[f"quarantine/{damaged.name}"]) == "quarantined: bits fell over"
+    assert (anew.eval_loss, anew.kinds, describe_entry(anew), anew.attempt) == (2.125, ["manual"], "valid", 2)
+    assert describe_entry(found[f"quarantine/{damaged.name}"]) == "quarantined: bits fell over"
     assert [entry.place for entry in found.values()] == ["checkpoints", "checkpoints", "superseded", "quarantine"]
 
 
@@ -140,7 +140,7 @@ def test_a_child_knows_what_its_parent_gave_it() -> None:
 
 def test_nothing_saved_and_nothing_readable() -> None:
     run = opened(runs_root() / "mine")
-    assert browse(run, read_status(run).state) == []
+    assert read_checkpoints(run, read_status(run).state) == []
     folder_of(run, 4)
     run.facts.write_bytes(b"{")
     run.journal.write_bytes(b"\xff\n")
@@ -151,7 +151,7 @@ def test_nothing_saved_and_nothing_readable() -> None:
 
 
 def test_only_what_is_new_in_the_journal_is_read(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    browser = Browser(run)
+    browser = CheckpointIndex(run)
     state = read_status(run).state
     assert len(browser.look(state)) == 4
     run.journal.write_bytes(b" " * run.journal.stat().st_size)
@@ -228,7 +228,7 @@ def test_it_loads_neither_screens_nor_profiles(run: Run) -> None:
     assert output.endswith("right.\n[]\n")
 
 
-# -- what is done to a run that does not live
+# -- what is done to a run that is not running
 
 
 def test_apply_here_takes_the_lock(run: Run) -> None:

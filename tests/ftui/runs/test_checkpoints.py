@@ -187,7 +187,7 @@ def test_a_child_may_go_on_from_its_parents_checkpoint(tmp_path: Path) -> None:
     found, rejected = checkpoint_folders.newest_valid(tmp_path, {"child", "parent"})
     assert found == Checkpoint(tmp_path / "checkpoint-1", 1)
     assert [reason for _, reason in rejected] == ["belongs to another run (stranger)"]
-    assert checkpoint_folders.newest_valid(tmp_path, "par")[0] is None, "one id is no collection of letters"
+    assert checkpoint_folders.newest_valid(tmp_path, "par")[0] is None, "one id is no collection of requests"
     assert checkpoint_folders.fault(tmp_path / "checkpoint-1", run_id=()) == "belongs to another run (parent)"
 
 

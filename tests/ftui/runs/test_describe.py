@@ -89,13 +89,13 @@ def test_nothing_that_was_not_measured_is_shown() -> None:
         (Warned(message="hot\x1b[0m"), ["warning: hot\u241b[0m"]),
         (Warned(message="spoilt:\n85 of 91"), ["warning: spoilt:", "  85 of 91"]),
         (Sampled(step=0, prompt="Why?\n", completion="\u202eno"), ["sample at step 0: Why?\u240a -> \\u202eno"]),
-        (ControlApplied(letter="x", verb="hold", step=12), ["held at step 12"]),
+        (ControlApplied(request="x", verb="hold", step=12), ["held at step 12"]),
         (
-            ControlApplied(letter="x", verb="set", step=12, settings={"learning_rate_factor": 0.5, "max_steps": 30}),
+            ControlApplied(request="x", verb="set", step=12, settings={"learning_rate_factor": 0.5, "max_steps": 30}),
             ["set at step 12: learning_rate_factor = 0.5, max_steps = 30"],
         ),
-        (ControlApplied(letter="x", verb="new\x1b", step=1, detail="d\x1b"), ["new\u241b at step 1: d\u241b"]),
-        (ControlRefused(letter="x", verb="pin", step=3, reason="no\x1b"), ["pin refused at step 3: no\u241b"]),
+        (ControlApplied(request="x", verb="new\x1b", step=1, detail="d\x1b"), ["new\u241b at step 1: d\u241b"]),
+        (ControlRefused(request="x", verb="pin", step=3, reason="no\x1b"), ["pin refused at step 3: no\u241b"]),
         (
             MicroBatchChanged(step=7, old=2, new=1, place="backward"),
             ["memory ran out in step 7 (backward): micro-batches from 2 to 1 row"],
@@ -108,7 +108,7 @@ def test_nothing_that_was_not_measured_is_shown() -> None:
             Stalled(phase="loading", seconds=70.0, limit_seconds=60.0),
             ["loading stood still for 1m 10s (limit 1m 00s): the engine is killed"],
         ),
-        (Adopted(identity=Identity("", "", 7, "")), ["a new supervisor watches over the engine (process 7)"]),
+        (Adopted(identity=Identity("", "", 7, "")), ["a new supervisor watches the engine (process 7)"]),
         (StageBegan(step=11, number=2, of=3, words="all\x1b"), ["stage 2 of 3 from step 11 on: all\u241b"]),
         (PhaseChanged(phase="loading"), []),
         (make_run_finished(400, reason="all 400 steps are done"), []),
@@ -238,21 +238,23 @@ def test_failures_in_words() -> None:
     text = describe.failure(RUN, state_of(killed))
     assert "killed (SIGKILL): the host ran out of memory" in text
     assert text.endswith("the engine's last lines:\n  a\u241b\n  b")
-    assert "without a last word" in describe.failure(RUN, RunState(phase="lost"))
+    assert "without writing why" in describe.failure(RUN, RunState(phase="lost"))
 
 
 def test_a_resumed_run_says_how_surely_it_is_the_same() -> None:
-    exact = msgspec.structs.replace(make_run_started(8, **PLAN), badge="EXACT", badge_reasons=[])
+    exact = msgspec.structs.replace(make_run_started(8, **PLAN), reproducibility="EXACT", reproducibility_reasons=[])
     assert describe.event_lines(exact)[3:] == ["resumed from checkpoints/checkpoint-8 at step 8 · EXACT"]
     other = msgspec.structs.replace(
-        make_run_started(8, **PLAN), badge="NOT EXACT", badge_reasons=["another GPU\x1b", "2 threads, not 4"]
+        make_run_started(8, **PLAN),
+        reproducibility="NOT EXACT",
+        reproducibility_reasons=["another GPU\x1b", "2 threads, not 4"],
     )
     assert describe.event_lines(other)[3:] == [
         "resumed from checkpoints/checkpoint-8 at step 8 · NOT EXACT",
         "  because another GPU\u241b; 2 threads, not 4",
     ]
-    assert describe.badge(state_of(other)) == "NOT EXACT (another GPU\u241b; 2 threads, not 4)"
-    assert describe.badge(state_of(make_run_started(**PLAN))) is None
+    assert describe.reproducibility(state_of(other)) == "NOT EXACT (another GPU\u241b; 2 threads, not 4)"
+    assert describe.reproducibility(state_of(make_run_started(**PLAN))) is None
 
 
 def test_what_restarts_came_to() -> None:

@@ -95,7 +95,7 @@ def test_the_engines_own_word_decides(last_words: AnyRecord, again: bool) -> Non
 
 @pytest.mark.parametrize("verb", ["stop", "park", "abort"])
 def test_an_engine_that_was_asked_to_leave_stays_down(verb: str) -> None:
-    asked = ControlApplied(letter="x", verb=verb, step=3, attempt=1)
+    asked = ControlApplied(request="x", verb=verb, step=3, attempt=1)
     assert not isinstance(verdict(asked, end=ended(signal="SIGSEGV")), Restarting)
 
 

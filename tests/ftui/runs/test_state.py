@@ -33,7 +33,7 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.reduce import EVALUATIONS_KEPT, fold
-from ftui.runs.state import Checkpoint, Evaluation, Restart, RunState, eta_seconds, is_over
+from ftui.runs.state import SavedCheckpoint, Evaluation, Restart, RunState, eta_seconds, has_ended
 from tests.support.events import (
     ENGINE,
     make_checkpoint_saved,
@@ -96,9 +96,9 @@ def test_time_left_of_a_run_that_does_not_tell_its_tokens_is_by_steps() -> None:
 
 @pytest.mark.parametrize(("max_steps", "tokens"), [(20, 800), (30, 800 + 10 * 50), (15, 800 / 15 * 10), (5, 0)])
 def test_time_left_goes_to_the_end_that_a_letter_has_set(max_steps: int, tokens: float) -> None:
-    letter = ControlApplied(letter="x", verb="set", step=4, settings={"max_steps": max_steps}, attempt=1)
+    request = ControlApplied(request="x", verb="set", step=4, settings={"max_steps": max_steps}, attempt=1)
     steps = [make_step(number, time=100.0 + number, num_tokens=40) for number in range(1, 6)]
-    state = folded(*FIRST, make_run_started(time=100.0, num_tokens_ahead=1000), *steps, letter)
+    state = folded(*FIRST, make_run_started(time=100.0, num_tokens_ahead=1000), *steps, request)
     assert eta_seconds(state) == pytest.approx(tokens / 40)
 
 
@@ -218,7 +218,7 @@ def test_the_end_the_engine_wrote() -> None:
     state = folded(final, make_engine_ended(code=0), state=begun)
     assert (state.phase, state.exit_code, state.reason, state.final) == ("finished", 0, "all steps done", "final")
     assert (state.loss_before, state.loss_final, state.step_final, state.last_lines) == (3.0, 1.0, 15, [])
-    assert is_over(state)
+    assert has_ended(state)
     failed = RunFailed(message="no memory", hint="halve it", exit_code=41, error="x", attempt=1)
     state = folded(failed, make_engine_ended(code=41), state=begun)
     assert (state.phase, state.exit_code, state.message, state.hint) == ("failed", 41, "no memory", "halve it")
@@ -236,7 +236,7 @@ def test_the_end_the_engine_wrote() -> None:
 )
 def test_the_ways_to_stop(code: int, phase: str, over: bool) -> None:
     state = folded(*FIRST, RunStopped(step=3, reason="asked to", exit_code=code, attempt=1))
-    assert (state.phase, state.exit_code, is_over(state)) == (phase, code, over)
+    assert (state.phase, state.exit_code, has_ended(state)) == (phase, code, over)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_an_engine_that_left_no_ending_failed(ending: EngineEnded, words: str, c
     state = folded(*FIRST, make_run_started(), make_step(3), ending)
     assert (state.phase, state.exit_code, state.last_lines) == ("failed", code, ["the last line"])
     assert words in state.message
-    assert not is_over(state)
+    assert not has_ended(state)
     assert folded(PhaseChanged(phase="saving", attempt=1), state=state).phase == "failed"
 
 
@@ -327,12 +327,12 @@ def test_another_writer_of_the_same_attempt_is_not_believed() -> None:
 
 
 def test_what_letters_change() -> None:
-    more = ControlApplied(letter="x", verb="set", step=3, settings={"max_steps": 30.0}, attempt=1)
+    more = ControlApplied(request="x", verb="set", step=3, settings={"max_steps": 30.0}, attempt=1)
     state = folded(
-        *FIRST, make_run_started(), more, ControlRefused(letter="y", verb="pin", step=3, reason="no", attempt=1)
+        *FIRST, make_run_started(), more, ControlRefused(request="y", verb="pin", step=3, reason="no", attempt=1)
     )
     assert (state.max_steps, state.leaving) == (30, "")
-    state = folded(ControlApplied(letter="z", verb="stop", step=4, attempt=1), state=state)
+    state = folded(ControlApplied(request="z", verb="stop", step=4, attempt=1), state=state)
     assert state.leaving == "stop"
     assert folded(EngineStarted(identity=ENGINE, attempt=2), state=state).leaving == ""
 
@@ -340,16 +340,18 @@ def test_what_letters_change() -> None:
 def test_how_long_a_run_is_held() -> None:
     held = [PhaseChanged(phase="held", attempt=1, time=9.0), PhaseChanged(phase="held", detail="x", attempt=1, time=11)]
     state = folded(*FIRST, make_run_started(), *held)
-    assert (state.phase, state.held_since) == ("held", 9.0)
-    assert folded(PhaseChanged(phase="training", attempt=1), state=state).held_since is None
-    assert folded(make_engine_ended(signal="SIGKILL"), state=state).held_since is None
+    assert (state.phase, state.paused_since) == ("held", 9.0)
+    assert folded(PhaseChanged(phase="training", attempt=1), state=state).paused_since is None
+    assert folded(make_engine_ended(signal="SIGKILL"), state=state).paused_since is None
 
 
 def test_the_badge_is_that_of_the_newest_attempt() -> None:
-    resumed = msgspec.structs.replace(make_run_started(5, attempt=2), badge="NOT EXACT", badge_reasons=["another GPU"])
+    resumed = msgspec.structs.replace(
+        make_run_started(5, attempt=2), reproducibility="NOT EXACT", reproducibility_reasons=["another GPU"]
+    )
     state = folded(*FIRST, make_run_started(), resumed)
-    assert (state.badge, state.badge_reasons) == ("NOT EXACT", ["another GPU"])
-    assert folded(EngineStarted(identity=ENGINE, attempt=3), state=state).badge is None
+    assert (state.reproducibility, state.reproducibility_reasons) == ("NOT EXACT", ["another GPU"])
+    assert folded(EngineStarted(identity=ENGINE, attempt=3), state=state).reproducibility is None
 
 
 def test_a_smaller_micro_batch_holds_on() -> None:
@@ -361,7 +363,7 @@ def test_a_smaller_micro_batch_holds_on() -> None:
 def test_tags_and_verification_of_checkpoints() -> None:
     news: list[AnyRecord] = [CheckpointTagged(step=5, tag="best", attempt=1), CheckpointVerified(step=5, attempt=1)]
     state = folded(make_checkpoint_saved(5), make_checkpoint_saved(10), *news, news[0])
-    assert state.checkpoints[0] == Checkpoint(5, "checkpoints/checkpoint-5", ["periodic", "best"], True)
+    assert state.checkpoints[0] == SavedCheckpoint(5, "checkpoints/checkpoint-5", ["periodic", "best"], True)
     assert not state.checkpoints[1].verified and state.has_verified
     assert not folded(EngineStarted(identity=ENGINE, attempt=2), state=state).has_verified
 
@@ -436,10 +438,10 @@ def _signed(record: AnyRecord) -> AnyRecord:
 
 
 def controlled(number: int, attempt: int, verb: str) -> list[AnyRecord]:
-    """What a letter or want of memory leaves in the journal."""
+    """What a request or running out of memory leaves in the journal."""
     settings = {"max_steps": 20.0 + number} if verb == "set" else {}
     return [
-        ControlApplied(letter="x", verb=verb, step=number, settings=settings, attempt=attempt),
+        ControlApplied(request="x", verb=verb, step=number, settings=settings, attempt=attempt),
         PhaseChanged(phase="held" if verb == "hold" else "training", attempt=attempt, time=float(number)),
         MicroBatchChanged(step=number, old=8, new=4, place="backward", attempt=attempt),
     ]

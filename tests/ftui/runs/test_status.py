@@ -15,7 +15,7 @@ import pytest
 from ftui.runs.events import EngineEnded, EngineStarted, PhaseChanged, RunFinished
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
-from ftui.runs.status import Status, Watch, is_final, is_frozen, is_living, read_status
+from ftui.runs.status import Status, Watch, is_final, is_frozen, read_status, run_is_running
 from ftui.system.process_id import Identity, identity_of, this_process
 from tests.support.events import make_run_started, make_step
 
@@ -51,7 +51,7 @@ def test_an_engine_without_supervisor_is_alive_and_unwatched(training: Any, livi
     run = training(living)
     status = read_status(run)
     assert (status.state.phase, status.state.step, status.unwatched) == ("training", 2, True)
-    assert is_living(run)
+    assert run_is_running(run)
     write_status(run, supervisor=dead)
     assert read_status(run).unwatched
 
@@ -69,14 +69,14 @@ def test_a_supervisor_that_has_yet_to_write_the_ending_still_counts(
     run = training(dead)
     write_status(run, supervisor=living)
     assert read_status(run).state.phase == "training"
-    assert is_living(run)
+    assert run_is_running(run)
 
 
 def test_nobody_alive_and_no_ending_is_lost(training: Any, dead: Identity) -> None:
     run = training(dead)
     status = read_status(run)
     assert (status.state.phase, status.state.exit_code, status.state.step) == ("lost", None, 2)
-    assert not is_living(run)
+    assert not run_is_running(run)
 
 
 @pytest.mark.parametrize("change", [{"boot": "another"}, {"namespace": "pid:[1]"}, {"started": "1"}])

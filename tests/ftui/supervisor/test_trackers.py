@@ -121,7 +121,7 @@ def test_those_that_fail_are_told_of_once(run: Run, fake: Any) -> None:
     warned = sorted(train(run, '["wandb", "trackio"]', 2.0))
     assert len(warned) == 2, warned
     assert warned[0].startswith("trackio has failed: OSError: [Errno 27] File too large")
-    assert warned[1] == "wandb has failed: RuntimeError: no login. The run goes on without it."
+    assert warned[1] == "wandb has failed: RuntimeError: no login. The run continues without it."
     assert read_status(run).state.warning in warned
     assert (run.trackers / "trackio" / "big").stat().st_size == 1 << 30
 
@@ -144,5 +144,5 @@ def test_one_that_cannot_be_started_is_told_of(run: Run) -> None:
     run.trackers.write_text("in the way")
     assert train(run, '"wandb"', 0.5) == [
         f"wandb could not be started: [Errno 20] Not a directory: '{run.trackers / 'wandb.log'}'. "
-        "The run goes on without it."
+        "The run continues without it."
     ]

@@ -64,8 +64,8 @@ def test_replacing_leaves_no_temporary_and_no_mixture(tmp_path: Path) -> None:
 
     reader = threading.Thread(target=read)
     reader.start()
-    for letter in (b"b", b"a") * 100:
-        replace_file(path, letter * 100_000)
+    for request in (b"b", b"a") * 100:
+        replace_file(path, request * 100_000)
     done.set()
     reader.join()
     assert seen <= {b"a" * 100_000, b"b" * 100_000}

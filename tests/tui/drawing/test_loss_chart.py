@@ -12,7 +12,7 @@ from msgspec import structs
 from ftui.runs.curves import AttemptCurves, Curves, Series
 from ftui.runs.events import StageBegan
 from ftui.runs.run_folder import Run
-from ftui.runs.state import Checkpoint, RunState
+from ftui.runs.state import RunState, SavedCheckpoint
 from ftui.tui.drawing.charts.axes import number_label, step_label
 from ftui.tui.drawing.charts.braille import cells, stroke
 from ftui.tui.drawing.charts.loss_chart import (
@@ -122,7 +122,7 @@ def draw(
 ) -> Drawn:
     """A hundred columns and twenty rows of plot, if nothing else is said."""
     step = max((attempt.last_step for attempt in curves.attempts), default=0)
-    saved = [Checkpoint(number, f"checkpoint-{number}") for number in checkpoints]
+    saved = [SavedCheckpoint(number, f"checkpoint-{number}") for number in checkpoints]
     state = RunState(step=step, max_steps=plan, checkpoints=saved)
     frame = Frame(*size, glyphs)
     history = history or history_of(plan or 1)

@@ -14,10 +14,10 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from ftui.runs import checkpoint_index
-from ftui.runs.checkpoint_index import Entry
+from ftui.runs.checkpoint_index import CheckpointEntry
 from ftui.runs.events import ControlApplied, ControlRefused
 from ftui.runs.pins import read_pins, write_pins
-from ftui.runs.requests import Delete, Pin, Unpin, waiting
+from ftui.runs.requests import Delete, Pin, Unpin, read_requests
 from ftui.runs.run_folder import Run
 from ftui.supervisor import spawn
 from ftui.text import cells
@@ -325,15 +325,15 @@ def test_a_living_run_is_asked_by_letter_and_its_answer_shown(tmp_path: Path) ->
 
     async def act(shown: Shown) -> None:
         await shown.press("end", "p")
-        (found,) = waiting(run)
-        assert isinstance(found.letter, Pin) and found.letter.step == 4
+        (found,) = read_requests(run)
+        assert isinstance(found.request, Pin) and found.request.step == 4
         assert "pin at step 4: sent" in shown.text("details")
         write_pins(run, [4])
-        tell(run.journal, ControlApplied(letter=found.id, verb="pin", step=13, detail="checkpoint-4"))
+        tell(run.journal, ControlApplied(request=found.id, verb="pin", step=13, detail="checkpoint-4"))
         await shown.until(lambda: "pinned at step 13: checkpoint-4" in shown.text("details"))
         assert shown.row().endswith("pinned")
         await shown.press("p")
-        assert isinstance([*waiting(run)][-1].letter, Unpin)
+        assert isinstance([*read_requests(run)][-1].request, Unpin)
         await shown.press("up", "d")
         assert "it has the best evaluation" in shown.text("keys")
 
@@ -345,9 +345,9 @@ def test_a_letter_may_be_refused_or_come_too_late(tmp_path: Path) -> None:
 
     async def act(shown: Shown) -> None:
         await shown.press("end", "d", "y")
-        (found,) = waiting(run)
-        assert isinstance(found.letter, Delete) and (run.checkpoints / "checkpoint-4").exists()
-        tell(run.journal, ControlRefused(letter=found.id, verb="delete_checkpoint", step=13, reason="no"))
+        (found,) = read_requests(run)
+        assert isinstance(found.request, Delete) and (run.checkpoints / "checkpoint-4").exists()
+        tell(run.journal, ControlRefused(request=found.id, verb="delete_checkpoint", step=13, reason="no"))
         await shown.until(lambda: "refused at step 13: no" in shown.text("details"))
         await shown.press("p")
         run.supervisor_log.write_bytes(b"")
@@ -386,14 +386,14 @@ def test_a_volume_that_does_not_answer_is_said(run: Run, monkeypatch: pytest.Mon
 # -- what is drawn
 
 ENTRIES = [
-    Entry(step=8, name="final", path="final", place="final", kinds=["final"], eval_loss=2.25, size=5 << 30),
-    Entry(
+    CheckpointEntry(step=8, name="final", path="final", place="final", kinds=["final"], eval_loss=2.25, size=5 << 30),
+    CheckpointEntry(
         step=123_456_789, name="checkpoint-123456789", path="checkpoints/checkpoint-123456789", place="checkpoints",
         kinds=["best", "manual", "periodic"], eval_finite=False, size=1023 << 20, problem="[/red] \x1b[2J " * 9,
         pinned=True,
     ),
-    Entry(step=4, name="superseded/checkpoint-4-0a1b2c3d", path="checkpoints/superseded/c", place="superseded"),
-    Entry(
+    CheckpointEntry(step=4, name="superseded/checkpoint-4-0a1b2c3d", path="checkpoints/superseded/c", place="superseded"),
+    CheckpointEntry(
         step=2, name="quarantine/checkpoint-2", path="checkpoints/quarantine/c", place="quarantine",
         problem="日本" * 40, created=0.0,
     ),
@@ -416,7 +416,9 @@ def test_rows_fit_every_width(width: int, glyphs: Any) -> None:
 
 
 def test_the_chosen_row_is_in_sight_and_marked_by_a_sign() -> None:
-    many = [Entry(step=n, name=f"checkpoint-{n}", path=f"c/{n}", place="checkpoints") for n in range(100, 0, -1)]
+    many = [
+        CheckpointEntry(step=n, name=f"checkpoint-{n}", path=f"c/{n}", place="checkpoints") for n in range(100, 0, -1)
+    ]
     for cursor in (0, 50, 99):
         lines = checkpoint_table(Frame(60, 10, ASCII), "mine", many, cursor, None, now=0.0)
         (chosen,) = [line for line in lines if line[0][0] == " > "]

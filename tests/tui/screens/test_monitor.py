@@ -12,7 +12,7 @@ import pytest
 
 from ftui.runs.events import ControlApplied, ControlRefused, EngineEnded, RunFailed, RunStopped
 from ftui.runs.journal import encode
-from ftui.runs.requests import AnyLetter, waiting
+from ftui.runs.requests import AnyRequest, read_requests
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import read_status
@@ -42,8 +42,8 @@ def watch(run: Run, play: Play, **options: Any) -> Any:
     return asyncio.run(main())
 
 
-def letters(run: Run) -> list[AnyLetter]:
-    return [found.letter for found in waiting(run) if found.letter is not None]
+def letters(run: Run) -> list[AnyRequest]:
+    return [found.request for found in read_requests(run) if found.request is not None]
 
 
 def answer(run: Run, record: Any) -> None:
@@ -71,7 +71,7 @@ def test_a_control_sends_one_letter_to_the_attempt_that_lives(
 
     watch(run, play)
     state = read_status(run).state
-    assert [(letter.verb, letter.attempt, letter.token) for letter in letters(run)] == [
+    assert [(request.verb, request.attempt, request.token) for request in letters(run)] == [
         (verb, state.attempt, state.token)
     ]
 
@@ -99,7 +99,7 @@ def test_space_goes_on_with_a_held_run(recorded: Recorded) -> None:
         await shown.press("space")
 
     watch(run, play)
-    assert [letter.verb for letter in letters(run)] == ["continue"]
+    assert [request.verb for request in letters(run)] == ["continue"]
 
 
 def test_the_learning_rate_and_other_settings_are_typed(recorded: Recorded) -> None:
@@ -113,7 +113,7 @@ def test_the_learning_rate_and_other_settings_are_typed(recorded: Recorded) -> N
         assert "set max_steps = 700, save_steps = 50: sent" in shown.text()
 
     watch(run, play)
-    found = [getattr(letter, "settings", None) for letter in letters(run)]
+    found = [getattr(request, "settings", None) for request in letters(run)]
     assert found == [{"learning_rate_factor": 0.5}, {"max_steps": 700, "save_steps": 50}]
 
 
@@ -137,11 +137,11 @@ def test_sent_becomes_applied_or_refused_by_the_journal(recorded: Recorded) -> N
 
     async def play(shown: ShownApp) -> None:
         await shown.press("space")
-        answer(run, ControlApplied(letter=letters(run)[0].id, verb="hold", step=501))
+        answer(run, ControlApplied(request=letters(run)[0].id, verb="hold", step=501))
         await shown.until(lambda: "held at step 501" in shown.lines()[-6])
         await shown.press("s")
         assert "checkpoint: sent" in shown.text()
-        second = ControlRefused(letter=letters(run)[1].id, verb="checkpoint", step=502, reason="the disk is full")
+        second = ControlRefused(request=letters(run)[1].id, verb="checkpoint", step=502, reason="the disk is full")
         answer(run, second)
         await shown.until(lambda: "checkpoint refused at step 502: the disk is full" in shown.text())
 

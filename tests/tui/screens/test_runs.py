@@ -77,7 +77,7 @@ def test_every_state_is_told_from_its_files(recorded: Recorded) -> None:
 
 @pytest.mark.parametrize(("name", "words"), [
     ("no-such-rows", "line 57"), ("exploded", "Lower the learning rate"),
-    ("killed-by-host", "gone without a last word"),
+    ("killed-by-host", "ended without writing why"),
     ("full-parked", "on request"), ("stopped-early", "stopped"),
 ])  # fmt: skip
 def test_why_a_run_stands_where_it_stands_is_said_in_words(name: str, words: str, recorded: Recorded) -> None:

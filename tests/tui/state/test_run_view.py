@@ -19,7 +19,7 @@ from ftui.runs.events import (
     Telemetry,
 )
 from ftui.runs.journal import encode
-from ftui.runs.requests import Delete, Hold, Set
+from ftui.runs.requests import Delete, Pause, Set
 from ftui.runs.run_folder import Run
 from ftui.tui.state.history import EVENTS_KEPT, MARKS_KEPT, AttemptStart, History, tone_of
 from ftui.tui.state.run_view import RunView
@@ -149,25 +149,25 @@ def test_the_machine_is_known_by_its_last_minutes(tmp_path: Path) -> None:
 def test_orders_have_one_fate(recorded: Recorded) -> None:
     run = recorded("wiki-style-lora", living=True)
     run_view = RunView(run)
-    first = run_view.send(Hold, {})
+    first = run_view.send(Pause, {})
     second = run_view.send(Set, {"max_steps": 700})
     third = run_view.send(Delete, {"step": 222})
     assert [request.words for request in run_view.requests.all] == [
         "hold: sent", "set max_steps = 700: sent", "delete checkpoint at step 222: sent",
     ]  # fmt: skip
-    run_view.requests.take(ControlApplied(letter=first.letter, verb="hold", step=7))
-    run_view.requests.take(ControlRefused(letter=second.letter, verb="set", step=8, reason="no"))
-    run_view.requests.take(ControlApplied(letter="somebody else's", verb="hold", step=7))
+    run_view.requests.take(ControlApplied(request=first.request, verb="hold", step=7))
+    run_view.requests.take(ControlRefused(request=second.request, verb="set", step=8, reason="no"))
+    run_view.requests.take(ControlApplied(request="somebody else's", verb="hold", step=7))
     run_view.requests.give_up()
-    fates = {request.letter: request.outcome for request in run_view.requests.all}
-    assert fates == {first.letter: "applied", second.letter: "refused", third.letter: "unread"}
+    fates = {request.request: request.outcome for request in run_view.requests.all}
+    assert fates == {first.request: "applied", second.request: "refused", third.request: "unread"}
 
 
 def test_orders_to_the_dead_are_not_sent(recorded: Recorded) -> None:
     run = recorded("full-parked")
     run_view = RunView(run)
     with pytest.raises(UsageError, match="does not live"):
-        run_view.send(Hold, {})
+        run_view.send(Pause, {})
     assert run_view.requests.all == [] and not list(run.folder.glob("inbox/*"))
 
 
@@ -188,7 +188,7 @@ def test_the_whole_history_is_one_chart(recorded: Recorded) -> None:
     steps = [s for attempt in run_view.curves.attempts for s in attempt.series["loss"].first]
     assert steps == sorted(steps) and steps[0] == 1
     assert len(run_view.curves.attempts) == 3 and [b.attempt for b in run_view.history.attempt_starts] == [2, 3]
-    assert run_view.has_ended and not run_view.lives
+    assert run_view.has_ended and not run_view.is_running
 
 
 def test_a_damaged_run_json_does_not_hide_the_run(recorded: Recorded) -> None:
@@ -208,6 +208,6 @@ def test_modules_below_the_screens_load_no_textual() -> None:
 def test_sent_requests_are_bounded(recorded: Recorded) -> None:
     run_view = RunView(recorded("wiki-style-lora", living=True))
     for _ in range(60):
-        run_view.send(Hold, {})
+        run_view.send(Pause, {})
     assert len(run_view.requests.all) == 50
     assert isinstance(run_view.requests, SentRequests)
