@@ -7,7 +7,7 @@ from ftui.dataset.row_counts import RowCounts
 from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 
-from ..planning.curriculum_plan import Course, stages_in_words
+from ..planning.curriculum_plan import CurriculumPlan, describe_stages
 from ..training.prepare import prepare
 
 
@@ -29,7 +29,7 @@ def count_rows(profile: Profile) -> RowCounts:
             steps_per_epoch=plan.steps_per_epoch,
             max_steps=plan.max_steps,
             num_tokens=plan.num_tokens(0, plan.max_steps),
-            stages=stages_in_words(plan, profile.train) if isinstance(plan, Course) else [],
+            stages=describe_stages(plan, profile.train) if isinstance(plan, CurriculumPlan) else [],
             effective_batch=plan.effective_batch,
             longest=counts.longest,
             num_cut=counts.num_cut,

@@ -129,7 +129,7 @@ def _config(profile: Profile) -> Any:
     if section.name_or_path.endswith(".gguf"):
         return Path(section.name_or_path)
     try:
-        return model_folder(section.name_or_path, section.revision, lambda detail: None, wanted=["*.json"])[0]
+        return model_folder(section.name_or_path, section.revision, lambda detail: None, patterns=["*.json"])[0]
     except ModelError:
         known = known_config(section.name_or_path)
         if known is None:
@@ -187,7 +187,7 @@ def model_config(name: str, revision: str | None) -> str:
     from ..models.files.hub import model_folder
 
     return str(
-        model_folder(name, revision, lambda detail: None, wanted=["config.json", "README.md"])[0] / "config.json"
+        model_folder(name, revision, lambda detail: None, patterns=["config.json", "README.md"])[0] / "config.json"
     )
 
 

@@ -64,28 +64,28 @@ def measure(text: str, folder: Path, report: Any) -> dict[str, Any]:
     from ftui.runs.run_folder import Run
 
     from ..runtime.control_flags import Control
-    from ..runtime.event_writer import Logbook
+    from ..runtime.event_writer import EventWriter
     from .profile_text import given_profile
 
     profile = given_profile(text, ["hardware.num_processes=1"])
     run = Run(folder / "probe")
     run.folder.mkdir()
-    return _measured(profile, run, Logbook(run, attempt=1, token="", is_silent=True), Control(), report)
+    return _measured(profile, run, EventWriter(run, attempt=1, token="", is_silent=True), Control(), report)
 
 
-def _measured(profile: Any, run: Any, logbook: Any, control: Any, report: Any) -> dict[str, Any]:
+def _measured(profile: Any, run: Any, events: Any, control: Any, report: Any) -> dict[str, Any]:
     report("loading the libraries")
     from ftui.system.user_folders import cache_folder
 
-    from ..build import assembled, model_of
-    from ..distributed.process_group import Ranks
+    from ..build import assemble, build_model
+    from ..distributed.process_group import ProcessGroup
     from ..models.performance import settle_speed
     from ..models.quantization import num_parameters
     from ..optim.optimizer import allocate_state
     from ..system.device import find_hardware
     from ..system.environment import versions
     from ..system.rng import seed_everything
-    from ..training.peak_memory import evaluate_longest, peaks, take_longest, used_on_card
+    from ..training.peak_memory import evaluate_longest, peaks, run_longest, used_on_card
     from ..training.prepare import prepare
 
     hardware = find_hardware(profile)
@@ -93,22 +93,21 @@ def _measured(profile: Any, run: Any, logbook: Any, control: Any, report: Any) -
     before = used_on_card(hardware.device)
     cache = cache_folder(run.folder / "cache")
     report("reading the rows")
-    prepared = prepare(profile, cache, report)
+    data = prepare(profile, cache, report)
     report("loading the model")
     seed_everything(profile.train.seed)
-    model = model_of(profile, prepared, hardware)
-    training = assembled(run, profile, hardware, Ranks(), prepared, model, logbook, control, cache)
-    allocate_state(training.optimizer)
+    parts = assemble(profile, data, build_model(profile, data, hardware), hardware, ProcessGroup())
+    allocate_state(parts.optimizer)
     report("taking steps with the longest rows")
-    taken = take_longest(training, STEPS)
+    measurements = run_longest(profile, data, parts, control, events, STEPS)
     report("evaluating the longest rows")
-    eval_batch = evaluate_longest(training)
+    eval_batch = evaluate_longest(profile, data, parts)
     return {
         "card": hardware.name,
         **peaks(hardware.device, before),
-        **taken,
+        **measurements,
         "eval_batch": eval_batch,
-        "num_parameters": num_parameters(model),
+        "num_parameters": num_parameters(parts.model),
         "versions": versions(),
     }
 

@@ -35,11 +35,11 @@ def versions() -> dict[str, str]:
     """Version of Python and of every library that can change a number."""
     import platform
 
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in LIBRARIES:
         distribution = "finetune-tui" if name == "ftui" else name
         try:
-            found[name] = importlib.metadata.version(distribution)
+            numbers[name] = importlib.metadata.version(distribution)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "unknown"  # run from a source tree that is not installed
-    return found
+            numbers[name] = "unknown"  # run from a source tree that is not installed
+    return numbers

@@ -18,7 +18,7 @@ from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import STAGES, Workbench, bench_at, records
-from tests.support.cuts import Act, Life, Part, answer, carry_out, check_letters, schedule, to_end
+from tests.support.cuts import Act, Life, Part, answer, carry_out, check_requests, schedule, to_end
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
 
@@ -28,12 +28,12 @@ FRESH = ("lora", "full", "packing")  # whose reference comes from an interpreter
 
 @dataclass(frozen=True)
 class Configuration:
-    """`letter`: a `set` sent before the first cut. `killed_in`: the update in which the first attempt dies."""
+    """`request`: a `set` sent before the first cut. `killed_in`: the update in which the first attempt dies."""
 
     method: str = "full"
     packing: bool = False
     overrides: tuple[str, ...] = ()
-    letter: bool = False
+    request: bool = False
     killed_in: int | None = None
 
 
@@ -49,7 +49,7 @@ CONFIGURATIONS = {
         overrides=("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7"),
         killed_in=14,  # two evaluations into the patience
     ),
-    "factor": Configuration("lora", letter=True),
+    "factor": Configuration("lora", request=True),
     "qlora": Configuration("qlora", overrides=("train.optim=paged_adamw_8bit", "train.neftune_noise_alpha=5")),
     "curriculum": Configuration("lora", overrides=STAGES),
     "fp16": Configuration(overrides=("train.precision=fp16", "train.optim=adafactor")),
@@ -121,14 +121,14 @@ def test_cut_anywhere_and_the_same_in_the_end(
     print(f"{name}, seed {seed}:", *parts, sep="\n")
     account.name = f"{name}-{seed}"
     account.figures.update(trials=1, failed=1)
-    if CONFIGURATIONS[name].letter:
+    if CONFIGURATIONS[name].request:
         change_rate(life)
     if killed_in := CONFIGURATIONS[name].killed_in:
         carry_out(life, Part((), Act("place"), ("optimizer", killed_in)))
     if not any(carry_out(life, part) for part in parts):  # up to the one that was too late to cut anything
         to_end(life)
-    account.figures.update(attempts=life.number, kills=life.kills, letters=len(life.letters))
-    check_letters(life)
+    account.figures.update(attempts=life.number, kills=life.kills, requests=len(life.requests))
+    check_requests(life)
     changes = changes_of(life.run)
     reference = references.run(name, changes)
     total = max(measured(reference))
@@ -152,7 +152,7 @@ def change_rate(life: Life) -> None:
 
 
 def changes_of(run: Run) -> tuple[tuple[int, float], ...]:
-    """Every factor that a letter has set, and the step after which it counts."""
+    """Every factor that a request has set, and the step after which it counts."""
     found = [r for r in records(run) if isinstance(r, ControlApplied)]
     return tuple((r.step, r.settings["learning_rate_factor"]) for r in found if r.settings)
 

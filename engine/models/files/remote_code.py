@@ -17,7 +17,7 @@ def brings_code(folder: Path) -> bool:
 
 
 def check_code(folder: Path) -> None:
-    """Code that a config takes from another repository is at no commit that anybody has looked at.
+    """Code that a config takes from another repository is at no fixed commit.
 
     Raises:
         ModelError: there is such code.
@@ -41,6 +41,6 @@ def _classes(folder: Path) -> Iterator[str]:
             config: Any = json.loads(path.read_bytes())
         except ValueError:
             continue  # whoever loads it says what is wrong with it
-        wanted = config.get("auto_map") if isinstance(config, dict) else None
-        for entry in wanted.values() if isinstance(wanted, dict) else [wanted] if wanted else []:
+        classes = config.get("auto_map") if isinstance(config, dict) else None
+        for entry in classes.values() if isinstance(classes, dict) else [classes] if classes else []:
             yield from (str(part) for part in (entry if isinstance(entry, list) else [entry]) if part)

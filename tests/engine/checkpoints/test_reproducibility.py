@@ -1,4 +1,4 @@
-"""A badge is as good as the worst of all cuts, and says why."""
+"""A resumed run is as exact as the worst of its resumes, and says why."""
 
 from pathlib import Path
 from typing import Any
@@ -6,10 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from ftui.engine.checkpoints.reproducibility import UNKNOWN, badge, environment, machine_differences, note
+from ftui.engine.checkpoints.reproducibility import (
+    UNKNOWN,
+    environment,
+    machine_differences,
+    note_differences,
+    reproducibility,
+)
 from ftui.engine.system.device import Hardware
 from ftui.engine.system.environment import versions
-from ftui.engine.training.context import TrainState
+from ftui.engine.system.train_state import TrainState
 from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs.checkpoint_folders import Checkpoint, Manifest, publish
@@ -37,7 +43,7 @@ def checkpoint(folder: Path, **changes: Any) -> Checkpoint:
 def test_the_same_machine_is_exact_on_a_cpu(tmp_path: Path, profile: Profile) -> None:
     now = environment(profile, CPU, "sdpa", 1)
     assert machine_differences(checkpoint(tmp_path, environment=now), now) == []
-    assert badge(TrainState(), profile, CPU) == ("EXACT", [])
+    assert reproducibility(TrainState(), profile, CPU) == ("EXACT", [])
 
 
 @pytest.mark.parametrize(
@@ -56,9 +62,9 @@ def test_another_machine_is_the_same_state(
     differences = machine_differences(before, environment(profile, hardware, attention, 1))
     assert differences == [named]
     state = TrainState()
-    note(state, differences, [])
-    note(state, [], [])  # a later cut on the same machine makes it no better
-    assert badge(state, profile, hardware) == ("SAME STATE", [named])
+    note_differences(state, differences, [])
+    note_differences(state, [], [])  # a later cut on the same machine makes it no better
+    assert reproducibility(state, profile, hardware) == ("SAME STATE", [named])
 
 
 def test_another_version_is_named(tmp_path: Path, profile: Profile) -> None:
@@ -72,31 +78,31 @@ def test_a_checkpoint_that_does_not_say_is_not_called_exact(tmp_path: Path, prof
 
 
 def test_a_gpu_is_exact_only_with_deterministic_kernels(profile: Profile) -> None:
-    kind, reasons = badge(TrainState(), profile, GPU)
+    kind, reasons = reproducibility(TrainState(), profile, GPU)
     assert kind == "SAME STATE" and "full_determinism" in reasons[0]
     train = profile.train.model_copy(update={"full_determinism": True})
-    assert badge(TrainState(), profile.model_copy(update={"train": train}), GPU) == ("EXACT", [])
+    assert reproducibility(TrainState(), profile.model_copy(update={"train": train}), GPU) == ("EXACT", [])
 
 
 def test_a_quantised_base_on_a_gpu_is_not_called_exact(profile: Profile) -> None:
     train = profile.train.model_copy(update={"full_determinism": True})
     adapter = AdapterSection(method="qlora")
     quantised = profile.model_copy(update={"train": train, "adapter": adapter})
-    assert badge(TrainState(), quantised, CPU) == ("EXACT", [])
-    kind, reasons = badge(TrainState(), quantised, GPU)
+    assert reproducibility(TrainState(), quantised, CPU) == ("EXACT", [])
+    kind, reasons = reproducibility(TrainState(), quantised, GPU)
     assert kind == "SAME STATE" and "bitsandbytes" in reasons[0]
 
 
 def test_compiled_kernels_are_not_called_exact(profile: Profile) -> None:
     train = profile.train.model_copy(update={"torch_compile": True})
-    kind, reasons = badge(TrainState(), profile.model_copy(update={"train": train}), CPU)
+    kind, reasons = reproducibility(TrainState(), profile.model_copy(update={"train": train}), CPU)
     assert kind == "SAME STATE" and "train.torch_compile" in reasons[0]
 
 
 def test_other_content_is_not_exact_whatever_else(profile: Profile) -> None:
     state = TrainState()
-    note(state, ["threads: 1 -> 2"], ["forked with other content at step 4: profile"])
-    assert badge(state, profile, CPU) == (
+    note_differences(state, ["threads: 1 -> 2"], ["forked with other content at step 4: profile"])
+    assert reproducibility(state, profile, CPU) == (
         "NOT EXACT",
         ["forked with other content at step 4: profile", "threads: 1 -> 2"],
     )
