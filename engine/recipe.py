@@ -33,7 +33,7 @@ from .system.train_state import TrainState
 from .training.base_losses import base_losses, losses_hash
 from .training.evaluate import Evaluator
 from .training.forward_backward import ForwardBackward
-from .training.generate import Sampler
+from .training.generate import TextGenerator
 from .training.loop import Loop
 from .training.prefetch import Prefetcher
 from .training.prepare import TrainingData, prepare
@@ -110,16 +110,16 @@ def _lead(
     control.poll()
 
     evaluator = None if data.evaluation is None else Evaluator(profile, data, parts, state, control, events)
-    sampler = Sampler(profile, data, parts, state, control, events)
-    result = partial(export, run, profile, data, parts, state, events, sampler, checkpoints)
+    generator = TextGenerator(profile, data, parts, state, control, events)
+    result = partial(export, run, profile, data, parts, state, events, generator, checkpoints)
     end = RunEnd(profile.checkpoint, state, control, events, checkpoints, result)
     assert control.inbox is not None, "the engine opens the inbox before it trains"
-    handler = RequestHandler(run, parts, state, events, control.inbox, evaluator, sampler, checkpoints)
+    handler = RequestHandler(run, parts, state, events, control.inbox, evaluator, generator, checkpoints)
     control.start_training(handler.handle)
     try:
         events.write(_describe_start(profile, data, parts, state, resumed), durable=True)
         if state.step == 0:
-            state.samples_before = sampler.answer(profile.eval.sample_prompts)
+            state.samples_before = generator.answer(profile.eval.sample_prompts)
         steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
         loop = Loop(profile, data.plan, state, control, events, evaluator, checkpoints)
         return end.finish(loop.run(steps, parts.device))

@@ -11,7 +11,7 @@ from ..models.model_parts import ModelParts
 from ..models.weights import is_adapted, read_weights, write_weights
 from ..runtime.event_writer import EventWriter
 from ..system.train_state import TrainState
-from ..training.generate import Sampler
+from ..training.generate import TextGenerator
 from ..training.prepare import TrainingData
 from .checkpoint import CheckpointManager
 
@@ -23,12 +23,12 @@ def export(
     parts: ModelParts,
     state: TrainState,
     events: EventWriter,
-    sampler: Sampler,
+    generator: TextGenerator,
     checkpoints: CheckpointManager,
 ) -> tuple[int, float | None]:
     """Choose the weights, answer the sample prompts with them, write final/; returns their step and evaluation loss."""
     step, loss = _choose_weights(run, profile, parts, state, events)
-    sampler.answer(profile.eval.sample_prompts)
+    generator.answer(profile.eval.sample_prompts)
     events.set_phase("saving", "final")
     card = _model_card(run, profile, parts, state, data, step, loss)
 

@@ -37,7 +37,7 @@ class StepGradients:
 
 
 @dataclass(frozen=True)
-class OutOfMemory:
+class MemoryShortage:
     """Memory ran out in a pass, here or on another rank; gradients are dropped, the random state is put back."""
 
     problem: str
@@ -57,7 +57,7 @@ class ForwardBackward:
     def __post_init__(self) -> None:
         self._weights = [w for group in self.parts.optimizer.param_groups for w in group["params"]]
 
-    def run(self, step: int, size: int, scale: float, boundary: RngState) -> StepGradients | OutOfMemory:
+    def run(self, step: int, size: int, scale: float, boundary: RngState) -> StepGradients | MemoryShortage:
         """The gradients of a step in micro-batches of `size` rows; the loss is multiplied by `scale` before its
         backward pass. `boundary` is the random state at the step's start.
 
@@ -84,11 +84,11 @@ class ForwardBackward:
         norm = clip_gradients(self._weights, scale, self.max_grad_norm)
         return StepGradients(batches, loss / weight, means, norm, data_seconds, start, time.perf_counter())
 
-    def _out_of_memory(self, problem: str, boundary: RngState) -> OutOfMemory:
+    def _out_of_memory(self, problem: str, boundary: RngState) -> MemoryShortage:
         self.parts.optimizer.zero_grad(set_to_none=True)
         boundary.restore(self.parts.device)
         give_back(self.parts.device)
-        return OutOfMemory(problem)
+        return MemoryShortage(problem)
 
     def _forward_backward(self, batches: StepBatches, scale: float) -> tuple[float, dict[str, float]]:
         """Sums of the loss and of the extras over this rank's micro-batches."""

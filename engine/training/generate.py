@@ -20,7 +20,7 @@ from .prepare import TrainingData
 
 
 @dataclass(eq=False)
-class Sampler:
+class TextGenerator:
     """Answers prompts with the model as it is."""
 
     profile: Profile

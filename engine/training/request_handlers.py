@@ -16,7 +16,7 @@ from ..runtime.request_inbox import RequestInbox
 from ..system.rng import RngState
 from ..system.train_state import Setting, TrainState
 from .evaluate import Evaluator
-from .generate import Sampler
+from .generate import TextGenerator
 
 
 @dataclass(eq=False)
@@ -29,7 +29,7 @@ class RequestHandler:
     events: EventWriter
     inbox: RequestInbox
     evaluator: Evaluator | None
-    sampler: Sampler
+    generator: TextGenerator
     checkpoints: CheckpointManager
 
     def handle(self, request: AnyLetter) -> None:
@@ -75,12 +75,12 @@ class RequestHandler:
         self.inbox.answer(request, f"loss {quantity(evaluation.loss)}")
 
     def _sample(self, request: Sample) -> None:
-        prompts = request.prompts or self.sampler.profile.eval.sample_prompts
+        prompts = request.prompts or self.generator.profile.eval.sample_prompts
         if not prompts:
             return self.inbox.refuse(request, "the request has no prompt and the profile no eval.sample_prompts")
         rng = RngState.capture(self.parts.device)
         with self.events.within("evaluating", "samples"):
-            answers = self.sampler.answer(prompts, requested=True)
+            answers = self.generator.answer(prompts, requested=True)
         rng.restore(self.parts.device)
         self.inbox.answer(request, f"{len(answers)} answered")
 
