@@ -48,7 +48,7 @@ def build_model(profile: Profile, data: TrainingData, hardware: Hardware) -> Any
         if profile.adapter.is_quantised:
             keep_layout(model)
     fit_embeddings(model, data.tokenizer, data.new_token_ids)
-    if profile.data.chat_template is not None:  # whoever generates with the result stops where a turn now ends
+    if profile.data.chat_template is not None:  # generation with the result stops where a turn now ends
         model.generation_config.eos_token_id = data.stop_ids
     if profile.data.packing:
         check_packing(model, hardware)

@@ -44,7 +44,7 @@ class Action(IntEnum):
 
 
 class RankCommand(NamedTuple):
-    """What rank 0 tells the others to do next; `Action` says which fields count."""
+    """What the other ranks do next; `Action` says which fields count."""
 
     action: Action
     number: int = 0
@@ -64,13 +64,13 @@ class ProcessGroup:
         return self.rank == 0
 
     def order(self, command: RankCommand) -> None:
-        """Rank 0: tell all others what to do next."""
+        """On rank 0: send all others their next command."""
         if self.size > 1:
             with _noticing():
                 dist.broadcast(torch.tensor([float(part) for part in command], dtype=torch.float64), src=0)
 
     def next_order(self) -> RankCommand:
-        """All others: what rank 0 orders, as soon as it does."""
+        """On the others: wait for the next command of rank 0."""
         command = torch.zeros(4, dtype=torch.float64)
         with _noticing():
             dist.broadcast(command, src=0)

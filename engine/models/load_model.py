@@ -55,7 +55,7 @@ def load_model(
 
 
 def check_kind(config: Any, folder: Path) -> None:
-    """Refuse by name what could be loaded, or would be refused in words nobody understands."""
+    """Refuse kinds of models that load but cannot be trained here, or that would fail with an obscure error."""
     if getattr(config, "is_encoder_decoder", False):
         raise ModelError(f"{folder} is an encoder-decoder model ({config.model_type}); ftui trains decoders only.")
     if senses := [name for name in OTHER_SENSES if getattr(config, name, None) is not None]:

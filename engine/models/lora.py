@@ -209,7 +209,7 @@ def _check_patterns(adapted: Any, section: AdapterSection) -> None:
 def _token_rows(model: PreTrainedModel, section: AdapterSection, ids: tuple[int, ...]) -> dict[str, list[int]] | None:
     """Rows to train of the embeddings and, where it has weights of its own, of the head; not of what is trained whole.
 
-    Without them, whoever loads the adapter on the base would find random weights in the rows that were added.
+    Without them, an adapter loaded on its base would have random weights in the rows that were added.
     """
     whole, targets = section.modules_to_save or (), section.target_modules
     paths = {module: path for path, module in model.named_modules()}

@@ -62,10 +62,10 @@ def keep_layout(model: PreTrainedModel) -> None:
 
 
 def check_share(model: PreTrainedModel) -> None:
-    """Refuse a model of which most would stay as it is: the experts of a mixture are no linear layers.
+    """Refuse a model that would mostly stay unquantised: the experts of a mixture are no linear layers.
 
     Raises:
-        ModelError: so it is.
+        ModelError: too few of its weights can be quantised.
     """
     ends: list[Any] = [model.get_input_embeddings(), model.get_output_embeddings()]
     outer = {id(end.weight) for end in ends if end is not None}

@@ -22,7 +22,7 @@ def knows_gguf_split(name: str | None) -> bool:
 
 
 def supports_flash(config: Any) -> bool:
-    """Whether the model type of a config has flash attention. Of code that comes with a model nobody knows it."""
+    """Whether the model type of a config has flash attention; unknown for code that comes with a model, so `False`."""
     mapping = AutoModelForCausalLM._model_mapping
     return type(config) in mapping and bool(getattr(mapping[type(config)], "_supports_flash_attn", False))
 

@@ -35,7 +35,7 @@ def write_adapter(adapted: Any, folder: Path) -> None:
     """Weights and config of an adapter, as PEFT writes them."""
     save_file(adapter_tensors(adapted), folder / ADAPTER, metadata={"format": "pt"})
     config = adapted.peft_config["default"]
-    config.inference_mode = True  # as PEFT does: whoever loads the folder wants to use it
+    config.inference_mode = True  # as PEFT does: the folder is loaded for use
     config.save_pretrained(folder)
     config.inference_mode = False
 

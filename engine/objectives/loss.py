@@ -19,7 +19,7 @@ from ftui.models.logits import CHUNK_BYTES, PLAIN_HEADS
 
 from ..models.transformers_private import experts_balance
 
-# Types whose router's logits tell their balance loss, so that padding can be left out of it in every case.
+# Types whose balance loss is computed from the router's logits, so that padding can be left out in every case.
 BALANCED = {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}
 
 

@@ -1,4 +1,4 @@
-"""An optimizer's state to and from safetensors and JSON, bit for bit, whoever made the optimizer."""
+"""An optimizer's state to and from safetensors and JSON, bit for bit, for optimizers of every library."""
 
 from collections import defaultdict
 from typing import Any

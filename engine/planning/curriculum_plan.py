@@ -193,7 +193,7 @@ def describe_stage(section: CurriculumStage, strategy: str) -> str:
 
 
 def describe_stages(course: CurriculumPlan, train: TrainSection) -> list[str]:
-    """A line of each stage: its steps, the sequences of an epoch, and what is trained on of which rows."""
+    """A line of each stage: its steps, the sequences of an epoch, and its rows."""
     lines = []
     for stage, section, first in zip(course.stages, course.sections, course.first_steps, strict=True):
         last = min(first + stage.max_steps - 1, course.max_steps)

@@ -39,7 +39,7 @@ def compute_shares(
     the sources' sizes, so that as many sequences come in an epoch as there are.
 
     Raises:
-        DataError: a source of which nothing is left in an epoch, or one that makes it too long to be mixed.
+        DataError: nothing is left of a source in an epoch, or it makes the epoch too long to be mixed.
     """
     if temperature is not None:
         counts = temper_counts(num_sequences, temperature)
@@ -138,7 +138,7 @@ def make_run_plan(
 
 
 def _check_end(plan: RunPlan, key: str) -> RunPlan:
-    """The plan; raises `DataError` where nobody could wait for its end."""
+    """The plan; raises `DataError` where it has more steps than anybody can wait for."""
     if plan.max_steps > MOST_STEPS:
         raise DataError(f"The run would have {float(plan.max_steps):.3g} steps.", hint=f"Lower {key}.")
     return plan

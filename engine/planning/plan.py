@@ -189,7 +189,7 @@ def make_plan(
 
 
 def _packed(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) -> PackedRows:
-    """Rows of these sequences, of which the weight leaves some in an epoch if there is any way."""
+    """Packed rows of these sequences, or one row each where the weight would leave no packed row in an epoch."""
     packed = pack(lengths[members], room)
     if len(packed) and not SourceShare(len(packed), weight).per_epoch:
         packed = PackedRows.alone(len(members))

@@ -42,7 +42,7 @@ class Control:
     def __init__(self) -> None:
         self.terminated = False
         self.end_lock = threading.Lock()
-        """Whoever records how the attempt ends acquires it first."""
+        """Acquired before the end of the attempt is recorded, so that it is recorded once."""
         self.inbox: RequestInbox | None = None
         self._handle: Callable[[AnyLetter], None] | None = None
         self._unread: list[AnyLetter] = []

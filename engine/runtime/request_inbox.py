@@ -59,7 +59,7 @@ class RequestInbox:
         self._events.enter("held")
 
     def leave_pause(self) -> None:
-        """Record that the run goes on with what it did before the pause."""
+        """Record that the run goes on where it was paused."""
         self._events.back()
 
     def close(self, reason: str) -> None:

@@ -72,7 +72,7 @@ class TrainingData(StartingPoint):
 
 
 def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> TrainingData:
-    """Fetch the model's files, read and tokenise the rows, make the plan. `report(detail)` tells how far it is.
+    """Fetch the model's files, read and tokenise the rows, make the plan. `report(detail)` gets its progress.
 
     Raises:
         ModelError, DataError: a file is missing or wrong, or something is wrong with the rows (findings.py).

@@ -40,7 +40,7 @@ def _classes(folder: Path) -> Iterator[str]:
         try:
             config: Any = json.loads(path.read_bytes())
         except ValueError:
-            continue  # whoever loads it says what is wrong with it
+            continue  # loading it will say what is wrong with it
         classes = config.get("auto_map") if isinstance(config, dict) else None
         for entry in classes.values() if isinstance(classes, dict) else [classes] if classes else []:
             yield from (str(part) for part in (entry if isinstance(entry, list) else [entry]) if part)
