@@ -118,7 +118,7 @@ def test_what_a_source_is_belongs_to_the_weights_and_where_it_lies_does_not(path
         (
             TABLES,
             "train = 'a'\neval = [{path = 'b', weight = 2}]",
-            ":8: data.eval: rows to evaluate on have no weight",
+            ":8: data.eval: evaluation rows take no weight",
             "",
         ),
         (TABLES, "train = 'a'\nchat_template = 'chat'", "there is no template 'chat': chatml, llama2", ""),

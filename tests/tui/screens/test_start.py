@@ -326,7 +326,7 @@ def test_values_are_changed_and_taken_back(path: Path) -> None:
         async with at(ResolvedScreen(profile=path)) as shown:
             await shown.press("u", "e")
             await shown.type("train.lr=1")
-            assert "Here it is train.learning_rate" in shown.text("problem")
+            assert "Use train.learning_rate" in shown.text("problem")
             await shown.type('train.learning_rate=1e-3 adapter.target_modules=["q [/]"]')
             assert "* 2 differ" in shown.text()
             assert '* target_modules ["q [/]"] was "all-linear" --set' in shown.words()
@@ -382,7 +382,7 @@ def test_a_wrong_profile_says_where_and_is_read_again(path: Path) -> None:
     async def script() -> None:
         async with at(ResolvedScreen(profile=path)) as shown:
             assert "8: train.lr: there is no such key" in shown.words()
-            assert "Here it is train.learning_rate." in shown.text() and "R reads it again" in shown.text()
+            assert "Use train.learning_rate." in shown.text() and "R reads it again" in shown.text()
             await shown.press("enter")
             assert "cannot be started" in shown.text("keys")
             await shown.press("d")
