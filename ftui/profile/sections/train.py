@@ -17,7 +17,7 @@ class ActivationCheckpointingKwargs(Section):
 
 
 class TrainSection(Section):
-    """`[train]`: the optimizer's steps. Keys are spelled as in transformers' TrainingArguments."""
+    """`[train]`: the optimizer's steps. Keys as in transformers' TrainingArguments."""
 
     max_steps: int | None = weights(None, ge=1, le=10**12)
     """Number of steps (optimizer updates). Give this or num_train_epochs."""
