@@ -185,6 +185,11 @@ def _tokens_left(state: RunState) -> float | None:
     return ahead + state.tokens_ahead / (state.ahead_to - state.start_step) * (state.max_steps - state.ahead_to)
 
 
+def phase_word(phase: str) -> str:
+    """A phase as people read it: the stored value `held` is shown as `paused`."""
+    return "paused" if phase == "held" else phase
+
+
 def is_over(state: RunState) -> bool:
     """Whether the run came to an end that the same command does not continue: finished, or stopped on purpose."""
     return state.phase == "finished" or (state.phase == "stopped" and state.exit_code == STOPPED)

@@ -4,7 +4,7 @@ from ftui.runs.state import RunState, eta_seconds
 from ftui.runs.status import Status, lives
 
 from ..render.spans import Frame, Line, Span, spread, width_of
-from .wording import clock, model_name, phase_style, phase_word, share_done
+from .wording import clock, model_name, phase_style, share_done, status_word
 
 
 def header(frame: Frame, name: str, status: Status, card: str, now: float) -> list[Line]:
@@ -16,7 +16,7 @@ def _first(frame: Frame, name: str, status: Status, card: str, now: float) -> Li
     state, glyphs = status.state, frame.glyphs
     style = phase_style(status)
     mark = glyphs.alive if lives(status) else glyphs.idle
-    left: Line = [(f" {mark} ", style), (name, "number"), ("  ", "text"), (phase_word(status), style)]
+    left: Line = [(f" {mark} ", style), (name, "number"), ("  ", "text"), (status_word(status), style)]
     if state.held_since is not None:
         left.append((f" {clock(now - state.held_since)}", style))
     right = _time(status)
@@ -35,8 +35,8 @@ def _facts(frame: Frame, state: RunState, card: str) -> list[Line]:
         parts.append([("   ", "text"), (model_name(state.model), "muted")])
     parts += [[(dot, "faint"), (part, "muted")] for part in setup]
     if state.attempt > 1:
-        badge = f" {state.badge}" if state.badge else ""
-        parts.append([(dot, "faint"), (f"attempt {state.attempt}{badge}", "muted")])
+        reproducibility = f" {state.badge}" if state.badge else ""
+        parts.append([(dot, "faint"), (f"attempt {state.attempt}{reproducibility}", "muted")])
     if card:
         parts.append([(dot, "faint"), (card, "muted")])
     return parts
@@ -48,7 +48,7 @@ def _time(status: Status) -> Line:
     percent = "" if done is None else f"{int(done * 100):3d}% "
     if not lives(status):
         return [(percent, "number")]
-    return [("eta ", "muted"), (clock(eta_seconds(state)), "text"), ("  ", "text"), (percent, "number")]
+    return [("ETA ", "muted"), (clock(eta_seconds(state)), "text"), ("  ", "text"), (percent, "number")]
 
 
 def _bar(frame: Frame, status: Status) -> Line:

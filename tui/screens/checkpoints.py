@@ -2,14 +2,12 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import msgspec
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
-from textual.timer import Timer
 
 from ftui import units
 from ftui.errors import FtuiError
@@ -19,19 +17,18 @@ from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
 from ftui.text import shown
 
 from ..drawing.checkpoint_table import checkpoint_table, details, title
-from ..render.canvas import Canvas
+from ..key_table import BACK, CURSOR_KEYS
 from ..stage import stage
 from ..state.checkpoint_view import CheckpointLook, CheckpointView, reason_set_aside, reason_to_keep, with_checked
 from ..state.sent_requests import SentRequests
+from .canvas_screen import ListScreen
 from .dialogs import ConfirmScreen
 
-LOOK_SECONDS = 2.0
-SOON_SECONDS = 0.4  # until the next look while a letter waits for its answer
-PAGE = 10
+SOON_SECONDS = 0.4  # until the next look while a request waits for its answer
 
 
-class CheckpointsScreen(Screen[None]):
-    """One row a checkpoint; a living run is asked by letters, of any other one the files are changed here."""
+class CheckpointsScreen(ListScreen[None]):
+    """One row a checkpoint; a run that is running gets requests, the files of any other are changed here."""
 
     HEADING = "the checkpoints of a run"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,14 +38,11 @@ class CheckpointsScreen(Screen[None]):
         Binding("p", "pin", "pin", tooltip="Keep it for good; again: let it go when its time comes", id="pin"),
         Binding("d", "delete", "delete", tooltip="Delete it; asks first", id="delete"),
         Binding("y", "copy", "copy path", tooltip="Copy the path of its folder", id="copy"),
-        Binding("up,k", "move(-1)", "up", show=False, tooltip="The one above", id="up"),
-        Binding("down,j", "move(1)", "down", show=False, tooltip="The one below", id="down"),
-        Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} up", id="page-up"),
-        Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} down", id="page-down"),
-        Binding("home", "move(-1000000)", "first", show=False, tooltip="The first one", id="first"),
-        Binding("end", "move(1000000)", "last", show=False, tooltip="The last one", id="last"),
-        Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
+        *CURSOR_KEYS,
+        BACK,
     ]
+    CANVASES: ClassVar[Sequence[str]] = ("header", "body", "details")
+    refresh_seconds = 2.0
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -57,32 +51,12 @@ class CheckpointsScreen(Screen[None]):
         self._seen: CheckpointLook | None = None
         self._checked: dict[str, Entry] = {}
         self._reading: str | None = None
-        self._cursor = 0
-        self._chosen: str | None = None
         self._requests = SentRequests(run)
         self._is_looking = False
         self._changing = asyncio.Lock()
-        self._timer: Timer | None = None
-
-    def compose(self) -> ComposeResult:
-        for name in ("header", "body", "details", "keys"):
-            yield Canvas(stage(self).look, id=name)
 
     def on_mount(self) -> None:
-        self._draw()
-        stage(self).draw_keys()
-        self._timer = self.set_interval(LOOK_SECONDS, self.tick)
         self.tick()
-
-    def on_screen_suspend(self) -> None:
-        if self._timer is not None:
-            self._timer.pause()
-
-    def on_screen_resume(self) -> None:
-        if self._timer is not None:
-            self._timer.resume()
-            self.tick()
-        stage(self).draw_keys()
 
     # -- looking
 
@@ -107,8 +81,8 @@ class CheckpointsScreen(Screen[None]):
             self._requests.give_up()
         if any(request.outcome == "sent" for request in self._requests.all):
             self.set_timer(SOON_SECONDS, self.tick)
-        self._find_cursor()
-        self._draw()
+        self.follow_cursor()
+        self.draw()
 
     @property
     def entries(self) -> list[Entry] | None:
@@ -118,36 +92,28 @@ class CheckpointsScreen(Screen[None]):
     @property
     def entry(self) -> Entry | None:
         entries = self.entries
-        return entries[self._cursor] if entries else None
+        return entries[self.cursor] if entries else None
 
-    def _find_cursor(self) -> None:
-        """The cursor stays on its checkpoint while others come and go; where that is gone, it stays in its place."""
-        paths = [entry.path for entry in self.entries or []]
-        if self._chosen in paths:
-            self._cursor = paths.index(self._chosen)
-        self._cursor = max(0, min(self._cursor, len(paths) - 1))
-        self._chosen = paths[self._cursor] if paths else None
+    def line_ids(self) -> Sequence[object]:
+        return [entry.path for entry in self.entries or []]
 
-    def _draw(self) -> None:
-        name, entries, entry, cursor = self._run.name, self.entries, self.entry, self._cursor
+    def draw(self) -> None:
+        name, entries, entry, cursor = self._run.name, self.entries, self.entry, self.cursor
         reading, request, now = self._reading, self._requests.newest, stage(self).clock()
-        show = {name: self.query_one(f"#{name}", Canvas).show for name in ("header", "body", "details")}
-        show["header"](lambda frame: title(frame, name, entries or []))
-        show["body"](lambda frame: checkpoint_table(frame, name, entries, cursor, reading, now))
-        show["details"](lambda frame: details(frame, self._run.folder, entry, request, now))
-
-    def action_move(self, by: int) -> None:
-        entries = self.entries or []
-        self._cursor = max(0, min(len(entries) - 1, self._cursor + by))
-        self._chosen = entries[self._cursor].path if entries else None
-        self._draw()
+        self.show(
+            header=lambda frame: title(frame, name, entries or []),
+            body=lambda frame: checkpoint_table(frame, name, entries, cursor, reading, now),
+            details=lambda frame: details(frame, self._run.folder, entry, request, now),
+        )
 
     # -- going on
 
     def action_resume(self) -> None:
         entry = self.entry
         if entry is not None and entry.newest and self._seen is not None and self._seen.lives:
-            stage(self).say(f"{self._run.name} lives and goes on by itself; f starts another run from here.", "warn")
+            stage(self).say(
+                f"{self._run.name} is running and goes on by itself; f starts another run from here.", "warn"
+            )
         else:
             self._go_on(own_run=False)
 
@@ -177,7 +143,7 @@ class CheckpointsScreen(Screen[None]):
         entry = self.entry
         if entry is not None and entry.path != self._reading:
             self._reading = entry.path
-            self._draw()
+            self.draw()
             stage(self).say(f"Reading {units.size(entry.size)} of {entry.name} back ...", "loss")
             self.run_worker(self._verify(entry), group="verify", exclusive=True)
 
@@ -198,7 +164,7 @@ class CheckpointsScreen(Screen[None]):
             if self._reading == entry.path:  # else another one is being read by now
                 self._reading = None
         stage(self).say(words, tone)
-        self._draw()
+        self.draw()
 
     async def _helped(self, *arguments: str) -> tuple[bytes, str]:
         """What `ftui checkpoints` prints about this run, and its complaint; it is killed when nobody waits any more."""
@@ -240,7 +206,7 @@ class CheckpointsScreen(Screen[None]):
         self.app.push_screen(ConfirmScreen(stage(self).look, question, "delete it"), answered)
 
     def _change(self, verb: str, step: int) -> None:
-        """By letter where the run lives; its answer comes with the next looks."""
+        """By a request where the run is running; the answer comes with the next looks."""
         if self._seen is None or not self._seen.lives:
             self.run_worker(self._change_here(verb, step), group="change")
             return
@@ -249,7 +215,7 @@ class CheckpointsScreen(Screen[None]):
         except FtuiError as error:
             stage(self).complain(error)
         self.set_timer(SOON_SECONDS, self.tick)
-        self._draw()
+        self.draw()
 
     async def _change_here(self, verb: str, step: int) -> None:
         async with self._changing:  # the run's lock is not free for a second one at the same time

@@ -30,6 +30,7 @@ from ftui.profile.tiers import tier_layer
 from ftui.runs import checkpoint_folders
 from ftui.runs.describe import place
 from ftui.runs.run_folder import Run, check_name, runs_root
+from ftui.runs.state import phase_word
 from ftui.runs.status import Status, is_living, lives, read_status
 from ftui.system.logind import kills_on_logout
 
@@ -131,7 +132,7 @@ def _decided(options: LaunchOptions, folder: Path, resolved: ResolvedProfile) ->
 def _attached(run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
     before = stored_profile(run)
     keys = not_applied(run, resolved.profile)
-    notes = (f"A living run keeps what it started with; this differs in {', '.join(keys)}.",) if keys else ()
+    notes = (f"A run that is running keeps what it started with; this differs in {', '.join(keys)}.",) if keys else ()
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: enter attaches to it."
     return LaunchPlan("attach", run, resolved, before, sentence, notes)
 
@@ -163,7 +164,7 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
     if weights_difference(before, resolved.profile):
         notes = (f"{parent.name} itself could not go on with other values of what its weights depend on.", *notes)
     if is_living(parent):
-        notes = (f"{parent.name} lives: both would share this machine.", *notes)
+        notes = (f"{parent.name} is running: both would share this machine.", *notes)
     return LaunchPlan(
         "fork", run, _named(options, run, resolved), named(before, run.name), sentence, notes, parent=parent
     )
@@ -198,12 +199,12 @@ def how_it_stands(status: Status) -> str:
     """`was parked at step 120/400`."""
     state = status.state
     if lives(status):
-        return f"lives ({state.phase}, {place(state)})"
+        return f"is running ({phase_word(state.phase)}, {place(state)})"
     if state.attempt == 0:
         return "was opened and never started"
     if state.exit_code in (PREEMPTED_SAVED, PREEMPTED_NOT_SAVED):
         return f"was pre-empted at {place(state)}"
-    return f"{WAS.get(state.phase, state.phase)} at {place(state)}"
+    return f"{WAS.get(state.phase, phase_word(state.phase))} at {place(state)}"
 
 
 def newest_checkpoint(run: Run) -> int | None:

@@ -100,5 +100,5 @@ class RunView:
         return moved
 
     def send(self, kind: type[Letter], fields: dict[str, object]) -> SentRequest:
-        """Send a letter (see `Orders.give`)."""
+        """Send a control request (see `SentRequests.send`)."""
         return self.requests.send(self.status, kind, fields)

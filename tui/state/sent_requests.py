@@ -12,6 +12,7 @@ from ftui.runs.send_request import address_request
 from ftui.runs.status import Status
 
 KEPT = 50
+VERBS = {"hold": "pause", "delete_checkpoint": "delete checkpoint"}  # as a person writes them
 
 Outcome = Literal["sent", "applied", "refused", "unread"]
 OUTCOME_STYLES: dict[Outcome, str] = {"sent": "muted", "applied": "good", "refused": "warn", "unread": "warn"}
@@ -30,17 +31,17 @@ class SentRequest:
 
 @dataclass
 class SentRequests:
-    """The letters of this screen, oldest first."""
+    """The requests of this screen, oldest first."""
 
     run: Run
     all: list[SentRequest] = field(default_factory=list)
 
     def send(self, status: Status, kind: type[Letter], fields: dict[str, object]) -> SentRequest:
-        """Send a letter to the attempt that lives.
+        """Send a request to the attempt that is running.
 
         Raises:
-            UsageError: none does, or a field is out of its bounds.
-            DiskError: the letter cannot be written.
+            UsageError: none is, or a field is out of its bounds.
+            DiskError: the request cannot be written.
         """
         letter = address_request(self.run, status, kind, fields)
         send(self.run, letter)
@@ -57,10 +58,10 @@ class SentRequests:
                 self._settle(record.letter, "refused", describe.event_lines(record)[0])
 
     def give_up(self) -> None:
-        """The run has ended: nobody will answer any more."""
+        """The run has ended: it answers no more."""
         for request in self.all:
             if request.outcome == "sent":
-                self._settle(request.letter, "unread", f"{request.summary}: the run ended before it read the letter")
+                self._settle(request.letter, "unread", f"{request.summary}: the run ended before it answered")
 
     def _settle(self, letter: str, outcome: Outcome, words: str) -> None:
         self.all = [
@@ -74,8 +75,8 @@ class SentRequests:
 
 
 def summarize(letter: AnyLetter) -> str:
-    """A letter in a few words."""
+    """A request in a few words."""
     if isinstance(letter, Set):
         return "set " + ", ".join(f"{name} = {value:g}" for name, value in letter.settings.items())
     step = getattr(letter, "step", None)
-    return letter.verb.replace("_", " ") + (f" at step {step}" if step is not None else "")
+    return VERBS.get(letter.verb, letter.verb) + (f" at step {step}" if step is not None else "")

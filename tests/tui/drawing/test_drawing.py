@@ -15,11 +15,11 @@ from ftui.runs.status import Status
 from ftui.system.process_id import this_process
 from ftui.tui.drawing.charts.spark import FLAT_SHARE, levels, points, span_of, spark
 from ftui.tui.drawing.failure import failure
-from ftui.tui.drawing.footer import key_line
 from ftui.tui.drawing.header import header
 from ftui.tui.drawing.panes import pane
 from ftui.tui.drawing.tiles import tiles
 from ftui.tui.drawing.wording import clock, gib, loss, norm, place, rate, short
+from ftui.tui.key_table import key_line
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, Line, width_of
 from ftui.tui.state.history import Event
@@ -156,7 +156,7 @@ ALIVE = Status(
 def test_the_header_says_which_where_how_far_and_how_long() -> None:
     first, second = (text_of(line) for line in header(Frame(120, 2, UNICODE), "mine", ALIVE, "H100 80GB", 0.0))
     assert first.startswith(" ● mine  training   Qwen3-8B · lora · bf16 · attempt 2 EXACT · H100 80GB")
-    assert first.endswith("eta 11m41   76% ")
+    assert first.endswith("ETA 11m41   76% ")
     assert "2,299 / 3,000  epoch 2.30  49 unsaved" in second and second.lstrip().startswith("━")
 
 
@@ -174,9 +174,9 @@ def test_a_narrow_header_drops_facts_not_numbers() -> None:
     assert len(first) <= 50 and len(second) <= 50
 
 
-def test_a_hold_says_how_long() -> None:
+def test_a_pause_says_how_long() -> None:
     held = replace(ALIVE, state=replace(ALIVE.state, phase="held", held_since=100.0))
-    assert "held 3m20" in text_of(header(Frame(80, 2, UNICODE), "mine", held, "", 300.0)[0])
+    assert "paused 3m20" in text_of(header(Frame(80, 2, UNICODE), "mine", held, "", 300.0)[0])
 
 
 def test_nobody_saved_is_the_whole_run_at_stake() -> None:
@@ -222,7 +222,7 @@ KILLED = EngineEnded(code=None, signal="SIGKILL", oom_kills=2, last_lines=[])
 
 
 def drawn_failure(state: RunState, ended: EngineEnded | None, height: int, top: int = 0) -> str:
-    lines = failure(Frame(80, height, UNICODE), "mine", state, ended, "evaluation at step 60", [], top)
+    lines, _ = failure(Frame(80, height, UNICODE), "mine", state, ended, "evaluation at step 60", [], top)
     assert len(lines) <= height
     return "\n".join(text_of(line) for line in lines)
 
@@ -254,7 +254,7 @@ def test_the_traceback_of_an_error_that_is_no_bug_stays_in_the_log() -> None:
     )
 
     def printed(state: RunState, lines: list[str]) -> str:
-        drawn = failure(Frame(80, 40, UNICODE), "mine", state, None, "", lines, 0)
+        drawn, _ = failure(Frame(80, 40, UNICODE), "mine", state, None, "", lines, 0)
         return "\n".join(map(text_of, drawn)).split("last lines")[1]
 
     text = printed(state, log)

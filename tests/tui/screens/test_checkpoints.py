@@ -220,7 +220,7 @@ def test_the_newest_of_a_living_run_is_not_resumed_but_forked(tmp_path: Path, wi
 
     async def act(shown: Shown) -> None:
         await shown.press("r")
-        assert wishes() == [] and "lives and goes on by itself" in shown.text("keys")
+        assert wishes() == [] and "is running and goes on by itself" in shown.text("keys")
         await shown.press("f")
         assert wishes() == [LaunchOptions(run=run, checkpoint=12, name="mine-2")]
 

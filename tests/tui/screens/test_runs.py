@@ -57,7 +57,7 @@ def test_every_state_is_told_from_its_files(recorded: Recorded) -> None:
     for name in all_recorded():
         recorded(name, living=name in ("wiki-style-lora", "wiki-style-held"))
     phases = {
-        "wiki-style-lora": "training", "wiki-style-held": "held", "wiki-style-finished": "finished",
+        "wiki-style-lora": "training", "wiki-style-held": "paused", "wiki-style-finished": "finished",
         "full-parked": "parked", "stopped-early": "stopped", "killed-by-host": "lost", "exploded": "failed",
         "no-such-rows": "failed", "out-of-memory": "failed",
     }  # fmt: skip
