@@ -169,7 +169,7 @@ def test_the_header_names_the_stage_of_a_curriculum() -> None:
 
 def test_a_narrow_header_drops_facts_not_numbers() -> None:
     first, second = (text_of(line) for line in header(Frame(50, 2, ASCII), "a-rather-long-name", ALIVE, "H100", 0.0))
-    assert "a-rather-long-name" in first and "76%" in first and "eta" in first and "H100" not in first
+    assert "a-rather-long-name" in first and "76%" in first and "ETA" in first and "H100" not in first
     assert "2,299 / 3,000" in second
     assert len(first) <= 50 and len(second) <= 50
 

@@ -320,7 +320,7 @@ def test_what_must_stay_is_not_even_asked(tmp_path: Path) -> None:
     during(run, act)
 
 
-def test_a_living_run_is_asked_by_letter_and_its_answer_shown(tmp_path: Path) -> None:
+def test_a_running_run_gets_a_request_and_its_answer_is_shown(tmp_path: Path) -> None:
     run = living(tmp_path / "runs" / "mine")
 
     async def act(shown: Shown) -> None:
@@ -340,7 +340,7 @@ def test_a_living_run_is_asked_by_letter_and_its_answer_shown(tmp_path: Path) ->
     during(run, act)
 
 
-def test_a_letter_may_be_refused_or_come_too_late(tmp_path: Path) -> None:
+def test_a_request_may_be_refused_or_come_too_late(tmp_path: Path) -> None:
     run = living(tmp_path / "runs" / "mine")
 
     async def act(shown: Shown) -> None:
@@ -353,7 +353,7 @@ def test_a_letter_may_be_refused_or_come_too_late(tmp_path: Path) -> None:
         run.supervisor_log.write_bytes(b"")
         run.status.unlink(missing_ok=True)
         shown.screen._browsed._watch = None  # as if its process had ended
-        await shown.until(lambda: "the run ended before it read" in shown.text("details"))
+        await shown.until(lambda: "the run ended before it answered" in shown.text("details"))
 
     during(run, act)
 

@@ -67,7 +67,7 @@ def test_every_state_is_told_from_its_files(recorded: Recorded) -> None:
         for name, phase in phases.items():
             (line,) = (line for line in lines if line[1:2] in "●○" and f" {name} " in line)
             assert phase in line.split()
-        assert "2 alive" in lines[0] and f"{len(phases)} runs" in lines[0]
+        assert "2 running" in lines[0] and f"{len(phases)} runs" in lines[0]
         living = [line.split()[1] for line in lines if line[1:2] == "●"]
         assert living == sorted(living) and len(living) == 2, "the living ones come first"
         assert lines[3][1:2] == "●"
