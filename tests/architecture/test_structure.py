@@ -156,6 +156,7 @@ assert started == [], started
 """
 
 
+@pytest.mark.slow
 def test_screens_that_watch_stay_light_and_start_nothing(tmp_path: Path) -> None:
     """The list of runs and the live view, empty and full."""
     places = {"FTUI_RUNS": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
@@ -189,6 +190,7 @@ def test_the_supervisor_stays_light() -> None:
     assert loaded_by("import ftui.supervisor.supervise") & {"pydantic", "tomlkit"} == set()
 
 
+@pytest.mark.slow
 def test_the_engine_never_loads_the_screens() -> None:
     assert loaded_by("import ftui.engine.recipe") & SCREEN_STACK == set()
 
@@ -227,6 +229,7 @@ def test_the_engine_reads_and_writes_no_pickle() -> None:
     assert calls == []
 
 
+@pytest.mark.slow
 def test_no_code_is_fetched_from_the_hub(tmp_path: Path) -> None:
     """`kernels` downloads and runs code as soon as a library imports it: to the engine it is not there."""
     (tmp_path / "kernels.py").write_text("raise SystemExit('kernels was imported')")

@@ -12,8 +12,8 @@ import pytest
 
 from ftui.runs.run_folder import Run, all_runs
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE
-from tests.support.replayed import moment
 from tests.support.replayed import recorded as all_recorded
+from tests.support.replayed import time_of_last_record
 from tests.support.shown_app import PROFILE, picture, shown_app
 from tests.tui.conftest import Recorded
 
@@ -41,7 +41,7 @@ def drawn(*keys: str, run: Run | None = None, size: str = "80x24", clock: Callab
 
 
 def clock_of(run: Run) -> Callable[[], float]:
-    end = moment(run) + 3
+    end = time_of_last_record(run) + 3
     return lambda: end
 
 
