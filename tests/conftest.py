@@ -7,7 +7,6 @@ import pytest
 
 from tests.support.bench import Workbench, bench_at, make_bench
 
-
 ROOT = Path(__file__).parent.parent
 WHOLE_PROGRAMS = ("tests/e2e/", "tests/faults/")
 SLOW = (
@@ -30,8 +29,7 @@ SLOW = (
     "tests/tui/screens/rows/test_rows.py",
     "tests/tui/screens/test_foreign_text.py",
 )
-"""What `pytest -m "not slow"` leaves out; a single slow test elsewhere has the marker itself. Without them, the tests end
-within two minutes on two cores (`make fast`)."""
+"""What `pytest -m "not slow"` leaves out (`make fast`: two minutes). A slow test elsewhere has the marker."""
 
 
 def pytest_configure() -> None:

@@ -117,7 +117,7 @@ def test_no_limit_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize("more", ["", ", train_on_input: true", ", train_on_input: false"])
 @pytest.mark.parametrize("builder", ["alpaca_dataset", "alpaca_cleaned_dataset", "slimorca_dataset", "chat_dataset"])
 def test_what_torchtunes_builders_train_on(builder: str, more: str, tmp_path: Path) -> None:
-    """Its Alpaca builders train on the prompt too where nothing is said, and write Alpaca's words; no other one does."""
+    """Its Alpaca builders train on the prompt too where nothing is said, and write Alpaca's words; no other does."""
     path = tmp_path / "a.yaml"
     path.write_text(f"{TORCHTUNE}dataset: {{_component_: torchtune.datasets.{builder}, source: o/rows{more}}}\n")
     done = import_file(path, tmp_path)
