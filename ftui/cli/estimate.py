@@ -14,8 +14,8 @@ from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import change_lines, estimate_lines, width, wrapped
 from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
-from ftui.estimate.probe import probe
 from ftui.estimate.result import Estimate, Verdict
+from ftui.estimate.run_probe import probe
 from ftui.estimate.setup import Parallel, TrainingSetup
 from ftui.estimate.simulation import carried_over, with_libraries
 from ftui.hardware.detect import find_machine
