@@ -74,6 +74,12 @@ def test_a_class_is_found_by_its_name() -> None:
     assert len(twice) <= CLASS_HOMONYMS, f"one class of a name is enough: {twice}"
 
 
+def test_every_folder_of_modules_is_a_package() -> None:
+    """Without its __init__.py, neither the wheel nor the import contract would see it."""
+    folders = {path.parent for path in sources() if path.relative_to(ROOT).parts[0] != "profiles"}
+    assert [folder for folder in folders if not (folder / "__init__.py").is_file()] == []
+
+
 def test_functions_stay_small() -> None:
     long = {name: n for p in sources() for name, n in functions(p) if n > MAX_LINES_A_FUNCTION}
     assert long.keys() == LONG_FUNCTIONS.keys(), f"over {MAX_LINES_A_FUNCTION} lines: {long}"
