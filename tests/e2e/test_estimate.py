@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -74,9 +75,11 @@ def test_a_probe_ends_with_whoever_asked(workbench: Workbench) -> None:
     ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    folder = Path(probe[0].cmdline()[-1])
     asking.kill()
     asking.wait()
     assert gone(probe[0])
+    assert not folder.exists(), "what the probe had written is removed"
 
 
 def test_a_run_that_is_probed_first(workbench: Workbench) -> None:
@@ -89,7 +92,7 @@ def test_a_run_that_is_probed_first(workbench: Workbench) -> None:
     assert ended.returncode == DataError.exit_code and "rows.jsonl:1" in ended.stderr
     assert not workbench.run("other").folder.exists()
     over = workbench.ftui("--run", profile, "--probe")
-    assert over.returncode == 0 and over.stdout.startswith("mine is over: nothing is probed.")
+    assert over.returncode == 0 and over.stdout.startswith("mine has ended: nothing is probed.")
 
 
 @pytest.fixture
