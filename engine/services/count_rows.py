@@ -1,6 +1,7 @@
 """Rows, tokens and steps of a profile, counted as a run would count them; trains nothing (the dry run)."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from ftui.dataset.row_counts import RowCounts
@@ -9,16 +10,22 @@ from ftui.system.user_folders import cache_folder
 
 from ..planning.curriculum_plan import CurriculumPlan, describe_stages
 from ..training.prepare import prepare
+from .profile_text import given_profile
 
 
-def count_rows(profile: Profile) -> RowCounts:
+def count_rows(on_detail: Callable[[str], None], profile: str) -> RowCounts:
+    """The dry run of a profile (TOML, every path absolute): see `count_profile`."""
+    return count_profile(given_profile(profile), on_detail)
+
+
+def count_profile(profile: Profile, on_detail: Callable[[str], None] = lambda detail: None) -> RowCounts:
     """Read, tokenise and plan, without the weights.
 
     Raises:
         FtuiError: the model's files or the rows are wrong.
     """
     with tempfile.TemporaryDirectory() as fallback:
-        prepared = prepare(profile, cache_folder(Path(fallback)), lambda detail: None)
+        prepared = prepare(profile, cache_folder(Path(fallback)), on_detail)
         counts, plan = prepared.train.sequences.counts, prepared.plan
         return RowCounts(
             num_train_rows=prepared.train.num_rows,

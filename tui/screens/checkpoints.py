@@ -1,7 +1,6 @@
 """The checkpoints of a run: look at them, read them back, keep or delete them, go on from one of them."""
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
@@ -11,7 +10,8 @@ from textual.binding import Binding, BindingType
 
 from ftui import units
 from ftui.errors import FtuiError
-from ftui.runs.checkpoint_index import CheckpointList, Entry, standing
+from ftui.helper.client import Helper
+from ftui.runs.checkpoint_index import Entry, standing
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
 from ftui.text import shown
@@ -149,36 +149,23 @@ class CheckpointsScreen(ListScreen[None]):
 
     async def _verify(self, entry: Entry) -> None:
         """In a process of its own: hashing would hold up the keys, and a read that hangs can be killed."""
-        words, tone = f"{entry.name} could not be verified.", "bad"
+        helper = Helper()
         try:
-            output, complaint = await self._helped("--verify", entry.path, "--json")
-            found = msgspec.json.decode(output, type=CheckpointList).checkpoints[0]
+            found = msgspec.convert(
+                await asyncio.to_thread(helper.ask, "verify", run=str(self._run.folder), checkpoint=entry.path), Entry
+            )
             self._checked[entry.path] = found
-            is_whole = found.problem is None
             words, tone = f"{entry.name}: {standing(found)}", "bad"
-            if is_whole:
+            if found.problem is None:
                 words, tone = f"{entry.name}: every byte is what it was when it was saved.", "good"
-        except (msgspec.DecodeError, IndexError):
-            words = f"{words} {complaint}".strip()
+        except FtuiError as error:
+            words, tone = f"{entry.name} could not be verified. {' '.join(error.message.split())}", "bad"
         finally:
+            helper.close()
             if self._reading == entry.path:  # else another one is being read by now
                 self._reading = None
         stage(self).say(words, tone)
         self.draw()
-
-    async def _helped(self, *arguments: str) -> tuple[bytes, str]:
-        """What `ftui checkpoints` prints about this run, and its complaint; it is killed when nobody waits any more."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "ftui", "checkpoints", str(self._run.folder), *arguments,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            output, errors = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        return output, " ".join(errors.decode(errors="backslashreplace").split())
 
     # -- keeping and deleting
 

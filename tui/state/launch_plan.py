@@ -12,7 +12,6 @@ from typing import Literal
 from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, ProfileError, UsageError
 from ftui.launch.fork import find_origin, fork
 from ftui.launch.open_run import (
-    check_code,
     decide,
     locate_run,
     named,
@@ -24,6 +23,7 @@ from ftui.launch.open_run import (
 )
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.origins import ValueOrigin
+from ftui.profile.remote_code import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
 from ftui.profile.tiers import tier_layer
@@ -96,7 +96,7 @@ def plan_launch(options: LaunchOptions) -> LaunchPlan:
         folder, resolved = locate_run(str(options.profile.absolute()), options.name, options.overrides, options.tier)
         plan = _decided(options, folder, resolved)
     goes_on = plan.parent or plan.run
-    check_code(plan.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
+    check_remote_code(plan.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
     return plan
 
 

@@ -13,7 +13,7 @@ from ftui.dataset.row_counts import count_lines
 from ftui.engine.planning.curriculum_plan import CurriculumPlan
 from ftui.engine.planning.mixing import MOST_REPEATED, MOST_STEPS, compute_shares, make_run_plan, temper_counts
 from ftui.engine.planning.plan import SourceShare, make_plan
-from ftui.engine.services.count_rows import count_rows
+from ftui.engine.services.count_rows import count_profile
 from ftui.errors import DataError
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSource
@@ -146,7 +146,7 @@ def test_a_small_stage_of_a_weighted_packed_source_has_rows(model_folder: Path, 
     data = {"train": [{"path": str(weighted), "weight": 0.5}, str(one)], "packing": True, "max_length": 256}
     profile = make_profile(model_folder, weighted, data=data)
     profile = profile.model_copy(update={"curriculum": (CurriculumStage(fraction=0.1), CurriculumStage())})
-    assert (count_rows(profile).max_steps or 0) >= 2
+    assert (count_profile(profile).max_steps or 0) >= 2
     lengths = np.full(41, 10, np.int32)
     plan = make_run_plan(profile, lengths, lengths, [SourceShare(40, 0.5), SourceShare(1)])
     assert isinstance(plan, CurriculumPlan)
@@ -163,7 +163,7 @@ def test_a_dry_run_says_that_an_epoch_of_a_curriculum_is_a_mean_one(model_folder
         update={"curriculum": (CurriculumStage(fraction=0.1, num_train_epochs=3), CurriculumStage())}
     )
     for profile, word, others in ((plain, " per epoch", " per mean epoch"), (staged, " per mean epoch", " per epoch")):
-        counts = count_rows(profile)
+        counts = count_profile(profile)
         lines = "\n".join(count_lines(counts))
         assert lines.count(word) == 4 and others not in lines
         (of_all,) = [line.split()[-1] for line in lines.splitlines() if line.startswith("tokens of all steps")]

@@ -32,6 +32,7 @@ from ftui.tui.screens.dialogs import ConfirmScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.state.launch_plan import LaunchOptions
 from tests.support.shelf import CONTENT, finished, folder_of, living, opened, tell, trained
+from tests.support.stand_in import stand_in
 
 
 @pytest.fixture(autouse=True)
@@ -248,10 +249,10 @@ def test_reading_back(run: Run) -> None:
 def test_reading_back_ends_with_the_screen(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The helper that hangs on a volume is killed when nobody waits for it any more."""
     pid = tmp_path / "pid"
-    hang = tmp_path / "hang"
-    hang.write_text(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600\n")
-    hang.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(hang))
+    stand_in(
+        monkeypatch,
+        f"import os, time; open('{pid}.new', 'w').write(str(os.getpid())); os.rename('{pid}.new', '{pid}'); time.sleep(600)",
+    )
 
     async def act(shown: Shown) -> None:
         await shown.pilot.press("v")
@@ -263,15 +264,13 @@ def test_reading_back_ends_with_the_screen(run: Run, tmp_path: Path, monkeypatch
     during(run, act)
 
 
-def test_a_helper_that_fails_is_no_verdict(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fails = tmp_path / "fails"
-    fails.write_text("#!/bin/sh\necho 'error: [/tmp] no \x1b memory' >&2; exit 1\n")
-    fails.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(fails))
+def test_a_helper_that_fails_is_no_verdict(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "raise SystemExit('error: [/tmp] no \x1b memory')")
 
     async def act(shown: Shown) -> None:
         await shown.press("v")
-        assert "final could not be verified. error: [/tmp] no \u241b memory" in shown.text("keys")
+        words = "final could not be verified. The helper process ended: error: [/tmp] no \u241b memory"
+        assert words in " ".join(shown.text("keys").split())
         assert shown.row().endswith(" valid")
 
     during(run, act)
