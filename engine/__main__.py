@@ -14,24 +14,42 @@ from .system.environment import settle_environment
 
 settle_environment()
 
-from ftui.errors import BUG, DiskError, DiskFullError, FtuiError, HostMemoryError, LostRunError  # noqa: E402
-from ftui.runs.events import RunFailed  # noqa: E402
+from ftui.errors import (  # noqa: E402
+    BUG,
+    PARKED,
+    PREEMPTED_NOT_SAVED,
+    STOPPED,
+    DiskError,
+    DiskFullError,
+    FtuiError,
+    HostMemoryError,
+    LostRunError,
+)
+from ftui.runs.events import RunFailed, RunStopped  # noqa: E402
 from ftui.runs.run_folder import Run  # noqa: E402
 from ftui.supervisor.engine_process import LOST_RANK, RankLostError  # noqa: E402
 from ftui.system.files import try_lock  # noqa: E402
 from ftui.system.redact import finish_output, redact_output, redacted  # noqa: E402
 from ftui.system.volume import is_disk_full  # noqa: E402
 
-from .runtime.control_flags import Control, Leave  # noqa: E402
-from .runtime.early_exit import leave_untrained  # noqa: E402
-from .runtime.event_writer import Logbook  # noqa: E402
-from .runtime.request_inbox import LetterDesk, answers_in  # noqa: E402
+from .runtime.control_flags import Control, Shutdown, Why  # noqa: E402
+from .runtime.event_writer import EventWriter  # noqa: E402
+from .runtime.request_inbox import RequestInbox, answers_in  # noqa: E402
 
 PATIENCE_SECONDS = 1.0  # how long SIGTERM waits for the main thread while libraries or a model are loaded
 LOOK_SECONDS = 0.1
 
+UNTRAINED: dict[Why, tuple[int, str]] = {
+    "preempted": (PREEMPTED_NOT_SAVED, "pre-empted (SIGTERM) before training began"),
+    "park": (PARKED, "parked before training began"),
+    "stop": (STOPPED, "stopped before training began"),
+    "abort": (STOPPED, "aborted before training began"),
+    "full": (DiskError.exit_code, "the disk is full"),
+}
+
 
 def main(arguments: list[str]) -> int:
+    """Run the engine on the run folder that is the first argument; returns the exit code."""
     os.umask(0o077)
     redact_output()
     faulthandler.enable(file=2)
@@ -39,7 +57,7 @@ def main(arguments: list[str]) -> int:
         faulthandler.register(signal.SIGUSR1, file=2, all_threads=True)  # the supervisor asks before it kills
     run = Run(Path(arguments[0]).absolute())
     if os.environ.get("RANK", "0") != "0":
-        return accompany(run)
+        return run_rank(run)
     control = Control()
     control.listen()
     try:
@@ -47,75 +65,84 @@ def main(arguments: list[str]) -> int:
         if lock is None:
             print(f"another engine trains {run.name}", file=sys.stderr)
             return LostRunError.exit_code
-        logbook = Logbook(run, attempt=int(os.environ.get("FTUI_ATTEMPT", "1")), token=os.environ.get("FTUI_TOKEN", ""))
-    except OSError as error:  # no room even for an empty journal
+        attempt, token = int(os.environ.get("FTUI_ATTEMPT", "1")), os.environ.get("FTUI_TOKEN", "")
+        events = EventWriter(run, attempt=attempt, token=token)
+    except OSError as error:  # no space even for an empty journal
         print(f"{run.folder} cannot be written to: {error}", file=sys.stderr)
         return DiskError.exit_code
-    logbook.lock = lock
-    control.open(LetterDesk(run, logbook, answers_in(run)))
-    threading.Thread(target=_stand_by, args=(logbook, control), daemon=True).start()
-    return conduct(run, logbook, control)
+    events.lock = lock
+    control.open(RequestInbox(run, events, answers_in(run)))
+    threading.Thread(target=_watch_for_sigterm, args=(events, control), daemon=True).start()
+    return run_engine(run, events, control)
 
 
-def accompany(run: Run) -> int:
-    """A rank above 0: it does as rank 0 orders and writes nothing but its output. Signals are rank 0's business."""
+def run_rank(run: Run) -> int:
+    """A rank above 0: it does what rank 0 orders and writes nothing but its output. Only rank 0 listens to signals."""
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    return conduct(run, Logbook(run, attempt=0, token="", is_silent=True), Control())
+    return run_engine(run, EventWriter(run, attempt=0, token="", is_silent=True), Control())
 
 
-def _stand_by(logbook: Logbook, control: Control) -> None:
+def _watch_for_sigterm(events: EventWriter, control: Control) -> None:
     """Obey SIGTERM while the main thread is deep in an import or in the loading of a model: nothing can be lost yet."""
     while not control.is_training:
         time.sleep(LOOK_SECONDS)
         if control.terminated:
             time.sleep(PATIENCE_SECONDS)
-            if not control.is_training and control.ending.acquire(blocking=False):
-                os._exit(leave_untrained(logbook, Leave("preempted")))
+            if not control.is_training and control.end_lock.acquire(blocking=False):
+                os._exit(_end_untrained(events, Shutdown("preempted")))
             return
 
 
-def conduct(run: Run, logbook: Logbook, control: Control) -> int:
+def run_engine(run: Run, events: EventWriter, control: Control) -> int:
     """Train, and turn whatever ends it into a record and an exit code. The one broad catch of the engine."""
     try:
         from ftui.profile.layers import resolve
 
         profile = resolve(run.profile).profile
-        logbook.phase("starting", "loading the libraries")
+        events.set_phase("starting", "loading the libraries")
         from .recipe import train  # torch, transformers, peft: 5 to 10 s
 
-        return train(run, profile, logbook, control)
-    except Leave as leaving:
-        control.ending.acquire()
-        control.answer(leaving.request, "nothing to save yet")
+        return train(run, profile, events, control)
+    except Shutdown as shutdown:
+        control.end_lock.acquire()
+        control.answer(shutdown.request, "nothing to save yet")
         control.close("the run has ended")
-        return leave_untrained(logbook, leaving)
+        return _end_untrained(events, shutdown)
     except RankLostError as error:  # that rank's end is this attempt's, and the supervisor knows it
-        control.ending.acquire()
+        control.end_lock.acquire()
         print(f"rank {os.environ['RANK']}: another rank is gone ({error})", flush=True)
         control.close("another process of the run is gone")
         return LOST_RANK
     except Exception as error:
-        control.ending.acquire()
+        control.end_lock.acquire()
         traceback.print_exc()
-        return _failed(logbook, control, error)
+        return _fail(events, control, error)
 
 
-def _failed(logbook: Logbook, control: Control, error: Exception) -> int:
-    known = as_ftui_error(error)
+def _end_untrained(events: EventWriter, shutdown: Shutdown) -> int:
+    """Record the end of an attempt that has not begun to train; returns the exit code."""
+    code, reason = UNTRAINED[shutdown.why]
+    events.is_shutting_down = True
+    events.write(RunStopped(step=events.num_steps, reason=reason, exit_code=code), durable=True)
+    return code
+
+
+def _fail(events: EventWriter, control: Control, error: Exception) -> int:
+    expected = as_ftui_error(error)
     text = f"{type(error).__name__}: {error}"
     record = RunFailed(
-        message=redacted(text if known is None else known.message),
-        hint="This is a bug in ftui: please report it with engine.log." if known is None else known.hint,
-        exit_code=BUG if known is None else known.exit_code,
+        message=redacted(text if expected is None else expected.message),
+        hint="This is a bug in ftui: please report it with engine.log." if expected is None else expected.hint,
+        exit_code=BUG if expected is None else expected.exit_code,
         error=redacted(text),
         again=type(error).__name__ == "UpdateMemoryError",
     )
-    logbook.is_leaving = True
-    if rank := int(os.environ.get("RANK", "0")):  # the supervisor quotes it (ftui/runs/reduce.py)
+    events.is_shutting_down = True
+    if rank := int(os.environ.get("RANK", "0")):  # the supervisor quotes it (ftui/runs/endings.py)
         print(f"rank {rank} failed: {record.message} {record.hint}", flush=True)
     control.close("the run has failed")
-    logbook.event(record, durable=True)
+    events.write(record, durable=True)
     return record.exit_code
 
 

@@ -17,7 +17,7 @@ from ftui.runs.journal import Tail, encode
 from ftui.runs.run_folder import Run
 from ftui.system.process_id import this_process
 from screenshots.cells import cells_of, paint
-from tests.support.replayed import settle
+from tests.support.replayed import write_summaries
 from tests.support.shown_app import shown_app, strips_of
 
 SIZE = (100, 28)
@@ -49,7 +49,7 @@ async def animate(run: Run, target: Path) -> None:
             with lines[position].path.open("ab") as file:
                 file.write(encode(lines[position].record))
             position += 1
-        settle(run, time=time, supervisor=this_process())
+        write_summaries(run, time=time, supervisor=this_process())
 
     tell_until(begin + BEGIN)
     pictures, durations = [], []

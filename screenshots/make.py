@@ -17,7 +17,7 @@ from ftui.runs.run_folder import Run, all_runs, runs_root
 from ftui.tui.screens.rows import rows_screen
 from screenshots.animate import animate
 from screenshots.cells import cells_of, draw
-from tests.support.replayed import moment, recorded, replay
+from tests.support.replayed import list_recordings, replay, time_of_last_record
 from tests.support.rows_helper import StandIn
 from tests.support.shown_app import PROFILE, shown_app, strips_of
 
@@ -49,7 +49,7 @@ SCENES = (
 def main(names: list[str]) -> None:
     with tempfile.TemporaryDirectory() as place:
         settle(Path(place))
-        now = max(moment(run) for run in all_runs()) + 3
+        now = max(time_of_last_record(run) for run in all_runs()) + 3
         for scene in SCENES:
             if not names or scene.name in names:
                 asyncio.run(shoot(scene, clock_of(scene, now)))
@@ -63,7 +63,7 @@ def settle(place: Path) -> None:
     os.environ |= {"HOME": str(place), "FTUI_RUNS": str(place / "runs"), "XDG_STATE_HOME": str(place / ".state")}
     os.environ["TZ"] = "UTC"
     time.tzset()
-    for name in recorded():
+    for name in list_recordings():
         replay(name, runs_root(), living=name in LIVING)
     (place / "project").mkdir()
     (place / "project" / "mine.toml").write_text(PROFILE)
@@ -73,7 +73,7 @@ def settle(place: Path) -> None:
 
 def clock_of(scene: Scene, now: float) -> Callable[[], float]:
     """The time at which the scene's run was recorded; the newest of all for the list."""
-    end = now if scene.run is None else moment(Run(runs_root() / scene.run)) + 3
+    end = now if scene.run is None else time_of_last_record(Run(runs_root() / scene.run)) + 3
     return lambda: end
 
 

@@ -7,14 +7,45 @@ import pytest
 
 from tests.support.bench import Workbench, bench_at, make_bench
 
+ROOT = Path(__file__).parent.parent
+WHOLE_PROGRAMS = ("tests/e2e/", "tests/faults/")
+SLOW = (
+    *WHOLE_PROGRAMS,
+    # these train, simulate, or run every combination
+    "tests/engine/inspection/test_real_report.py",
+    "tests/engine/models/test_performance.py",
+    "tests/engine/published/",
+    "tests/engine/simulate/",
+    "tests/engine/training/test_matrix.py",
+    "tests/engine/training/test_oracle_trainer.py",
+    # these start processes and wait for them
+    "tests/engine/data/stores/test_worker_pool.py",
+    "tests/engine/data/test_sources.py",
+    "tests/engine/trackers/",
+    "tests/ftui/supervisor/",
+    # these press keys through whole screens
+    "tests/tui/screens/editor/test_editor.py",
+    "tests/tui/screens/editor/test_leave.py",
+    "tests/tui/screens/rows/test_rows.py",
+    "tests/tui/screens/test_foreign_text.py",
+)
+"""What `pytest -m "not slow"` leaves out (`make fast`: two minutes). A slow test elsewhere has the marker."""
+
 
 def pytest_configure() -> None:
     """A shell that starts pytest in the background has it ignore Ctrl-C, and so would all the programs under test."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Whole programs first: the longest of them takes minutes, and must not be what two workers end with."""
+    """Mark by folder, and run whole programs first: the longest takes minutes, and two workers must not end with it."""
+    for item in items:
+        place = item.path.relative_to(ROOT).as_posix()
+        if place.startswith(SLOW):
+            item.add_marker("slow")
+        if place.startswith("tests/faults/"):
+            item.add_marker("faults")
     items.sort(key=lambda item: (item.path.parent.name not in ("e2e", "faults"), "quickstart" not in item.path.name))
 
 

@@ -22,7 +22,7 @@ from ftui.errors import FtuiError
 from ftui.runs.run_folder import Run
 from ftui.text import cells, shown
 
-from .key_table import keys_of
+from .key_table import draw_footer
 from .render.canvas import Canvas
 from .render.spans import harmless
 from .render.terminal import Terminal
@@ -154,7 +154,7 @@ class FtuiApp(FaultApp[list[str]]):
         self.push_screen(MessageScreen(self.look, error.message, error.hint))
 
     def draw_keys(self, screen: Screen[object] | None = None) -> None:
-        keys_of(screen or self.screen, *self._said)
+        draw_footer(screen or self.screen, *self._said)
 
     def action_help(self) -> None:
         from .screens.help import HelpScreen

@@ -1,32 +1,49 @@
 """Keys from one table: the bindings of a screen are its footer, its help and its commands in the palette."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from .drawing.footer import Key, key_line
 from .render.canvas import Canvas
+from .render.spans import Frame, Line, clipped, width_of
 
 LAST = ("help", "leave", "back")
 """Bindings (by id) that stand last in the footer and always stay."""
 
-PAGE = 15  # lines; of the 21 that a page of text has in 24
-PAGING: list[BindingType] = [
-    Binding("pageup", f"scroll(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
-    Binding("pagedown,space", f"scroll({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
-    Binding("home,g", "scroll(-1000000)", "first", show=False, tooltip="The first line", id="first"),
-    Binding("end,G", "scroll(1000000)", "last", show=False, tooltip="The last line", id="last"),
-]
-"""Of a screen whose text is read up and down (`action_scroll`), beside its keys for one line."""
+ENDS = 1_000_000  # lines; more than any list or text has
+
+
+def _moves(action: str, page: int) -> list[BindingType]:
+    """Keys that move by a line, by a page of so many lines, and to either end."""
+    return [
+        Binding("up,k", f"{action}(-1)", "up", show=False, tooltip="A line up", id="up"),
+        Binding("down,j", f"{action}(1)", "down", show=False, tooltip="A line down", id="down"),
+        Binding("pageup", f"{action}(-{page})", "page up", show=False, tooltip=f"{page} lines up", id="page-up"),
+        Binding(
+            "pagedown,space", f"{action}({page})", "page down", show=False, tooltip=f"{page} lines down", id="page-down"
+        ),
+        Binding("home,g", f"{action}(-{ENDS})", "first", show=False, tooltip="The first line", id="first"),
+        Binding("end,G", f"{action}({ENDS})", "last", show=False, tooltip="The last line", id="last"),
+    ]
+
+
+CURSOR_KEYS = _moves("move", 10)
+"""Of a `ListScreen`."""
+SCROLL_KEYS = _moves("scroll", 15)
+"""Of a `TextScreen`: 15 of the 21 lines of text that fit in 24."""
+BACK = Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back")
 
 NAMES = {
-    "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "escape": "esc", "enter": "enter",
-    "space": "space", "left": "left", "right": "right", "up": "up", "down": "down", "pageup": "pgup",
-    "pagedown": "pgdn", "home": "home", "end": "end", "backspace": "backspace", "plus": "+", "minus": "-",
-    "equals_sign": "=", "slash": "/", "less_than_sign": "<", "greater_than_sign": ">",
+    "question_mark": "?", "left_square_bracket": "[", "right_square_bracket": "]", "escape": "esc", "pageup": "pgup",
+    "pagedown": "pgdn", "plus": "+", "minus": "-", "equals_sign": "=", "slash": "/", "less_than_sign": "<",
+    "greater_than_sign": ">",
 }  # fmt: skip
+"""Of keys that are written otherwise than Textual calls them."""
+
+Key = tuple[str, str]
+"""The key as it is written, and what it does in a word or two."""
 
 
 def bindings_of(screen: Screen[Any]) -> list[Binding]:
@@ -38,23 +55,35 @@ def _bindings(found: Iterable[BindingType]) -> Iterator[Binding]:
     return (binding for binding in found if isinstance(binding, Binding))
 
 
-def written(binding: Binding) -> str:
+def write_keys(binding: Binding) -> str:
     """A binding's keys as people write them."""
     if binding.key_display:
         return binding.key_display
     return " ".join(NAMES.get(key.strip(), key.strip()) for key in binding.key.split(","))
 
 
-def keys_of(screen: Screen[Any], said: str = "", tone: str = "text") -> None:
-    """Draw the screen's last line: its keys but those that mean nothing now (`hidden_keys`), or what was said."""
+def draw_footer(screen: Screen[Any], message: str = "", tone: str = "text") -> None:
+    """Draw the screen's last line: the message, or its keys but those that mean nothing now (`hidden_keys`)."""
     hidden: Collection[str] = getattr(screen, "hidden_keys", ())
-    found = footer(binding for binding in bindings_of(screen) if binding.id not in hidden)
-    for canvas in screen.query("#keys").results(Canvas):
-        canvas.show(lambda frame: key_line(frame, found, said, tone))
-
-
-def footer(bindings: Iterable[Binding]) -> list[Key]:
-    """The bindings to show, those that always stay at the end."""
-    shown = [binding for binding in bindings if binding.show]
+    shown = [binding for binding in bindings_of(screen) if binding.show and binding.id not in hidden]
     ordered = sorted(shown, key=lambda binding: binding.id in LAST)
-    return [(written(binding), binding.description) for binding in ordered]
+    keys = [(write_keys(binding), binding.description) for binding in ordered]
+    for canvas in screen.query("#keys").results(Canvas):
+        canvas.show(lambda frame: key_line(frame, keys, message, tone))
+
+
+def key_line(frame: Frame, keys: Sequence[Key], message: str = "", tone: str = "text") -> list[Line]:
+    """The message, or the keys, most important first. Where it is narrow, the last go, but for the very last two."""
+    if message:
+        return [clipped([(" ", "text"), (message, tone)], frame.width)]
+    shown = list(keys)
+    while len(shown) > 2 and _width(shown) > frame.width - 1:
+        shown.pop(-3)
+    line: Line = [(" ", "text")]
+    for key, words in shown:
+        line += [(key, "key"), (f" {words}  ", "muted")]
+    return [line]
+
+
+def _width(keys: Sequence[Key]) -> int:
+    return sum(width_of([(key, ""), (words, "")]) + 3 for key, words in keys)

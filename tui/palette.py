@@ -11,7 +11,7 @@ from ftui.profile.presets import shipped_presets
 from ftui.runs.checkpoint_folders import listed
 from ftui.runs.run_folder import Run, all_runs
 
-from .key_table import bindings_of, written
+from .key_table import bindings_of, write_keys
 from .render.spans import harmless
 from .stage import stage
 
@@ -39,7 +39,7 @@ class Commands(Provider):
 
     def _keys(self) -> Iterator[Entry]:
         for binding in bindings_of(self.screen):
-            yield f"{binding.description} ({written(binding)})", binding.tooltip, self._doing(binding)
+            yield f"{binding.description} ({write_keys(binding)})", binding.tooltip, self._doing(binding)
 
     def _doing(self, binding: Binding) -> Callable[[], Any]:
         return lambda: self.app.run_action(binding.action, default_namespace=self.screen)

@@ -11,79 +11,107 @@ import json
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 import msgspec
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, Manifest
 from ftui.runs.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified
 from ftui.runs.pins import read_pins
+from ftui.runs.run_folder import Run
 from ftui.system.files import PRIVATE_FOLDER, make_private_folder
 from ftui.system.volume import check_room, disk_error, is_refused
 
-from ..distributed.rank_state import accounts, random_state
-from ..models.weights import all_finite, dtypes, read_tensors, read_weights, write_weights
+from ..distributed.process_group import ProcessGroup
+from ..distributed.rank_state import decode_random_state, gather_rank_states
+from ..models.model_parts import ModelParts
+from ..models.weights import all_finite, dtypes, is_adapted, read_tensors, read_weights, write_weights
 from ..optim.optimizer_state import load, state_bytes, state_of
+from ..runtime.disk_wait import DiskWait
+from ..runtime.event_writer import EventWriter
 from ..system.environment import versions
 from ..system.rng import RngState
-from ..training.context import Training, TrainState
+from ..system.train_state import TrainState
+from .reproducibility import Provenance
 
-SMALL_FILES = 16 << 20  # tokenizer, configs, generators
+SMALL_FILES = 16 << 20  # bytes: tokenizer, configs, generators
 
 
-class Keeper:
-    """Saves checkpoints, reads each back in a thread, and only then lets old ones go."""
+@dataclass(eq=False)
+class CheckpointManager:
+    """Saves checkpoints, reads each back in a thread, and only then lets old ones go.
 
-    def __init__(self, training: Training) -> None:
-        self._training = training
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-back")
-        self._reading: tuple[int, Future[str | None]] | None = None
-        self._saved: dict[int, set[str]] = {}
-        self._num_bytes = expected_bytes(training)
+    `boundary` is the random state after the last finished step, `limit` how many checkpoints are kept beside the pinned
+    and the best one.
+    """
+
+    run: Run
+    parts: ModelParts
+    tokenizer: PreTrainedTokenizerBase
+    state: TrainState
+    ranks: ProcessGroup
+    events: EventWriter
+    disk_wait: DiskWait
+    provenance: Provenance
+    limit: int
+
+    def __post_init__(self) -> None:
+        self.boundary = RngState.capture(self.parts.device)
+        self.expected_bytes = expected_bytes(self.parts)
+        """About the size of the next checkpoint."""
         self.last_save_seconds: float | None = None
         self.last_save_time = time.monotonic()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-back")
+        self._reading: tuple[int, Future[str | None]] | None = None
+        self._tags: dict[int, set[str]] = {}
 
-    def save(self, rng: RngState, *tags: str) -> Path:
+    def save(self, *tags: str) -> Path:
         """Save the state of the last step's boundary; a step saved before only gains the tags.
 
         Raises:
-            Leave: the disk stayed full.
+            Shutdown: the disk stayed full.
             DiskError: the volume fails.
         """
-        training, step = self._training, self._training.state.step
-        path = training.run.checkpoints / f"checkpoint-{step}"
-        if step in self._saved or checkpoint_folders.fault(path, quick=True) is None:
-            for tag in sorted(set(tags) - self._saved.setdefault(step, set())):
-                training.logbook.event(CheckpointTagged(step=step, tag=tag), durable=True)
-                self._saved[step].add(tag)
+        step = self.state.step
+        path = self.run.checkpoints / f"checkpoint-{step}"
+        if step in self._tags or self.saved_path() is not None:
+            for tag in sorted(set(tags) - self._tags.setdefault(step, set())):
+                self.events.write(CheckpointTagged(step=step, tag=tag), durable=True)
+                self._tags[step].add(tag)
             return path
         self.settle()
-        begun = time.monotonic()
-        with training.logbook.within("saving"):
-            training.space.insist(lambda: self._publish(path, rng))
-        seconds = time.monotonic() - begun
-        self._saved[step] = set(tags)
-        self._num_bytes = checkpoint_folders.total_size(path)
-        self.last_save_seconds, self.last_save_time = seconds, time.monotonic()
-        training.logbook.event(
+        start = time.monotonic()
+        with self.events.within("saving"):
+            self.disk_wait.retry(lambda: self._save_to(path))
+        self._tags[step] = set(tags)
+        self.expected_bytes = checkpoint_folders.total_size(path)
+        self.last_save_time = time.monotonic()
+        self.last_save_seconds = self.last_save_time - start
+        self.events.write(
             CheckpointSaved(
-                step=step, path=f"checkpoints/{path.name}", tags=sorted(tags), num_bytes=self._num_bytes,
-                seconds=seconds,
+                step=step, path=f"checkpoints/{path.name}", tags=sorted(tags), num_bytes=self.expected_bytes,
+                seconds=self.last_save_seconds,
             ),
             durable=True,
         )  # fmt: skip
         self._reading = step, self._thread.submit(checkpoint_folders.fault, path)
         return path
 
-    def _publish(self, path: Path, rng: RngState) -> None:
-        check_room(make_private_folder(path.parent), self._num_bytes)
-        others = accounts(self._training)
-        _publish(path, self._training, lambda folder: fill(self._training, rng, others, folder))
+    def saved_path(self) -> str | None:
+        """The checkpoint of the last finished step, relative to the run's folder, if there is one."""
+        path = self.run.checkpoints / f"checkpoint-{self.state.step}"
+        return f"checkpoints/{path.name}" if checkpoint_folders.fault(path, quick=True) is None else None
+
+    def publish_final(self, write: Callable[[Path], None]) -> None:
+        """Write RUN/final by the same protocol as a checkpoint."""
+        self.disk_wait.retry(lambda: self._publish(self.run.final, write))
 
     def settle(self, *, wait: bool = True) -> None:
         """Once the last checkpoint has been read back, delete the ones that are no longer needed.
@@ -96,47 +124,50 @@ class Keeper:
         (step, reading), self._reading = self._reading, None
         if reason := reading.result():
             raise DiskError(f"The checkpoint just written reads back wrong: {reason}.", hint="Check the volume.")
-        training = self._training
-        training.logbook.event(CheckpointVerified(step=step))
-        best = training.state.best_step
-        removed = checkpoint_folders.rotate(
-            training.run.checkpoints,
-            keep=training.profile.checkpoint.save_total_limit,
-            protected=read_pins(training.run) | (set() if best is None else {best}),
-        )
-        for checkpoint in removed:
+        self.events.write(CheckpointVerified(step=step))
+        best = self.state.best_step
+        protected = read_pins(self.run) | (set() if best is None else {best})
+        for checkpoint in checkpoint_folders.rotate(self.run.checkpoints, keep=self.limit, protected=protected):
             self.forget(checkpoint)
 
     def forget(self, checkpoint: Checkpoint) -> None:
         """Note that a checkpoint has been deleted."""
-        self._saved.pop(checkpoint.step, None)
-        path = f"checkpoints/{checkpoint.path.name}"
-        self._training.logbook.event(CheckpointRemoved(step=checkpoint.step, path=path))
+        self._tags.pop(checkpoint.step, None)
+        self.events.write(CheckpointRemoved(step=checkpoint.step, path=f"checkpoints/{checkpoint.path.name}"))
+
+    def _save_to(self, path: Path) -> None:
+        check_room(make_private_folder(path.parent), self.expected_bytes)
+        ranks = gather_rank_states(self.ranks, self.parts, self.state.step)
+
+        def write(folder: Path) -> None:
+            write_weights(self.parts.model, self.tokenizer, folder)
+            write_resume_state(self.parts, self.state, self.boundary, ranks, folder / "resume")
+
+        self._publish(path, write)
+
+    def _publish(self, target: Path, write: Callable[[Path], None]) -> None:
+        manifest = Manifest(
+            run_id=self.run.read_facts().run_id,
+            attempt=self.events.attempt,
+            token=self.events.token,
+            step=self.state.step,
+            versions=versions(),
+            fingerprints=self.provenance.fingerprints,
+            environment=self.provenance.environment,
+            dtypes=dtypes(self.parts.model),
+            finite=all_finite(self.parts.model),
+            created=time.time(),
+        )
+        with _Naming(f"{target.name} could not be saved (older checkpoints are intact)", target.parent):
+            checkpoint_folders.publish(target, manifest, write)
 
 
-def expected_bytes(training: Training) -> int:
+def expected_bytes(parts: ModelParts) -> int:
     """About the size of a checkpoint: the trained weights, the optimizer's state, and some room for the small files."""
-    whole = training.model.parameters()
-    weights = [weight for weight in whole if weight.requires_grad or not training.is_adapter]
-    size = sum(weight.numel() * weight.element_size() for weight in weights)
-    return size + state_bytes(training.optimizer) + SMALL_FILES
-
-
-def _publish(target: Path, training: Training, write: Callable[[Path], None]) -> None:
-    manifest = Manifest(
-        run_id=training.run.read_facts().run_id,
-        attempt=training.logbook.attempt,
-        token=training.logbook.token,
-        step=training.state.step,
-        versions=versions(),
-        fingerprints=training.fingerprints,
-        environment=training.environment,
-        dtypes=dtypes(training.model),
-        finite=all_finite(training.model),
-        created=time.time(),
-    )
-    with _Naming(f"{target.name} could not be saved (older checkpoints are intact)", target.parent):
-        checkpoint_folders.publish(target, manifest, write)
+    whole = not is_adapted(parts.model)
+    weights = [weight for weight in parts.model.parameters() if weight.requires_grad or whole]
+    size: int = sum(weight.numel() * weight.element_size() for weight in weights)
+    return size + state_bytes(parts.optimizer) + SMALL_FILES
 
 
 class _Naming:
@@ -157,42 +188,43 @@ class _Naming:
             raise disk_error(error, self._what, self._folder) from error
 
 
-def publish_final(training: Training, write: Callable[[Path], None]) -> None:
-    """Write RUN/final by the same protocol as a checkpoint."""
-    training.space.insist(lambda: _publish(training.run.final, training, write))
+def write_resume_state(
+    parts: ModelParts, state: TrainState, rng: RngState, ranks: dict[int, bytes], folder: Path
+) -> None:
+    """Write all that a resumed run needs beside the weights. `ranks`: the states of the other ranks, by rank."""
+    folder.mkdir(mode=PRIVATE_FOLDER)
+    tensors, plain = state_of(parts.optimizer)
+    save_file(tensors, folder / "optimizer.safetensors")
+    (folder / "optimizer.json").write_text(json.dumps(plain))
+    save_file(rng.tensors(), folder / "rng.safetensors")
+    (folder / "rng.json").write_text(json.dumps(rng.plain()))
+    for rank, data in ranks.items():
+        (folder / f"rng-{rank}.safetensors").write_bytes(data)
+    (folder / "state.json").write_bytes(msgspec.json.encode(state))
 
 
-def fill(training: Training, rng: RngState, others: dict[int, bytes], folder: Path) -> None:
-    """Write everything a checkpoint holds but its manifest. `others`: what the other ranks have told, by rank."""
-    write_weights(training, folder)
-    ours = folder / "resume"
-    ours.mkdir(mode=PRIVATE_FOLDER)
-    tensors, plain = state_of(training.optimizer)
-    save_file(tensors, ours / "optimizer.safetensors")
-    (ours / "optimizer.json").write_text(json.dumps(plain))
-    save_file(rng.tensors(), ours / "rng.safetensors")
-    (ours / "rng.json").write_text(json.dumps(rng.plain()))
-    for rank, told in others.items():
-        (ours / f"rng-{rank}.safetensors").write_bytes(told)
-    (ours / "state.json").write_bytes(msgspec.json.encode(training.state))
+def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: int = 0) -> None:
+    """Put weights, optimizer, generators and state back as they were at the checkpoint's step.
 
-
-def restore(training: Training, checkpoint: Checkpoint) -> None:
-    """Put weights, optimizer, generators and state back as they were at the checkpoint's step."""
-    read_weights(training, checkpoint.path)
-    ours = checkpoint.path / "resume"
-    plain = json.loads((ours / "optimizer.json").read_bytes())
-    load(training.optimizer, read_tensors(ours / "optimizer.safetensors"), plain)
-    if (rng := _random_state(ours, training.ranks.rank)) is not None:
-        rng.restore(training.hardware.device)
-    saved = msgspec.json.decode((ours / "state.json").read_bytes(), type=TrainState)
+    Raises:
+        RuntimeError, ValueError, KeyError: it is of other weights.
+    """
+    read_weights(parts.model, checkpoint.path)
+    folder = checkpoint.path / "resume"
+    plain = json.loads((folder / "optimizer.json").read_bytes())
+    load(parts.optimizer, read_tensors(folder / "optimizer.safetensors"), plain)
+    if (rng := _read_random_state(folder, rank)) is not None:
+        rng.restore(parts.device)
+    saved = msgspec.json.decode((folder / "state.json").read_bytes(), type=TrainState)
     for name in TrainState.__struct_fields__:
-        setattr(training.state, name, getattr(saved, name))
+        setattr(state, name, getattr(saved, name))
 
 
-def _random_state(ours: Path, rank: int) -> RngState | None:
+def _read_random_state(folder: Path, rank: int) -> RngState | None:
     """The random state of a rank; none where the checkpoint is of fewer ranks (a fork: resumes have as many)."""
     if rank == 0:
-        return RngState.rebuilt(read_tensors(ours / "rng.safetensors"), json.loads((ours / "rng.json").read_bytes()))
-    path = ours / f"rng-{rank}.safetensors"
-    return random_state(path.read_bytes()) if path.exists() else None
+        return RngState.rebuilt(
+            read_tensors(folder / "rng.safetensors"), json.loads((folder / "rng.json").read_bytes())
+        )
+    path = folder / f"rng-{rank}.safetensors"
+    return decode_random_state(path.read_bytes()) if path.exists() else None

@@ -5,16 +5,26 @@ SAME STATE: the state came back bit for bit; last digits may differ from here on
 NOT EXACT: something the weights are made from was changed on purpose (a fork).
 """
 
+from dataclasses import dataclass
+
 from ftui.hardware.cpu import cpu_features
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import Checkpoint, read_manifest
-from ftui.runs.events import Reproducibility
+from ftui.runs.events import Badge
 
 from ..system.device import Hardware
 from ..system.environment import versions
-from ..training.context import TrainState
+from ..system.train_state import TrainState
 
 UNKNOWN = "the checkpoint does not say on what it was made"
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a run's weights are made from and on, as every manifest says it: hashes of the inputs, and the machine."""
+
+    fingerprints: dict[str, str]
+    environment: dict[str, str]
 
 
 def environment(profile: Profile, hardware: Hardware, attention: str, num_processes: int) -> dict[str, str]:
@@ -40,8 +50,8 @@ def machine_differences(checkpoint: Checkpoint, now: dict[str, str]) -> list[str
     return [f"{name}: {then.get(name)} -> {now.get(name)}" for name in then | now if then.get(name) != now.get(name)]
 
 
-def reproducibility(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Reproducibility, list[str]]:
-    """The badge of a run that has been resumed, and the reasons why it is not a better one."""
+def reproducibility(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Badge, list[str]]:
+    """How exactly a resumed run repeats the run it continues, and the reasons why it is not more exact."""
     reasons = [*state.other_content, *state.other_machine]
     if hardware.device.type == "mps":
         reasons.append("kernels on MPS are not deterministic")
@@ -56,7 +66,7 @@ def reproducibility(state: TrainState, profile: Profile, hardware: Hardware) -> 
     return ("SAME STATE", reasons) if reasons else ("EXACT", [])
 
 
-def note(state: TrainState, machine: list[str], content: list[str]) -> None:
-    """Keep what has changed for good: a run cut twice is as exact as its worse cut."""
+def note_differences(state: TrainState, machine: list[str], content: list[str]) -> None:
+    """Remember what has changed, for good: a run resumed twice is as exact as the worse of the two resumes."""
     state.other_machine = list(dict.fromkeys([*state.other_machine, *machine]))
     state.other_content = list(dict.fromkeys([*state.other_content, *content]))

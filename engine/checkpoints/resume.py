@@ -1,4 +1,4 @@
-"""Where a run goes on: its newest checkpoint that verifies, if what it was made from is still the same."""
+"""How a run resumes: from its newest checkpoint that verifies, if what it was made from is still the same."""
 
 import contextlib
 
@@ -10,9 +10,17 @@ from ftui.runs.checkpoint_folders import Checkpoint, fault, read_manifest
 from ftui.runs.events import CheckpointRejected
 from ftui.runs.run_folder import Run
 
-from ..runtime.event_writer import Logbook
-from ..runtime.live_overrides import MICRO_BATCH
-from ..training.context import TrainState
+from ..distributed.process_group import Action, ProcessGroup, RankCommand
+from ..distributed.rank_state import gather_rank_states
+from ..models.model_parts import ModelParts
+from ..optim import loss_scaler
+from ..optim.optimizer import allocate_state
+from ..planning.curriculum_plan import RunPlan
+from ..runtime.event_writer import EventWriter
+from ..runtime.request_inbox import answers_in
+from ..system.train_state import MICRO_BATCH, TrainState
+from .checkpoint import restore
+from .reproducibility import Provenance, machine_differences, note_differences
 
 SAME = "Give the run what it was started with, or make it a run of its own with --fork."
 # Name of a fingerprint: the error when it differs, and what it is the fingerprint of.
@@ -27,17 +35,73 @@ MADE_FROM: dict[str, tuple[type[FtuiError], str]] = {
 }
 
 
-def find_checkpoint(run: Run, logbook: Logbook) -> Checkpoint | None:
+def resume(
+    run: Run,
+    parts: ModelParts,
+    state: TrainState,
+    ranks: ProcessGroup,
+    provenance: Provenance,
+    plan: RunPlan,
+    events: EventWriter,
+) -> Checkpoint | None:
+    """Put the run back where its newest checkpoint left it; returns that checkpoint, if there is one.
+
+    Raises:
+        ProfileError, DataError, ModelError: what the run is made from has changed, or a fork does not fit.
+    """
+    checkpoint = find_checkpoint(run, events)
+    ranks.order(RankCommand(Action.RESTORE, 0 if checkpoint is None else checkpoint.step))
+    if checkpoint is None:
+        allocate_state(parts.optimizer)
+    else:
+        differences = check_same(run, checkpoint, provenance.fingerprints)
+        if is_fork(run, checkpoint):
+            _restore_fork(parts, state, checkpoint, differences, plan.max_steps)
+        else:
+            restore(parts, state, checkpoint)
+        content = [f"forked with other content at step {state.step}: {', '.join(differences)}"] if differences else []
+        note_differences(state, machine_differences(checkpoint, provenance.environment), content)
+    loss_scaler.begin(state, parts.hardware.precision)
+    gather_rank_states(ranks, parts, state.step)  # all ranks begin with the same weights, or do not begin
+    state.replay(answers_in(run))
+    events.num_steps = state.step
+    return checkpoint
+
+
+def _restore_fork(
+    parts: ModelParts, state: TrainState, checkpoint: Checkpoint, differences: list[str], max_steps: int
+) -> None:
+    """Put back what fits the new profile.
+
+    Raises:
+        ModelError, ProfileError: it does not fit.
+    """
+    try:
+        restore(parts, state, checkpoint)
+    except (RuntimeError, ValueError, KeyError) as error:  # torch's ways to say that shapes or names differ
+        raise ModelError(
+            f"{checkpoint.path.name} does not fit the forked model: {error}",
+            hint="A fork keeps the shape of the weights (adapter.r, the base model); start a new run otherwise.",
+        ) from error
+    reset_fork(state, differences)
+    if max_steps <= checkpoint.step:
+        raise ProfileError(
+            f"The run would end at step {max_steps}, and it goes on from step {checkpoint.step}.",
+            hint="Raise train.max_steps or train.num_train_epochs.",
+        )
+
+
+def find_checkpoint(run: Run, events: EventWriter) -> Checkpoint | None:
     """The newest valid checkpoint; nothing stays above it, so that history is one line.
 
     Damaged ones go to quarantine and whole ones that are no part of this run to superseded/, each with its reason in
     the journal.
     """
     sweep(run)
-    found, rejected = checkpoint_folders.newest_valid(run.checkpoints, run.read_facts().family)
+    newest, rejected = checkpoint_folders.newest_valid(run.checkpoints, run.read_facts().family)
     for checkpoint, reason in rejected:
         place = checkpoint_folders.quarantine(checkpoint)
-        logbook.event(
+        events.write(
             CheckpointRejected(
                 path=f"checkpoints/{checkpoint.path.name}",
                 moved_to=str(place.relative_to(run.folder)),
@@ -45,20 +109,20 @@ def find_checkpoint(run: Run, logbook: Logbook) -> Checkpoint | None:
             ),
             durable=True,
         )
-    checkpoint_folders.supersede(run.checkpoints, found.step if found else -1)
-    return found
+    checkpoint_folders.supersede(run.checkpoints, newest.step if newest else -1)
+    return newest
 
 
-def as_begun(run: Run, profile: Profile) -> Profile:
+def pin_commit(run: Run, profile: Profile) -> Profile:
     """The profile of a resumed run, its hub model at the commit it began with: the branch may have moved since.
 
     A commit that the profile names itself stays, and so does the branch for the first attempt of a fork.
     """
     if FULL_COMMIT.fullmatch(profile.model.revision or ""):
         return profile
-    known = run.read_facts().family
-    whole = (one for one in checkpoint_folders.listed(run.checkpoints) if not fault(one.path, run_id=known, quick=True))
-    newest = next(whole, None)
+    known_ids = run.read_facts().family
+    present = checkpoint_folders.listed(run.checkpoints)
+    newest = next((c for c in present if not fault(c.path, run_id=known_ids, quick=True)), None)
     if newest is None or is_fork(run, newest):
         return profile
     base = read_manifest(newest.path).fingerprints.get("base_model", "")
@@ -99,9 +163,9 @@ def check_same(run: Run, checkpoint: Checkpoint, now: dict[str, str]) -> list[st
     return differences
 
 
-def forked(state: TrainState, differences: list[str]) -> None:
-    """Let go of what belonged to the parent only: what was set by letters, the rate that a plateau had left, and a best
-    that was measured otherwise."""
+def reset_fork(state: TrainState, differences: list[str]) -> None:
+    """Drop what belonged to the parent only: settings changed by requests, the learning rate that a plateau had left,
+    and a best loss that was measured on other rows."""
     state.plateau = {}
     state.settings = [setting for setting in state.settings if setting.name == MICRO_BATCH]
     state.bad_evaluations = state.bad_steps = 0  # its parent's patience may be at its end

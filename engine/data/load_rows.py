@@ -136,7 +136,7 @@ def _tokenizer(
             folder, commit = base_folder(model, cache, report)
         else:
             wanted = [*TOKENIZER, *CODE] if model.trust_remote_code else TOKENIZER
-            folder, commit = model_folder(str(model.name_or_path), model.revision, report, wanted=wanted)
+            folder, commit = model_folder(str(model.name_or_path), model.revision, report, patterns=wanted)
         return folder, commit, load_tokenizer(folder, trusted=model.trust_remote_code)
     if scratch.tokenizer is not None:
         return None, None, load_tokenizer(tokenizer_folder(scratch.tokenizer, report))

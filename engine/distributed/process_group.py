@@ -1,4 +1,4 @@
-"""Several processes as one run. Rank 0 leads: it alone reads letters, decides and writes; the others do as ordered.
+"""Several processes as one run. Rank 0 leads: it alone reads requests, decides and writes.
 
 Gradients are summed here, after all backward passes of a step, and not by hooks inside them as torch's
 DistributedDataParallel does: so a rank that runs out of memory can say so before anyone waits for its part, and ranks
@@ -27,30 +27,32 @@ T = TypeVar("T")
 
 ELSEWHERE = "on another rank"
 
-PATIENCE = timedelta(days=365)  # a held run may stay so; a rank that has died is noticed by its broken connection
+PATIENCE = timedelta(days=365)  # a pause may last; a rank that has died is noticed by its broken connection
 TO_MEET = timedelta(minutes=10)  # all start together; one that has lost its supervisor waits no longer than that
 BUCKET_BYTES = 64 << 20  # of gradients sent in one piece
 
 
-class Do(IntEnum):
+class Action(IntEnum):
     """What rank 0 orders."""
 
     RESTORE = 0  # the checkpoint of step `number`; 0: there is none, allocate the optimizer's state
     STEP = 1  # forward and backward passes of step `number` in micro-batches of `size` rows, loss times `factor`
     APPLY = 2  # update the weights with a learning rate of `factor`
     DROP = 3  # drop the gradients
-    TELL = 4  # send the state of the random generators and a digest of the weights
+    SEND_STATE = 4  # send the state of the random generators and a digest of the weights
     END = 5
 
 
-class Order(NamedTuple):
-    do: Do
+class RankCommand(NamedTuple):
+    """What the other ranks do next; `Action` says which fields count."""
+
+    action: Action
     number: int = 0
     size: int = 0
     factor: float = 0.0
 
 
-class Ranks:
+class ProcessGroup:
     """All processes of a run; by default one, for which every exchange costs nothing."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
@@ -61,22 +63,22 @@ class Ranks:
     def is_leader(self) -> bool:
         return self.rank == 0
 
-    def order(self, order: Order) -> None:
-        """Rank 0: tell all others what to do next."""
+    def order(self, command: RankCommand) -> None:
+        """On rank 0: send all others their next command."""
         if self.size > 1:
             with _noticing():
-                dist.broadcast(torch.tensor([float(part) for part in order], dtype=torch.float64), src=0)
+                dist.broadcast(torch.tensor([float(part) for part in command], dtype=torch.float64), src=0)
 
-    def next_order(self) -> Order:
-        """All others: what rank 0 orders, as soon as it does."""
-        told = torch.zeros(4, dtype=torch.float64)
+    def next_order(self) -> RankCommand:
+        """On the others: wait for the next command of rank 0."""
+        command = torch.zeros(4, dtype=torch.float64)
         with _noticing():
-            dist.broadcast(told, src=0)
-        do, number, size, factor = told.tolist()
-        return Order(Do(int(do)), int(number), int(size), factor)
+            dist.broadcast(command, src=0)
+        action, number, size, factor = command.tolist()
+        return RankCommand(Action(int(action)), int(number), int(size), factor)
 
     def gather(self, data: bytes) -> list[bytes]:
-        """What every rank has to say, by rank."""
+        """The data of every rank, by rank."""
         if self.size == 1:
             return [data]
         with _noticing():
@@ -84,9 +86,9 @@ class Ranks:
             dist.all_gather(lengths, torch.tensor([len(data)]))
             longest = max(int(length) for length in lengths)
             padded = torch.frombuffer(bytearray(data.ljust(longest, b"\0")), dtype=torch.uint8)
-            found = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-            dist.all_gather(found, padded)
-        return [bytes(part[: int(length)].numpy()) for part, length in zip(found, lengths, strict=True)]
+            parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
+            dist.all_gather(parts, padded)
+        return [bytes(part[: int(length)].numpy()) for part, length in zip(parts, lengths, strict=True)]
 
     def any(self, mine: bool) -> bool:
         """Whether it is so on any rank."""
@@ -164,12 +166,12 @@ def _buckets(grads: Sequence[Tensor]) -> Iterator[list[Tensor]]:
 
 def _grads(weights: Sequence[torch.nn.Parameter], has: Sequence[int]) -> list[Tensor]:
     """The gradients of the weights that have one on any rank: zeros where it is not this one."""
-    found = []
-    for weight, wanted in zip(weights, has, strict=True):
-        if wanted:
+    grads = []
+    for weight, has_grad in zip(weights, has, strict=True):
+        if has_grad:
             weight.grad = torch.zeros_like(weight) if weight.grad is None else weight.grad
-            found.append(weight.grad)
-    return found
+            grads.append(weight.grad)
+    return grads
 
 
 def _room(buckets: Sequence[Sequence[Tensor]]) -> dict[torch.dtype, Tensor]:
@@ -192,7 +194,7 @@ def _noticing() -> Iterator[None]:
         raise RankLostError(first_line(error)) from error
 
 
-def join(hardware: Hardware, num_processes: int) -> Ranks:
+def join(hardware: Hardware, num_processes: int) -> ProcessGroup:
     """This process's place among the ranks, by torchrun's variables; alone without them.
 
     Raises:
@@ -207,7 +209,7 @@ def join(hardware: Hardware, num_processes: int) -> Ranks:
             hint="Start the run with ftui, or give torchrun the same number.",
         )
     if size == 1:
-        return Ranks()
+        return ProcessGroup()
     _check_devices(hardware, size)
     rank = int(os.environ["RANK"])
     backend = "cpu:gloo,cuda:nccl" if hardware.device.type == "cuda" else "gloo"
@@ -217,7 +219,7 @@ def join(hardware: Hardware, num_processes: int) -> Ranks:
             address, port, size, is_master=rank == 0, timeout=TO_MEET
         )
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
-    return Ranks(rank, size)
+    return ProcessGroup(rank, size)
 
 
 def _check_devices(hardware: Hardware, size: int) -> None:
@@ -230,7 +232,7 @@ def _check_devices(hardware: Hardware, size: int) -> None:
 
 
 @contextmanager
-def alone() -> Iterator[None]:
+def hide_ranks() -> Iterator[None]:
     """A block in which the environment names no ranks: accelerate would wrap the model by them."""
     hidden = {name: os.environ.pop(name) for name in PLACE if name in os.environ}
     try:

@@ -1,4 +1,4 @@
-"""What other ranks tell rank 0 before a checkpoint: their random generators, and that their weights are the same."""
+"""What other ranks send rank 0 before a checkpoint: their random generators, and that their weights are the same."""
 
 import hashlib
 import json
@@ -9,44 +9,44 @@ from safetensors.torch import load, save
 
 from ftui.errors import FtuiError
 
+from ..models.model_parts import ModelParts
 from ..models.weights import trainable
 from ..system.rng import RngState
-from ..training.context import Training
-from .process_group import Do, Order
+from .process_group import Action, ProcessGroup, RankCommand
 
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
-def account(training: Training) -> bytes:
+def encode_rank_state(parts: ModelParts) -> bytes:
     """This rank's random state as a safetensors file; the digest of its weights stands in the metadata."""
-    rng = RngState.capture(training.hardware.device)
-    return save(rng.tensors(), {"plain": json.dumps(rng.plain()), "weights": weights_digest(training.model)})
+    rng = RngState.capture(parts.device)
+    return save(rng.tensors(), {"plain": json.dumps(rng.plain()), "weights": weights_digest(parts.model)})
 
 
-def accounts(training: Training) -> dict[int, bytes]:
-    """The accounts of all other ranks, by rank; to be asked between two steps.
+def gather_rank_states(ranks: ProcessGroup, parts: ModelParts, step: int) -> dict[int, bytes]:
+    """The states of all other ranks, by rank; to be called by rank 0 between two steps.
 
     Raises:
         FtuiError: a rank's weights are not those of rank 0 (a bug, or a broken GPU): nothing would be worth saving.
     """
-    if training.ranks.size == 1:
+    if ranks.size == 1:
         return {}
-    training.ranks.order(Order(Do.TELL))
-    leader, *others = training.ranks.gather(account(training))
-    for rank, told in enumerate(others, start=1):
-        if _metadata(told)["weights"] != _metadata(leader)["weights"]:
-            raise FtuiError(f"The weights of rank {rank} are not those of rank 0 after step {training.state.step}.")
+    ranks.order(RankCommand(Action.SEND_STATE))
+    leader, *others = ranks.gather(encode_rank_state(parts))
+    for rank, data in enumerate(others, start=1):
+        if _metadata(data)["weights"] != _metadata(leader)["weights"]:
+            raise FtuiError(f"The weights of rank {rank} are not those of rank 0 after step {step}.")
     return dict(enumerate(others, start=1))
 
 
-def random_state(told: bytes) -> RngState:
-    """The random state in an account."""
-    return RngState.rebuilt(load(told), json.loads(_metadata(told)["plain"]))
+def decode_random_state(data: bytes) -> RngState:
+    """The random state in what `encode_rank_state` made."""
+    return RngState.rebuilt(load(data), json.loads(_metadata(data)["plain"]))
 
 
-def _metadata(told: bytes) -> dict[str, Any]:
-    length = int.from_bytes(told[:8], "little")  # a safetensors file begins with the length of its JSON header
-    metadata: dict[str, Any] = json.loads(told[8 : 8 + length])["__metadata__"]
+def _metadata(data: bytes) -> dict[str, Any]:
+    length = int.from_bytes(data[:8], "little")  # a safetensors file begins with the length of its JSON header
+    metadata: dict[str, Any] = json.loads(data[8 : 8 + length])["__metadata__"]
     return metadata
 
 

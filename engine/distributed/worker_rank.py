@@ -1,48 +1,41 @@
-"""A rank that follows: its part of every step, nothing else. Rank 0 reads, decides and writes (engine/recipe.py)."""
+"""A rank above 0: its part of every step, nothing else. Rank 0 reads, decides and writes (engine/recipe.py)."""
 
 from ftui.runs.checkpoint_folders import Checkpoint
+from ftui.runs.run_folder import Run
 
 from ..checkpoints.checkpoint import restore
+from ..models.model_parts import ModelParts
 from ..optim.optimizer import allocate_state
 from ..system.rng import RngState
-from ..training.context import Training
-from ..training.forward_backward import Passes
-from ..training.prefetch import Feed
-from ..training.step import apply
-from .process_group import Do, Order
-from .rank_state import account
+from ..system.train_state import TrainState
+from ..training.forward_backward import ForwardBackward
+from ..training.step import update_weights
+from .process_group import Action, ProcessGroup, RankCommand
+from .rank_state import encode_rank_state
 
 
-def follow(training: Training) -> int:
+def run_worker(run: Run, ranks: ProcessGroup, parts: ModelParts, passes: ForwardBackward) -> int:
     """Do what rank 0 orders until it says that this is the end; returns the exit code.
 
     Raises:
         RankLostError: rank 0, or another, is gone.
     """
-    device, last = training.hardware.device, -1
-    boundary = RngState.capture(device)
-    with Feed(training.prepared, training.ranks) as feed:
-        passes = Passes(training, feed)
-        while (order := training.ranks.next_order()).do != Do.END:
-            match order:
-                case Order(do=Do.RESTORE):
-                    _restore(training, order.number)
-                case Order(do=Do.STEP):
-                    if order.number != last:  # else memory ran out, and the step is taken again
-                        boundary, last = RngState.capture(device), order.number
-                    passes.run(order.number, order.size, order.factor, boundary)
-                case Order(do=Do.APPLY):
-                    apply(training, order.factor)
-                    training.optimizer.zero_grad(set_to_none=True)
-                case Order(do=Do.DROP):
-                    training.optimizer.zero_grad(set_to_none=True)
-                case Order(do=Do.TELL):
-                    training.ranks.gather(account(training))
+    last, boundary = -1, RngState.capture(parts.device)
+    while (command := ranks.next_order()).action != Action.END:
+        match command:
+            case RankCommand(action=Action.RESTORE, number=0):
+                allocate_state(parts.optimizer)
+            case RankCommand(action=Action.RESTORE, number=step):
+                restore(parts, TrainState(), Checkpoint(run.checkpoints / f"checkpoint-{step}", step), ranks.rank)
+            case RankCommand(action=Action.STEP):
+                if command.number != last:  # else memory ran out, and the step is taken again
+                    boundary, last = RngState.capture(parts.device), command.number
+                passes.run(command.number, command.size, command.factor, boundary)
+            case RankCommand(action=Action.APPLY):
+                update_weights(parts.optimizer, ranks, command.factor)
+                parts.optimizer.zero_grad(set_to_none=True)
+            case RankCommand(action=Action.DROP):
+                parts.optimizer.zero_grad(set_to_none=True)
+            case RankCommand(action=Action.SEND_STATE):
+                ranks.gather(encode_rank_state(parts))
     return 0
-
-
-def _restore(training: Training, step: int) -> None:
-    if step == 0:
-        allocate_state(training.optimizer)
-    else:
-        restore(training, Checkpoint(training.run.checkpoints / f"checkpoint-{step}", step))

@@ -39,7 +39,7 @@ def starting_adapter(section: AdapterSection, report: Callable[[str], None]) -> 
 def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, new_ids: Iterable[int]) -> None:
     """Rows of the embeddings that the adapter brings must be those of the same tokens, where it has a tokenizer.
 
-    `new_ids` are entries of ours that the base has never seen.
+    `new_ids` are entries of the tokenizer that the base was not trained on.
 
     Raises:
         ModelError: one of them is another token.
@@ -47,21 +47,21 @@ def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, new_ids: Iter
     path = folder / "tokenizer.json"
     if not path.is_file():
         return
-    theirs, learned = Tokenizer.from_file(str(path)), learned_rows(folder)
-    for number in sorted({*new_ids, *learned}):
+    theirs, trained = Tokenizer.from_file(str(path)), trained_rows(folder)
+    for number in sorted({*new_ids, *trained}):
         here, there = tokenizer.convert_ids_to_tokens(number), theirs.id_to_token(number)
         if here != there:
-            tokens = json.dumps([theirs.id_to_token(row) for row in learned], ensure_ascii=False)
+            tokens = json.dumps([theirs.id_to_token(row) for row in trained], ensure_ascii=False)
             raise ModelError(
                 f"Entry {number} of the tokenizer is {_token(here)}, but {_token(there)} for the adapter in {folder}.",
                 hint=f"Add the tokens it was trained with, in its order: model.extra_special_tokens = {tokens}."
-                if learned
+                if trained
                 else "Use the tokens that it was trained with: model.extra_special_tokens.",
             )
 
 
-def learned_rows(folder: Path) -> list[int]:
-    """Entries of the vocabulary whose embeddings an adapter holds one by one, sorted.
+def trained_rows(folder: Path) -> list[int]:
+    """Entries of the vocabulary whose embeddings an adapter has one by one, sorted.
 
     Raises:
         ModelError: its config cannot be read.

@@ -44,10 +44,10 @@ def _last_layers(model: PreTrainedModel, number: int) -> list[Iterable[nn.Parame
 
 def _matching(model: PreTrainedModel, pattern: str) -> list[nn.Parameter]:
     named = list(model.named_parameters(remove_duplicate=False))  # a tied head goes by its own name too
-    found = [weight for name, weight in named if re.search(pattern, name)]
-    if not found:
+    matches = [weight for name, weight in named if re.search(pattern, name)]
+    if not matches:
         names = sorted({re.sub(r"\.\d+\.", ".N.", name) for name, _ in named})
         raise ModelError(
             f"adapter.trainable_modules: {pattern!r} matches no weight.", hint=f"The weights are {', '.join(names)}."
         )
-    return found
+    return matches

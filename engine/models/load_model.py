@@ -55,23 +55,23 @@ def load_model(
 
 
 def check_kind(config: Any, folder: Path) -> None:
-    """Refuse by name what could be loaded, or would be refused in words nobody understands."""
+    """Refuse kinds of models that load but cannot be trained here, or that would fail with an obscure error."""
     if getattr(config, "is_encoder_decoder", False):
-        raise ModelError(f"{folder} holds an encoder-decoder model ({config.model_type}); ftui trains decoders only.")
+        raise ModelError(f"{folder} is an encoder-decoder model ({config.model_type}); ftui trains decoders only.")
     if senses := [name for name in OTHER_SENSES if getattr(config, name, None) is not None]:
         raise ModelError(
-            f"{folder} holds a model that reads more than text ({config.model_type}, {senses[0]}).",
+            f"{folder} is a model that reads more than text ({config.model_type}, {senses[0]}).",
             hint="ftui trains on text: use the text-only model of that family.",
         )
     if (stored := getattr(config, "quantization_config", None)) is not None:
         how = stored.get("quant_method") if isinstance(stored, dict) else stored.quant_method
         raise ModelError(
             f"The model in {folder} is stored quantised ({how}), and what is quantised cannot be trained.",
-            hint='Use the model it was made from; adapter.method = "qlora" holds it in 4 bits.',
+            hint='Use the model it was made from; adapter.method = "qlora" stores it in 4 bits.',
         )
     architecture = str((config.architectures or [""])[0])
     if architecture.endswith(("ForMaskedLM", "Classification", "ForQuestionAnswering")):
-        raise ModelError(f"{folder} holds a {architecture}, which is no causal language model.")
+        raise ModelError(f"{folder} is a {architecture}, which is no causal language model.")
 
 
 def longest_context(folder: Path, *, trusted: bool = False) -> int | None:

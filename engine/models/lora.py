@@ -27,7 +27,7 @@ BROUGHT = (
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseReference:
     """What the adapter calls its base: the hub id and its commit, or the folder's path on this disk."""
 
     name: str
@@ -35,11 +35,11 @@ class Base:
 
 
 def new_adapter(
-    model: PreTrainedModel, section: AdapterSection, base: Base, new_token_ids: tuple[int, ...] = ()
+    model: PreTrainedModel, section: AdapterSection, base: BaseReference, new_token_ids: tuple[int, ...] = ()
 ) -> Any:
     """The model with a new adapter (drawn from torch's generator, as init_lora_weights says).
 
-    `new_token_ids` are entries of the vocabulary that the base has never seen: their embeddings are trained too.
+    `new_token_ids` are entries of the vocabulary that the base was not trained on: their embeddings are trained too.
 
     Raises:
         ModelError: the profile names layers that the model does not have, or that cannot be trained.
@@ -66,7 +66,11 @@ def new_adapter(
 
 
 def continued_adapter(
-    model: PreTrainedModel, section: AdapterSection, folder: Path, base: Base, new_token_ids: tuple[int, ...] = ()
+    model: PreTrainedModel,
+    section: AdapterSection,
+    folder: Path,
+    base: BaseReference,
+    new_token_ids: tuple[int, ...] = (),
 ) -> Any:
     """The model with the adapter in `folder`, its weights trainable.
 
@@ -76,7 +80,7 @@ def continued_adapter(
     """
     config = _config_in(folder)
     _check_brought(config, section, folder)
-    if missing := _unlearned(model, config, new_token_ids):
+    if missing := _untrained_ids(model, config, new_token_ids):
         raise ModelError(
             f"The tokenizer has entries that are new to the base (such as {min(missing)}), and the adapter in {folder} "
             "does not train them.",
@@ -95,7 +99,7 @@ def continued_adapter(
     return adapted
 
 
-def _unlearned(model: PreTrainedModel, config: Any, ids: tuple[int, ...]) -> set[int]:
+def _untrained_ids(model: PreTrainedModel, config: Any, ids: tuple[int, ...]) -> set[int]:
     """Those of `ids` whose row an adapter leaves as it is: of the embeddings, or of a head that is not tied to them."""
     paths = {module: path for path, module in model.named_modules()}
     embeddings, head = model.get_input_embeddings(), model.get_output_embeddings()
@@ -111,7 +115,7 @@ def _unlearned(model: PreTrainedModel, config: Any, ids: tuple[int, ...]) -> set
     return left
 
 
-def _adapted(model: PreTrainedModel, config: Any, base: Base) -> Any:
+def _adapted(model: PreTrainedModel, config: Any, base: BaseReference) -> Any:
     """The model with the adapter of a config; everything trainable in float32, or small updates would round away."""
     from peft import get_peft_model
 
@@ -166,7 +170,7 @@ def _check_names(model: PreTrainedModel, section: AdapterSection) -> None:
         for name in () if names is None or isinstance(names, str) else names:
             if not any(f".{path}".endswith(f".{name}") for path in modules):
                 known = sorted({path.rpartition(".")[2] for path, module in modules.items() if _has_weights(module)})
-                raise ModelError(f"adapter.{key}: {name!r} is no module of this model.", hint=_known(known))
+                raise ModelError(f"adapter.{key}: {name!r} is no module of this model.", hint=_hint_names(known))
     for name in section.modules_to_save or ():
         whole = [module for path, module in modules.items() if path.endswith(name)]
         if any(is_packed(weight) for module in whole for weight in module.parameters()):
@@ -186,7 +190,7 @@ def _has_weights(module: nn.Module) -> bool:
     return next(module.parameters(recurse=False), None) is not None
 
 
-def _known(names: Iterable[str]) -> str:
+def _hint_names(names: Iterable[str]) -> str:
     return f"Modules with weights are {', '.join(names)}."
 
 
@@ -205,7 +209,7 @@ def _check_patterns(adapted: Any, section: AdapterSection) -> None:
 def _token_rows(model: PreTrainedModel, section: AdapterSection, ids: tuple[int, ...]) -> dict[str, list[int]] | None:
     """Rows to train of the embeddings and, where it has weights of its own, of the head; not of what is trained whole.
 
-    Without them, whoever loads the adapter on the base would find random weights in the rows that were added.
+    Without them, an adapter loaded on its base would have random weights in the rows that were added.
     """
     whole, targets = section.modules_to_save or (), section.target_modules
     paths = {module: path for path, module in model.named_modules()}
@@ -247,9 +251,9 @@ def _config_in(folder: Path) -> Any:
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ModelError(f"{folder / CONFIG} cannot be read: {error}") from error
     if config.peft_type != PeftType.LORA:
-        raise ModelError(f"{folder} holds an adapter of the kind {config.peft_type}; only LoRA can be trained on.")
+        raise ModelError(f"{folder} holds an adapter of the kind {config.peft_type}; only LoRA can be continued.")
     start = str(config.init_lora_weights).partition("_niter")[0]
-    if start == "eva":  # leaves the base as it is, and is over: the weights come from the file
+    if start == "eva":  # changes nothing in the base and has done its work: the weights come from the file
         config.init_lora_weights, config.eva_config = True, None
     elif start in REFUSED_STARTS:
         raise ModelError(f"The adapter in {folder} began as {start}, which {REFUSED_STARTS[start]}.")

@@ -1,7 +1,6 @@
 """The methods: which weights of the model are trained, and in which type each is stored."""
 
-from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -10,23 +9,11 @@ from ftui.profile.schema import Profile
 
 from ..system.device import Hardware
 from .freeze import freeze
-from .lora import Base, continued_adapter, new_adapter
+from .lora import BaseReference, continued_adapter, new_adapter
 from .quantization import check_share
+from .starting_point import StartingPoint
 
 TYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
-class Beginning(Protocol):
-    """What a training begins with: a part of `Prepared`."""
-
-    @property
-    def folder(self) -> Path | None: ...
-    @property
-    def commit(self) -> str | None: ...
-    @property
-    def adapter(self) -> Path | None: ...
-    @property
-    def new_token_ids(self) -> tuple[int, ...]: ...
 
 
 def storage_dtype(profile: Profile, hardware: Hardware) -> torch.dtype | str:
@@ -42,8 +29,8 @@ def storage_dtype(profile: Profile, hardware: Hardware) -> torch.dtype | str:
     return "auto" if profile.adapter.method == "freeze" else torch.float32
 
 
-def as_trained(model: PreTrainedModel, profile: Profile, hardware: Hardware, prepared: Beginning) -> Any:
-    """The loaded model as the method trains it: with an adapter, partly frozen, or whole.
+def apply_method(model: PreTrainedModel, profile: Profile, hardware: Hardware, start: StartingPoint) -> Any:
+    """Make the loaded model what the method trains: with an adapter, partly frozen, or whole.
 
     Raises:
         ModelError: the profile names layers that the model does not have, or an adapter that does not fit it; or
@@ -58,8 +45,8 @@ def as_trained(model: PreTrainedModel, profile: Profile, hardware: Hardware, pre
         return model
     if section.is_quantised:
         check_share(model)
-    name = str(profile.model.name_or_path) if prepared.commit else str(prepared.folder)
-    base = Base(name, prepared.commit)
-    if prepared.adapter is not None:
-        return continued_adapter(model, section, prepared.adapter, base, prepared.new_token_ids)
-    return new_adapter(model, section, base, prepared.new_token_ids)
+    name = str(profile.model.name_or_path) if start.commit else str(start.folder)
+    base = BaseReference(name, start.commit)
+    if start.adapter is not None:
+        return continued_adapter(model, section, start.adapter, base, start.new_token_ids)
+    return new_adapter(model, section, base, start.new_token_ids)

@@ -1,4 +1,4 @@
-"""What makes training faster or smaller, or noisier, whatever the model: all asked for by keys of `[train]`."""
+"""What makes training faster or smaller, or noisier, whatever the model: keys of `[train]`."""
 
 import contextlib
 import importlib
@@ -80,8 +80,8 @@ def prepare_base(model: PreTrainedModel, train: TrainSection) -> None:
     """
     if train.use_liger_kernel:
         kind = model.config.model_type
-        known = importlib.import_module("liger_kernel.transformers.monkey_patch").MODEL_TYPE_TO_APPLY_LIGER_FN
-        if kind not in known:  # it would say so in the log and go on without
+        supported = importlib.import_module("liger_kernel.transformers.monkey_patch").MODEL_TYPE_TO_APPLY_LIGER_FN
+        if kind not in supported:  # it would say so in the log and go on without
             raise ModelError(
                 f"Liger has no kernels for models of type {kind}.", hint="Set train.use_liger_kernel = false."
             )

@@ -1,4 +1,4 @@
-"""A frozen base held by bitsandbytes, in 4 or 8 bits: how it is loaded, and what it may not do by itself.
+"""A frozen base stored by bitsandbytes in 4 or 8 bits: how it is loaded, and what it may not do by itself.
 
 Of what PEFT's `prepare_model_for_kbit_training` does, nothing is wanted here: the base is frozen by the adapter; norms,
 embeddings and head stay in the computing type as they do beside an unquantised base (in float32 the embeddings and head
@@ -20,8 +20,8 @@ from ..system.device import Hardware
 LEAST_SHARE = 0.5
 
 
-def held(section: AdapterSection, hardware: Hardware) -> dict[str, Any]:
-    """What `load_model` needs to hold the base as the profile says; nothing for an unquantised one.
+def quantized_loading(section: AdapterSection, hardware: Hardware) -> dict[str, Any]:
+    """Options of `load_model` that store the base as the profile says; none for an unquantised one.
 
     Each layer is quantised as it is read, on the device that trains, so that the whole model is never in memory at 16
     or 32 bits. Linear layers only, and not the head. The same file gives the same bytes at every start.
@@ -35,15 +35,15 @@ def held(section: AdapterSection, hardware: Hardware) -> dict[str, Any]:
 
 
 def quantization(section: AdapterSection, hardware: Hardware) -> BitsAndBytesConfig:
-    """How bitsandbytes holds the base."""
+    """How bitsandbytes stores the base."""
     if section.load_in_8bit:
         return BitsAndBytesConfig(load_in_8bit=True)
-    wanted = section.bnb_4bit_compute_dtype
+    dtype = section.bnb_4bit_compute_dtype
     return BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type=section.bnb_4bit_quant_type,
         bnb_4bit_use_double_quant=section.bnb_4bit_use_double_quant,
-        bnb_4bit_compute_dtype=hardware.compute_dtype if wanted == "auto" else getattr(torch, wanted),
+        bnb_4bit_compute_dtype=hardware.compute_dtype if dtype == "auto" else getattr(torch, dtype),
     )
 
 
@@ -62,10 +62,10 @@ def keep_layout(model: PreTrainedModel) -> None:
 
 
 def check_share(model: PreTrainedModel) -> None:
-    """Refuse a model of which most would stay as it is: the experts of a mixture are no linear layers.
+    """Refuse a model that would mostly stay unquantised: the experts of a mixture are no linear layers.
 
     Raises:
-        ModelError: so it is.
+        ModelError: too few of its weights can be quantised.
     """
     ends: list[Any] = [model.get_input_embeddings(), model.get_output_embeddings()]
     outer = {id(end.weight) for end in ends if end is not None}
@@ -74,7 +74,7 @@ def check_share(model: PreTrainedModel) -> None:
     share = packed / max(1, sum(number_of(weight) for weight in inner))
     if share < LEAST_SHARE:
         raise ModelError(
-            f"Only {share:.0%} of the layers' weights can be held in few bits: the others are no linear layers.",
+            f"Only {share:.0%} of the layers' weights can be stored in few bits: the others are no linear layers.",
             hint='Mixtures of experts are like that. Use method = "lora" without load_in_8bit, on a larger card.',
         )
 

@@ -1,4 +1,4 @@
-"""Tokenizer and embeddings brought together: special tokens of the profile's own, and the room they need."""
+"""Tokenizer and embeddings brought together: the profile's own special tokens, and rows for them."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,31 +8,31 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from ftui.errors import ModelError
 
 
-def add_special_tokens(tokenizer: PreTrainedTokenizerBase, wanted: Sequence[str]) -> tuple[int, ...]:
-    """Give the tokenizer what it lacks of `wanted`; returns the ids of those, which no model has learned yet."""
-    known = tokenizer.get_vocab()
-    new = [token for token in wanted if token not in known]
+def add_special_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Sequence[str]) -> tuple[int, ...]:
+    """Give the tokenizer those of `tokens` that it lacks; returns their ids, which no model has been trained on."""
+    vocabulary = tokenizer.get_vocab()
+    new = [token for token in tokens if token not in vocabulary]
     if new:
         tokenizer.add_special_tokens({"extra_special_tokens": new}, replace_extra_special_tokens=False)
     ids = tokenizer.get_vocab()
     return tuple(ids[token] for token in new)
 
 
-def check_learned(model: Any, new_ids: Sequence[int]) -> None:
-    """Tokens that no model has learned yet must be learned now.
+def check_new_tokens(model: Any, new_ids: Sequence[int]) -> None:
+    """Tokens that no model has been trained on must be trained now.
 
     Raises:
         ModelError: the embeddings are frozen.
     """
     if new_ids and not any(weight.requires_grad for weight in model.get_input_embeddings().parameters()):
         raise ModelError(
-            "The embeddings of model.extra_special_tokens would never be learned: they are frozen.",
+            "The embeddings of model.extra_special_tokens would never be trained: they are frozen.",
             hint='Name the embeddings in adapter.trainable_modules, such as "embed_tokens".',
         )
 
 
 def fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, new_ids: Sequence[int] = ()) -> None:
-    """Make room for tokens that are new; where the embeddings have rows to spare, they are taken as they are.
+    """Add rows for new tokens; where the embeddings have rows to spare, those are used as they are.
 
     New rows are drawn around the mean of the old ones (torch's generator), as transformers does; a head that is tied to
     the embeddings stays so.

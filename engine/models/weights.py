@@ -1,6 +1,7 @@
 """A model's trained weights to and from a folder, in the layout PEFT and transformers load."""
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -8,36 +9,39 @@ import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load, load_file, save_file
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ftui.errors import ModelError
 
-from ..training.context import Training
 from .adapter_files import ADAPTER
 
 
-def write_weights(training: Training, folder: Path) -> None:
+def write_weights(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
     """The adapter, or the whole model, with its config, generation config and tokenizer (chat template included)."""
-    model: Any = training.model
-    if training.is_adapter:
+    if is_adapted(model):
         write_adapter(model, folder)
         model.get_base_model().generation_config.save_pretrained(folder)
     else:
         write_model(model, folder)
-    training.prepared.tokenizer.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def is_adapted(model: Any) -> bool:
+    """Whether only an adapter (PEFT) of the model is trained."""
+    return hasattr(model, "peft_config")
 
 
 def write_adapter(adapted: Any, folder: Path) -> None:
     """Weights and config of an adapter, as PEFT writes them."""
     save_file(adapter_tensors(adapted), folder / ADAPTER, metadata={"format": "pt"})
     config = adapted.peft_config["default"]
-    config.inference_mode = True  # as PEFT does: whoever loads the folder wants to use it
+    config.inference_mode = True  # as PEFT does: the folder is loaded for use
     config.save_pretrained(folder)
     config.inference_mode = False
 
 
 def write_model(model: PreTrainedModel, folder: Path) -> None:
-    """A whole model. What is trained only in part lies there in two types: readers are told to load it in float32.
+    """A whole model. What is trained only in part is stored in two types: readers are told to load it in float32.
 
     transformers says the type of the first weight, and would round the trained ones to that of the frozen.
     """
@@ -49,20 +53,20 @@ def write_model(model: PreTrainedModel, folder: Path) -> None:
 
 def adapter_tensors(adapted: Any) -> dict[str, torch.Tensor]:
     """The tensors of an adapter under PEFT's names, on the CPU; none shares its memory with another."""
-    found: dict[str, torch.Tensor] = {}
+    tensors: dict[str, torch.Tensor] = {}
     places: set[int] = set()
     for name, tensor in get_peft_model_state_dict(adapted, save_embedding_layers=False).items():
         own = tensor.detach().cpu().contiguous()
-        found[name] = own.clone() if own.data_ptr() in places else own  # a tied head is saved under both its names
+        tensors[name] = own.clone() if own.data_ptr() in places else own  # a tied head is saved under both its names
         places.add(own.data_ptr())
-    return found
+    return tensors
 
 
 def fill_adapter(adapted: Any, folder: Path) -> None:
     """Put the weights of the adapter in `folder` into a model that has one of the same shape.
 
     Raises:
-        ModelError: it holds other weights than the model trains.
+        ModelError: it has other weights than the model trains.
         RuntimeError, KeyError: shapes or names differ.
     """
     result: Any = set_peft_model_state_dict(adapted, read_tensors(folder / ADAPTER))
@@ -74,7 +78,7 @@ def fill_adapter(adapted: Any, folder: Path) -> None:
     frozen = {name for name, weight in named if not weight.requires_grad and name not in left}
     if foreign := sorted({*result.unexpected_keys, *frozen}):
         names = ", ".join(foreign[:3])
-        raise ModelError(f"{folder / ADAPTER} holds weights that are not trained here: {names}.")
+        raise ModelError(f"{folder / ADAPTER} has weights that are not trained here: {names}.")
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
@@ -85,10 +89,9 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
         return load(path.read_bytes())
 
 
-def read_weights(training: Training, folder: Path) -> None:
-    """Put the weights in `folder` into the model of this run, in place."""
-    model: Any = training.model
-    if training.is_adapter:
+def read_weights(model: Any, folder: Path) -> None:
+    """Put the weights in `folder` into a model of the same shape, in place."""
+    if is_adapted(model):
         fill_adapter(model, folder)
         return
     loaded = type(model).from_pretrained(folder, dtype=torch.float32, local_files_only=True)
@@ -96,6 +99,7 @@ def read_weights(training: Training, folder: Path) -> None:
 
 
 def trainable(model: PreTrainedModel) -> dict[str, torch.Tensor]:
+    """The weights that are trained, by name."""
     return {name: weight for name, weight in model.named_parameters() if weight.requires_grad}
 
 
@@ -105,8 +109,4 @@ def all_finite(model: PreTrainedModel) -> bool:
 
 def dtypes(model: PreTrainedModel) -> dict[str, int]:
     """How many trained tensors there are of each type."""
-    found: dict[str, int] = {}
-    for weight in trainable(model).values():
-        name = str(weight.dtype).removeprefix("torch.")
-        found[name] = found.get(name, 0) + 1
-    return found
+    return dict(Counter(str(weight.dtype).removeprefix("torch.") for weight in trainable(model).values()))

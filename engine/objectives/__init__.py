@@ -12,14 +12,14 @@ Loss = tuple[Tensor, int, dict[str, Tensor]]
 
 
 @dataclass(frozen=True)
-class Stage:
+class Objective:
     """One kind of training: its name and the loss of a micro-batch."""
 
     name: str
     loss: Callable[[nn.Module, Batch], Loss]
 
 
-def stage_named(name: str, *, label_smoothing: float = 0.0) -> Stage:
+def make_objective(name: str, *, label_smoothing: float = 0.0) -> Objective:
     """The stage of the profile's `run.stage`; `label_smoothing` is `train.label_smoothing_factor`."""
     from . import pretrain, sft
 

@@ -4,11 +4,11 @@ For model types whose head is a plain linear layer the hidden states of the posi
 the head in chunks, and each chunk's gradient is computed at once, so only one chunk of logits is ever alive. Every
 other model runs its own forward with `logits_to_keep`: what it does to its logits (soft caps, scales) is its own.
 
-While a model learns, its loss may be more than the cross-entropy: smoothed labels, and the balance of its experts. An
+In training the loss may be more than the cross-entropy: smoothed labels, and the balance of its experts. An
 evaluation (autograd off) is always the plain cross-entropy.
 """
 
-import sys
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,10 +17,13 @@ from torch.nn import functional as F
 
 from ftui.models.logits import CHUNK_BYTES, PLAIN_HEADS
 
-# Types whose router's logits tell their balance loss, so that padding can be left out of it in every case.
+from ..models.transformers_private import experts_balance
+
+# Types whose balance loss is computed from the router's logits, so that padding can be left out in every case.
 BALANCED = {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}
 
 
+@dataclass(eq=False)
 class Batch:
     """One micro-batch, on the device.
 
@@ -28,28 +31,19 @@ class Batch:
         input_ids: (rows, length) int64, padded on the right. No attention mask is needed: the model is causal, and
             padding comes after everything real.
         position_ids: (rows, length) int64, starting again at 0 with every sequence of a packed row; `None` when no row
-            holds more than one.
+            has more than one.
         predictors: (targets,) int64 indices into the flattened (rows x length) positions that predict a target.
         target_ids: (targets,) int64, the tokens they must predict.
         num_tokens: real tokens, padding not counted.
         lengths: (rows,) int64, the real tokens of each row; without it, none is padded.
     """
 
-    def __init__(
-        self,
-        input_ids: Tensor,
-        position_ids: Tensor | None,
-        predictors: Tensor,
-        target_ids: Tensor,
-        num_tokens: int,
-        lengths: Tensor | None = None,
-    ) -> None:
-        self.input_ids = input_ids
-        self.position_ids = position_ids
-        self.predictors = predictors
-        self.target_ids = target_ids
-        self.num_tokens = num_tokens
-        self.lengths = lengths
+    input_ids: Tensor
+    position_ids: Tensor | None
+    predictors: Tensor
+    target_ids: Tensor
+    num_tokens: int
+    lengths: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
         tensors = [
@@ -67,28 +61,28 @@ def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) ->
     While autograd is on, `label_smoothing` spreads that share of each target's probability evenly over the vocabulary,
     and a model with experts adds what keeps them evenly used (`_router_loss`).
     """
-    base, inputs = _taken(model, batch)
-    learns = torch.is_grad_enabled()
-    smoothing = label_smoothing if learns else 0.0
-    coefficient = _router_coefficient(base) if learns else None
+    base, inputs = _model_and_inputs(model, batch)
+    trains = torch.is_grad_enabled()
+    smoothing = label_smoothing if trains else 0.0
+    coefficient = _router_coefficient(base) if trains else None
     if coefficient is not None:
         inputs["output_router_logits"] = True
         if base.config.model_type not in BALANCED and batch.lengths is not None and batch.position_ids is None:
-            inputs["attention_mask"] = _real(batch)
+            inputs["attention_mask"] = _padding_mask(batch)
     if has_plain_head(base):
         outputs = base.base_model(**inputs)
         loss = _chunked(base.get_output_embeddings(), outputs.last_hidden_state, batch, smoothing)
     else:
-        outputs, logits = _kept_logits(base, inputs, batch)
+        outputs, logits = _target_logits(base, inputs, batch)
         loss = F.cross_entropy(logits.float(), batch.target_ids, reduction="sum", label_smoothing=smoothing)
     return loss if coefficient is None else loss + _router_loss(base, coefficient, outputs, batch)
 
 
 def target_losses(model: nn.Module, batch: Batch) -> Tensor:
     """The cross-entropy in nats of each of the batch's targets: (targets,) float32. Autograd is to be off."""
-    base, inputs = _taken(model, batch)
+    base, inputs = _model_and_inputs(model, batch)
     if not has_plain_head(base):
-        _, logits = _kept_logits(base, inputs, batch)
+        _, logits = _target_logits(base, inputs, batch)
         return F.cross_entropy(logits.float(), batch.target_ids, reduction="none")
     head = base.get_output_embeddings()
     predicting = base.base_model(**inputs).last_hidden_state.flatten(0, 1)[batch.predictors]
@@ -97,8 +91,8 @@ def target_losses(model: nn.Module, batch: Batch) -> Tensor:
     return torch.cat([F.cross_entropy(head(piece).float(), ids, reduction="none") for piece, ids in pieces])
 
 
-def _taken(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any]]:
-    """The model under an adapter, and what it takes of a batch."""
+def _model_and_inputs(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any]]:
+    """The model under an adapter, and the arguments of its forward for a batch."""
     base: Any = model.get_base_model() if hasattr(model, "peft_config") else model  # type: ignore[operator]
     inputs: dict[str, Any] = {"input_ids": batch.input_ids}
     if batch.position_ids is not None:
@@ -135,12 +129,12 @@ def _chunked(head: nn.Linear, hidden: Tensor, batch: Batch, smoothing: float) ->
     return loss
 
 
-def _kept_logits(base: Any, inputs: dict[str, Any], batch: Batch) -> tuple[Any, Tensor]:
+def _target_logits(base: Any, inputs: dict[str, Any], batch: Batch) -> tuple[Any, Tensor]:
     """The model's own forward: what it returns, and the logits (targets, vocabulary)."""
     length = inputs["input_ids"].shape[1]
     columns, column_of = torch.unique(batch.predictors % length, return_inverse=True)
     outputs = base(**inputs, logits_to_keep=columns)
-    if outputs.logits.shape[1] != len(columns):  # older model types take the wish and make all of them
+    if outputs.logits.shape[1] != len(columns):  # older model types ignore it and make all of them
         column_of = batch.predictors % length
     return outputs, outputs.logits[batch.predictors // length, column_of]
 
@@ -149,8 +143,8 @@ def _router_coefficient(base: Any) -> float | None:
     """As transformers: where the model's config asks for the router's logits, its balance is part of the loss."""
     if not getattr(base.config, "output_router_logits", False):
         return None
-    found: float | None = getattr(base, "router_aux_loss_coef", getattr(base, "aux_loss_coef", None))
-    return found
+    coefficient: float | None = getattr(base, "router_aux_loss_coef", getattr(base, "aux_loss_coef", None))
+    return coefficient
 
 
 def _router_loss(base: Any, coefficient: float, outputs: Any, batch: Batch) -> Tensor:
@@ -161,19 +155,16 @@ def _router_loss(base: Any, coefficient: float, outputs: Any, batch: Batch) -> T
     balanced by itself, as in every framework that accumulates. Padding is not counted (but in packed rows of types
     that are not in BALANCED).
     """
-    loss: Tensor = outputs.aux_loss if base.config.model_type not in BALANCED else _balance(base, outputs, batch)
+    if base.config.model_type in BALANCED:
+        mask = None if batch.lengths is None else _padding_mask(batch)
+        loss = experts_balance(base, outputs.router_logits, mask)
+    else:
+        loss = outputs.aux_loss
     return coefficient * len(batch.target_ids) * loss.float()
 
 
-def _balance(base: Any, outputs: Any, batch: Batch) -> Tensor:
-    balance = sys.modules[type(base).__module__].load_balancing_loss_func
-    mask = None if batch.lengths is None else _real(batch)
-    loss: Tensor = balance(outputs.router_logits, base.num_experts, base.num_experts_per_tok, mask)
-    return loss
-
-
-def _real(batch: Batch) -> Tensor:
-    """(rows, length) bool: what is no padding."""
+def _padding_mask(batch: Batch) -> Tensor:
+    """(rows, length) bool: true where there is a token, false where there is padding."""
     assert batch.lengths is not None, "only padded rows have a mask"
     return torch.arange(batch.input_ids.shape[1], device=batch.lengths.device)[None] < batch.lengths[:, None]
 
@@ -190,8 +181,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         operands = (hidden, weight, bias)
         grads = [
-            torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and wanted else None
-            for tensor, wanted in zip(operands, ctx.needs_input_grad, strict=False)
+            torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and is_needed else None
+            for tensor, is_needed in zip(operands, ctx.needs_input_grad, strict=False)
         ]
         total = hidden.new_zeros((), dtype=torch.float32)
         size = max(1, CHUNK_BYTES // (4 * weight.shape[0]))

@@ -1,9 +1,9 @@
-"""Pretraining: every token of a text is learned. The loss is that of sft; the rows differ (data/tokens/encode.py)."""
+"""Pretraining: the model trains on every token of a text. The loss is that of sft; only the rows differ."""
 
 from dataclasses import replace
 
-from . import Stage, sft
+from . import Objective, sft
 
 
-def stage(label_smoothing: float) -> Stage:
+def stage(label_smoothing: float) -> Objective:
     return replace(sft.stage(label_smoothing), name="pretrain")

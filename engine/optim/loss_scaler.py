@@ -4,7 +4,7 @@ A scale that is too large shows as gradients that overflow: such a step is not a
 `GROWTH_STEPS` steps without one it is doubled. Figures and rule are those of torch.amp.GradScaler.
 """
 
-from ..training.context import TrainState
+from ..system.train_state import TrainState
 
 FIRST_SCALE = 65536.0
 GROWTH_STEPS = 2000

@@ -1,4 +1,4 @@
-"""An optimizer's state to and from safetensors and JSON, bit for bit, whoever made the optimizer."""
+"""An optimizer's state to and from safetensors and JSON, bit for bit, for optimizers of every library."""
 
 from collections import defaultdict
 from typing import Any
@@ -50,10 +50,10 @@ def flat(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]
 
 
 def _unwrapped(values: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat_values: dict[str, Any] = {}
     for name, value in values.items():
-        found |= value if isinstance(value, dict) else {name: value}
-    return found
+        flat_values |= value if isinstance(value, dict) else {name: value}
+    return flat_values
 
 
 def nested(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str, Any]:

@@ -12,13 +12,13 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from ftui.profile.sections.schedulers import PLATEAU, explicit_values
 from ftui.profile.sections.train import TrainSection
 
-from ..training.context import TrainState
+from ..system.train_state import TrainState
 
 REMEMBERED = ("best", "num_bad_epochs", "cooldown_counter", "last_epoch")
 
 
-def look_at(state: TrainState, train: TrainSection, loss: float | None) -> None:
-    """Let the scheduler see the loss of an evaluation, as transformers' Trainer does after each.
+def note_loss(state: TrainState, train: TrainSection, loss: float | None) -> None:
+    """Give the scheduler the loss of an evaluation, as transformers' Trainer does after each.
 
     Not that of step 0, which is before the training, and not one that did not fit into memory (`None`).
     """
@@ -30,9 +30,9 @@ def look_at(state: TrainState, train: TrainSection, loss: float | None) -> None:
     for name in REMEMBERED:
         setattr(scheduler, name, state.plateau.get(name, getattr(scheduler, name)))
     scheduler.step(loss)
-    seen = {"rate": scheduler.get_last_lr()[0], **{name: getattr(scheduler, name) for name in REMEMBERED}}
+    memory = {"rate": scheduler.get_last_lr()[0], **{name: getattr(scheduler, name) for name in REMEMBERED}}
     # The best is infinite until a loss was finite; it is the scheduler's own beginning, and JSON has no word for it.
-    state.plateau = {name: float(value) for name, value in seen.items() if math.isfinite(value)}
+    state.plateau = {name: float(value) for name, value in memory.items() if math.isfinite(value)}
 
 
 def share_left(state: TrainState, train: TrainSection) -> float:

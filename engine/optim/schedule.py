@@ -1,4 +1,4 @@
-"""The learning rate's curve: transformers' own, asked for one step at a time."""
+"""The learning-rate schedule: the curve of transformers, evaluated one step at a time."""
 
 import math
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def learning_rate_curve(
 
     `peak(step, train.learning_rate)` is the curve's height at a step, where it is not the same at all of them.
     Past `max_steps` (a run that was made longer) the rate stays where the curve ended. The curve itself is
-    transformers'; its scheduler object is made over a weightless optimizer and only asked.
+    transformers'; its scheduler object is made over a weightless optimizer and never stepped.
 
     Raises:
         ProfileError: its parts are longer than the run.

@@ -11,16 +11,16 @@ from ftui.errors import DataError
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.train import TrainSection
 
-from .plan import Plan, Row, Share, make_plan
+from .plan import Plan, Row, SourceShare, make_plan
 
 
 @dataclass(frozen=True, eq=False)
-class Course:
+class CurriculumPlan:
     """Steps 1..max_steps through `stages`; `sections` are what the profile says of each, `tokens` those
     of each sequence.
 
-    A step past the end (a run that was made longer) belongs to the last stage, which then goes on with its rows. What
-    is told of an epoch is that of their mean, for they differ.
+    A step past the end (a run that was made longer) belongs to the last stage, which goes on with its rows. Numbers
+    of an epoch are means over the stages, which differ.
     """
 
     stages: tuple[Plan, ...]
@@ -40,25 +40,21 @@ class Course:
     def rows_per_epoch(self) -> int:
         return round(self._mean(lambda stage: stage.rows_per_epoch))
 
-    def an_epoch(self, amounts: np.ndarray) -> int:
+    def sum_epoch(self, amounts: np.ndarray) -> int:
         """Sum over the sequences of a mean epoch; `amounts`: of each sequence."""
-        return round(self._mean(lambda stage: stage.an_epoch(amounts)))
+        return round(self._mean(lambda stage: stage.sum_epoch(amounts)))
 
     def _mean(self, of: Callable[[Plan], int]) -> float:
         """The mean over `steps_per_epoch` steps of what an epoch of each stage has."""
         total = 0.0
         for stage, before in zip(self.stages, self._starts, strict=True):
-            taken = min(stage.max_steps, max(0, self.max_steps - before))
-            total += of(stage) * stage.epoch_of(taken)
+            steps = min(stage.max_steps, max(0, self.max_steps - before))
+            total += of(stage) * stage.epoch_of(steps)
         return total / self.max_steps * self.steps_per_epoch
 
     def stage_at(self, step: int) -> int:
         """The number (from 0) of the stage that step `step` (1-based) belongs to."""
         return bisect_right(self._starts, step - 1, hi=len(self.stages)) - 1
-
-    def first_step(self, stage: int) -> int:
-        """The first step (1-based) of a stage."""
-        return self._starts[stage] + 1
 
     @property
     def first_steps(self) -> list[int]:
@@ -90,13 +86,13 @@ class Course:
 
     def longest(self, number: int) -> list[Row]:
         """As many rows of the first epochs of all stages, those with the most tokens."""
-        found = [row for stage in self.stages for row in stage.longest(number)]
-        return sorted(found, key=lambda row: -sum(int(self.tokens[index]) for index in row))[:number]
+        rows = [row for stage in self.stages for row in stage.longest(number)]
+        return sorted(rows, key=lambda row: -sum(int(self.tokens[index]) for index in row))[:number]
 
     def epoch_of(self, step: int) -> float:
         """Passes finished after `step` steps, each over the rows of its stage."""
         stage, own = self._within(max(1, step))
-        before = sum(done.epoch_of(done.max_steps) for done in self.stages[:stage])
+        before = sum(earlier.epoch_of(earlier.max_steps) for earlier in self.stages[:stage])
         return before + (self.stages[stage].epoch_of(own) if step else 0.0)
 
     def ends_epoch(self, step: int) -> bool:
@@ -105,14 +101,17 @@ class Course:
         plan = self.stages[stage]
         return plan.ends_epoch(own) or own == plan.max_steps
 
-    def peak(self, step: int, otherwise: float) -> float:
+    def peak_rate(self, step: int, otherwise: float) -> float:
         """The highest learning rate of the stage of this step."""
         own = self.sections[self.stage_at(step)].learning_rate
         return otherwise if own is None else own
 
 
+RunPlan = Plan | CurriculumPlan
+
+
 @dataclass(frozen=True)
-class Pool:
+class SequencePool:
     """All sequences there are to train on: their tokens, their targets, and (where known) the base model's loss."""
 
     lengths: np.ndarray
@@ -120,7 +119,7 @@ class Pool:
     losses: np.ndarray | None = None
 
     def amounts(self, key: str, seed: int) -> np.ndarray:
-        """What sequences are sorted by. While no loss is known, chance stands for it: as many rows, other ones."""
+        """What sequences are sorted by. While no loss is measured it is random: as many rows, other ones."""
         match key:
             case "length":
                 return self.lengths
@@ -131,7 +130,7 @@ class Pool:
         return self.losses
 
 
-def ranked(amounts: np.ndarray, section: CurriculumStage) -> np.ndarray:
+def rank_sequences(amounts: np.ndarray, section: CurriculumStage) -> np.ndarray:
     """Each sequence's place (int64) among those that the stage trains on, -1 where it is none of them.
 
     Equal ones stand in the order of the rows.
@@ -144,15 +143,15 @@ def ranked(amounts: np.ndarray, section: CurriculumStage) -> np.ndarray:
     return ranks
 
 
-def make_course(
+def make_curriculum_plan(
     sections: Sequence[CurriculumStage],
-    pool: Pool,
+    pool: SequencePool,
     train: TrainSection,
     *,
     effective_batch: int,
     packing_length: int | None = None,
-    sources: Sequence[Share] = (),
-) -> Course:
+    sources: Sequence[SourceShare] = (),
+) -> CurriculumPlan:
     """The plan of a curriculum.
 
     Raises:
@@ -165,7 +164,7 @@ def make_course(
             pool.lengths, effective_batch=effective_batch, max_steps=None, num_train_epochs=section.num_train_epochs,
             strategy=section.train_sampling_strategy or train.train_sampling_strategy, seed=seed,
             packing_length=packing_length, sources=sources,
-            ranks=ranked(pool.amounts(section.sort_by, train.rows_seed), section),
+            ranks=rank_sequences(pool.amounts(section.sort_by, train.rows_seed), section),
         )  # fmt: skip
         if not stage.rows_per_epoch:
             raise DataError(
@@ -174,7 +173,7 @@ def make_course(
             )
         stages.append(stage)
     total = sum(stage.max_steps for stage in stages)
-    return Course(tuple(stages), tuple(sections), min(total, train.max_steps or total), pool.lengths)
+    return CurriculumPlan(tuple(stages), tuple(sections), min(total, train.max_steps or total), pool.lengths)
 
 
 ENDS = {
@@ -184,7 +183,7 @@ ENDS = {
 }
 
 
-def in_words(section: CurriculumStage, strategy: str) -> str:
+def describe_stage(section: CurriculumStage, strategy: str) -> str:
     """`the 30 % of the rows with the fewest tokens, 2 epochs`; `strategy` is train.train_sampling_strategy."""
     end = ENDS[section.sort_by][section.order == "descending"]
     words = "all rows" if section.fraction == 1 else f"the {100 * section.fraction:g} % of the rows with the {end}"
@@ -193,13 +192,13 @@ def in_words(section: CurriculumStage, strategy: str) -> str:
     return f"{words}, {section.num_train_epochs:g} epoch{'' if section.num_train_epochs == 1 else 's'}"
 
 
-def stages_in_words(course: Course, train: TrainSection) -> list[str]:
-    """A line of each stage: its steps, the sequences of an epoch, and what is trained on of which rows."""
+def describe_stages(course: CurriculumPlan, train: TrainSection) -> list[str]:
+    """A line of each stage: its steps, the sequences of an epoch, and its rows."""
     lines = []
     for stage, section, first in zip(course.stages, course.sections, course.first_steps, strict=True):
         last = min(first + stage.max_steps - 1, course.max_steps)
         steps = f"steps {first:,} to {last:,}" if first <= last else f"never: train.max_steps is {course.max_steps:,}"
         rate = train.learning_rate if section.learning_rate is None else section.learning_rate
-        words = in_words(section, train.train_sampling_strategy)
+        words = describe_stage(section, train.train_sampling_strategy)
         lines.append(f"{steps}: {words} of {stage.rows_per_epoch:,} sequences, learning rate {rate:g}")
     return lines

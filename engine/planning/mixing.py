@@ -10,8 +10,8 @@ from ftui.profile.schema import Profile
 
 from ..data.load_rows import DataSplit
 from ..system.distinct import distinct
-from .curriculum_plan import Course, Pool, make_course
-from .plan import Plan, Share, make_plan
+from .curriculum_plan import RunPlan, SequencePool, make_curriculum_plan
+from .plan import SourceShare, make_plan
 
 MOST_REPEATED = 10_000_000
 """Sequences of an epoch, where it is mostly repetitions: their order takes 5 s and 500 MiB each time."""
@@ -19,7 +19,7 @@ MOST_REPEATED = 10_000_000
 MOST_STEPS = 10**12  # 30 years at a thousand in a second
 
 
-class Mixed(Protocol):
+class MixedSource(Protocol):
     """What a source says of how much of it is trained on."""
 
     @property
@@ -30,26 +30,26 @@ class Mixed(Protocol):
     def num_samples(self) -> int | None: ...
 
 
-def shares_of(
-    sources: Sequence[Mixed], num_rows: Sequence[int], num_sequences: Sequence[int], temperature: float | None
-) -> tuple[Share, ...]:
+def compute_shares(
+    sources: Sequence[MixedSource], num_rows: Sequence[int], num_sequences: Sequence[int], temperature: float | None
+) -> tuple[SourceShare, ...]:
     """How many sequences of each source are trained on, and its weight.
 
     `num_rows`, `num_sequences`: of each source, without those set aside. With a `temperature` the weights follow from
     the sources' sizes, so that as many sequences come in an epoch as there are.
 
     Raises:
-        DataError: a source of which nothing is left in an epoch, or one that makes it too long to be mixed.
+        DataError: nothing is left of a source in an epoch, or it makes the epoch too long to be mixed.
     """
     if temperature is not None:
-        counts = evened(num_sequences, temperature)
+        counts = temper_counts(num_sequences, temperature)
         weights = [count / max(1, size) for count, size in zip(counts, num_sequences, strict=True)]
     else:
         weights = [
             source.weight if source.num_samples is None else source.num_samples / max(1, rows)
             for source, rows in zip(sources, num_rows, strict=True)
         ]
-    shares = tuple(Share(size, weight) for size, weight in zip(num_sequences, weights, strict=True))
+    shares = tuple(SourceShare(size, weight) for size, weight in zip(num_sequences, weights, strict=True))
     raised = "its weight" if temperature is None else "data.mixing_temperature"
     for source, share in zip(sources, shares, strict=True):
         if not share.num_rows:
@@ -66,18 +66,20 @@ def shares_of(
     return shares
 
 
-def shares_in(sources: Sequence[Mixed], train: DataSplit, temperature: float | None) -> tuple[Share, ...]:
+def compute_training_shares(
+    sources: Sequence[MixedSource], train: DataSplit, temperature: float | None
+) -> tuple[SourceShare, ...]:
     """The same of the rows that are trained on, none of those set aside.
 
     Raises:
-        DataError: see `shares_of`.
+        DataError: see `compute_shares`.
     """
     bounds = np.searchsorted(train.indices, train.sequences.bounds)
     rows = np.split(train.sequences.rows[train.indices], bounds[1:-1])
-    return shares_of(sources, [len(distinct(one)) for one in rows], np.diff(bounds).tolist(), temperature)
+    return compute_shares(sources, [len(distinct(part)) for part in rows], np.diff(bounds).tolist(), temperature)
 
 
-def _refuse_endless(sources: Sequence[Mixed], shares: Sequence[Share]) -> None:
+def _refuse_endless(sources: Sequence[MixedSource], shares: Sequence[SourceShare]) -> None:
     if sum(share.per_epoch for share in shares) <= max(MOST_REPEATED, 10 * sum(share.num_rows for share in shares)):
         return
     source, share = max(zip(sources, shares, strict=True), key=lambda both: both[1].per_epoch)
@@ -88,7 +90,7 @@ def _refuse_endless(sources: Sequence[Mixed], shares: Sequence[Share]) -> None:
     )
 
 
-def evened(sizes: Sequence[int], temperature: float) -> list[int]:
+def temper_counts(sizes: Sequence[int], temperature: float) -> list[int]:
     """As many in all as `sizes`, in shares that are proportional to size ** (1 / temperature).
 
     What is left after rounding down goes to the largest remainders (Hare's method), so that the sum is exact.
@@ -98,20 +100,20 @@ def evened(sizes: Sequence[int], temperature: float) -> list[int]:
     logs = np.log(parts, where=parts > 0, out=np.full_like(parts, -np.inf))
     with np.errstate(over="ignore"):  # beside the largest, which is 1, the others may well be nothing
         powers = np.exp((logs - logs.max(initial=-np.inf)) / temperature) if total else parts
-    wanted = powers / max(powers.sum(), 1.0) * total
-    counts = np.floor(wanted).astype(np.int64)
-    order = np.argsort(-(wanted - counts), kind="stable")
+    exact = powers / max(powers.sum(), 1.0) * total
+    counts = np.floor(exact).astype(np.int64)
+    order = np.argsort(-(exact - counts), kind="stable")
     counts[order[: total - int(counts.sum())]] += 1
     return [int(count) for count in counts]
 
 
-def planned(
+def make_run_plan(
     profile: Profile,
     lengths: np.ndarray,
     num_targets: np.ndarray,
-    shares: Sequence[Share],
+    shares: Sequence[SourceShare],
     losses: np.ndarray | None = None,
-) -> Plan | Course:
+) -> RunPlan:
     """The plan of a run over its sequences, given the tokens and the targets of each.
 
     `losses`: of the base model on each, for a curriculum that sorts by them.
@@ -123,26 +125,28 @@ def planned(
     size = train.per_device_train_batch_size * train.gradient_accumulation_steps * profile.hardware.num_processes
     room = profile.data.max_length if profile.data.packing else None
     if profile.curriculum:
-        pool = Pool(lengths, num_targets, losses)
-        course = make_course(profile.curriculum, pool, train, effective_batch=size, packing_length=room, sources=shares)
-        return _ending(course, "the epochs of its stages")
+        pool = SequencePool(lengths, num_targets, losses)
+        course = make_curriculum_plan(
+            profile.curriculum, pool, train, effective_batch=size, packing_length=room, sources=shares
+        )
+        return _check_end(course, "the epochs of its stages")
     plan = make_plan(
         lengths, effective_batch=size, max_steps=train.max_steps, num_train_epochs=train.num_train_epochs,
         strategy=train.train_sampling_strategy, seed=train.rows_seed, packing_length=room, sources=shares,
     )  # fmt: skip
-    return _ending(plan, "train.num_train_epochs" if train.max_steps is None else "train.max_steps")
+    return _check_end(plan, "train.num_train_epochs" if train.max_steps is None else "train.max_steps")
 
 
-def _ending(plan: Plan | Course, key: str) -> Plan | Course:
-    """Raises `DataError` where nobody will see the end of it."""
+def _check_end(plan: RunPlan, key: str) -> RunPlan:
+    """The plan; raises `DataError` where it has more steps than anybody can wait for."""
     if plan.max_steps > MOST_STEPS:
         raise DataError(f"The run would have {float(plan.max_steps):.3g} steps.", hint=f"Lower {key}.")
     return plan
 
 
-def shortfall(profile: Profile, plan: Plan | Course) -> list[str]:
+def warn_of_shortfall(profile: Profile, plan: RunPlan) -> list[str]:
     """A warning where the profile asks for more steps than its curriculum has."""
-    wanted = profile.train.max_steps
-    if not profile.curriculum or wanted is None or wanted <= plan.max_steps:
+    max_steps = profile.train.max_steps
+    if not profile.curriculum or max_steps is None or max_steps <= plan.max_steps:
         return []
-    return [f"train.max_steps is {wanted}, and the curriculum ends with step {plan.max_steps}"]
+    return [f"train.max_steps is {max_steps}, and the curriculum ends with step {plan.max_steps}"]

@@ -9,7 +9,7 @@ import numpy as np
 
 
 @dataclass(frozen=True, eq=False)
-class Packed:
+class PackedRows:
     """Rows of sequences. `members` are all sequences, row after row; row n is members[starts[n] : starts[n + 1]]."""
 
     members: np.ndarray
@@ -47,22 +47,22 @@ class Packed:
         totals: np.ndarray = np.add.reduceat(amounts[self.members].astype(np.float64), self.starts[:-1])
         return totals / np.diff(self.starts)
 
-    def of(self, sequences: np.ndarray) -> "Packed":
+    def of(self, sequences: np.ndarray) -> "PackedRows":
         """The same rows of a part of all sequences."""
-        return Packed(sequences[self.members], self.starts)
+        return PackedRows(sequences[self.members], self.starts)
 
 
-def together(parts: Iterable[Packed]) -> Packed:
+def concatenate_rows(parts: Iterable[PackedRows]) -> PackedRows:
     """The rows of all parts, one part after the other."""
     parts = list(parts)
     if len(parts) == 1:
         return parts[0]
     sizes = np.concatenate([np.diff(part.starts) for part in parts])
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return Packed(np.concatenate([part.members for part in parts]), starts)
+    return PackedRows(np.concatenate([part.members for part in parts]), starts)
 
 
-def pack(lengths: np.ndarray, room: int) -> Packed:
+def pack(lengths: np.ndarray, room: int) -> PackedRows:
     """Best-fit decreasing: every sequence goes, longest first, to the fullest row that still has room for it.
 
     Sequences of one length are placed together: a row with space for several takes them one after another, for it is
@@ -87,7 +87,7 @@ def pack(lengths: np.ndarray, room: int) -> Packed:
     by_row = np.argsort(row_of, kind="stable")
     sizes = np.bincount(row_of, minlength=spaces.num_rows)
     starts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
-    return Packed(order[by_row], starts)
+    return PackedRows(order[by_row], starts)
 
 
 def _runs(descending: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -117,13 +117,13 @@ class _Spaces:
             return self._room, array("i", range(first, self.num_rows)), each
         space = length + (enough & -enough).bit_length() - 1
         each, rows = space // length, self._rows[space]
-        wanted = min(len(rows), -(-count // each))
-        taken = rows[-wanted:]
-        taken.reverse()
-        del rows[-wanted:]
+        number = min(len(rows), -(-count // each))
+        chosen = rows[-number:]
+        chosen.reverse()
+        del rows[-number:]
         if not rows:
             self._there &= ~(1 << space)
-        return space, taken, each
+        return space, chosen, each
 
     def put(self, space: int, rows: "array[int]") -> None:
         if rows:

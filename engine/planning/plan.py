@@ -12,7 +12,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from .packing import Packed, pack, together
+from .packing import PackedRows, concatenate_rows, pack
 
 Row = tuple[int, ...]
 
@@ -20,7 +20,7 @@ MEGABATCH = 50  # steps whose rows are sorted together: transformers' figure for
 
 
 @dataclass(frozen=True)
-class Share:
+class SourceShare:
     """Rows of one weight: `num_rows` of them in the plan, `per_epoch` in each epoch."""
 
     num_rows: int
@@ -39,9 +39,9 @@ class Plan:
     row stands in a sequential order, if not where it is among `rows`.
     """
 
-    rows: Packed
+    rows: PackedRows
     lengths: np.ndarray
-    shares: tuple[Share, ...]
+    shares: tuple[SourceShare, ...]
     effective_batch: int
     max_steps: int
     strategy: str
@@ -69,11 +69,11 @@ class Plan:
         """Whether a pass over the rows is finished with this step."""
         return step % self.steps_per_epoch == 0
 
-    def peak(self, step: int, otherwise: float) -> float:
+    def peak_rate(self, step: int, otherwise: float) -> float:
         """The highest learning rate where the profile names one for a part of the run: here it does not."""
         return otherwise
 
-    def an_epoch(self, amounts: np.ndarray) -> int:
+    def sum_epoch(self, amounts: np.ndarray) -> int:
         """Sum over the sequences of the first epoch; `amounts`: of each sequence."""
         return int(amounts[self.rows.flat(self.order(0))].sum())
 
@@ -145,8 +145,8 @@ def _chosen(plan: Plan, epoch: int) -> np.ndarray:
         parts += [all_of_them] * passes
         if rest:
             circle = np.random.default_rng([plan.seed, 0x5A4E, number]).permutation(share.num_rows)
-            taken = np.arange(epoch * rest, (epoch + 1) * rest) % share.num_rows
-            parts.append(np.sort(all_of_them[circle[taken]]))
+            places = np.arange(epoch * rest, (epoch + 1) * rest) % share.num_rows
+            parts.append(np.sort(all_of_them[circle[places]]))
         first += share.num_rows
     return np.concatenate(parts)
 
@@ -160,7 +160,7 @@ def make_plan(
     strategy: str,
     seed: int,
     packing_length: int | None = None,
-    sources: Sequence[Share] = (),
+    sources: Sequence[SourceShare] = (),
     ranks: np.ndarray | None = None,
 ) -> Plan:
     """The plan of a run. `packing_length` packs sequences into rows of at most that many tokens.
@@ -173,14 +173,14 @@ def make_plan(
     `ranks` (int64, of each sequence) leaves out those below 0; the others stand in this order where the strategy is
     sequential, packed rows by the mean of theirs.
     """
-    groups = _groups(sources or [Share(len(lengths))], ranks)
+    groups = _groups(sources or [SourceShare(len(lengths))], ranks)
     if packing_length:
         groups = _packing_groups(groups)
         packs = [_packed(lengths, members, packing_length, weight) for members, weight in groups]
     else:
-        packs = [Packed.alone(len(members)).of(members) for members, _ in groups]
-    shares = tuple(Share(len(each), weight) for each, (_, weight) in zip(packs, groups, strict=True))
-    rows = together(packs)
+        packs = [PackedRows.alone(len(members)).of(members) for members, _ in groups]
+    shares = tuple(SourceShare(len(each), weight) for each, (_, weight) in zip(packs, groups, strict=True))
+    rows = concatenate_rows(packs)
     per_epoch = math.ceil(sum(share.per_epoch for share in shares) / effective_batch)
     if max_steps is None:
         max_steps = math.ceil((num_train_epochs or 1) * per_epoch)
@@ -188,15 +188,15 @@ def make_plan(
     return Plan(rows, rows.lengths(lengths), shares, effective_batch, max_steps, strategy, seed, places)
 
 
-def _packed(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) -> Packed:
-    """Rows of these sequences, of which the weight leaves some in an epoch if there is any way."""
+def _packed(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) -> PackedRows:
+    """Packed rows of these sequences, or one row each where the weight would leave no packed row in an epoch."""
     packed = pack(lengths[members], room)
-    if len(packed) and not Share(len(packed), weight).per_epoch:
-        packed = Packed.alone(len(members))
+    if len(packed) and not SourceShare(len(packed), weight).per_epoch:
+        packed = PackedRows.alone(len(members))
     return packed.of(members)
 
 
-def _groups(sources: Sequence[Share], ranks: np.ndarray | None) -> list[tuple[np.ndarray, float]]:
+def _groups(sources: Sequence[SourceShare], ranks: np.ndarray | None) -> list[tuple[np.ndarray, float]]:
     """The sequences of each source that take part, and its weight."""
     ends = list(accumulate(source.num_rows for source in sources))
     each = [

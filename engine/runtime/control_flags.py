@@ -1,4 +1,4 @@
-"""What the world outside asks of the engine. A handler only sets a flag; the work looks at it between its units."""
+"""What others ask of the engine: SIGTERM and control requests. The work looks at them between two of its units."""
 
 import signal
 import threading
@@ -6,67 +6,53 @@ import time
 from collections.abc import Callable
 from enum import IntEnum
 from types import FrameType
-from typing import Literal, Protocol
+from typing import Literal
 
-from ftui.runs.requests import Abort, AnyRequest, Continue, Evaluate, GenerateSamples, Park, Pause, Save, Stop
+from ftui.runs.requests import Abort, AnyLetter, Continue, Evaluate, Hold, Park, Sample, Save, Stop
 
-HELD_SECONDS = 0.05  # how often a held engine looks up
-READ_SECONDS = 0.25  # the inbox may stand on a network volume
+from .request_inbox import RequestInbox
+
+PAUSE_SECONDS = 0.05  # how often a paused engine looks for requests
+READ_SECONDS = 0.25  # between two looks at the folder of requests, which may be on a network volume
 
 Why = Literal["preempted", "park", "stop", "abort", "full"]
 
 
-class Leave(Exception):
-    """The run is to be left, and why. Raised only between units of work; `letter` asked for it."""
+class Shutdown(Exception):
+    """The attempt is to end, and why. Raised only between units of work; `request` asked for it, if one did."""
 
-    def __init__(self, why: Why, request: AnyRequest | None = None) -> None:
+    def __init__(self, why: Why, request: AnyLetter | None = None) -> None:
         super().__init__(why)
         self.why: Why = why
         self.request = request
 
 
-class Ready(IntEnum):
-    """Which letters can be obeyed at a place: each level those of the levels below it, too."""
+class RequestLevel(IntEnum):
+    """Which requests can be obeyed at a place: each level includes those below it."""
 
-    CONTROL = 0  # hold, continue, park, stop, abort
+    CONTROL = 0  # pause, continue, park, stop, abort
     FILES = 1  # pin, unpin, delete, set
     SAVE = 2  # checkpoint
     ALL = 3  # evaluate, sample
 
 
-class Desk(Protocol):
-    """Where letters come from and answers go (engine/runtime/request_inbox.py)."""
-
-    def read(self) -> list[AnyRequest]: ...
-
-    def applied(self, request: AnyRequest, detail: str = "") -> None: ...
-
-    def refused(self, request: AnyRequest, reason: str) -> None: ...
-
-    def held(self) -> None: ...
-
-    def going_on(self) -> None: ...
-
-    def close(self, reason: str) -> None: ...
-
-
 class Control:
-    """SIGTERM and letters. `poll()` is called between micro-batches, evaluation batches and batches of rows."""
+    """SIGTERM and control requests. `poll()` is called between batches of training, evaluation and reading."""
 
     def __init__(self) -> None:
         self.terminated = False
-        self.ending = threading.Lock()
-        """Held by whoever records how the attempt ends."""
-        self.desk: Desk | None = None
-        self._obey: Callable[[AnyRequest], None] | None = None
-        self._unread: list[AnyRequest] = []
-        self._waiting: list[AnyRequest] = []
-        self._is_obeying = False
-        self._is_held = False
-        self._next_look = 0.0
+        self.end_lock = threading.Lock()
+        """Acquired before the end of the attempt is recorded, so that it is recorded once."""
+        self.inbox: RequestInbox | None = None
+        self._handle: Callable[[AnyLetter], None] | None = None
+        self._unread: list[AnyLetter] = []
+        self._waiting: list[AnyLetter] = []
+        self._is_handling = False
+        self._is_paused = False
+        self._next_read = 0.0
 
     def listen(self) -> None:
-        """SIGTERM sets the flag; the terminal's SIGHUP and SIGINT are none of the engine's business."""
+        """Let SIGTERM set the flag. The terminal's SIGHUP and SIGINT are ignored: a run outlives its terminal."""
         signal.signal(signal.SIGTERM, self._terminate)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -74,96 +60,96 @@ class Control:
     def _terminate(self, number: int, frame: FrameType | None) -> None:
         self.terminated = True
 
-    def open(self, desk: Desk) -> None:
-        """Read letters from now on."""
-        self.desk = desk
+    def open(self, inbox: RequestInbox) -> None:
+        """Read requests from now on."""
+        self.inbox = inbox
 
     def close(self, reason: str) -> None:
-        """Read no more letters; refuse those that have come and were not obeyed."""
-        desk, self.desk = self.desk, None
-        if desk is not None:
-            desk.close(reason)
+        """Read no more requests; refuse those that have come and were not obeyed."""
+        inbox, self.inbox = self.inbox, None
+        if inbox is not None:
+            inbox.close(reason)
         self._waiting, self._unread = [], []
 
-    def answer(self, request: AnyRequest | None, detail: str = "") -> None:
-        """Say that the letter for which the run was left has been obeyed."""
-        if self.desk is not None and request is not None:
-            self.desk.applied(request, detail)
+    def answer(self, request: AnyLetter | None, detail: str = "") -> None:
+        """Say that the request for which the run was left has been obeyed."""
+        if self.inbox is not None and request is not None:
+            self.inbox.answer(request, detail)
 
     @property
     def is_training(self) -> bool:
-        """Whether there is something that a letter could change, or a sudden end could lose."""
-        return self._obey is not None
+        """Whether there is something that a request could change, or a sudden end could lose."""
+        return self._handle is not None
 
-    def train(self, obey: Callable[[AnyRequest], None]) -> None:
-        """The run trains from now on: letters that need it go to `obey`, which answers them."""
-        self._obey = obey
+    def start_training(self, handle: Callable[[AnyLetter], None]) -> None:
+        """The run trains from now on: requests that need it go to `handle`, which answers them."""
+        self._handle = handle
 
-    def poll(self, ready: Ready = Ready.CONTROL) -> None:
-        """Look at the flag and, at most four times a second, at the inbox; stand still while the run is held.
+    def poll(self, level: RequestLevel = RequestLevel.CONTROL) -> None:
+        """Look at the flag and, at most four times a second, for requests; wait here while the run is paused.
 
         Raises:
-            Leave: SIGTERM has arrived, or a letter says to go.
+            Shutdown: SIGTERM has arrived, or a request says to end.
         """
-        if self._look(ready) and not self._is_obeying:
-            while self._look(ready):
-                time.sleep(HELD_SECONDS)
-            assert self.desk is not None, "only a letter holds"
-            self.desk.going_on()
+        if self._look(level) and not self._is_handling:
+            while self._look(level):
+                time.sleep(PAUSE_SECONDS)
+            assert self.inbox is not None, "only a request pauses"
+            self.inbox.leave_pause()
 
-    def _look(self, ready: Ready) -> bool:
-        """Obey what has come; whether the run is held now."""
+    def _look(self, level: RequestLevel) -> bool:
+        """Obey what has come; whether the run is paused now."""
         if self.terminated:
-            raise Leave("preempted")
+            raise Shutdown("preempted")
         now = time.monotonic()
-        if self.desk is not None and now >= self._next_look:
-            self._next_look = now + READ_SECONDS
-            self._unread += self.desk.read()
-            self._sort(self.desk)
-        while not self._is_obeying and (due := [request for request in self._waiting if _needs(request) <= ready]):
-            assert self._obey is not None, "letters wait only for a training run"
+        if self.inbox is not None and now >= self._next_read:
+            self._next_read = now + READ_SECONDS
+            self._unread += self.inbox.read()
+            self._sort(self.inbox)
+        while not self._is_handling and (due := [r for r in self._waiting if _level_of(r) <= level]):
+            assert self._handle is not None, "requests wait only for a training run"
             self._waiting.remove(due[0])
-            self._is_obeying = True
-            self._obey(due[0])
-            self._is_obeying = False
-        return self._is_held
+            self._is_handling = True
+            self._handle(due[0])
+            self._is_handling = False
+        return self._is_paused
 
-    def _sort(self, desk: Desk) -> None:
-        """Act on what has come. While one letter is being obeyed, only those that end the run are heard."""
+    def _sort(self, inbox: RequestInbox) -> None:
+        """Act on what has come. While one request is handled, only those that end the run are looked at."""
         for request in list(self._unread):
-            if not self._is_obeying or isinstance(request, Park | Stop | Abort):
+            if not self._is_handling or isinstance(request, Park | Stop | Abort):
                 self._unread.remove(request)
-                self._receive(desk, request)
+                self._receive(inbox, request)
 
-    def _receive(self, desk: Desk, request: AnyRequest) -> None:
+    def _receive(self, inbox: RequestInbox, request: AnyLetter) -> None:
         match request:
-            case Pause() if self._is_held:
-                desk.refused(request, "the run is held already")
-            case Pause():
-                self._is_held = True
-                desk.held()
-                desk.applied(request)
-            case Continue() if not self._is_held:
-                desk.refused(request, "the run is not held")
+            case Hold() if self._is_paused:
+                inbox.refuse(request, "the run is paused already")
+            case Hold():
+                self._is_paused = True
+                inbox.enter_pause()
+                inbox.answer(request)
+            case Continue() if not self._is_paused:
+                inbox.refuse(request, "the run is not paused")
             case Continue():
-                self._is_held = False
-                desk.applied(request)
+                self._is_paused = False
+                inbox.answer(request)
             case Park():
-                raise Leave("park", request)
+                raise Shutdown("park", request)
             case Stop():
-                raise Leave("stop", request)
+                raise Shutdown("stop", request)
             case Abort():
-                raise Leave("abort", request)
-            case _ if self._obey is None:
-                desk.refused(request, "the run is not training yet; send it again when it is")
+                raise Shutdown("abort", request)
+            case _ if self._handle is None:
+                inbox.refuse(request, "the run is not training yet; send it again when it is")
             case _:
                 self._waiting.append(request)
 
 
-def _needs(request: AnyRequest) -> Ready:
+def _level_of(request: AnyLetter) -> RequestLevel:
     match request:
-        case Evaluate() | GenerateSamples():
-            return Ready.ALL
+        case Evaluate() | Sample():
+            return RequestLevel.ALL
         case Save():
-            return Ready.SAVE
-    return Ready.FILES
+            return RequestLevel.SAVE
+    return RequestLevel.FILES

@@ -1,10 +1,10 @@
-"""All the engine writes about itself: the journal, one metrics line a step, and the beat that shows it lives."""
+"""All the engine writes about itself: the journal, one metrics line a step, and the beat that shows it is running."""
 
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,25 +15,17 @@ from ftui.runs.run_folder import Run
 from ftui.system.files import Lock, open_private, replace_file, try_lock
 from ftui.system.volume import is_disk_full, make_reserve, release_reserve
 
+if TYPE_CHECKING:
+    from .disk_wait import DiskWait
+
 BEAT_SECONDS = 1.0
 LONGEST_LOG = 8 << 20  # bytes of engine.log; as much again stands in engine.log.1
 
 
-class Patience(Protocol):
-    """engine/runtime/disk_wait.py"""
+class EventWriter:
+    """The only writer of journal.jsonl, metrics.jsonl and beat.json; it also limits the length of engine.log.
 
-    def wait(self, error: DiskError) -> None:
-        """Returns when another try is worth it."""
-
-    def recovered(self) -> None:
-        """The try has succeeded."""
-
-
-class Logbook:
-    """The one writer of journal.jsonl, metrics.jsonl and beat.json, and the keeper of engine.log's length.
-
-    `patience` is asked what to do when the disk has no room for a record. One that `is_silent` is told the same and
-    writes nothing: rank 0 alone does.
+    `disk_wait` waits when the disk has no room for a record. With `is_silent` nothing is written: only rank 0 writes.
     """
 
     def __init__(self, run: Run, *, attempt: int, token: str, is_silent: bool = False) -> None:
@@ -41,10 +33,10 @@ class Logbook:
         self.token = token
         self.num_steps = 0
         """Finished steps."""
-        self.patience: Patience | None = None
+        self.disk_wait: DiskWait | None = None
         self.lock: Lock | None = None
         """What makes this process the only writer."""
-        self.is_leaving = False
+        self.is_shutting_down = False
         """A record that the disk does not take is then dropped: the exit code still says how the attempt ended."""
         self._run = run
         self._is_silent = is_silent
@@ -52,35 +44,39 @@ class Logbook:
             self._journal = Writer(run.journal, attempt=attempt, token=token)
             self._metrics = Writer(run.metrics, attempt=attempt, token=token)
         self._phase: Phase = "starting"
-        self._before: list[Phase] = []
+        self._outer_phases: list[Phase] = []
         self._progress = 0
         self._last_beat = 0.0
 
-    def event(self, record: JournalRecord, *, durable: bool = False) -> None:
+    def write(self, record: JournalRecord, *, durable: bool = False) -> None:
+        """Append to the journal; a `durable` record is on the disk when this returns."""
         if not self._is_silent:
-            self._write(self._journal, record, durable=durable)
+            self._append(self._journal, record, durable=durable)
 
-    def step(self, record: Step) -> None:
+    def write_step(self, record: Step) -> None:
+        """Append a finished step to the metrics."""
         if not self._is_silent:
-            self._write(self._metrics, record)
+            self._append(self._metrics, record)
 
     def warn(self, message: str) -> None:
-        self.event(Warned(message=message))
+        """Append a warning to the journal."""
+        self.write(Warned(message=message))
 
-    def phase(self, phase: Phase, detail: str = "") -> None:
-        """Enter a phase (or tell more about it); a phase that goes on is written only with a new detail."""
+    def set_phase(self, phase: Phase, detail: str = "") -> None:
+        """Enter a phase, or add a detail to it; the phase that is on already is written only with a detail."""
         changed, self._phase = phase != self._phase, phase
         if changed or detail:
-            self.event(PhaseChanged(phase=phase, detail=detail))
+            self.write(PhaseChanged(phase=phase, detail=detail))
         self.progress(at_once=changed)
 
     def enter(self, phase: Phase, detail: str = "") -> None:
         """Enter a phase that ends with `back()`."""
-        self._before.append(self._phase)
-        self.phase(phase, detail)
+        self._outer_phases.append(self._phase)
+        self.set_phase(phase, detail)
 
     def back(self) -> None:
-        self.phase(self._before.pop())
+        """Return to the phase before the last `enter()`."""
+        self.set_phase(self._outer_phases.pop())
 
     @contextmanager
     def within(self, phase: Phase, detail: str = "") -> Iterator[None]:
@@ -107,7 +103,7 @@ class Logbook:
             self._shorten_log()
             self._check_lock()
             if detail:
-                self.event(PhaseChanged(phase=self._phase, detail=detail))
+                self.write(PhaseChanged(phase=self._phase, detail=detail))
 
     def _check_lock(self) -> None:
         """See that this is still the only writer. A lock file that somebody deleted is made anew."""
@@ -124,7 +120,7 @@ class Logbook:
         )  # fmt: skip
         try:
             replace_file(self._run.beat, msgspec.json.encode(beat))
-        except OSError as error:  # if it is more than a mood of the volume, the next record will say it to everyone
+        except OSError as error:  # a lasting fault shows at the next record, which raises
             print(f"beat.json could not be written: {error}", flush=True)
 
     def _shorten_log(self) -> None:
@@ -136,15 +132,15 @@ class Logbook:
             return
         if size < LONGEST_LOG or (ours.st_dev, ours.st_ino) != (os.stat(log).st_dev, os.stat(log).st_ino):
             return  # short, or our output goes elsewhere
-        beside = log.with_name(f".{log.name}.new")
+        new = log.with_name(f".{log.name}.new")
         try:
-            fresh = open_private(beside, os.O_WRONLY | os.O_APPEND)
+            fresh = open_private(new, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
             if not is_disk_full(error):
                 raise
             return  # the old one grows on; another try comes in a second
         log.rename(self._run.engine_log_before)
-        beside.rename(log)
+        new.rename(log)
         for descriptor in (1, 2):
             os.dup2(fresh, descriptor)
         os.close(fresh)
@@ -152,7 +148,7 @@ class Logbook:
     def make_reserve(self) -> None:
         make_reserve(self._run.reserve)
 
-    def _write(self, writer: Writer, record: Record, *, durable: bool = False) -> None:
+    def _append(self, writer: Writer, record: Record, *, durable: bool = False) -> None:
         """Append; on a full disk give the reserve back first, then wait for room."""
         waited = False
         while True:
@@ -163,12 +159,12 @@ class Logbook:
                 is_full = isinstance(error, DiskFullError)
                 if is_full and release_reserve(self._run.reserve):
                     continue
-                if self.is_leaving:
+                if self.is_shutting_down:
                     print(f"not recorded: {record}: {error.message}", flush=True)
                     return
-                if not is_full or self.patience is None:
+                if not is_full or self.disk_wait is None:
                     raise
-                self.patience.wait(error)
+                self.disk_wait.wait(error)
                 waited = True
-        if waited and self.patience is not None:
-            self.patience.recovered()
+        if waited and self.disk_wait is not None:
+            self.disk_wait.recovered()

@@ -1,83 +1,83 @@
-"""The engine's desk: letters come in, each is answered exactly once, in the journal.
+"""Control requests come in, and each is answered exactly once, in the journal.
 
-An answer is written before its letter is thrown away, and the answered ones are known from the journal: whatever moment
-the process dies at, nothing is obeyed twice. A letter for an earlier attempt is refused, never obeyed.
+An answer is written before its request is thrown away, and the answered ones are known from the journal: whenever the
+process dies, nothing is obeyed twice. A request for an earlier attempt is refused, never obeyed.
 """
 
 from collections.abc import Iterable
 
 from ftui.runs.events import ControlApplied, ControlRefused, MicroBatchChanged
 from ftui.runs.journal import Tail
-from ftui.runs.requests import AnyRequest, ReceivedRequest, Set, read_requests, remove_request
+from ftui.runs.requests import AnyLetter, Found, Set, remove, waiting
 from ftui.runs.run_folder import Run
 
-from .event_writer import Logbook
+from .event_writer import EventWriter
 
 Answers = ControlApplied | ControlRefused | MicroBatchChanged
 
 
-class LetterDesk:
-    """Reads the letters to one attempt (see control.Desk)."""
+class RequestInbox:
+    """Reads the requests to one attempt and answers them. `earlier`: the answers that the journal has already."""
 
-    def __init__(self, run: Run, logbook: Logbook, earlier: Iterable[Answers] = ()) -> None:
+    def __init__(self, run: Run, events: EventWriter, earlier: Iterable[Answers] = ()) -> None:
         self._run = run
-        self._logbook = logbook
-        self._answered = {record.request for record in earlier if not isinstance(record, MicroBatchChanged)}
-        self._taken: dict[str, ReceivedRequest] = {}
+        self._events = events
+        self._answered = {record.letter for record in earlier if not isinstance(record, MicroBatchChanged)}
+        self._pending: dict[str, Found] = {}
 
-    def read(self) -> list[AnyRequest]:
-        """The new letters to this attempt, each given once; all others are refused and thrown away."""
-        letters = []
-        for found in read_requests(self._run):
-            if found.id in self._taken:
+    def read(self) -> list[AnyLetter]:
+        """The new requests to this attempt, each returned once; all others are refused and thrown away."""
+        requests = []
+        for file in waiting(self._run):
+            if file.id in self._pending:
                 continue
-            if found.id in self._answered:
-                remove_request(found)
+            if file.id in self._answered:
+                remove(file)
                 continue
-            self._taken[found.id] = found
-            request = found.request
+            self._pending[file.id] = file
+            request = file.letter
             if request is None:
-                self._answer(
-                    ControlRefused(request=found.id, verb="", step=self._logbook.num_steps, reason=found.problem)
-                )
-            elif (request.attempt, request.token) != (self._logbook.attempt, self._logbook.token):
-                self.refused(request, f"it was meant for attempt {request.attempt}, this is {self._logbook.attempt}")
+                self._refuse(file.id, "", file.problem)
+            elif (request.attempt, request.token) != (self._events.attempt, self._events.token):
+                self.refuse(request, f"it was meant for attempt {request.attempt}, this is {self._events.attempt}")
             else:
-                letters.append(request)
-        return letters
+                requests.append(request)
+        return requests
 
-    def applied(self, request: AnyRequest, detail: str = "") -> None:
-        """Say that a letter was obeyed; for a `set` this comes first, and replaying the journal is what obeys it."""
+    def answer(self, request: AnyLetter, detail: str = "") -> None:
+        """Say that a request was obeyed; for a `set` this comes first, and replaying the journal is what obeys it."""
         settings = request.settings if isinstance(request, Set) else {}
-        self._answer(
-            ControlApplied(
-                request=request.id, verb=request.verb, step=self._logbook.num_steps, detail=detail, settings=settings
-            )
-        )
+        step = self._events.num_steps
+        self._write(ControlApplied(letter=request.id, verb=request.verb, step=step, detail=detail, settings=settings))
 
-    def refused(self, request: AnyRequest, reason: str) -> None:
-        self._answer(ControlRefused(request=request.id, verb=request.verb, step=self._logbook.num_steps, reason=reason))
+    def refuse(self, request: AnyLetter, reason: str) -> None:
+        """Say why a request is not obeyed."""
+        self._refuse(request.id, request.verb, reason)
 
-    def held(self) -> None:
-        self._logbook.enter("held")
+    def enter_pause(self) -> None:
+        """Record that the run is paused from now on."""
+        self._events.enter("held")
 
-    def going_on(self) -> None:
-        self._logbook.back()
+    def leave_pause(self) -> None:
+        """Record that the run goes on where it was paused."""
+        self._events.back()
 
     def close(self, reason: str) -> None:
-        """Refuse every letter that was not answered yet."""
+        """Refuse every request that was not answered yet."""
         self.read()
-        for found in list(self._taken.values()):
-            verb = found.request.verb if found.request else ""
-            self._answer(ControlRefused(request=found.id, verb=verb, step=self._logbook.num_steps, reason=reason))
+        for file in list(self._pending.values()):
+            self._refuse(file.id, file.letter.verb if file.letter else "", reason)
 
-    def _answer(self, record: ControlApplied | ControlRefused) -> None:
-        if record.request in self._answered:
+    def _refuse(self, identity: str, verb: str, reason: str) -> None:
+        self._write(ControlRefused(letter=identity, verb=verb, step=self._events.num_steps, reason=reason))
+
+    def _write(self, record: ControlApplied | ControlRefused) -> None:
+        if record.letter in self._answered:
             return
-        self._logbook.event(record, durable=True)
-        self._answered.add(record.request)
-        if found := self._taken.pop(record.request, None):
-            remove_request(found)
+        self._events.write(record, durable=True)
+        self._answered.add(record.letter)
+        if file := self._pending.pop(record.letter, None):
+            remove(file)
 
 
 def answers_in(run: Run) -> list[Answers]:

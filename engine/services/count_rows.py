@@ -1,24 +1,31 @@
 """Rows, tokens and steps of a profile, counted as a run would count them; trains nothing (the dry run)."""
 
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from ftui.dataset.row_counts import RowCounts
 from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 
-from ..planning.curriculum_plan import Course, stages_in_words
+from ..planning.curriculum_plan import CurriculumPlan, describe_stages
 from ..training.prepare import prepare
+from .profile_text import given_profile
 
 
-def count_rows(profile: Profile) -> RowCounts:
+def count_rows(on_detail: Callable[[str], None], profile: str) -> RowCounts:
+    """The dry run of a profile (TOML, every path absolute): see `count_profile`."""
+    return count_profile(given_profile(profile), on_detail)
+
+
+def count_profile(profile: Profile, on_detail: Callable[[str], None] = lambda detail: None) -> RowCounts:
     """Read, tokenise and plan, without the weights.
 
     Raises:
         FtuiError: the model's files or the rows are wrong.
     """
     with tempfile.TemporaryDirectory() as fallback:
-        prepared = prepare(profile, cache_folder(Path(fallback)), lambda detail: None)
+        prepared = prepare(profile, cache_folder(Path(fallback)), on_detail)
         counts, plan = prepared.train.sequences.counts, prepared.plan
         return RowCounts(
             num_train_rows=prepared.train.num_rows,
@@ -29,7 +36,7 @@ def count_rows(profile: Profile) -> RowCounts:
             steps_per_epoch=plan.steps_per_epoch,
             max_steps=plan.max_steps,
             num_tokens=plan.num_tokens(0, plan.max_steps),
-            stages=stages_in_words(plan, profile.train) if isinstance(plan, Course) else [],
+            stages=describe_stages(plan, profile.train) if isinstance(plan, CurriculumPlan) else [],
             effective_batch=plan.effective_batch,
             longest=counts.longest,
             num_cut=counts.num_cut,

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from hashlib import blake2b
 from pathlib import Path
 from shlex import quote
-from typing import IO
+from typing import IO, Any
 
 import msgspec
 import numpy as np
@@ -34,7 +34,12 @@ _LINE_ENDS = re.compile(rb"[ \t\r\n]*[\r\n][ \t\r\n]*")
 LEAST = 0.5  # of the rows asked for; where keeping equal prompts together gives fewer, they are parted
 
 
-def split(request: SplitRequest) -> SplitResult:
+def split(on_detail: Callable[[str], None], request: dict[str, Any]) -> SplitResult:
+    """`ftui split`: see `split_file`."""
+    return split_file(msgspec.convert(request, SplitRequest))
+
+
+def split_file(request: SplitRequest) -> SplitResult:
     """Write both files, or none.
 
     Raises:

@@ -18,12 +18,13 @@ from ftui.hardware.devices import Card
 from ftui.models.config_reader import vocabulary_size
 from ftui.profile.schema import Profile
 
-from ..build import made_ready
+from ..build import prepare_model
 from ..models.attention import FLASH, attention_for
 from ..models.load_model import check_kind, read_config
 from ..models.methods import storage_dtype
 from ..models.new_model import new_config, new_model
 from ..models.quantization import keep_layout, quantization
+from ..models.starting_point import StartingPoint
 from ..system.device import Hardware, best_precision
 from .quantized_layers import pack_layers
 
@@ -42,16 +43,6 @@ class MetaModel:
     config: Any
     hardware: Hardware
     masks: bool
-
-
-@dataclass(frozen=True)
-class _BaseModel:
-    """What `Prepared` tells of a base (engine/models/methods.py `Beginning`)."""
-
-    folder: Path | None
-    commit: str | None
-    adapter: Path | None
-    new_token_ids: tuple[int, ...]
 
 
 class _Vocabulary:
@@ -97,9 +88,9 @@ def make_meta_model(profile: Profile, folder_or_config: Any, card: Card) -> Meta
         base = _base(profile, config, dtype, attention, hardware)
         tokens = _new_tokens(base, len(section.extra_special_tokens))
         adapter = profile.adapter.name_or_path
-        begun = _BaseModel(Path("base"), None, None if adapter is None else Path(adapter), tokens)
+        start = StartingPoint(Path("base"), None, None if adapter is None else Path(adapter), tokens)
         plain = profile.train.model_copy(update={"torch_compile": False, "use_liger_kernel": False})
-        model = made_ready(base, profile.model_copy(update={"train": plain}), hardware, begun)
+        model = prepare_model(base, profile.model_copy(update={"train": plain}), hardware, start)
     return MetaModel(model.train(), base, config, hardware, masks)
 
 

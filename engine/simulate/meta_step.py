@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from ftui.profile.schema import Profile
 
 from ..distributed.process_group import bucketed
-from ..objectives import Stage, stage_named
+from ..models.model_parts import LossModule
+from ..objectives import Objective, make_objective
 from ..objectives.loss import Batch
 from ..optim.loss_scaler import FIRST_SCALE
 from ..optim.optimizer import BITS_AND_BYTES, allocate_state, make_optimizer
 from ..system.device import Hardware
-from ..training.context import LossModule
-from ..training.forward_backward import cut as cut_gradients
-from ..training.forward_backward import learn
+from ..training.forward_backward import backpropagate, clip_gradients
 from .autocast import Autocast
 from .depth import find_layers, keep_layers, layer_kinds, plan_layers, unfold
 from .kernels import Kernels
@@ -118,13 +117,13 @@ def _step(
     module.register_forward_hook(computed)
     for number in range(min(2, profile.train.gradient_accumulation_steps)):
         enter("forward", number)
-        learn(module, _batch(rows.micro_batch, rows.length, profile.data.packing and made.masks), 1, scale)
+        backpropagate(module, _batch(rows.micro_batch, rows.length, profile.data.packing and made.masks), 1, scale)
         label_trained(tracker, weights, optimizer)
     for weight, gradient in absent:
         weight.grad = gradient
     tracker.enter("optimizer", 0)
     _add_over_ranks(weights, profile.hardware.num_processes)
-    cut_gradients(weights, scale, profile.train.max_grad_norm)
+    clip_gradients(weights, scale, profile.train.max_grad_norm)
     if profile.train.optim not in BITS_AND_BYTES:  # theirs work in place, without a byte of their own
         optimizer.step()
     optimizer.zero_grad(set_to_none=True)
@@ -140,7 +139,7 @@ def _evaluate(tracker: MemoryTracker, made: MetaModel, profile: Profile, rows: B
 
 def loss_module(made: MetaModel, profile: Profile) -> LossModule:
     """The engine's, its autocast that of the simulated device."""
-    stage = stage_named(profile.run.stage, label_smoothing=profile.train.label_smoothing_factor)
+    stage = make_objective(profile.run.stage, label_smoothing=profile.train.label_smoothing_factor)
     make = partial(_autocast, made.hardware)
 
     def loss(model: nn.Module, batch: Batch) -> Any:
@@ -151,7 +150,7 @@ def loss_module(made: MetaModel, profile: Profile) -> LossModule:
         again = getattr(module, "_gradient_checkpointing_func", None)
         if again is not None:
             module._gradient_checkpointing_func = partial(again, context_fn=lambda: (nullcontext(), make()))
-    return LossModule(made.model, Stage(stage.name, loss), Hardware(torch.device("cpu"), "fp32", 1, "", None))
+    return LossModule(made.model, Objective(stage.name, loss), Hardware(torch.device("cpu"), "fp32", 1, "", None))
 
 
 def _autocast(hardware: Hardware) -> Any:
@@ -173,6 +172,6 @@ def _batch(num_rows: int, length: int, packed: bool) -> Batch:
 
 
 def _add_over_ranks(weights: list[nn.Parameter], num_processes: int) -> None:
-    """What `Ranks.add_gradients` takes besides the gradients: a flat bucket of each type."""
+    """What `ProcessGroup.add_gradients` takes besides the gradients: a flat bucket of each type."""
     if num_processes > 1:
         bucketed([weight.grad for weight in weights if weight.grad is not None])

@@ -21,7 +21,7 @@ def settle_environment() -> None:
     os.environ["HF_HUB_DISABLE_TELEMETRY"] = "1"
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ["TQDM_DISABLE"] = "1"
-    # peft 0.21 asks transformers 5.24 for an old name of its own; nobody who reads engine.log can do anything about it.
+    # peft 0.21 asks transformers 5.24 for an old name; a reader of engine.log can do nothing about it.
     warnings.filterwarnings("ignore", ".is_gradient_checkpointing. is deprecated", FutureWarning)
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")  # the engine forks no workers
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "warning")
@@ -35,11 +35,11 @@ def versions() -> dict[str, str]:
     """Version of Python and of every library that can change a number."""
     import platform
 
-    found = {"python": platform.python_version()}
+    numbers = {"python": platform.python_version()}
     for name in LIBRARIES:
         distribution = "finetune-tui" if name == "ftui" else name
         try:
-            found[name] = importlib.metadata.version(distribution)
+            numbers[name] = importlib.metadata.version(distribution)
         except importlib.metadata.PackageNotFoundError:
-            found[name] = "unknown"  # run from a source tree that is not installed
-    return found
+            numbers[name] = "unknown"  # run from a source tree that is not installed
+    return numbers

@@ -1,4 +1,4 @@
-"""How much memory the device holds for this process, and what it looks like when there is none left."""
+"""How much memory the device holds for this process, and what running out of it looks like."""
 
 import gc
 
@@ -42,13 +42,13 @@ def no_memory(device: torch.device, place: str, hint: str) -> FtuiError:
 
 
 def out_of_memory(error: Exception) -> FtuiError:
-    """The error for memory that ran out somewhere nobody looked after it (loading, mostly)."""
+    """The error for memory that ran out where nothing else handles it (loading, mostly)."""
     device = torch.device("cpu" if isinstance(error, MemoryError) or "CPUAllocator" in str(error) else "cuda")
     return no_memory(device, f"this ({str(error).splitlines()[0]})", "Take a smaller model or a larger machine.")
 
 
 def give_back(device: torch.device) -> None:
-    """Return cached blocks to the device, so that pieces of another size find room."""
+    """Return cached blocks to the device, so that blocks of another size fit."""
     gc.collect()
     if device.type in ("cuda", "mps"):
         getattr(torch, device.type).empty_cache()

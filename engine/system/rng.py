@@ -31,8 +31,8 @@ class RngState:
     def tensors(self) -> dict[str, torch.Tensor]:
         """For safetensors."""
         numpy_key = torch.from_numpy(self.numpy["state"]["key"].astype(np.int64))
-        found = {"torch_cpu": self.torch_cpu, "numpy_key": numpy_key}
-        return found if self.accelerator is None else found | {"accelerator": self.accelerator}
+        tensors = {"torch_cpu": self.torch_cpu, "numpy_key": numpy_key}
+        return tensors if self.accelerator is None else tensors | {"accelerator": self.accelerator}
 
     def plain(self) -> dict[str, Any]:
         """For JSON."""

@@ -8,7 +8,7 @@ from ftui.system.files import replace_file
 
 
 def write_sealed(path: Path, data: bytes) -> None:
-    """Where there is no room for it, nothing is written: it costs its time again, no more."""
+    """Write the data with its checksum; a full disk is ignored, since the data can be computed again."""
     with contextlib.suppress(OSError):
         replace_file(path, data + _seal(data))
 
@@ -16,11 +16,11 @@ def write_sealed(path: Path, data: bytes) -> None:
 def read_sealed(path: Path) -> bytes | None:
     """What was written; `None` where it is not there, or not what was written."""
     try:
-        held = path.read_bytes()
+        content = path.read_bytes()
     except OSError:
         return None
-    data = held[: -len(_seal(b""))]
-    return data if held == data + _seal(data) else None
+    data = content[: -len(_seal(b""))]
+    return data if content == data + _seal(data) else None
 
 
 def _seal(data: bytes) -> bytes:

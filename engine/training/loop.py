@@ -1,73 +1,78 @@
 """The loop: steps, and between two steps whatever is due (evaluation, checkpoint, the end)."""
 
 import time
+from dataclasses import dataclass
 
+import torch
+
+from ftui.profile.schema import Profile
 from ftui.runs.events import StageBegan
 
-from ..checkpoints.checkpoint import Keeper
-from ..planning.curriculum_plan import Course, in_words
-from ..runtime.control_flags import Ready
+from ..checkpoints.checkpoint import CheckpointManager
+from ..planning.curriculum_plan import CurriculumPlan, RunPlan, describe_stage
+from ..runtime.control_flags import Control, RequestLevel
+from ..runtime.event_writer import EventWriter
 from ..system.rng import RngState
-from .context import Training
-from .evaluate import evaluate
-from .prefetch import Feed
-from .step import Update
+from ..system.train_state import TrainState
+from .evaluate import Evaluator
+from .step import StepRunner
 from .triggers import best_is_saved, evaluation_is_due, last_step, save_is_due
 
 
+@dataclass(eq=False)
 class Loop:
-    """Runs a training from its state's step to the end. `boundary`: the random state after the last finished step."""
+    """Runs a training from its state's step to the end."""
 
-    def __init__(self, training: Training, keeper: Keeper) -> None:
-        self.training = training
-        self.keeper = keeper
-        self.boundary = RngState.capture(training.hardware.device)
-        self._stage = -1
+    profile: Profile
+    plan: RunPlan
+    state: TrainState
+    control: Control
+    events: EventWriter
+    evaluator: Evaluator | None
+    checkpoints: CheckpointManager
+    _stage: int = -1
 
-    def run(self) -> str:
+    def run(self, steps: StepRunner, device: torch.device) -> str:
         """Train to the end; returns why it ended, in words.
 
         Raises:
-            Leave: `boundary` and the state are those of the last finished step.
+            Shutdown: the state and `checkpoints.boundary` are those of the last finished step.
             FtuiError: see engine/training/step.py.
         """
-        training, state = self.training, self.training.state
-        with Feed(training.prepared, training.ranks) as feed:
-            update = Update(training, feed)
-            training.logbook.phase("training")
-            while True:
-                if reason := self._between_steps():
-                    return reason
-                if state.step >= last_step(training):
-                    return f"all {state.step} steps are done"
-                self._begin_stage()
-                update.take(self.boundary)
-                self.boundary = RngState.capture(training.hardware.device)
+        self.events.set_phase("training")
+        while True:
+            if reason := self._between_steps():
+                return reason
+            if self.state.step >= last_step(self.plan, self.state):
+                return f"all {self.state.step} steps are done"
+            self._record_stage()
+            steps.run(self.checkpoints.boundary)
+            self.checkpoints.boundary = RngState.capture(device)
 
-    def _begin_stage(self) -> None:
+    def _record_stage(self) -> None:
         """Say which stage of a curriculum the next step belongs to, at its first step and where an attempt begins."""
-        plan = self.training.prepared.plan
-        if isinstance(plan, Course) and plan.stage_at(self.training.state.step + 1) != self._stage:
-            self._stage = plan.stage_at(self.training.state.step + 1)
-            section, strategy = plan.sections[self._stage], self.training.profile.train.train_sampling_strategy
-            words, number = in_words(section, strategy), self._stage + 1
-            self.training.logbook.event(
-                StageBegan(step=plan.first_step(self._stage), number=number, of=len(plan.stages), words=words)
-            )
+        plan, step = self.plan, self.state.step + 1
+        if isinstance(plan, CurriculumPlan) and plan.stage_at(step) != self._stage:
+            self._stage = plan.stage_at(step)
+            words = describe_stage(plan.sections[self._stage], self.profile.train.train_sampling_strategy)
+            first, number = plan.first_steps[self._stage], self._stage + 1
+            self.events.write(StageBegan(step=first, number=number, of=len(plan.stages), words=words))
 
     def _between_steps(self) -> str | None:
         """Evaluate and save where due; the reason to end, if any. A resumed run may do it again for its step."""
-        training, state = self.training, self.training.state
-        training.control.poll(Ready.ALL)
-        minutes = (time.monotonic() - self.keeper.last_save_time) / 60
-        is_last = state.step == last_step(training)
-        tags = [tag for tag, due in (("periodic", save_is_due(training, minutes)), ("last", is_last)) if due]
-        if evaluation_is_due(training) and evaluate(training).best and best_is_saved(training):
+        profile, plan, state = self.profile, self.plan, self.state
+        self.control.poll(RequestLevel.ALL)
+        minutes = (time.monotonic() - self.checkpoints.last_save_time) / 60
+        tags = ["periodic"] if save_is_due(profile.checkpoint, plan, state, minutes) else []
+        if state.step == last_step(plan, state):
+            tags.append("last")
+        evaluator = self.evaluator if evaluation_is_due(profile.eval, plan, state) else None
+        if evaluator is not None and evaluator.evaluate().best and best_is_saved(profile):
             tags.append("best")
         if tags:
-            self.keeper.save(self.boundary, *tags)
-        self.keeper.settle(wait=False)
-        patience = training.profile.eval.early_stopping_patience
+            self.checkpoints.save(*tags)
+        self.checkpoints.settle(wait=False)
+        patience = profile.eval.early_stopping_patience
         if patience is not None and state.bad_evaluations >= patience:
             return f"no better evaluation in {state.bad_evaluations} in a row (early stopping)"
         return None

@@ -1,4 +1,4 @@
-"""The most memory that a run takes: steps and an evaluation on the longest rows there are, and what was held then."""
+"""The most memory that a run takes, measured by steps and an evaluation on its longest rows."""
 
 import statistics
 import time
@@ -8,18 +8,25 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..planning.plan import Row
-from ..runtime.live_overrides import MICRO_BATCH, value_at
+from ftui.profile.schema import Profile
+
+from ..distributed.process_group import ProcessGroup
+from ..models.model_parts import ModelParts
+from ..runtime.control_flags import Control
+from ..runtime.event_writer import EventWriter
 from ..system.memory import no_memory
 from ..system.rng import RngState
-from .context import Training
+from ..system.train_state import MICRO_BATCH, TrainState
 from .evaluate import batch_loss
-from .prefetch import Feed
-from .prepare import Prepared
-from .step import SMALLER, Update
+from .forward_backward import ForwardBackward
+from .prefetch import Prefetcher
+from .prepare import TrainingData
+from .step import SMALLER, StepRunner
 
 
-def take_longest(training: Training, num_steps: int) -> dict[str, Any]:
+def run_longest(
+    profile: Profile, data: TrainingData, parts: ModelParts, control: Control, events: EventWriter, num_steps: int
+) -> dict[str, Any]:
     """Take steps with the longest rows of the first epoch, in one or two micro-batches of the profile's size.
 
     More than two would take no more memory: from the second on, gradients are added to those that are there. The
@@ -28,22 +35,23 @@ def take_longest(training: Training, num_steps: int) -> dict[str, Any]:
     Raises:
         GpuMemoryError, HostMemoryError: it only fits in smaller micro-batches, or not at all.
     """
-    train, device = training.profile.train, training.hardware.device
-    rows = longest_rows(training.prepared, train.per_device_train_batch_size)
+    train, device, ranks, state = profile.train, parts.device, ProcessGroup(), TrainState()
+    size = train.per_device_train_batch_size
+    rows = data.plan.longest(size)
     step = rows * min(2, train.gradient_accumulation_steps)
     seconds: list[float] = []
-    with Feed(training.prepared, training.ranks, lambda number: step) as feed:
-        update = Update(training, feed)
+    with Prefetcher(data, ranks, lambda number: step) as prefetcher:
+        passes = ForwardBackward(parts, ranks, prefetcher, train.max_grad_norm, control, events)
+        steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
         for _ in range(num_steps):
-            begun = time.perf_counter()
-            update.take(RngState.capture(device))
+            start = time.perf_counter()
+            steps.run(RngState.capture(device))
             if device.type == "cuda":
                 torch.cuda.synchronize(device)
-            seconds.append(time.perf_counter() - begun)
-    if (fitting := value_at(training.state.settings, MICRO_BATCH, num_steps)) is not None:
-        size = train.per_device_train_batch_size
+            seconds.append(time.perf_counter() - start)
+    if (fitting := state.value_at(MICRO_BATCH, num_steps)) is not None:
         raise no_memory(device, f"micro-batches of {size} rows; {fitting:.0f} would fit", SMALLER)
-    lengths = training.prepared.train.sequences.lengths[training.prepared.train.indices]
+    lengths = data.lengths
     return {
         "step_seconds": statistics.median(seconds[1:]),
         "num_tokens": int(sum(lengths[list(row)].sum() for row in step)),
@@ -52,28 +60,22 @@ def take_longest(training: Training, num_steps: int) -> dict[str, Any]:
     }
 
 
-def longest_rows(prepared: Prepared, number: int) -> list[Row]:
-    """As many rows of the first epoch, those with the most tokens."""
-    return prepared.plan.longest(number)
-
-
-def evaluate_longest(training: Training) -> int:
+def evaluate_longest(profile: Profile, data: TrainingData, parts: ModelParts) -> int:
     """One evaluation batch of the longest rows, where the profile evaluates; returns how many they were.
 
     Raises:
         GpuMemoryError, HostMemoryError: it does not fit.
     """
-    rows = training.prepared.evaluation
+    rows, size = data.evaluation, profile.eval.per_device_eval_batch_size
     if rows is None:
         return 0
-    size = training.profile.eval.per_device_eval_batch_size
     longest = rows.indices[np.argsort(-rows.sequences.lengths[rows.indices], kind="stable")[:size]]
-    training.model.eval()
-    found = batch_loss(training, [rows.sequences[int(index)] for index in longest])
-    training.model.train()
-    if found is None:
+    parts.model.eval()
+    result = batch_loss(parts, [rows.sequences[int(index)] for index in longest], data.pad_id, profile)
+    parts.model.train()
+    if result is None:
         hint = "Lower eval.per_device_eval_batch_size."
-        raise no_memory(training.hardware.device, f"evaluation in batches of {size} rows", hint)
+        raise no_memory(parts.device, f"evaluation in batches of {size} rows", hint)
     return len(longest)
 
 

@@ -1,9 +1,11 @@
-"""All that needs no weights: rows (reading.py) and plan. A dry run ends here; a wrong profile fails here at once."""
+"""All that needs no weights: tokenizer, rows and plan. A dry run ends here; a wrong profile fails here at once."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
+import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ftui.profile.checks.warnings import find_warnings
@@ -14,40 +16,48 @@ from ..data.tokens.encode import Encoder
 from ..inspection.report import make_report
 from ..inspection.report.findings import refuse_red_findings, warnings
 from ..models.files.fingerprints import source_of
+from ..models.starting_point import StartingPoint
 from ..optim.schedule import learning_rate_curve
-from ..planning.curriculum_plan import Course
-from ..planning.mixing import planned, shares_in, shortfall
-from ..planning.plan import Plan, Share
+from ..planning.curriculum_plan import RunPlan
+from ..planning.mixing import compute_training_shares, make_run_plan, warn_of_shortfall
+from ..planning.plan import SourceShare
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """`folder` and `commit` are those of the base model, `adapter` is the one to go on from (`None` for new ones).
-
-    `new_token_ids` are entries of the tokenizer that the profile has added: the base has never seen them.
-    """
+class TrainingData(StartingPoint):
+    """Where a training starts, its tokenizer, rows and plan."""
 
     tokenizer: PreTrainedTokenizerBase
-    folder: Path | None
-    commit: str | None
     encoder: Encoder
     train: DataSplit
     evaluation: DataSplit | None
-    plan: Plan | Course
-    shares: tuple[Share, ...]
+    plan: RunPlan
+    shares: tuple[SourceShare, ...]
     warnings: tuple[str, ...]
-    adapter: Path | None = None
-    new_token_ids: tuple[int, ...] = ()
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each training sequence, in the numbering of the plan."""
+        return np.asarray(self.train.sequences.lengths[self.train.indices])
+
+    @property
+    def num_targets(self) -> np.ndarray:
+        """Trained tokens of each training sequence, in the numbering of the plan."""
+        return np.asarray(self.train.sequences.num_targets[self.train.indices])
 
     @property
     def epoch_tokens(self) -> int:
         """Tokens of the first epoch (of a curriculum, of a mean one): a source comes as often as its weight says."""
-        return self.plan.an_epoch(self.train.sequences.lengths[self.train.indices])
+        return self.plan.sum_epoch(self.lengths)
 
     @property
     def epoch_target_tokens(self) -> int:
-        """The same of those that are learned."""
-        return self.plan.an_epoch(self.train.sequences.num_targets[self.train.indices])
+        """The same of the tokens that are trained."""
+        return self.plan.sum_epoch(self.num_targets)
+
+    @property
+    def pad_id(self) -> int:
+        return int(self.tokenizer.pad_token_id or 0)
 
     @property
     def stop_ids(self) -> list[int]:
@@ -56,32 +66,32 @@ class Prepared:
         assert isinstance(ids, list)
         return ids
 
+    def sort_by_losses(self, profile: Profile, losses: np.ndarray) -> Self:
+        """The same rows in the order that the base model's losses give; `losses`: of each training sequence."""
+        return replace(self, plan=make_run_plan(profile, self.lengths, self.num_targets, self.shares, losses))
 
-def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Prepared:
-    """Fetch the model's files, read and tokenise the rows, make the plan. `report(detail)` tells how far it is.
+
+def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> TrainingData:
+    """Fetch the model's files, read and tokenise the rows, make the plan. `report(detail)` gets its progress.
 
     Raises:
-        ModelError, DataError: see the rooms that do the work; also when something is wrong with the rows (findings.py).
+        ModelError, DataError: a file is missing or wrong, or something is wrong with the rows (findings.py).
     """
-    its = load_data(profile, cache, report)
+    rows = load_data(profile, cache, report)
     report("looking for what is wrong with the rows")
-    found = make_report(its, profile)
-    refuse_red_findings(found)
-    data, train = its.train.sequences, its.train
-    shares = shares_in(its.found, train, profile.data.mixing_temperature)
-    plan = planned(profile, data.lengths[train.indices], data.num_targets[train.indices], shares)
+    findings = make_report(rows, profile)
+    refuse_red_findings(findings)
+    shares = compute_training_shares(rows.found, rows.train, profile.data.mixing_temperature)
+    sequences, indices = rows.train.sequences, rows.train.indices
+    plan = make_run_plan(profile, sequences.lengths[indices], sequences.num_targets[indices], shares)
     learning_rate_curve(profile.train, plan.max_steps)  # one that is longer than the run is refused now
-    warned = (
-        *its.warnings, *warnings(found), *shortfall(profile, plan), *_losses(its.folder),
+    source = None if rows.folder is None else source_of(rows.folder)
+    texts = (
+        *rows.warnings, *warnings(findings), *warn_of_shortfall(profile, plan),
+        *([] if source is None else source.notes),  # what was lost when the model's folder was made from a GGUF file
         *find_warnings(profile, plan.max_steps),
     )  # fmt: skip
-    return Prepared(
-        its.tokenizer, its.folder, its.commit, its.encoder, train, its.evaluation, plan, shares, warned, its.adapter,
-        its.new_token_ids,
+    return TrainingData(
+        rows.folder, rows.commit, rows.adapter, rows.new_token_ids, rows.tokenizer, rows.encoder, rows.train,
+        rows.evaluation, plan, shares, texts,
     )  # fmt: skip
-
-
-def _losses(folder: Path | None) -> list[str]:
-    """What was lost when the base model's folder was made from a file of another form."""
-    source = None if folder is None else source_of(folder)
-    return [] if source is None else source.notes

@@ -1,33 +1,39 @@
-"""Letters that need a training run: what each of them does. Evaluations and samples leave the run as it was."""
+"""What each control request does to a training run. Evaluations and samples leave the run as it was."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, listed
 from ftui.runs.pins import read_pins, undeletable, write_pins
-from ftui.runs.requests import AnyRequest, Delete, Evaluate, GenerateSamples, Pin, Save, Set, Unpin
+from ftui.runs.requests import AnyLetter, Delete, Evaluate, Pin, Sample, Save, Set, Unpin
+from ftui.runs.run_folder import Run
 from ftui.units import quantity
 
-from ..checkpoints.checkpoint import Keeper
-from ..runtime.control_flags import Desk
-from ..runtime.live_overrides import Setting, changed
+from ..checkpoints.checkpoint import CheckpointManager
+from ..models.model_parts import ModelParts
+from ..runtime.event_writer import EventWriter
+from ..runtime.request_inbox import RequestInbox
 from ..system.rng import RngState
-from .context import Training
-from .evaluate import evaluate
-from .generate import sample
+from ..system.train_state import Setting, TrainState
+from .evaluate import Evaluator
+from .generate import TextGenerator
 
 
-class Requests:
-    """Obeys letters and answers them. `boundary()` gives the random state after the last finished step."""
+@dataclass(eq=False)
+class RequestHandler:
+    """Obeys requests and answers them."""
 
-    def __init__(self, training: Training, keeper: Keeper, desk: Desk, boundary: Callable[[], RngState]) -> None:
-        self._training = training
-        self._keeper = keeper
-        self._desk = desk
-        self._boundary = boundary
+    run: Run
+    parts: ModelParts
+    state: TrainState
+    events: EventWriter
+    inbox: RequestInbox
+    evaluator: Evaluator | None
+    generator: TextGenerator
+    checkpoints: CheckpointManager
 
-    def obey(self, request: AnyRequest) -> None:
-        """Do what the letter says, or refuse it with the reason."""
+    def handle(self, request: AnyLetter) -> None:
+        """Do what the request says, or refuse it with the reason."""
         match request:
             case Set():
                 self._set(request)
@@ -35,7 +41,7 @@ class Requests:
                 self._save(request)
             case Evaluate():
                 self._evaluate(request)
-            case GenerateSamples():
+            case Sample():
                 self._sample(request)
             case Pin(step=step) | Unpin(step=step):
                 self._pin(request, step, isinstance(request, Pin))
@@ -44,63 +50,58 @@ class Requests:
 
     def _set(self, request: Set) -> None:
         """The journal first: a change that was not written down could not be replayed."""
-        state = self._training.state
-        next_step = state.step + 1
+        next_step = self.state.step + 1
         if not request.settings:
-            return self._desk.refused(request, "it changes nothing")
+            return self.inbox.refuse(request, "it changes nothing")
         if request.max_steps is not None and request.max_steps < next_step:
-            return self._desk.refused(request, f"step {next_step} is under way: max_steps cannot be less")
-        self._desk.applied(request, f"from step {next_step} on")
+            return self.inbox.refuse(request, f"step {next_step} is under way: max_steps cannot be less")
+        self.inbox.answer(request, f"from step {next_step} on")
         for name, value in request.settings.items():
-            state.settings = changed(state.settings, Setting(next_step, name, value))
+            self.state.change(Setting(next_step, name, value))
 
     def _save(self, request: Save) -> None:
-        if self._training.state.step == 0:
-            return self._desk.refused(request, "no step is finished yet")
-        path = self._keeper.save(self._boundary(), "manual")
-        write_pins(self._training.run, read_pins(self._training.run) | {self._training.state.step})
-        self._desk.applied(request, path.name)
+        if self.state.step == 0:
+            return self.inbox.refuse(request, "no step is finished yet")
+        path = self.checkpoints.save("manual")
+        write_pins(self.run, read_pins(self.run) | {self.state.step})
+        self.inbox.answer(request, path.name)
 
     def _evaluate(self, request: Evaluate) -> None:
-        training = self._training
-        if training.prepared.evaluation is None:
-            return self._desk.refused(request, "the run has no rows to evaluate on")
-        before = RngState.capture(training.hardware.device)
-        done = evaluate(training, requested=True)
-        before.restore(training.hardware.device)
-        self._desk.applied(request, f"loss {quantity(done.loss)}")
+        if self.evaluator is None:
+            return self.inbox.refuse(request, "the run has no rows to evaluate on")
+        rng = RngState.capture(self.parts.device)
+        evaluation = self.evaluator.evaluate(requested=True)
+        rng.restore(self.parts.device)
+        self.inbox.answer(request, f"loss {quantity(evaluation.loss)}")
 
-    def _sample(self, request: GenerateSamples) -> None:
-        training = self._training
-        prompts = request.prompts or training.profile.eval.sample_prompts
+    def _sample(self, request: Sample) -> None:
+        prompts = request.prompts or self.generator.profile.eval.sample_prompts
         if not prompts:
-            return self._desk.refused(request, "the letter has no prompt and the profile no eval.sample_prompts")
-        before = RngState.capture(training.hardware.device)
-        with training.logbook.within("evaluating", "samples"):
-            answers = sample(training, prompts, requested=True)
-        before.restore(training.hardware.device)
-        self._desk.applied(request, f"{len(answers)} answered")
+            return self.inbox.refuse(request, "the request has no prompt and the profile no eval.sample_prompts")
+        rng = RngState.capture(self.parts.device)
+        with self.events.within("evaluating", "samples"):
+            answers = self.generator.answer(prompts, requested=True)
+        rng.restore(self.parts.device)
+        self.inbox.answer(request, f"{len(answers)} answered")
 
-    def _pin(self, request: AnyRequest, step: int, wanted: bool) -> None:
-        run = self._training.run
-        if wanted and self._found(step) is None:
-            return self._desk.refused(request, f"there is no checkpoint-{step}")
-        pins = read_pins(run)
-        write_pins(run, pins | {step} if wanted else pins - {step})
-        self._desk.applied(request, f"checkpoint-{step}")
+    def _pin(self, request: AnyLetter, step: int, pin: bool) -> None:
+        if pin and self._checkpoint(step) is None:
+            return self.inbox.refuse(request, f"there is no checkpoint-{step}")
+        pins = read_pins(self.run)
+        write_pins(self.run, pins | {step} if pin else pins - {step})
+        self.inbox.answer(request, f"checkpoint-{step}")
 
     def _delete(self, request: Delete, step: int) -> None:
-        self._keeper.settle()  # it may be being read back at this moment
-        training = self._training
-        found = self._found(step)
-        if found is None:
-            return self._desk.refused(request, f"there is no checkpoint-{step}")
-        present, pins = listed(training.run.checkpoints), read_pins(training.run)
-        if reason := undeletable(found, present, pins, training.state.best_step, has_ended=False):
-            return self._desk.refused(request, reason)
-        checkpoint_folders.discard(found.path)
-        self._keeper.forget(found)
-        self._desk.applied(request, found.path.name)
+        self.checkpoints.settle()  # it may be being read back at this moment
+        checkpoint = self._checkpoint(step)
+        if checkpoint is None:
+            return self.inbox.refuse(request, f"there is no checkpoint-{step}")
+        present, pins = listed(self.run.checkpoints), read_pins(self.run)
+        if reason := undeletable(checkpoint, present, pins, self.state.best_step, is_over=False):
+            return self.inbox.refuse(request, reason)
+        checkpoint_folders.discard(checkpoint.path)
+        self.checkpoints.forget(checkpoint)
+        self.inbox.answer(request, checkpoint.path.name)
 
-    def _found(self, step: int) -> Checkpoint | None:
-        return next((c for c in listed(self._training.run.checkpoints) if c.step == step), None)
+    def _checkpoint(self, step: int) -> Checkpoint | None:
+        return next((c for c in listed(self.run.checkpoints) if c.step == step), None)

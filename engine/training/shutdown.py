@@ -3,113 +3,107 @@
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ftui.errors import FINISHED, PARKED, PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, STOPPED, DiskError, DiskFullError
-from ftui.runs import checkpoint_folders
+from ftui.profile.sections.evaluation import CheckpointSection
 from ftui.runs.events import RunFinished, RunStopped
 
-from ..checkpoints.checkpoint import Keeper
-from ..checkpoints.export import finish
-from ..runtime.control_flags import Leave, Why
-from .context import Training
-from .loop import Loop
-
-Way = Callable[[Training, Keeper, Loop, Leave], RunStopped]
+from ..checkpoints.checkpoint import CheckpointManager
+from ..runtime.control_flags import Control, Shutdown
+from ..runtime.event_writer import EventWriter
+from ..system.train_state import TrainState
 
 
-def conclude(training: Training, keeper: Keeper, loop: Loop, reason: str) -> int:
-    """All steps are done: final/ and the last record.
+@dataclass(eq=False)
+class RunEnd:
+    """Ends a training run. `export` writes final/ and returns the step of its weights and their evaluation loss."""
 
-    The last step is saved first: final/ may be made of the best weights, and then the last ones are gone from memory.
-    """
-    keeper.save(loop.boundary, "last")
-    keeper.settle()
-    step, loss = finish(training)
-    training.control.close("the run has finished")
-    training.logbook.event(
-        RunFinished(
-            step=training.state.step, reason=reason, final="final",
-            loss_before=training.state.loss_before, loss_final=loss, step_final=step,
-        ),
-        durable=True,
-    )  # fmt: skip
-    return FINISHED
+    section: CheckpointSection
+    state: TrainState
+    control: Control
+    events: EventWriter
+    checkpoints: CheckpointManager
+    export: Callable[[], tuple[int, float | None]]
 
+    def finish(self, reason: str) -> int:
+        """All steps are done: write final/ and the last record; returns the exit code.
 
-def leave(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> int:
-    """Leave a run in training; a second, more urgent wish (abort while it saves for a stop) is heard, too."""
-    ways: dict[Why, Way] = {"preempted": _preempted, "park": _park, "stop": _stop, "abort": _abort, "full": _full}
-    while True:
-        try:
-            record = ways[leaving.why](training, keeper, loop, leaving)
-            break
-        except Leave as again:
-            leaving = again
-    training.logbook.is_leaving = True
-    training.control.close("the run has ended")
-    training.logbook.event(record, durable=True)
-    return record.exit_code
+        The last step is saved first: final/ may be made of the best weights, and then the last ones are gone from
+        memory.
+        """
+        self.checkpoints.save("last")
+        self.checkpoints.settle()
+        step, loss = self.export()
+        self.control.close("the run has finished")
+        self.events.write(
+            RunFinished(
+                step=self.state.step, reason=reason, final="final",
+                loss_before=self.state.loss_before, loss_final=loss, step_final=step,
+            ),
+            durable=True,
+        )  # fmt: skip
+        return FINISHED
 
+    def leave(self, shutdown: Shutdown) -> int:
+        """Leave a run in training; a second, more urgent request (abort while it saves for a stop) is obeyed too.
 
-def _preempted(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
-    """SIGTERM: save if the grace allows it (by the measured time of the last save), else leave at once."""
-    state, begun = training.state, time.monotonic()
-    training.control.terminated = False  # heard; a second one during the save must not end it
-    training.logbook.is_leaving = True  # there are seconds only: a full disk is not waited for
-    expected = keeper.last_save_seconds
-    in_time = expected is None or expected * 1.5 <= training.profile.checkpoint.grace_seconds
-    if state.step > 0 and (in_time or _saved(training) is not None):
-        with contextlib.suppress(DiskFullError):
-            keeper.save(loop.boundary, "preempted")
-    saved = _saved(training)
-    how = f"saved in {time.monotonic() - begun:.1f} s" if saved else "not saved"
-    code = PREEMPTED_SAVED if saved else PREEMPTED_NOT_SAVED
-    return RunStopped(
-        step=state.step, reason=f"pre-empted (SIGTERM) after step {state.step}, {how}", exit_code=code, checkpoint=saved
-    )
+        Returns the exit code.
+        """
+        while True:
+            try:
+                record = self._end(shutdown)
+                break
+            except Shutdown as again:
+                shutdown = again
+        self.events.is_shutting_down = True
+        self.control.close("the run has ended")
+        self.events.write(record, durable=True)
+        return record.exit_code
 
+    def _end(self, shutdown: Shutdown) -> RunStopped:
+        match shutdown.why:
+            case "preempted":
+                return self._preempt()
+            case "park":
+                self._save("parked", shutdown)
+                return self._stopped("on request", PARKED)
+            case "stop":
+                self._save("last", shutdown)
+                if self.checkpoints.saved_path() is None:
+                    return self._stopped("on request", STOPPED)
+                self.checkpoints.settle()
+                self.export()  # the run has ended, but it is worth something: it gets its final/ like a finished one
+                return self._stopped("on request", STOPPED, final="final")
+            case "abort":
+                self.control.answer(shutdown.request)
+                return self._stopped("aborted, nothing saved", STOPPED)
+            case "full":
+                minutes = f"{self.section.max_hold_minutes:g} min"
+                reason = f"the disk stayed full for {minutes}; the run goes on from its newest checkpoint"
+                return self._stopped(reason, DiskError.exit_code)
 
-def _park(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
-    saved = _save(training, keeper, loop, "parked")
-    training.control.answer(leaving.request, saved or "nothing to save yet")
-    return RunStopped(step=training.state.step, reason="on request", exit_code=PARKED, checkpoint=saved)
+    def _preempt(self) -> RunStopped:
+        """SIGTERM: save if the grace allows it (by the measured time of the last save), else leave at once."""
+        start, step = time.monotonic(), self.state.step
+        self.control.terminated = False  # obeyed; a second one during the save must not end it
+        self.events.is_shutting_down = True  # there are seconds only: a full disk is not waited for
+        expected = self.checkpoints.last_save_seconds
+        in_time = expected is None or expected * 1.5 <= self.section.grace_seconds
+        if step > 0 and (in_time or self.checkpoints.saved_path() is not None):
+            with contextlib.suppress(DiskFullError):
+                self.checkpoints.save("preempted")
+        saved = self.checkpoints.saved_path() is not None
+        how = f"saved in {time.monotonic() - start:.1f} s" if saved else "not saved"
+        code = PREEMPTED_SAVED if saved else PREEMPTED_NOT_SAVED
+        return self._stopped(f"pre-empted (SIGTERM) after step {step}, {how}", code)
 
+    def _save(self, tag: str, shutdown: Shutdown) -> None:
+        """Save the last finished step, if there is one, and answer the request."""
+        if self.state.step > 0:
+            self.checkpoints.save(tag)
+        self.control.answer(shutdown.request, self.checkpoints.saved_path() or "nothing to save yet")
 
-def _stop(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
-    """A stopped run is over, but it is worth something: it gets its final/ like one that came to its end."""
-    saved = _save(training, keeper, loop, "last")
-    training.control.answer(leaving.request, saved or "nothing to save yet")
-    if saved is None:
-        return RunStopped(step=training.state.step, reason="on request", exit_code=STOPPED)
-    keeper.settle()
-    finish(training)
-    return RunStopped(step=training.state.step, reason="on request", exit_code=STOPPED, checkpoint=saved, final="final")
-
-
-def _abort(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
-    training.control.answer(leaving.request)
-    return RunStopped(
-        step=training.state.step, reason="aborted, nothing saved", exit_code=STOPPED, checkpoint=_saved(training)
-    )
-
-
-def _full(training: Training, keeper: Keeper, loop: Loop, leaving: Leave) -> RunStopped:
-    minutes = training.profile.checkpoint.max_hold_minutes
-    return RunStopped(
-        step=training.state.step,
-        reason=f"the disk stayed full for {minutes:g} min; the run goes on from its newest checkpoint",
-        exit_code=DiskError.exit_code,
-        checkpoint=_saved(training),
-    )
-
-
-def _save(training: Training, keeper: Keeper, loop: Loop, tag: str) -> str | None:
-    if training.state.step > 0:
-        keeper.save(loop.boundary, tag)
-    return _saved(training)
-
-
-def _saved(training: Training) -> str | None:
-    """The checkpoint of the last finished step, if there is one."""
-    path = training.run.checkpoints / f"checkpoint-{training.state.step}"
-    return f"checkpoints/{path.name}" if checkpoint_folders.fault(path, quick=True) is None else None
+    def _stopped(self, reason: str, exit_code: int, final: str | None = None) -> RunStopped:
+        saved = self.checkpoints.saved_path()
+        return RunStopped(step=self.state.step, reason=reason, exit_code=exit_code, checkpoint=saved, final=final)

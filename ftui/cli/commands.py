@@ -58,7 +58,7 @@ def _has_screen() -> bool:
 
 def run_profile(options: Namespace) -> int:
     """`ftui run P`: start, attach to or resume a run; or, with --dry-run, show what that would be."""
-    from ftui.launch.open_run import check_code, check_files, locate_run
+    from ftui.launch.open_run import check_files, locate_run
 
     if not options.dry_run:
         from ftui.cli.run import run_headless
@@ -69,9 +69,8 @@ def run_profile(options: Namespace) -> int:
     from ftui.cli.dry_run import preview
 
     _, resolved = locate_run(options.profile, options.run_name, options.overrides, options.tier)
-    check_code(resolved.profile, options.allow)  # the count of tokens would run it too
     check_files(resolved)
-    return preview(resolved)
+    return preview(resolved, options.allow)
 
 
 def _probe(options: Namespace) -> None:
@@ -80,15 +79,14 @@ def _probe(options: Namespace) -> None:
     A running run is left alone: another process beside it could take the memory that it needs.
     """
     from ftui.cli.estimate import probe_lines
-    from ftui.launch.open_run import check_code, decide, locate_run
+    from ftui.launch.open_run import decide, locate_run
 
     folder, resolved = locate_run(options.profile, options.run_name, options.overrides, options.tier)
     run, decision = decide(folder, again=options.again)
     if decision in ("attach", "finished") and not options.fork:
         print(f"{run.name} {'is running' if decision == 'attach' else 'has ended'}: nothing is probed.")
         return
-    check_code(resolved.profile, options.allow)
-    for line in probe_lines(resolved.profile):
+    for line in probe_lines(resolved.profile, options.allow):
         print(line, flush=True)
 
 
@@ -114,28 +112,25 @@ def _wishes(options: Namespace) -> "Wishes":
 
 def estimate(options: Namespace) -> int:
     from ftui.cli.estimate import Question, print_estimate
-    from ftui.launch.open_run import check_code, locate_run
+    from ftui.launch.open_run import locate_run
 
     question = Question(
         tier=options.tier, card=options.card, quick=options.quick, probe=options.probe, fit=options.fit,
-        parallel=options.parallel, as_json=options.json,
+        parallel=options.parallel, as_json=options.json, allow=options.allow,
     )  # fmt: skip
     _, resolved = locate_run(options.profile, None, options.overrides, options.tier)
-    if options.probe or not options.quick:  # both run the tokenizer's code, a probe the model's too
-        check_code(resolved.profile, options.allow)
     return print_estimate(resolved, question)
 
 
 def preview(options: Namespace) -> int:
     from ftui.cli.preview import Wanted, print_sampling
-    from ftui.launch.open_run import check_code, check_files, locate_run
+    from ftui.launch.open_run import check_files, locate_run
 
     if options.rows < 0:
         raise UsageError(f"--rows {options.rows}: fewer than none.", hint="--rows 3, or --report for the report alone.")
     _, resolved = locate_run(options.profile, None, options.overrides, options.tier)
-    check_code(resolved.profile, options.allow)  # the tokenizer's would be run
     check_files(resolved)
-    return print_sampling(resolved, Wanted(options.rows, options.jump, options.report, options.json))
+    return print_sampling(resolved, Wanted(options.rows, options.jump, options.report, options.json, options.allow))
 
 
 def split(options: Namespace) -> int:

@@ -1,6 +1,7 @@
 """`ftui --run P --dry-run`: every value and where it comes from, then what the rows amount to. Starts nothing."""
 
 import sys
+from collections.abc import Collection
 from contextlib import closing
 
 from ftui.dataset.row_counts import count_lines
@@ -14,7 +15,7 @@ from ftui.text import cells, shown, toml_value
 WIDEST_VALUE = 40
 
 
-def preview(resolved: ResolvedProfile) -> int:
+def preview(resolved: ResolvedProfile, allow: Collection[str] = ()) -> int:
     """Print values, origins and counts.
 
     Raises:
@@ -27,7 +28,7 @@ def preview(resolved: ResolvedProfile) -> int:
     if waiting:
         print("counting rows and tokens ...", end="", flush=True)
     try:
-        with closing(Helper()) as helper:
+        with closing(Helper(allow)) as helper:
             counts = count_rows(helper, resolved.profile)
     finally:
         if waiting:

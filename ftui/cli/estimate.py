@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, get_args
@@ -14,8 +14,8 @@ from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import change_lines, estimate_lines, width, wrapped
 from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
-from ftui.estimate.probe import probe
 from ftui.estimate.result import Estimate, Verdict
+from ftui.estimate.run_probe import probe
 from ftui.estimate.setup import Parallel, TrainingSetup
 from ftui.estimate.simulation import carried_over, with_libraries
 from ftui.hardware.detect import find_machine
@@ -38,6 +38,7 @@ class Question:
     fit: bool = False
     parallel: Parallel = "ddp"
     as_json: bool = False
+    allow: Collection[str] = ()
 
 
 def print_estimate(resolved: ResolvedProfile, question: Question) -> int:
@@ -48,10 +49,10 @@ def print_estimate(resolved: ResolvedProfile, question: Question) -> int:
     """
     profile, card = resolved.profile, chosen_card(question, resolved.profile)
     if question.probe:
-        _probe(profile, card)
+        _probe(profile, card, question.allow)
     known = Known(probes=read_probes(), parallel=question.parallel)
     if not question.quick:
-        with closing(Helper()) as helper:
+        with closing(Helper(question.allow)) as helper:
             known = with_libraries(helper, profile, card, known)
         if (problem := known.simulation_problem) is not None:
             print(complaint(f"Not simulated: {problem.message}", problem.hint), file=sys.stderr)
@@ -106,18 +107,18 @@ def chosen_card(question: Question, profile: Profile) -> Card:
     return here.get(known.name, known)  # what is in this machine has its real memory
 
 
-def _probe(profile: Profile, card: Card) -> ProbeRecord:
+def _probe(profile: Profile, card: Card, allow: Collection[str]) -> ProbeRecord:
     with _waiting() as say:
-        return probe(profile, card, say)
+        return probe(profile, card, say, allow)
 
 
-def probe_lines(profile: Profile) -> list[str]:
+def probe_lines(profile: Profile, allow: Collection[str]) -> list[str]:
     """Measure a profile on this machine's device; what came of it in words.
 
     Raises:
         FtuiError: it does not run here, or does not fit.
     """
-    found = _probe(profile, chosen_card(Question(probe=True), profile))
+    found = _probe(profile, chosen_card(Question(probe=True), profile), allow)
     speed = found.num_tokens / found.step_seconds
     return [f"measured: {units.size(found.process)} at the peak, {speed:,.0f} tokens/s with the longest rows"]
 

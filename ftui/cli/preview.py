@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from ftui.dataset.row_text import PieceKind, RowLine, Signs, layout_row
 from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helper.client import Helper
 from ftui.profile.layers import ResolvedProfile
-from ftui.profile.serialize import to_toml
+from ftui.profile.schema import Profile
 from ftui.text import cells, cut, shown, wrapped
 
 NARROWEST, WIDEST = 40, 160
@@ -50,6 +50,7 @@ class Wanted:
     jump: str | None = None
     only_report: bool = False
     as_json: bool = False
+    allow: Collection[str] = ()
 
 
 def print_sampling(resolved: ResolvedProfile, wanted: Wanted) -> int:
@@ -58,8 +59,8 @@ def print_sampling(resolved: ResolvedProfile, wanted: Wanted) -> int:
     Raises:
         FtuiError: the profile's model or rows are wrong; `UsageError`: there is no such row.
     """
-    profile = to_toml(resolved.profile)
-    with closing(Helper()) as helper, _waiting() as tell:
+    profile = resolved.profile
+    with closing(Helper(wanted.allow)) as helper, _waiting() as tell:
         report = msgspec.convert(helper.ask("report", on_detail=tell, profile=profile), Report)
         samples = [] if wanted.only_report else _samples(helper, profile, report, wanted, tell)
     if wanted.as_json:
@@ -70,7 +71,7 @@ def print_sampling(resolved: ResolvedProfile, wanted: Wanted) -> int:
     return DataError.exit_code if report.stopping else FINISHED
 
 
-def _samples(helper: Helper, profile: str, report: Report, wanted: Wanted, tell: Any) -> list[RowView]:
+def _samples(helper: Helper, profile: Profile, report: Report, wanted: Wanted, tell: Any) -> list[RowView]:
     """The first ones, or those the jump leads to: the longest, the second longest ..."""
 
     def ask(jump: str, number: int, part: int = 0, **more: Any) -> RowView:

@@ -19,33 +19,37 @@ def width() -> int:
     return max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
 
 
-def estimate_lines(told: Estimate, card: Card, price: float | None) -> list[str]:
+def estimate_lines(estimate: Estimate, card: Card, price: float | None) -> list[str]:
     """All of one estimate, a fact a line. `price`: US dollars an hour for one card."""
-    number = f"{told.num_cards} x " if told.num_cards > 1 else ""
-    why = told.impossible or IN_WORDS[told.verdict]
+    number = f"{estimate.num_cards} x " if estimate.num_cards > 1 else ""
+    why = estimate.impossible or IN_WORDS[estimate.verdict]
     words = f" ({why})" if why else ""
     has = units.size(card.memory) if card.memory else "memory hidden"
-    lines = wrapped(f"{number}{card.title}, {has}: {told.verdict}{words}", width())
-    if told.memory is not None:
-        lines += memory_lines(told.memory)
+    lines = wrapped(f"{number}{card.title}, {has}: {estimate.verdict}{words}", width())
+    if estimate.memory is not None:
+        lines += memory_lines(estimate.memory)
     facts = [
-        ("parameters", _parameters(told)),
-        ("RAM", units.size(told.ram)),
-        ("disk", f"{units.size(told.disk)} at most, for checkpoints and the result" if told.disk is not None else ""),
-        ("time", duration_words(told.duration, price)),
+        ("parameters", _parameters(estimate)),
+        ("RAM", units.size(estimate.ram)),
+        (
+            "disk",
+            f"{units.size(estimate.disk)} at most, for checkpoints and the result" if estimate.disk is not None else "",
+        ),
+        ("time", duration_words(estimate.duration, price)),
     ]
     for label, text in facts:
         if text and text != units.MISSING:
             lines += _line(label, text)
-    return [*lines, *(line for note in told.notes for line in _line("note", note))]
+    return [*lines, *(line for note in estimate.notes for line in _line("note", note))]
 
 
 def memory_lines(memory: Memory) -> list[str]:
+    """The peak of one device: its range, its parts, and what of it was never measured."""
     parts = [(part, name) for name, part in memory.breakdown.items() if part > 0]
     where = ", ".join(f"{name} {units.size(part)}" for part, name in sorted(parts, reverse=True))
-    told = f"{gib(memory.process)} GiB ({gib(memory.low)} to {gib(memory.high)}), highest {PHASES[memory.phase]}"
+    range_ = f"{gib(memory.process)} GiB ({gib(memory.low)} to {gib(memory.high)}), highest {PHASES[memory.phase]}"
     lines = [
-        *_line("memory", f"{told}; {BASES[memory.basis]}"),
+        *_line("memory", f"{range_}; {BASES[memory.basis]}"),
         *_line("", f"allocated {gib(memory.allocated)}, reserved {gib(memory.reserved)}"),
         *_line("made of", where),
     ]
@@ -74,20 +78,20 @@ PHASES = {
 }  # fmt: skip
 
 
-def duration_words(told: Duration, price: float | None) -> str:
+def duration_words(duration: Duration, price: float | None) -> str:
     """Steps, speed, time, money; "" where nothing is known."""
     parts = []
-    if told.num_steps is not None:
-        parts.append(f"{told.num_steps:,} steps")
-    if told.tokens_per_second is not None:
-        parts.append(f"{told.tokens_per_second:,.0f} tokens/s (give or take {told.spread:.0%})")
-    if told.total_seconds is not None:
-        parts.append(units.duration(told.total_seconds))
-    if told.dollars is not None and price is not None:
-        cost = f"${told.dollars:,.2f}" if told.dollars >= 0.005 else "less than a cent"
+    if duration.num_steps is not None:
+        parts.append(f"{duration.num_steps:,} steps")
+    if duration.tokens_per_second is not None:
+        parts.append(f"{duration.tokens_per_second:,.0f} tokens/s (give or take {duration.spread:.0%})")
+    if duration.total_seconds is not None:
+        parts.append(units.duration(duration.total_seconds))
+    if duration.dollars is not None and price is not None:
+        cost = f"${duration.dollars:,.2f}" if duration.dollars >= 0.005 else "less than a cent"
         parts.append(f"{cost} at ${price:,.2f} an hour")
-    basis = "from a probe of another setting" if told.basis == "corrected here" else BASES[told.basis]
-    return ", ".join(parts) + (f"; {basis}" if told.tokens_per_second is not None else "")
+    basis = "from a probe of another setting" if duration.basis == "corrected here" else BASES[duration.basis]
+    return ", ".join(parts) + (f"; {basis}" if duration.tokens_per_second is not None else "")
 
 
 def change_lines(changes: Sequence[Change]) -> list[str]:
@@ -106,11 +110,11 @@ def _speed(change: Change) -> str:
     return f", {abs(change.slower):.0%} {'slower' if change.slower > 0 else 'faster'}"
 
 
-def _parameters(told: Estimate) -> str:
-    if told.num_parameters is None or told.num_trainable is None:
+def _parameters(estimate: Estimate) -> str:
+    if estimate.num_parameters is None or estimate.num_trainable is None:
         return ""
-    share = told.num_trainable / told.num_parameters
-    return f"{units.count(told.num_parameters)}, trained {units.count(told.num_trainable)} ({share:.2%})"
+    share = estimate.num_trainable / estimate.num_parameters
+    return f"{units.count(estimate.num_parameters)}, trained {units.count(estimate.num_trainable)} ({share:.2%})"
 
 
 def _line(label: str, text: str) -> list[str]:

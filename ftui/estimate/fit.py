@@ -29,7 +29,7 @@ MemoryOf = Callable[[TrainingSetup], Memory]
 Steps = tuple[int, ...]
 """How far each axis of levers is pulled: 0 = not at all."""
 
-ROUND = 64  # tokens: lengths are told in multiples of it
+ROUND = 64  # tokens: lengths are proposed in multiples of it
 MOST = 6  # suggestions
 MOST_TRIED = 50
 """Combinations of one kind that are computed: all kinds together stay below a second with the slowest shapes."""
@@ -63,10 +63,10 @@ def possible(
     changed = apply_levers(setup, must)
     memory, values = memory_of(changed), {key: value for lever in must for key, value in lever.values.items()}
     reasons = tuple(lever.reason for lever in must)
-    if (told := verdict(memory, setup.card)) in FIT:
-        return [Change(values, reasons, None, memory, told)]
+    if (fits := verdict(memory, setup.card)) in FIT:
+        return [Change(values, reasons, None, memory, fits)]
     more = cheapest(changed, memory_of, tokens)
-    return [replace(one, values={**values, **one.values}, reasons=(*reasons, *one.reasons)) for one in more]
+    return [replace(change, values={**values, **change.values}, reasons=(*reasons, *change.reasons)) for change in more]
 
 
 def cheapest(
@@ -75,8 +75,8 @@ def cheapest(
     """Changes that make it fit, the best of each kind: those that cost speed alone come first, then those that make it
     less exact or train less, then those that cut rows, then another method. None changes more than another needs.
 
-    Where neither of the first two kinds has one, those come in their place that are told to be `tight` for no reason
-    but doubt: a simulation knows more (`ftui estimate`), and may well find that they fit.
+    Where neither of the first two kinds has one, changes take their place whose verdict is `tight` for no reason but
+    doubt: a simulation knows more (`ftui estimate`), and may well find that they fit.
 
     Args:
         tokens: of an average step, as they were counted; without it, as if every row were as long as the longest.
@@ -91,10 +91,9 @@ def cheapest(
         doubtful = _Search(setup, memory_of, _is_doubtful, tokens)
         speed, less = doubtful.smallest(SPEED), doubtful.smallest((*SPEED, *LESS), LESS)
         search.memories |= doubtful.memories
-    kinds = [search.ranked(kind) for kind in (speed, less, shorter, other)]
-    in_turn = [(place, kind) for kind, found in enumerate(kinds) for place in range(len(found))]
-    shown = set(sorted(in_turn)[:MOST])
-    return [one for kind, found in enumerate(kinds) for place, one in enumerate(found) if (place, kind) in shown]
+    kinds = [search.rank(steps) for steps in (speed, less, shorter, other)]
+    in_turn = sorted((place, kind) for kind, changes in enumerate(kinds) for place in range(len(changes)))
+    return [kinds[kind][place] for place, kind in sorted(in_turn[:MOST], key=lambda both: both[::-1])]
 
 
 def largest_micro_batch(
@@ -106,12 +105,12 @@ def largest_micro_batch(
     for size in sorted((n for n in range(1, rows + 1) if rows % n == 0), reverse=True):
         changed = replace(setup, micro_batch=size, accumulation=rows // size)
         memory = memory_of(changed)
-        if (told := verdict(memory, setup.card)) in FIT:
+        if (fits := verdict(memory, setup.card)) in FIT:
             if size == setup.micro_batch:
                 return None
             values = {MICRO_BATCH: size, ACCUMULATION: rows // size}
             why = f"micro-batches of {size}: as many rows at once as fit; {effective(setup)}"
-            return Change(values, (why,), _slower(setup, changed, tokens), memory, told)
+            return Change(values, (why,), _slower(setup, changed, tokens), memory, fits)
     return None
 
 
@@ -169,18 +168,18 @@ class _Search:
             ),
             key=sum,
         )
-        found: list[Steps] = []
+        fitting: list[Steps] = []
         for number in range(MOST_TRIED):
             if not unknown:
                 break
             # where all of it does not help, with and without smaller micro-batches, nothing does
             steps = unknown[len(unknown) // 2] if number > 1 else unknown[-1]
             if self._fits(steps):
-                found.append(steps)
-                unknown = [one for one in unknown if not _is_within(steps, one)]
+                fitting.append(steps)
+                unknown = [other for other in unknown if not _is_within(steps, other)]
             else:
-                unknown = [one for one in unknown if not self._fails_too(one, steps)]
-        return [one for one in found if not any(other != one and _is_within(other, one) for other in found)]
+                unknown = [other for other in unknown if not self._fails_too(other, steps)]
+        return [steps for steps in fitting if not any(less != steps and _is_within(less, steps) for less in fitting)]
 
     def _fits(self, steps: Steps) -> bool:
         memory = self._memory_of(apply_levers(self._setup, self._levers(steps)))
@@ -197,11 +196,11 @@ class _Search:
     def _levers(self, steps: Steps) -> list[Lever]:
         return [levers[step - 1] for levers, step in zip(self._axes.values(), steps, strict=True) if step]
 
-    def ranked(self, found: Sequence[Steps]) -> list[Change]:
+    def rank(self, combinations: Sequence[Steps]) -> list[Change]:
         """The changes: the longest rows first, then the fastest, then the fewest keys."""
         place = list(self._axes).index(SHORTER[0])
-        both = [(steps[place], self._change(steps)) for steps in found]
-        both.sort(key=lambda one: (one[0], one[1].slower or 0.0, len(one[1].values)))
+        both = [(steps[place], self._change(steps)) for steps in combinations]
+        both.sort(key=lambda pair: (pair[0], pair[1].slower or 0.0, len(pair[1].values)))
         return [change for _, change in both]
 
     def _change(self, steps: Steps) -> Change:
@@ -222,9 +221,9 @@ def _is_doubtful(memory: Memory, card: Card) -> bool:
     return memory.process * SAFE <= usable(card)
 
 
-def _is_within(one: Steps, other: Steps) -> bool:
-    """Whether `other` pulls every axis at least as far as `one`."""
-    return all(a <= b for a, b in zip(one, other, strict=True))
+def _is_within(less: Steps, more: Steps) -> bool:
+    """Whether `more` pulls every axis at least as far as `less`."""
+    return all(a <= b for a, b in zip(less, more, strict=True))
 
 
 def _slower(setup: TrainingSetup, changed: TrainingSetup, tokens: float | None) -> float | None:

@@ -70,21 +70,21 @@ def needed(setup: TrainingSetup) -> list[Lever]:
     The engine refuses it there, and a profile that names such a device is refused at once
     (ftui/profile/checks/training_checks.py).
     """
-    found = []
+    levers = []
     lacks = "bitsandbytes has nothing for Apple's GPUs"
     if not setup.has_bitsandbytes and setup.method == "qlora":
         values: dict[Key, Any] = {METHOD: "lora"} | ({} if setup.double_quant else {TWICE: True})
         why = f"{lacks}, so that there is no QLoRA: LoRA beside a base in 16 or 32 bits"
-        found.append(Lever({"method": "lora", "double_quant": True}, values, why))
+        levers.append(Lever({"method": "lora", "double_quant": True}, values, why))
     if not setup.has_bitsandbytes and setup.is_8bit:
-        found.append(Lever({"is_8bit": False}, {EIGHT_BIT: False}, f"{lacks}, so that no base is held in 8 bits"))
+        levers.append(Lever({"is_8bit": False}, {EIGHT_BIT: False}, f"{lacks}, so that no base is stored in 8 bits"))
     if not setup.has_bitsandbytes and setup.optim in FROM_BITSANDBYTES:
         values = {OPTIM: "adamw_torch"} | ({OPTIM_ARGS: "none"} if TAKES.get(setup.optim) else {})
-        found.append(Lever({"optim": "adamw_torch"}, values, f"{lacks}, {setup.optim} among it: torch's AdamW"))
+        levers.append(Lever({"optim": "adamw_torch"}, values, f"{lacks}, {setup.optim} among it: torch's AdamW"))
     if setup.attn_implementation == "flash_attention_2" and (setup.card.kind != "cuda" or setup.precision == "fp32"):
         why = "flash_attention_2 is for 16 bits on NVIDIA's GPUs: torch's attention"
-        found.append(Lever({"attn_implementation": "auto"}, {ATTENTION: "auto"}, why))
-    return found
+        levers.append(Lever({"attn_implementation": "auto"}, {ATTENTION: "auto"}, why))
+    return levers
 
 
 def apply_levers(setup: TrainingSetup, levers: list[Lever]) -> TrainingSetup:
@@ -162,7 +162,7 @@ def _base(setup: TrainingSetup) -> list[Lever]:
 
 
 def _can_quantise(setup: TrainingSetup) -> bool:
-    """Whether the engine would hold the base in few bits: not where most of it are the experts of a mixture."""
+    """Whether the engine would store the base in few bits: not where most of it are the experts of a mixture."""
     shape = setup.shape
     inner = shape.num_parameters - shape.vocab_size * shape.hidden_size * (1 if shape.tied else 2)
     linear = sum(layer.num_linear for layer in shape.layers)
@@ -214,6 +214,6 @@ def _adapter(setup: TrainingSetup) -> list[Lever]:
     less = "small matrices are trained beside the frozen model, which learns less than all of it would"
     levers = [Lever({**fields, "method": "lora"}, {METHOD: "lora", **values}, f"LoRA: {less}")]
     if _can_quantise(setup):
-        why = f"QLoRA: {less}; its weights are held in 4 bits"
+        why = f"QLoRA: {less}; its weights are stored in 4 bits"
         levers.append(Lever({**fields, "method": "qlora"}, {METHOD: "qlora", **values}, why))
     return levers

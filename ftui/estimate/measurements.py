@@ -1,4 +1,4 @@
-"""What was measured on this machine, kept for later estimates: one line of JSON for each probe.
+"""Probes of this machine, kept for later estimates: one line of JSON for each.
 
 A probe runs the real thing for two steps. Its peak over what was estimated for the same setting is a correction for
 that model, card and method, and its time one for the speed.
@@ -52,31 +52,36 @@ class ProbeRecord(msgspec.Struct, frozen=True, kw_only=True):
 def describe_subject(setup: TrainingSetup) -> str:
     """Model x card x method."""
     shape = setup.shape
-    held = "8bit" if setup.is_8bit else ""
+    bits = "8bit" if setup.is_8bit else ""
     model = f"{shape.model_type} {shape.num_parameters}"
-    return f"{model} | {setup.card.title} | {setup.method}{held} {setup.precision}"
+    return f"{model} | {setup.card.title} | {setup.method}{bits} {setup.precision}"
 
 
 def describe_setting(setup: TrainingSetup) -> str:
     """All else that memory may depend on: every other field, and whether gradients wait for other micro-batches."""
-    told = {field.name: getattr(setup, field.name) for field in fields(setup) if field.name not in APART}
-    told["waits"] = setup.accumulation > 1
-    return " ".join(f"{name}={value}" for name, value in told.items())
+    values = {field.name: getattr(setup, field.name) for field in fields(setup) if field.name not in APART}
+    values["waits"] = setup.accumulation > 1
+    return " ".join(f"{name}={value}" for name, value in values.items())
 
 
 def probes_file() -> Path:
+    """The file of all probes."""
     return state_folder() / "measured.jsonl"
 
 
-def save_probe(found: ProbeRecord) -> None:
-    """Raises `OSError` when it cannot be written."""
+def save_probe(probe: ProbeRecord) -> None:
+    """Append a probe to the file.
+
+    Raises:
+        OSError: it cannot be written.
+    """
     path = probes_file()
     make_private_folder(path.parent)
     descriptor = open_private(path, os.O_RDWR | os.O_APPEND)
     try:
         end = os.lseek(descriptor, 0, os.SEEK_END)
         is_torn = end > 0 and os.pread(descriptor, 1, end - 1) != b"\n"
-        write_all(descriptor, b"\n" * is_torn + msgspec.json.encode(found) + b"\n")
+        write_all(descriptor, b"\n" * is_torn + msgspec.json.encode(probe) + b"\n")
     finally:
         os.close(descriptor)
 
@@ -87,51 +92,51 @@ def read_probes() -> list[ProbeRecord]:
         data = probes_file().read_bytes()[-LONGEST_FILE:]
     except OSError:
         return []
-    return [one for line in data.split(b"\n") if (one := _decoded(line)) is not None]
+    return [probe for line in data.split(b"\n") if (probe := _decode(line)) is not None]
 
 
-def _decoded(line: bytes) -> ProbeRecord | None:
+def _decode(line: bytes) -> ProbeRecord | None:
     try:
-        found = msgspec.json.decode(line, type=ProbeRecord)
+        probe = msgspec.json.decode(line, type=ProbeRecord)
     except msgspec.DecodeError:
         return None
-    return found if min(found.estimated, found.process, found.num_tokens, found.step_seconds) > 0 else None
+    return probe if min(probe.estimated, probe.process, probe.num_tokens, probe.step_seconds) > 0 else None
 
 
-def find_probe(setup: TrainingSetup, known: Sequence[ProbeRecord]) -> tuple[ProbeRecord, bool] | None:
+def find_probe(setup: TrainingSetup, probes: Sequence[ProbeRecord]) -> tuple[ProbeRecord, bool] | None:
     """The newest probe of this model, card and method, and whether it was of this very setting, which goes first."""
     what, setting = describe_subject(setup), describe_setting(setup)
-    alike = [one for one in known if one.what == what]
-    same = [one for one in alike if one.setting == setting]
+    alike = [probe for probe in probes if probe.what == what]
+    same = [probe for probe in alike if probe.setting == setting]
     return (same[-1], True) if same else (alike[-1], False) if alike else None
 
 
-def correct_memory(memory: Memory, setup: TrainingSetup, closed: Memory, known: Sequence[ProbeRecord]) -> Memory:
+def correct_memory(memory: Memory, setup: TrainingSetup, closed: Memory, probes: Sequence[ProbeRecord]) -> Memory:
     """The estimate moved by what was measured; itself where nothing was.
 
-    `closed` is the closed form's for the same setup: the measured peak is told as a multiple of that. Of ways to share
+    `closed` is the closed form's for the same setup: the measured peak is taken as a multiple of that. Of ways to share
     a model that ftui does not run, a probe says nothing.
     """
-    found = find_probe(setup, known) if setup.parallel == "ddp" else None
-    if found is None:
+    nearest = find_probe(setup, probes) if setup.parallel == "ddp" else None
+    if nearest is None:
         return memory
-    one, is_same = found
-    ratio = one.process / one.estimated
+    probe, is_same = nearest
+    ratio = probe.process / probe.estimated
     if not is_same and not 1 / LARGEST_RATIO < ratio < LARGEST_RATIO:
         return memory
-    process = one.process if is_same else round(closed.process * ratio)
+    process = probe.process if is_same else round(closed.process * ratio)
     margin, factor = (SAME if is_same else OTHER), process / memory.process
     breakdown = {name: int(part * factor) for name, part in memory.breakdown.items()}
     breakdown["context"] = breakdown.get("context", 0) + process - sum(breakdown.values())
     return replace(
         memory,
-        allocated=_told(one.allocated, is_same, memory.allocated * factor),
-        reserved=_told(one.reserved, is_same, memory.reserved * factor),
+        allocated=_best(probe.allocated, is_same, memory.allocated * factor),
+        reserved=_best(probe.reserved, is_same, memory.reserved * factor),
         process=process, low=int(process * (1 - margin)), high=int(process * (1 + margin)),
         breakdown=breakdown, basis="measured here" if is_same else "corrected here",
         unvalidated=() if is_same else memory.unvalidated,
     )  # fmt: skip
 
 
-def _told(measured: int | None, is_same: bool, scaled: float) -> int:
+def _best(measured: int | None, is_same: bool, scaled: float) -> int:
     return measured if is_same and measured is not None else round(scaled)

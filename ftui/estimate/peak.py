@@ -29,20 +29,21 @@ class MemoryPoint:
 
     @property
     def total(self) -> int:
+        """Bytes of all parts."""
         return sum(self.parts.values())
 
 
 def memory_points(setup: TrainingSetup) -> list[MemoryPoint]:
     """All wide moments of a setup."""
-    return _Moments(setup, find_trained(setup)).all()
+    return _WidePoints(setup, find_trained(setup)).all()
 
 
 def saved_bytes(setup: TrainingSetup, trained: TrainedWeights) -> float:
-    """What all layers would keep for the backward pass, for each token."""
-    return sum(one.saved for one in _Moments(setup, trained).layers)
+    """Bytes that all layers would keep for the backward pass, for each token."""
+    return sum(layer.saved for layer in _WidePoints(setup, trained).layers)
 
 
-class _Moments:
+class _WidePoints:
     """The wide moments of a step, and of an evaluation."""
 
     def __init__(self, setup: TrainingSetup, trained: TrainedWeights) -> None:
@@ -65,29 +66,29 @@ class _Moments:
         self.gradients, self.gathered = per_rank.gradients, per_rank.gathered
 
     def _layers(self) -> list[LayerBytes]:
-        setup, known, found = self.setup, {}, []
+        setup, counted, layers = self.setup, {}, []
         stack = f"{setup.shape.stack}."
         trained: dict[int, set[str]] = {}
         for name in self.trained.base:
             if name.startswith(stack):
                 place, _, path = name.removeprefix(stack).partition(".")
                 trained.setdefault(int(place), set()).add(path)
-        first = self._first_learning(trained)
+        first = self._first_trained(trained)
         for number, (layer, ranks) in enumerate(zip(setup.shape.layers, self.trained.ranks, strict=True)):
             own = frozenset(trained.get(number, ()))
             key = id(layer), tuple(ranks.items()), own
-            if key not in known:
-                known[key] = layer_bytes(setup, layer, ranks, own, self.residual)
-            one = known[key]
-            found.append(one if number >= first else LayerBytes(0, one.forward, 0, 0, one.fixed))
-        return found
+            if key not in counted:
+                counted[key] = layer_bytes(setup, layer, ranks, own, self.residual)
+            taken = counted[key]
+            layers.append(taken if number >= first else LayerBytes(0, taken.forward, 0, 0, taken.fixed))
+        return layers
 
-    def _first_learning(self, trained: dict[int, set[str]]) -> int:
+    def _first_trained(self, trained: dict[int, set[str]]) -> int:
         """The first layer whose output depends on something trained: those before it keep nothing."""
         if self.embeddings_trained:
             return 0
-        learning = [n for n, ranks in enumerate(self.trained.ranks) if ranks or trained.get(n)]
-        return min(learning, default=self.setup.shape.num_layers)
+        numbers = [n for n, ranks in enumerate(self.trained.ranks) if ranks or trained.get(n)]
+        return min(numbers, default=self.setup.shape.num_layers)
 
     def _workspace(self) -> int:
         """cuBLAS takes some in each thread that multiplies: the forward pass's and autograd's."""
@@ -96,10 +97,10 @@ class _Moments:
         return 2 * (32 * MiB if self.setup.card.capability >= HOPPER else 8 * MiB + 128 * 1024)
 
     def all(self) -> list[MemoryPoint]:
-        stages = [self._at_head(), *self._backward(), self._update()]
-        return [*stages, self._evaluation()] if self.setup.evaluates else stages
+        points = [self._at_head(), *self._backward(), self._update()]
+        return [*points, self._evaluation()] if self.setup.evaluates else points
 
-    def _stage(self, phase: Phase, **more: float) -> MemoryPoint:
+    def _point(self, phase: Phase, **more: float) -> MemoryPoint:
         parts = {name: round(value) for name, value in self.static.items()}
         lasting = sum(parts.values())
         for name, value in more.items():
@@ -109,16 +110,11 @@ class _Moments:
     def _at_head(self) -> MemoryPoint:
         """The end of the forward pass: everything is kept, and the head computes."""
         held = self.gradients if self.setup.accumulation > 1 else 0
-        logits = self._logits(self.tokens, learns=True)
+        logits = self._logits(self.tokens, is_training=True)
         head = self._head_gradient() if self.is_chunked else 0
         kept = self._saved(self._kept()) + self._ends()
-        return self._stage(
-            "forward",
-            gradients=held + head,
-            activations=kept,
-            logits=logits,
-            weights=self._narrow_copies() + self.gathered,
-        )
+        weights = self._narrow_copies() + self.gathered
+        return self._point("forward", gradients=held + head, activations=kept, logits=logits, weights=weights)
 
     def _kept(self) -> list[LayerBytes]:
         """Layers as they stand at the end of the forward pass; of a forgotten one only its input is kept."""
@@ -126,12 +122,12 @@ class _Moments:
         if every is None:
             return self.layers
         return [
-            LayerBytes(input_bytes + one.unforgotten if one.saved else 0, 0, 0, 0, 0) if number % every == 0 else one
-            for number, one in enumerate(self.layers)
+            layer if number % every else LayerBytes(input_bytes + layer.unforgotten if layer.saved else 0, 0, 0, 0, 0)
+            for number, layer in enumerate(self.layers)
         ]
 
     def _saved(self, layers: Sequence[LayerBytes]) -> float:
-        return sum(one.saved for one in layers) * self.tokens + sum(one.copied for one in layers)
+        return sum(layer.saved for layer in layers) * self.tokens + sum(layer.copied for layer in layers)
 
     def _ends(self) -> float:
         """Around the layers: the last norm and its result, rotary positions, and a mask of booleans."""
@@ -146,23 +142,21 @@ class _Moments:
         """Type of the last hidden states."""
         return FP32 if self.setup.shape.norm == "layer" and self.c != FP32 else self.residual
 
-    def _logits(self, tokens: int, *, learns: bool) -> float:
+    def _logits(self, tokens: int, *, is_training: bool) -> float:
         """The head's widest moment."""
         setup, shape, c = self.setup, self.setup.shape, self.c
         vocab, hidden = shape.vocab_size, shape.hidden_size
         if not self.is_chunked:
-            capped = c if shape.model_type == "gemma2" and learns else 0
+            capped = c if shape.model_type == "gemma2" and is_training else 0
             return tokens * vocab * ((2 * c if c != FP32 else FP32) + 2 * FP32 + capped)
         size = max(1, CHUNK_BYTES // (FP32 * vocab))
         rows, then = min(tokens, size), min(max(0, tokens - size), size)
         around = tokens * hidden * self._last  # the positions that predict, copied
-        if not learns:
+        if not is_training:
             return around + rows * vocab * (c + 2 * FP32 if c != FP32 else 2 * FP32)
         buffer = tokens * hidden * FP32
         each = (c if c != FP32 else 0) + 2 * FP32
-        chunk = vocab * max(
-            rows * each, rows * FP32 + then * each
-        )  # a chunk's gradient lives on while the next is made
+        chunk = vocab * max(rows * each, rows * FP32 + then * each)  # a chunk's gradient stays while the next is made
         head = vocab * hidden
         stored = setup.trained if self.head_trained else setup.storage
         narrow = c * head if stored != c else 0
@@ -200,37 +194,24 @@ class _Moments:
         kept, full = self._kept(), self.layers
         head = self._head_gradient() * setup.trained // FP32
         of_layers = self._narrow_copies() - self._head_copy()
-        stages = [] if self.is_chunked else [self._whole_logits()]
+        points = [] if self.is_chunked else [self._whole_logits()]
         for number in sorted({len(full) - 1, self._last_forgotten(), 0}):
-            one = full[number]
-            saved = self._saved(kept[: number + 1]) + (self._saved([one]) if one is not kept[number] else 0)
+            layer = full[number]
+            saved = self._saved(kept[: number + 1]) + (self._saved([layer]) if layer is not kept[number] else 0)
             left = (number + 1) / len(full)
             copies = of_layers * (left if every is None else 1 / len(full))
             grads = self.gradients if setup.accumulation > 1 else head + (1 - left) * max(0, self.gradients - head)
-            widest = max(one.backward * self.tokens, one.multiplying * self.tokens + one.fixed)
-            work = saved + widest + self.tokens * hidden * self.residual
-            stages.append(
-                self._stage(
-                    "backward",
-                    gradients=grads,
-                    activations=work,
-                    weights=copies + self.gathered,
-                    logits=self._weight_gradient(),
-                )
-            )
+            widest = max(layer.backward * self.tokens, layer.multiplying * self.tokens + layer.fixed)
+            work, logits = saved + widest + self.tokens * hidden * self.residual, self._weight_gradient()
+            weights = copies + self.gathered
+            points.append(self._point("backward", gradients=grads, activations=work, weights=weights, logits=logits))
         if self.embeddings_trained:  # a tied head's gradient has waited for it; all are added into another one
-            own = (
-                setup.trained
-                * shape.vocab_size
-                * hidden
-                * (1 if not shape.tied else 2 if setup.accumulation == 1 else 3)
+            times = 1 if not shape.tied else 2 if setup.accumulation == 1 else 3
+            grads = self.gradients + setup.trained * shape.vocab_size * hidden * times
+            points.append(
+                self._point("backward", gradients=grads, activations=2 * self.tokens * hidden * self.residual)
             )
-            stages.append(
-                self._stage(
-                    "backward", gradients=self.gradients + own, activations=2 * self.tokens * hidden * self.residual
-                )
-            )
-        return stages
+        return points
 
     def _whole_logits(self) -> MemoryPoint:
         """The head's backward pass where all logits were made at once: their gradient, widened and narrowed."""
@@ -241,7 +222,7 @@ class _Moments:
         made = self._head_gradient() / FP32 * self._product()
         kept = self._saved(self._kept()) + self._ends()
         forgets, head = setup.checkpointing is not None, self._head_copy()
-        return self._stage(
+        return self._point(
             "backward", gradients=held, activations=kept, logits=max(logits, 2 * c * numbers + made),
             weights=(head if forgets else self._narrow_copies()) + self.gathered,
         )  # fmt: skip
@@ -258,19 +239,19 @@ class _Moments:
         return self.c * max(sizes)
 
     def _update(self) -> MemoryPoint:
-        return self._stage("optimizer", gradients=self.gradients, optimizer=update_bytes(self.setup, self.trained))
+        return self._point("optimizer", gradients=self.gradients, optimizer=update_bytes(self.setup, self.trained))
 
     def _evaluation(self) -> MemoryPoint:
         """Without autograd nothing is kept: one layer's work, or the head's."""
         setup = self.setup
         tokens = setup.eval_batch * setup.length
-        widest = max((one.forward * tokens + one.fixed for one in self.layers), default=0)
+        widest = max((layer.forward * tokens + layer.fixed for layer in self.layers), default=0)
         stream = 2 * self.residual * setup.shape.hidden_size * tokens
         head = self._head_copy()
-        copies, logits = self._narrow_copies() - head, self._logits(tokens, learns=False) + head
+        copies, logits = self._narrow_copies() - head, self._logits(tokens, is_training=False) + head
         if logits > widest:
-            return self._stage("evaluation", logits=logits, activations=stream, weights=copies)
-        return self._stage("evaluation", activations=widest + stream, weights=copies)
+            return self._point("evaluation", logits=logits, activations=stream, weights=copies)
+        return self._point("evaluation", activations=widest + stream, weights=copies)
 
     def _head_copy(self) -> int:
         """The trained head in the type of the arithmetic."""

@@ -5,22 +5,26 @@ import dataclasses
 import msgspec
 
 from ftui.dataset.row_counts import RowCounts
-from ftui.errors import FtuiError
+from ftui.errors import FtuiError, ProfileError
 from ftui.estimate.api import Known
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import to_toml
 
 
 def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -> Known:
     """`known` with the rows counted and the memory simulated, or with the reasons why that cannot be done.
 
     Most often the model is not on this machine yet.
+
+    Raises:
+        ProfileError: the profile itself is refused.
     """
     try:
         known = dataclasses.replace(known, counts=count_rows(helper, profile))
+    except ProfileError:
+        raise
     except FtuiError as error:
         known = dataclasses.replace(known, counting_problem=error)
     if known.parallel != "ddp":
@@ -38,7 +42,7 @@ def count_rows(helper: Helper, profile: Profile) -> RowCounts:
     Raises:
         FtuiError: the profile, its model's files or its rows are wrong, or the helper died.
     """
-    return msgspec.convert(helper.ask("count", profile=to_toml(profile)), RowCounts)
+    return msgspec.convert(helper.ask("count_rows", profile=profile), RowCounts)
 
 
 def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int | None, *, full: bool = True) -> Memory:
@@ -47,9 +51,7 @@ def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int |
     Raises:
         FtuiError: the model's files are missing, or the helper died.
     """
-    answer = helper.ask(
-        "simulate", profile=to_toml(profile), card=dataclasses.asdict(card), longest=longest, full_depth=full
-    )
+    answer = helper.ask("simulate", profile=profile, card=dataclasses.asdict(card), longest=longest, full_depth=full)
     return msgspec.convert(answer, Memory)
 
 

@@ -31,14 +31,17 @@ class TrainedWeights:
 
     @cached_property
     def num_copied(self) -> int:
+        """Elements of all copies."""
         return sum(self.copied.values())
 
     @cached_property
     def num_base(self) -> int:
+        """Elements of the base's own weights that are trained."""
         return sum(self.base.values())
 
     @property
     def total(self) -> int:
+        """Elements of all that is trained."""
         return self.num_adapter + self.num_copied + self.num_base
 
 
@@ -66,7 +69,7 @@ def _unfrozen(setup: TrainingSetup) -> dict[str, int]:
         tied = [(f"{shape.head}.weight", f"{shape.embeddings}.weight")] if shape.tied else []
         for name, elements in shape.parameters():
             names = [name, *(head for head, own in tied if own == name)]
-            if any(pattern.search(one) for pattern in patterns for one in names):
+            if any(pattern.search(alias) for pattern in patterns for alias in names):
                 chosen[name] = elements
     return chosen
 
@@ -74,22 +77,22 @@ def _unfrozen(setup: TrainingSetup) -> dict[str, int]:
 def _adapters(setup: TrainingSetup) -> tuple[tuple[Mapping[str, int], ...], int, frozenset[str]]:
     """Ranks by layer, the elements of all matrices, and which of embeddings and head have some."""
     shape, total, ends = setup.shape, 0, set()
-    every, found = _Choice(setup), []
+    choice, layers = _Choice(setup), []
     known: dict[int, tuple[dict[str, int], int]] = {}  # layers that are alike have the same adapters
     for number, layer in enumerate(shape.layers):
-        if every.is_by_name and id(layer) in known:
+        if choice.is_by_name and id(layer) in known:
             ranks, elements = known[id(layer)]
         else:
             start, ranks, elements = f"{shape.stack}.{number}.", {}, 0
             for path, (inputs, outputs) in layer.linears.items():
-                if rank := every.rank(start + path):
+                if rank := choice.rank(start + path):
                     ranks[path] = rank
                     elements += rank * (inputs + outputs) + (outputs if setup.use_dora else 0)
             elements += _of_experts(setup, layer)
             known[id(layer)] = ranks, elements
         total += elements
-        found.append(ranks)
-    at_ends = {name: every.rank(name, is_end=True) for name in (shape.embeddings, shape.head)}
+        layers.append(ranks)
+    at_ends = {name: choice.rank(name, is_end=True) for name in (shape.embeddings, shape.head)}
     if shape.tied:  # PEFT 0.21 adapts both where one is named
         at_ends = dict.fromkeys(at_ends, max(at_ends.values()))
     for name, rank in at_ends.items():
@@ -97,7 +100,7 @@ def _adapters(setup: TrainingSetup) -> tuple[tuple[Mapping[str, int], ...], int,
             outputs = shape.hidden_size if name == shape.embeddings else shape.vocab_size
             total += rank * (shape.vocab_size + shape.hidden_size) + (outputs if setup.use_dora else 0)
             ends.add(name)
-    return tuple(found), total, frozenset(ends)
+    return tuple(layers), total, frozenset(ends)
 
 
 def adapts_experts(setup: TrainingSetup) -> bool:
@@ -130,8 +133,8 @@ class _Choice:
     def is_by_name(self) -> bool:
         """Whether the number of a layer has no say."""
         setup = self._setup
-        named = not any(isinstance(one, str) for one in (self._pattern or 0, setup.exclude_modules))
-        return named and self._pattern is None and self._numbers is None and not setup.rank_pattern
+        by_pattern = isinstance(setup.exclude_modules, str) or self._pattern is not None or bool(setup.rank_pattern)
+        return not by_pattern and self._numbers is None
 
     def rank(self, name: str, *, is_end: bool = False) -> int:
         """The rank of a module's adapter, 0 where it has none. `is_end`: the embeddings or the head."""
@@ -155,28 +158,28 @@ class _Choice:
         return _is_named(name, self._setup.target_modules)
 
 
-def _is_named(name: str, given: str | Iterable[str] | None) -> bool:
+def _is_named(name: str, names: str | Iterable[str] | None) -> bool:
     """Whether a name is one of a list (its last parts are enough), or matches one regular expression."""
-    if given is None:
+    if names is None:
         return False
-    if isinstance(given, str):
-        return re.fullmatch(given, name) is not None
-    return any(name == one or name.endswith(f".{one}") for one in given)
+    if isinstance(names, str):
+        return re.fullmatch(names, name) is not None
+    return any(name == part or name.endswith(f".{part}") for part in names)
 
 
 def _copied(setup: TrainingSetup) -> dict[str, int]:
     """Weights of the modules that are trained whole beside an adapter; a tied head is its embeddings."""
     if not setup.modules_to_save:
         return {}
-    found, shape = {}, setup.shape
-    wanted = tuple(setup.modules_to_save)
+    copied, shape = {}, setup.shape
+    modules = tuple(setup.modules_to_save)
     names = dict(shape.parameters())
-    if shape.tied and shape.head.endswith(wanted):
-        found[f"{shape.embeddings}.weight"] = names[f"{shape.embeddings}.weight"]
+    if shape.tied and shape.head.endswith(modules):
+        copied[f"{shape.embeddings}.weight"] = names[f"{shape.embeddings}.weight"]
     for name, elements in names.items():
-        if any(_part(name, count).endswith(wanted) for count in range(1, name.count(".") + 1)):
-            found[name] = elements
-    return found
+        if any(_part(name, count).endswith(modules) for count in range(1, name.count(".") + 1)):
+            copied[name] = elements
+    return copied
 
 
 def _part(name: str, count: int) -> str:

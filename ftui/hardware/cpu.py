@@ -40,6 +40,7 @@ def cpu_features() -> str:
 
 
 def processor_name() -> str:
+    """What the maker calls the CPU, else its architecture."""
     return _cpu_lines().get("model name") or platform.processor() or platform.machine()
 
 

@@ -15,8 +15,8 @@ from ftui.hardware.cpu import cpu_flags, has_fast_bf16, processor_name, usable_c
 from ftui.hardware.devices import BY_NAME, NEAR, TIERS, Card, GiB, card_for
 from ftui.hardware.nvml import Driver
 
-MOST_SLICES = 8  # more than any card can be cut into; the driver tells the true number
-# What Metal lends to a GPU of the memory it shares with the CPU (recommendedMaxWorkingSetSize) is told by Metal only.
+MOST_SLICES = 8  # more than any card can be cut into; the driver knows the true number
+# What Metal lends to a GPU of the memory it shares with the CPU (recommendedMaxWorkingSetSize) only Metal knows.
 # People's logs show two thirds of it up to 36 GiB and three quarters above; Apple documents neither.
 SMALL_MAC, SMALL_SHARE, LARGE_SHARE = 36 * GiB, 2 / 3, 3 / 4
 
@@ -72,14 +72,16 @@ def find_machine() -> Machine:
     cpu = _cpu()
     driver = Driver()
     try:
-        there = [found for index, handle in enumerate(driver.handles) for found in _list_devices(driver, handle, index)]
+        devices = [
+            device for index, handle in enumerate(driver.handles) for device in _list_devices(driver, handle, index)
+        ]
     finally:
         driver.close()
-    seen = visible(there, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    hidden = tuple(found for found in there if found not in seen)
-    if not there and sys.platform == "darwin" and platform.machine() == "arm64":
-        seen = [_apple()]
-    return Machine(tuple(seen), cpu, hidden)
+    shown = list_visible(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    hidden = tuple(device for device in devices if device not in shown)
+    if not devices and sys.platform == "darwin" and platform.machine() == "arm64":
+        shown = [_apple()]
+    return Machine(tuple(shown), cpu, hidden)
 
 
 def _list_devices(driver: Driver, handle: Any, index: int) -> Iterator[Device]:
@@ -105,32 +107,32 @@ def _list_devices(driver: Driver, handle: Any, index: int) -> Iterator[Device]:
 
 def _slice_name(driver: Driver, piece: Any, title: str, memory: int | None) -> str:
     """`NVIDIA A100-SXM4-40GB MIG 1g.5gb`: what the driver calls it, or put together from its parts."""
-    told = driver.ask("nvmlDeviceGetName", piece)
-    if told and "MIG" in told:
-        return str(told)
+    name = driver.ask("nvmlDeviceGetName", piece)
+    if name and "MIG" in name:
+        return str(name)
     parts = driver.ask("nvmlDeviceGetAttributes_v2", piece)
     size = [] if parts is None else [f"{parts.gpuInstanceSliceCount}g"]
     size += [] if memory is None else [f"{-(-memory // GiB)}gb"]
     return " ".join([title, "MIG", ".".join(size)]).rstrip()
 
 
-def visible(there: list[Device], wanted: str | None) -> list[Device]:
+def list_visible(devices: list[Device], chosen: str | None) -> list[Device]:
     """Those that CUDA_VISIBLE_DEVICES leaves a process: numbers or starts of UUIDs; what follows a wrong one is lost.
 
     Numbers are taken for the driver's, which CUDA's own are where the cards are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
-    if wanted is None:
-        return there
-    seen: list[Device] = []
-    for entry in (part.strip() for part in wanted.split(",")):
+    if chosen is None:
+        return devices
+    shown: list[Device] = []
+    for entry in (part.strip() for part in chosen.split(",")):
         fits = [
-            found for found in there
-            if (found.index == int(entry) if entry.isdecimal() else bool(entry) and found.uuid.startswith(entry))
+            device for device in devices
+            if (device.index == int(entry) if entry.isdecimal() else bool(entry) and device.uuid.startswith(entry))
         ]  # fmt: skip
-        if not fits or fits[0] in seen:
+        if not fits or fits[0] in shown:
             break
-        seen.append(fits[0])
-    return seen
+        shown.append(fits[0])
+    return shown
 
 
 def _apple() -> Device:
@@ -142,10 +144,10 @@ def _apple() -> Device:
 
 def _sysctl(name: str) -> str:
     try:
-        ended = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False, timeout=5)
+        process = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, check=False, timeout=5)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return ended.stdout.strip()
+    return process.stdout.strip()
 
 
 def _cpu() -> Cpu:
@@ -170,11 +172,11 @@ def nearest_tier(card: Card) -> tuple[str, str]:
     smallest = min(tiers, key=lambda tier: tier.memory)
     if not card.memory:
         return smallest.name, f"{card.title} hides its memory; {smallest.name} asks for the least"
-    held = [tier for tier in tiers if tier.memory * (1 - NEAR) <= card.memory]
+    fitting = [tier for tier in tiers if tier.memory * (1 - NEAR) <= card.memory]
     size = f"{card.memory / GiB:.0f} GiB"
-    if not held:
+    if not fitting:
         return smallest.name, f"{card.title} has {size}, less than any tier wants; {smallest.name} asks for the least"
-    most = max(tier.memory for tier in held)
-    alike = [tier for tier in held if tier.memory >= most * (1 - NEAR)]
+    most = max(tier.memory for tier in fitting)
+    alike = [tier for tier in fitting if tier.memory >= most * (1 - NEAR)]
     nearest = min(alike, key=lambda tier: abs(tier.capability - card.capability))  # of equals the first
     return nearest.name, f"{card.title} has no tier of its own; its {size} hold what {nearest.name} asks for"

@@ -20,7 +20,7 @@ MiB = 1 << 20
 
 # Bytes that a process holds besides torch's allocator. Measured: T4 141 MiB (fitcheck-llm 0.3.1's rows, torch 2.10 to
 # 2.14), RTX 3090 256 MiB (InvokeAI issue 9413, torch 2.7). All others: "around 300 MB" since CUDA loads its kernels one
-# by one (pytorch issue 107667, 2023), not measured by us; a first run on the card tells the true one.
+# by one (pytorch issue 107667, 2023), not measured by us; a first run on the card shows the true one.
 T4_CONTEXT, RTX3090_CONTEXT, CONTEXT = 141 * MiB, 256 * MiB, 300 * MiB
 
 
@@ -31,7 +31,7 @@ class Card:
     Attributes:
         name: what a tier is called: `rtx4090`, `a100-80`, `mps`, `cpu`.
         title: what its maker calls it.
-        memory: bytes, as the driver tells them (for the CPU: of RAM this process may use). 0: unknown, where the driver
+        memory: bytes, as the driver gives them (for the CPU: of RAM this process may use). 0: unknown, where the driver
             hides them (memory that a GB10 or a Jetson shares with its CPU); never to be compared with as if it were 0.
         capability: compute capability of an NVIDIA card times ten (89), else 0.
         tflops: dense matrix products a second in bf16 (fp16 before Ampere) with float32 sums, in 1e12; `None`: to be
@@ -78,7 +78,7 @@ CARDS: tuple[Card, ...] = (
     Card("a100-40", "NVIDIA A100 40GB", "cuda", 40960 * MiB, 80, 312, 1555, CONTEXT, (0.5, 0.55)),
     # 81920 MiB: as above. 312; 1935 is the PCIe card's (SXM: 2039): NVIDIA's A100 data sheet.
     Card("a100-80", "NVIDIA A100 80GB", "cuda", 81920 * MiB, 80, 312, 1935, CONTEXT, (0.5, 0.55), 1.19),
-    # What a machine with 16 GiB gives; `find_machine` tells the real one. Products and bandwidth are to be measured.
+    # What a machine with 16 GiB gives; `find_machine` finds the real one. Products and bandwidth are to be measured.
     Card("mps", "Apple GPU (MPS)", "mps", 16 * GiB * 2 // 3),
     Card("cpu", "CPU", "cpu", 16 * GiB),
     # 24576 MiB: nvidia-smi (club-3090 issue 390). 82 SMs x 1.695 GHz x 512 = 71.2; 936: GA102 white paper.
@@ -125,17 +125,18 @@ def card_named(name: str) -> Card:
 
 def nearest_names(name: str, names: Iterable[str]) -> str:
     """What was probably meant, as a hint: the names that begin like it, else those most like it."""
-    wanted, known = name.lower(), list(names)
-    near = [one for one in known if one.startswith(wanted)] or difflib.get_close_matches(wanted, known, cutoff=0.5)
-    return f"Did you mean {' or '.join(near)}?" if near and wanted else f"The names are {', '.join(known)}."
+    wanted, choices = name.lower(), list(names)
+    near = [known for known in choices if known.startswith(wanted)]
+    near = near or difflib.get_close_matches(wanted, choices, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}?" if near and wanted else f"The names are {', '.join(choices)}."
 
 
 def card_for(title: str, memory: int | None, capability: int) -> Card:
     """The card the driver calls `title`: of a known kind with its real memory, or one of which little is known.
 
     Args:
-        memory: bytes the driver tells; `None` where it hides them: then a known kind has its usual memory, which the
-            title must name where there are several (`A100-SXM4-40GB`), and any other card 0, which stands for unknown.
+        memory: bytes, as the driver gives them; `None` where it hides them: then a known kind has its usual memory,
+            which the title must name where there are several (`A100-SXM4-40GB`), and any other card 0, for unknown.
         capability: times ten; 0 where it is hidden.
     """
     if (kind := _kind(title, memory)) is not None:

@@ -20,8 +20,9 @@ class Driver:
         except pynvml.NVMLError:
             return
         self._nvml = pynvml
-        found = [self.ask("nvmlDeviceGetHandleByIndex", index) for index in range(self.ask("nvmlDeviceGetCount") or 0)]
-        self.handles = [handle for handle in found if handle is not None]
+        count = self.ask("nvmlDeviceGetCount") or 0
+        handles = (self.ask("nvmlDeviceGetHandleByIndex", index) for index in range(count))
+        self.handles = [handle for handle in handles if handle is not None]
 
     def ask(self, question: str, *arguments: Any) -> Any:
         """NVML's answer; `None` for any of its errors (not supported, no permission, GPU lost) and without a driver."""
@@ -39,6 +40,7 @@ class Driver:
         return (None, None) if memory is None else (_bytes(memory.used), _bytes(memory.total))
 
     def close(self) -> None:
+        """Let go of the driver."""
         self.ask("nvmlShutdown")
 
 

@@ -1,142 +1,161 @@
-"""A process that answers what only the training libraries know, for those that do not load them (the screens).
+"""Asks a process that has the training libraries, for processes that do not load them (screens and commands).
 
-`ftui.engine.services.helper` is started with the first question and stays; questions and answers are lines of JSON on
-its pipes.
+`ftui.engine.services.server` starts with the first request and stays for the next ones.
 """
 
 import contextlib
+import shutil
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
-from typing import IO, Any
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from ftui.errors import FtuiError, error_with
+from ftui.errors import FtuiError
+from ftui.helper.protocol import Request, Response
+from ftui.profile.remote_code import check_remote_code
+from ftui.profile.schema import Profile
+from ftui.profile.serialize import to_toml
 from ftui.supervisor.process_tree import clean_environment
 
+COMMAND = [sys.executable, "-P", "-m", "ftui.engine.services.server"]
 LAST_LINES = 5
-COMMAND = [sys.executable, "-P", "-m", "ftui.engine.services.helper"]
+INTERRUPT_SECONDS = 2.0  # until an interrupted process is killed: it removes what it has half written
 
-
-class Asked(msgspec.Struct, frozen=True):
-    """A question: its kind (engine/services/helper.py lists them) and what it is about."""
-
-    id: int
-    ask: str
-    given: dict[str, Any]
-
-
-class Problem(msgspec.Struct, frozen=True):
-    message: str
-    hint: str
-    exit_code: int
-
-
-class Answered(msgspec.Struct, frozen=True):
-    """What came of the question with that id: an answer or a problem; before it, how far it is (`detail`)."""
-
-    id: int
-    answer: Any = None
-    problem: Problem | None = None
-    detail: str | None = None
+OnDetail = Callable[[str], object]
 
 
 class Helper:
-    """One such process. Questions are answered one after the other; any thread may ask.
+    """One such process. It answers one request after the other; any thread may ask.
 
-    `close()` ends it; so does the end of this process, and five minutes without a question.
+    `close()` ends it. So does the end of this process, and five minutes without a request. `allow` may hold
+    `remote-code`: the model's own Python code may run in it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, allow: Collection[str] = ()) -> None:
+        self._allow = allow
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
-        self._output: IO[bytes] | None = None  # what it prints, for the error when it dies
+        self._folder = Path()  # of the process: its temporary files, and what it prints
         self._last_id = 0
         self._is_closed = False
 
-    def ask(self, question: str, *, on_detail: Callable[[str], object] | None = None, **given: Any) -> Any:
-        """The answer, as plain values. Waits for it: 5 s and more for the first, while libraries are loaded.
+    def ask(
+        self, method: str, *, deadline_seconds: float | None = None, on_detail: OnDetail | None = None, **params: Any
+    ) -> Any:
+        """The answer, as plain values. The first one takes 5 s and more, while libraries are loaded.
 
-        `on_detail` is told how far it is, in this thread.
+        A `Profile` among the parameters is sent as TOML, if the code that its model brings may run. `on_detail` is
+        called in this thread with the progress. Whoever gives up (Ctrl-C, the deadline) ends the process.
 
         Raises:
-            FtuiError: the helper's own, or that it died.
+            FtuiError: the answer was a problem, the deadline passed, or the process died: then with its last lines.
         """
+        if isinstance(profile := params.get("profile"), Profile):
+            check_remote_code(profile, self._allow)
+            params["profile"] = to_toml(profile)
         with self._lock:
-            self._check_open()
+            was_running = self._process is not None and self._process.poll() is None
             try:
-                return self._asked(question, given, on_detail)
-            except (BrokenPipeError, EOFError):  # it had ended before the question came: it waits five minutes
-                self._end()
-            self._check_open()
+                return self._exchange(method, params, deadline_seconds, on_detail)
+            except (BrokenPipeError, EOFError):  # it may have waited five minutes for this request, and ended just now
+                if not was_running or deadline_seconds is not None:
+                    raise self._death() from None
             try:
-                return self._asked(question, given, on_detail)
-            except (BrokenPipeError, EOFError) as error:
-                self._check_open()
-                raise FtuiError(f"The helper process ended:\n{self._last_words()}") from error
+                return self._exchange(method, params, deadline_seconds, on_detail)
+            except (BrokenPipeError, EOFError):
+                raise self._death() from None
 
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise FtuiError("Nobody waits for the answer any more.")
+    def _exchange(
+        self, method: str, params: dict[str, Any], deadline_seconds: float | None, on_detail: OnDetail | None
+    ) -> Any:
+        process = self._start()
+        timer = None if deadline_seconds is None else threading.Timer(deadline_seconds, process.kill)
+        if timer is not None:
+            timer.start()
+        try:
+            return self._receive(process, self._send(process, method, params), on_detail)
+        except (FtuiError, BrokenPipeError, EOFError):
+            if timer is not None and timer.finished.is_set() and process.poll() is not None:
+                raise FtuiError(f"There was no answer within {deadline_seconds:g} s ({method}).") from None
+            raise
+        except BaseException:  # nobody waits for the answer any more, and it must not be taken for the next one
+            self._end(INTERRUPT_SECONDS)
+            raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
-    def _asked(self, question: str, given: dict[str, Any], on_detail: Callable[[str], object] | None) -> Any:
-        process = self._started()
-        assert process.stdin is not None and process.stdout is not None, "both are pipes"
+    def _send(self, process: "subprocess.Popen[bytes]", method: str, params: dict[str, Any]) -> int:
+        assert process.stdin is not None, "it is a pipe"
         self._last_id += 1
-        process.stdin.write(msgspec.json.encode(Asked(self._last_id, question, given)) + b"\n")
+        process.stdin.write(msgspec.json.encode(Request(self._last_id, method, params)) + b"\n")
         process.stdin.flush()
-        while (line := process.stdout.readline()).endswith(b"\n"):  # half a line is one that it died in
-            answered = msgspec.json.decode(line, type=Answered)
-            if answered.id != self._last_id:
+        return self._last_id
+
+    def _receive(self, process: "subprocess.Popen[bytes]", number: int, on_detail: OnDetail | None) -> Any:
+        assert process.stdout is not None, "it is a pipe"
+        while (line := process.stdout.readline()).endswith(b"\n"):  # the process died in the middle of half a line
+            response = msgspec.json.decode(line, type=Response)
+            if response.id != number:
                 continue
-            if answered.detail is not None:
-                if on_detail is not None:
-                    on_detail(answered.detail)
-                continue
-            if answered.problem is not None:
-                told = answered.problem
-                raise error_with(told.exit_code, told.message, told.hint)
-            return answered.answer
+            if response.problem is not None:
+                raise response.problem.error()
+            if response.detail is None:
+                return response.answer
+            if on_detail is not None:
+                on_detail(response.detail)
         raise EOFError
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _start(self) -> "subprocess.Popen[bytes]":
+        if self._is_closed:
+            raise FtuiError("Nobody waits for the answer any more.")
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115
-        self._process = subprocess.Popen(
-            COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._output,
-            env=clean_environment(),
-            start_new_session=True,  # Ctrl-C is not meant for it
-        )
+        self._folder = Path(tempfile.mkdtemp(prefix="ftui-helper-"))
+        with (self._folder / "output").open("wb") as output:
+            self._process = subprocess.Popen(
+                [*COMMAND, str(self._folder)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                env=clean_environment() | {"TMPDIR": str(self._folder)},
+                start_new_session=True,  # Ctrl-C is not meant for it
+            )
         return self._process
 
-    def _last_words(self) -> str:
-        assert self._output is not None, "it was started"
-        self._output.seek(0)
-        return "\n".join(self._output.read().decode(errors="backslashreplace").rstrip().split("\n")[-LAST_LINES:])
+    def _death(self) -> FtuiError:
+        """What to say of a process that ended without an answer."""
+        if self._is_closed:
+            return FtuiError("Nobody waits for the answer any more.")
+        text = (self._folder / "output").read_text(errors="backslashreplace").rstrip()
+        return FtuiError("The helper process ended:\n" + "\n".join(text.split("\n")[-LAST_LINES:]))
 
-    def _end(self) -> None:
-        process, output = self._process, self._output
-        self._process = self._output = None
-        if process is None or output is None:
+    def _end(self, patience_seconds: float = 0.0) -> None:
+        """End the process: at once, or after it was given time to end by itself (its input has ended)."""
+        process, self._process = self._process, None
+        if process is None:
             return
+        assert process.stdin is not None and process.stdout is not None, "both are pipes"
+        with contextlib.suppress(BrokenPipeError):  # half a request may be left in it
+            process.stdin.close()
+        if patience_seconds:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience_seconds)
         process.kill()
         process.wait()
-        for pipe in (process.stdin, process.stdout, output):
-            with contextlib.suppress(BrokenPipeError):  # half a question may be left in it
-                pipe.close()  # type: ignore[union-attr]
+        process.stdout.close()
+        shutil.rmtree(self._folder, ignore_errors=True)  # a worker of the process may write there for a moment more
 
     def close(self) -> None:
         """End it at once, in the middle of an answer too: whoever waits for that gets an error."""
         self._is_closed = True
         if (process := self._process) is not None:
             process.kill()
-        with self._lock:  # its question ends at once: the process is gone, and no other one is started
+        with self._lock:  # the request in progress ends at once: the process is gone, and no other one is started
             self._end()

@@ -8,7 +8,7 @@ from typing import Any
 
 from ftui.importers.config_file import Document, Leaf, is_unresolved
 from ftui.importers.outcome import Carried, Dropped, Key
-from ftui.importers.values import Unfit
+from ftui.importers.values import Unfit, text
 from ftui.profile.paths import DATA_SUFFIXES, HUB_ID
 from ftui.system.redact import redacted
 
@@ -87,7 +87,7 @@ class ProfileDraft:
         """What the file says there, where it says something that has no place here."""
         leaf = self.unread.get(key)
         value = None if leaf is None else "null" if leaf.value is None else _harmless(leaf.value)
-        return "" if leaf is None else f"not {leaf.name} = {value}, which is not had here: "
+        return "" if leaf is None else f"not {leaf.name} = {value}, which ftui does not have: "
 
     def leave_open(self, ours: str, value: Any, note: str) -> None:
         """What neither this kind of file nor a default of the tool says: it is reported, for the user has to say it."""
@@ -149,6 +149,22 @@ class ProfileDraft:
             return value
         near = self.seen_from(path or self.document.folder / value)
         return near if near.startswith(".") else f"./{near}"
+
+
+def list_sources(paths: list[str], **keys: Any) -> list[Any]:
+    """Paths as sources of `[data]`, each with those of the keys that say something."""
+    given = {name: value for name, value in keys.items() if value}
+    return [{"path": path} | given if given else path for path in paths]
+
+
+def other_split(value: Any) -> str:
+    """The name of a split where it is another than `train`; of a part of one, which cannot be named here, nothing."""
+    return "" if value in (None, "", "train") or "[" in str(value) else text(value)
+
+
+def as_text(value: Any) -> str:
+    """The value where it is a text, else nothing."""
+    return value if isinstance(value, str) else ""
 
 
 def _origin(leaf: Leaf, key: Key) -> str:

@@ -22,6 +22,7 @@ Rules = Mapping[str, Rule]
 NULL = "=null"  # ends the name of a rule for a key that says something by being null
 MANY = 100  # keys that are dropped: what is meant by further ones is not worth its 2 ms each
 OFF = "off, as it is here"
+OTHER_TRACKER = "ftui reports to tensorboard, wandb and trackio only"
 OWN_TRACKER = "the tracker's own settings are its environment variables (WANDB_PROJECT ...)"
 OWN_FOLDER = "a run has a folder of its own under runs/, named for the profile"
 NOT_SHORTENED = "nothing is cut there: as long as the model can see"
@@ -209,7 +210,7 @@ def _settle(draft: ProfileDraft, leaf: Leaf, rules: Rules, name: str) -> None:
     elif rule := None if name.endswith(NULL) else rules.get(name) or find_wide(rules, name):
         rule(draft, leaf)
     elif leaf.name in draft.document.references:
-        draft.drop(leaf, "what refers to it has its value")
+        draft.drop(leaf, "its value stands where it is referred to")
     else:
         meant = "" if len(draft.dropped) > MANY else _meant(name, rules)
         draft.drop(leaf, f"ftui knows no such key of {draft.tool}{meant}", matters=True)
@@ -218,7 +219,7 @@ def _settle(draft: ProfileDraft, leaf: Leaf, rules: Rules, name: str) -> None:
 def _meant(name: str, rules: Iterable[str]) -> str:
     plain = [key for key in rules if "*" not in key and NULL not in key and key[0] != "."]
     near = difflib.get_close_matches(name, plain, n=1, cutoff=0.85)
-    return f"; is {near[0]} meant?" if near else ""
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 def find_wide(rules: Rules, name: str) -> Rule | None:

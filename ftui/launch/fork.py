@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import msgspec
 
 from ftui.errors import ProfileError, UsageError
-from ftui.launch.open_run import check_code, create, stored_profile, successors
+from ftui.launch.open_run import create, stored_profile, successors
 from ftui.profile.layers import ResolvedProfile
+from ftui.profile.remote_code import check_remote_code
 from ftui.profile.serialize import weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, fault, listed, read_manifest, step_of
 from ftui.runs.run_folder import Run, RunFacts
@@ -70,7 +71,7 @@ def fork(
         UsageError: the name is taken.
         ProfileError: the profiles differ and may not, or the model's code may not be run (`allow` does not say so).
     """
-    check_code(resolved.profile, allow, stored_profile(origin.run))
+    check_remote_code(resolved.profile, allow, stored_profile(origin.run))
     differences = weights_difference(stored_profile(origin.run), resolved.profile)
     if differences and not may_differ:
         raise ProfileError(

@@ -14,10 +14,10 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
-from ftui.launch import REMOTE_CODE
 from ftui.profile.checks.messages import profile_error
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
+from ftui.profile.remote_code import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values, to_toml, weights_difference
 from ftui.profile.tiers import tier_layer
@@ -142,25 +142,6 @@ def _refuse_if_elsewhere(run: Run, status: Status) -> None:
         )
 
 
-def check_code(profile: Profile, allow: Collection[str], before: Profile | None = None) -> None:
-    """Code that comes with a model runs only for whom said so at the start; a run goes on with what it has run before.
-
-    Raises:
-        ProfileError: `allow` does not say so, and the profile `before` did not run that code.
-    """
-    model = profile.model
-    if not model.trust_remote_code or REMOTE_CODE in allow:
-        return
-    if before is not None and before.model.trust_remote_code:
-        then = before.model
-        if (then.name_or_path, then.revision) == (model.name_or_path, model.revision):
-            return
-    raise ProfileError(
-        f"{model.name_or_path} brings Python code, and model.trust_remote_code = true would run it here as you.",
-        hint=f"If you have read that code, start the run with: ftui --run P --allow {REMOTE_CODE}",
-    )
-
-
 def check_files(resolved: ResolvedProfile) -> None:
     """Whether all that the profile names on this disk is there, before an engine is started that would look for it.
 
@@ -182,7 +163,7 @@ def open_run(
     """Bring the run in `folder` to life with this profile, or find it running or ended.
 
     Of many that try at once, one holds supervisor.lock, starts the run and hands the lock to its supervisor; the others
-    find it alive. `stopped_too` continues a run that was stopped on purpose; `allow` as in `check_code`.
+    find it alive. `stopped_too` continues a run that was stopped on purpose; `allow` as in `check_remote_code`.
 
     Raises:
         ProfileError: the run would be resumed with values that change its weights, or it may not run its model's code.
@@ -203,7 +184,7 @@ def _opened(
     while True:
         run, decision = decide(folder, again=again, stopped_too=stopped_too)
         if decision in ("start", "resume"):
-            check_code(resolved.profile, allow, stored_profile(run) if decision == "resume" else None)
+            check_remote_code(resolved.profile, allow, stored_profile(run) if decision == "resume" else None)
         if decision == "start":
             check_files(resolved)
         if decision == "start" and not create(run, resolved):

@@ -114,16 +114,19 @@ OTHERS: dict[str, Callable[[Mapping[str, Any]], ModelShape]] = {
 
 
 def with_bias(path: str, size: int) -> dict[str, int]:
+    """Elements of a norm's weight and bias, by path."""
     return {f"{path}.weight": size, f"{path}.bias": size}
 
 
 def ends(embeddings: str, vocab: int, hidden: int, *, tied: bool) -> dict[str, int]:
+    """Elements of the embeddings and of the head, by path; a tied head is none."""
     return {f"{embeddings}.weight": vocab * hidden} | ({} if tied else {"lm_head.weight": vocab * hidden})
 
 
 def context(config: Mapping[str, Any]) -> int | None:
-    found = config.get("max_position_embeddings")
-    return None if found is None else int(found)
+    """Positions that the model was made for, in tokens."""
+    positions = config.get("max_position_embeddings")
+    return None if positions is None else int(positions)
 
 
 def windows(config: Mapping[str, Any], depth: int) -> list[int | None]:
@@ -146,12 +149,9 @@ def windows(config: Mapping[str, Any], depth: int) -> list[int | None]:
 
 
 def reuse_equal(layers: list[DecoderLayer]) -> tuple[DecoderLayer, ...]:
-    """The layers, those that are alike as one object: what is computed for it is computed once."""
-    known: list[DecoderLayer] = []
-    found = []
+    """The layers, equal ones as one object: what is computed for it is computed once."""
+    different: list[DecoderLayer] = []
     for layer in layers:
-        same = next((one for one in known if one == layer), None)
-        if same is None:
-            known.append(layer)
-        found.append(layer if same is None else same)
-    return tuple(found)
+        if layer not in different:
+            different.append(layer)
+    return tuple(different[different.index(layer)] for layer in layers)

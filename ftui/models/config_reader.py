@@ -112,15 +112,15 @@ def read_shape(config: Mapping[str, Any]) -> ModelShape | None:
         if not isinstance(kind, str) or not _are_sizes(config):
             return None
         if kind in LLAMA_VARIANTS:
-            found = _llama_like(config, LLAMA_VARIANTS[kind])
+            shape = _llama_like(config, LLAMA_VARIANTS[kind])
         elif kind in OTHERS:
-            found = OTHERS[kind](config)
+            shape = OTHERS[kind](config)
         else:
             return None
     except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError):  # a size is not there, or no number
         return None
-    whole = found.head_dim > 0 and found.num_heads % found.num_kv_heads == 0
-    return found if whole and all(_has_its_experts(layer) for layer in found.layers) else None
+    whole = shape.head_dim > 0 and shape.num_heads % shape.num_kv_heads == 0
+    return shape if whole and all(_has_its_experts(layer) for layer in shape.layers) else None
 
 
 def _are_sizes(config: Mapping[str, Any]) -> bool:
@@ -191,8 +191,8 @@ def _norms(config: Mapping[str, Any], kind: LlamaVariant, hidden: int) -> dict[s
     names: Iterable[str] = kind.norms
     if config["model_type"] == "stablelm" and config.get("use_parallel_residual"):
         names = kind.norms[:1]
-    found = {f"{name}.weight": hidden for name in names}
-    return found | ({f"{name}.bias": hidden for name in names} if kind.norm_bias else {})
+    weights = {f"{name}.weight": hidden for name in names}
+    return weights | ({f"{name}.bias": hidden for name in names} if kind.norm_bias else {})
 
 
 def _qk_norms(how: str, heads: int, kv_heads: int, head_dim: int) -> dict[str, int]:

@@ -27,5 +27,5 @@ def _whole(written: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
 
 def known_config(name: str) -> dict[str, Any] | None:
     """The config of a model of that hub id; `None` where it is not in the table."""
-    found = known_models().get(name)
-    return None if found is None else {key: value for key, value in found.items() if key != "licence"}
+    config = known_models().get(name)
+    return None if config is None else {key: value for key, value in config.items() if key != "licence"}

@@ -70,9 +70,9 @@ def find_folder(name_or_path: str, revision: str | None = None) -> Path | None:
 
 def _snapshot(repository: Path, revision: str | None) -> Path | None:
     """The snapshot of a revision (main), else the newest one that has a config."""
-    wanted = revision or "main"
-    name = repository / "refs" / wanted
-    commit = name.read_text(errors="replace").strip() if _is_file(name) else wanted
+    branch = revision or "main"
+    ref = repository / "refs" / branch
+    commit = ref.read_text(errors="replace").strip() if _is_file(ref) else branch
     if commit and _is_file(repository / "snapshots" / commit / CONFIG):
         return repository / "snapshots" / commit
     if revision is not None:
@@ -97,28 +97,30 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def models_in(folder: Path) -> list[ModelFacts]:
-    """The models that lie in a folder: itself, its sub-folders with a config.json, and GGUF files; by name."""
+    """The models in a folder: itself, its sub-folders with a config.json, and GGUF files; by name.
+
+    Raises:
+        ModelError: the folder cannot be read.
+    """
     if _is_file(folder / CONFIG):
-        return [facts(folder)]
+        return [read_facts(folder)]
     try:
         entries = sorted(folder.iterdir())
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder} cannot be read: {error}", hint="Check the path.") from error
     is_one = [e for e in entries if _is_file(e / CONFIG) or (e.suffix.lower() == ".gguf" and _is_file(e))]
-    return [facts(entry) for entry in is_one]
+    return [read_facts(entry) for entry in is_one]
 
 
 def cached_models() -> list[ModelFacts]:
     """The models in the hub's cache, by name."""
-    return [facts(folder, name=name) for name, folder in _cached()]
-
-
-def _cached() -> Iterator[tuple[str, Path]]:
-    for repository in sorted(hub_cache().glob("models--*")):
-        name = repository.name.removeprefix("models--").replace("--", "/", 1)
-        folder = _main_snapshot(repository)
-        if folder is not None:
-            yield name, folder
+    repositories = sorted(hub_cache().glob("models--*"))
+    folders = {repository: _main_snapshot(repository) for repository in repositories}
+    return [
+        read_facts(folder, name=repository.name.removeprefix("models--").replace("--", "/", 1))
+        for repository, folder in folders.items()
+        if folder is not None
+    ]
 
 
 def _main_snapshot(repository: Path) -> Path | None:
@@ -129,8 +131,8 @@ def _main_snapshot(repository: Path) -> Path | None:
         return None
 
 
-def facts(path: Path, *, name: str | None = None) -> ModelFacts:
-    """What is known of the model in a folder (or of a GGUF file). A fault is told in `problem`, not raised."""
+def read_facts(path: Path, *, name: str | None = None) -> ModelFacts:
+    """What is known of the model in a folder (or of a GGUF file). A fault is in `problem`, not raised."""
     name = str(path) if name is None else name
     try:
         if path.suffix.lower() == ".gguf" and path.is_file():

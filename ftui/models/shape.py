@@ -37,6 +37,7 @@ class DecoderLayer:
 
     @cached_property
     def num_parameters(self) -> int:
+        """Elements of all parameters."""
         return sum(number for _, number in self.parameters())
 
     @cached_property
@@ -94,6 +95,7 @@ class ModelShape:
 
     @property
     def num_layers(self) -> int:
+        """Decoder layers."""
         return len(self.layers)
 
     @property
@@ -103,6 +105,7 @@ class ModelShape:
 
     @cached_property
     def num_parameters(self) -> int:
+        """Elements of all parameters, a tied head counted once."""
         return sum(self.outer.values()) + sum(layer.num_parameters for layer in self.layers)
 
     @cached_property

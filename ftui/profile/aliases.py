@@ -102,17 +102,17 @@ OLD_SPELLINGS = {
 WITHOUT_NEED = {
     "do_train": "a profile is for training",
     "overwrite_output_dir": "each run has a folder of its own",
-    "resume_from_checkpoint": "`ftui resume` goes on with a run",
-    "dataset_prepared_path": "tokenised rows are kept in $FTUI_CACHE",
-    "overwrite_cache": "tokenised rows are made anew when anything of them has changed",
-    "preprocessing_num_workers": "rows are tokenised once, and kept",
+    "resume_from_checkpoint": "`ftui resume` continues a run",
+    "dataset_prepared_path": "tokenised rows are stored in $FTUI_CACHE",
+    "overwrite_cache": "rows are tokenised again when anything about them has changed",
+    "preprocessing_num_workers": "rows are tokenised once, and stored",
     "dataloader_num_workers": "rows are read ahead by a thread",
     "pad_to_sequence_len": "rows are padded to the longest of their micro-batch",
     "push_to_hub": "nothing is uploaded",
     "hub_model_id": "nothing is uploaded",
     "deepspeed": "several GPUs share each step with hardware.num_processes",
     "fsdp": "several GPUs share each step with hardware.num_processes",
-    "ddp_timeout": "a rank that stands still is found by health.stall_minutes",
+    "ddp_timeout": "health.stall_minutes detects a rank that hangs",
     "plot_loss": "`ftui attach` draws it",
 }
 

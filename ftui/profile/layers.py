@@ -170,7 +170,7 @@ def text_layer(text: str, path: Path) -> ProfileLayer:
     """
     table = read_toml(text, path)
     if _is_too_deep(table):
-        raise ProfileError(f"{path} cannot be read as a profile: tables within tables within tables.")
+        raise ProfileError(f"{path} cannot be read as a profile: its tables are nested too deeply.")
     return ProfileLayer(str(path), dict(_flatten(table)), path.absolute().parent, text)
 
 

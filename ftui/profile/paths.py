@@ -60,5 +60,5 @@ def _place(value: str, folder: Path) -> Path:
         place.exists()
     except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL in it, the home of nobody
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ValueError(f"{cut(shown(value), 60)} is no path: {reason}") from error
+        raise ValueError(f"{cut(shown(value), 60)} is not a path: {reason}") from error
     return place

@@ -1,7 +1,4 @@
-"""The whole profile: its tables, the small ones among them, and what they must agree on.
-
-The docstring under a key is its help text everywhere.
-"""
+"""The profile as one value: every table, and that its keys agree. The docstring under a key is its help text."""
 
 from typing import Any, Literal, Self
 
@@ -26,13 +23,13 @@ class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
     stage: Literal["pretrain", "sft"] = weights()
-    """`sft` trains on the answers of a conversation or a completion; `pretrain` trains on every token of plain text."""
+    """`sft` trains on the answers of conversations and completions; `pretrain` trains on every token of plain text."""
 
     name: str | None = conduct(None)
-    """Name of the run's folder. Without it, the profile's file name."""
+    """Name of the run's folder. Default: the profile's file name."""
 
     format: Literal[1] = conduct(1)
-    """Version of the profile's form."""
+    """Version of the profile format."""
 
     @field_validator("name")
     @classmethod
@@ -47,14 +44,14 @@ Tracker = Literal["tensorboard", "wandb", "trackio"]
 
 
 class LogSection(Section):
-    """`[log]`: what is printed, and who else is told."""
+    """`[log]`: what is printed, and which trackers record the run."""
 
     logging_steps: int = conduct(10, ge=1)
-    """Steps between printed lines. Every step is recorded whatever this says."""
+    """Steps between printed lines. Every step is recorded in any case."""
 
     report_to: tuple[Tracker, ...] = conduct(())
-    """Trackers that are told of every step: `tensorboard`, `wandb`, `trackio`, or a list of them. What they write
-    stands in the run's folder `trackers`; one that fails, hangs or is not installed is a warning."""
+    """Trackers that record every step: `tensorboard`, `wandb`, `trackio`, or a list of them. They write to the folder
+    `trackers` of the run. A tracker that fails, hangs or is not installed causes a warning only."""
 
     @field_validator("report_to", mode="before")
     @classmethod
@@ -65,29 +62,29 @@ class LogSection(Section):
 
 
 class HardwareSection(Section):
-    """`[hardware]`: where it runs."""
+    """`[hardware]`: where the run computes."""
 
     device: Literal["auto", "cpu", "cuda", "mps"] = weights("auto")
-    """`auto` takes the GPU where there is one; `cpu` insists."""
+    """`auto` uses the GPU if there is one. `cpu` always uses the CPU."""
 
     num_threads: int | None = weights(None, ge=1)
-    """CPU threads of torch, in each process. Without it, every core this run may use."""
+    """CPU threads of torch in each process. Default: every core that the run may use."""
 
     num_processes: int = weights(1, ge=1, le=64)
-    """Processes that share each step, one per GPU (data parallel); the effective batch is as many times larger."""
+    """Processes that share each step, one per GPU (data parallel). The effective batch grows by this factor."""
 
     price_per_hour: float | None = conduct(None, ge=0)
-    """Dollars that an hour of one card costs you, for estimates. Without it, your table of prices, or ftui's."""
+    """Price of one card in dollars per hour, for estimates. Default: your table of prices, else ftui's."""
 
 
 class HealthSection(Section):
-    """`[health]`: when a sick run is ended."""
+    """`[health]`: when a broken run is ended."""
 
     max_bad_steps: int = conduct(3, ge=1)
-    """End the run after this many steps in a row whose loss or gradient is NaN or infinite (none is applied)."""
+    """End the run after this many steps in a row with a NaN or infinite loss or gradient. No such step is applied."""
 
     stall_minutes: float | None = conduct(5.0, gt=0)
-    """An engine that stands still for this long (and 20 times its usual pace) is started again. "none" = never."""
+    """Restart an engine that makes no progress for this long (and for 20 times its usual pace). "none" = never."""
 
 
 class Profile(Section):

@@ -99,7 +99,10 @@ def _reason(said: str, lines: Sequence[str], number: int) -> tuple[str, str]:
     if said.startswith("Expected newline"):
         return _too_much(line)
     if said.startswith((r"Illegal character '\n'", r"Illegal character '\r'", "Unterminated string")):
-        return "a text in quotes does not end in its line", "Close its quotes; a text of several lines stands in three."
+        return (
+            "a quoted text has no closing quote on its line",
+            "Add the quote; a text of several lines goes in three quotes.",
+        )
     if "escape" in said.lower() or "Unescaped" in said or "hex value" in said:
         return r"a \ in a text begins a special character", r"Write paths with /, or in single quotes: 'C:\rows'."
     if said.startswith("Expected '=' after a key"):
@@ -138,7 +141,7 @@ def _table_twice(lines: Sequence[str], number: int) -> tuple[str, str]:
             f'Move line {whole} below [{shown(name)}], without "{shown(name)}.".'
         )
     where = f", in line {first}" if first else ""
-    return f"there is a table [{shown(name)}] already{where}", "Put the keys of both below one head."
+    return f"there is a table [{shown(name)}] already{where}", f"Put all its keys below one [{shown(name)}]."
 
 
 def _no_value(line: str) -> tuple[str, str]:
@@ -161,18 +164,21 @@ def _too_much(line: str) -> tuple[str, str]:
     pair = _PAIR.match(line)
     name, value = (pair[1], pair[2].strip()) if pair else ("key", "")
     if re.fullmatch(r"\d+,\d+", value):
-        return f"{value} is no number", f"Write {name} = {value.replace(',', '.')}."
+        return f"{value} is not a number", f"Write {name} = {value.replace(',', '.')}."
     if re.fullmatch(r"0\d+", value):
-        return f"{value} is no number", f"Write {name} = {value.lstrip('0') or '0'}."
+        return f"{value} is not a number", f"Write {name} = {value.lstrip('0') or '0'}."
     if "," in value:
-        return "several values stand there", f"Write a list in brackets: {name} = [{shown(cut(value, 40))}]."
-    return "something stands behind the value", "Write one key = value in a line; remarks begin with #."
+        return "there are several values", f"Write a list in brackets: {name} = [{shown(cut(value, 40))}]."
+    return "there is extra text after the value", "Write one key = value per line; comments start with #."
 
 
 def _no_pair(line: str) -> tuple[str, str]:
     name, _, value = line.strip().partition("=")
     if value and " " in name.strip():
-        return "a key has no blanks in it", f"Did you mean {'_'.join(name.split())} = {shown(cut(value.strip(), 40))}?"
+        return (
+            "a key cannot contain spaces",
+            f"Did you mean {'_'.join(name.split())} = {shown(cut(value.strip(), 40))}?",
+        )
     if ":" in line:
         name, _, value = line.strip().partition(":")
         return "a key is followed by =, not by :", f"Write {shown(cut(name, 40))} = {shown(cut(value.strip(), 40))}."

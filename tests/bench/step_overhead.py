@@ -35,7 +35,7 @@ def bare(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
     import torch
 
     from ftui.engine.models.load_model import load_model
-    from ftui.engine.models.methods import as_trained, storage_dtype
+    from ftui.engine.models.methods import apply_method, storage_dtype
     from ftui.engine.objectives.loss import summed_loss
     from ftui.engine.optim.schedule import learning_rate_curve
     from ftui.engine.system.device import find_hardware
@@ -50,7 +50,7 @@ def bare(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
     assert prepared.folder is not None
     torch.manual_seed(profile.train.seed)
     loaded = load_model(prepared.folder, profile.model, storage_dtype(profile, hardware))
-    model = as_trained(loaded, profile, hardware, prepared).to(hardware.device).train()
+    model = apply_method(loaded, profile, hardware, prepared).to(hardware.device).train()
     rows = [[[sequences[i] for i in row] for row in plan.step(number + 1)] for number in range(plan.max_steps)]
     batches = [collate(step, pad).to(hardware.device) for step in rows]
     weights = [weight for weight in model.parameters() if weight.requires_grad]

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -69,12 +70,16 @@ def test_a_probe_ends_with_whoever_asked(workbench: Workbench) -> None:
     command = [sys.executable, "-m", "ftui", "estimate", str(workbench.profile("mine")), "--probe"]
     asking = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 30
-    while not (probe := [p for p in psutil.Process(asking.pid).children() if "probe" in " ".join(p.cmdline())]):
+    while not (
+        probe := [p for p in psutil.Process(asking.pid).children() if "services.server" in " ".join(p.cmdline())]
+    ):
         assert time.monotonic() < deadline
         time.sleep(0.05)
+    folder = Path(probe[0].cmdline()[-1])
     asking.kill()
     asking.wait()
     assert gone(probe[0])
+    assert not folder.exists(), "what the probe had written is removed"
 
 
 def test_a_run_that_is_probed_first(workbench: Workbench) -> None:
@@ -87,7 +92,7 @@ def test_a_run_that_is_probed_first(workbench: Workbench) -> None:
     assert ended.returncode == DataError.exit_code and "rows.jsonl:1" in ended.stderr
     assert not workbench.run("other").folder.exists()
     over = workbench.ftui("--run", profile, "--probe")
-    assert over.returncode == 0 and over.stdout.startswith("mine is over: nothing is probed.")
+    assert over.returncode == 0 and over.stdout.startswith("mine has ended: nothing is probed.")
 
 
 @pytest.fixture
@@ -101,13 +106,13 @@ def helper(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[He
 
 def test_the_helper_answers_goes_on_after_errors_and_comes_back(workbench: Workbench, helper: Helper) -> None:
     text = to_toml(resolve(workbench.profile("mine")).profile)
-    assert helper.ask("count", profile=text)["max_steps"] == 30
+    assert helper.ask("count_rows", profile=text)["max_steps"] == 30
     (process,) = helpers()
     rows = workbench.folder / "rows.jsonl"
     (found,) = helper.ask("recognise", path=str(rows))
     assert (found["file"], found["form"], found["confidence"]) == (str(rows), "alpaca", 1.0)
     with pytest.raises(ModelError, match="no model folder"):
-        helper.ask("count", profile=text.replace("/base", "/nowhere"))
+        helper.ask("count_rows", profile=text.replace("/base", "/nowhere"))
     with pytest.raises(ModelError):
         helper.ask("model_config", name="nobody/nothing", revision=None)
     with pytest.raises(FtuiError, match="KeyError"):
@@ -136,7 +141,7 @@ def test_a_helper_that_is_closed_leaves_nobody_waiting(workbench: Workbench, hel
 
     def ask() -> None:
         try:
-            helper.ask("count", profile=to_toml(resolve(workbench.profile("mine")).profile))
+            helper.ask("count_rows", profile=to_toml(resolve(workbench.profile("mine")).profile))
         except FtuiError as error:
             told.append(error)
 
@@ -151,7 +156,7 @@ def test_a_helper_that_is_closed_leaves_nobody_waiting(workbench: Workbench, hel
 def helpers() -> list[psutil.Process]:
     """Those that this process has started and that live."""
     living = (child for child in psutil.Process().children() if child.status() != psutil.STATUS_ZOMBIE)
-    return [child for child in living if "ftui.engine.services.helper" in child.cmdline()]
+    return [child for child in living if "ftui.engine.services.server" in child.cmdline()]
 
 
 def gone(process: psutil.Process) -> bool:

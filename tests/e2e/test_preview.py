@@ -55,7 +55,7 @@ def test_the_screen_shows_them_and_ends_its_helper(bare: Workbench) -> None:
 def helpers() -> list[psutil.Process]:
     """Of the processes that tests of this room have started."""
     found = [one for one in psutil.Process().children(recursive=True) if one.status() != psutil.STATUS_ZOMBIE]
-    return [one for one in found if "ftui.engine.services.helper" in " ".join(one.cmdline())]
+    return [one for one in found if "ftui.engine.services.server" in " ".join(one.cmdline())]
 
 
 def gone(process: psutil.Process) -> bool:

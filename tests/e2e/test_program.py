@@ -40,18 +40,18 @@ print(json.dumps(found))
 OURS = """
 import json, sys
 from pathlib import Path
-from tests.support.save_trials import assemble
+from tests.support.save_trials import assemble_run
 from ftui.engine.models.weights import read_weights
 from ftui.runs.run_folder import Run
 import torch
-training = assemble(Run(Path(sys.argv[1])))
+trial = assemble_run(Run(Path(sys.argv[1])))
 found = {}
 for folder in sys.argv[2:]:
-    read_weights(training, Path(folder))
-    training.model.eval()
-    ids = training.prepared.tokenizer("What is row 7?", return_tensors="pt")["input_ids"]
+    read_weights(trial.parts.model, Path(folder))
+    trial.parts.model.eval()
+    ids = trial.tokenizer("What is row 7?", return_tensors="pt")["input_ids"]
     with torch.no_grad():
-        found[folder] = training.model(input_ids=ids).logits[0, -1].tolist()
+        found[folder] = trial.parts.model(input_ids=ids).logits[0, -1].tolist()
 print(json.dumps(found))
 """
 

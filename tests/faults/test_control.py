@@ -1,4 +1,4 @@
-"""Letters and SIGTERM: obeyed within one micro-batch, each once, whenever the engine dies."""
+"""Requests and SIGTERM: obeyed within one micro-batch, each once, whenever the engine dies."""
 
 import time
 from pathlib import Path
@@ -14,7 +14,7 @@ from ftui.runs.requests import new_id
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import bench_at, newest, records
-from tests.support.cuts import Life, answer, check_letters
+from tests.support.cuts import Life, answer, check_requests
 from tests.support.sameness import measured, same_runs
 from tests.support.zygote import Attempt, Zygote
 
@@ -48,7 +48,7 @@ def until_step(life: Life, engine: Attempt, step: int) -> None:
 
 
 def timed(life: Life, engine: Attempt, verb: str, **fields: Any) -> float:
-    """Seconds from a letter's sending to its answer in the journal."""
+    """Seconds from sending a request to its answer in the journal."""
     begun = time.monotonic()
     assert isinstance(answer(life, engine, life.send(verb, **fields)), ControlApplied)
     return time.monotonic() - begun
@@ -103,7 +103,7 @@ def test_long_steps_are_left_within_one_micro_batch(
     assert max(park, term, save) < AT_ONCE + 1.0  # and the save
 
     assert life.start().wait() == 0
-    check_letters(life)
+    check_requests(life)
     reference = life_at(bench_source, tmp_path / "other", zygote, *LONG, rows=2)
     assert reference.start().wait() == 0
     same_runs(life.run, reference.run)
@@ -125,13 +125,13 @@ def test_what_is_asked_for_moves_nothing(bench_source: Path, tmp_path: Path, zyg
     for verb in ("evaluate", "sample", "evaluate", "evaluate"):
         timed(life, engine, verb)
     assert engine.wait() == 0
-    check_letters(life)
+    check_requests(life)
     reference = life_at(bench_source, tmp_path / "other", zygote, *impatient)
     assert reference.start().wait() == 0
     same_runs(life.run, reference.run)
 
 
-def test_a_letter_to_an_earlier_attempt_is_refused(
+def test_a_request_to_an_earlier_attempt_is_refused(
     bench_source: Path, tmp_path: Path, zygote: Zygote, untouched: Run
 ) -> None:
     life = life_at(bench_source, tmp_path / "bench", zygote)
@@ -141,7 +141,7 @@ def test_a_letter_to_an_earlier_attempt_is_refused(
     refused = [r for r in records(life.run) if isinstance(r, ControlRefused)]
     assert [r.request for r in refused] == late
     assert {r.reason for r in refused} == {"it was meant for attempt 1, this is 2"}
-    check_letters(life)
+    check_requests(life)
     same_runs(life.run, untouched)
 
 

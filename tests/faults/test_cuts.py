@@ -18,7 +18,7 @@ from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import STAGES, Workbench, bench_at, records
-from tests.support.cuts import Act, Life, Part, answer, carry_out, check_letters, schedule, to_end
+from tests.support.cuts import Act, Life, Part, answer, carry_out, check_requests, schedule, to_end
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
 
@@ -28,7 +28,7 @@ FRESH = ("lora", "full", "packing")  # whose reference comes from an interpreter
 
 @dataclass(frozen=True)
 class Configuration:
-    """`letter`: a `set` sent before the first cut. `killed_in`: the update in which the first attempt dies."""
+    """`request`: a `set` sent before the first cut. `killed_in`: the update in which the first attempt dies."""
 
     method: str = "full"
     packing: bool = False
@@ -127,8 +127,8 @@ def test_cut_anywhere_and_the_same_in_the_end(
         carry_out(life, Part((), Act("place"), ("optimizer", killed_in)))
     if not any(carry_out(life, part) for part in parts):  # up to the one that was too late to cut anything
         to_end(life)
-    account.figures.update(attempts=life.number, kills=life.kills, letters=len(life.letters))
-    check_letters(life)
+    account.figures.update(attempts=life.number, kills=life.kills, requests=len(life.requests))
+    check_requests(life)
     changes = changes_of(life.run)
     reference = references.run(name, changes)
     total = max(measured(reference))
@@ -152,7 +152,7 @@ def change_rate(life: Life) -> None:
 
 
 def changes_of(run: Run) -> tuple[tuple[int, float], ...]:
-    """Every factor that a letter has set, and the step after which it counts."""
+    """Every factor that a request has set, and the step after which it counts."""
     found = [r for r in records(run) if isinstance(r, ControlApplied)]
     return tuple((r.step, r.settings["learning_rate_factor"]) for r in found if r.settings)
 

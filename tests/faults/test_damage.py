@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from ftui.engine.checkpoints.resume import find_checkpoint
-from ftui.engine.runtime.event_writer import Logbook
+from ftui.engine.runtime.event_writer import EventWriter
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import MANIFEST
 from ftui.runs.events import CheckpointRejected
@@ -96,7 +96,7 @@ def flips() -> Iterator[Callable[[Path], None]]:
 def test_every_damage_of_every_file_is_seen(
     victim: Victim, damage: Callable[[Path], None] | str, account: Account
 ) -> None:
-    logbook, tail = Logbook(victim.run, attempt=2, token="t"), Tail(victim.run.journal)
+    events, tail = EventWriter(victim.run, attempt=2, token="t"), Tail(victim.run.journal)
     damages = list(flips()) if isinstance(damage, str) else [damage]
     steps, count = victim.steps, 0
     files = sorted(p.relative_to(victim.whole / f"checkpoint-{steps[0]}") for p in files_of(victim.whole, steps[0]))
@@ -108,7 +108,7 @@ def test_every_damage_of_every_file_is_seen(
                 tail.read()
                 for step in steps[:num_damaged]:
                     act(victim.run.checkpoints / f"checkpoint-{step}" / name)
-                found = find_checkpoint(victim.run, logbook)
+                found = find_checkpoint(victim.run, events)
                 count += 1
                 assert found is not None and found.step == steps[num_damaged], name
                 check_rejected(victim.run, tail, steps[:num_damaged], str(name))

@@ -50,7 +50,7 @@ def wait_for_step(run: Run, step: int, engine: Attempt) -> None:
 
 
 @pytest.mark.parametrize("more", [(), STAGES], ids=["plain", "curriculum"])
-def test_two_ranks_learn_what_one_process_learns(
+def test_two_ranks_train_as_one_process_does(
     more: tuple[str, ...], bench_source: Path, tmp_path: Path, zygote: Zygote
 ) -> None:
     bench = bench_at(bench_source, tmp_path / "bench")
@@ -116,7 +116,7 @@ def others_of(pid: int) -> list[int]:
     return found
 
 
-def test_a_supervisor_restarts_ranks_and_letters_reach_them_all(workbench: Workbench) -> None:
+def test_a_supervisor_restarts_ranks_and_requests_reach_them_all(workbench: Workbench) -> None:
     overrides = [argument for override in TWO for argument in ("--set", override)]
     profile = str(workbench.profile("team"))
     assert workbench.ftui("--run", profile, *LONG, *overrides, "--detach").returncode == 0

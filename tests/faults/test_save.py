@@ -112,7 +112,8 @@ def hook(event, arguments):
 
 sys.addaudithook(hook)
 import ftui.engine.checkpoints.checkpoint as checkpoint
-import ftui.engine.recipe as recipe
+import ftui.engine.checkpoints.resume as resume
+import ftui.engine.recipe
 from ftui.engine import __main__ as engine
 
 def watched(function):
@@ -132,8 +133,9 @@ def counted(name, function):
         return watched(function)(*arguments, **options)
     return wrapped
 
-checkpoint.fill = counted("save", checkpoint.fill)
-recipe.restore = counted("resume", recipe.restore)
+checkpoint.write_weights = counted("save", checkpoint.write_weights)
+checkpoint.write_resume_state = counted("save", checkpoint.write_resume_state)
+resume.restore = counted("resume", resume.restore)
 code = engine.main([sys.argv[1]])
 import pickle
 active = True

@@ -22,7 +22,7 @@ from ftui.runs.state import RunState
 from ftui.runs.status import Status, Watch, is_final, is_running, read_status
 from ftui.system.process_id import this_process
 from tests.support.recording import Scrubber
-from tests.support.replayed import ROOT, RUNS, moment, recorded, replay
+from tests.support.replayed import ROOT, RUNS, list_recordings, replay, time_of_last_record
 
 MOST_BYTES = 3_500_000
 # A path under somebody's temporary, work or home folders; a host name and a boot id that were not replaced.
@@ -57,7 +57,7 @@ LIVING = [name for name, expected in EXPECTED.items() if expected.then]
 
 
 def test_these_are_all() -> None:
-    assert recorded() == sorted(EXPECTED)
+    assert list_recordings() == sorted(EXPECTED)
     assert sum(path.stat().st_size for path in RUNS.rglob("*") if path.is_file()) < MOST_BYTES
 
 
@@ -115,8 +115,8 @@ def test_status_and_curves_fit_the_records(name: str, living: bool, tmp_path: Pa
 def test_its_moment_is_after_everything(name: str) -> None:
     run = Run(RUNS / name)
     status = msgspec.json.decode(run.status.read_bytes(), type=Status)
-    assert run.read_facts().created < moment(run) < run.read_facts().created + 600
-    assert abs(moment(run) - status.time) < 2, "the supervisor looks once a second"
+    assert run.read_facts().created < time_of_last_record(run) < run.read_facts().created + 600
+    assert abs(time_of_last_record(run) - status.time) < 2, "the supervisor looks once a second"
 
 
 def state_of(name: str) -> RunState:

@@ -8,27 +8,14 @@ from typing import Any
 
 from ftui.runs.events import ControlApplied, ControlRefused, RunStarted, Step
 from ftui.runs.journal import Tail
-from ftui.runs.requests import (
-    Abort,
-    Continue,
-    ControlRequest,
-    Evaluate,
-    GenerateSamples,
-    Park,
-    Pause,
-    Save,
-    Set,
-    Stop,
-    new_id,
-    write_request,
-)
+from ftui.runs.requests import Abort, Continue, Evaluate, Hold, Letter, Park, Sample, Save, Set, Stop, new_id, send
 from ftui.runs.run_folder import Run
 from tests.support.bench import Workbench, newest, records
 from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
 
-LETTERS: dict[str, type[ControlRequest]] = {
-    "hold": Pause, "continue": Continue, "park": Park, "checkpoint": Save, "stop": Stop, "abort": Abort,
-    "evaluate": Evaluate, "sample": GenerateSamples, "set": Set,
+REQUESTS: dict[str, type[Letter]] = {
+    "hold": Hold, "continue": Continue, "park": Park, "checkpoint": Save, "stop": Stop, "abort": Abort,
+    "evaluate": Evaluate, "sample": Sample, "set": Set,
 }  # fmt: skip
 # The n-th pass at which a kill may strike, drawn from 1 to this.
 PLACES = {
@@ -65,14 +52,14 @@ class Part:
 
 @dataclass
 class Life:
-    """A run and all its attempts so far. `letters`: id of each letter sent, and the attempt it was sent to."""
+    """A run and all its attempts so far. `requests`: id of each request sent, and the attempt it was sent to."""
 
     bench: Workbench
     run: Run
     zygote: Zygote
     number: int = 0
     kills: int = 0
-    letters: dict[str, int] = field(default_factory=dict)
+    requests: dict[str, int] = field(default_factory=dict)
 
     @property
     def token(self) -> str:
@@ -83,16 +70,16 @@ class Life:
         return self.zygote.start(self.run, self.bench.env, attempt=self.number, token=self.token, hooks=hooks)
 
     def send(self, verb: str, **fields: Any) -> str:
-        """A letter to the attempt started last; its id."""
+        """Send a request to the attempt started last; its id."""
         identity = new_id()
-        request: Any = LETTERS[verb](id=identity, attempt=self.number, token=self.token, **fields)
-        write_request(self.run, request)
-        self.letters[identity] = self.number
+        request: Any = REQUESTS[verb](id=identity, attempt=self.number, token=self.token, **fields)
+        send(self.run, request)
+        self.requests[identity] = self.number
         return identity
 
 
 def schedule(seed: int, most: int) -> list[Part]:
-    """Up to `most` attempts that are cut, each with letters before it."""
+    """Up to `most` attempts that are cut, each with requests before it."""
     chance = random.Random(seed)
     parts = []
     for _ in range(chance.randint(1, most)):
@@ -156,17 +143,17 @@ def _do(life: Life, engine: Attempt, what: str) -> None:
         if answer(life, engine, identity) is not None and what == "hold":
             time.sleep(0.05)
             life.send("continue")
-    elif what in LETTERS:
+    elif what in REQUESTS:
         life.send(what)
 
 
 def answer(life: Life, engine: Attempt, identity: str, patience: float = 30) -> ControlApplied | ControlRefused | None:
-    """The answer to a letter, waited for; `None` when the engine ended without one."""
+    """The answer to a request, waited for; `None` when the engine ended without one."""
     deadline = time.monotonic() + patience
     journal, has_ended = Tail(life.run.journal), False
     while True:
         for record in journal.read():
-            if isinstance(record, ControlApplied | ControlRefused) and record.request == identity:
+            if isinstance(record, ControlApplied | ControlRefused) and record.letter == identity:
                 return record
         if has_ended:
             return None
@@ -180,10 +167,7 @@ def check_start(life: Life, expected: str | None) -> None:
     for record in records(life.run):
         if isinstance(record, RunStarted) and record.attempt == life.number:
             assert record.resumed_from == expected
-            assert (record.reproducibility, record.reproducibility_reasons) == (
-                None if expected is None else "EXACT",
-                [],
-            )
+            assert (record.badge, record.badge_reasons) == (None if expected is None else "EXACT", [])
 
 
 def to_end(life: Life) -> None:
@@ -191,12 +175,12 @@ def to_end(life: Life) -> None:
     assert carry_out(life, Part((), Act("end")))
 
 
-def check_letters(life: Life) -> None:
-    """Every letter was answered once; one to the last attempt may have come when nobody read any more."""
-    answered = [r.request for r in records(life.run) if isinstance(r, ControlApplied | ControlRefused)]
+def check_requests(life: Life) -> None:
+    """Every request was answered once; one to the last attempt may have come when nobody read any more."""
+    answered = [r.letter for r in records(life.run) if isinstance(r, ControlApplied | ControlRefused)]
     left = [path.name for path in life.run.inbox.iterdir()] if life.run.inbox.exists() else []
-    for identity, attempt in life.letters.items():
+    for identity, attempt in life.requests.items():
         is_left = any(identity in name for name in left)
         assert answered.count(identity) + is_left == 1, f"{identity}: {answered.count(identity)} answers, {is_left=}"
         assert not is_left or attempt == life.number
-    assert set(answered) <= set(life.letters)
+    assert set(answered) <= set(life.requests)

@@ -10,9 +10,9 @@ FILES = sorted(path for path in FIXTURES.iterdir() if path.is_file())
 
 
 def settled(done: Imported, path: Path) -> None:
-    """Every value of the file is told exactly once, and nobody's secret with it."""
-    told = [one.foreign for one in done.carried] + [one.foreign for one in done.dropped]
+    """Every value of the file is reported exactly once."""
+    reported = [one.foreign for one in done.carried] + [one.foreign for one in done.dropped]
     for leaf in read_document(path).leaves:
-        assert told.count(leaf.name) == 1, leaf.name
+        assert reported.count(leaf.name) == 1, leaf.name
     ours = {one.ours.split(".")[1] for one in done.carried}
     assert not [one for one in done.dropped if one.reason.endswith(": there is no such key")], ours

@@ -58,7 +58,7 @@ def die() -> None:
 def arm(place: str, number: int) -> None:
     import ftui.runs.checkpoint_folders
     from ftui.engine import build
-    from ftui.engine.checkpoints import export
+    from ftui.engine.checkpoints import checkpoint
     from ftui.engine.objectives import loss
     from ftui.engine.training import evaluate, step
 
@@ -67,13 +67,13 @@ def arm(place: str, number: int) -> None:
     elif place == "backward":  # inside the n-th backward pass, when the gradient reaches the hidden states
         kill_at(loss.ChunkedCrossEntropy, "backward", number, static=True, after=True)
     elif place == "optimizer":
-        kill_at(step, "apply", number, after=True)
+        kill_at(step, "update_weights", number, after=True)
     elif place == "save":
         kill_at(ftui.runs.checkpoint_folders, "_entry", number)
     elif place == "evaluation":
         kill_at(evaluate, "collate", number)
     elif place == "final":
-        kill_at(export, "publish_final", number, after=True)
+        kill_at(checkpoint.CheckpointManager, "publish_final", number, after=True)
     elif place == "rotation":  # checkpoints are renamed to trash before they are deleted
         kill_at(ftui.runs.checkpoint_folders, "_delete_named", number)
     elif place == "record":

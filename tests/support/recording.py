@@ -1,8 +1,8 @@
-"""Keeps what a real run has written as a fixture: without weights, and without a trace of the machine it ran on.
+"""Records a real run as a fixture: its files without the weights, and without a trace of the machine it ran on.
 
-A run that lives is stopped (SIGSTOP) for the milliseconds it takes to read its files, so that they are of one moment.
+A running run is stopped (SIGSTOP) for the milliseconds it takes to read its files, so that they are of one moment.
 Then, on the bytes: folders of this machine become folders under /workspace, its host name `pod`, its boot id zeros.
-The run's name in run.json becomes that of the fixture, as several may be kept of one run. Scrubbing moves line ends, so
+The run's name in run.json becomes that of the fixture, as one run may give several. Scrubbing moves line ends, so
 status.json and curves.json are made anew from the scrubbed records, each file read to its end; only the time and
 the supervisor of the real status.json are kept. Manifests and resume/state.json must not need scrubbing: a manifest is
 sealed.
@@ -26,7 +26,7 @@ from ftui.runs.events import Phase
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, is_frozen, read_status
 from ftui.system.process_id import Identity, is_alive, this_process
-from tests.support.replayed import HEADER, ROOT, settle
+from tests.support.replayed import HEADER, ROOT, write_summaries
 
 MOST_TELEMETRY = 300  # lines; one a second
 WHOLE = (
@@ -65,49 +65,49 @@ class Scrubber:
         return data
 
 
-class Keeper:
-    """Keeps runs of one workspace as folders under `target`."""
+class RunRecorder:
+    """Records runs of one workspace as folders under `target`."""
 
     def __init__(self, workspace: Path, target: Path) -> None:
         self._scrub = Scrubber(workspace)
         self._target = target
 
-    def keep(self, run: Run, name: str = "", *, phase: Phase | None = None) -> None:
+    def record(self, run: Run, name: str = "", *, phase: Phase | None = None) -> None:
         """The run as it stands, under its own or another name; with a `phase`, as soon as it is met in it."""
         while True:
-            with standing_still(run) as status:
+            with frozen_processes(run) as status:
                 if phase in (None, status.state.phase):
-                    files = taken(run)
+                    files = read_files(run)
                     break
             time.sleep(LOOK_SECONDS)
         self._write(files, name or run.name)
 
     def _write(self, files: Mapping[str, bytes], name: str) -> None:
-        kept = Run(self._target / name)
-        shutil.rmtree(kept.folder, ignore_errors=True)
+        copy = Run(self._target / name)
+        shutil.rmtree(copy.folder, ignore_errors=True)
         for path, data in files.items():
             scrubbed = self._scrub(data)
             assert scrubbed == data or not path.endswith(OF_CHECKPOINTS), f"{path} names this machine"
-            (kept.folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (kept.folder / path).write_bytes(scrubbed)
-        facts = msgspec.structs.replace(kept.read_facts(), name=name)
-        kept.facts.write_bytes(msgspec.json.encode(facts))
-        real = msgspec.json.decode(kept.status.read_bytes(), type=Status)
-        settle(kept, time=real.time, supervisor=real.supervisor)
+            (copy.folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (copy.folder / path).write_bytes(scrubbed)
+        facts = msgspec.structs.replace(copy.read_facts(), name=name)
+        copy.facts.write_bytes(msgspec.json.encode(facts))
+        real = msgspec.json.decode(copy.status.read_bytes(), type=Status)
+        write_summaries(copy, time=real.time, supervisor=real.supervisor)
 
 
 @contextlib.contextmanager
-def standing_still(run: Run) -> Iterator[Status]:
+def frozen_processes(run: Run) -> Iterator[Status]:
     """Stop whatever works on the run; yields the status of that moment."""
     before = read_status(run)
     # The supervisor first, or it would see a stopped engine.
-    living = [who for who in (before.supervisor, before.engine) if who is not None and is_alive(who)]
+    running = [who for who in (before.supervisor, before.engine) if who is not None and is_alive(who)]
     try:
-        for who in living:
+        for who in running:
             stop(who)
         yield read_status(run)
     finally:
-        for who in reversed(living):
+        for who in reversed(running):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(who.pid, signal.SIGCONT)
 
@@ -122,16 +122,16 @@ def stop(process: Identity) -> None:
 
 def kill(*processes: Identity | None) -> None:
     """SIGKILL at the same moment, and wait until all are gone."""
-    doomed = [process for process in processes if process is not None and is_alive(process)]
-    assert len(doomed) == len(processes)
-    for process in doomed:
+    victims = [process for process in processes if process is not None and is_alive(process)]
+    assert len(victims) == len(processes)
+    for process in victims:
         os.kill(process.pid, signal.SIGKILL)
-    while any(map(is_alive, doomed)):
+    while any(map(is_alive, victims)):
         time.sleep(LOOK_SECONDS)
 
 
-def taken(run: Run) -> Files:
-    """The bytes of all that is kept of a run."""
+def read_files(run: Run) -> Files:
+    """The bytes of all files that a recording has."""
     files = {name: (run.folder / name).read_bytes() for name in WHOLE if (run.folder / name).exists()}
     lines = run.telemetry.read_bytes().splitlines(keepends=True)
     files["telemetry.jsonl"] = b"".join(lines[-MOST_TELEMETRY:])
@@ -141,11 +141,11 @@ def taken(run: Run) -> Files:
         present = [manifest.parent / name for name in OF_CHECKPOINTS if (manifest.parent / name).exists()]
         files |= {path.relative_to(run.folder).as_posix(): path.read_bytes() for path in present}
         for weights in manifest.parent.rglob("*.safetensors"):
-            files[weights.relative_to(run.folder).as_posix() + HEADER] = header_of(weights)
+            files[weights.relative_to(run.folder).as_posix() + HEADER] = read_header(weights)
     return files
 
 
-def header_of(weights: Path) -> bytes:
+def read_header(weights: Path) -> bytes:
     """The head of a safetensors file, without its tensors (format: 8-byte little-endian length, JSON, data)."""
     with weights.open("rb") as file:
         length = file.read(8)

@@ -1,4 +1,4 @@
-"""Recorded runs (tests/fixtures/runs) put back into a runs root: what screens are shown without training anything."""
+"""Recorded runs (tests/fixtures/runs) put back into a runs root: screens are tested on them, and nothing is trained."""
 
 import shutil
 from pathlib import Path
@@ -15,10 +15,10 @@ from ftui.system.process_id import Identity, this_process
 
 ROOT = Path(__file__).parents[2]
 RUNS = ROOT / "tests" / "fixtures" / "runs"
-HEADER = ".header"  # what is kept of a file of weights
+HEADER = ".header"  # what a recording has of a file of weights
 
 
-def recorded() -> list[str]:
+def list_recordings() -> list[str]:
     """The names of all recorded runs."""
     return sorted(path.parent.name for path in RUNS.glob("*/run.json"))
 
@@ -26,9 +26,9 @@ def recorded() -> list[str]:
 def replay(name: str, folder: Path, *, living: bool = False, process: Identity | None = None) -> Run:
     """A copy of a recorded run in the runs root `folder`.
 
-    `living`: this process (or `process`) takes the place of its engine and its supervisor, so that the program judges
-    the run alive.
-    Without it a run that was recorded while it trained is lost, as its processes are gone.
+    `living`: this process (or `process`) takes the place of its engine and its supervisor, so that the run
+    counts as running.
+    Without it, a run that was recorded in training is lost, as its processes are gone.
     """
     run = Run(folder / name)
     shutil.copytree(RUNS / name, run.folder, copy_function=shutil.copyfile)
@@ -39,13 +39,13 @@ def replay(name: str, folder: Path, *, living: bool = False, process: Identity |
     return run
 
 
-def moment(run: Run) -> float:
+def time_of_last_record(run: Run) -> float:
     """Time of the last record of a run (Unix seconds): when to freeze the clock."""
     files = (run.journal, run.metrics, run.supervisor_log, run.telemetry)
     return max(record.time for path in files for record in Tail(path).read())
 
 
-def settle(run: Run, *, time: float, supervisor: Identity | None) -> None:
+def write_summaries(run: Run, *, time: float, supervisor: Identity | None) -> None:
     """Write status.json and curves.json as a supervisor that has read every record would, at that `time`."""
     run.status.unlink(missing_ok=True)
     run.curves.unlink(missing_ok=True)
@@ -81,4 +81,4 @@ def _revive(run: Run, process: Identity) -> None:
                 record = msgspec.structs.replace(record, identity=process)
             lines.append(encode(record))
         path.write_bytes(b"".join(lines))
-    settle(run, time=stored.time, supervisor=process)
+    write_summaries(run, time=stored.time, supervisor=process)

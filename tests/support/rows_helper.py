@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -10,6 +10,8 @@ import msgspec
 from ftui.dataset.report import Example, Finding, OtherLength, Padding, Report, SourceFacts, Where
 from ftui.dataset.row import RowView, Token, Turn
 from ftui.errors import FtuiError
+from ftui.profile.remote_code import check_remote_code
+from ftui.profile.schema import Profile
 
 FILE = "/data/helpdesk.jsonl"
 MAX_LENGTH = 160
@@ -125,11 +127,14 @@ class StandIn:
     samples: list[RowView] = SAMPLES
     report: Report = REPORT
 
-    def __init__(self) -> None:
+    def __init__(self, allow: Collection[str] = ()) -> None:
+        self.allow = allow
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.is_closed = False
 
     def ask(self, question: str, *, on_detail: Callable[[str], object] | None = None, **given: Any) -> Any:
+        if isinstance(profile := given.get("profile"), Profile):
+            check_remote_code(profile, self.allow)
         self.asked.append((question, {key: value for key, value in given.items() if key != "profile"}))
         if on_detail is not None:
             on_detail("tokenising 34 %")

@@ -52,9 +52,9 @@ def no_room_in_update(step: int) -> None:
     """Memory runs out in the optimizer's update of this step, when some of the weights have changed."""
     import torch
 
-    from ftui.engine.training.step import Update
+    from ftui.engine.training.step import StepRunner
 
-    apply, update = Update._apply, torch.optim.AdamW.step
+    apply, update = StepRunner._apply, torch.optim.AdamW.step
     current = 0
 
     def noting(self: Any, number: int, rate: float) -> None:
@@ -68,7 +68,7 @@ def no_room_in_update(step: int) -> None:
             _run_out()
         return result
 
-    Update._apply = noting  # type: ignore[method-assign]
+    StepRunner._apply = noting  # type: ignore[method-assign, assignment]
     torch.optim.AdamW.step = failing  # type: ignore[method-assign, assignment]
 
 
@@ -110,12 +110,12 @@ def no_room_in_evaluation(most: int, first: int = 1) -> None:
 
 
 def die_answering(verb: str, when: str) -> None:
-    """The engine dies as it answers a letter: `before` the answer is in the journal, or `after` it (it is durable, but
-    the letter still lies in the inbox)."""
+    """The engine dies as it answers a request: `before` the answer is in the journal, or `after` it (it is durable, but
+    the request still lies in the inbox)."""
     from ftui.engine.runtime import request_inbox
-    from ftui.engine.runtime.event_writer import Logbook
+    from ftui.engine.runtime.event_writer import EventWriter
 
-    event = Logbook.event
+    event = EventWriter.write
 
     def deadly(self: Any, record: Any, *, durable: bool = False) -> None:
         hit = getattr(record, "verb", None) == verb
@@ -125,7 +125,7 @@ def die_answering(verb: str, when: str) -> None:
         if hit:
             request_inbox.remove = lambda found: die()  # type: ignore[attr-defined]
 
-    Logbook.event = deadly  # type: ignore[method-assign]
+    EventWriter.write = deadly  # type: ignore[method-assign]
 
 
 def linger(place: str, seconds: float) -> None:
@@ -168,7 +168,7 @@ def _before_forward(act: Callable[[Any, bool], None]) -> None:
     """Call `act` with every micro-batch, and whether the model learns from it, before it goes through the model."""
     import torch
 
-    from ftui.engine.training.context import LossModule
+    from ftui.engine.models.model_parts import LossModule
 
     forward = LossModule.forward
 

@@ -1,4 +1,4 @@
-"""Whether two runs learned the same: weights, optimizer, generators, state, figures, bit for bit."""
+"""Whether two runs trained the same: weights, optimizer, generators, state, figures, bit for bit."""
 
 import json
 import subprocess
@@ -55,7 +55,7 @@ def measured(run: Run) -> dict[int, tuple[Any, ...]]:
 
 
 def evaluated(run: Run) -> dict[int, tuple[Any, ...]]:
-    """What the last attempt to evaluate each step found; those asked for by letters are left out."""
+    """What the last attempt to evaluate each step found; those asked for by requests are left out."""
     found = [r for r in records(run) if isinstance(r, EvaluationDone) and not r.requested]
     return {r.step: (r.loss, r.num_target_tokens, r.best) for r in found}
 
@@ -78,7 +78,7 @@ def same_runs(run: Run, reference: Run) -> None:
 
 
 def told_beforehand(run: Run, name: str, env: Mapping[str, str]) -> Run:
-    """Another run of the same profile, in one attempt: it knows from the start what letters set in `run`, and when.
+    """Another run of the same profile, in one attempt: it knows from the start what requests set in `run`, and when.
 
     Whatever else they asked for, nobody asks of this one.
     """

@@ -12,22 +12,27 @@ import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from ftui.engine.__main__ import as_ftui_error
-from ftui.engine.build import assembled, model_of
-from ftui.engine.checkpoints.checkpoint import Keeper, restore
+from ftui.engine.build import assemble, build_model
+from ftui.engine.checkpoints.checkpoint import CheckpointManager, restore
+from ftui.engine.checkpoints.reproducibility import Provenance
 from ftui.engine.checkpoints.resume import sweep
-from ftui.engine.distributed.process_group import Ranks
+from ftui.engine.distributed.process_group import ProcessGroup
+from ftui.engine.models.model_parts import ModelParts
 from ftui.engine.runtime import disk_wait
-from ftui.engine.runtime.control_flags import Control, Leave
-from ftui.engine.runtime.event_writer import Logbook
+from ftui.engine.runtime.control_flags import Control, Shutdown
+from ftui.engine.runtime.disk_wait import DiskWait
+from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.system.device import find_hardware
 from ftui.engine.system.rng import RngState, seed_everything
-from ftui.engine.training.context import Training
+from ftui.engine.system.train_state import TrainState
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DiskError
 from ftui.profile.layers import resolve
@@ -74,26 +79,45 @@ class Shim:
         return seen
 
 
-def assemble(run: Run) -> Training:
+@dataclass
+class Trial:
+    """A run with a trained model and nothing saved yet."""
+
+    run: Run
+    parts: ModelParts
+    tokenizer: PreTrainedTokenizerBase
+    state: TrainState
+    events: EventWriter
+    disk_wait: DiskWait
+    limit: int
+
+    def checkpoints(self) -> CheckpointManager:
+        return CheckpointManager(
+            self.run, self.parts, self.tokenizer, self.state, ProcessGroup(), self.events, self.disk_wait,
+            Provenance({}, {}), self.limit,
+        )  # fmt: skip
+
+
+def assemble_run(run: Run) -> Trial:
     profile = resolve(run.profile).profile
     hardware = find_hardware(profile)
-    cache = cache_folder(run.folder / "cache")
-    prepared = prepare(profile, cache, lambda detail: None)
+    data = prepare(profile, cache_folder(run.folder / "cache"), lambda detail: None)
     torch.manual_seed(1)
-    model: Any = model_of(profile, prepared, hardware)
-    logbook = Logbook(run, attempt=1, token="trial")
-    training = assembled(run, profile, hardware, Ranks(), prepared, model, logbook, Control(), cache)
-    for weight in model.parameters():
+    parts = assemble(profile, data, build_model(profile, data, hardware), hardware, ProcessGroup())
+    events = EventWriter(run, attempt=1, token="trial")
+    wait = DiskWait(run, events, Control(), profile.checkpoint.max_hold_minutes)
+    for weight in parts.model.parameters():
         weight.grad = torch.ones_like(weight) if weight.requires_grad else None
-    training.optimizer.step()
-    return training
+    parts.optimizer.step()
+    return Trial(run, parts, data.tokenizer, TrainState(), events, wait, profile.checkpoint.save_total_limit)
 
 
-def save(training: Training, step: int, keeper: Keeper | None = None) -> None:
-    training.state.step = step
-    keeper = keeper or Keeper(training)
-    keeper.save(RngState.capture(training.hardware.device), "periodic")
-    keeper.settle()
+def save(trial: Trial, step: int, checkpoints: CheckpointManager | None = None) -> None:
+    trial.state.step = step
+    checkpoints = checkpoints or trial.checkpoints()
+    checkpoints.boundary = RngState.capture(trial.parts.device)
+    checkpoints.save("periodic")
+    checkpoints.settle()
 
 
 def child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
@@ -130,61 +154,59 @@ def state_of(run: Run) -> dict[str, Any]:
     }
 
 
-def one_save(training: Training, shim: Shim, operation: int, how: int) -> dict[str, Any]:
-    shim.arm(training.run.checkpoints, operation, how)
-    save(training, STEP)
+def one_save(trial: Trial, shim: Shim, operation: int, how: int) -> dict[str, Any]:
+    shim.arm(trial.run.checkpoints, operation, how)
+    save(trial, STEP)
     return {"total": shim.disarm()[0]}
 
 
-def killed(training: Training, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
+def killed(trial: Trial, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
     """A kill at the operation, the state of the folder afterwards."""
     for how in (KILL, HALF_KILL):
         for operation in range(1, total + 1, stride):
-            survived = child(lambda how=how, n=operation: one_save(training, shim, n, how))  # type: ignore[misc]
+            survived = child(lambda how=how, n=operation: one_save(trial, shim, n, how))  # type: ignore[misc]
             line = {"half": how == HALF_KILL, "operation": operation, "killed": not survived, "total": total}
-            yield line | state_of(training.run)
+            yield line | state_of(trial.run)
 
 
-def failed(training: Training, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
+def failed(trial: Trial, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
     """An error at the operation: how the save ended, what it waited for, the folder; then all that after the repair."""
     for name, (how, error, for_good) in FAULTS.items():
         for operation in range(1, total + 1, stride):
             arm = {"operation": operation, "how": how, "error": error, "for_good": for_good}
             yield {"fault": name, "operation": operation, "total": total} | child(
-                lambda arm=arm: failing_save(training, shim, **arm)  # type: ignore[misc]
+                lambda arm=arm: failing_save(trial, shim, **arm)  # type: ignore[misc]
             )
 
 
-def failing_save(training: Training, shim: Shim, **arm: Any) -> dict[str, Any]:
+def failing_save(trial: Trial, shim: Shim, **arm: Any) -> dict[str, Any]:
     """Save under the armed shim, look, then save again in the same process with the shim off, and restore that."""
-    keeper, waits = Keeper(training), spied(training)
-    shim.arm(training.run.folder, **arm)
-    end, words = ending(lambda: save(training, STEP, keeper))
+    checkpoints, waits = trial.checkpoints(), spied(trial)
+    shim.arm(trial.run.folder, **arm)
+    end, words = ending(lambda: save(trial, STEP, checkpoints))
     count, struck = shim.disarm()
     found: dict[str, Any] = {"end": end, "words": words, "waits": waits, "count": count, "struck": struck}
-    found |= state_of(training.run) | {"beside": temporary(training.run.folder)}
-    found["older_changed"] = [
-        c.step for c in checkpoint_folders.listed(training.run.checkpoints) if changed(training.run, c)
-    ]
+    found |= state_of(trial.run) | {"beside": temporary(trial.run.folder)}
+    found["older_changed"] = [c.step for c in checkpoint_folders.listed(trial.run.checkpoints) if changed(trial.run, c)]
     again = STEP if STEP not in found["valid"] else STEP + 1
-    found["repaired"] = ending(lambda: save(training, again, keeper))
-    found["restored"] = restored(training, again)
-    tail = Tail(training.run.journal)
+    found["repaired"] = ending(lambda: save(trial, again, checkpoints))
+    found["restored"] = restored(trial, again)
+    tail = Tail(trial.run.journal)
     found["last_record"] = type(tail.read()[-1]).__name__
     found["damaged_records"] = tail.num_damaged
     return found
 
 
-def spied(training: Training) -> list[str]:
+def spied(trial: Trial) -> list[str]:
     """Note what the run waits for, each time."""
     waits: list[str] = []
-    wait = training.space.wait
+    wait = trial.disk_wait.wait
 
     def noting(error: DiskError) -> None:
         waits.append(error.message)
         wait(error)
 
-    training.space.wait = noting  # type: ignore[method-assign]
+    trial.disk_wait.wait = noting  # type: ignore[method-assign]
     return waits
 
 
@@ -192,8 +214,8 @@ def ending(act: Callable[[], None]) -> tuple[str, str]:
     """`saved`, or why the engine would end, and the words for it."""
     try:
         act()
-    except Leave as leaving:
-        return leaving.why, ""
+    except Shutdown as shutdown:
+        return shutdown.why, ""
     except Exception as error:
         known = as_ftui_error(error)
         if known is None:
@@ -216,32 +238,32 @@ def changed(run: Run, checkpoint: Checkpoint) -> bool:
     )
 
 
-def snapshot(training: Training) -> dict[str, torch.Tensor]:
+def snapshot(trial: Trial) -> dict[str, torch.Tensor]:
     """All tensors of weights, optimizer and generators."""
-    optimizer = training.optimizer.state_dict()["state"]
-    tensors = dict(training.model.named_parameters()) | RngState.capture(training.hardware.device).tensors()
+    optimizer = trial.parts.optimizer.state_dict()["state"]
+    tensors = dict(trial.parts.model.named_parameters()) | RngState.capture(trial.parts.device).tensors()
     tensors |= {f"{index} {name}": value for index, values in optimizer.items() for name, value in values.items()}
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
-def restored(training: Training, step: int) -> bool:
+def restored(trial: Trial, step: int) -> bool:
     """Whether the checkpoint of a step is valid and puts everything back as it is now, after all of it was spoilt."""
-    path, before = training.run.checkpoints / f"checkpoint-{step}", snapshot(training)
+    path, before = trial.run.checkpoints / f"checkpoint-{step}", snapshot(trial)
     if checkpoint_folders.fault(path):
         return False
     seed_everything(99)
     with torch.no_grad():
-        for weight in training.model.parameters():
+        for weight in trial.parts.model.parameters():
             if weight.requires_grad:
                 weight.fill_(7.0)
-    for values in training.optimizer.state.values():
+    for values in trial.parts.optimizer.state.values():
         for value in values.values():
             value.fill_(3.0)
-    training.state.step = 0
-    restore(training, Checkpoint(path, step))
-    after = snapshot(training)
+    trial.state.step = 0
+    restore(trial.parts, trial.state, Checkpoint(path, step))
+    after = snapshot(trial)
     same = before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
-    return same and training.state.step == step
+    return same and trial.state.step == step
 
 
 def main() -> None:
@@ -249,25 +271,25 @@ def main() -> None:
     disk_wait.RETRY_SECONDS, disk_wait.LOOK_SECONDS = PATIENCE_SECONDS / 3, PATIENCE_SECONDS / 10
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the engine prints is no answer
-    training, shim = assemble(run), Shim()
-    training.space._patience = PATIENCE_SECONDS
+    trial, shim = assemble_run(run), Shim()
+    trial.disk_wait._patience = PATIENCE_SECONDS
     for step in (1, 2, 3):
-        save(training, step)
+        save(trial, step)
     before, folder = run.folder / "before", run.checkpoints
     shutil.copytree(folder, before)
     fresh_copy(before, folder)
     armed = folder if mode == "kill" else run.folder
-    total = child(lambda: counted(training, shim, armed))["total"]
+    total = child(lambda: counted(trial, shim, armed))["total"]
     fresh_copy(before, folder)
-    for line in (killed if mode == "kill" else failed)(training, shim, total, stride):
+    for line in (killed if mode == "kill" else failed)(trial, shim, total, stride):
         print(json.dumps(line), file=answers, flush=True)
         fresh_copy(before, folder)
 
 
-def counted(training: Training, shim: Shim, folder: Path) -> dict[str, Any]:
+def counted(trial: Trial, shim: Shim, folder: Path) -> dict[str, Any]:
     """How many operations a save and its rotation are."""
     shim.arm(folder, 0)
-    save(training, STEP)
+    save(trial, STEP)
     return {"total": shim.disarm()[0]}
 
 

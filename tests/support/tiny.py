@@ -17,8 +17,8 @@ from ftui.engine.data.stores.sequences import Sequences, cut_to_length
 from ftui.engine.data.tokens.encode import Encoder
 from ftui.engine.recipe import train
 from ftui.engine.runtime.control_flags import Control
-from ftui.engine.runtime.event_writer import Logbook
-from ftui.engine.runtime.request_inbox import LetterDesk
+from ftui.engine.runtime.event_writer import EventWriter
+from ftui.engine.runtime.request_inbox import RequestInbox
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import Step
@@ -120,9 +120,9 @@ def train_run(folder: Path, profile: Profile) -> list[Step]:
     run.profile.write_text(to_toml(profile))
     facts = RunFacts(run_id="0123456789abcdef", name=folder.name, created=0.0, profile_name="test")
     run.facts.write_bytes(msgspec.json.encode(facts))
-    logbook, control = Logbook(run, attempt=1, token="test"), Control()
-    control.open(LetterDesk(run, logbook))
-    assert train(run, profile, logbook, control) == 0
+    events, control = EventWriter(run, attempt=1, token="test"), Control()
+    control.open(RequestInbox(run, events))
+    assert train(run, profile, events, control) == 0
     return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]
 
 

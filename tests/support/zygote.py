@@ -40,7 +40,7 @@ class Attempt:
         """When it was known to have ended (a reading of time.monotonic)."""
 
     def poll(self) -> int | None:
-        """The return code; `None` while it lives."""
+        """The return code; `None` while it is running."""
         self._zygote.read(0)
         return self.code
 

@@ -14,7 +14,7 @@ from ftui.supervisor import spawn
 from ftui.tui.form import estimates
 from ftui.tui.screens.editor import value_editor
 from ftui.tui.screens.rows import rows_screen
-from tests.support.replayed import moment, replay
+from tests.support.replayed import replay, time_of_last_record
 from tests.support.rows_helper import StandIn
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -55,7 +55,7 @@ def recorded() -> Recorded:
 @pytest.fixture
 def clock() -> Callable[[], float]:
     """The time at which the recordings ended, a little later."""
-    found = [moment(Run(path.parent)) for path in runs_root().glob("*/run.json")]
+    found = [time_of_last_record(Run(path.parent)) for path in runs_root().glob("*/run.json")]
     end = max(found, default=0.0) + 3
     return lambda: end
 

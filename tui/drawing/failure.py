@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ftui.errors import BUG, EXIT_WORDS, PREEMPTED_NOT_SAVED
 from ftui.runs import describe
 from ftui.runs.events import EngineEnded
-from ftui.runs.state import RunState
+from ftui.runs.state import RunState, phase_word
 
 from ..render.spans import Frame, Line, spread, wrapped
 
@@ -42,10 +42,11 @@ GO_ON = "r goes on from the newest checkpoint."
 
 def failure(
     frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str, log: Sequence[str], top: int
-) -> list[Line]:
-    """The frame filled from line `top` on; from the top the newest of the printed lines are shown, as many as fit.
+) -> tuple[list[Line], int]:
+    """The frame filled from line `top` on, and the line it really begins with: no further than the end.
 
-    `last`: the last event, `log`: what the engine printed.
+    From the top the newest of the printed lines are shown, as many as fit. `last`: the last event, `log`: what the
+    engine printed.
     """
     facts = _facts(frame, name, state, ended, last)
     lines_of_log, note = state.last_lines or list(log), ""
@@ -55,10 +56,11 @@ def failure(
     room = frame.height - len(facts) - 2
     if top == 0 and 3 <= room < len(printed):
         note = f"the last {room} of {len(printed)}, down shows all "
-        return [*facts, [], _rule(frame, note), *printed[-room:]]
+        return [*facts, [], _rule(frame, note), *printed[-room:]], 0
     none = " it printed nothing else" if note else " it printed none"
     lines = [*facts, [], _rule(frame, note), *(printed or [[(none, "faint")]])]
-    return lines[min(top, max(0, len(lines) - frame.height)) :][: frame.height]
+    top = min(top, max(0, len(lines) - frame.height))
+    return lines[top : top + frame.height], top
 
 
 def without_tracebacks(lines: Sequence[str], message: str) -> list[str]:
@@ -88,7 +90,7 @@ def _printed(frame: Frame, found: Sequence[str]) -> list[Line]:
 
 
 def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str) -> list[Line]:
-    word = {"lost": "was lost", "failed": "failed"}.get(state.phase, f"is {state.phase}")
+    word = {"lost": "was lost", "failed": "failed"}.get(state.phase, f"is {phase_word(state.phase)}")
     title: Line = [(f" {name} ", "number"), (word, "alarm" if state.phase in ("lost", "failed") else "title")]
     lines: list[Line] = [spread(frame.width, title, [(f"{describe.place(state)} ", "muted")]), []]
     message = describe.lost(state) if state.phase == "lost" else state.message or state.reason

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ftui.runs import describe
-from ftui.runs.state import RunState, eta_seconds
+from ftui.runs.state import RunState, eta_seconds, phase_word
 
 from ..render.spans import Frame, Line, left, right, wrapped
 from ..state.run_list import RunRow
-from .wording import clock, gib, loss, model_name, phase_style, phase_word, place, share_done, short, steps
+from .wording import clock, gib, loss, model_name, phase_style, place, share_done, short, status_word, steps
 
 SPARK = 10
 NAME = 12
@@ -16,8 +16,8 @@ EMPTY = ("No runs yet.", "Press n to start one.")
 
 # heading, columns, and the width of the screen from which it is shown
 COLUMNS = (
-    ("phase", 10, 0), ("step", 13, 0), ("loss", 7, 0), ("course", SPARK, 66), ("tokens/s", 8, 92), ("memory", 9, 104),
-    ("eta", 6, 0), ("age", 6, 74),
+    ("phase", 10, 0), ("step", 13, 0), ("loss", 7, 0), ("loss curve", SPARK, 66), ("tokens/s", 8, 92),
+    ("memory", 9, 104), ("ETA", 6, 0), ("age", 6, 74),
 )  # fmt: skip
 
 
@@ -28,14 +28,16 @@ def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> 
         return [[], *empty][: frame.height]
     columns = [column for column in COLUMNS if frame.width >= column[2]]
     room = max(NAME, frame.width - 4 - sum(width + 2 for _, width, _ in columns))
-    phase = max([10, *(len(phase_word(row.status)) for row in rows)])
+    phase = max([10, *(len(status_word(row.status)) for row in rows)])
     if phase > 10 and room - (phase - 10) >= NAME:
         room -= phase - 10
     else:
         phase = 10
     head: Line = [("   " + left("run", room), "faint")]
     for name, width, _ in columns:
-        text = left(name, phase) if name == "phase" else left(name, width) if name == "course" else right(name, width)
+        text = (
+            left(name, phase) if name == "phase" else left(name, width) if name == "loss curve" else right(name, width)
+        )
         head.append(("  " + text, "faint"))
     height = frame.height - 1
     top = max(0, min(cursor - height // 2, len(rows) - height))
@@ -47,18 +49,18 @@ def _row(
     frame: Frame, row: RunRow, room: int, phase: int, columns: Sequence[tuple[str, int, int]], now: float, chosen: bool
 ) -> Line:
     behind = "@cursor" if chosen else ""
-    mark = frame.glyphs.alive if row.is_running else frame.glyphs.idle
+    mark = frame.glyphs.alive if row.lives else frame.glyphs.idle
     line: Line = [(frame.glyphs.cursor if chosen else " ", "loss" + behind)]
     line.append((f"{mark} ", phase_style(row.status) + behind))
     line.append((left(row.run.name, room), ("number" if chosen else "text") + behind))
     for name, width, _ in columns:
         line.append(("  ", "text" + behind))
-        if name == "course":
-            body, last = row.course(width, frame.glyphs)
+        if name == "loss curve":
+            body, last = row.loss_spark(width, frame.glyphs)
             line += [(body, "loss_dim" + behind), (last, "loss" + behind)]
             line.append((" " * (width - len(body) - len(last)), "text" + behind))
         elif name == "phase":
-            line.append((left(phase_word(row.status), phase), phase_style(row.status) + behind))
+            line.append((left(status_word(row.status), phase), phase_style(row.status) + behind))
         else:
             text, style = _cell(row, name, now)
             line.append((right(text, width), style + behind))
@@ -74,11 +76,11 @@ def _cell(row: RunRow, name: str, now: float) -> tuple[str, str]:
         case "loss":
             return _loss(state), "text"
         case "tokens/s":
-            return short(state.tokens_per_second) if row.is_running else "", "muted"
+            return short(state.tokens_per_second) if row.lives else "", "muted"
         case "memory":
-            return (f"{gib(state.memory)} GiB" if state.memory is not None else "-") if row.is_running else "", "muted"
-        case "eta":
-            return clock(eta_seconds(state)) if row.is_running else "", "text"
+            return (f"{gib(state.memory)} GiB" if state.memory is not None else "-") if row.lives else "", "muted"
+        case "ETA":
+            return clock(eta_seconds(state)) if row.lives else "", "text"
         case _:
             return clock(None if row.created is None else now - row.created), "muted"
 
@@ -103,7 +105,7 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
     first: Line = [(f" {row.run.name}  ", "title"), (separator.join(setup), "muted")]
     lines.append(first)
     facts = [f"epoch {state.epoch:.2f}"] if state.epoch is not None else []
-    if row.is_running:
+    if row.lives:
         facts += [f"{short(state.tokens_per_second)} tokens/s", f"{gib(state.memory)} GiB"]
     if state.attempt > 1:
         facts.append(f"attempt {state.attempt}")
@@ -130,10 +132,14 @@ def why(row: RunRow) -> tuple[str, str]:
         return state.detail, "warn"
     if state.phase == "held":
         return (
-            f"held: {state.detail}" if state.detail else "Held: the GPU stays taken. It goes on with `continue`.",
+            f"paused: {state.detail}"
+            if state.detail
+            else "Paused: its GPU memory stays in use. `ftui continue` goes on.",
             "warn",
         )
     if state.reason:
         share = share_done(state)
-        return f"{state.phase}: {state.reason}" + ("" if share is None else f" ({share:.0%} of the plan)"), "muted"
+        return f"{phase_word(state.phase)}: {state.reason}" + (
+            "" if share is None else f" ({share:.0%} of the plan)"
+        ), "muted"
     return (f"warning: {state.warning}", "warn") if state.warning else (place(row.run.folder), "faint")

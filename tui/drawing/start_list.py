@@ -22,24 +22,24 @@ def title(frame: Frame, filter_text: str, shown: int, found: int) -> list[Line]:
     return [spread(frame.width, [(" start a run, or go on with one", "title")], narrowed), []][: frame.height]
 
 
-def start_list(frame: Frame, offers: Sequence[StartChoice], cursor: int, filter_text: str) -> list[Line]:
+def start_list(frame: Frame, find_choices: Sequence[StartChoice], cursor: int, filter_text: str) -> list[Line]:
     """As many lines as there is room for, the one under the cursor among them."""
-    if filter_text and not offers:
+    if filter_text and not find_choices:
         return [[(f"  Nothing here has {filter_text!r} in it; / narrows the list to something else.", "muted")]]
-    name = min(WIDEST_NAME, max([NAME, *(len(offer.name) for offer in offers)]))
+    name = min(WIDEST_NAME, max([NAME, *(len(choice.name) for choice in find_choices)]))
     lines: list[Line] = []
     at = 0
     for section in (HERE, RUNS, SHIPPED):
-        here = [(number, offer) for number, offer in enumerate(offers) if offer.section == section]
+        here = [(number, choice) for number, choice in enumerate(find_choices) if choice.section == section]
         if filter_text and not here:
             continue
         lines += [*([[]] if lines else []), _heading(frame, section)]
         if not here:
             lines += [[("   " + line, "faint")] for line in wrapped(NOTHING[section], frame.width - 4)]
-        for number, offer in here:
+        for number, choice in here:
             if number == cursor:
                 at = len(lines)
-            lines.append(_line(frame, offer, name, chosen=number == cursor))
+            lines.append(_line(frame, choice, name, chosen=number == cursor))
     top = 0 if at < frame.height - 1 else min(at - frame.height // 2, len(lines) - frame.height)
     return lines[top : top + frame.height]
 
@@ -49,21 +49,21 @@ def _heading(frame: Frame, section: str) -> Line:
     return [*head, (frame.glyphs.rule * (frame.width - width_of(head) - 1), "rule")]
 
 
-def _line(frame: Frame, offer: StartChoice, name: int, *, chosen: bool) -> Line:
+def _line(frame: Frame, choice: StartChoice, name: int, *, chosen: bool) -> Line:
     behind = "@cursor" if chosen else ""
     mark = frame.glyphs.cursor if chosen else " "
     return [
         (f" {mark} ", "loss" + behind),
-        (left(offer.name, name), ("number" if chosen else "text") + behind),
-        (" " + left(offer.words, frame.width - name - 4), offer.tone + behind),
+        (left(choice.name, name), ("number" if chosen else "text") + behind),
+        (" " + left(choice.words, frame.width - name - 4), choice.tone + behind),
     ]
 
 
-def about(frame: Frame, offer: StartChoice | None) -> list[Line]:
+def about(frame: Frame, choice: StartChoice | None) -> list[Line]:
     """All that the list cut away, and where it is."""
-    if offer is None:
+    if choice is None:
         return []
-    where = offer.profile if offer.run is None else offer.run.folder
-    words = [[(" " + line, offer.tone)] for line in wrapped(offer.whole or offer.words, frame.width - 2)]
-    lines: list[Line] = [[(" " + frame.glyphs.rule * (frame.width - 2), "rule")], [(f" {offer.name}", "title")]]
+    where = choice.profile if choice.run is None else choice.run.folder
+    words = [[(" " + line, choice.tone)] for line in wrapped(choice.whole or choice.words, frame.width - 2)]
+    lines: list[Line] = [[(" " + frame.glyphs.rule * (frame.width - 2), "rule")], [(f" {choice.name}", "title")]]
     return [*lines, *words[: frame.height - 3], [(f" {place(where) if where else ''}", "faint")]]

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ftui.errors import DiskError
-from ftui.runs.state import RunState
+from ftui.runs.state import RunState, phase_word
 from ftui.runs.status import Status
 
 PHASE_STYLES = {
@@ -17,16 +17,16 @@ def phase_style(status: Status) -> str:
     return "warn" if status.frozen or status.unwatched else PHASE_STYLES[status.state.phase]
 
 
-def phase_word(status: Status) -> str:
+def status_word(status: Status) -> str:
     """The phase, and what is odd about it."""
     state = status.state
     if status.frozen:
-        return f"{state.phase}, frozen"
+        return f"{phase_word(state.phase)}, frozen"
     if state.restarting and state.phase == "starting":
         return "restarting"
     if state.phase == "parked" and state.exit_code == DiskError.exit_code:
         return "parked, disk full"
-    return f"{state.phase}, unwatched" if status.unwatched else state.phase
+    return f"{phase_word(state.phase)}, unwatched" if status.unwatched else phase_word(state.phase)
 
 
 def clock(seconds: float | None) -> str:

@@ -10,7 +10,7 @@ from ftui import units
 from ftui.errors import FtuiError
 from ftui.models.config_reader import read_shape
 from ftui.models.known import known_models
-from ftui.models.local import CONFIG, ModelFacts, cached_models, facts, find_folder, models_in
+from ftui.models.local import CONFIG, ModelFacts, cached_models, find_folder, models_in, read_facts
 from ftui.profile import recent
 from ftui.profile.paths import DATA_SUFFIXES
 from ftui.profile.sections.row_forms import form_of
@@ -83,7 +83,7 @@ def describe_model(name: str, folder: Path) -> tuple[str, ...]:
     def read() -> tuple[str, ...]:
         path = find_folder(str(folder / Path(name).expanduser()) if name.startswith((".", "/", "~")) else name)
         if path is not None:
-            return _describe(facts(path, name=name))
+            return _describe(read_facts(path, name=name))
         hint = "It is not on this disk; a name such as owner/model is fetched from the hub when the run starts."
         return (*_describe_known(name), hint)
 

@@ -1,37 +1,34 @@
 """The checkpoints of a run: look at them, read them back, keep or delete them, go on from one of them."""
 
 import asyncio
-import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 import msgspec
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
-from textual.timer import Timer
 
 from ftui import units
 from ftui.errors import FtuiError
-from ftui.runs.checkpoint_index import CheckpointList, CheckpointEntry, describe_entry
+from ftui.helper.client import Helper
+from ftui.runs.checkpoint_index import Entry, standing
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
 from ftui.text import shown
 
 from ..drawing.checkpoint_table import checkpoint_table, details, title
-from ..render.canvas import Canvas
+from ..key_table import BACK, CURSOR_KEYS
 from ..stage import stage
 from ..state.checkpoint_view import CheckpointLook, CheckpointView, reason_set_aside, reason_to_keep, with_checked
 from ..state.sent_requests import SentRequests
+from .canvas_screen import ListScreen
 from .dialogs import ConfirmScreen
 
-LOOK_SECONDS = 2.0
-SOON_SECONDS = 0.4  # until the next look while a letter waits for its answer
-PAGE = 10
+SOON_SECONDS = 0.4  # until the next look while a request waits for its answer
 
 
-class CheckpointsScreen(Screen[None]):
-    """One row a checkpoint; a living run is asked by letters, of any other one the files are changed here."""
+class CheckpointsScreen(ListScreen[None]):
+    """One row a checkpoint; a run that is running gets requests, the files of any other are changed here."""
 
     HEADING = "the checkpoints of a run"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -41,48 +38,25 @@ class CheckpointsScreen(Screen[None]):
         Binding("p", "pin", "pin", tooltip="Keep it for good; again: let it go when its time comes", id="pin"),
         Binding("d", "delete", "delete", tooltip="Delete it; asks first", id="delete"),
         Binding("y", "copy", "copy path", tooltip="Copy the path of its folder", id="copy"),
-        Binding("up,k", "move(-1)", "up", show=False, tooltip="The one above", id="up"),
-        Binding("down,j", "move(1)", "down", show=False, tooltip="The one below", id="down"),
-        Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} up", id="page-up"),
-        Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} down", id="page-down"),
-        Binding("home", "move(-1000000)", "first", show=False, tooltip="The first one", id="first"),
-        Binding("end", "move(1000000)", "last", show=False, tooltip="The last one", id="last"),
-        Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
+        *CURSOR_KEYS,
+        BACK,
     ]
+    CANVASES: ClassVar[Sequence[str]] = ("header", "body", "details")
+    refresh_seconds = 2.0
 
     def __init__(self, run: Run) -> None:
         super().__init__()
         self._run = run
         self._browsed = CheckpointView(run)
         self._seen: CheckpointLook | None = None
-        self._checked: dict[str, CheckpointEntry] = {}
+        self._checked: dict[str, Entry] = {}
         self._reading: str | None = None
-        self._cursor = 0
-        self._chosen: str | None = None
         self._requests = SentRequests(run)
         self._is_looking = False
         self._changing = asyncio.Lock()
-        self._timer: Timer | None = None
-
-    def compose(self) -> ComposeResult:
-        for name in ("header", "body", "details", "keys"):
-            yield Canvas(stage(self).look, id=name)
 
     def on_mount(self) -> None:
-        self._draw()
-        stage(self).draw_keys()
-        self._timer = self.set_interval(LOOK_SECONDS, self.tick)
         self.tick()
-
-    def on_screen_suspend(self) -> None:
-        if self._timer is not None:
-            self._timer.pause()
-
-    def on_screen_resume(self) -> None:
-        if self._timer is not None:
-            self._timer.resume()
-            self.tick()
-        stage(self).draw_keys()
 
     # -- looking
 
@@ -103,51 +77,43 @@ class CheckpointsScreen(Screen[None]):
         self._seen = seen
         for record in seen.answers:
             self._requests.take(record)
-        if not seen.is_running:
+        if not seen.lives:
             self._requests.give_up()
         if any(request.outcome == "sent" for request in self._requests.all):
             self.set_timer(SOON_SECONDS, self.tick)
-        self._find_cursor()
-        self._draw()
+        self.follow_cursor()
+        self.draw()
 
     @property
-    def entries(self) -> list[CheckpointEntry] | None:
+    def entries(self) -> list[Entry] | None:
         """`None` before the first look."""
         return None if self._seen is None else with_checked(self._seen.entries, self._checked)
 
     @property
-    def entry(self) -> CheckpointEntry | None:
+    def entry(self) -> Entry | None:
         entries = self.entries
-        return entries[self._cursor] if entries else None
+        return entries[self.cursor] if entries else None
 
-    def _find_cursor(self) -> None:
-        """The cursor stays on its checkpoint while others come and go; where that is gone, it stays in its place."""
-        paths = [entry.path for entry in self.entries or []]
-        if self._chosen in paths:
-            self._cursor = paths.index(self._chosen)
-        self._cursor = max(0, min(self._cursor, len(paths) - 1))
-        self._chosen = paths[self._cursor] if paths else None
+    def line_ids(self) -> Sequence[object]:
+        return [entry.path for entry in self.entries or []]
 
-    def _draw(self) -> None:
-        name, entries, entry, cursor = self._run.name, self.entries, self.entry, self._cursor
+    def draw(self) -> None:
+        name, entries, entry, cursor = self._run.name, self.entries, self.entry, self.cursor
         reading, request, now = self._reading, self._requests.newest, stage(self).clock()
-        show = {name: self.query_one(f"#{name}", Canvas).show for name in ("header", "body", "details")}
-        show["header"](lambda frame: title(frame, name, entries or []))
-        show["body"](lambda frame: checkpoint_table(frame, name, entries, cursor, reading, now))
-        show["details"](lambda frame: details(frame, self._run.folder, entry, request, now))
-
-    def action_move(self, by: int) -> None:
-        entries = self.entries or []
-        self._cursor = max(0, min(len(entries) - 1, self._cursor + by))
-        self._chosen = entries[self._cursor].path if entries else None
-        self._draw()
+        self.show(
+            header=lambda frame: title(frame, name, entries or []),
+            body=lambda frame: checkpoint_table(frame, name, entries, cursor, reading, now),
+            details=lambda frame: details(frame, self._run.folder, entry, request, now),
+        )
 
     # -- going on
 
     def action_resume(self) -> None:
         entry = self.entry
-        if entry is not None and entry.newest and self._seen is not None and self._seen.is_running:
-            stage(self).say(f"{self._run.name} lives and goes on by itself; f starts another run from here.", "warn")
+        if entry is not None and entry.newest and self._seen is not None and self._seen.lives:
+            stage(self).say(
+                f"{self._run.name} is running and goes on by itself; f starts another run from here.", "warn"
+            )
         else:
             self._go_on(own_run=False)
 
@@ -177,42 +143,29 @@ class CheckpointsScreen(Screen[None]):
         entry = self.entry
         if entry is not None and entry.path != self._reading:
             self._reading = entry.path
-            self._draw()
+            self.draw()
             stage(self).say(f"Reading {units.size(entry.size)} of {entry.name} back ...", "loss")
             self.run_worker(self._verify(entry), group="verify", exclusive=True)
 
-    async def _verify(self, entry: CheckpointEntry) -> None:
+    async def _verify(self, entry: Entry) -> None:
         """In a process of its own: hashing would hold up the keys, and a read that hangs can be killed."""
-        words, tone = f"{entry.name} could not be verified.", "bad"
+        helper = Helper()
         try:
-            output, complaint = await self._helped("--verify", entry.path, "--json")
-            found = msgspec.json.decode(output, type=CheckpointList).checkpoints[0]
+            found = msgspec.convert(
+                await asyncio.to_thread(helper.ask, "verify", run=str(self._run.folder), checkpoint=entry.path), Entry
+            )
             self._checked[entry.path] = found
-            is_whole = found.problem is None
-            words, tone = f"{entry.name}: {describe_entry(found)}", "bad"
-            if is_whole:
+            words, tone = f"{entry.name}: {standing(found)}", "bad"
+            if found.problem is None:
                 words, tone = f"{entry.name}: every byte is what it was when it was saved.", "good"
-        except (msgspec.DecodeError, IndexError):
-            words = f"{words} {complaint}".strip()
+        except FtuiError as error:
+            words, tone = f"{entry.name} could not be verified. {' '.join(error.message.split())}", "bad"
         finally:
+            helper.close()
             if self._reading == entry.path:  # else another one is being read by now
                 self._reading = None
         stage(self).say(words, tone)
-        self._draw()
-
-    async def _helped(self, *arguments: str) -> tuple[bytes, str]:
-        """What `ftui checkpoints` prints about this run, and its complaint; it is killed when nobody waits any more."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-P", "-m", "ftui", "checkpoints", str(self._run.folder), *arguments,
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
-        try:
-            output, errors = await process.communicate()
-        finally:
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
-        return output, " ".join(errors.decode(errors="backslashreplace").split())
+        self.draw()
 
     # -- keeping and deleting
 
@@ -240,8 +193,8 @@ class CheckpointsScreen(Screen[None]):
         self.app.push_screen(ConfirmScreen(stage(self).look, question, "delete it"), answered)
 
     def _change(self, verb: str, step: int) -> None:
-        """By letter where the run lives; its answer comes with the next looks."""
-        if self._seen is None or not self._seen.is_running:
+        """By a request where the run is running; the answer comes with the next looks."""
+        if self._seen is None or not self._seen.lives:
             self.run_worker(self._change_here(verb, step), group="change")
             return
         try:
@@ -249,7 +202,7 @@ class CheckpointsScreen(Screen[None]):
         except FtuiError as error:
             stage(self).complain(error)
         self.set_timer(SOON_SECONDS, self.tick)
-        self._draw()
+        self.draw()
 
     async def _change_here(self, verb: str, step: int) -> None:
         async with self._changing:  # the run's lock is not free for a second one at the same time

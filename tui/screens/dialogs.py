@@ -6,7 +6,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Input
 
 from ftui.errors import FtuiError
@@ -17,9 +17,36 @@ from ..render.spans import Frame, Line, wrapped
 from ..render.theme import Look
 
 DIALOG_WIDTH = 70
+BLANK: Line = [("", "text@panel")]
 
 
-class ConfirmScreen(ModalScreen[bool]):
+def paragraph(text: str, width: int, style: str = "text@panel") -> list[Line]:
+    """The text wrapped between the dialog's margins."""
+    return [[(" " + line, style)] for line in wrapped(text, width - 2)]
+
+
+class DialogScreen(ModalScreen[ScreenResultType]):
+    """A few lines in the middle, over the screen below."""
+
+    def __init__(self, look: Look) -> None:
+        super().__init__()
+        self._look = look
+
+    def compose(self) -> ComposeResult:
+        with Vertical(classes="dialog"):
+            yield Canvas(self._look, id="question")
+
+    def on_mount(self) -> None:
+        canvas = self.query_one("#question", Canvas)
+        canvas.styles.height = len(self.question_lines(DIALOG_WIDTH))
+        canvas.show(lambda frame: self.question_lines(frame.width))
+
+    def question_lines(self, width: int) -> list[Line]:
+        """What stands in the dialog, in lines of at most that many columns."""
+        raise NotImplementedError
+
+
+class ConfirmScreen(DialogScreen[bool]):
     """Yes or no. `question` may be long; `yes` and `no` say what y and n do.
 
     Esc is no answer (`None`); `later` says what that means where it is not the same as no.
@@ -32,55 +59,35 @@ class ConfirmScreen(ModalScreen[bool]):
     ]
 
     def __init__(self, look: Look, question: str, yes: str, *, no: str = "no", later: str = "") -> None:
-        super().__init__()
-        self._look, self._question = look, question
+        super().__init__(look)
+        self._question = question
         self._keys = [("y", yes), ("n", no), *([("esc", later)] if later else [])]
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Canvas(self._look, id="question")
-
-    def on_mount(self) -> None:
-        canvas = self.query_one(Canvas)
-        canvas.styles.height = len(self._lines(DIALOG_WIDTH))
-        canvas.show(lambda frame: self._lines(frame.width))
-
-    def _lines(self, width: int) -> list[Line]:
-        text: list[Line] = [[(" " + line, "text@panel")] for line in wrapped(self._question, width - 2)]
+    def question_lines(self, width: int) -> list[Line]:
         keys: Line = []
         for key, words in self._keys:
             keys += [("   " if keys else "", "muted@panel"), (key, "key@panel"), (f" {words}", "muted@panel")]
-        return [*text, [("", "text@panel")], [(" ", "key@panel"), *keys]]
+        return [*paragraph(self._question, width), BLANK, [(" ", "key@panel"), *keys]]
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)
 
 
-class MessageScreen(ModalScreen[None]):
-    """Something that is too long for one line, until it has been read."""
+class MessageScreen(DialogScreen[None]):
+    """A message that is too long for one line, until it has been read."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,escape,q,space", "dismiss", "close", id="close")]
 
     def __init__(self, look: Look, message: str, hint: str) -> None:
-        super().__init__()
-        self._look, self._message, self._hint = look, message, hint
+        super().__init__(look)
+        self._message, self._hint = message, hint
 
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog"):
-            yield Canvas(self._look, id="question")
-
-    def on_mount(self) -> None:
-        canvas = self.query_one(Canvas)
-        canvas.styles.height = len(self._lines(DIALOG_WIDTH))
-        canvas.show(lambda frame: self._lines(frame.width))
-
-    def _lines(self, width: int) -> list[Line]:
-        lines: list[Line] = [[(" " + line, "bad@panel")] for line in wrapped(self._message, width - 2)]
-        lines += [[(" " + line, "text@panel")] for line in wrapped(self._hint, width - 2) if line]
-        return [*lines, [("", "text@panel")], [(" enter", "key@panel"), (" close", "muted@panel")]]
+    def question_lines(self, width: int) -> list[Line]:
+        lines = paragraph(self._message, width, "bad@panel") + (paragraph(self._hint, width) if self._hint else [])
+        return [*lines, BLANK, [(" enter", "key@panel"), (" close", "muted@panel")]]
 
 
-class PromptScreen(ModalScreen[str | None]):
+class PromptScreen(DialogScreen[str | None]):
     """One line of text; `check` raises an FtuiError for what cannot be taken, shown while it is typed.
 
     `replaced`: the first key typed takes the place of `text`, else it goes behind it.
@@ -98,8 +105,8 @@ class PromptScreen(ModalScreen[str | None]):
         enter: str = "take it",
         replaced: bool = False,
     ) -> None:
-        super().__init__()
-        self._look, self._question, self._text, self._check, self._enter = look, question, text, check, enter
+        super().__init__(look)
+        self._question, self._text, self._check, self._enter = question, text, check, enter
         self._replaced = replaced
 
     def compose(self) -> ComposeResult:
@@ -111,9 +118,6 @@ class PromptScreen(ModalScreen[str | None]):
             yield Canvas(self._look, id="problem")
 
     def on_mount(self) -> None:
-        question = self.query_one("#question", Canvas)
-        question.styles.height = len(self._asked(DIALOG_WIDTH))
-        question.show(lambda frame: self._asked(frame.width))
         self.query_one("#problem", Canvas).styles.height = 3
         field = self.query_one(Input)
         if self._replaced:  # here, not on focus: that may come after a key that was typed ahead
@@ -122,16 +126,14 @@ class PromptScreen(ModalScreen[str | None]):
             field.action_end()
         self._show_problem("")
 
-    def _asked(self, width: int) -> list[Line]:
-        return [*([(" " + line, "text@panel")] for line in wrapped(self._question, width - 2)), [("", "text@panel")]]
+    def question_lines(self, width: int) -> list[Line]:
+        return [*paragraph(self._question, width), BLANK]
 
     def _show_problem(self, problem: str) -> None:
         def paint(frame: Frame) -> list[Line]:
             keys: Line = [(" enter", "key@panel"), (f" {self._enter}   ", "muted@panel")]
             keys += [("esc", "key@panel"), (" cancel", "muted@panel")]
-            blank: Line = [("", "text@panel")]
-            text: list[Line] = [[(" " + line, "bad@panel")] for line in wrapped(problem, frame.width - 2) if problem]
-            return [*text[:2], keys] if text else [blank, keys, blank]
+            return [*paragraph(problem, frame.width, "bad@panel")[:2], keys] if problem else [BLANK, keys, BLANK]
 
         self.query_one("#problem", Canvas).show(paint)
 

@@ -3,67 +3,43 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
-from ..key_table import PAGING, bindings_of, keys_of, written
-from ..render.canvas import Canvas
+from ..key_table import SCROLL_KEYS, bindings_of, write_keys
 from ..render.spans import Frame, Line, spread, wrapped
-from ..stage import stage
+from .canvas_screen import TextScreen
 
 Entry = tuple[str, str, str]
 """The keys, a word for what they do, and a sentence."""
 
 
-class HelpScreen(Screen[None]):
+class HelpScreen(TextScreen):
     """Over the screen it explains; what the signs of that one mean, its `LEGEND` says."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "scroll(-1)", "up", show=False, tooltip="A line up", id="up"),
-        Binding("down,j", "scroll(1)", "down", show=False, tooltip="A line down", id="down"),
-        *PAGING,
+        *SCROLL_KEYS,
         Binding("escape,q,question_mark,f1", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
     ]
 
     def __init__(self, explained: Screen[Any]) -> None:
         super().__init__()
-        self._entries = merged([(written(b), b.description, b.tooltip) for b in bindings_of(explained)])
+        self._entries = merge_entries([(write_keys(b), b.description, b.tooltip) for b in bindings_of(explained)])
         self._legend: Mapping[str, str] = getattr(explained, "LEGEND", {})
         self._heading = str(getattr(explained, "HEADING", "ftui"))
-        self._top = 0
 
-    def compose(self) -> ComposeResult:
-        look = stage(self).look
-        yield Canvas(look, id="body")
-        yield Canvas(look, id="keys")
-
-    def on_mount(self) -> None:
-        self._draw()
-        keys_of(self)
-
-    def action_scroll(self, by: int) -> None:
-        self._top = max(0, self._top + by)
-        self._draw()
-
-    def _draw(self) -> None:
-        self.query_one("#body", Canvas).show(self._lines)
-
-    def _lines(self, frame: Frame) -> list[Line]:
+    def visible_lines(self, frame: Frame) -> list[Line]:
         lines = help_lines(frame, self._entries, self._legend)
-        room = frame.height - 2
-        self._top = max(0, min(self._top, len(lines) - room))
-        below = len(lines) - room - self._top
+        height = frame.height - 2
+        self.top = max(0, min(self.top, len(lines) - height))
+        below = len(lines) - height - self.top
         more = f"{below} more line{'s' if below > 1 else ''} below " if below > 0 else ""
-        return [
-            spread(frame.width, [(f" keys of {self._heading}", "title")], [(more, "faint")]),
-            [],
-            *lines[self._top :],
-        ]
+        title: Line = [(f" keys of {self._heading}", "title")]
+        return [spread(frame.width, title, [(more, "faint")]), [], *lines[self.top :]]
 
 
-def merged(entries: list[Entry]) -> list[Entry]:
-    """A key that has another word for it on another page of the screen is told once."""
+def merge_entries(entries: list[Entry]) -> list[Entry]:
+    """Each key once, also where another page of the screen has another word for it."""
     found: dict[tuple[str, str], Entry] = {}
     for key, word, explanation in entries:
         found.setdefault((key, explanation), (key, word, explanation))

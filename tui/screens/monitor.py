@@ -4,41 +4,88 @@ The screens that it opens are loaded when they are first asked for: the first fr
 """
 
 import asyncio
+from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import BindingType
-from textual.screen import Screen
-from textual.timer import Timer
+from textual.binding import Binding, BindingType
 
 from ftui.errors import DiskError, FtuiError
 from ftui.runs.curve_window import read_window
 from ftui.runs.curves import Curves
-from ftui.runs.requests import Continue, Pause, ControlRequest, Set
+from ftui.runs.requests import Continue, Hold, Letter, Set
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import REQUESTS, parse_setting
+from ftui.runs.state import phase_word
 
 from ..drawing.charts.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
 from ..drawing.header import header
 from ..drawing.panes import pane
 from ..drawing.tiles import tiles
-from ..render.canvas import Canvas
 from ..stage import stage
 from ..state.run_view import RunView
-from .monitor_keys import BINDINGS, LEGEND, NEEDS_ENGINE, NEEDS_NO_ENGINE, QUESTIONS, SETTINGS_QUESTION
+from .canvas_screen import CanvasScreen
 
 FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
 FAILURES = ("failed", "lost")
-GOES_ON = {"resume": "goes on", "attach": "lives already", "start": "starts"}
-"""What r does to a run that does not live, by what would happen."""
+GOES_ON = {"resume": "goes on", "attach": "is running already", "start": "starts"}
+"""What r does to a run that is not running, by what would happen."""
+
+PAUSE = "Pause the run and keep its GPU memory; again: continue"
+FACTOR = "The planned learning rate times a factor, from now on"
+LEGEND = {
+    "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA)",
+    "signs": "evaluation {evaluation}  best {best}  checkpoint {checkpoint}  epoch {epoch}  attempt {attempt}",
+}
+"""What its help tells of the chart."""
+
+NEEDS_ENGINE = frozenset({"pause", "park", "save", "stop", "evaluate", "lr", "change"})
+NEEDS_NO_ENGINE = frozenset({"resume"})
+
+QUESTIONS = {
+    "park": ("Park {}? It saves a checkpoint, frees the GPU and leaves. r goes on from there.", "park it"),
+    "stop": ("Stop {}? It saves a checkpoint, writes final/ and ends. `ftui resume` can go on with it.", "stop it"),
+    "abort": ("Abort {}? It ends at once; what came after the newest checkpoint is lost.", "abort it"),
+}
+
+SETTINGS_QUESTION = (
+    "Change the run from its next step on: learning_rate_factor, max_steps, save_steps, eval_steps, logging_steps, "
+    "each as key=value."
+)
 
 
-class MonitorScreen(Screen[None]):
-    """Shows what the run's files say; every control is a letter, and its fate is shown."""
+class MonitorScreen(CanvasScreen[None]):
+    """Shows what the run's files say; each control key sends a request, and what becomes of it is shown."""
 
     HEADING = "a run"
     LEGEND = LEGEND
-    BINDINGS: ClassVar[list[BindingType]] = BINDINGS
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space,h", "pause", "pause", key_display="space", tooltip=PAUSE, id="pause"),
+        Binding("p", "request('park')", "park", tooltip="Save, free the GPU, leave; r goes on later", id="park"),
+        Binding("s", "request('checkpoint')", "save", tooltip="Save a checkpoint now, and keep it for good", id="save"),
+        Binding("x", "request('stop')", "stop", tooltip="Save, write final/ and end the run", id="stop"),
+        Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
+        Binding("r", "resume", "resume", tooltip="Resume a run that is not running", id="resume"),
+        Binding("e", "request('evaluate')", "evaluate", tooltip="Evaluate now, beside the plan", id="evaluate"),
+        Binding("f", "change('learning_rate_factor=0.5')", "lr", tooltip=FACTOR, id="lr"),
+        Binding(
+            "m", "change('max_steps=')", "change", tooltip="Change max_steps or save, eval, log steps", id="change"
+        ),
+        Binding("l", "log_axis", "log y", tooltip="Linear or logarithmic loss axis", id="log-axis"),
+        Binding("z", "zoom(0.5)", "zoom", tooltip="Half the steps, around the newest", id="zoom-in"),
+        Binding("left_square_bracket", "smooth(-1)", "less smooth", show=False, tooltip="Smooth less", id="rougher"),
+        Binding("right_square_bracket", "smooth(1)", "smoother", show=False, tooltip="Smooth more", id="smoother"),
+        Binding("v", "pane", "log", tooltip="Events, or what the engine printed", id="pane"),
+        Binding("Z", "zoom(2.0)", "zoom out", show=False, tooltip="Twice the steps", id="zoom-out"),
+        Binding("left", "pan(-0.25)", "earlier", show=False, tooltip="A quarter back", id="earlier"),
+        Binding("right", "pan(0.25)", "later", show=False, tooltip="A quarter on", id="later"),
+        Binding("0", "all", "all steps", show=False, tooltip="The whole plan", id="all"),
+        Binding("L", "log", "whole log", show=False, tooltip="All the engine printed, to scroll through", id="log"),
+        Binding("w", "why", "why", show=False, tooltip="How it ended or stands, and its last lines", id="why"),
+        Binding("X", "request('abort')", "abort", show=False, tooltip="End the run at once; saves nothing", id="abort"),
+        Binding("escape,backspace", "back", "runs", show=False, tooltip="To the list of runs", id="runs"),
+        Binding("q", "detach", "detach", tooltip="Leave ftui; the run goes on", id="back"),
+    ]
+    CANVASES: ClassVar[Sequence[str]] = ("header", "chart", "tiles", "pane")
 
     def __init__(self, run: Run) -> None:
         super().__init__()
@@ -47,31 +94,12 @@ class MonitorScreen(Screen[None]):
         self._scale = Scale()
         self._fine: Curves | None = None
         self._shows_log = False
-        self._timer: Timer | None = None
-        self._has_told = False
+        self._has_shown_failure = False
         self._hidden: frozenset[str] = frozenset()
-
-    def compose(self) -> ComposeResult:
-        look = stage(self).look
-        for name in ("header", "chart", "tiles", "pane", "keys"):
-            yield Canvas(look, id=name)
 
     def on_mount(self) -> None:
         self.run_view = RunView(self._run, stage(self).clock)
-        self._draw()
-        stage(self).draw_keys()
-        self._timer = self.set_interval(1 / stage(self).terminal.hz, self.tick)
-        self._tell_of_failure()
-
-    def on_screen_suspend(self) -> None:
-        if self._timer is not None:
-            self._timer.pause()
-
-    def on_screen_resume(self) -> None:
-        if self._timer is not None:
-            self._timer.resume()
-            self.tick()
-        stage(self).draw_keys()
+        self.refresh_seconds = 1 / stage(self).terminal.hz
 
     def tick(self) -> None:
         """Look at the files; what has not changed is not painted (`Canvas` sees to that)."""
@@ -80,47 +108,44 @@ class MonitorScreen(Screen[None]):
         except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
             stage(self).say(f"The files of {self._run.name} cannot be read: {error}.", "bad")
             return
-        self._draw()
+        self.draw()
         if self.hidden_keys != self._hidden:
             self._hidden = self.hidden_keys
             stage(self).draw_keys()
-        self._tell_of_failure()
+        self._show_failure()
 
-    def _tell_of_failure(self) -> None:
+    def _show_failure(self) -> None:
         """Once for each time the run fails."""
         failed = self.run_view.has_ended and self.run_view.state.phase in FAILURES
-        if failed and not self._has_told:
+        if failed and not self._has_shown_failure:
             self.action_why()
-        self._has_told = failed
+        self._has_shown_failure = failed
 
-    def _draw(self) -> None:
-        run_view = self.run_view
-        status, state = run_view.status, run_view.state
-        show = {name: self.query_one(f"#{name}", Canvas).show for name in ("header", "chart", "tiles", "pane")}
-        show["header"](lambda frame: header(frame, run_view.run.name, status, run_view.card, run_view.clock()))
-        show["chart"](
-            lambda frame: chart(
-                frame, run_view.curves, run_view.history, state, self.settings, self._scale, fine=self._fine
-            )
+    def draw(self) -> None:
+        view, settings = self.run_view, self.settings
+        status, state, curves = view.status, view.state, view.curves
+        events, lines, request = view.history.events, view.log.lines, view.requests.newest
+        self.show(
+            header=lambda frame: header(frame, view.run.name, status, view.card, view.clock()),
+            chart=lambda frame: chart(frame, curves, view.history, state, settings, self._scale, fine=self._fine),
+            tiles=lambda frame: tiles(frame, state, curves, list(view.machine.samples)),
+            pane=lambda frame: pane(frame, events, lines, request, show_log=self._shows_log),
         )
-        show["tiles"](lambda frame: tiles(frame, state, run_view.curves, list(run_view.machine.samples)))
-        events, lines, request = run_view.history.events, run_view.log.lines, run_view.requests.newest
-        show["pane"](lambda frame: pane(frame, events, lines, request, show_log=self._shows_log))
 
     @property
     def hidden_keys(self) -> frozenset[str]:
-        """What the footer leaves out: controls while nobody would read a letter, resume while somebody would."""
-        if self.run_view.is_running:
+        """What the footer leaves out: controls while no engine would answer, resume while one would."""
+        if self.run_view.lives:
             return NEEDS_NO_ENGINE
         return NEEDS_ENGINE | NEEDS_NO_ENGINE if self.run_view.state.phase == "finished" else NEEDS_ENGINE
 
     # -- controls
 
-    def action_order(self, verb: str) -> None:
-        """Send a letter; what ends the run is asked first."""
+    def action_request(self, verb: str) -> None:
+        """Send a control request; what ends the run is asked first."""
         kind = REQUESTS[verb]
         if verb not in QUESTIONS:
-            self._give(kind, {})
+            self._send(kind, {})
             return
         from .dialogs import ConfirmScreen
 
@@ -128,33 +153,33 @@ class MonitorScreen(Screen[None]):
 
         def answered(said_yes: bool | None) -> None:
             if said_yes:
-                self._give(kind, {})
+                self._send(kind, {})
 
         self.app.push_screen(ConfirmScreen(stage(self).look, question.format(self._run.name), yes), answered)
 
-    def action_hold(self) -> None:
-        self._give(Continue if self.run_view.state.phase == "held" else Pause, {})
+    def action_pause(self) -> None:
+        self._send(Continue if self.run_view.state.phase == "held" else Hold, {})
 
     def action_change(self, text: str) -> None:
         from .dialogs import PromptScreen
 
         def entered(answer: str | None) -> None:
             if answer:
-                self._give(Set, settings_in(answer))
+                self._send(Set, settings_in(answer))
 
         look = stage(self).look
         self.app.push_screen(PromptScreen(look, SETTINGS_QUESTION, text, settings_in, enter="send"), entered)
 
-    def _give(self, kind: type[ControlRequest], fields: dict[str, object]) -> None:
+    def _send(self, kind: type[Letter], fields: dict[str, object]) -> None:
         try:
             self.run_view.send(kind, fields)
         except FtuiError as error:
             stage(self).complain(error)
-        self._draw()
+        self.draw()
 
     def action_resume(self) -> None:
-        if self.run_view.is_running:
-            stage(self).say(f"{self._run.name} lives; space goes on with a run that is held.")
+        if self.run_view.lives:
+            stage(self).say(f"{self._run.name} is running; space continues a paused run.")
             return
         stage(self).say(f"{self._run.name} is being started again ...", "loss")
         self.run_worker(self._resume(), exclusive=True)
@@ -183,7 +208,7 @@ class MonitorScreen(Screen[None]):
 
     def action_pane(self) -> None:
         self._shows_log = not self._shows_log
-        self._draw()
+        self.draw()
 
     def action_log(self) -> None:
         from .log import LogScreen
@@ -220,7 +245,7 @@ class MonitorScreen(Screen[None]):
         self.settings = settings
         if moved:
             self._fine = self._look_closer()
-        self._draw()
+        self.draw()
 
     def _look_closer(self) -> Curves | None:
         """The exact steps of the window, where the curves hold them only in bunches."""
@@ -231,7 +256,7 @@ class MonitorScreen(Screen[None]):
 
     def action_detach(self) -> None:
         name, run_view = self._run.name, self.run_view
-        goes_on = f"The run {name} goes on." if run_view.goes_on else f"{name} is {run_view.state.phase}."
+        goes_on = f"The run {name} goes on." if run_view.goes_on else f"{name} is {phase_word(run_view.state.phase)}."
         stage(self).leave([goes_on, f"  attach again   ftui attach {name}", f"  look           ftui status {name}"])
 
     def action_back(self) -> None:
@@ -245,7 +270,7 @@ class MonitorScreen(Screen[None]):
 
 
 def settings_in(text: str) -> dict[str, object]:
-    """`key=value` words as the fields of a `set` letter.
+    """`key=value` words as the fields of a `set` request.
 
     Raises:
         UsageError: one of them cannot be set.

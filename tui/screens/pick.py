@@ -6,7 +6,6 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 from textual.widgets import Input
 
 from ftui.errors import FtuiError
@@ -14,14 +13,14 @@ from ftui.text import shown
 
 from ..drawing.editor.form_pick import Choice, PickPage, pick_details, pick_lines, pick_title
 from ..render.canvas import Canvas
-from ..render.spans import Frame, Line
 from ..stage import stage
+from .canvas_screen import ListScreen
 
 PAGE = 10
 Facts = Callable[[Choice], tuple[str, ...]]
 
 
-class PickScreen(Screen[Choice | None]):
+class PickScreen(ListScreen[Choice | None]):
     """Gives the choice, `None` where there was none.
 
     `takes_any`: what is typed is a choice too, and `check` raises an FtuiError for what cannot be taken. `facts` tells
@@ -71,11 +70,9 @@ class PickScreen(Screen[Choice | None]):
 
     def on_mount(self) -> None:
         self.query_one(Input).focus()
-        self._draw()
-        stage(self).draw_keys()
 
-    def on_screen_resume(self) -> None:
-        stage(self).draw_keys()
+    def line_ids(self) -> Sequence[object]:
+        return range(len(self.choices))
 
     @property
     def choices(self) -> list[Choice]:
@@ -98,14 +95,10 @@ class PickScreen(Screen[Choice | None]):
         self.cursor = 0
         if self._takes_any and "/" not in self._typed and len(self.choices) > 1 and self._typed:
             self.cursor = 1  # a word is rather a search than a name
-        self._draw()
+        self.draw()
 
     def on_input_submitted(self) -> None:
         self.action_choose()
-
-    def action_move(self, by: int) -> None:
-        self.cursor = max(0, min(len(self.choices) - 1, self.cursor + by))
-        self._draw()
 
     def action_complete(self) -> None:
         if self._toggle is not None:
@@ -124,11 +117,11 @@ class PickScreen(Screen[Choice | None]):
             return
         if self._toggle is not None:
             self._choices = list(self._toggle(chosen))
-            self._draw()
+            self.draw()
             return
         self._problem = self._problem_with(chosen)
         if self._problem:
-            self._draw()
+            self.draw()
         else:
             self.dismiss(chosen)
 
@@ -150,24 +143,22 @@ class PickScreen(Screen[Choice | None]):
         self._choices = [
             replace(choice, words=words, tone=tone) if choice.value == value else choice for choice in self._choices
         ]
-        self._draw()
+        self.draw()
 
-    def _draw(self) -> None:
+    def draw(self) -> None:
         found = self.choices
         self.cursor = max(0, min(self.cursor, len(found) - 1))
         if found and (more := self._facts_of(found[self.cursor])):
             found[self.cursor] = replace(found[self.cursor], facts=more)
-        page = PickPage(
-            self._title, found, self.cursor, self._typed, self._takes_any, len(self._choices), self._hint
-        )  # fmt: skip
+        total, hint = len(self._choices), self._hint
+        page = PickPage(self._title, found, self.cursor, self._typed, self._takes_any, total, hint)
         problem = self._problem_with(found[self.cursor]) if found and self._typed else ""
 
-        def title(frame: Frame) -> list[Line]:
-            return pick_title(frame, page)
-
-        self.query_one("#title", Canvas).show(title)
-        self.query_one("#body", Canvas).show(lambda frame: pick_lines(frame, page))
-        self.query_one("#details", Canvas).show(lambda frame: pick_details(frame, page, problem))
+        self.show(
+            title=lambda frame: pick_title(frame, page),
+            body=lambda frame: pick_lines(frame, page),
+            details=lambda frame: pick_details(frame, page, problem),
+        )
 
     def _facts_of(self, choice: Choice) -> tuple[str, ...]:
         if self._facts is None:

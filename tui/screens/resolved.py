@@ -4,14 +4,12 @@ This room loads pydantic: other screens import it when it is about to be shown.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.screen import Screen
 
 from ftui.dataset.row_counts import RowCounts, count_lines
 from ftui.errors import DiskError, FtuiError, UsageError
@@ -22,7 +20,7 @@ from ftui.runs.run_folder import Run
 from ..drawing.resolved_table import ResolvedPage, ValueRow, count_spans, matching, resolved_page, rows
 from ..drawing.wording import place
 from ..form.estimates import describe_fit
-from ..render.canvas import Canvas
+from ..key_table import BACK, CURSOR_KEYS
 from ..render.spans import Frame, Line, Span
 from ..stage import stage
 from ..state.launch_plan import (
@@ -34,9 +32,9 @@ from ..state.launch_plan import (
     overrides_in,
     plan_launch,
 )
+from .canvas_screen import ListScreen
 from .dialogs import PromptScreen
 
-PAGE = 10
 NAME_QUESTION = "The name of the run, which is also its folder's."
 FIND_QUESTION = "Words of a key: of its name, or of what it means."
 VALUE_QUESTION = "A value for this run only, as section.key=value; several, with blanks between them."
@@ -44,7 +42,7 @@ MENDING = "R reads it again, e changes a value for this run."
 COUNTING: Span = ("counting rows and tokens ...", "muted")
 
 
-class ResolvedScreen(Screen[None]):
+class ResolvedScreen(ListScreen[None]):
     """Of a `profile` or a `run`; `checkpoint` is the step of the run's to go on from, if not the newest."""
 
     HEADING = "what would be started"
@@ -57,14 +55,10 @@ class ResolvedScreen(Screen[None]):
         Binding("n", "rename", "name", tooltip="Give the run another name", id="name"),
         Binding("d", "count", "count", tooltip="Dry run: count rows, tokens and steps; starts nothing", id="count"),
         Binding("R", "again", "read again", tooltip="Read the profile's file and the run again", id="again"),
-        Binding("up,k", "move(-1)", "up", show=False, tooltip="A line up", id="up"),
-        Binding("down,j", "move(1)", "down", show=False, tooltip="A line down", id="down"),
-        Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
-        Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
-        Binding("home", "move(-1000000)", "first", show=False, tooltip="The first line", id="first"),
-        Binding("end", "move(1000000)", "last", show=False, tooltip="The last line", id="last"),
-        Binding("escape,backspace,q", "app.pop_screen", "back", key_display="esc", tooltip="Back", id="back"),
+        *CURSOR_KEYS,
+        BACK,
     ]
+    CANVASES: ClassVar[Sequence[str]] = ("body",)
 
     def __init__(
         self,
@@ -86,20 +80,9 @@ class ResolvedScreen(Screen[None]):
         self._is_counting = False
         self._rows: list[ValueRow] = []
         self._sought = ""  # the key that was changed last: the cursor goes there
-        self.cursor = 0
-
-    def compose(self) -> ComposeResult:
-        look = stage(self).look
-        yield Canvas(look, id="body")
-        yield Canvas(look, id="keys")
 
     def on_mount(self) -> None:
         self._look()
-        self._draw()
-        stage(self).draw_keys()
-
-    def on_screen_resume(self) -> None:
-        stage(self).draw_keys()
 
     # -- what would happen
 
@@ -118,7 +101,7 @@ class ResolvedScreen(Screen[None]):
         if plan is not None:
             self._verdict = await asyncio.to_thread(describe_fit, plan.resolved.profile, self.options.tier)
         self._problem, self._doing = problem, ""
-        self._draw()
+        self.draw()
 
     def _change(self, options: LaunchOptions) -> None:
         """From now on this is wanted."""
@@ -163,7 +146,7 @@ class ResolvedScreen(Screen[None]):
         def entered(answer: str | None) -> None:
             if answer and found:
                 self.cursor = found[0]
-                self._draw()
+                self.draw()
 
         self.app.push_screen(PromptScreen(stage(self).look, FIND_QUESTION, "", check, enter="go there"), entered)
 
@@ -189,7 +172,7 @@ class ResolvedScreen(Screen[None]):
             stage(self).say("There is no whole profile to count the rows of.", "warn")
             return
         self._counted, self._is_counting, self.cursor = None, True, 0
-        self._draw()
+        self.draw()
         self.run_worker(self._count(self.plan), exclusive=True, group="count")
 
     def action_rows(self) -> None:
@@ -209,7 +192,7 @@ class ResolvedScreen(Screen[None]):
         finally:  # this worker is cancelled when the counts are no longer wanted
             helper.close()
         self._is_counting, self.cursor = False, 0
-        self._draw()
+        self.draw()
 
     # -- making it happen
 
@@ -220,7 +203,7 @@ class ResolvedScreen(Screen[None]):
             stage(self).say("This cannot be started as it is.", "warn")
             return
         self._doing, self._is_opening = f"opening {self.plan.run.name} ...", True
-        self._draw()
+        self.draw()
         self.run_worker(self._start(self.plan), group="start")
 
     async def _start(self, plan: LaunchPlan) -> None:
@@ -249,8 +232,11 @@ class ResolvedScreen(Screen[None]):
 
     # -- what is shown
 
-    def _draw(self) -> None:
-        self.query_one("#body", Canvas).show(self._lines)
+    def line_ids(self) -> Sequence[object]:
+        return range(len(self._rows))
+
+    def draw(self) -> None:
+        self.show(body=self._lines)
 
     def _lines(self, frame: Frame) -> list[Line]:
         page = self._page(frame.width)
@@ -291,7 +277,3 @@ class ResolvedScreen(Screen[None]):
             hint = self._counted.hint
             return [(self._counted.message, "bad"), *([(hint, "good")] if hint else [])]
         return count_spans(count_lines(self._counted), width)
-
-    def action_move(self, by: int) -> None:
-        self.cursor = max(0, min(len(self._rows) - 1, self.cursor + by))
-        self._draw()

@@ -12,7 +12,6 @@ from typing import Literal
 from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, ProfileError, UsageError
 from ftui.launch.fork import find_origin, fork
 from ftui.launch.open_run import (
-    check_code,
     decide,
     locate_run,
     named,
@@ -24,13 +23,15 @@ from ftui.launch.open_run import (
 )
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.origins import ValueOrigin
+from ftui.profile.remote_code import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
 from ftui.profile.tiers import tier_layer
 from ftui.runs import checkpoint_folders
 from ftui.runs.describe import place
 from ftui.runs.run_folder import Run, check_name, runs_root
-from ftui.runs.status import Status, is_running, read_status, run_is_running
+from ftui.runs.state import phase_word
+from ftui.runs.status import Status, is_living, lives, read_status
 from ftui.system.logind import kills_on_logout
 
 from ..drawing.wording import place as shown_path
@@ -95,7 +96,7 @@ def plan_launch(options: LaunchOptions) -> LaunchPlan:
         folder, resolved = locate_run(str(options.profile.absolute()), options.name, options.overrides, options.tier)
         plan = _decided(options, folder, resolved)
     goes_on = plan.parent or plan.run
-    check_code(plan.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
+    check_remote_code(plan.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
     return plan
 
 
@@ -131,7 +132,7 @@ def _decided(options: LaunchOptions, folder: Path, resolved: ResolvedProfile) ->
 def _attached(run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
     before = stored_profile(run)
     keys = not_applied(run, resolved.profile)
-    notes = (f"A living run keeps what it started with; this differs in {', '.join(keys)}.",) if keys else ()
+    notes = (f"A run that is running keeps what it started with; this differs in {', '.join(keys)}.",) if keys else ()
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: enter attaches to it."
     return LaunchPlan("attach", run, resolved, before, sentence, notes)
 
@@ -162,8 +163,8 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
     notes, before = _warnings(), stored_profile(parent)
     if weights_difference(before, resolved.profile):
         notes = (f"{parent.name} itself could not go on with other values of what its weights depend on.", *notes)
-    if run_is_running(parent):
-        notes = (f"{parent.name} lives: both would share this machine.", *notes)
+    if is_living(parent):
+        notes = (f"{parent.name} is running: both would share this machine.", *notes)
     return LaunchPlan(
         "fork", run, _named(options, run, resolved), named(before, run.name), sentence, notes, parent=parent
     )
@@ -197,13 +198,13 @@ def _warnings() -> tuple[str, ...]:
 def how_it_stands(status: Status) -> str:
     """`was parked at step 120/400`."""
     state = status.state
-    if is_running(status):
-        return f"lives ({state.phase}, {place(state)})"
+    if lives(status):
+        return f"is running ({phase_word(state.phase)}, {place(state)})"
     if state.attempt == 0:
         return "was opened and never started"
     if state.exit_code in (PREEMPTED_SAVED, PREEMPTED_NOT_SAVED):
         return f"was pre-empted at {place(state)}"
-    return f"{WAS.get(state.phase, state.phase)} at {place(state)}"
+    return f"{WAS.get(state.phase, phase_word(state.phase))} at {place(state)}"
 
 
 def newest_checkpoint(run: Run) -> int | None:

@@ -1,4 +1,4 @@
-"""All runs as the list of them needs it: how each stands, the course of its loss. Nothing is read twice in vain."""
+"""All runs as the list of them needs it: how each stands, its loss curve. Nothing is read twice in vain."""
 
 import os
 import time
@@ -36,7 +36,7 @@ class RunRow:
     def is_running(self) -> bool:
         return is_running(self.status)
 
-    def course(self, width: int, glyphs: Glyphs) -> tuple[str, str]:
+    def loss_spark(self, width: int, glyphs: Glyphs) -> tuple[str, str]:
         """The loss as a spark; curves.json is read again only when it has changed, and what it held is not kept."""
         source = (*_stamp(self.run.curves), width, glyphs)
         if source != self.drawn_from:

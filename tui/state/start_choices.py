@@ -9,7 +9,7 @@ from ftui.profile import presets
 from ftui.runs import describe
 from ftui.runs.run_folder import Run
 
-from ..drawing.wording import model_name, phase_style, phase_word
+from ..drawing.wording import model_name, phase_style, status_word
 from .run_list import RunList, RunRow
 
 TABLES = ("run", "model", "data")  # a TOML file with one of these is taken for a profile
@@ -34,7 +34,7 @@ class StartChoice:
 HERE, SHIPPED, RUNS = "profiles in this folder", "profiles that come with ftui", "runs to go on with"
 
 
-def offers(folder: Path, run_list: RunList) -> list[StartChoice]:
+def find_choices(folder: Path, run_list: RunList) -> list[StartChoice]:
     """All there is, section by section."""
     run_list.look()
     shipped = [
@@ -45,20 +45,20 @@ def offers(folder: Path, run_list: RunList) -> list[StartChoice]:
     return [*_profiles(folder), *runs, *shipped]  # the longest last
 
 
-def matching(found: list[StartChoice], text: str) -> list[StartChoice]:
+def filter_choices(found: list[StartChoice], text: str) -> list[StartChoice]:
     """Those with every word of `text` somewhere in them."""
     words = text.casefold().split()
     return [
-        offer
-        for offer in found
-        if all(word in f"{offer.name} {offer.words} {offer.whole}".casefold() for word in words)
+        choice
+        for choice in found
+        if all(word in f"{choice.name} {choice.words} {choice.whole}".casefold() for word in words)
     ]
 
 
 def _run(row: RunRow) -> StartChoice:
     state = row.status.state
     reason = describe.lost(state) if state.phase == "lost" else (state.message.split("\n")[0] or state.reason)
-    words = f"{phase_word(row.status)} at {describe.place(state)}" + (f": {reason}" if reason else "")
+    words = f"{status_word(row.status)} at {describe.place(state)}" + (f": {reason}" if reason else "")
     return StartChoice(RUNS, row.run.name, words, phase_style(row.status), run=row.run)
 
 

@@ -11,8 +11,8 @@ from ...data.facts.scripts import join_japanese
 from ...data.load_rows import LoadedData
 from ...data.source import ResolvedSource
 from ...data.stores.store import Store
-from ...planning.mixing import shares_in
-from ...planning.plan import Share
+from ...planning.mixing import compute_training_shares
+from ...planning.plan import SourceShare
 from ...system.distinct import distinct
 from .examine import Examination, find_problems
 from .lengths import histogram, lengths_to_try, percentiles
@@ -76,13 +76,13 @@ def _num_judged_bad(store: Store) -> int:
     return len(store.facts) - len(distinct(store.rows)) if "kto" in store.counts.forms else 0
 
 
-def _shares(read: LoadedData, profile: Profile) -> tuple[Share, ...]:
+def _shares(read: LoadedData, profile: Profile) -> tuple[SourceShare, ...]:
     """How much of each source comes in an epoch of the run; none where one of them has no token to train on."""
     numbers = np.diff(np.searchsorted(read.train.indices, read.train.sequences.bounds))
-    return shares_in(read.found, read.train, profile.data.mixing_temperature) if all(numbers) else ()
+    return compute_training_shares(read.found, read.train, profile.data.mixing_temperature) if all(numbers) else ()
 
 
-def _sources(read: LoadedData, shares: Sequence[Share]) -> list[SourceFacts]:
+def _sources(read: LoadedData, shares: Sequence[SourceShare]) -> list[SourceFacts]:
     total = sum(share.per_epoch for share in shares)
     parts: list[float | None] = [None] * len(read.found)
     if any(share.weight != 1 for share in shares) and len(shares) > 1:

@@ -7,17 +7,17 @@ import numpy as np
 from ftui.dataset.report import Padding
 from ftui.profile.schema import Profile
 
-from ...planning.plan import Share, make_plan
+from ...planning.plan import SourceShare, make_plan
 
 
-def padding_of(profile: Profile, lengths: np.ndarray, shares: Sequence[Share]) -> Padding:
+def padding_of(profile: Profile, lengths: np.ndarray, shares: Sequence[SourceShare]) -> Padding:
     """As the profile has it, and with data.packing off and on. `lengths` (int32): of the sequences to train on."""
     alone = _share(profile, lengths, shares, packing=False)
     packed = _share(profile, lengths, shares, packing=True)
     return Padding(packed if profile.data.packing else alone, alone, packed)
 
 
-def _share(profile: Profile, lengths: np.ndarray, shares: Sequence[Share], *, packing: bool) -> float:
+def _share(profile: Profile, lengths: np.ndarray, shares: Sequence[SourceShare], *, packing: bool) -> float:
     train = profile.train
     size = train.per_device_train_batch_size
     plan = make_plan(

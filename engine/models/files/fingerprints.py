@@ -20,8 +20,7 @@ SETTLED_SECONDS = 2.0  # the coarsest clock of a volume (FAT)
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What stands in `source.json` of a folder that was made from one file (engine/models/files/gguf.py), and what was
-    lost then."""
+    """`source.json` of a folder made from one file (gguf.py): the hash of that file and what was lost."""
 
     sha256: str
     notes: list[str] = []
@@ -39,8 +38,8 @@ def weights_fingerprint(folder: Path, cache: Path, tick: Callable[[], None]) -> 
     """
     if (source := source_of(folder)) is not None:
         return source.sha256
-    found = file_hashes([folder / "config.json", *folder.glob("*.safetensors"), *folder.glob("*.py")], cache, tick)
-    return hashlib.sha256(json.dumps([[path.name, digest] for path, digest in found.items()]).encode()).hexdigest()
+    hashes = file_hashes([folder / "config.json", *folder.glob("*.safetensors"), *folder.glob("*.py")], cache, tick)
+    return hashlib.sha256(json.dumps([[path.name, digest] for path, digest in hashes.items()]).encode()).hexdigest()
 
 
 def file_hashes(files: Iterable[Path], cache: Path, tick: Callable[[], None]) -> dict[Path, str]:
@@ -56,20 +55,20 @@ def file_hashes(files: Iterable[Path], cache: Path, tick: Callable[[], None]) ->
     paths = sorted(files)
     place = hashlib.sha256(b"\0".join(map(os.fsencode, paths))).hexdigest()[:16]
     memory = cache / "hashes" / f"{place}.json"
-    known = json.loads(read_sealed(memory) or b"{}")
-    remembered, found = {}, {}
+    cached = json.loads(read_sealed(memory) or b"{}")
+    remembered, hashes = {}, {}
     for path in paths:
         stat = path.stat()
         key = _state(path.name, stat)
-        found[path] = known.get(key) or file_hash(path, tick)
+        hashes[path] = cached.get(key) or file_hash(path, tick)
         if time.time() - stat.st_mtime > SETTLED_SECONDS and _state(path.name, path.stat()) == key:
-            remembered[key] = found[path]
+            remembered[key] = hashes[path]
         tick()
-    if remembered != known:
+    if remembered != cached:
         with contextlib.suppress(OSError):
             make_private_folder(memory.parent)
         write_sealed(memory, json.dumps(remembered).encode())
-    return found
+    return hashes
 
 
 def _state(name: str, stat: os.stat_result) -> str:

@@ -15,11 +15,11 @@ from gguf import GGMLQuantizationType, GGUFReader
 from safetensors import SafetensorError
 from tokenizers import pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufConfig, PreTrainedTokenizerBase
-from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
 
 from ftui.errors import DiskError, ModelError
 from ftui.system.files import make_private_folder, replace_file, sync_path
 
+from ..transformers_private import knows_gguf_split
 from .fingerprints import SOURCE, Source, file_hashes, source_of
 
 FORM = 1  # raise it whenever the same file would be unpacked to another folder
@@ -39,7 +39,7 @@ def unpacked(file: Path, cache: Path, report: Callable[[str], None]) -> Path:
 
     Raises:
         ModelError: not a GGUF file, only a part of a model, or made in a way that transformers cannot read in full.
-        DiskError: there is no room for it.
+        DiskError: the disk is full.
     """
     if SPLIT.search(file.name):
         raise ModelError(
@@ -88,7 +88,7 @@ def _unpack(file: Path, folder: Path) -> list[str]:
         config.eos_token_id = stops[0] if len(stops) == 1 else stops
         config.bos_token_id, config.pad_token_id = tokenizer.bos_token_id, tokenizer.pad_token_id
     if not all(bool(torch.isfinite(weight).all()) for weight in model.parameters()):
-        raise ModelError(f"{file} holds weights that are not finite numbers.", hint=_ELSEWHERE)
+        raise ModelError(f"{file} has weights that are not finite numbers.", hint=_ELSEWHERE)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     _forget_invented(folder / "tokenizer.json", len(reader.fields["tokenizer.ggml.tokens"].data))
@@ -96,7 +96,7 @@ def _unpack(file: Path, folder: Path) -> list[str]:
 
 
 def _loaded(file: Path, reader: GGUFReader) -> tuple[PreTrainedTokenizerBase, Any, dict[str, Any]]:
-    """Tokenizer, model and which of its weights were found. The file is shown alone: transformers reads neighbours."""
+    """Tokenizer, model and the weights that the file has. The file is shown alone: transformers reads neighbours."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "model.gguf").symlink_to(file)
         options: dict[str, Any] = {"gguf_file": "model.gguf", "local_files_only": True}
@@ -156,7 +156,7 @@ def _restore_positions(model: Any, reader: GGUFReader, file: Path) -> None:
 def _restore_split(tokenizer: PreTrainedTokenizerBase, reader: GGUFReader) -> list[str]:
     """How a byte-level tokenizer splits words and digits is only named in a file; transformers knows some names."""
     name = _text(reader, "tokenizer.ggml.pre")
-    if _text(reader, "tokenizer.ggml.model") != "gpt2" or name in GPT2_SPLITS or name in GGUF_PRE_TOKENIZER_SPLITS:
+    if _text(reader, "tokenizer.ggml.model") != "gpt2" or name in GPT2_SPLITS or knows_gguf_split(name):
         return []
     backend: Any = tokenizer.backend_tokenizer
     if name == "smollm":
@@ -164,7 +164,9 @@ def _restore_split(tokenizer: PreTrainedTokenizerBase, reader: GGUFReader) -> li
             [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
         )
         return []
-    return [f"the GGUF file's tokenizer splits text as {name!r} does, which is not known here: tokens may differ"]
+    return [
+        f"the GGUF file's tokenizer splits text as {name!r} does, which transformers does not know: tokens may differ"
+    ]
 
 
 def _forget_invented(path: Path, num_tokens: int) -> None:
@@ -174,12 +176,12 @@ def _forget_invented(path: Path, num_tokens: int) -> None:
     path.write_text(json.dumps(definition, ensure_ascii=False))
 
 
-def _stops(known: Any, tokenizer: PreTrainedTokenizerBase, reader: GGUFReader) -> list[int]:
+def _stops(declared: Any, tokenizer: PreTrainedTokenizerBase, reader: GGUFReader) -> list[int]:
     """Tokens that end a turn: the end of text, those transformers knows of the type, the file's end of turn."""
     end_of_turn = reader.fields.get("tokenizer.ggml.eot_token_id")
-    found = [tokenizer.eos_token_id, *(known if isinstance(known, list) else [])]
-    found += [] if end_of_turn is None else [int(end_of_turn.contents())]
-    return [int(token) for token in dict.fromkeys(found) if isinstance(token, int)]
+    stops = [tokenizer.eos_token_id, *(declared if isinstance(declared, list) else [])]
+    stops += [] if end_of_turn is None else [int(end_of_turn.contents())]
+    return [int(token) for token in dict.fromkeys(stops) if isinstance(token, int)]
 
 
 def _text(reader: GGUFReader, key: str) -> str | None:

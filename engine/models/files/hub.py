@@ -34,8 +34,7 @@ def base_folder(section: ModelSection, cache: Path, report: Report) -> tuple[Pat
     """The folder of the profile's base model, and its commit where it came from the hub. A `.gguf` file is unpacked.
 
     Raises:
-        ModelError: see `model_folder` and engine/models/files/gguf.py; also where there are no safetensors, or an
-        adapter.
+        ModelError: see `model_folder` and gguf.py; also where there are no safetensors, or an adapter.
     """
     assert section.name_or_path is not None, "a model that is not new has a name or path"
     path = Path(section.name_or_path)
@@ -45,8 +44,8 @@ def base_folder(section: ModelSection, cache: Path, report: Report) -> tuple[Pat
         from .gguf import unpacked
 
         return unpacked(path, cache, report), None
-    wanted = [*WANTED, *CODE] if section.trust_remote_code else WANTED
-    folder, commit = model_folder(section.name_or_path, section.revision, report, wanted=wanted)
+    patterns = [*WANTED, *CODE] if section.trust_remote_code else WANTED
+    folder, commit = model_folder(section.name_or_path, section.revision, report, patterns=patterns)
     _check_weights(folder, section.name_or_path)
     return folder, commit
 
@@ -54,7 +53,7 @@ def base_folder(section: ModelSection, cache: Path, report: Report) -> tuple[Pat
 def _check_weights(folder: Path, name: str) -> None:
     if (folder / "adapter_config.json").is_file():  # transformers would put it into the model, and say nothing
         raise ModelError(
-            f"{name} holds an adapter beside a model: which of them is to be trained?",
+            f"{name} has an adapter beside a model: which of them is to be trained?",
             hint="Merge them, or set adapter.name_or_path to it and model.name_or_path to the base of the adapter.",
         )
     if any(folder.glob("*.safetensors")):
@@ -78,13 +77,13 @@ def tokenizer_folder(name_or_path: str, report: Report) -> Path:
         if not path.is_dir():
             raise ModelError(f"There is no tokenizer folder {path}.", hint="Check model.from_scratch.tokenizer.")
         return path
-    return model_folder(name_or_path, None, report, wanted=TOKENIZER)[0]
+    return model_folder(name_or_path, None, report, patterns=TOKENIZER)[0]
 
 
 def model_folder(
-    name_or_path: str, revision: str | None, report: Report, *, wanted: list[str] = WANTED
+    name_or_path: str, revision: str | None, report: Report, *, patterns: list[str] = WANTED
 ) -> tuple[Path, str | None]:
-    """The folder with the files `wanted` of a model, and its commit where it came from the hub.
+    """The folder with the files of a model that match `patterns`, and its commit where it came from the hub.
 
     `report(detail)` is called with the progress of a download.
 
@@ -109,8 +108,8 @@ def model_folder(
             hint="Check the spelling. A private model needs HF_TOKEN.",
         ) from error
     except (HTTPError, OfflineModeIsEnabled, OSError) as error:
-        return _cached(name_or_path, revision, error, wanted)
-    return _fetched(name_or_path, revision, report, wanted)
+        return _find_cached(name_or_path, revision, error, patterns)
+    return _fetch(name_or_path, revision, report, patterns)
 
 
 def _local(path: Path) -> Path:
@@ -121,10 +120,10 @@ def _local(path: Path) -> Path:
     return path
 
 
-def _cached(name: str, revision: str | None, cause: Exception, wanted: list[str]) -> tuple[Path, str | None]:
+def _find_cached(name: str, revision: str | None, cause: Exception, patterns: list[str]) -> tuple[Path, str | None]:
     """Without the hub, what an earlier download left is as good."""
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted, local_files_only=True))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns, local_files_only=True))
     except LocalEntryNotFoundError as error:
         raise ModelError(
             f"The hub cannot be reached ({type(cause).__name__}) and {name} is not in the local cache.",
@@ -133,7 +132,7 @@ def _cached(name: str, revision: str | None, cause: Exception, wanted: list[str]
     return folder, folder.name
 
 
-def _fetched(name: str, revision: str | None, report: Report, wanted: list[str]) -> tuple[Path, str]:
+def _fetch(name: str, revision: str | None, report: Report, patterns: list[str]) -> tuple[Path, str]:
     """Asked for by the revision's own name, so that the cache finds it by that name when offline."""
 
     class Progress(tqdm):  # type: ignore[misc]
@@ -148,11 +147,11 @@ def _fetched(name: str, revision: str | None, report: Report, wanted: list[str])
                 report(f"downloading {name}: {size(self.n)} of {size(self.total)}")
 
     try:
-        folder = Path(snapshot_download(name, revision=revision, allow_patterns=wanted, tqdm_class=Progress))
+        folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns, tqdm_class=Progress))
     except (HTTPError, LocalEntryNotFoundError) as error:
         raise ModelError(
             f"The download of {name} broke off ({type(error).__name__}).",
-            hint="Start the run again: what has arrived is kept.",
+            hint="Start the run again: what has arrived stays.",
         ) from error
     except OSError as error:
         raise DiskError(f"{name} could not be stored: {error}.", hint="Free space, or set HF_HOME.") from error

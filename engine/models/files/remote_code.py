@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ftui.errors import ModelError
-from ftui.launch import REMOTE_CODE
+from ftui.profile.remote_code import REMOTE_CODE
 
 CONFIGS = ("config.json", "tokenizer_config.json")
 HOW = f"If you have read it: model.trust_remote_code = true, and start the run with --allow {REMOTE_CODE}."
@@ -17,7 +17,7 @@ def brings_code(folder: Path) -> bool:
 
 
 def check_code(folder: Path) -> None:
-    """Code that a config takes from another repository is at no commit that anybody has looked at.
+    """Code that a config takes from another repository is at no fixed commit.
 
     Raises:
         ModelError: there is such code.
@@ -40,7 +40,7 @@ def _classes(folder: Path) -> Iterator[str]:
         try:
             config: Any = json.loads(path.read_bytes())
         except ValueError:
-            continue  # whoever loads it says what is wrong with it
-        wanted = config.get("auto_map") if isinstance(config, dict) else None
-        for entry in wanted.values() if isinstance(wanted, dict) else [wanted] if wanted else []:
+            continue  # loading it will say what is wrong with it
+        classes = config.get("auto_map") if isinstance(config, dict) else None
+        for entry in classes.values() if isinstance(classes, dict) else [classes] if classes else []:
             yield from (str(part) for part in (entry if isinstance(entry, list) else [entry]) if part)

@@ -6,6 +6,7 @@ from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import (
     OFF,
+    OTHER_TRACKER,
     OWN_TRACKER,
     Gate,
     Rule,
@@ -37,7 +38,7 @@ from ftui.importers.values import Unfit, above_zero, convert_for, either, flag, 
 TOOL = "Axolotl"
 ATTENTION = {"flash_attention": "flash_attention_2", "sdp_attention": "sdpa", "eager_attention": "eager"}
 PRECISIONS = {"bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16", "float16": "fp16"}
-NO_ADAPTER = "there is no adapter: it says nothing there either"
+NO_ADAPTER = "there is no adapter: it has no effect there either"
 
 
 def _method(draft: ProfileDraft) -> str:
@@ -71,7 +72,7 @@ def _eight(draft: ProfileDraft, leaf: Leaf) -> None:
     if not flag(leaf.value):
         draft.drop(leaf, OFF)
     elif _method(draft) != "lora":
-        raise Unfit(f"the method is {_method(draft)}: only the base of lora is held in 8 bits")
+        raise Unfit(f"the method is {_method(draft)}: only the base of lora is stored in 8 bits")
     else:
         draft.carry(leaf, "adapter.load_in_8bit", True)
 
@@ -128,7 +129,7 @@ def _per_epoch(draft: ProfileDraft, leaf: Leaf) -> None:
     times = whole(leaf.value)
     section, kind = ("eval", "eval") if leaf.name.startswith("evals") else ("checkpoint", "save")
     if times <= 0:
-        draft.drop(leaf, "0: it says nothing there either")
+        draft.drop(leaf, "0: it has no effect there either")
     elif times == 1:
         draft.carry(leaf, f"{section}.{kind}_strategy", "epoch")
     else:
@@ -142,7 +143,7 @@ def _per_epoch(draft: ProfileDraft, leaf: Leaf) -> None:
 def _steps(draft: ProfileDraft, leaf: Leaf) -> None:
     """eval_steps and save_steps, which say the strategy too."""
     if not is_on(leaf.value):
-        draft.drop(leaf, "0: it says nothing there either")
+        draft.drop(leaf, "0: it has no effect there either")
         return
     CARRIED[leaf.name](draft, leaf)
     section, kind = ("eval", "eval") if leaf.name == "eval_steps" else ("checkpoint", "save")
@@ -224,7 +225,7 @@ RULES: dict[str, Rule] = {
     "use_tensorboard": _tracker("tensorboard"),
     "use_trackio": _tracker("trackio"),
     **drops(OWN_TRACKER, "wandb_entity wandb_watch wandb_name wandb_run_id wandb_log_model wandb_mode"),
-    **drops("it cannot be told; tensorboard, wandb and trackio can", "use_mlflow mlflow_* hf_mlflow_* use_comet comet_*"
+    **drops(OTHER_TRACKER, "use_mlflow mlflow_* hf_mlflow_* use_comet comet_*"
             " use_otel_metrics otel_*"),
     **drops("the tokenizer's own are used", "special_tokens.pad_token special_tokens.unk_token special_tokens.bos_token"
             " tokenizer_use_fast tokenizer_legacy tokenizer_save_jinja_files"),
@@ -250,7 +251,7 @@ RULES: dict[str, Rule] = {
     **drops("evaluation measures the loss only", "eval_table_size eval_max_new_tokens do_causal_lm_eval"
             " eval_causal_lm_metrics do_bench_eval bench_dataset bench_split generate_samples num_generation_samples"
             " generation_max_new_tokens"),
-    **drops("rows are learned as they are", "dataset_exact_deduplication min_sample_len excess_length_strategy"
+    **drops("rows are trained on as they are", "dataset_exact_deduplication min_sample_len excess_length_strategy"
             " curriculum_sampling", matters=True),
     **drops("ftui chooses its kernels; train.use_liger_kernel takes Liger's",
             "flash_attn_* flash_optimum xformers_attention flex_attention flex_attn_compile_kwargs.* unsloth_*"

@@ -4,7 +4,7 @@ import contextlib
 from typing import Any
 
 from ftui.importers.config_file import Leaf
-from ftui.importers.draft import ProfileDraft
+from ftui.importers.draft import ProfileDraft, as_text, list_sources, other_split
 from ftui.importers.rules import OFF, Rule, drops, each, template_file
 from ftui.importers.values import Unfit, flag, text, texts
 
@@ -30,11 +30,7 @@ def _of(draft: ProfileDraft, leaf: Leaf, name: str) -> Any:
 
 
 def _form(draft: ProfileDraft, leaf: Leaf) -> str:
-    """The form of the rows of an entry.
-
-    Raises:
-        Unfit: it has none here.
-    """
+    """The form of the rows of an entry, "" where its type is not said. Raises `Unfit`: it has none here."""
     kind = _of(draft, leaf, "type")
     if leaf.path[0] == "pretraining_dataset":
         return "text"
@@ -44,16 +40,16 @@ def _form(draft: ProfileDraft, leaf: Leaf) -> str:
         return ""
     if not isinstance(kind, str) or kind not in TYPES:
         raise Unfit("there is no such form of rows; docs/profile.md names those there are")
-    column, said = _of(draft, leaf, "field_messages"), _of(draft, leaf, "message_property_mappings.content")
-    if kind == "chat_template" and column == "conversations" and said in (None, "value"):
+    column, content = _of(draft, leaf, "field_messages"), _of(draft, leaf, "message_property_mappings.content")
+    if kind == "chat_template" and column == "conversations" and content in (None, "value"):
         return "sharegpt"
     return TYPES[kind]
 
 
 def _is_own_type(draft: ProfileDraft, leaf: Leaf) -> bool:
     """Whether `type` is a table that says what the columns of a question and its answer are called."""
-    return any(one.path[:2] == leaf.path[:2] and one.path[2:3] == ("type",) and len(one.path) > 3
-               for one in draft.document.leaves)  # fmt: skip
+    entry = (*leaf.path[:2], "type")
+    return any(other.path[:3] == entry and len(other.path) > 3 for other in draft.document.leaves)
 
 
 # Keys of an entry that name a column, the forms that have it, and what it is called here.
@@ -80,20 +76,20 @@ SPEAKERS = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "observ
 
 def _columns(draft: ProfileDraft, leaf: Leaf, form: str) -> dict[str, str]:
     """What the columns of an entry are called where not as its form calls them."""
-    usual, found = USUAL.get(form, {}), {}
+    usual, columns = USUAL.get(form, {}), {}
     for key, (forms, ours) in NAMES.items():
         theirs = _of(draft, leaf, key)
         if form in forms and isinstance(theirs, str) and theirs not in ("", usual.get(ours, ours)):
-            found[ours] = theirs
-    return found
+            columns[ours] = theirs
+    return columns
 
 
 def _speakers(draft: ProfileDraft, leaf: Leaf, form: str) -> dict[str, str]:
     """What the speakers of an entry are called where not by a name that is known."""
     known = SPEAKERS if form == "sharegpt" else {}
-    named = {role: _of(draft, leaf, f"roles.{role}") for role in ROLES}
-    found = {str(theirs): role for role, each in named.items() if each for theirs in texts(each)}
-    return {theirs: role for theirs, role in found.items() if role not in (theirs, known.get(theirs))}
+    names = {role: _of(draft, leaf, f"roles.{role}") for role in ROLES}
+    roles = {str(theirs): role for role, value in names.items() if value for theirs in texts(value)}
+    return {theirs: role for theirs, role in roles.items() if role not in (theirs, known.get(theirs))}
 
 
 def _entry(draft: ProfileDraft, leaf: Leaf) -> list[Any]:
@@ -102,38 +98,32 @@ def _entry(draft: ProfileDraft, leaf: Leaf) -> list[Any]:
     if files and (path in READ_BY_KIND or path is None or draft.find(str(path)) is None):
         if path not in (*READ_BY_KIND, None):
             raise Unfit("single files of a data set on the hub cannot be chosen")
-        each = [draft.rows(one) for one in texts(files)]
+        paths = [draft.rows(file) for file in texts(files)]
     elif files:
-        each = [draft.rows(f"{path}/{one}") for one in texts(files)]
+        paths = [draft.rows(f"{path}/{file}") for file in texts(files)]
     else:
-        each = [draft.rows(path)]
-    more: dict[str, Any] = {}
-    with contextlib.suppress(Unfit):  # told where it stands
-        more |= {"format": form} if (form := _form(draft, leaf)) else {}
-        more |= {"columns": columns} if (columns := _columns(draft, leaf, form)) else {}
-        more |= {"roles": roles} if (roles := _speakers(draft, leaf, form)) else {}
-    more |= {"subset": name} if isinstance(name := _of(draft, leaf, "name"), str) and name else {}
-    split = _of(draft, leaf, "split")
-    if split not in (None, "", "train") and "[" not in str(split):
-        more["split"] = text(split)
-    revision = _of(draft, leaf, "revision")
-    more |= {"revision": revision} if isinstance(revision, str) and revision else {}
-    return [{"path": one} | more if more else one for one in each]
+        paths = [draft.rows(path)]
+    keys: dict[str, Any] = {}
+    with contextlib.suppress(Unfit):  # reported where it stands
+        keys["format"] = form = _form(draft, leaf)
+        keys |= {"columns": _columns(draft, leaf, form), "roles": _speakers(draft, leaf, form)}
+    keys |= {"subset": as_text(_of(draft, leaf, "name")), "split": other_split(_of(draft, leaf, "split"))}
+    return list_sources(paths, **keys, revision=as_text(_of(draft, leaf, "revision")))
 
 
 def _entries(draft: ProfileDraft, name: str) -> list[Any]:
     """All entries of a list that can be read."""
     numbers = {leaf.path[1]: leaf for leaf in draft.document.leaves if leaf.path[0] == name and len(leaf.path) > 2}
-    found = []
-    for first in numbers.values():
-        with contextlib.suppress(Unfit):  # told where its path stands
-            found += _entry(draft, first)
-    return found
+    sources = []
+    for leaf in numbers.values():
+        with contextlib.suppress(Unfit):  # reported where its path stands
+            sources += _entry(draft, leaf)
+    return sources
 
 
 def _paths(draft: ProfileDraft, leaf: Leaf) -> list[str]:
-    with contextlib.suppress(Unfit):  # told where its path stands
-        return [one["path"] if isinstance(one, dict) else one for one in _entry(draft, leaf)]
+    with contextlib.suppress(Unfit):  # reported where its path stands
+        return [source["path"] if isinstance(source, dict) else source for source in _entry(draft, leaf)]
     return []
 
 
@@ -169,7 +159,7 @@ def _column(draft: ProfileDraft, leaf: Leaf) -> None:
 
 def _speaker(draft: ProfileDraft, leaf: Leaf) -> None:
     form = _form(draft, leaf)
-    if any(one in _speakers(draft, leaf, form) for one in texts(leaf.value)):
+    if any(name in _speakers(draft, leaf, form) for name in texts(leaf.value)):
         _source(draft, leaf)
     else:
         draft.drop(leaf, "known by these names here")
@@ -177,8 +167,8 @@ def _speaker(draft: ProfileDraft, leaf: Leaf) -> None:
 
 def _roles(draft: ProfileDraft, leaf: Leaf) -> None:
     if texts(leaf.value) not in (["assistant"], ["gpt"], ["assistant", "gpt"], ["gpt", "assistant"]):
-        raise Unfit("what the assistant says is learned, or everything (data.loss_on)")
-    draft.drop(leaf, "the assistant's turns are learned, as here")
+        raise Unfit("the loss is on what the assistant says, or on everything (data.loss_on)")
+    draft.drop(leaf, "the assistant's turns are trained on, as here")
 
 
 def _plain_rows(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -191,7 +181,8 @@ def _in_own_words(draft: ProfileDraft, leaf: Leaf) -> bool:
     """Whether all rows that a template is named for are of type alpaca, which Axolotl writes in Alpaca's own words."""
     if len(leaf.path) > 1:
         return bool(_of(draft, leaf, "type") == "alpaca")
-    kinds = [one.value for one in draft.document.leaves if one.pattern in ("datasets[].type", "test_datasets[].type")]
+    types = ("datasets[].type", "test_datasets[].type")
+    kinds = [other.value for other in draft.document.leaves if other.pattern in types]
     return bool(kinds) and all(kind == "alpaca" for kind in kinds)
 
 
@@ -221,8 +212,8 @@ def _jinja(draft: ProfileDraft, leaf: Leaf) -> None:
 def _ends(draft: ProfileDraft, leaf: Leaf) -> None:
     """train_on_eos and train_on_eot."""
     if leaf.value != "turn":
-        raise Unfit("the end of each turn that is learned is learned too, and no other")
-    draft.drop(leaf, "the end of a learned turn is learned, as here")
+        raise Unfit("the end of each trained turn is trained on too, and no other")
+    draft.drop(leaf, "the end of a trained turn is trained on, as here")
 
 
 def _training_flag(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -261,11 +252,11 @@ RULES: dict[str, Rule] = {
 def suppose(draft: ProfileDraft) -> None:
     """Alpaca rows are written in Alpaca's own words; beside rows of other types there is one template for all."""
     sources = draft.values.get(("data", "train"))
-    each = sources if isinstance(sources, list) else []
-    own = [one for leaf in draft.document.leaves if _is_own_type(draft, leaf) for one in _paths(draft, leaf)]
-    alpaca = [isinstance(one, dict) and one.get("format") == "alpaca" and one["path"] not in own for one in each]
-    if alpaca and all(alpaca):
+    sources = sources if isinstance(sources, list) else []
+    own = [path for leaf in draft.document.leaves if _is_own_type(draft, leaf) for path in _paths(draft, leaf)]
+    tables = [source for source in sources if isinstance(source, dict) and source.get("format") == "alpaca"]
+    alpaca = [source["path"] for source in tables if source["path"] not in own]
+    if alpaca and len(alpaca) == len(sources):
         draft.suppose("data.chat_template", "alpaca", "type: alpaca there writes rows in these words")
-    elif any(alpaca):
-        path = next(one["path"] for one, is_alpaca in zip(each, alpaca, strict=True) if is_alpaca)
-        draft.drop_part(f"datasets: {path}", "alpaca", f"{OWN_WORDS}; here one template writes all rows")
+    elif alpaca:
+        draft.drop_part(f"datasets: {alpaca[0]}", "alpaca", f"{OWN_WORDS}; here one template writes all rows")

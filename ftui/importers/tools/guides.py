@@ -111,7 +111,7 @@ def _names_method(draft: ProfileDraft, leaf: Leaf) -> None:
     if (_key(leaf) not in switches and given not in _METHODS) or chosen is None:
         raise Unfit("ftui has no such method")
     if _key(leaf) in FOUR and flag(leaf.value) and chosen != "qlora":
-        raise Unfit(f"the method is {chosen}: only the base of an adapter is held in 4 bits")
+        raise Unfit(f"the method is {chosen}: only the base of an adapter is stored in 4 bits")
     draft.carry(leaf, "adapter.method", chosen)
 
 
@@ -138,7 +138,7 @@ _LORA = Gate(
     lambda draft: _method(draft) in ("lora", "qlora", None),
     lambda draft: f"the method is {_method(draft)}, which has no adapter",
 )
-_QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not held in 4 bits")
+_QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not stored in 4 bits")
 
 
 def _rows(ours: str) -> Rule:
@@ -296,7 +296,7 @@ RULES: dict[str, Rule] = {
     **drops("ftui knows it", "task_type device_map tokenizer_name use_fast use_fast_tokenizer use_cache padding_side"
             " padding preprocessing_num_workers num_workers num_proc"
             " shuffle use_unsloth model_family"),
-    **drops("only text can be learned", "vision_all_linear finetune_vision_layers finetune_language_layers is_vlm"
+    **drops("only text can be trained on", "vision_all_linear finetune_vision_layers finetune_language_layers is_vlm"
             " finetune_attention_modules finetune_mlp_modules is_dataset_image is_dataset_audio"),
     **drops("it rewrites the weights of the base, so that the adapter would be wrong on the base you have",
             "use_loftq loftq_config loftq_config.*", matters=True),
@@ -327,11 +327,11 @@ def _suppose(draft: ProfileDraft) -> None:
         draft.suppose("adapter.method", method, "as the keys of the adapter say")
     draft.leave_open("adapter.method", "lora", "LoRA, as by default here; the file names no method")
     _suppose_template(draft)
-    draft.suppose("run.stage", "sft", "rows with answers; pretrain learns plain text")
+    draft.suppose("run.stage", "sft", "rows with answers; pretrain trains on plain text")
 
 
 def _suppose_template(draft: ProfileDraft) -> None:
-    """`format: chatml` says the marks of a conversation too, which a base that has learned none may lack."""
+    """`format: chatml` says the marks of a conversation too, which a base without a template may lack."""
     leaves = draft.document.leaves
     chatml = next((leaf.name for leaf in leaves if _key(leaf) in NAMES_FORM and leaf.value == "chatml"), None)
     name = draft.given("model.name_or_path") or ""

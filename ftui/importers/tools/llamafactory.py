@@ -13,6 +13,7 @@ from ftui.errors import ProfileError
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import (
+    OTHER_TRACKER,
     Gate,
     Rule,
     SourceTool,
@@ -30,7 +31,6 @@ from ftui.importers.tools.trainer import (
     HUB,
     LOADER,
     REENTRANT,
-    TRACKERS,
     TRAINER,
     held_out,
     no_clipping,
@@ -83,7 +83,7 @@ def _finetuning_type(draft: ProfileDraft, leaf: Leaf) -> None:
 def _bits(draft: ProfileDraft, leaf: Leaf) -> None:
     bits, how = whole(leaf.value), word_or(draft.raw("quantization_method"), "bnb")
     if word_or(draft.raw("finetuning_type"), "lora") != "lora":
-        raise Unfit("only the frozen base of a LoRA is held in few bits")
+        raise Unfit("only the frozen base of a LoRA is stored in few bits")
     if how not in ("bnb", "bitsandbytes") or bits not in (4, 8):
         raise Unfit(f"{bits} bits by {how}: bitsandbytes with 4 or 8 bits is built")
     if bits == 4:
@@ -93,11 +93,11 @@ def _bits(draft: ProfileDraft, leaf: Leaf) -> None:
 
 
 def _nothing_there(draft: ProfileDraft) -> str:
-    return f"finetuning_type is {_method(draft)}: it says nothing there either"
+    return f"finetuning_type is {_method(draft)}: it has no effect there either"
 
 
 _LORA = Gate(lambda draft: _method(draft) in ("lora", "qlora"), _nothing_there)
-_QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not held in 4 bits")
+_QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not stored in 4 bits")
 
 
 def _freeze(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -141,7 +141,7 @@ def _trained_part(value_if_on: str) -> Rule:
         if flag(leaf.value):
             draft.carry(leaf, "data.loss_on", value_if_on)
         else:
-            draft.drop(leaf, "off: the assistant's turns are learned, as here")
+            draft.drop(leaf, "off: the assistant's turns are trained on, as here")
 
     return rule
 
@@ -207,7 +207,7 @@ def _source(draft: ProfileDraft, name: str, table: Mapping[str, Any] | None, fol
     if stage == "pt":
         source["format"] = "text"
         if entry.get("formatting", "alpaca") != "alpaca" or _columns(entry).get("response"):
-            draft.drop_part(f"{INFO}: {name}", entry, "pretrain learns one column of text: that of the prompt")
+            draft.drop_part(f"{INFO}: {name}", entry, "pretrain trains on one column of text: that of the prompt")
     for key in sorted(entry.keys() - KNOWN):
         if entry[key]:
             draft.drop_part(f"{INFO}: {name}.{key}", entry[key], "a source cannot be narrowed so here")
@@ -215,13 +215,13 @@ def _source(draft: ProfileDraft, name: str, table: Mapping[str, Any] | None, fol
 
 
 def _refuse(entry: Mapping[str, Any], stage: str) -> None:
-    """Raises `Unfit` for an entry whose rows cannot be had, or not be learned by this stage."""
+    """Raises `Unfit` for an entry whose rows cannot be read here, or not be trained on by this stage."""
     columns = _columns(entry)
     if stage in ("sft", "pt") and (entry.get("ranking") or columns.get("kto_tag")):
-        raise Unfit("rows to prefer by, which sft cannot learn from")
+        raise Unfit("preference rows, which sft cannot train on")
     media = [medium for medium in ("images", "videos", "audios") if columns.get(medium)]
     if media:
-        raise Unfit(f"it has {', '.join(media)}: only text can be learned")
+        raise Unfit(f"it has {', '.join(media)}: only text can be trained on")
     if entry.get("folder"):
         raise Unfit("a data set of the hub is read whole, not one folder of it")
     hub_id = entry.get("hf_hub_url")
@@ -272,15 +272,15 @@ RULES: dict[str, Rule] = {
     **drops("read to find the rows", "dataset_dir"),
     **drops(LOADER, "overwrite_cache preprocessing_batch_size preprocessing_num_workers tokenized_path buffer_size"
                     " data_shared_file_system cache_path"),
-    **drops("rows are read from a cache on disk, never held as a whole; they are counted before", "streaming"),
+    **drops("rows are read from a cache on disk, never loaded as a whole; they are counted before", "streaming"),
     **drops("a source cannot be cut short here; cut the file, or set train.max_steps", "max_samples", matters=True),
     **drops("sources are mixed by times per epoch: give [[data.train]] tables a weight",
             "mix_strategy interleave_probs", matters=True),
     **drops("there is one loss for all rows set aside", "eval_on_each_dataset"),
-    **drops("only text can be learned",
+    **drops("only text can be trained on",
             "media_dir freeze_vision_tower freeze_multi_modal_projector freeze_language_model"
             " use_audio_in_video crop_to_patches"),
-    **drops("only text can be learned", "image_* video_* audio_*"),
+    **drops("only text can be trained on", "image_* video_* audio_*"),
     **drops("the result is given without it", "plot_loss compute_accuracy include_effective_tokens_per_second"
             " print_param_status low_cpu_mem_usage use_fast_tokenizer offload_folder eval_num_beams"
             " resize_vocab shift_attn_impl overwrite_output_dir ignore_pad_token_for_loss"
@@ -300,7 +300,7 @@ RULES: dict[str, Rule] = {
     **drops("that method is not built", "oft_* module_dropout", matters=True),
     **drops("a setting of training by preferences, which is not yet built",
             "pref_* dpo_* kto_* simpo_gamma ppo_* ref_model* reward_model* ld_alpha", matters=True),
-    **drops(f"it cannot be told; {', '.join(TRACKERS)} can", "use_swanlab swanlab_*"),
+    **drops(OTHER_TRACKER, "use_swanlab swanlab_*"),
     **drops("a setting of answering, which is no part of training here",
             "do_sample temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty length_penalty"
             " skip_special_tokens infer_backend infer_dtype use_kv_cache vllm_* sglang_* kt_* cpu_infer chunk_size"

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ftui.importers.config_file import Document, Leaf
-from ftui.importers.draft import ProfileDraft
+from ftui.importers.draft import ProfileDraft, as_text, list_sources, other_split
 from ftui.importers.rules import (
     NOT_SHORTENED,
     OWN_FOLDER,
@@ -130,14 +130,12 @@ def _sources(draft: ProfileDraft) -> Any:
         paths = [DATASETS[name]]
     else:
         raise Unfit("ftui does not know where these rows are")
-    form, split, subset = _form(draft), draft.raw("dataset.split"), draft.raw("dataset.name")
-    columns = _columns(draft, form)
-    more: dict[str, Any] = {"format": form} if form and (columns or name not in DATASETS) else {}
-    more |= {"columns": columns} if columns else {}
-    more |= {"subset": subset} if isinstance(subset, str) and subset else {}
-    more |= {"split": split} if isinstance(split, str) and split not in ("", "train") and "[" not in split else {}
-    sources = [{"path": path} | more if more else path for path in paths]
-    return sources[0] if len(sources) == 1 and not more and not files else sources
+    form, columns = _form(draft), _columns(draft, _form(draft))
+    sources = list_sources(
+        paths, format=form if columns or name not in DATASETS else "", columns=columns,
+        subset=as_text(draft.raw("dataset.name")), split=other_split(as_text(draft.raw("dataset.split"))),
+    )  # fmt: skip
+    return sources[0] if len(sources) == 1 and isinstance(sources[0], str) and not files else sources
 
 
 def _source(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -208,7 +206,7 @@ RULES: dict[str, Rule] = {
     **drops("`ftui resume` goes on from a checkpoint", "resume_from_checkpoint checkpointer.recipe_checkpoint"),
     **drops("checkpoints hold what is trained, the adapter alone of a LoRA, and can be resumed always",
             "save_adapter_weights_only enable_async_checkpointing"),
-    **drops("the update comes after the backward pass: the same weights, with all gradients held", "optimizer_in_bwd"),
+    **drops("the update comes after the backward pass: the same weights, all gradients in memory", "optimizer_in_bwd"),
     **drops("the mean over all targets of a step, as here", "loss.*"),
     **drops("the marks come from data.chat_template, else from the tokenizer's own", "tokenizer.prompt_template"
             " tokenizer.prompt_template.*", matters=True),

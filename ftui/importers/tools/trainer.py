@@ -5,7 +5,7 @@ from typing import Any, get_args
 from ftui.importers.command import ENVIRONMENT, LAUNCHER
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
-from ftui.importers.rules import OWN_FOLDER, Rule, carries, drops, each, same, to
+from ftui.importers.rules import OTHER_TRACKER, OWN_FOLDER, Rule, carries, drops, each, same, to
 from ftui.importers.values import (
     Unfit,
     above_zero,
@@ -154,9 +154,9 @@ def report_to(draft: ProfileDraft, leaf: Leaf) -> None:
     trackers = [name for name in names if name in TRACKERS]
     others = [name for name in names if name not in (*TRACKERS, "none", "all")]
     if "all" in names:
-        raise Unfit("name the trackers: tensorboard, wandb, trackio")
+        raise Unfit(f"name the trackers: {', '.join(TRACKERS)}")
     if others and not trackers:
-        raise Unfit(f"{', '.join(others)} cannot be told; tensorboard, wandb and trackio can")
+        raise Unfit(f"{', '.join(others)}: {OTHER_TRACKER}")
     draft.carry(leaf, "log.report_to", trackers, f"not carried: {', '.join(others)}" if others else "")
 
 
@@ -254,7 +254,7 @@ TRAINER: dict[str, Rule] = {
     **drops(LOADER, "dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers"
                     " dataloader_prefetch_factor dataloader_multiprocessing_context dataloader_in_order"
                     " remove_unused_columns length_column_name label_names"),
-    **drops("the last rows of an epoch are always learned", "dataloader_drop_last", matters=True),
+    **drops("the last rows of an epoch are always trained on", "dataloader_drop_last", matters=True),
     **drops(LAUNCH, "local_rank ddp_backend ddp_timeout ddp_find_unused_parameters ddp_bucket_cap_mb"
                     " ddp_broadcast_buffers ddp_static_graph accelerator_config accelerator_config.* mp_parameters"
                     " parallelism_config parallelism_config.* split_batches ray_scope use_mps_device tpu_num_cores"

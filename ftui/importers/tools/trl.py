@@ -3,7 +3,7 @@
 from typing import Any
 
 from ftui.importers.config_file import Document, Leaf
-from ftui.importers.draft import ProfileDraft
+from ftui.importers.draft import ProfileDraft, as_text, list_sources
 from ftui.importers.rules import (
     Gate,
     Rule,
@@ -35,27 +35,26 @@ def _method(draft: ProfileDraft) -> str:
 def _adapter(draft: ProfileDraft, leaf: Leaf) -> None:
     """use_peft, load_in_4bit and load_in_8bit."""
     if leaf.name != "use_peft" and flag(leaf.value) and _method(draft) == "full":
-        raise Unfit("use_peft is off: only the frozen base of a LoRA is held in few bits")
+        raise Unfit("use_peft is off: only the frozen base of a LoRA is stored in few bits")
     if leaf.name == "load_in_8bit":
         draft.carry(leaf, "adapter.load_in_8bit", flag(leaf.value))
     else:
         draft.carry(leaf, "adapter.method", _method(draft))
 
 
-_LORA = Gate(lambda draft: _method(draft) != "full", lambda draft: "use_peft is off: it says nothing there either")
-_QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not held in 4 bits")
+_LORA = Gate(lambda draft: _method(draft) != "full", lambda draft: "use_peft is off: it has no effect there either")
+_QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not stored in 4 bits")
 
 
 def _rows(draft: ProfileDraft) -> tuple[Any, Any]:
     """What is trained on and what is evaluated on, as the profile says it; no evaluation: `None`."""
-    source: dict[str, Any] = {"path": draft.rows(draft.raw("dataset_name"))}
-    subset = draft.raw("dataset_config") or draft.raw("dataset_config_name")
-    source |= {"subset": subset} if isinstance(subset, str) else {}
+    path = draft.rows(draft.raw("dataset_name"))
+    subset = as_text(draft.raw("dataset_config") or draft.raw("dataset_config_name"))
+    train, test = as_text(draft.raw("dataset_train_split")), as_text(draft.raw("dataset_test_split"))
+    sources = list_sources([path], subset=subset, split="" if train == "train" else train)
     times = {word_or(draft.raw(name), "no") for name in ("eval_strategy", "evaluation_strategy")}
-    test, train = draft.raw("dataset_test_split"), draft.raw("dataset_train_split")
-    tests = [source | {"split": test if isinstance(test, str) else "test"}] if times & {"steps", "epoch"} else None
-    source = source | ({"split": train} if isinstance(train, str) and train not in ("", "train") else {})
-    return [source] if len(source) > 1 else source["path"], tests
+    tests = list_sources([path], subset=subset, split=test or "test") if times & {"steps", "epoch"} else None
+    return path if sources == [path] else sources, tests
 
 
 def _text_field(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -133,7 +132,7 @@ def _suppose(draft: ProfileDraft) -> None:
     if method == "qlora":
         draft.suppose("adapter.bnb_4bit_use_double_quant", False)
     draft.suppose_all("data", max_length=1024, packing=False)
-    draft.suppose("data.loss_on", "everything", "as TRL learns conversations (of prompt and completion: assistant)")
+    draft.suppose("data.loss_on", "everything", "as TRL trains on conversations (of prompt and completion: assistant)")
     halves = [draft.raw(name) for name in ("bf16", "fp16")]
     draft.suppose("train.precision", "bf16" if not any(map(is_on, halves)) and halves[0] is None else "fp32")
     suppose_trainer(draft, learning_rate=2e-5, activation_checkpointing=True, logging_steps=10)

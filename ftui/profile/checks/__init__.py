@@ -1,4 +1,4 @@
-"""What is wrong with a profile: each key by itself (validate.py), and what its keys must agree on (model_checks.py ...).
+"""What is wrong with a profile: each key by itself (validate.py), then what keys must agree on (model_checks.py ...).
 
 Each check says which keys, why, and what to write instead. It runs on whatever is valid: a check that needs a value
 which is faulty or absent is left out.

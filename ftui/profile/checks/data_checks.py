@@ -44,9 +44,9 @@ def _mixture(values: KnownValues) -> Iterator[ProfileFault]:
 def _rows_to_evaluate_on(values: KnownValues) -> Iterator[ProfileFault]:
     rows = values("data.eval")
     if any(source.weight != 1 for source in sources(rows)):
-        yield contradiction("data.eval", "rows to evaluate on have no weight", "Leave weight out.")
+        yield contradiction("data.eval", "evaluation rows take no weight", "Leave weight out.")
     if any(source.num_samples is not None for source in sources(rows)):
-        why = "rows to evaluate on are all taken: num_samples is for rows to train on"
+        why = "all evaluation rows are used: num_samples is for training rows"
         yield contradiction("data.eval", why, "Leave num_samples out.")
     if rows is not None and not sources(rows):
         yield contradiction("data.eval", "names nothing to evaluate on", 'Name a file, or write "none".')
@@ -71,7 +71,7 @@ def _columns(values: KnownValues) -> Iterator[ProfileFault]:
         unknown = {ours: theirs for ours, theirs in columns.items() if ours not in known}
         if unknown:
             which = "no form has" if form == "auto" else f'format = "{form}" does not have'
-            why = f"columns names {', '.join(map(repr, unknown))}, which {which}: the form's name stands first"
+            why = f"columns names {', '.join(map(repr, unknown))}, which {which}: write the form's name first"
             yield contradiction(f"{where}.columns {where}.format", why, _meant(unknown, known))
         twice = [theirs for theirs, number in Counter(filter(None, columns.values())).items() if number > 1]
         if twice:
@@ -82,15 +82,15 @@ def _meant(unknown: Mapping[str, str], known: Collection[str]) -> str:
     """What to write in place of names that no form has."""
     if all(theirs in known for theirs in unknown.values()):
         turned = {theirs: ours for ours, theirs in unknown.items()}
-        return f"Turn it round: columns = {toml_value(turned)}."
+        return f"Swap the names: columns = {toml_value(turned)}."
     near = [close[0] for ours in unknown if (close := get_close_matches(ours, known, n=1))]
-    return f"Is {', '.join(near)} meant?" if len(near) == len(unknown) else f"There are {', '.join(sorted(known))}."
+    return f"Did you mean {', '.join(near)}?" if len(near) == len(unknown) else f"There are {', '.join(sorted(known))}."
 
 
 def _roles(values: KnownValues) -> Iterator[ProfileFault]:
     for where, form, _, roles in _shapes(values):
         if roles and form in COLUMNS and not COLUMNS[form] >= OF_TURNS:
-            why = f'roles are who speaks in turns, and rows of format = "{form}" have none'
+            why = f'roles name the speakers of turns, and rows of format = "{form}" have no turns'
             yield contradiction(f"{where}.roles {where}.format", why, "Leave roles out.")
 
 

@@ -157,7 +157,7 @@ def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
 def _below(section: str, given: dict[str, Any]) -> str:
     """The fix for `data.allow = ...` as messages have it, written below a head: there it is a table in that table."""
     lines = ", ".join(f"{name} = {_told(value)}" for name, value in given.items())
-    return f'Below [{section}] it is written without "{section}.": {lines}.'
+    return f'Below [{section}], write it without "{section}.": {lines}.'
 
 
 def _another_kind(kind: str, given: Any, key: Key) -> str:
@@ -237,7 +237,7 @@ def _nearest(key: Key) -> str:
     """What was probably meant by a key that is not known."""
     name = key[-1]
     if name in OLD_SPELLINGS:
-        return f"Here it is {OLD_SPELLINGS[name]}."
+        return f"Use {OLD_SPELLINGS[name]}."
     if name in WITHOUT_NEED:
         return f"Leave it out: {WITHOUT_NEED[name]}."
     known = all_keys()

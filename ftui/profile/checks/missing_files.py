@@ -52,7 +52,7 @@ def _reason(key: Key, path: str) -> tuple[str, str]:
             return "", ""  # a name on the hub
         what = "file" if is_file else "folder"
         return (
-            f"there is no {what} {_told(path)} here, and no name on the hub is like that",
+            f"there is no {what} {_told(path)} here, and it is not a valid name on the hub",
             "Names there are owner/name.",
         )
     if os.path.exists(path):

@@ -21,7 +21,7 @@ def _trusted_code(values: KnownValues) -> Iterator[ProfileFault]:
         return
     name, revision = values("model.name_or_path"), values("model.revision")
     if name is None:
-        why = "trust_remote_code goes with name_or_path: a model from scratch brings no code"
+        why = "trust_remote_code needs name_or_path: a model from scratch has no code of its own"
         yield contradiction("model.trust_remote_code model.from_scratch", why, "Leave trust_remote_code out.")
     elif not Path(name).is_absolute() and not FULL_COMMIT.fullmatch(revision or ""):
         why = (
@@ -40,7 +40,7 @@ def _scratch_shape(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction(
             f"{here}hidden_size {here}num_attention_heads",
             "hidden_size must be an even multiple of num_attention_heads",
-            f"Set hidden_size to a multiple of {2 * heads}, or other heads.",
+            f"Set hidden_size to a multiple of {2 * heads}, or change the number of heads.",
         )
     shared, kind = values(here + "num_key_value_heads"), values(here + "model_type")
     keys = f"{here}num_key_value_heads {here}num_attention_heads"
@@ -54,7 +54,7 @@ def _scratch_shape(values: KnownValues) -> Iterator[ProfileFault]:
 
 def _scratch_is_whole(values: KnownValues) -> Iterator[ProfileFault]:
     if values("model.from_scratch") is not None and values("adapter.method") != "full":
-        why = 'a model from scratch is trained whole: set adapter.method = "full"'
+        why = 'a model from scratch is trained in full: set adapter.method = "full"'
         yield contradiction("adapter.method model.from_scratch", why, "There is nothing to freeze in it.")
 
 
@@ -74,7 +74,7 @@ def _keys_suit_method(values: KnownValues) -> Iterator[ProfileFault]:
             continue
         is_default = value == type(values.sections["adapter"]).model_fields[name].default
         if values.is_wished(dotted) if name in LORA_SHAPE else not is_default:
-            why = f'method = "{values("adapter.method")}" has no use for {name}'
+            why = f'method = "{values("adapter.method")}" does not use {name}'
             yield contradiction(f"{dotted} adapter.method", why, f"Leave {name} out, or set another method.")
 
 
@@ -84,7 +84,7 @@ def _frozen_base(values: KnownValues) -> Iterator[ProfileFault]:
         why = "freeze trains what trainable_layers or trainable_modules names: give one of them"
         yield contradiction("adapter.method", why, "trainable_layers = 2 trains the last two.")
     if values("adapter.load_in_8bit") and method != "lora":
-        why = 'load_in_8bit holds the frozen base of method = "lora"; qlora holds it in 4 bits'
+        why = 'load_in_8bit needs method = "lora"; qlora stores the base in 4 bits'
         yield contradiction("adapter.load_in_8bit adapter.method", why, "Leave load_in_8bit out.")
 
 
@@ -102,7 +102,7 @@ def _which_layers(values: KnownValues) -> Iterator[ProfileFault]:
         why = "layers_pattern says where to find the layers of layers_to_transform: give both"
         yield contradiction("adapter.layers_pattern adapter.layers_to_transform", why, "Or leave layers_pattern out.")
     if layers is not None and isinstance(targets, str) and targets != "all-linear":
-        why = "layers_to_transform goes with a list of target_modules; a regular expression says it all"
+        why = "layers_to_transform goes with a list of target_modules; a regular expression selects layers by itself"
         yield contradiction("adapter.layers_to_transform adapter.target_modules", why, "Give target_modules as a list.")
 
 

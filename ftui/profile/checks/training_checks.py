@@ -134,13 +134,15 @@ def _on_mps(values: KnownValues) -> Iterator[ProfileFault]:
     if values("hardware.device") != "mps":
         return
     if values.is_known("train.optim") and values("train.optim") in FROM_BITSANDBYTES:
-        why = f'optim = "{values("train.optim")}" comes from bitsandbytes, which has none for hardware.device = "mps"'
+        why = (
+            f'optim = "{values("train.optim")}" comes from bitsandbytes, which does not support hardware.device = "mps"'
+        )
         yield contradiction("train.optim hardware.device", why, 'Set optim = "adamw_torch" there.')
     if values.is_known("adapter.method") and values("adapter.method") == "qlora":
-        why = 'method = "qlora" holds the base with bitsandbytes, which cannot on hardware.device = "mps"'
+        why = 'method = "qlora" needs bitsandbytes, which does not support hardware.device = "mps"'
         yield contradiction("adapter.method hardware.device", why, 'Set method = "lora".')
     if values.is_known("adapter.load_in_8bit") and values("adapter.load_in_8bit"):
-        why = 'load_in_8bit holds the base with bitsandbytes, which cannot on hardware.device = "mps"'
+        why = 'load_in_8bit needs bitsandbytes, which does not support hardware.device = "mps"'
         yield contradiction("adapter.load_in_8bit hardware.device", why, "Leave load_in_8bit out.")
 
 
@@ -149,7 +151,7 @@ def _flash_attention(values: KnownValues) -> Iterator[ProfileFault]:
     here = "model.attn_implementation"
     if values(here) != "flash_attention_2":
         return
-    packed = ", so that packed rows would see each other" if values("data.packing") else ""
+    packed = "; packed rows would then attend to each other" if values("data.packing") else ""
     other = 'Set attn_implementation = "auto" or "sdpa".'
     if (device := values("hardware.device")) in ("cpu", "mps"):
         why = f'flash_attention_2 does not work on hardware.device = "{device}"{packed}'

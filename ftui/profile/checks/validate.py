@@ -36,12 +36,12 @@ def validate_values(
         faulty: keys already known to be wrong, which are told elsewhere.
     """
     problems = [
-        ProfileFault(key, origins.get(key), "a date or a time is no value of any key", "Put a text in quotes.")
+        ProfileFault(key, origins.get(key), "no key takes a date or a time", "Put a text in quotes.")
         for key, value in values.items()
         if _holds_time(value)
     ]
     problems += [
-        ProfileFault(key, origins.get(key), "holds bytes that are no UTF-8", "Rename it, or its folder.")
+        ProfileFault(key, origins.get(key), "contains bytes that are not UTF-8", "Rename it, or its folder.")
         for key, value in values.items()
         if _holds_halves(key) or _holds_halves(value)
     ]

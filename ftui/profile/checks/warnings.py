@@ -13,7 +13,7 @@ def find_warnings(profile: Profile, num_steps: int) -> list[str]:
     train = profile.train
     if train.warmup_steps >= 1 and train.warmup_steps >= num_steps:
         found.append(
-            f"train.warmup_steps = {train.warmup_steps:g} is no less than the run's {num_steps} steps: the learning "
+            f"train.warmup_steps = {train.warmup_steps:g} is not less than the run's {num_steps} steps: the learning "
             f"rate never reaches {train.learning_rate:g} (0.1 is a tenth of all steps)"
         )
     if train.precision == "fp16" and profile.hardware.device == "cpu":

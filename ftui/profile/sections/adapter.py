@@ -1,4 +1,4 @@
-"""`[adapter]`: the method, which weights it trains, and how those that stay frozen are held."""
+"""`[adapter]`: the method, which weights it trains, and how frozen weights are stored."""
 
 import re
 from typing import Annotated, Any, Literal
@@ -7,8 +7,8 @@ from pydantic import Field, field_validator
 
 from ftui.profile.sections.fields import Section, weights
 
-# Keys that say nothing where another method is chosen. A value other than the default there is a misunderstanding; of
-# those that shape each adapter, any that was written by hand (the copies of old runs are full of them).
+# Keys without effect under another method. A value other than the default is a misunderstanding there; of the keys that
+# shape each adapter, so is any value written by hand (copies of old runs have all of them).
 LORA_SHAPE = ("r", "lora_alpha", "lora_dropout", "target_modules")
 LORA_ONLY = (
     "name_or_path", "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern",
@@ -30,36 +30,36 @@ REFUSED_STARTS = {
 
 
 class AdapterSection(Section):
-    """`[adapter]`: which weights are trained, and how the others are held."""
+    """`[adapter]`: which weights are trained, and how the others are stored."""
 
     method: Literal["lora", "qlora", "full", "freeze"] = weights("lora")
-    """`lora` trains small matrices beside the frozen base; `qlora` the same beside a base held in 4 bits; `full` trains
-    every weight of the model; `freeze` only those that trainable_layers and trainable_modules name."""
+    """`lora` trains small matrices beside the frozen base. `qlora` does the same beside a base in 4 bits. `full` trains
+    every weight of the model. `freeze` trains only what trainable_layers and trainable_modules name."""
 
     name_or_path: str | None = weights(None)
-    """A LoRA adapter to go on from: a folder, or a hub id. Its rank, layers and other keys are taken over."""
+    """A LoRA adapter to continue from: a folder, or a hub id. Its rank, layers and other settings are kept."""
 
     r: int = weights(16, ge=1, le=1024)
-    """Rank of the LoRA matrices: more learns more and costs more memory."""
+    """Rank of the LoRA matrices: a higher rank can learn more and costs more memory."""
 
     lora_alpha: int = weights(32, ge=1)
     """Scale of the adapter: its output is multiplied by lora_alpha / r."""
 
     lora_dropout: float = weights(0.0, ge=0, lt=1)
-    """Share of the adapter's inputs dropped while training."""
+    """Share of the adapter's inputs that is dropped while training."""
 
     target_modules: str | tuple[str, ...] = weights("all-linear")
-    """Layers that get an adapter: `all-linear`, a list of names such as `["q_proj", "v_proj"]`, or one text: a regular
-    expression for the layers' whole names."""
+    """Layers that get an adapter: `all-linear`, a list of names such as `["q_proj", "v_proj"]`, or a regular expression
+    that matches the whole names of layers."""
 
     exclude_modules: str | tuple[str, ...] | None = weights(None)
-    """Layers that get none though target_modules names them: a list of names, or one regular expression."""
+    """Exceptions from target_modules: a list of names, or a regular expression."""
 
     layers_to_transform: tuple[int, ...] | None = weights(None)
-    """Numbers of the decoder layers (from 0) that get an adapter. "none" = all."""
+    """Decoder layers (numbered from 0) that get an adapter. "none" = all."""
 
     layers_pattern: str | None = weights(None)
-    """Name of the list of decoder layers, where layers_to_transform does not find it by itself."""
+    """Name of the list of decoder layers, if layers_to_transform does not find it by itself."""
 
     rank_pattern: dict[str, Annotated[int, Field(ge=1, le=1024)]] = weights({})
     """Other ranks for some layers: a table of name (or regular expression) = rank."""
@@ -68,37 +68,37 @@ class AdapterSection(Section):
     """Other lora_alpha for some layers: a table of name (or regular expression) = lora_alpha."""
 
     bias: Literal["none", "all", "lora_only"] = weights("none")
-    """Biases of the base that are trained too: none, all, or those of the layers with an adapter."""
+    """Which biases of the base to train too: none, all, or those of the layers with an adapter."""
 
     modules_to_save: tuple[str, ...] | None = weights(None)
-    """Modules trained whole beside the adapter and saved with it, such as `["embed_tokens", "lm_head"]`."""
+    """Modules to train in full beside the adapter and save with it, such as `["embed_tokens", "lm_head"]`."""
 
     use_dora: bool = weights(False)
-    """DoRA: the length of each row of the weights is trained apart from its direction. Slower, better at low ranks."""
+    """DoRA: train the length of each row of weights apart from its direction. Slower, better at low ranks."""
 
     use_rslora: bool = weights(False)
     """Multiply the adapter's output by lora_alpha / sqrt(r) instead of lora_alpha / r: better at high ranks."""
 
     init_lora_weights: bool | str = weights(True)
-    """Start of the matrices: true (the adapter begins as nothing), false (random), `gaussian`, or `orthogonal`."""
+    """Initial matrices: true (the adapter starts without effect), false (random), `gaussian`, or `orthogonal`."""
 
     load_in_8bit: bool = weights(False)
-    """`lora` only: hold the frozen base in 8 bits (LLM.int8): half the memory of bf16, slower."""
+    """`lora` only: store the frozen base in 8 bits (LLM.int8): half the memory of bf16, slower."""
 
     bnb_4bit_quant_type: Literal["nf4", "fp4"] = weights("nf4")
-    """`qlora`: how 4 bits stand for a weight; `nf4` is made for weights that are normally distributed."""
+    """`qlora`: the 4-bit data type. `nf4` suits weights that are normally distributed."""
 
     bnb_4bit_use_double_quant: bool = weights(True)
-    """`qlora`: quantise the scales of the blocks too, which saves 0.4 bits per weight."""
+    """`qlora`: quantise the scales of the blocks too. Saves 0.4 bits per weight."""
 
     bnb_4bit_compute_dtype: Literal["auto", "bfloat16", "float16", "float32"] = weights("auto")
-    """`qlora`: type in which the 4-bit layers compute; `auto` is that of train.precision."""
+    """`qlora`: type in which the 4-bit layers compute. `auto` follows train.precision."""
 
     trainable_layers: int | None = weights(None, ge=1)
-    """`freeze`: train the last so many decoder layers."""
+    """`freeze`: train this many of the last decoder layers."""
 
     trainable_modules: tuple[str, ...] | None = weights(None)
-    """`freeze`: train the weights whose name matches one of these regular expressions; a part of the name is enough:
+    """`freeze`: train the weights whose name contains a match of one of these regular expressions, such as
     `["embed_tokens", "lm_head"]`."""
 
     @field_validator("bias", mode="before")
@@ -156,17 +156,17 @@ class AdapterSection(Section):
 
     @property
     def is_lora(self) -> bool:
-        """Whether what is trained is an adapter beside the base."""
+        """Whether an adapter is trained beside the base."""
         return self.method in ("lora", "qlora")
 
     @property
     def is_quantised(self) -> bool:
-        """Whether bitsandbytes holds the base."""
+        """Whether bitsandbytes stores the base in 4 or 8 bits."""
         return self.method == "qlora" or self.load_in_8bit
 
 
 def unused_keys(method: str) -> tuple[str, ...]:
-    """Keys of `[adapter]` that say nothing with this method."""
+    """Keys of `[adapter]` that have no effect with this method."""
     is_lora = method in ("lora", "qlora")
     return (
         *(() if is_lora else (*LORA_SHAPE, *LORA_ONLY)),

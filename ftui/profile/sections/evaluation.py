@@ -1,4 +1,4 @@
-"""`[eval]` and `[checkpoint]`: when the model is measured and when it is saved."""
+"""`[eval]` and `[checkpoint]`: when the model is evaluated, and when it is saved."""
 
 from typing import Literal
 
@@ -8,28 +8,28 @@ from ftui.profile.sections.fields import Section, conduct, weights
 
 
 class EvalSection(Section):
-    """`[eval]`: how often and how the model is measured."""
+    """`[eval]`: when and how the model is evaluated."""
 
     eval_strategy: Literal["no", "steps", "epoch"] = weights("epoch")
-    """When to evaluate (where there are rows for it); the end of the run always is."""
+    """When to evaluate, if there are rows for it. The end of the run is always evaluated."""
 
     eval_steps: int | float = weights(100, gt=0)
-    """Steps between evaluations with eval_strategy = "steps": a number, or below 1 a share of all steps."""
+    """Steps between evaluations with eval_strategy = "steps": a number, or a share of all steps if below 1."""
 
     eval_delay: float = weights(0.0, ge=0)
     """Evaluate only after this many steps (with eval_strategy = "epoch": epochs)."""
 
     eval_on_start: bool = conduct(True)
-    """Evaluate before the first step, so that there is something to compare with."""
+    """Evaluate before the first step, as a baseline."""
 
     per_device_eval_batch_size: int = conduct(8, ge=1)
-    """Sequences that go through the model at once while evaluating."""
+    """Sequences that pass through the model at once during evaluation."""
 
     metric_for_best_model: Literal["loss", "eval_loss"] = weights("loss")
-    """What the best model has least of. The loss on the evaluation rows is the only measure so far."""
+    """The measure by which the best model is chosen. So far only the loss on the evaluation rows."""
 
     greater_is_better: bool | None = weights(None)
-    """Follows from the measure, false for a loss; another value is refused."""
+    """Follows from the metric: false for a loss. Any other value is refused."""
 
     early_stopping_patience: int | None = weights(None, ge=1)
     """End the run after this many evaluations in a row without a better loss."""
@@ -38,10 +38,10 @@ class EvalSection(Section):
     """How much lower the loss must be to count as better for early stopping."""
 
     load_best_model_at_end: bool = weights(True)
-    """Put the checkpoint with the lowest evaluation loss (if there are evaluations) in final/, not the last one."""
+    """Put the checkpoint with the lowest evaluation loss in final/ instead of the last one (if it is evaluated)."""
 
     sample_prompts: tuple[str, ...] = conduct(())
-    """Questions answered (greedily) before the first step and by the final model."""
+    """Prompts to answer (greedily) before the first step and with the final model."""
 
     sample_max_new_tokens: int = conduct(64, ge=1)
     """Longest sample answer in tokens."""
@@ -53,26 +53,26 @@ class EvalSection(Section):
 
 
 class CheckpointSection(Section):
-    """`[checkpoint]`: when the run is saved and how many checkpoints are kept."""
+    """`[checkpoint]`: when to save the run, and how many checkpoints to keep."""
 
     save_strategy: Literal["no", "steps", "epoch", "best"] = conduct("steps")
-    """Save by save_steps, at the end of each epoch, or at each best evaluation only, and in each case by save_minutes;
-    or "no": at the end only. Where final/ is to hold the best weights, the best evaluations are saved always."""
+    """Save every save_steps, at the end of each epoch, or at each new best evaluation, and in each case every
+    save_minutes; "no" saves at the end only. If final/ gets the best weights, the best evaluations are always saved."""
 
     save_steps: int | float | None = conduct(200, gt=0)
-    """Steps between checkpoints: a number, or below 1 a share of all steps. "none" = by time only."""
+    """Steps between checkpoints: a number, or a share of all steps if below 1. "none" = by time only."""
 
     save_minutes: float | None = conduct(10.0, gt=0)
-    """Longest time between checkpoints: what a kill can cost. "none" = by save_strategy only."""
+    """Longest time between checkpoints, which is what a kill can cost. "none" = by save_strategy only."""
 
     save_total_limit: int = conduct(3, ge=2)
-    """Checkpoints kept (the best one comes on top)."""
+    """Number of checkpoints to keep, in addition to the best one."""
 
     grace_seconds: float = conduct(10.0, ge=0)
-    """Time a pre-empted pod leaves between SIGTERM and the end; a save that takes longer is not begun."""
+    """Time between SIGTERM and the end of a preempted pod. A save that would take longer is not started."""
 
     max_hold_minutes: float = conduct(15.0, ge=0)
-    """How long a run waits for room on a full disk before it parks."""
+    """How long a run waits for space on a full disk before it parks."""
 
     @field_validator("save_steps")
     @classmethod

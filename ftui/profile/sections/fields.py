@@ -20,11 +20,12 @@ def weights(default: Any = ..., **limits: Any) -> Any:
 
 
 def conduct(default: Any = ..., **limits: Any) -> Any:
-    """A key about how the run is conducted (saving, logging, evaluating): may differ when a run is resumed."""
+    """A key that does not change the trained weights (saving, logging, evaluating): it may differ in a resumed run."""
     return Field(default, json_schema_extra={"affects_weights": False}, **limits)
 
 
 def affects_weights(field: FieldInfo) -> bool:
+    """Whether the key was declared with `weights`."""
     extra = field.json_schema_extra
     assert isinstance(extra, dict), "every key says whether it affects the weights"
     return bool(extra["affects_weights"])

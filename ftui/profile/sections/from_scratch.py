@@ -1,4 +1,4 @@
-"""`[model.from_scratch]`: a new model and, unless one is given, a new tokenizer."""
+"""`[model.from_scratch]`: a new model and, unless one is named, a new tokenizer."""
 
 from typing import Any, Literal
 
@@ -36,7 +36,7 @@ class FromScratch(Section):
     """Architecture of a new model with random weights, and the tokenizer trained for it."""
 
     size: Literal["custom", "tiny", "small", "medium", "gpt2"] = weights("custom")
-    """Figures for the keys below that are not given: about 3, 19, 52 and 124 million parameters. `custom`: theirs."""
+    """Sets the absent keys below: about 3, 19, 52 and 124 million parameters. `custom` keeps their defaults."""
 
     model_type: Literal["llama", "qwen3", "mistral", "gpt2"] = weights("llama")
     """Architecture."""
@@ -54,10 +54,10 @@ class FromScratch(Section):
     """Attention heads per layer; must divide hidden_size."""
 
     num_key_value_heads: int = weights(2, ge=1)
-    """Heads that keys and values share; must divide num_attention_heads. (gpt2 shares none.)"""
+    """Key and value heads, shared by the attention heads; must divide num_attention_heads. (gpt2 shares none.)"""
 
     max_position_embeddings: int = weights(1024, ge=8)
-    """Longest sequence the model can see."""
+    """Longest sequence that the model can read, in tokens."""
 
     rope_theta: float = weights(10000.0, gt=0)
     """Base of the rotary position encoding. (gpt2 learns its positions instead.)"""
@@ -66,7 +66,7 @@ class FromScratch(Section):
     """Use one matrix for the embeddings and the output head."""
 
     tokenizer: str | None = weights(None)
-    """Folder or hub id of an existing tokenizer. Without it, one is trained on data.train."""
+    """Folder or hub id of an existing tokenizer. Default: train one on data.train."""
 
     vocab_size: int = weights(4096, ge=300)
     """Entries of the trained tokenizer (byte-level BPE), special tokens included."""

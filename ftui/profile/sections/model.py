@@ -1,4 +1,4 @@
-"""`[model]`: what is trained from."""
+"""`[model]`: the model that training starts from."""
 
 import re
 from typing import Literal
@@ -12,28 +12,28 @@ FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class ModelSection(Section):
-    """`[model]`: the base model: one of `name_or_path` and `from_scratch`."""
+    """`[model]`: the base model. Give `name_or_path` or `from_scratch`."""
 
     name_or_path: str | None = weights(None, min_length=1)
     """Folder in transformers format or a `.gguf` file (relative to the profile's folder), or a hub id."""
 
     revision: str | None = weights(None)
-    """Branch, tag or commit of a hub model. Resolved to a commit when the run starts; a resumed run stays with it."""
+    """Branch, tag or commit of a hub model. Resolved to a commit when the run starts; a resumed run keeps it."""
 
     from_scratch: FromScratch | None = weights(None)
     """Architecture and tokenizer of a new model with random weights."""
 
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = weights("auto")
-    """How weights are stored. `auto`: trained ones in float32, frozen ones in the type that is computed in."""
+    """Type in which weights are stored. `auto`: trained weights in float32, frozen ones in the compute type."""
 
     attn_implementation: Literal["auto", "eager", "sdpa", "flash_attention_2"] = weights("auto")
-    """Attention kernel; `auto`: `flash_attention_2` where it is installed and can work, else transformers' choice."""
+    """Attention kernel. `auto`: `flash_attention_2` where it is installed and works, else transformers' choice."""
 
     trust_remote_code: bool = weights(False)
-    """Run Python code that comes with the model. It needs `--allow remote-code`, and a full commit as revision."""
+    """Run the Python code that comes with the model. Needs `--allow remote-code` and a full commit as revision."""
 
     extra_special_tokens: tuple[str, ...] = weights(())
-    """Special tokens the tokenizer gets if it has no such entry; the embeddings grow where there is no room."""
+    """Special tokens to add to the tokenizer if it lacks them. The embeddings grow if they have no spare rows."""
 
     @field_validator("name_or_path")
     @classmethod

@@ -1,4 +1,4 @@
-"""`train.optim` and `[train.optim_args]`: the optimizers by transformers' names, and what each takes."""
+"""`train.optim` and `[train.optim_args]`: the optimizers by transformers' names, and the options of each."""
 
 from typing import Literal, get_args
 
@@ -42,13 +42,13 @@ TAKES: dict[str, tuple[str, ...]] = {
 
 
 class OptimArgs(Section):
-    """`[train.optim_args]`: details of the optimizers that are no AdamW. Each takes some of them."""
+    """`[train.optim_args]`: options of the optimizers other than AdamW. Each takes some of them."""
 
     momentum: float | None = weights(None, ge=0, lt=1)
-    """Share of the last update kept by `sgd` and `rmsprop` (0)."""
+    """Share of the last update that `sgd` and `rmsprop` keep (0)."""
 
     dampening: float | None = weights(None, ge=0, le=1)
-    """Share of the gradient that does not enter the momentum of `sgd` (0)."""
+    """Share of the gradient that is left out of the momentum of `sgd` (0)."""
 
     nesterov: bool | None = weights(None)
     """Nesterov's momentum for `sgd` (false)."""
@@ -57,7 +57,7 @@ class OptimArgs(Section):
     """Smoothing of `rmsprop` (0.99, below 1); weight of the slow moment of `ademamix` (5)."""
 
     centered: bool | None = weights(None)
-    """`rmsprop` divides by the gradient's variance (false)."""
+    """Whether `rmsprop` divides by the variance of the gradient (false)."""
 
     eps: float | None = weights(None, gt=0)
     """Added to the denominator of `rmsprop` (1e-8) and `adagrad` (1e-10)."""
@@ -69,7 +69,7 @@ class OptimArgs(Section):
     """Decay of the slow moment of `ademamix` (0.9999)."""
 
     t_alpha: int | None = weights(None, ge=1)
-    """Steps over which alpha of `ademamix` grows to its value (at once)."""
+    """Steps over which alpha of `ademamix` grows to its value (immediately)."""
 
     t_beta3: int | None = weights(None, ge=1)
-    """Steps over which beta3 of `ademamix` grows to its value (at once)."""
+    """Steps over which beta3 of `ademamix` grows to its value (immediately)."""

@@ -1,4 +1,4 @@
-"""What the forms of rows are known by: the keys of a row. The engine reads them, a list of files shows them."""
+"""The forms of rows and their columns: how a form is recognised, and what it reads."""
 
 from collections.abc import Collection
 
@@ -14,18 +14,18 @@ SIGNS: dict[str, frozenset[str]] = {
     "text": frozenset({"text"}),
     "tokenized": frozenset({"input_ids"}),
 }
-"""Rows of `kto` are those of some of these with a verdict beside the answer."""
+"""The columns by which each form is recognised. `kto` rows have one of these forms, and a label beside the answer."""
 VERDICTS = {
     "kto_tag": frozenset({"messages", "sharegpt", "alpaca", "prompt_completion"}),
     "label": frozenset({"messages", "sharegpt", "prompt_completion"}),
 }
-"""Where a verdict stands, and beside answers of which forms it is one (a `label` is often something else)."""
+"""Columns of a `kto` label, and the forms in which they are one (elsewhere, `label` often means something else)."""
 
 
 OF_TURNS = frozenset({"role", "content"})
-"""What every turn of a conversation has: not a column, but named as one is."""
+"""Keys of every turn of a conversation: not columns, but named in the same way."""
 OF_CHATS = frozenset({"system", "system_prompt", "tools"})
-"""What stands beside a conversation: text that no template makes has no place for it."""
+"""Columns beside a conversation: only a chat template has a place for them."""
 _OF_QUESTIONS = OF_CHATS | {"context", "input", "history"}
 COLUMNS: dict[str, frozenset[str]] = {
     "messages": OF_CHATS | OF_TURNS | {"messages"},
@@ -43,10 +43,10 @@ COLUMNS["preference"] = (
     frozenset({"chosen", "rejected", "prompt", "question"})
     | COLUMNS["messages"] | COLUMNS["sharegpt"] | (COLUMNS["alpaca"] - {"output"})
 )  # fmt: skip
-"""All columns that a form reads, those it can do without among them, as a profile names them."""
+"""All columns that a form reads, optional ones too, by the names that a profile uses."""
 
 
 def form_of(keys: Collection[str]) -> str | None:
-    """The form that rows with these keys have; `None` for none that is known."""
+    """The form of rows with these keys; `None` if it is unknown."""
     form = next((name for name, signs in SIGNS.items() if signs <= set(keys)), None)
     return "kto" if any(key in keys and form in forms for key, forms in VERDICTS.items()) else form

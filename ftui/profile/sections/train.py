@@ -10,78 +10,78 @@ from ftui.profile.sections.schedulers import NOT_OFFERED, Scheduler, SchedulerKw
 
 
 class ActivationCheckpointingKwargs(Section):
-    """`[train.activation_checkpointing_kwargs]`: which activations are forgotten."""
+    """`[train.activation_checkpointing_kwargs]`: which activations are recomputed."""
 
     every_n_layers: int = weights(1, ge=1)
-    """Forget those of every n-th layer only: 2 saves about half as much memory for half the price in time."""
+    """Recompute the activations of every n-th layer only: 2 saves about half the memory at half the cost in time."""
 
 
 class TrainSection(Section):
-    """`[train]`: the optimizer's steps. Spelling of transformers' TrainingArguments."""
+    """`[train]`: the optimizer's steps. Keys as in transformers' TrainingArguments."""
 
     max_steps: int | None = weights(None, ge=1, le=10**12)
-    """Number of steps (optimizer updates). One of this and num_train_epochs."""
+    """Number of steps (optimizer updates). Give this or num_train_epochs."""
 
     num_train_epochs: float | None = weights(None, gt=0, le=10**9)
-    """Number of passes over the rows. One of this and max_steps; without both, 1."""
+    """Number of passes over the rows. Give this or max_steps; with neither, 1."""
 
     per_device_train_batch_size: int = weights(4, ge=1)
-    """Micro-batch: sequences that go through the model at once. Memory grows with it."""
+    """Micro-batch: sequences that pass through the model at once. Memory grows with it."""
 
     gradient_accumulation_steps: int = weights(1, ge=1)
     """Micro-batches per step. Effective batch = per_device_train_batch_size x this x hardware.num_processes."""
 
     learning_rate: float = weights(2e-4, ge=0)
-    """Highest learning rate."""
+    """Peak learning rate."""
 
     lr_scheduler_type: Scheduler = weights("cosine")
     """Shape of the learning rate after the warm-up. `constant` and `reduce_lr_on_plateau` with warmup_steps warm up
-    too; the latter then falls each time that evaluations get no better."""
+    too; the latter then drops each time the evaluation loss stops improving."""
 
     lr_scheduler_kwargs: SchedulerKwargs | None = weights(None)
-    """Details of that shape, such as `{ num_cycles = 2 }`."""
+    """Options of the schedule, such as `{ num_cycles = 2 }`."""
 
     warmup_steps: float = weights(0.03, ge=0)
-    """Steps over which the learning rate rises from 0: a number of steps, or below 1 a share of all steps."""
+    """Steps over which the learning rate rises from 0: a number of steps, or a share of all steps if below 1."""
 
     optim: Optimizer = weights("adamw_torch_fused")
-    """Optimizer; the default is the fastest AdamW. Those with `8bit` in their name (and `paged`, `bnb`, lion and
-    ademamix) come from bitsandbytes: 8-bit moments take a quarter of the memory; paged ones move to the host when a GPU
-    is full (on a CPU they are plain)."""
+    """Optimizer. The default is the fastest AdamW. Optimizers with `8bit`, `paged` or `bnb` in their name, lion and
+    ademamix come from bitsandbytes. 8-bit moments take a quarter of the memory; paged moments move to host memory when
+    the GPU is full (on a CPU, paging has no effect)."""
 
     optim_args: OptimArgs | None = weights(None)
-    """Details of the optimizer, such as `{ momentum = 0.9 }` for `sgd`."""
+    """Options of the optimizer, such as `{ momentum = 0.9 }` for `sgd`."""
 
     weight_decay: float = weights(0.0, ge=0)
-    """Decay of the weights per step (norms and biases are left out)."""
+    """Weight decay per step. Norms and biases are excluded."""
 
     adam_beta1: float = weights(0.9, ge=0, lt=1)
     """Decay of the first moment of AdamW, lion and ademamix."""
 
     adam_beta2: float = weights(0.999, ge=0, lt=1)
-    """Decay of the second moment of AdamW and ademamix, and of lion's only one."""
+    """Decay of the second moment of AdamW and ademamix, and of lion's only moment."""
 
     adam_epsilon: float = weights(1e-8, gt=0)
     """Added to the denominator of AdamW and ademamix."""
 
     max_grad_norm: float | None = weights(1.0, gt=0)
-    """Longest gradient; a longer one is scaled down to it. "none" = no clipping."""
+    """Largest norm of the gradient; a larger gradient is scaled down to it. "none" = no clipping."""
 
     precision: Literal["auto", "bf16", "fp16", "fp32"] = weights("auto")
-    """`auto` is bf16 where that is the faster one (GPUs since Ampere, CPUs with AMX), fp16 on older NVIDIA GPUs, else
-    fp32. fp16 scales the loss, and a step that overflows is not applied."""
+    """`auto` is bf16 where that is fast (GPUs since Ampere, CPUs with AMX), fp16 on older NVIDIA GPUs, and fp32
+    elsewhere. fp16 scales the loss, and skips a step that overflows."""
 
     tf32: bool = weights(False)
-    """What is computed in fp32 is rounded to 10 bits of mantissa in matrix products: faster, on NVIDIA since Ampere."""
+    """Round fp32 matrix products to 10 bits of mantissa: faster on NVIDIA GPUs since Ampere."""
 
     activation_checkpointing: bool = weights(False)
-    """Forget activations and compute them again in the backward pass: much less memory, about a third slower."""
+    """Recompute activations in the backward pass instead of storing them: much less memory, about a third slower."""
 
     activation_checkpointing_kwargs: ActivationCheckpointingKwargs | None = weights(None)
-    """`{ every_n_layers = 2 }` forgets only those of every second layer."""
+    """`{ every_n_layers = 2 }` recomputes the activations of every second layer only."""
 
     torch_compile: bool = weights(False)
-    """Compile the layers for training: a slow start, faster steps. Needs a C++ compiler; a resume is not EXACT."""
+    """Compile the layers for training: slower start, faster steps. Needs a C++ compiler; a resume is not EXACT."""
 
     use_liger_kernel: bool = weights(False)
     """Liger's Triton kernels for norms, rotary positions and MLPs (needs the package liger-kernel and a GPU)."""
@@ -90,23 +90,23 @@ class TrainSection(Section):
     """Size of the noise added to embeddings while training (NEFTune); 5 is common. "none" = no noise."""
 
     label_smoothing_factor: float = weights(0.0, ge=0, lt=1)
-    """Share of each target's probability spread over the whole vocabulary while training."""
+    """Share of each target's probability that is spread over the whole vocabulary while training."""
 
     train_sampling_strategy: Literal["random", "group_by_length", "sequential"] = weights("random")
-    """Order of the rows in an epoch; `group_by_length` puts rows of like length in one step (less padding)."""
+    """Order of the rows in an epoch. `group_by_length` puts rows of similar length in one step (less padding)."""
 
     seed: int = weights(42, ge=0, le=2**63 - 1)
-    """Seed of the order of rows, of dropout and of new weights."""
+    """Seed for the order of rows, dropout and new weights."""
 
     data_seed: int | None = weights(None, ge=0, le=2**63 - 1)
-    """Seed of the order of rows and of the rows set aside for evaluation, where it is to be another than `seed`."""
+    """Seed for the order of rows and for the choice of evaluation rows. Default: `seed`."""
 
     full_determinism: bool = weights(False)
-    """Deterministic kernels only: slower on a GPU, and there the only way to an EXACT resume."""
+    """Use deterministic kernels only: slower on a GPU, but required there for an EXACT resume."""
 
     @property
     def rows_seed(self) -> int:
-        """The seed of all that chooses rows."""
+        """The seed for every choice of rows."""
         return self.seed if self.data_seed is None else self.data_seed
 
     @field_validator("lr_scheduler_type", mode="before")

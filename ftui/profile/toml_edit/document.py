@@ -97,7 +97,7 @@ def parse_toml_value(source: str) -> Any:
     try:
         table = tomllib.loads(f"value = {source}")
     except (ValueError, RecursionError) as error:
-        raise ProfileError(f"{source} is no value: {error}.", hint='Texts stand in quotes: "text".') from error
+        raise ProfileError(f"{source} is no value: {error}.", hint='Put texts in quotes: "text".') from error
     if list(table) != ["value"]:
         raise ProfileError(f"{source!r} is more than one value.")
     return table["value"]
@@ -109,7 +109,7 @@ def set_key(text: str, key: Key, source: str) -> str:
         f"{key}{source}".encode()
     except UnicodeEncodeError as error:  # the name of a file that is no UTF-8
         raise ProfileError(
-            f"{source!r} has bytes that no text can hold.", hint="Give the file another name."
+            f"{source!r} contains bytes that are not valid text.", hint="Give the file another name."
         ) from error
     wanted = _placed(_read(text), key, parse_toml_value(source))
     for way in (replace_value, _replaced, _appended, add_beside, add_key, _instead, _in_whole):
@@ -136,7 +136,7 @@ def remove_key(text: str, key: Key) -> str:
         found = _tried(way, text, key, "", accepted, about=key)
         if found is not None:
             return found
-    raise ProfileError(f"{'.'.join(key)} cannot be taken out of this text.", hint="Take it out by hand.")
+    raise ProfileError(f"{'.'.join(key)} cannot be removed from this text.", hint="Remove it by hand.")
 
 
 def add_key(text: str, key: Key, source: str) -> str:

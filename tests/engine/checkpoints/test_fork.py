@@ -6,13 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from ftui.engine.checkpoints.resume import forked
+from ftui.engine.checkpoints.resume import reset_fork
 from ftui.engine.recipe import train
 from ftui.engine.runtime.control_flags import Control
-from ftui.engine.runtime.event_writer import Logbook
-from ftui.engine.runtime.live_overrides import Setting
-from ftui.engine.runtime.request_inbox import LetterDesk
-from ftui.engine.training.context import TrainState
+from ftui.engine.runtime.event_writer import EventWriter
+from ftui.engine.runtime.request_inbox import RequestInbox
+from ftui.engine.system.train_state import Setting, TrainState
 from ftui.errors import DataError, ModelError, ProfileError
 from ftui.profile.serialize import to_toml
 from ftui.runs.checkpoint_folders import link_copy
@@ -51,9 +50,9 @@ def child(parent: Run, model: Path, *, rows: Path | None = None, fork: bool = Tr
     )  # fmt: skip
     run.facts.write_bytes(msgspec.json.encode(facts))
     link_copy(parent.checkpoints / "checkpoint-3", run.checkpoints / "checkpoint-3")
-    logbook, control = Logbook(run, attempt=1, token="test"), Control()
-    control.open(LetterDesk(run, logbook))
-    assert train(run, profile, logbook, control) == 0
+    events, control = EventWriter(run, attempt=1, token="test"), Control()
+    control.open(RequestInbox(run, events))
+    assert train(run, profile, events, control) == 0
     return run
 
 
@@ -105,14 +104,14 @@ def test_another_optimizer_begins_with_new_moments(parent: Run, model_folder: Pa
     assert [step.step for step in steps(run)] == [4, 5, 6]
 
 
-def test_what_letters_and_a_plateau_made_of_the_rate_stays_with_the_parent() -> None:
+def test_what_requests_and_a_plateau_made_of_the_rate_stays_with_the_parent() -> None:
     state = TrainState(plateau={"rate": 1e-5}, settings=[Setting(3, "learning_rate_factor", 0.5)], best_loss=1.0)
-    forked(state, ["profile"])
+    reset_fork(state, ["profile"])
     assert (state.plateau, state.settings, state.best_loss) == ({}, [], 1.0)
 
 
 def test_a_fork_has_patience_of_its_own() -> None:
     """That of a parent that was stopped early is at its end."""
     state = TrainState(bad_evaluations=3, bad_steps=2)
-    forked(state, ["profile"])
+    reset_fork(state, ["profile"])
     assert (state.bad_evaluations, state.bad_steps) == (0, 0)

@@ -1,4 +1,4 @@
-"""A badge is as good as the worst of all cuts, and says why."""
+"""A resumed run is as exact as the worst of its resumes, and says why."""
 
 from pathlib import Path
 from typing import Any
@@ -6,10 +6,16 @@ from typing import Any
 import pytest
 import torch
 
-from ftui.engine.checkpoints.reproducibility import UNKNOWN, environment, machine_differences, note, reproducibility
+from ftui.engine.checkpoints.reproducibility import (
+    UNKNOWN,
+    environment,
+    machine_differences,
+    note_differences,
+    reproducibility,
+)
 from ftui.engine.system.device import Hardware
 from ftui.engine.system.environment import versions
-from ftui.engine.training.context import TrainState
+from ftui.engine.system.train_state import TrainState
 from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs.checkpoint_folders import Checkpoint, Manifest, publish
@@ -56,8 +62,8 @@ def test_another_machine_is_the_same_state(
     differences = machine_differences(before, environment(profile, hardware, attention, 1))
     assert differences == [named]
     state = TrainState()
-    note(state, differences, [])
-    note(state, [], [])  # a later cut on the same machine makes it no better
+    note_differences(state, differences, [])
+    note_differences(state, [], [])  # a later cut on the same machine makes it no better
     assert reproducibility(state, profile, hardware) == ("SAME STATE", [named])
 
 
@@ -95,7 +101,7 @@ def test_compiled_kernels_are_not_called_exact(profile: Profile) -> None:
 
 def test_other_content_is_not_exact_whatever_else(profile: Profile) -> None:
     state = TrainState()
-    note(state, ["threads: 1 -> 2"], ["forked with other content at step 4: profile"])
+    note_differences(state, ["threads: 1 -> 2"], ["forked with other content at step 4: profile"])
     assert reproducibility(state, profile, CPU) == (
         "NOT EXACT",
         ["forked with other content at step 4: profile", "threads: 1 -> 2"],

@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftui.dataset.row_counts import count_lines
-from ftui.engine.planning.curriculum_plan import Course
-from ftui.engine.planning.mixing import MOST_REPEATED, MOST_STEPS, evened, planned, shares_of
-from ftui.engine.planning.plan import Share, make_plan
-from ftui.engine.services.count_rows import count_rows
+from ftui.engine.planning.curriculum_plan import CurriculumPlan
+from ftui.engine.planning.mixing import MOST_REPEATED, MOST_STEPS, compute_shares, make_run_plan, temper_counts
+from ftui.engine.planning.plan import SourceShare, make_plan
+from ftui.engine.services.count_rows import count_profile
 from ftui.errors import DataError
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSource
@@ -38,7 +38,7 @@ def sources(*tables: dict[str, Any]) -> list[Any]:
 )
 def test_as_many_rows_whatever_the_temperature(sizes: list[int], temperature: float) -> None:
     """Larger sources never get fewer; the coldest mixture is the largest alone, the hottest an even one."""
-    found = evened(sizes, temperature)
+    found = temper_counts(sizes, temperature)
     assert sum(found) == sum(sizes)
     assert all(count >= 0 and (size or not count) for size, count in zip(sizes, found, strict=True))
     for size, count in zip(sizes, found, strict=True):
@@ -51,9 +51,9 @@ def test_as_many_rows_whatever_the_temperature(sizes: list[int], temperature: fl
 
 def test_a_temperature_that_leaves_a_source_out_is_refused() -> None:
     """It was told as 41 sequences and were 2: the large source had vanished."""
-    assert evened([40, 1], 1e-9) == [41, 0]
+    assert temper_counts([40, 1], 1e-9) == [41, 0]
     with pytest.raises(DataError, match="source1: weight 0 of 1 sequences leaves none") as caught:
-        shares_of(sources({}, {}), [40, 1], [40, 1], 1e-9)
+        compute_shares(sources({}, {}), [40, 1], [40, 1], 1e-9)
     assert "data.mixing_temperature" in caught.value.hint
 
 
@@ -66,7 +66,7 @@ def test_a_temperature_that_leaves_a_source_out_is_refused() -> None:
 def test_an_endless_epoch_is_refused_at_once(table: dict[str, Any]) -> None:
     begun = time.monotonic()
     with pytest.raises(DataError, match=r"source1: [\d,]+ sequences in an epoch, of 40 that there are") as caught:
-        shares_of(sources({}, table), [40, 40], [40, 40], None)
+        compute_shares(sources({}, table), [40, 40], [40, 40], None)
     assert time.monotonic() - begun < 1
     assert "num_train_epochs" in caught.value.hint
 
@@ -77,7 +77,7 @@ def test_repetitions_that_can_be_mixed_are_mixed() -> None:
         ({"weight": 1000.0}, 40, 40_000), ({"num_samples": 5_000_000}, 40, 5_000_000), ({}, 10**9, 10**9),
         ({"weight": 3.0}, 10**8, 3 * 10**8),
     ):  # fmt: skip
-        (share,) = shares_of(sources(table), [size], [size], None)
+        (share,) = compute_shares(sources(table), [size], [size], None)
         assert share.per_epoch == per_epoch
 
 
@@ -106,11 +106,11 @@ def test_a_run_without_an_end_is_refused(in_stages: bool) -> None:
     profile = make_profile(Path("/m"), Path("/r"), train={"num_train_epochs": None if in_stages else 1e9})
     profile = profile.model_copy(update={"curriculum": stages if in_stages else ()})
     lengths = np.ones(9000, np.int32)
-    shares = [Share(9000)]
+    shares = [SourceShare(9000)]
     with pytest.raises(DataError, match=r"The run would have [\d.e+]+ steps") as caught:
-        planned(profile, lengths, lengths, shares)
+        make_run_plan(profile, lengths, lengths, shares)
     assert ("epochs of its stages" if in_stages else "train.num_train_epochs") in caught.value.hint
-    plan = planned(profile, lengths[:9], lengths[:9], [Share(9)])
+    plan = make_run_plan(profile, lengths[:9], lengths[:9], [SourceShare(9)])
     assert plan.max_steps <= MOST_STEPS and len(plan.step(plan.max_steps)) > 0
     assert plan.num_tokens(0, plan.max_steps) == 9 * (10**9 + in_stages)
 
@@ -134,7 +134,7 @@ def test_no_source_vanishes_where_its_rows_are_packed(
     ranks[:number] = np.arange(number)
     plan = make_plan(
         amounts, effective_batch=4, max_steps=None, num_train_epochs=1, strategy="random", seed=1, packing_length=room,
-        sources=[Share(len(lengths), weight), Share(1)], ranks=ranks,
+        sources=[SourceShare(len(lengths), weight), SourceShare(1)], ranks=ranks,
     )  # fmt: skip
     assert plan.rows_per_epoch or round(weight * number) == 0
     if plan.rows_per_epoch:
@@ -146,10 +146,10 @@ def test_a_small_stage_of_a_weighted_packed_source_has_rows(model_folder: Path, 
     data = {"train": [{"path": str(weighted), "weight": 0.5}, str(one)], "packing": True, "max_length": 256}
     profile = make_profile(model_folder, weighted, data=data)
     profile = profile.model_copy(update={"curriculum": (CurriculumStage(fraction=0.1), CurriculumStage())})
-    assert (count_rows(profile).max_steps or 0) >= 2
+    assert (count_profile(profile).max_steps or 0) >= 2
     lengths = np.full(41, 10, np.int32)
-    plan = planned(profile, lengths, lengths, [Share(40, 0.5), Share(1)])
-    assert isinstance(plan, Course)
+    plan = make_run_plan(profile, lengths, lengths, [SourceShare(40, 0.5), SourceShare(1)])
+    assert isinstance(plan, CurriculumPlan)
     assert [sum(map(len, plan.stages[0].step(n + 1))) for n in range(plan.stages[0].max_steps)] == [2]
 
 
@@ -163,7 +163,7 @@ def test_a_dry_run_says_that_an_epoch_of_a_curriculum_is_a_mean_one(model_folder
         update={"curriculum": (CurriculumStage(fraction=0.1, num_train_epochs=3), CurriculumStage())}
     )
     for profile, word, others in ((plain, " per epoch", " per mean epoch"), (staged, " per mean epoch", " per epoch")):
-        counts = count_rows(profile)
+        counts = count_profile(profile)
         lines = "\n".join(count_lines(counts))
         assert lines.count(word) == 4 and others not in lines
         (of_all,) = [line.split()[-1] for line in lines.splitlines() if line.startswith("tokens of all steps")]

@@ -16,8 +16,8 @@ from transformers import AutoTokenizer, GenerationConfig
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.forms.formats import Chat, to_example
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
-from ftui.engine.planning.plan import Plan, Share, make_plan
-from ftui.engine.training.prepare import Prepared, prepare
+from ftui.engine.planning.plan import Plan, SourceShare, make_plan
+from ftui.engine.training.prepare import TrainingData, prepare
 from ftui.errors import DataError
 from ftui.runs.events import Sampled
 from ftui.runs.journal import Tail
@@ -44,7 +44,7 @@ WEIGHTED = st.lists(
 def plan_of(sources: list[tuple[int, float]], **more: Any) -> Plan:
     lengths = np.arange(sum(number for number, _ in sources)) % 37 + 2
     options: dict[str, Any] = {"effective_batch": 4, "max_steps": None, "num_train_epochs": 2, "strategy": "random"}
-    shares = [Share(number, weight) for number, weight in sources]
+    shares = [SourceShare(number, weight) for number, weight in sources]
     return make_plan(lengths, sources=shares, seed=9, **options | more)
 
 
@@ -103,7 +103,7 @@ def files(tmp_path: Path) -> dict[str, Path]:
     }
 
 
-def prepared(model: Path, train: Any, stage: str = "sft", **data: Any) -> Prepared:
+def prepared(model: Path, train: Any, stage: str = "sft", **data: Any) -> TrainingData:
     profile = make_profile(model, Path("x"), run={"stage": stage}, data={"train": train} | data)
     return prepare(profile, cache_folder(Path()), lambda detail: None)
 

@@ -26,8 +26,8 @@ from transformers import (
     dynamic_module_utils,
 )
 
-from ftui.engine.checkpoints.resume import as_begun
-from ftui.engine.models.attention import chosen
+from ftui.engine.checkpoints.resume import pin_commit
+from ftui.engine.models.attention import choose_attention
 from ftui.engine.models.files import hub
 from ftui.engine.models.files.fingerprints import weights_fingerprint
 from ftui.engine.models.files.hub import base_folder
@@ -41,7 +41,7 @@ from ftui.profile.sections.model import ModelSection
 from ftui.profile.serialize import fingerprint, weights_difference
 from ftui.runs.events import RunStarted, Step
 from ftui.runs.run_folder import Run
-from tests.support.lives import attempt, killed_attempt, records
+from tests.support.attempts import attempt, killed_attempt, records
 from tests.support.tiny import chats, column, make_profile, make_tokenizer, train_run, write_rows
 
 TINY: dict[str, Any] = {
@@ -75,7 +75,7 @@ def load(folder: Path, **keys: Any) -> Any:
 )
 def test_auto_takes_flash_attention_where_it_can_work(wanted: str, changed: Any, expected: str | None) -> None:
     facts: Any = {"device": "cuda", "dtype": torch.bfloat16, "is_importable": True, "is_supported": True}
-    assert chosen(wanted, **(facts | changed)) == expected
+    assert choose_attention(wanted, **(facts | changed)) == expected
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_a_base_that_holds_an_adapter_too_is_refused(method: str, model_folder: 
     adapter = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(target_modules=["q_proj"]))
     adapter.save_pretrained(str(base))
     assert AutoModelForCausalLM.from_pretrained(base)._hf_peft_config_loaded
-    with pytest.raises(ModelError, match="holds an adapter beside a model") as refusal:
+    with pytest.raises(ModelError, match="has an adapter beside a model") as refusal:
         train_run(tmp_path / "run", make_profile(base, rows, adapter={"method": method}, train={"max_steps": 1}))
     assert "Merge" in refusal.value.hint and "adapter.name_or_path" in refusal.value.hint
 
@@ -230,7 +230,7 @@ def test_a_resumed_run_stays_with_the_commit_it_began_with(
         return
     assert attempt(run, profile(resumed), 2) == 0
     assert [step.loss for step in records(run, Step)][-2:] == [step.loss for step in records(whole, Step)][-2:]
-    assert records(run, RunStarted)[-1].reproducibility == "EXACT"
+    assert records(run, RunStarted)[-1].badge == "EXACT"
     assert json.loads((run.final / "adapter_config.json").read_bytes())["revision"] == OLD
 
 
@@ -244,11 +244,11 @@ def test_a_fork_takes_the_branch_as_it_is_now(branch: Branch, tmp_path: Path, mo
     killed_attempt(run, profile, 3, monkeypatch)
     facts = msgspec.structs.replace(run.read_facts(), run_id="1" * 16, parent_run=run.read_facts().run_id, fork=True)
     run.facts.write_bytes(msgspec.json.encode(facts))
-    assert as_begun(run, profile).model.revision is None
+    assert pin_commit(run, profile).model.revision is None
     branch.now = NEW
     assert attempt(run, profile, 2) == 0
-    assert "base_model" in records(run, RunStarted)[-1].reproducibility_reasons[0]
-    assert as_begun(run, profile).model.revision == NEW
+    assert "base_model" in records(run, RunStarted)[-1].badge_reasons[0]
+    assert pin_commit(run, profile).model.revision == NEW
 
 
 def test_another_branch_is_another_model() -> None:

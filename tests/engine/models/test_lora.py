@@ -22,8 +22,8 @@ from transformers import (
 
 from ftui.engine.models.adapter_files import ADAPTER, starting_adapter
 from ftui.engine.models.load_model import load_model
-from ftui.engine.models.lora import Base, continued_adapter, new_adapter
-from ftui.engine.models.quantization import check_share, held, keep_layout, num_parameters
+from ftui.engine.models.lora import BaseReference, continued_adapter, new_adapter
+from ftui.engine.models.quantization import check_share, keep_layout, num_parameters, quantized_loading
 from ftui.engine.models.special_tokens import add_special_tokens, fit_embeddings
 from ftui.engine.models.weights import adapter_tensors, fill_adapter, trainable, write_adapter
 from ftui.engine.system.device import Hardware
@@ -98,7 +98,7 @@ def section(**keys: Any) -> AdapterSection:
 
 
 def loaded(folder: Path, keys: AdapterSection) -> PreTrainedModel:
-    model = load_model(folder, ModelSection(name_or_path=str(folder)), torch.float32, **held(keys, CPU))
+    model = load_model(folder, ModelSection(name_or_path=str(folder)), torch.float32, **quantized_loading(keys, CPU))
     if keys.is_quantised:
         keep_layout(model)
     return model
@@ -108,7 +108,7 @@ def adapted(folder: Path, keys: AdapterSection, seed: int, new_token_ids: tuple[
     """An adapter on the base in `folder`, moved off its start by noise."""
     base = loaded(folder, keys)
     torch.manual_seed(seed)
-    model = new_adapter(base, keys, Base(str(folder)), new_token_ids)
+    model = new_adapter(base, keys, BaseReference(str(folder)), new_token_ids)
     for weight in trainable(model).values():
         weight.data += 0.1 * torch.randn_like(weight)
     return model
@@ -149,7 +149,7 @@ def test_an_adapter_comes_back_and_loads_with_plain_peft(kind: str, bases: dict[
         assert torch.nn.functional.cosine_similarity(whole, logits(model), dim=-1).mean() > 0.8
 
     again = continued_adapter(loaded(bases[name], keys), section(method=keys.method, load_in_8bit=keys.load_in_8bit),
-                              tmp_path, Base(str(bases[name])))  # fmt: skip
+                              tmp_path, BaseReference(str(bases[name])))  # fmt: skip
     assert all(torch.equal(before[path], weight) for path, weight in trainable(again).items())
     tensors = adapter_tensors(again)
     assert adapter_tensors(model).keys() == tensors.keys()
@@ -161,8 +161,10 @@ def test_what_is_trained_beside_a_narrow_base_is_trained_in_float32(
 ) -> None:
     narrow = Hardware(torch.device("cpu"), "bf16", 1, "a CPU", None)
     keys = section(**given, modules_to_save=["norm"])
-    base = load_model(bases["biased"], ModelSection(name_or_path="x"), torch.bfloat16, **held(keys, narrow))
-    model = new_adapter(base, keys, Base("base"), (5, 6))
+    base = load_model(
+        bases["biased"], ModelSection(name_or_path="x"), torch.bfloat16, **quantized_loading(keys, narrow)
+    )
+    model = new_adapter(base, keys, BaseReference("base"), (5, 6))
     types: dict[bool, set[torch.dtype]] = {True: set(), False: set()}
     for weight in model.parameters():
         types[weight.requires_grad].add(weight.dtype)
@@ -194,7 +196,7 @@ def test_embeddings_of_new_tokens_are_trained_and_found_by_plain_peft(
     model = loaded(base, section())
     fit_embeddings(model, tokenizer, ids)
     torch.manual_seed(3)
-    model = new_adapter(model, section(**given), Base(str(base)), ids)
+    model = new_adapter(model, section(**given), BaseReference(str(base)), ids)
     rows = {name: tuple(weight.shape) for name, weight in trainable(model).items() if "token_adapter" in name}
     assert set(rows.values()) <= {(2, 32)} and len(rows) == len(trained)
     assert all(any(f".{name}." in path for path in rows) for name in trained)
@@ -210,7 +212,7 @@ def test_embeddings_of_new_tokens_are_trained_and_found_by_plain_peft(
         assert torch.equal(plain.train()(input_ids=inputs).logits, model.train()(input_ids=inputs).logits)
     grown = loaded(base, section())
     fit_embeddings(grown, tokenizer, ids)  # to other random rows, which the adapter knows
-    again = continued_adapter(grown, section(), folder, Base(str(base)), ids)
+    again = continued_adapter(grown, section(), folder, BaseReference(str(base)), ids)
     assert trainable(again).keys() == trainable(model).keys()
     with torch.no_grad():
         assert torch.equal(again.train()(input_ids=inputs).logits, model.train()(input_ids=inputs).logits)
@@ -249,9 +251,9 @@ def test_an_adapter_to_go_on_from_trains_every_new_row(
     write_adapter(get_peft_model(grown(), keys), tmp_path)
     if not fits:
         with pytest.raises(ModelError, match="does not train them"):
-            continued_adapter(grown(), section(), tmp_path, Base(str(base)), new)
+            continued_adapter(grown(), section(), tmp_path, BaseReference(str(base)), new)
         return
-    model = continued_adapter(grown(), section(), tmp_path, Base(str(base)), new)
+    model = continued_adapter(grown(), section(), tmp_path, BaseReference(str(base)), new)
     model(input_ids=torch.tensor([[5, *new, 7]]), labels=torch.tensor([[5, *new, 7]])).loss.backward()
     grads = [
         weight.grad for path, weight in trainable(model).items() if "token_adapter" in path or "modules_to_save" in path
@@ -262,11 +264,11 @@ def test_an_adapter_to_go_on_from_trains_every_new_row(
 def test_rows_that_cannot_be_trained_apart_are_refused(bases: dict[str, Path]) -> None:
     keys = section(target_modules=["embed_tokens", "q_proj"])
     with pytest.raises(ModelError, match="target_modules names embed_tokens, which has entries that are new"):
-        new_adapter(loaded(bases["biased"], keys), keys, Base("base"), (5,))
+        new_adapter(loaded(bases["biased"], keys), keys, BaseReference("base"), (5,))
     model = loaded(bases["biased"], section())
     model.lm_head = torch.nn.Linear(64, 60)
     with pytest.raises(ModelError, match="head of this model has a bias"):
-        new_adapter(model, section(), Base("base"), (5,))
+        new_adapter(model, section(), BaseReference("base"), (5,))
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
@@ -290,7 +292,7 @@ def test_names_that_are_not_there_are_refused_by_name(case: str, bases: dict[str
     given, message = WRONG[case]
     keys = section(**given)
     with pytest.raises(ModelError, match=message) as caught:
-        new_adapter(loaded(bases["biased"], keys), keys, Base("base"))
+        new_adapter(loaded(bases["biased"], keys), keys, BaseReference("base"))
     assert "leave" in caught.value.hint.lower() or "layer" in caught.value.hint or "q_proj" in caught.value.hint
 
 
@@ -299,7 +301,7 @@ def test_an_adapter_to_go_on_from_must_fit(bases: dict[str, Path], tmp_path: Pat
     write_adapter(adapted(base, section(target_modules=["q_proj", "v_proj"]), seed=1), tmp_path)
 
     def go_on(model: PreTrainedModel, keys: AdapterSection, new_ids: tuple[int, ...] = ()) -> Any:
-        return continued_adapter(model, keys, tmp_path, Base(str(base)), new_ids)
+        return continued_adapter(model, keys, tmp_path, BaseReference(str(base)), new_ids)
 
     plain = section(r=16)  # the default: the adapter brings its own rank
     assert go_on(loaded(base, plain), plain).peft_config["default"].r == 4

@@ -17,7 +17,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs.events import EvaluationDone, RunFinished, RunStarted, Step
 from ftui.runs.run_folder import Run
-from tests.support.lives import attempt, killed_attempt, plain_loss, records
+from tests.support.attempts import attempt, killed_attempt, plain_loss, records
 from tests.support.sameness import same_runs
 from tests.support.tiny import chats, make_profile, write_rows
 
@@ -41,7 +41,7 @@ def profile_of(model: Path, folder: Path, adapter: dict[str, Any]) -> Profile:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_learns_goes_on_and_loads(
+def test_it_trains_goes_on_and_loads(
     method: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     profile = profile_of(model_folder, tmp_path, METHODS[method])

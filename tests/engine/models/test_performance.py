@@ -99,7 +99,7 @@ def test_noise_is_within_its_bound_while_training_and_absent_otherwise(adapter: 
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # dynamo asks for it
-def test_compiled_layers_learn_the_same_under_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compiled_layers_train_the_same_under_the_same_names(monkeypatch: pytest.MonkeyPatch) -> None:
     """By a backend that runs torch's own kernels: to write C++ for them takes half a minute."""
     monkeypatch.setattr(performance, "BACKEND", "eager")
     torch._dynamo.reset()

@@ -78,7 +78,7 @@ def test_a_tokenizer_of_another_model_is_refused() -> None:
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
-def test_a_whole_run_learns_new_tokens(method: str, model_folder: Path, tmp_path: Path) -> None:
+def test_a_whole_run_trains_new_tokens(method: str, model_folder: Path, tmp_path: Path) -> None:
     rows = [{"prompt": f"call {n}", "completion": f"<|tool|>read {n}<|end_tool|>"} for n in range(24)]
     profile = make_profile(
         model_folder, write_rows(tmp_path / "rows.jsonl", rows), model={"extra_special_tokens": NEW},
@@ -96,7 +96,7 @@ def test_a_whole_run_learns_new_tokens(method: str, model_folder: Path, tmp_path
         assert final.get_input_embeddings().weight.shape[0] == 302
 
 
-def test_an_adapter_goes_on_with_the_tokens_it_has_learned(model_folder: Path, tmp_path: Path) -> None:
+def test_an_adapter_goes_on_with_the_tokens_it_was_trained_on(model_folder: Path, tmp_path: Path) -> None:
     rows = write_rows(
         tmp_path / "rows.jsonl", [{"prompt": f"call {n}", "completion": "<|tool|>read"} for n in range(8)]
     )
@@ -110,9 +110,9 @@ def test_an_adapter_goes_on_with_the_tokens_it_has_learned(model_folder: Path, t
         return tmp_path / name / "final"
 
     first = run("first", "<|tool|>", r=4)
-    learned = load_file(run("same", "<|tool|>", name_or_path=str(first)) / "adapter_model.safetensors")
+    trained = load_file(run("same", "<|tool|>", name_or_path=str(first)) / "adapter_model.safetensors")
     for name, before in load_file(first / "adapter_model.safetensors").items():
-        assert not torch.equal(learned[name], before) and learned[name].shape == before.shape, name
+        assert not torch.equal(trained[name], before) and trained[name].shape == before.shape, name
     for name, tokens, words in (
         ("more", NEW, "301 of the tokenizer is '<|end_tool|>', but nothing"),
         ("swapped", NEW[::-1], "300 of the tokenizer is '<|end_tool|>', but '<|tool|>'"),
@@ -132,7 +132,7 @@ def test_new_tokens_that_stay_frozen_are_refused(model_folder: Path, tmp_path: P
         model_folder, write_rows(tmp_path / "rows.jsonl", chats(8)), model={"extra_special_tokens": NEW},
         adapter={"method": "freeze", "trainable_layers": 1}, train={"max_steps": 1},
     )  # fmt: skip
-    with pytest.raises(ModelError, match="never be learned"):
+    with pytest.raises(ModelError, match="never be trained"):
         train_run(tmp_path / "run", profile)
 
 

@@ -42,7 +42,7 @@ from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.models.load_model import load_model
 from ftui.engine.models.packing_check import check_packing
 from ftui.engine.objectives import loss as heads
-from ftui.engine.objectives import stage_named
+from ftui.engine.objectives import make_objective
 from ftui.engine.objectives.loss import BALANCED, Batch, ChunkedCrossEntropy, summed_loss
 from ftui.engine.training.collate import collate
 from ftui.errors import ModelError
@@ -112,10 +112,10 @@ def make_batch() -> tuple[Batch, torch.Tensor, torch.Tensor]:
     ids = torch.randint(3, VOCABULARY, (ROWS, LENGTH), generator=generator)
     mask = torch.arange(LENGTH)[None] < torch.tensor([[LENGTH], [LENGTH - 5], [LENGTH - 2]])
     ids[~mask] = 0
-    learned = (torch.rand(ROWS, LENGTH, generator=generator) < 0.5) & mask
-    learned[:, 0] = False
-    labels = torch.where(learned, ids, -100)
-    targets = learned.flatten().nonzero().flatten()
+    trained = (torch.rand(ROWS, LENGTH, generator=generator) < 0.5) & mask
+    trained[:, 0] = False
+    labels = torch.where(trained, ids, -100)
+    targets = trained.flatten().nonzero().flatten()
     batch = Batch(ids, None, targets - 1, ids.flatten()[targets], int(mask.sum()), mask.sum(dim=1))
     return batch, labels, mask
 
@@ -205,7 +205,7 @@ def test_a_type_that_mixes_packed_rows_is_refused() -> None:
 
 
 @pytest.mark.parametrize("kind", ROUTED)
-def test_the_balance_of_experts_is_learned_and_not_evaluated(kind: str) -> None:
+def test_the_balance_of_experts_is_trained_and_not_evaluated(kind: str) -> None:
     model, (batch, labels, mask) = make_model(kind), make_batch()
     plain = float(own_loss(model, batch, labels, mask).detach())
     assert abs(float(summed_loss(model, batch).detach()) - plain) > 1e-2 * plain
@@ -279,10 +279,10 @@ def test_smoothed_labels_are_those_of_transformers() -> None:
 def test_a_stage_smooths_as_the_profile_says() -> None:
     model, (batch, _, _) = make_model("llama"), make_batch()
     for name in ("sft", "pretrain"):
-        loss, weight, _ = stage_named(name, label_smoothing=0.2).loss(model, batch)
+        loss, weight, _ = make_objective(name, label_smoothing=0.2).loss(model, batch)
         assert weight == len(batch.target_ids)
         assert float(loss.detach()) == float(summed_loss(model, batch, 0.2).detach())
-        assert stage_named(name).name == name
+        assert make_objective(name).name == name
 
 
 def test_a_run_smooths_its_training_and_not_its_evaluation(model_folder: Path, tmp_path: Path) -> None:
@@ -490,7 +490,7 @@ def test_evaluation_never_makes_room_for_gradients(monkeypatch: pytest.MonkeyPat
     """A gradient of the head is as large as the head: evaluation must not need that memory, or that time."""
 
     def refused(*arguments: Any) -> None:
-        raise AssertionError("gradients are computed while nothing is learned")
+        raise AssertionError("gradients are computed while nothing is trained")
 
     monkeypatch.setattr(heads, "_add_gradients", refused)
     with torch.no_grad():

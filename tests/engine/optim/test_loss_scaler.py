@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftui.engine.optim.loss_scaler import GROWTH_STEPS, after_step, begin
+from ftui.engine.system.train_state import TrainState
 from ftui.engine.training import forward_backward
-from ftui.engine.training.context import TrainState
 from tests.support.tiny import chats, column, make_profile, train_run, write_rows
 
 
@@ -69,14 +69,14 @@ def test_an_injected_overflow_drops_one_step(
     rows = write_rows(tmp_path / "rows.jsonl", chats(24))
     train = {"precision": "fp16", "max_steps": 8, "learning_rate": 1e-2, "per_device_train_batch_size": 4}
     profile = make_profile(model_folder, rows, train=train, health={"max_bad_steps": 1})
-    cut, calls = forward_backward.cut, itertools.count(1)
+    clip, calls = forward_backward.clip_gradients, itertools.count(1)
 
-    def overflowing(weights: Any, scale: float, longest: float | None) -> float:
+    def overflowing(weights: Any, scale: float, max_norm: float | None) -> float:
         if next(calls) == 4:
             weights[0].grad[0] = math.inf
-        return cut(weights, scale, longest)
+        return clip(weights, scale, max_norm)
 
-    monkeypatch.setattr(forward_backward, "cut", overflowing)
+    monkeypatch.setattr(forward_backward, "clip_gradients", overflowing)
     steps = train_run(tmp_path / "run", profile)
     assert [s.applied for s in steps] == [True, True, True, False, True, True, True, True]
     scales = [s.extras["loss_scale"] for s in steps]
@@ -85,7 +85,7 @@ def test_an_injected_overflow_drops_one_step(
     assert np.isfinite(column(steps, "loss")).all()
 
 
-def test_fp16_learns_what_fp32_learns(model_folder: Path, tmp_path: Path) -> None:
+def test_fp16_trains_as_fp32_does(model_folder: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", chats(24))
     found = {}
     for precision in ("fp32", "fp16"):

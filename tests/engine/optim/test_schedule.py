@@ -15,9 +15,9 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import SchedulerType, TrainingArguments, get_scheduler
 from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
 
-from ftui.engine.optim.plateau import look_at, share_left
+from ftui.engine.optim.plateau import note_loss, share_left
 from ftui.engine.optim.schedule import learning_rate_curve, warmup_steps
-from ftui.engine.training.context import TrainState
+from ftui.engine.system.train_state import TrainState
 from ftui.engine.training.prepare import prepare
 from ftui.errors import ProfileError
 from ftui.profile.layers import resolve
@@ -116,11 +116,11 @@ def test_a_plateau_lowers_the_rate_as_the_trainer_does(losses: list[float]) -> N
     optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=3e-4)
     schedule = get_scheduler(PLATEAU, optimizer, scheduler_specific_kwargs=kwargs)
     curve, state = learning_rate_curve(train, MAX_STEPS), TrainState()
-    look_at(state, train, 0.01)
+    note_loss(state, train, 0.01)
     for step, loss in enumerate(losses, start=1):
         state.step = step
-        look_at(state, train, loss)
-        look_at(state, train, None)
+        note_loss(state, train, loss)
+        note_loss(state, train, None)
         schedule.step(loss)
         state = msgspec.json.decode(msgspec.json.encode(state), type=TrainState)
         assert curve(step + 1) * share_left(state, train) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)

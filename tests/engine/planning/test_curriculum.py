@@ -14,10 +14,16 @@ from safetensors.numpy import load_file
 from transformers import AutoModelForCausalLM
 
 from ftui.engine.optim.schedule import learning_rate_curve
-from ftui.engine.planning.curriculum_plan import Course, Pool, make_course, ranked, stages_in_words
-from ftui.engine.planning.mixing import evened, planned, shares_of
-from ftui.engine.planning.plan import Share
-from ftui.engine.training.prepare import Prepared, prepare
+from ftui.engine.planning.curriculum_plan import (
+    CurriculumPlan,
+    SequencePool,
+    describe_stages,
+    make_curriculum_plan,
+    rank_sequences,
+)
+from ftui.engine.planning.mixing import compute_shares, make_run_plan, temper_counts
+from ftui.engine.planning.plan import SourceShare
+from ftui.engine.training.prepare import TrainingData, prepare
 from ftui.errors import DataError, ModelError
 from ftui.launch.open_run import create
 from ftui.profile.layers import resolve
@@ -30,7 +36,7 @@ from ftui.runs.checkpoint_folders import Checkpoint
 from ftui.runs.events import RunStarted, StageBegan, Step
 from ftui.runs.run_folder import Run
 from ftui.system.user_folders import cache_folder
-from tests.support.lives import attempt, killed_attempt, records
+from tests.support.attempts import attempt, killed_attempt, records
 from tests.support.refused import refused
 from tests.support.sameness import same_weights
 from tests.support.tiny import chats, column, make_profile, train_run, write_rows
@@ -48,12 +54,14 @@ STAGES = st.fixed_dictionaries(
 ROOM = 64
 
 
-def course_of(rows: list[tuple[int, int, float]], stages: list[dict[str, Any]], batch: int, **more: Any) -> Course:
+def course_of(
+    rows: list[tuple[int, int, float]], stages: list[dict[str, Any]], batch: int, **more: Any
+) -> CurriculumPlan:
     lengths, targets, losses = (np.array(values) for values in zip(*rows, strict=True))
     sections = [CurriculumStage.model_validate(stage) for stage in stages]
     train = TrainSection(seed=3, max_steps=more.pop("max_steps", None))
-    pool = Pool(lengths.astype(np.int32), targets.astype(np.int32), losses.astype(np.float32))
-    return make_course(sections, pool, train, effective_batch=batch, **more)
+    pool = SequencePool(lengths.astype(np.int32), targets.astype(np.int32), losses.astype(np.float32))
+    return make_curriculum_plan(sections, pool, train, effective_batch=batch, **more)
 
 
 def expected(rows: list[tuple[int, int, float]], stage: dict[str, Any]) -> list[int]:
@@ -66,14 +74,14 @@ def expected(rows: list[tuple[int, int, float]], stage: dict[str, Any]) -> list[
 
 
 @given(ROWS, st.lists(STAGES, min_size=1, max_size=3), st.integers(1, 9), st.booleans())
-def test_each_stage_learns_its_rows_so_many_times_and_no_others(
+def test_each_stage_trains_on_its_rows_so_many_times_and_no_others(
     rows: list[tuple[int, int, float]], stages: list[dict[str, Any]], batch: int, packed: bool
 ) -> None:
     course = course_of(rows, stages, batch, packing_length=ROOM if packed else None)
     step = 0
     for number, stage in enumerate(stages):
         its, plan = expected(rows, stage), course.stages[number]
-        assert course.first_step(number) == step + 1
+        assert course.first_steps[number] == step + 1
         taken = [course.step(step + n) for n in range(1, plan.max_steps + 1)]
         assert {course.stage_at(step + n) for n in range(1, plan.max_steps + 1)} == {number}
         seen = Counter(index for each in taken for row in each for index in row)
@@ -110,7 +118,7 @@ def test_epochs_and_steps_by_hand() -> None:
     assert course.steps_per_epoch == 3
     lengths = course.tokens
     total = sum(int(lengths[i]) for n in range(1, 12) for row in course.step(n) for i in row)
-    assert course.an_epoch(lengths) / 3 == pytest.approx(total / 11, rel=0.12)
+    assert course.sum_epoch(lengths) / 3 == pytest.approx(total / 11, rel=0.12)
     assert course.longest(2) == [(19,), (18,)]
     tokens = [sum(int(lengths[i]) for row in course.step(n) for i in row) for n in range(1, 15)]
     for before in range(14):
@@ -130,7 +138,7 @@ def test_a_stage_scales_one_curve_over_the_whole_run(kind: str) -> None:
     given = {"lr_scheduler_type": kind, "lr_scheduler_kwargs": kwargs, "learning_rate": 2e-4, "warmup_steps": 2.0}
     train = TrainSection.model_validate(given)
     course = course_of(TWENTY, EASY_FIRST, 4)
-    plain, rate = learning_rate_curve(train, 11), learning_rate_curve(train, 11, course.peak)
+    plain, rate = learning_rate_curve(train, 11), learning_rate_curve(train, 11, course.peak_rate)
     factors = [5.0] * 6 + [1.0] * 3 + [0.05] * 2
     for step, factor in enumerate(factors, start=1):
         assert rate(step) == pytest.approx(plain(step) * factor, rel=1e-12)
@@ -138,14 +146,14 @@ def test_a_stage_scales_one_curve_over_the_whole_run(kind: str) -> None:
 
 def test_a_stage_has_a_rate_of_its_own_beside_a_rate_of_zero() -> None:
     train = TrainSection(learning_rate=0.0, lr_scheduler_type="constant", warmup_steps=0.0)
-    rate = learning_rate_curve(train, 11, course_of(TWENTY, EASY_FIRST, 4).peak)
+    rate = learning_rate_curve(train, 11, course_of(TWENTY, EASY_FIRST, 4).peak_rate)
     assert [rate(step) for step in (1, 7, 10)] == [1e-3, 0.0, 1e-5]
 
 
 def test_equal_rows_stay_as_they_stand() -> None:
     for order in ("ascending", "descending"):
         section = CurriculumStage.model_validate({"order": order, "fraction": 0.5})
-        ranks = ranked(np.arange(4000, dtype=np.int32) % 2, section)
+        ranks = rank_sequences(np.arange(4000, dtype=np.int32) % 2, section)
         wanted = np.arange(order == "descending", 4000, 2)
         assert ranks[wanted].tolist() == list(range(2000)) and (ranks >= 0).sum() == 2000
 
@@ -153,19 +161,19 @@ def test_equal_rows_stay_as_they_stand() -> None:
 def test_packed_rows_stand_by_the_mean_of_their_sequences() -> None:
     stage = {"train_sampling_strategy": "sequential"}
     course = course_of(TWENTY, [stage], 1, packing_length=ROOM)
-    ranks = ranked(course.tokens, CurriculumStage())
+    ranks = rank_sequences(course.tokens, CurriculumStage())
     means = [np.mean([ranks[i] for i in course.step(n)[0]]) for n in range(1, course.max_steps + 1)]
     assert means == sorted(means) and len(means) < 20
 
 
 def test_sources_keep_their_weights_in_a_stage() -> None:
-    sources = [Share(10, 2.0), Share(10, 0.5)]
+    sources = [SourceShare(10, 2.0), SourceShare(10, 0.5)]
     course = course_of(TWENTY, [{"fraction": 0.7}], 5, sources=sources)
     seen = Counter(i for n in range(1, course.max_steps + 1) for row in course.step(n) for i in row)
     assert seen == Counter({**dict.fromkeys(range(10), 2), **{i: 1 for i in seen if i >= 10}})
     assert set(seen) < set(range(14)) and sum(seen.values()) == 22
     with pytest.raises(DataError, match="Stage 1 of the curriculum has no rows in an epoch"):
-        course_of(TWENTY, [{"fraction": 0.05}], 5, sources=[Share(10, 0.2), Share(10)])
+        course_of(TWENTY, [{"fraction": 0.05}], 5, sources=[SourceShare(10, 0.2), SourceShare(10)])
 
 
 # -- mixtures
@@ -173,12 +181,12 @@ def test_sources_keep_their_weights_in_a_stage() -> None:
 
 @given(st.lists(st.integers(1, 10**6), min_size=1, max_size=8), st.floats(0.2, 20))
 def test_a_temperature_evens_sizes_out_and_keeps_their_sum(sizes: list[int], temperature: float) -> None:
-    counts = evened(sizes, temperature)
+    counts = temper_counts(sizes, temperature)
     assert sum(counts) == sum(sizes)
     powers = np.array(sizes, dtype=float) ** (1 / temperature)
     wanted = powers / powers.sum() * sum(sizes)
     assert np.abs(np.array(counts) - wanted).max() < 1 + 1e-6
-    assert evened(sizes, 1.0) == sizes
+    assert temper_counts(sizes, 1.0) == sizes
 
 
 def named(*sources: dict[str, Any]) -> list[Any]:
@@ -191,25 +199,25 @@ def named(*sources: dict[str, Any]) -> list[Any]:
 
 @given(st.integers(1, 3000), st.integers(1, 9000))
 def test_num_samples_is_the_rows_of_an_epoch(num_rows: int, num_samples: int) -> None:
-    (share,) = shares_of(named({"path": "a", "num_samples": num_samples}), [num_rows], [num_rows], None)
+    (share,) = compute_shares(named({"path": "a", "num_samples": num_samples}), [num_rows], [num_rows], None)
     assert share.per_epoch == num_samples
-    (share,) = shares_of(named({"path": "a"}), [num_rows], [num_rows], 3.0)
+    (share,) = compute_shares(named({"path": "a"}), [num_rows], [num_rows], 3.0)
     assert share.per_epoch == num_rows
 
 
 def test_mixing_by_hand() -> None:
     three = named({"path": "a"}, {"path": "b"}, {"path": "c"})
-    shares = shares_of(three, [100, 25, 4], [100, 25, 4], 2.0)  # roots 10, 5, 2 of 17
+    shares = compute_shares(three, [100, 25, 4], [100, 25, 4], 2.0)  # roots 10, 5, 2 of 17
     assert [share.per_epoch for share in shares] == [76, 38, 15]
     with pytest.raises(DataError, match="c: weight 0 of 1 sequences leaves none in an epoch") as error:
-        shares_of(named({"path": "b"}, {"path": "c"}), [1000, 1], [1000, 1], 0.5)
+        compute_shares(named({"path": "b"}, {"path": "c"}), [1000, 1], [1000, 1], 0.5)
     assert "data.mixing_temperature" in error.value.hint
 
 
 def test_a_profile_says_how_sources_are_mixed(model_folder: Path, rows: Path, tmp_path: Path) -> None:
     few = write_rows(tmp_path / "few.jsonl", chats(12))
 
-    def mixed(**data: Any) -> Prepared:
+    def mixed(**data: Any) -> TrainingData:
         return prepare(make_profile(model_folder, rows, data=data), cache_folder(Path()), lambda detail: None)
 
     found = mixed(train=[str(rows), str(few)], mixing_temperature=2.0)  # roots of 48 and 12: two to one
@@ -278,7 +286,7 @@ def staged(model: Path, rows: Path, stages: list[dict[str, Any]], /, **sections:
     return made.model_copy(update={"curriculum": tuple(CurriculumStage.model_validate(s) for s in stages)})
 
 
-def plain_losses(model_folder: Path, prepared: Prepared) -> np.ndarray:
+def plain_losses(model_folder: Path, prepared: TrainingData) -> np.ndarray:
     """transformers' own loss, a row at a time, its labels those that are trained on."""
     model = AutoModelForCausalLM.from_pretrained(model_folder, dtype=torch.float32).eval()
     found = []
@@ -292,7 +300,7 @@ def plain_losses(model_folder: Path, prepared: Prepared) -> np.ndarray:
 
 
 @pytest.mark.parametrize("method", ["full", "lora"])
-def test_a_run_learns_its_stages(model_folder: Path, rows: Path, tmp_path: Path, method: str) -> None:
+def test_a_run_trains_on_its_stages(model_folder: Path, rows: Path, tmp_path: Path, method: str) -> None:
     """Losses are transformers', the steps those of a plan made with them; the journal says where stages begin."""
     profile = staged(model_folder, rows, STAGED, adapter={"method": method})
     steps = train_run(tmp_path / "run", profile)
@@ -301,8 +309,8 @@ def test_a_run_learns_its_stages(model_folder: Path, rows: Path, tmp_path: Path,
     losses = load_file(run.losses)["losses"]
     np.testing.assert_allclose(losses, plain_losses(model_folder, found), rtol=2e-5)
     targets = found.train.sequences.num_targets[found.train.indices]
-    plan = planned(profile, found.train.sequences.lengths[found.train.indices], targets, found.shares, losses)
-    assert isinstance(plan, Course)
+    plan = make_run_plan(profile, found.train.sequences.lengths[found.train.indices], targets, found.shares, losses)
+    assert isinstance(plan, CurriculumPlan)
     assert [stage.max_steps for stage in plan.stages] == [10, 8, 6]
     chosen = [[i for row in plan.step(n) for i in row] for n in range(1, 25)]
     assert column(steps, "num_target_tokens").tolist() == [int(targets[its].sum()) for its in chosen]
@@ -329,7 +337,9 @@ def test_killed_in_every_stage_it_ends_the_same(
     whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
     assert attempt(whole, profile) == 0
     killed_attempt(cut, profile, 6, monkeypatch)
-    monkeypatch.setattr("ftui.engine.training.base_losses.measured", None)  # the losses are read, not measured again
+    monkeypatch.setattr(
+        "ftui.engine.training.base_losses.measure_losses", None
+    )  # the losses are read, not measured again
     killed_attempt(cut, profile, 13, monkeypatch, 2)
     killed_attempt(cut, profile, 21, monkeypatch, 3)
     assert attempt(cut, profile, 4) == 0
@@ -353,7 +363,7 @@ def test_other_losses_are_another_run(
     assert attempt(run, profile, 2) == 0
     run.losses.unlink()
     with monkeypatch.context() as patch, pytest.raises(ModelError, match="the base model's loss on the rows"):
-        patch.setattr("ftui.engine.training.base_losses.measured", lambda training, report: np.zeros(48, np.float32))
+        patch.setattr("ftui.engine.training.base_losses.measure_losses", lambda *arguments: np.zeros(48, np.float32))
         attempt(run, profile, 3)
 
 
@@ -371,7 +381,7 @@ def test_a_child_takes_the_losses_with_the_checkpoint(
     assert child.losses.read_bytes() == b"measured"
 
 
-def test_micro_batches_of_any_size_learn_the_same(model_folder: Path, rows: Path, tmp_path: Path) -> None:
+def test_micro_batches_of_any_size_train_the_same(model_folder: Path, rows: Path, tmp_path: Path) -> None:
     found = []
     for size, times in ((8, 1), (4, 2), (1, 8)):
         train = {"per_device_train_batch_size": size, "gradient_accumulation_steps": times}
@@ -399,10 +409,10 @@ def test_every_stage_is_told_before_the_start() -> None:
         {},
     ]
     train = TrainSection(seed=3, learning_rate=1.0)
-    assert stages_in_words(course_of(rows, stages, 5), train) == [
+    assert describe_stages(course_of(rows, stages, 5), train) == [
         "steps 1 to 4: the 25 % of the rows with the fewest tokens, 2 epochs of 10 sequences, learning rate 0.001",
         "steps 5 to 8: the 50 % of the rows with the largest trained share, 1 epoch of 20 sequences, learning rate 1",
         "steps 9 to 16: all rows, 1 epoch of 40 sequences, learning rate 1",
     ]
-    told = stages_in_words(course_of(rows, stages, 5, max_steps=6), train)
+    told = describe_stages(course_of(rows, stages, 5, max_steps=6), train)
     assert told[1].startswith("steps 5 to 6: ") and told[2].startswith("never: train.max_steps is 6: all rows")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ftui.engine.services.count_rows import count_rows
+from ftui.engine.services.count_rows import count_profile
 from ftui.profile.layers import resolve
 from ftui.profile.presets import SHIPPED, Preset, shipped_presets
 from ftui.profile.schema import Profile
@@ -68,7 +68,7 @@ def test_a_recipe_makes_a_plan(preset: Preset, model_folder: Path, rows: Path, t
     profile = recipe(preset.path, model_folder, rows)
     path = tmp_path / "recipe.toml"
     path.write_text(to_toml(profile))
-    counts = count_rows(resolve(path).profile)
+    counts = count_profile(resolve(path).profile)
     assert counts.max_steps and counts.max_steps >= 2 and counts.num_target_tokens
     assert counts.num_eval_rows, "it says whether it learns"
 

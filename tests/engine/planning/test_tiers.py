@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ftui.dataset.row_counts import RowCounts
-from ftui.engine.services.count_rows import count_rows
+from ftui.engine.services.count_rows import count_profile
 from ftui.profile.layers import resolve
 from ftui.profile.presets import SHIPPED, Preset, shipped_presets
 from ftui.profile.schema import Profile
@@ -50,7 +50,7 @@ def test_a_recipe_makes_a_plan_on_every_tier(
         text = to_toml(profile)
         if text not in plans:  # many tiers leave a recipe the same
             (tmp_path / "p.toml").write_text(text)
-            plans[text] = count_rows(resolve(tmp_path / "p.toml").profile)
+            plans[text] = count_profile(resolve(tmp_path / "p.toml").profile)
         train, counts = profile.train, plans[text]
         assert counts.max_steps and counts.num_eval_rows == 2
         assert counts.effective_batch == train.per_device_train_batch_size * train.gradient_accumulation_steps

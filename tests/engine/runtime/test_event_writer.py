@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ftui.engine.runtime.event_writer import Logbook
+from ftui.engine.runtime.event_writer import EventWriter
 from ftui.errors import LostRunError
 from ftui.runs.run_folder import Run
 from ftui.system.files import try_lock
@@ -14,10 +14,10 @@ from ftui.system.files import try_lock
 CHATTER = """
 import sys
 from pathlib import Path
-from ftui.engine import logbook
+from ftui.engine.runtime import event_writer
 from ftui.runs.run_folder import Run
-logbook.LONGEST_LOG, logbook.BEAT_SECONDS = 4000, 0.0
-book = logbook.Logbook(Run(Path(sys.argv[1])), attempt=1, token="t")
+event_writer.LONGEST_LOG, event_writer.BEAT_SECONDS = 4000, 0.0
+book = event_writer.EventWriter(Run(Path(sys.argv[1])), attempt=1, token="t")
 for number in range(300):
     print(f"line {number:04d} of a talkative library", flush=True)
     book.progress()
@@ -47,7 +47,7 @@ def test_a_long_engine_log_begins_anew_and_loses_no_line(tmp_path: Path) -> None
 
 def test_a_lock_file_that_was_deleted_is_made_anew_unless_somebody_has_it(tmp_path: Path) -> None:
     run = Run(tmp_path)
-    book = Logbook(run, attempt=1, token="t")
+    book = EventWriter(run, attempt=1, token="t")
     book.lock = try_lock(run.engine_lock)
     run.engine_lock.unlink()
     book.progress(at_once=True)

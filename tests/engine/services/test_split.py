@@ -24,7 +24,7 @@ from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.stores.sequences import Sequences, cut_to_length, join_sources
 from ftui.engine.data.tokens.encode import Encoder
 from ftui.engine.services import split_rows as engine_split
-from ftui.engine.services.split_rows import split as split_here
+from ftui.engine.services.split_rows import split_file as split_here
 from ftui.errors import DataError, UsageError
 from tests.support.tiny import TEXT, Rows, chats, make_tokenizer, write_rows
 

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ftui.engine.objectives import stage_named
+from ftui.engine.models.model_parts import LossModule
+from ftui.engine.objectives import make_objective
 from ftui.engine.objectives.loss import Batch
 from ftui.engine.simulate.kernels import kernels_for
 from ftui.engine.simulate.meta_model import MetaModel, make_meta_model
@@ -15,8 +16,7 @@ from ftui.engine.simulate.meta_ops import assume_full_rows
 from ftui.engine.simulate.meta_step import loss_module
 from ftui.engine.simulate.tracker import READ_SCALAR
 from ftui.engine.system.device import Hardware
-from ftui.engine.training.context import LossModule
-from ftui.engine.training.forward_backward import learn
+from ftui.engine.training.forward_backward import backpropagate
 from ftui.profile.schema import Profile
 from tests.support.simulated import CPU, config, profile
 
@@ -47,7 +47,7 @@ def made(module: LossModule, device: str) -> Counter[tuple[Any, ...]]:
 
     batch = Batch(ids(ROWS, LENGTH), None, ids(ROWS * (LENGTH - 1)), ids(ROWS * (LENGTH - 1)), ROWS * LENGTH)
     with Results() as results:
-        learn(module, batch, 1, 1.0)
+        backpropagate(module, batch, 1, 1.0)
     found: Counter[tuple[Any, ...]] = results.made
     return found
 
@@ -74,4 +74,4 @@ def real(chosen: Profile, kind: str) -> LossModule:
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.02)
     hardware = Hardware(torch.device("cpu"), "bf16", 1, "", None)
-    return LossModule(model, stage_named("sft"), hardware)
+    return LossModule(model, make_objective("sft"), hardware)

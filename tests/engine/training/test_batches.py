@@ -139,7 +139,7 @@ def test_packing_is_refused_for_a_model_without_positions() -> None:
         check_packing(model)
 
 
-def test_a_packed_run_learns_from_the_same_losses(model_folder: Path, tmp_path: Path) -> None:
+def test_a_packed_run_trains_on_the_same_losses(model_folder: Path, tmp_path: Path) -> None:
     """The first line of a packed run's metrics = all sequences of its first step, each alone, over their targets."""
     rows = write_rows(tmp_path / "rows.jsonl", chats(40))
     profile = make_profile(
@@ -156,7 +156,7 @@ def test_a_packed_run_learns_from_the_same_losses(model_folder: Path, tmp_path: 
     assert first.loss == pytest.approx(total / first.num_target_tokens, rel=1e-5)
 
 
-def test_the_prompt_of_a_padded_row_is_never_learned() -> None:
+def test_the_prompt_of_a_padded_row_is_never_trained_on() -> None:
     """Exactly the marked tokens are targets, each predicted from the position before it, and never the first."""
     made = sequences()
     batch = collate([[made[0], made[1]], [made[3]]], pad_id=0)

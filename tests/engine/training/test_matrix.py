@@ -15,7 +15,7 @@ import pytest
 from ftui.profile.schema import Profile
 from ftui.runs.events import RunFinished, RunStarted, Step
 from ftui.runs.run_folder import Run
-from tests.support.lives import attempt, killed_attempt, plain_loss, records
+from tests.support.attempts import attempt, killed_attempt, plain_loss, records
 from tests.support.sameness import same_runs
 from tests.support.tiny import chats, make_profile, write_rows
 

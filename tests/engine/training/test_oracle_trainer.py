@@ -21,7 +21,7 @@ from ftui.engine.objectives.loss import Batch
 from ftui.engine.training import forward_backward as passes
 from ftui.engine.training import prefetch
 from ftui.engine.training.collate import collate
-from ftui.engine.training.prepare import Prepared, prepare
+from ftui.engine.training.prepare import TrainingData, prepare
 from ftui.profile.schema import Profile
 from ftui.profile.sections.schedulers import explicit_values
 from ftui.system.user_folders import cache_folder
@@ -87,7 +87,7 @@ def profile_of(model: Path, rows: Path, method: str, **train: Any) -> Profile:
     return make_profile(model, rows, adapter={"method": method, **LORA}, train=settings | train)
 
 
-def prepared_rows(profile: Profile) -> tuple[Prepared, list[int]]:
+def prepared_rows(profile: Profile) -> tuple[TrainingData, list[int]]:
     """The prepared data of a run, and its rows' numbers in the order of the plan (one epoch where epochs are alike)."""
     prepared = prepare(profile, cache_folder(Path()), lambda detail: None)
     plan = prepared.plan
@@ -206,34 +206,34 @@ def mean_of_means(patch: pytest.MonkeyPatch) -> None:
     """Each micro-batch counts the same, however few targets it has."""
 
     def forward_backward(
-        self: passes.Passes, portion: prefetch.Portion, scale: float
+        self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float
     ) -> tuple[float, dict[str, float]]:
         total = 0.0
-        for batch in portion.batches:
-            loss, weight, _ = self._training.module(batch)
-            mean = loss / weight / len(portion.batches)
+        for batch in batches.batches:
+            loss, weight, _ = self.parts.module(batch)
+            mean = loss / weight / len(batches.batches)
             mean.backward()
             total += float(mean.detach())
-        return total * portion.num_target_tokens, {}
+        return total * batches.num_target_tokens, {}
 
-    patch.setattr(passes.Passes, "_forward_backward", forward_backward)
+    patch.setattr(passes.ForwardBackward, "_forward_backward", forward_backward)
 
 
 def clip_each_micro_batch(patch: pytest.MonkeyPatch) -> None:
     """The gradient is cut after every micro-batch, not once when it is whole."""
 
     def forward_backward(
-        self: passes.Passes, portion: prefetch.Portion, scale: float
+        self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float
     ) -> tuple[float, dict[str, float]]:
         total = 0.0
-        for batch in portion.batches:
-            loss, _, _ = self._training.module(batch)
-            (loss / portion.num_target_tokens).backward()
-            torch.nn.utils.clip_grad_norm_(self._training.model.parameters(), 1.0)
+        for batch in batches.batches:
+            loss, _, _ = self.parts.module(batch)
+            (loss / batches.num_target_tokens).backward()
+            torch.nn.utils.clip_grad_norm_(self.parts.model.parameters(), 1.0)
             total += float(loss.detach())
         return total, {}
 
-    patch.setattr(passes.Passes, "_forward_backward", forward_backward)
+    patch.setattr(passes.ForwardBackward, "_forward_backward", forward_backward)
 
 
 def shift_once_more(patch: pytest.MonkeyPatch) -> None:

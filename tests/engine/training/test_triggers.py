@@ -3,8 +3,9 @@
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -12,12 +13,13 @@ from pydantic import ValidationError
 from transformers import EarlyStoppingCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_callback import DefaultFlowCallback
 
-from ftui.engine.runtime.live_overrides import Setting
-from ftui.engine.training.context import Training, TrainState
-from ftui.engine.training.evaluate import note
+from ftui.engine.planning.plan import make_plan
+from ftui.engine.system.train_state import Setting, TrainState
+from ftui.engine.training.evaluate import note_evaluation
 from ftui.engine.training.triggers import best_is_saved, evaluation_is_due, save_is_due
 from ftui.errors import ProfileError
 from ftui.profile.layers import resolve
+from ftui.profile.schema import Profile
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.runs.events import CheckpointSaved, EvaluationDone
 from ftui.runs.journal import Tail
@@ -29,30 +31,29 @@ MAX_STEPS = 23
 PER_EPOCH = 5
 
 
-def training(settings: list[Setting] | None = None, **keys: Any) -> Training:
-    """As much of a run as these functions look at. `keys` are those of both sections."""
+PLAN = make_plan(
+    np.ones(PER_EPOCH, np.int32), effective_batch=1, max_steps=MAX_STEPS, num_train_epochs=None, strategy="sequential",
+    seed=0,
+)  # fmt: skip
+
+
+def profile_of(**keys: Any) -> Profile:
+    """`keys` are those of both sections."""
     sections = [
         section.model_validate({name: value for name, value in keys.items() if name in section.model_fields})
         for section in (EvalSection, CheckpointSection)
     ]
-    plan = SimpleNamespace(
-        max_steps=MAX_STEPS, epoch_of=lambda step: step / PER_EPOCH, ends_epoch=lambda step: step % PER_EPOCH == 0
-    )
-    run = SimpleNamespace(
-        profile=SimpleNamespace(eval=sections[0], checkpoint=sections[1]),
-        prepared=SimpleNamespace(plan=plan, evaluation=object()),
-        state=TrainState(settings=settings or []),
-    )
-    return cast(Training, run)
+    profile = make_profile(Path("/model"), Path("/rows.jsonl"))
+    return profile.model_copy(update={"eval": sections[0], "checkpoint": sections[1]})
 
 
-def ours(run: Training) -> tuple[list[int], list[int]]:
-    """Steps at which the run is evaluated and saved; the last is both, whatever is asked for."""
+def ours(profile: Profile, *settings: Setting) -> tuple[list[int], list[int]]:
+    """Steps at which a run is evaluated and saved; the last is both, whatever is asked for."""
     evaluated, saved = [], []
     for step in range(1, MAX_STEPS + 1):
-        run.state.step = step
-        evaluated += [step] if evaluation_is_due(run) else []
-        saved += [step] if save_is_due(run, minutes=0.0) or step == MAX_STEPS else []
+        state = TrainState(step=step, settings=list(settings))
+        evaluated += [step] if evaluation_is_due(profile.eval, PLAN, state) else []
+        saved += [step] if save_is_due(profile.checkpoint, PLAN, state, 0.0) or step == MAX_STEPS else []
     return evaluated, saved
 
 
@@ -82,34 +83,32 @@ def theirs(**keys: Any) -> tuple[list[int], list[int]]:
     ],
 )
 def test_evaluations_and_checkpoints_come_when_the_trainers_do(keys: dict[str, Any]) -> None:
-    assert ours(training(**keys)) == theirs(**keys)
+    assert ours(profile_of(**keys)) == theirs(**keys)
 
 
-def test_a_letter_sets_the_period_whatever_the_strategy_is() -> None:
-    letters = [Setting(7, "eval_steps", 6), Setting(7, "save_steps", 8)]
-    run = training(letters, eval_strategy="epoch", save_strategy="no")
-    assert ours(run) == ([5, 12, 18, MAX_STEPS], [8, 16, MAX_STEPS])
+def test_a_request_sets_the_period_whatever_the_strategy_is() -> None:
+    settings = Setting(7, "eval_steps", 6), Setting(7, "save_steps", 8)
+    profile = profile_of(eval_strategy="epoch", save_strategy="no")
+    assert ours(profile, *settings) == ([5, 12, 18, MAX_STEPS], [8, 16, MAX_STEPS])
 
 
 def test_minutes_save_beside_every_strategy_but_no() -> None:
     for strategy, due in (("steps", True), ("epoch", True), ("best", True), ("no", False)):
-        run = training(save_strategy=strategy, save_minutes=10.0)
-        run.state.step = 3
-        assert (save_is_due(run, minutes=9.9), save_is_due(run, minutes=10.1)) == (False, due)
-    run = training(save_strategy="steps", save_steps=None, save_minutes=None)
-    assert ours(run)[1] == [MAX_STEPS]
+        section, state = profile_of(save_strategy=strategy, save_minutes=10.0).checkpoint, TrainState(step=3)
+        assert [save_is_due(section, PLAN, state, minutes) for minutes in (9.9, 10.1)] == [False, due]
+    assert ours(profile_of(save_strategy="steps", save_steps=None, save_minutes=None))[1] == [MAX_STEPS]
 
 
 def test_the_best_is_saved_where_something_wants_it() -> None:
     cases = [("steps", False, False), ("steps", True, True), ("best", False, True), ("no", True, True)]
-    for strategy, wanted, saved in cases:
-        assert best_is_saved(training(save_strategy=strategy, load_best_model_at_end=wanted)) is saved
+    for strategy, load_best, saved in cases:
+        assert best_is_saved(profile_of(save_strategy=strategy, load_best_model_at_end=load_best)) is saved
 
 
 def test_a_step_is_evaluated_once() -> None:
-    run = training(eval_strategy="steps", eval_steps=4)
-    run.state.step = run.state.evaluated_step = 4
-    assert not evaluation_is_due(run)
+    section = profile_of(eval_strategy="steps", eval_steps=4).eval
+    assert evaluation_is_due(section, PLAN, TrainState(step=4))
+    assert not evaluation_is_due(section, PLAN, TrainState(step=4, evaluated_step=4))
 
 
 losses = st.one_of(st.just(math.nan), st.integers(0, 8).map(lambda n: n / 4))
@@ -130,7 +129,7 @@ def test_patience_is_counted_as_by_transformers(values: list[float], threshold: 
         callback.check_metric_value(arguments, state, TrainerControl(), value)
         is_best = value < (math.inf if state.best_metric is None else state.best_metric)
         state.best_metric = value if is_best else state.best_metric
-        assert note(run, value, threshold) == is_best
+        assert note_evaluation(run, value, threshold) == is_best
         assert run.bad_evaluations == callback.early_stopping_patience_counter
 
 

@@ -217,7 +217,9 @@ def keys_of_a_tool(draw: st.DrawFn) -> str:
 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(text=st.one_of(mutations(), keys_of_a_tool()))
-def test_whatever_stands_there_is_told_and_never_breaks(text: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_whatever_stands_there_is_reported_and_never_breaks(
+    text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     folder = tmp_path_factory.mktemp("mutated")
     path, out = folder / "a.yaml", folder / "made.toml"
     path.write_text(text, encoding="utf-8")

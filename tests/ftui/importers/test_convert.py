@@ -37,7 +37,7 @@ def reasons(done: Imported) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_every_value_is_told_once_and_the_profile_can_be_run(path: Path, tmp_path: Path) -> None:
+def test_every_value_is_reported_once_and_the_profile_can_be_run(path: Path, tmp_path: Path) -> None:
     out = tmp_path / "made.toml"
     done = import_file(path, tmp_path)
     settled(done, path)
@@ -48,7 +48,7 @@ def test_every_value_is_told_once_and_the_profile_can_be_run(path: Path, tmp_pat
         resolve(out)
     for one in done.missing:
         assert f"# MISSING: {one}" in done.text
-    for carried in done.carried:  # what is told as carried is what the profile says
+    for carried in done.carried:  # what is reported as carried is what the profile says
         section, name, *inside = carried.ours.split(".")
         found = tomllib.loads(done.text)[section][name]
         assert (found[inside[0]] if inside else found) == carried.value, carried
@@ -82,7 +82,7 @@ def test_llamafactory() -> None:
     assert made["model"]["attn_implementation"] == "flash_attention_2"
     assert made["log"] == {"logging_steps": 5, "report_to": ["wandb"]}
     why = reasons(done)
-    assert "is lora_rank meant?" in why["lora_rnak"]
+    assert "did you mean lora_rank?" in why["lora_rnak"]
     assert "has no such name" in why["dataset: parts_catalogue"]
     assert "not built yet" in why["deepspeed"]
     assert {one.foreign for one in done.dropped if one.matters} == {
@@ -124,7 +124,7 @@ def test_entries_of_dataset_info_are_named_unless_they_cannot_be_trained_on(tmp_
     assert moved == [whole], "a whole path stays one: the profile may be moved"
     why = reasons(done)
     for name, reason in (
-        ("pairs", "cannot learn from"), ("seen", "it has images"), ("far", "names no file"), ("part", "read whole"),
+        ("pairs", "cannot train on"), ("seen", "it has images"), ("far", "names no file"), ("part", "read whole"),
         ("old", "no name on the hub"),
     ):  # fmt: skip
         assert reason in why[f"dataset: {name}"]
@@ -324,7 +324,7 @@ def test_a_value_is_converted(start: str, line: str, key: str, expected: Any, tm
         (GUIDE, "lora: {r: 4, bogus: 4}", "no such key"),
     ],
 )
-def test_a_value_that_cannot_be_carried_is_told_with_its_reason(
+def test_a_value_that_cannot_be_carried_is_reported_with_its_reason(
     start: str, line: str, reason: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "a.yaml"
@@ -348,7 +348,7 @@ def test_alpacas_words_stay_where_axolotl_writes_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "tool"), [('{"zero_optimization": {"stage": 0}}', "DeepSpeed"), (GUIDE, "the file")])
-def test_what_a_file_does_not_name_is_told_as_chosen_here(text: str, tool: str, tmp_path: Path) -> None:
+def test_what_a_file_does_not_name_is_reported_as_chosen_here(text: str, tool: str, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(f"{text}\n" + ("training: {lr: 1.0e-4}\n" if text == GUIDE else ""))
     done = import_file(path, tmp_path)
@@ -366,7 +366,7 @@ def test_what_a_file_does_not_name_is_told_as_chosen_here(text: str, tool: str, 
         ('{"type": "OneCycle"}', False),
     ],
 )
-def test_a_warm_up_by_logarithm_is_told(scheduler: str, told: bool, tmp_path: Path) -> None:
+def test_a_warm_up_by_logarithm_is_reported(scheduler: str, told: bool, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(f'{{"zero_optimization": {{"stage": 0}}, "scheduler": {scheduler}}}')
     done = import_file(path, tmp_path)
@@ -375,7 +375,7 @@ def test_a_warm_up_by_logarithm_is_told(scheduler: str, told: bool, tmp_path: Pa
     assert bool(found) == told and all("by the logarithm" in one.reason for one in found)
 
 
-def test_on_a_terminal_the_report_is_not_told_twice(
+def test_on_a_terminal_the_report_is_not_printed_twice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)

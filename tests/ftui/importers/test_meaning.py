@@ -116,8 +116,8 @@ def test_no_limit_is_none(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("more", ["", ", train_on_input: true", ", train_on_input: false"])
 @pytest.mark.parametrize("builder", ["alpaca_dataset", "alpaca_cleaned_dataset", "slimorca_dataset", "chat_dataset"])
-def test_what_torchtunes_builders_learn(builder: str, more: str, tmp_path: Path) -> None:
-    """Its Alpaca builders learn the prompt too where nothing is said, and write Alpaca's words; no other one does."""
+def test_what_torchtunes_builders_train_on(builder: str, more: str, tmp_path: Path) -> None:
+    """Its Alpaca builders train on the prompt too where nothing is said, and write Alpaca's words; no other does."""
     path = tmp_path / "a.yaml"
     path.write_text(f"{TORCHTUNE}dataset: {{_component_: torchtune.datasets.{builder}, source: o/rows{more}}}\n")
     done = import_file(path, tmp_path)
@@ -152,7 +152,7 @@ def test_every_argument_of_unsloths_command_is_known(tmp_path: Path) -> None:
 def test_only_what_is_very_like_a_key_is_said_to_be_meant(key: str, tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     path.write_text(f"{LLAMAFACTORY}{key}: 1\n")
-    assert "meant" not in reasons(import_file(path, tmp_path))[key]
+    assert "did you mean" not in reasons(import_file(path, tmp_path))[key]
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_default_in_place_of_what_stands_there_says_so(start: str, line: str, 
     path = tmp_path / "a.yaml"
     path.write_text(f"{start}{line}\n")
     written = next(one for one in import_file(path, tmp_path).text.split("\n") if one.startswith(f"{key} = "))
-    assert "which is not had here" in written and line.split(":")[0] in written
+    assert "which ftui does not have" in written and line.split(":")[0] in written
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from ftui.cli import dry_run
 from ftui.cli import run as headless
 from ftui.cli.main import main
 from ftui.cli.run import Wishes
@@ -17,6 +16,7 @@ from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.run_folder import Run, runs_root
 from ftui.tui.state.launch_plan import LaunchOptions, carry_out, plan_launch
+from tests.support.stand_in import answer_with
 
 COMMIT, OTHER = "0123456789abcdef" * 2 + "01234567", "f" * 40
 TEXT = f"""
@@ -104,7 +104,7 @@ def test_the_command_line_hands_it_on(
 
 
 def test_a_dry_run_runs_no_code_either(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dry_run, "preview", lambda resolved: 0)
+    answer_with(monkeypatch, {"answer": {}})
     assert main(["--run", str(path), "--dry-run"]) == 30
     assert main(["--run", str(path), "--dry-run", "--allow", "remote-code"]) == 0
 

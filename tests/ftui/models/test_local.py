@@ -51,7 +51,7 @@ def make_snapshot(hub: Path, name: str, commit: str, config: dict[str, Any], *, 
 
 def test_a_folder_tells_what_is_in_it(tmp_path: Path) -> None:
     folder = make_model(tmp_path / "llama", MODELS["Llama-3.2-1B"] | {"max_position_embeddings": 131072}, card=CARD)
-    told = local.facts(folder)
+    told = local.read_facts(folder)
     assert told == local.ModelFacts(
         str(folder), folder, "llama", 1_235_814_400, 16, 131072, "bfloat16",
         (folder / "model.safetensors").stat().st_size, "llama3.2",
@@ -59,7 +59,7 @@ def test_a_folder_tells_what_is_in_it(tmp_path: Path) -> None:
 
 
 def test_an_unknown_architecture_is_counted_from_its_files(tmp_path: Path) -> None:
-    told = local.facts(make_model(tmp_path / "new", {"model_type": "new", "num_hidden_layers": 7}))
+    told = local.read_facts(make_model(tmp_path / "new", {"model_type": "new", "num_hidden_layers": 7}))
     assert (told.parameters, told.layers, told.context, told.licence) == (2010, 7, None, None)
 
 
@@ -73,7 +73,7 @@ def test_an_unknown_architecture_is_counted_from_its_files(tmp_path: Path) -> No
 def test_what_cannot_be_read_is_named(name: str, content: bytes, tmp_path: Path) -> None:
     folder = make_model(tmp_path / "bad", MODELS["Llama-3.2-1B"])
     (folder / name).write_bytes(content)
-    told = local.facts(folder)
+    told = local.read_facts(folder)
     assert told.problem is not None and name in told.problem
     assert told.parameters is None
     if name == "config.json":
@@ -150,7 +150,7 @@ def test_a_revision_that_is_none_finds_nothing(revision: str, hub: Path) -> None
 def test_an_odd_config_leaves_what_it_does_not_tell_unknown(config: bytes, tmp_path: Path) -> None:
     folder = make_model(tmp_path / "odd", {})
     (folder / "config.json").write_bytes(config)
-    told = local.facts(folder)
+    told = local.read_facts(folder)
     assert (told.problem, told.parameters) == (None, 2010)  # counted from its files
 
 
@@ -172,7 +172,7 @@ def test_no_size_makes_a_shape_that_cannot_be(name: str, size: Any, tmp_path: Pa
 def test_odd_headers_are_told(header: bytes, tmp_path: Path) -> None:
     folder = make_model(tmp_path / "bad", MODELS["Llama-3.2-1B"])
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
-    told = local.facts(folder)
+    told = local.read_facts(folder)
     assert told.problem is not None and "model.safetensors" in told.problem
 
 

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from ftui.engine.models.freeze import freeze
-from ftui.engine.models.lora import Base, new_adapter
+from ftui.engine.models.lora import BaseReference, new_adapter
 from ftui.errors import ModelError
 from ftui.estimate.closed_form import memory, num_trainable
 from ftui.estimate.setup import build_setup
@@ -227,4 +227,4 @@ def _trained(model: Any, profile: Profile) -> Any:
             return freeze(model, profile.adapter, frozen=torch.bfloat16)
         case "full":
             return model
-    return new_adapter(model, profile.adapter, Base("base"))
+    return new_adapter(model, profile.adapter, BaseReference("base"))

@@ -21,17 +21,17 @@ def read(folder: Path, text: str, *overrides: str) -> Profile:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("method = 'full'\nuse_dora = true", '"full" has no use for use_dora'),
-        ("method = 'lora'\ntrainable_layers = 2", '"lora" has no use for trainable_layers'),
-        ("bnb_4bit_quant_type = 'fp4'", '"lora" has no use for bnb_4bit_quant_type'),
+        ("method = 'full'\nuse_dora = true", '"full" does not use use_dora'),
+        ("method = 'lora'\ntrainable_layers = 2", '"lora" does not use trainable_layers'),
+        ("bnb_4bit_quant_type = 'fp4'", '"lora" does not use bnb_4bit_quant_type'),
         ("method = 'freeze'", "trainable_layers or trainable_modules"),
         ("method = 'freeze'\ntrainable_modules = []", "trainable_layers or trainable_modules"),
-        ("method = 'qlora'\nload_in_8bit = true", "qlora holds it in 4 bits"),
-        ("method = 'full'\nload_in_8bit = true", "load_in_8bit holds the frozen base"),
+        ("method = 'qlora'\nload_in_8bit = true", "qlora stores the base in 4 bits"),
+        ("method = 'full'\nload_in_8bit = true", "load_in_8bit needs method"),
         ("method = 'qlora'\nbias = 'all'", "an unquantised base only"),
         ("load_in_8bit = true\nbias = 'lora_only'", "an unquantised base only"),
         ("layers_pattern = 'layers'", "give both"),
-        ("layers_to_transform = [1]\ntarget_modules = '.*q_proj'", "a regular expression says it all"),
+        ("layers_to_transform = [1]\ntarget_modules = '.*q_proj'", "a regular expression selects layers by itself"),
         ("init_lora_weights = 'pissa_niter_8'", "pissa_niter_8 rewrites the base weights"),
         ("init_lora_weights = 'eva'", "needs a pass over the rows"),
         ("init_lora_weights = 'kaiming'", "true, false, gaussian or orthogonal, not 'kaiming'"),
@@ -54,7 +54,7 @@ def test_a_model_from_scratch_has_nothing_to_freeze(tmp_path: Path) -> None:
             'run.stage = "pretrain"\nmodel.from_scratch.hidden_size = 192\ndata.train = "rows.jsonl"\n'
             f'[adapter]\nmethod = "{method}"\n{more}\n'
         )
-        with pytest.raises(ProfileError, match="trained whole"):
+        with pytest.raises(ProfileError, match="trained in full"):
             resolve(tmp_path / "p.toml")
 
 

@@ -322,4 +322,4 @@ def test_a_key_written_as_messages_name_it_is_told_where_it_belongs(path: Path, 
     with pytest.raises(ProfileError) as caught:
         resolve(path)
     told = f"{caught.value.message} {caught.value.hint}"
-    assert 'Below [data] it is written without "data.": allow = ["placeholders"].' in told
+    assert 'Below [data], write it without "data.": allow = ["placeholders"].' in told

@@ -12,7 +12,7 @@ from ftui.profile.serialize import fingerprint, flat_values, to_toml, weights_di
 from ftui.text import toml_value
 from ftui.tui.state.resolved_values import values_of
 from ftui.tui.state.run_list import RunList
-from ftui.tui.state.start_choices import offers
+from ftui.tui.state.start_choices import find_choices
 
 BASE = """\
 [run]
@@ -118,7 +118,7 @@ def test_what_a_source_is_belongs_to_the_weights_and_where_it_lies_does_not(path
         (
             TABLES,
             "train = 'a'\neval = [{path = 'b', weight = 2}]",
-            ":8: data.eval: rows to evaluate on have no weight",
+            ":8: data.eval: evaluation rows take no weight",
             "",
         ),
         (TABLES, "train = 'a'\nchat_template = 'chat'", "there is no template 'chat': chatml, llama2", ""),
@@ -147,5 +147,5 @@ def test_screens_show_tables_as_a_profile_spells_them(path: Path) -> None:
     assert value.text == spelt
     again = read(path, TABLES, f"data.train={value.text}").profile
     assert again.data.train == resolved.profile.data.train
-    (offer,) = [offer for offer in offers(path.parent, RunList()) if offer.profile == path]
-    assert offer.words == "sft, hub/model, a.jsonl own/set"
+    (choice,) = [choice for choice in find_choices(path.parent, RunList()) if choice.profile == path]
+    assert choice.words == "sft, hub/model, a.jsonl own/set"

@@ -125,7 +125,7 @@ def test_a_new_model_keeps_the_length_it_can_see() -> None:
 
 
 def test_what_the_profile_itself_contradicts_is_told_all_the_same(tmp_path: Path) -> None:
-    with pytest.raises(ProfileError, match="no use for r"):
+    with pytest.raises(ProfileError, match="does not use r"):
         over("rtx4090", tmp_path, "adapter.method = 'full'\nadapter.r = 8\n")
 
 

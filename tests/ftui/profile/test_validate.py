@@ -66,22 +66,22 @@ CONTRADICTIONS = (
     ("model.from_scratch = {size = 'tiny'}\nadapter.method = 'full'", ("one of name_or_path and from_scratch",)),
     ("train.max_steps = 1\ntrain.num_train_epochs = 1", ("one of max_steps and num_train_epochs",)),
     ("data.eval_fraction = 0.1\ndata.eval_num_rows = 5", ("one of eval_fraction and eval_num_rows",)),
-    ("adapter.method = 'full'\nadapter.r = 16", ('"full" has no use for r',)),
-    ("adapter.method = 'full'\nadapter.r = 8\nadapter.lora_alpha = 8", ("no use for r", "no use for lora_alpha")),
-    ("adapter.method = 'freeze'\nadapter.use_dora = true", ("give one of them", "no use for use_dora")),
+    ("adapter.method = 'full'\nadapter.r = 16", ('"full" does not use r',)),
+    ("adapter.method = 'full'\nadapter.r = 8\nadapter.lora_alpha = 8", ("does not use r", "does not use lora_alpha")),
+    ("adapter.method = 'freeze'\nadapter.use_dora = true", ("give one of them", "does not use use_dora")),
     ("eval.load_best_model_at_end = true", ("load_best_model_at_end = true needs evaluations",)),
     ("eval.early_stopping_patience = 2", ("eval.early_stopping_patience needs evaluations",)),
     ("checkpoint.save_strategy = 'best'", ("needs evaluations",)),
-    ("hardware.device = 'mps'\ntrain.optim = 'adamw_8bit'", ("which has none for hardware.device",)),
-    ("hardware.device = 'mps'\nadapter.method = 'qlora'", ("which cannot on hardware.device",)),
-    ("hardware.device = 'mps'\nadapter.load_in_8bit = true", ("which cannot on hardware.device",)),
+    ("hardware.device = 'mps'\ntrain.optim = 'adamw_8bit'", ("which does not support hardware.device",)),
+    ("hardware.device = 'mps'\nadapter.method = 'qlora'", ("which does not support hardware.device",)),
+    ("hardware.device = 'mps'\nadapter.load_in_8bit = true", ("which does not support hardware.device",)),
     (
         "data.packing = true\nmodel.attn_implementation = 'flash_attention_2'\nhardware.device = 'cpu'",
-        ("packed rows would see each other",),
+        ("packed rows would then attend to each other",),
     ),
     (
         "data.packing = true\nmodel.attn_implementation = 'flash_attention_2'\ntrain.precision = 'fp32'",
-        ("packed rows would see each other",),
+        ("packed rows would then attend to each other",),
     ),
     ("train.bf16 = true\ntrain.fp16 = true", ("contradict each other", "contradict each other")),
     ("train.activation_checkpointing_kwargs = {every_n_layers = 2}", ("needs activation_checkpointing = true",)),
@@ -92,7 +92,7 @@ CONTRADICTIONS = (
     ("data.columns = {instrucion = 'a'}", ("columns names 'instrucion', which no form has",)),
     ("data.format = 'text'\ndata.columns = {output = 'a'}", ('which format = "text" does not have',)),
     ("data.columns = {prompt = 'a', completion = 'a'}", ("columns names 'a' twice",)),
-    ("data.format = 'alpaca'\ndata.roles = {bot = 'assistant'}", ("roles are who speaks in turns",)),
+    ("data.format = 'alpaca'\ndata.roles = {bot = 'assistant'}", ("roles name the speakers of turns",)),
     (
         "data.eval = [{path = 'e.jsonl', format = 'kto', columns = {verdict = 'a'}}]",
         ("columns names 'verdict', which format = \"kto\"",),
@@ -140,7 +140,7 @@ def test_what_contradicts_each_other_is_told_with_the_way_out(text: str, words: 
 def test_columns_the_wrong_way_round_are_turned() -> None:
     given = "data.columns = {Frage = 'question', 'Die Antwort' = 'answer'}"
     (problem,) = look(f"run.stage = 'sft'\nmodel.name_or_path = 'a/b'\ndata.train = 'r.jsonl'\n{given}").problems
-    assert problem.fix == 'Turn it round: columns = {question = "Frage", answer = "Die Antwort"}.'
+    assert problem.fix == 'Swap the names: columns = {question = "Frage", answer = "Die Antwort"}.'
     (problem,) = look(
         f"run.stage = 'sft'\nmodel.name_or_path = 'a/b'\ndata.train = 'r.jsonl'\n{given[:-10]} 'x'}}"
     ).problems
@@ -199,7 +199,7 @@ def test_a_copy_with_every_key_wishes_for_nothing(tmp_path: Path) -> None:
     copy = tmp_path / "copy.toml"
     copy.write_text(to_toml(resolve(path).profile))
     assert resolve(copy).profile == resolve(path).profile
-    with pytest.raises(ProfileError, match="no use for r"):
+    with pytest.raises(ProfileError, match="does not use r"):
         resolve(copy, overrides=["adapter.r=8"])
 
 
@@ -246,7 +246,7 @@ def test_the_command_line_tells_all_of_them_and_ends_with_30(
 def test_bytes_that_are_no_utf8_are_told_by_their_key(override: str, key: str) -> None:
     found = look(text_of([]), override_layer([override]), override_layer(["train.seed=-1"]))
     assert [".".join(problem.key) for problem in found.problems] == [key, "train.seed"]
-    assert "no UTF-8" in found.problems[0].message and found.problems[0].fix
+    assert "not UTF-8" in found.problems[0].message and found.problems[0].fix
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ from msgspec.structs import replace
 
 from ftui.runs.curves import AttemptCurves, Curves, Series
 from ftui.runs.events import EngineEnded, Gpu, Telemetry
-from ftui.runs.state import Restart, RunState, SavedCheckpoint
+from ftui.runs.state import Checkpoint, Restart, RunState
 from ftui.runs.status import Status
 from ftui.system.process_id import this_process
 from ftui.tui.drawing.charts.spark import FLAT_SHARE, levels, points, span_of, spark
 from ftui.tui.drawing.failure import failure
-from ftui.tui.drawing.footer import key_line
 from ftui.tui.drawing.header import header
 from ftui.tui.drawing.panes import pane
 from ftui.tui.drawing.tiles import tiles
 from ftui.tui.drawing.wording import clock, gib, loss, norm, place, rate, short
+from ftui.tui.key_table import key_line
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, Line, width_of
 from ftui.tui.state.history import Event
@@ -147,8 +147,8 @@ ALIVE = Status(
     state=RunState(
         phase="training", step=2299, max_steps=3000, start_step=0, started=0.0, step_time=2299.0, paced_from=1.0,
         paced_step=1, epoch=2.3,
-        model="org/Qwen3-8B", method="lora", precision="bf16", attempt=2, reproducibility="EXACT",
-        checkpoints=[SavedCheckpoint(2250, "checkpoints/checkpoint-2250")],
+        model="org/Qwen3-8B", method="lora", precision="bf16", attempt=2, badge="EXACT",
+        checkpoints=[Checkpoint(2250, "checkpoints/checkpoint-2250")],
     ),
 )  # fmt: skip
 
@@ -156,7 +156,7 @@ ALIVE = Status(
 def test_the_header_says_which_where_how_far_and_how_long() -> None:
     first, second = (text_of(line) for line in header(Frame(120, 2, UNICODE), "mine", ALIVE, "H100 80GB", 0.0))
     assert first.startswith(" ● mine  training   Qwen3-8B · lora · bf16 · attempt 2 EXACT · H100 80GB")
-    assert first.endswith("eta 11m41   76% ")
+    assert first.endswith("ETA 11m41   76% ")
     assert "2,299 / 3,000  epoch 2.30  49 unsaved" in second and second.lstrip().startswith("━")
 
 
@@ -169,14 +169,14 @@ def test_the_header_names_the_stage_of_a_curriculum() -> None:
 
 def test_a_narrow_header_drops_facts_not_numbers() -> None:
     first, second = (text_of(line) for line in header(Frame(50, 2, ASCII), "a-rather-long-name", ALIVE, "H100", 0.0))
-    assert "a-rather-long-name" in first and "76%" in first and "eta" in first and "H100" not in first
+    assert "a-rather-long-name" in first and "76%" in first and "ETA" in first and "H100" not in first
     assert "2,299 / 3,000" in second
     assert len(first) <= 50 and len(second) <= 50
 
 
-def test_a_hold_says_how_long() -> None:
-    held = replace(ALIVE, state=replace(ALIVE.state, phase="held", paused_since=100.0))
-    assert "held 3m20" in text_of(header(Frame(80, 2, UNICODE), "mine", held, "", 300.0)[0])
+def test_a_pause_says_how_long() -> None:
+    held = replace(ALIVE, state=replace(ALIVE.state, phase="held", held_since=100.0))
+    assert "paused 3m20" in text_of(header(Frame(80, 2, UNICODE), "mine", held, "", 300.0)[0])
 
 
 def test_nobody_saved_is_the_whole_run_at_stake() -> None:
@@ -204,7 +204,7 @@ def test_the_fate_of_the_last_order_stands_on_the_rule(width: int) -> None:
 
 
 def test_the_least_important_keys_go_first() -> None:
-    keys = [(request, "word") for request in "abcdef"] + [("q", "quit"), ("?", "help")]
+    keys = [(letter, "word") for letter in "abcdef"] + [("q", "quit"), ("?", "help")]
     for width in range(10, 100, 7):
         (line,) = key_line(Frame(width, 1, UNICODE), keys)
         text = text_of(line)
@@ -216,13 +216,13 @@ def test_the_least_important_keys_go_first() -> None:
 FAILED = RunState(
     phase="failed", step=60, max_steps=430, exit_code=41, message="Out of memory.\nOne row did not fit.",
     hint="Use a shorter data.max_length.", last_lines=[f"line {i}" for i in range(40)],
-    restarts=[Restart(1, 50, "x", 1)], checkpoints=[SavedCheckpoint(40, "checkpoints/checkpoint-40", verified=True)],
+    restarts=[Restart(1, 50, "x", 1)], checkpoints=[Checkpoint(40, "checkpoints/checkpoint-40", verified=True)],
 )  # fmt: skip
 KILLED = EngineEnded(code=None, signal="SIGKILL", oom_kills=2, last_lines=[])
 
 
 def drawn_failure(state: RunState, ended: EngineEnded | None, height: int, top: int = 0) -> str:
-    lines = failure(Frame(80, height, UNICODE), "mine", state, ended, "evaluation at step 60", [], top)
+    lines, _ = failure(Frame(80, height, UNICODE), "mine", state, ended, "evaluation at step 60", [], top)
     assert len(lines) <= height
     return "\n".join(text_of(line) for line in lines)
 
@@ -254,7 +254,7 @@ def test_the_traceback_of_an_error_that_is_no_bug_stays_in_the_log() -> None:
     )
 
     def printed(state: RunState, lines: list[str]) -> str:
-        drawn = failure(Frame(80, 40, UNICODE), "mine", state, None, "", lines, 0)
+        drawn, _ = failure(Frame(80, 40, UNICODE), "mine", state, None, "", lines, 0)
         return "\n".join(map(text_of, drawn)).split("last lines")[1]
 
     text = printed(state, log)

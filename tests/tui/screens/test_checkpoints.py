@@ -32,6 +32,7 @@ from ftui.tui.screens.dialogs import ConfirmScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.state.launch_plan import LaunchOptions
 from tests.support.shelf import CONTENT, finished, folder_of, living, opened, tell, trained
+from tests.support.stand_in import stand_in
 
 
 @pytest.fixture(autouse=True)
@@ -220,7 +221,7 @@ def test_the_newest_of_a_living_run_is_not_resumed_but_forked(tmp_path: Path, wi
 
     async def act(shown: Shown) -> None:
         await shown.press("r")
-        assert wishes() == [] and "lives and goes on by itself" in shown.text("keys")
+        assert wishes() == [] and "is running and goes on by itself" in shown.text("keys")
         await shown.press("f")
         assert wishes() == [LaunchOptions(run=run, checkpoint=12, name="mine-2")]
 
@@ -248,10 +249,10 @@ def test_reading_back(run: Run) -> None:
 def test_reading_back_ends_with_the_screen(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The helper that hangs on a volume is killed when nobody waits for it any more."""
     pid = tmp_path / "pid"
-    hang = tmp_path / "hang"
-    hang.write_text(f"#!/bin/sh\necho $$ > {pid}.new; mv {pid}.new {pid}; exec sleep 600\n")
-    hang.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(hang))
+    stand_in(
+        monkeypatch,
+        f"import os, time; open('{pid}.new', 'w').write(str(os.getpid())); os.rename('{pid}.new', '{pid}'); time.sleep(600)",
+    )
 
     async def act(shown: Shown) -> None:
         await shown.pilot.press("v")
@@ -263,15 +264,13 @@ def test_reading_back_ends_with_the_screen(run: Run, tmp_path: Path, monkeypatch
     during(run, act)
 
 
-def test_a_helper_that_fails_is_no_verdict(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fails = tmp_path / "fails"
-    fails.write_text("#!/bin/sh\necho 'error: [/tmp] no \x1b memory' >&2; exit 1\n")
-    fails.chmod(0o755)
-    monkeypatch.setattr(sys, "executable", str(fails))
+def test_a_helper_that_fails_is_no_verdict(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(monkeypatch, "raise SystemExit('error: [/tmp] no \x1b memory')")
 
     async def act(shown: Shown) -> None:
         await shown.press("v")
-        assert "final could not be verified. error: [/tmp] no \u241b memory" in shown.text("keys")
+        words = "final could not be verified. The helper process ended: error: [/tmp] no \u241b memory"
+        assert words in " ".join(shown.text("keys").split())
         assert shown.row().endswith(" valid")
 
     during(run, act)
@@ -320,7 +319,7 @@ def test_what_must_stay_is_not_even_asked(tmp_path: Path) -> None:
     during(run, act)
 
 
-def test_a_living_run_is_asked_by_letter_and_its_answer_shown(tmp_path: Path) -> None:
+def test_a_running_run_gets_a_request_and_its_answer_is_shown(tmp_path: Path) -> None:
     run = living(tmp_path / "runs" / "mine")
 
     async def act(shown: Shown) -> None:
@@ -340,7 +339,7 @@ def test_a_living_run_is_asked_by_letter_and_its_answer_shown(tmp_path: Path) ->
     during(run, act)
 
 
-def test_a_letter_may_be_refused_or_come_too_late(tmp_path: Path) -> None:
+def test_a_request_may_be_refused_or_come_too_late(tmp_path: Path) -> None:
     run = living(tmp_path / "runs" / "mine")
 
     async def act(shown: Shown) -> None:
@@ -353,7 +352,7 @@ def test_a_letter_may_be_refused_or_come_too_late(tmp_path: Path) -> None:
         run.supervisor_log.write_bytes(b"")
         run.status.unlink(missing_ok=True)
         shown.screen._browsed._watch = None  # as if its process had ended
-        await shown.until(lambda: "the run ended before it read" in shown.text("details"))
+        await shown.until(lambda: "the run ended before it answered" in shown.text("details"))
 
     during(run, act)
 

@@ -230,7 +230,7 @@ def test_what_is_pasted_comes_in_visible() -> None:
 @pytest.mark.parametrize("text", ["x" * 5000, "a\0b", "~nobody-of-this-name/x"], ids=["long", "NUL", "nobody"])
 def test_what_cannot_be_a_path_is_refused(text: str) -> None:
     Path("odd.toml").write_text(evil_profile(text))
-    with pytest.raises(ProfileError, match="is no path"):
+    with pytest.raises(ProfileError, match="is not a path"):
         resolve(Path("odd.toml"))
     with pytest.raises(ProfileError, match="There is no profile"):
         find_profile(text)

@@ -1,4 +1,4 @@
-"""The live view: every key, the letters it sends, and what becomes of them."""
+"""The live view: every key, the requests it sends, and what becomes of them."""
 
 import asyncio
 import subprocess
@@ -53,21 +53,21 @@ def answer(run: Run, record: Any) -> None:
         file.write(encode(msgspec.structs.replace(record, attempt=state.attempt, token=state.token)))
 
 
-ORDERS = [
+CONTROLS = [
     (("space",), "hold"), (("h",), "hold"), (("s",), "checkpoint"), (("e",), "evaluate"), (("p", "y"), "park"),
     (("x", "y"), "stop"), (("x", "enter"), "stop"), (("X", "y"), "abort"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("keys", "verb"), ORDERS)
-def test_a_control_sends_one_letter_to_the_attempt_that_lives(
+@pytest.mark.parametrize(("keys", "verb"), CONTROLS)
+def test_a_control_sends_one_request_to_the_running_attempt(
     keys: tuple[str, ...], verb: str, recorded: Recorded
 ) -> None:
     run = recorded("wiki-style-lora", living=True)
 
     async def play(shown: ShownApp) -> None:
         await shown.press(*keys)
-        assert f"{verb}: sent" in shown.text()
+        assert f"{verb.replace('hold', 'pause')}: sent" in shown.text()
 
     watch(run, play)
     state = read_status(run).state
@@ -91,11 +91,11 @@ def test_what_ends_the_run_is_asked_first(key: str, no: str, recorded: Recorded)
     assert letters(run) == []
 
 
-def test_space_goes_on_with_a_held_run(recorded: Recorded) -> None:
+def test_space_continues_a_paused_run(recorded: Recorded) -> None:
     run = recorded("wiki-style-held", living=True)
 
     async def play(shown: ShownApp) -> None:
-        assert "held" in shown.lines()[0]
+        assert "paused" in shown.lines()[0]
         await shown.press("space")
 
     watch(run, play)
@@ -148,7 +148,7 @@ def test_sent_becomes_applied_or_refused_by_the_journal(recorded: Recorded) -> N
     watch(run, play)
 
 
-def test_an_order_nobody_read_is_said_to_be_one(recorded: Recorded) -> None:
+def test_a_request_that_was_never_answered_says_so(recorded: Recorded) -> None:
     run, process = living_by_another(recorded)
 
     async def play(shown: ShownApp) -> None:
@@ -156,7 +156,7 @@ def test_an_order_nobody_read_is_said_to_be_one(recorded: Recorded) -> None:
         answer(run, RunStopped(step=500, reason="on request", exit_code=11))
         process.kill()
         process.wait()
-        await shown.until(lambda: "the run ended before it read the letter" in shown.text())
+        await shown.until(lambda: "the run ended before it answered" in shown.text())
 
     watch(run, play, size=(120, 40))
 
@@ -188,11 +188,11 @@ def test_a_run_that_fails_shows_why_once(recorded: Recorded) -> None:
     watch(run, play)
 
 
-def test_controls_of_a_run_that_does_not_live_say_so(recorded: Recorded) -> None:
+def test_controls_of_a_run_that_is_not_running_say_so(recorded: Recorded) -> None:
     run = recorded("full-parked")
 
     async def play(shown: ShownApp) -> None:
-        assert "hold" not in shown.lines()[-1] and "resume" in shown.lines()[-1]
+        assert "pause" not in shown.lines()[-1] and "resume" in shown.lines()[-1]
         await shown.press("s")
         assert shown.shows(MessageScreen) and "does not live (parked)" in shown.text()
         await shown.press("escape")
@@ -242,7 +242,7 @@ def test_resume_of_a_run_whose_profile_is_gone_says_so(recorded: Recorded) -> No
 def test_a_living_run_is_not_resumed(recorded: Recorded) -> None:
     async def play(shown: ShownApp) -> None:
         await shown.press("r")
-        assert "lives" in shown.lines()[-1]
+        assert "is running" in shown.lines()[-1]
 
     watch(recorded("wiki-style-lora", living=True), play)
 

@@ -12,8 +12,7 @@ import pytest
 
 from ftui.runs.run_folder import Run, all_runs
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE
-from tests.support.replayed import moment
-from tests.support.replayed import recorded as all_recorded
+from tests.support.replayed import list_recordings, time_of_last_record
 from tests.support.shown_app import PROFILE, picture, shown_app
 from tests.tui.conftest import Recorded
 
@@ -41,7 +40,7 @@ def drawn(*keys: str, run: Run | None = None, size: str = "80x24", clock: Callab
 
 
 def clock_of(run: Run) -> Callable[[], float]:
-    end = moment(run) + 3
+    end = time_of_last_record(run) + 3
     return lambda: end
 
 
@@ -62,7 +61,7 @@ def test_endings(state: str, size: str, recorded: Recorded, same_picture: SamePi
 
 @pytest.mark.parametrize("size", SIZES)
 def test_list_of_runs(size: str, recorded: Recorded, same_picture: SamePicture) -> None:
-    for name in all_recorded():
+    for name in list_recordings():
         recorded(name, living=name in ("wiki-style-lora", "wiki-style-held"))
     now = max(clock_of(run)() for run in all_runs())
     same_picture(f"runs-{size}", drawn(size=size, clock=lambda: now))

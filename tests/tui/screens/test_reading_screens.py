@@ -83,7 +83,10 @@ def test_a_fault_is_seen_before_the_help(width: int, meaning: str) -> None:
     for message in ("is wrong", "is wrong for a reason that takes a while to be told " * 6):
         faulty = FormRow(
             "key", row.key, row.text, row.field, meaning=meaning,
-            faults=(ProfileFault(row.key, None, message, "Write another."), ProfileFault(row.key, None, "and this", "So.")),
+            faults=(
+                ProfileFault(row.key, None, message, "Write another."),
+                ProfileFault(row.key, None, "and this", "So."),
+            ),
         )  # fmt: skip
         for height in (4, 5, 7, 9):
             lines = details(Frame(width, height, UNICODE), faulty)

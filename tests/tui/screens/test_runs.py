@@ -21,7 +21,7 @@ from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
 from ftui.tui.state.run_list import RunList, RunRow
-from tests.support.replayed import recorded as all_recorded
+from tests.support.replayed import list_recordings
 from tests.support.shown_app import ShownApp, shown_app
 from tests.tui.conftest import Recorded
 
@@ -54,10 +54,10 @@ def test_no_runs_is_one_sentence_and_one_key() -> None:
 
 
 def test_every_state_is_told_from_its_files(recorded: Recorded) -> None:
-    for name in all_recorded():
+    for name in list_recordings():
         recorded(name, living=name in ("wiki-style-lora", "wiki-style-held"))
     phases = {
-        "wiki-style-lora": "training", "wiki-style-held": "held", "wiki-style-finished": "finished",
+        "wiki-style-lora": "training", "wiki-style-held": "paused", "wiki-style-finished": "finished",
         "full-parked": "parked", "stopped-early": "stopped", "killed-by-host": "lost", "exploded": "failed",
         "no-such-rows": "failed", "out-of-memory": "failed",
     }  # fmt: skip
@@ -67,7 +67,7 @@ def test_every_state_is_told_from_its_files(recorded: Recorded) -> None:
         for name, phase in phases.items():
             (line,) = (line for line in lines if line[1:2] in "●○" and f" {name} " in line)
             assert phase in line.split()
-        assert "2 alive" in lines[0] and f"{len(phases)} runs" in lines[0]
+        assert "2 running" in lines[0] and f"{len(phases)} runs" in lines[0]
         living = [line.split()[1] for line in lines if line[1:2] == "●"]
         assert living == sorted(living) and len(living) == 2, "the living ones come first"
         assert lines[3][1:2] == "●"
@@ -205,7 +205,7 @@ def row_of(run: Run, **state: Any) -> RunRow:
 @pytest.mark.parametrize("width", [40, 60, 80, 100, 120, 200])
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_no_line_is_wider_than_the_screen(width: int, glyphs: Any, recorded: Recorded) -> None:
-    rows = [row_of(recorded(name)) for name in all_recorded()]
+    rows = [row_of(recorded(name)) for name in list_recordings()]
     rows[0].status = Status(state=RunState(phase="training", step=10**9, max_steps=10**10, loss=1e9, memory=10**12))
     frame = Frame(width, 30, glyphs)
     for line in [*run_table(frame, rows, 2, now=2e9), *details(frame, rows[0], 2e9)]:

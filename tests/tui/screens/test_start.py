@@ -39,7 +39,7 @@ from ftui.tui.screens.start import StartScreen
 from ftui.tui.state import launch_plan
 from ftui.tui.state.launch_plan import LaunchOptions, LaunchPlan, plan_launch
 from ftui.tui.state.run_list import RunList
-from ftui.tui.state.start_choices import HERE, RUNS, SHIPPED, StartChoice, matching, offers
+from ftui.tui.state.start_choices import HERE, RUNS, SHIPPED, StartChoice, filter_choices, find_choices
 from tests.support import shelf
 from tests.support.stand_in import answer_with, stand_in
 
@@ -122,8 +122,8 @@ class Shown:
     @property
     def cursor(self) -> str:
         """The line under the cursor of the list."""
-        assert isinstance(self.screen, StartScreen) and self.screen.offer is not None
-        return self.screen.offer.name
+        assert isinstance(self.screen, StartScreen) and self.screen.choice is not None
+        return self.screen.choice.name
 
 
 @asynccontextmanager
@@ -151,7 +151,7 @@ def test_the_list_has_profiles_and_runs_to_go_on_with(path: Path, parked: Run) -
     Path("huge.toml").write_text("#" * 300_000)
     shelf.living(runs_root() / "living")
     shelf.finished(runs_root() / "finished")
-    found = {(offer.section, offer.name): offer.words for offer in offers(Path.cwd(), RunList())}
+    found = {(choice.section, choice.name): choice.words for choice in find_choices(Path.cwd(), RunList())}
     assert found[HERE, "mine.toml"] == "sft, hub/model, rows.jsonl"
     assert found[HERE, "torn.toml"].startswith("cannot be read: Expected ']'")
     assert found[HERE, "huge.toml"] == "cannot be read: it is too long for a profile"
@@ -168,9 +168,9 @@ def test_profiles_of_one_model_are_told_apart_by_their_rows() -> None:
             "rows.jsonl", f"../rows/2026/{name}.jsonl"
         )
         Path(f"{name}.toml").write_text(text)
-    found = [offer for offer in offers(Path.cwd(), RunList()) if offer.section == HERE]
-    assert [offer.words for offer in found] == ["sft, SmolLM2, law.jsonl", "sft, SmolLM2, tales.jsonl"]
-    (law,) = matching(found, "2026/law")
+    found = [choice for choice in find_choices(Path.cwd(), RunList()) if choice.section == HERE]
+    assert [choice.words for choice in found] == ["sft, SmolLM2, law.jsonl", "sft, SmolLM2, tales.jsonl"]
+    (law,) = filter_choices(found, "2026/law")
     below = "".join(text for line in about(Frame(80, 6, ASCII), law) for text, _ in line)
     assert "/data/models/smol/SmolLM2, ../rows/2026/law.jsonl" in below
 
@@ -178,14 +178,14 @@ def test_profiles_of_one_model_are_told_apart_by_their_rows() -> None:
 def test_entries_of_one_file_are_told_apart() -> None:
     text = PROFILE.replace('"rows.jsonl"', '{ path = "../dataset_info.json", subset = "alpaca_en" }')
     Path("entry.toml").write_text(text)
-    (found,) = [offer.words for offer in offers(Path.cwd(), RunList()) if offer.section == HERE]
+    (found,) = [choice.words for choice in find_choices(Path.cwd(), RunList()) if choice.section == HERE]
     assert found == "sft, hub/model, dataset_info.json (alpaca_en)"
 
 
 def test_what_a_profile_says_of_itself_may_be_anything() -> None:
     Path("odd.toml").write_text('run = 3\n[model]\nfrom_scratch = {}\nname_or_path = ""\n[data]\ntrain = ["a", 1]\n')
     Path("new.toml").write_text("[model.from_scratch]\nhidden_size = 8\n")
-    words = {offer.name: offer.words for offer in offers(Path.cwd(), RunList())}
+    words = {choice.name: choice.words for choice in find_choices(Path.cwd(), RunList())}
     assert words["odd.toml"] == "from scratch, a 1" and words["new.toml"] == "from scratch"
 
 
@@ -326,7 +326,7 @@ def test_values_are_changed_and_taken_back(path: Path) -> None:
         async with at(ResolvedScreen(profile=path)) as shown:
             await shown.press("u", "e")
             await shown.type("train.lr=1")
-            assert "Here it is train.learning_rate" in shown.text("problem")
+            assert "Use train.learning_rate" in shown.text("problem")
             await shown.type('train.learning_rate=1e-3 adapter.target_modules=["q [/]"]')
             assert "* 2 differ" in shown.text()
             assert '* target_modules ["q [/]"] was "all-linear" --set' in shown.words()
@@ -382,7 +382,7 @@ def test_a_wrong_profile_says_where_and_is_read_again(path: Path) -> None:
     async def script() -> None:
         async with at(ResolvedScreen(profile=path)) as shown:
             assert "8: train.lr: there is no such key" in shown.words()
-            assert "Here it is train.learning_rate." in shown.text() and "R reads it again" in shown.text()
+            assert "Use train.learning_rate." in shown.text() and "R reads it again" in shown.text()
             await shown.press("enter")
             assert "cannot be started" in shown.text("keys")
             await shown.press("d")
@@ -489,7 +489,7 @@ def test_the_cursor_moves_over_the_values(path: Path) -> None:
             await shown.press("down", "j", "up", "k")
             assert screen.cursor == 0
             await shown.press("end")
-            assert "stall_minutes" in shown.text() and "is started again" in shown.words()
+            assert "stall_minutes" in shown.text() and "Restart an engine" in shown.words()
             await shown.press("pageup", "home", "pagedown")
             assert screen.cursor == 10
             await shown.press("question_mark")

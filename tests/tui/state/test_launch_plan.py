@@ -131,8 +131,8 @@ def test_a_living_run_is_attached_to_and_keeps_what_it_has(path: Path) -> None:
     before = there.profile.read_text()
     plan, run = happens(LaunchOptions(path, overrides=("train.seed=7",)))
     assert (plan.act, run) == ("attach", there)
-    assert plan.sentence.endswith(": enter attaches to it.") and "mine lives (" in plan.sentence
-    assert plan.notes == ("A living run keeps what it started with; this differs in train.seed.",)
+    assert plan.sentence.endswith(": enter attaches to it.") and "mine is running (" in plan.sentence
+    assert plan.notes == ("A run that is running keeps what it started with; this differs in train.seed.",)
     assert there.profile.read_text() == before
 
 
@@ -193,7 +193,9 @@ def test_the_newest_checkpoint_of_a_finished_run_makes_a_child_run(path: Path) -
 
 def test_a_child_of_a_living_run_is_warned_of(path: Path) -> None:
     there = with_profile(shelf.living(runs_root() / "mine"), path)
-    assert plan_launch(LaunchOptions(run=there, checkpoint=8)).notes == ("mine lives: both would share this machine.",)
+    assert plan_launch(LaunchOptions(run=there, checkpoint=8)).notes == (
+        "mine is running: both would share this machine.",
+    )
 
 
 def test_a_damaged_checkpoint_is_passed_over(parked: Run) -> None:

@@ -146,14 +146,14 @@ def test_the_machine_is_known_by_its_last_minutes(tmp_path: Path) -> None:
     assert len(tail.samples) <= 300
 
 
-def test_orders_have_one_fate(recorded: Recorded) -> None:
+def test_sent_requests_have_one_outcome(recorded: Recorded) -> None:
     run = recorded("wiki-style-lora", living=True)
     run_view = RunView(run)
     first = run_view.send(Pause, {})
     second = run_view.send(Set, {"max_steps": 700})
     third = run_view.send(Delete, {"step": 222})
     assert [request.words for request in run_view.requests.all] == [
-        "hold: sent", "set max_steps = 700: sent", "delete checkpoint at step 222: sent",
+        "pause: sent", "set max_steps = 700: sent", "delete checkpoint at step 222: sent",
     ]  # fmt: skip
     run_view.requests.take(ControlApplied(request=first.request, verb="hold", step=7))
     run_view.requests.take(ControlRefused(request=second.request, verb="set", step=8, reason="no"))

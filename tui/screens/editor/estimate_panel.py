@@ -12,8 +12,8 @@ from ftui.estimate.result import Estimate
 from ftui.estimate.simulation import with_libraries
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
-from ftui.launch.open_run import check_code
 from ftui.profile import recent
+from ftui.profile.remote_code import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.tiers import tier_layer, tier_names, tier_reasons
 
@@ -151,7 +151,7 @@ class EstimatePanel(Component):
             self.stage.say("It is still counting and simulating.")
             return
         try:
-            check_code(subject[0], ())  # the helper would run the model's own code
+            check_remote_code(subject[0], ())  # the helper would run the model's own code
         except FtuiError as error:
             self.stage.complain(error)
             return
@@ -160,12 +160,15 @@ class EstimatePanel(Component):
         self.redraw()
 
     async def _measure(self, helper: Helper, profile: Profile, card: Card) -> None:
+        known, problem = Known(probes=self.cards.probes), None
         try:
-            known = await asyncio.to_thread(with_libraries, helper, profile, card, Known(probes=self.cards.probes))
+            known = await asyncio.to_thread(with_libraries, helper, profile, card, known)
+            problem = known.simulation_problem
+        except FtuiError as error:
+            problem = error
         finally:
             await asyncio.to_thread(helper.close)
             self._helper = None
-        problem = known.simulation_problem
         if problem is None:
             self._measured = ((profile, card), known)
         if not self.screen.is_attached:

@@ -8,8 +8,8 @@ from textual.screen import Screen
 
 from ftui.dataset.report import Report
 from ftui.errors import FtuiError
-from ftui.launch.open_run import check_code
 from ftui.profile.layers import resolve
+from ftui.profile.remote_code import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 
@@ -25,7 +25,7 @@ def open_rows(screen: Screen[Any], profile: Profile, name: str, then: Callable[[
         then()
 
     try:
-        check_code(profile, ())
+        check_remote_code(profile, ())
     except FtuiError as error:
         stage(screen).complain(error)
         return

@@ -450,7 +450,7 @@ def test_a_tier_lies_below_the_profile(at_home: Path) -> None:
             assert at.text == PROFILE, "a tier writes nothing"
             await at.press("s")
             await at.settle()
-            assert at.shows(ResolvedScreen) and at.screen.wish.tier == "rtx4090"
+            assert at.shows(ResolvedScreen) and at.screen.options.tier == "rtx4090"
             assert "over tier rtx4090" in at.words("body")
             await at.press("enter")
             for _ in range(100):

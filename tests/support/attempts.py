@@ -7,17 +7,17 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
+from ftui.engine.models.model_parts import autocast
 from ftui.engine.models.quantization import keep_layout
 from ftui.engine.objectives.loss import summed_loss
 from ftui.engine.recipe import train
 from ftui.engine.runtime.control_flags import Control
-from ftui.engine.runtime.event_writer import Logbook
-from ftui.engine.runtime.request_inbox import LetterDesk
+from ftui.engine.runtime.event_writer import EventWriter
+from ftui.engine.runtime.request_inbox import RequestInbox
 from ftui.engine.system.device import find_hardware
 from ftui.engine.training.collate import collate
-from ftui.engine.training.context import autocast
 from ftui.engine.training.prepare import prepare
-from ftui.engine.training.step import Update
+from ftui.engine.training.step import StepRunner
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.journal import Tail
@@ -35,22 +35,22 @@ def attempt(run: Run, profile: Profile, number: int = 1) -> int:
         run.profile.write_text(to_toml(profile))
         facts = RunFacts(run_id="0123456789abcdef", name=run.name, created=0.0, profile_name="test")
         run.facts.write_bytes(msgspec.json.encode(facts))
-    logbook, control = Logbook(run, attempt=number, token="test"), Control()
-    control.open(LetterDesk(run, logbook))
-    return train(run, profile, logbook, control)
+    events, control = EventWriter(run, attempt=number, token="test"), Control()
+    control.open(RequestInbox(run, events))
+    return train(run, profile, events, control)
 
 
 def killed_attempt(run: Run, profile: Profile, step: int, patch: pytest.MonkeyPatch, number: int = 1) -> None:
     """An attempt (the first one) that ends as the step after `step` begins."""
-    take = Update.take
+    run_step = StepRunner.run
 
-    def deadly(self: Update, *boundary: Any) -> Any:
-        if self._training.state.step == step:
+    def deadly(self: StepRunner, *boundary: Any) -> Any:
+        if self.state.step == step:
             raise Killed
-        return take(self, *boundary)
+        return run_step(self, *boundary)
 
     with patch.context() as patched, pytest.raises(Killed):
-        patched.setattr(Update, "take", deadly)
+        patched.setattr(StepRunner, "run", deadly)
         attempt(run, profile, number)
 
 

@@ -1,0 +1,47 @@
+"""The model under training with what moves it: the module that computes the loss, the optimizer and the device."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from ..objectives import Loss, Objective
+from ..system.device import Hardware
+
+
+class LossModule(nn.Module):
+    """The one module that accelerate places and wraps: a micro-batch in, (sum, weight, extras) out.
+
+    It casts by itself: accelerate's bf16 returns float32 logits, and its fp16 refuses a CPU.
+    """
+
+    def __init__(self, model: nn.Module, objective: Objective, hardware: Hardware) -> None:
+        super().__init__()
+        self.model = model
+        self._objective = objective
+        self._hardware = hardware
+
+    def forward(self, batch: Any) -> Loss:
+        with autocast(self._hardware):
+            return self._objective.loss(self.model, batch)
+
+
+def autocast(hardware: Hardware) -> torch.autocast:
+    """A block whose heavy arithmetic is done in the hardware's precision."""
+    low = hardware.precision != "fp32"
+    return torch.autocast(hardware.device.type, dtype=hardware.compute_dtype if low else None, enabled=low)
+
+
+@dataclass(frozen=True)
+class ModelParts:
+    """The model (with its adapter, if it has one), the wrapped LossModule around it, its optimizer, and the device."""
+
+    model: Any
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    hardware: Hardware
+
+    @property
+    def device(self) -> torch.device:
+        return self.hardware.device

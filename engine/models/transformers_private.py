@@ -1,0 +1,43 @@
+"""All that the models package uses of transformers' private interface, in one place.
+
+Tried with transformers 5.24 (pyproject.toml allows 5.24 to 5.x). tests/engine/models/test_transformers_private.py says
+what to do when another version has changed one of these.
+"""
+
+import sys
+from typing import Any
+
+from torch import Tensor
+from transformers import AutoModelForCausalLM
+from transformers.integrations import sdpa_attention
+
+_original_use_gqa = sdpa_attention.use_gqa_in_sdpa
+
+
+def knows_gguf_split(name: str | None) -> bool:
+    """Whether transformers splits text as a GGUF file's `tokenizer.ggml.pre` of this name says."""
+    from transformers.integrations.gguf.gguf_tokenizer_mapping import GGUF_PRE_TOKENIZER_SPLITS
+
+    return name in GGUF_PRE_TOKENIZER_SPLITS
+
+
+def supports_flash(config: Any) -> bool:
+    """Whether the model type of a config has flash attention; unknown for code that comes with a model, so `False`."""
+    mapping = AutoModelForCausalLM._model_mapping
+    return type(config) in mapping and bool(getattr(mapping[type(config)], "_supports_flash_attn", False))
+
+
+def let_sdpa_share_keys(share: bool) -> None:
+    """Whether sdpa gets the keys and values that heads share as they are, or repeated for each head."""
+    setattr(sdpa_attention, "use_gqa_in_sdpa", _original_use_gqa if share else _never)  # noqa: B010
+
+
+def _never(attention_mask: Tensor | None, key: Tensor, value: Tensor) -> bool:
+    return False
+
+
+def experts_balance(base: Any, router_logits: Any, mask: Tensor | None) -> Tensor:
+    """The balance loss of a mixture of experts by the function in its own modeling file; `mask` leaves padding out."""
+    balance = sys.modules[type(base).__module__].load_balancing_loss_func
+    loss: Tensor = balance(router_logits, base.num_experts, base.num_experts_per_tok, mask)
+    return loss

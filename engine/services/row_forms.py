@@ -1,0 +1,44 @@
+"""What files of rows are recognised as, for lists of files to choose from."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ftui.errors import DataError
+
+from ..data.files.blocks import BadRow, parse_block, read_blocks
+from ..data.files.sources import files_at
+from ..data.forms.column_names import ColumnNames
+from ..data.forms.detect_form import detect_form
+
+MOST_FILES = 20
+
+
+def recognise(
+    on_detail: Callable[[str], object],
+    path: str,
+    columns: dict[str, str] | None = None,
+    roles: dict[str, str] | None = None,
+    encoding: str | None = None,
+) -> list[dict[str, Any]]:
+    """What the first rows of each file are taken for, at most 20 files of them.
+
+    Of each `file` the `form` with its `confidence` (0..1), how many rows were `num_looked` at and `why`, and the
+    `problem` with it, if there is one.
+    """
+    shape = ColumnNames(columns or {}, roles or {})
+    return [_recognised(file, shape, encoding) for file in files_at(Path(path))[:MOST_FILES]]
+
+
+def _recognised(file: Path, shape: ColumnNames, encoding: str | None) -> dict[str, Any]:
+    told: dict[str, Any] = {"file": str(file)}
+    try:
+        found = parse_block(next(read_blocks([file], encoding=encoding)))
+        good = [row for row in found if not isinstance(row, BadRow)]
+        if not good:
+            raise next(row for row in found if isinstance(row, BadRow)).error()
+        detected = detect_form(good, shape)
+    except DataError as error:
+        return told | {"problem": error.message}
+    told |= {"form": detected.form, "confidence": detected.confidence, "num_looked": detected.num_looked}
+    return told | {"why": detected.why} | ({"problem": detected.problem} if detected.problem else {})

@@ -1,0 +1,131 @@
+"""`python -P -m ftui.engine.services.server FOLDER`: answers processes that load no training libraries.
+
+The client is ftui/helper/client.py. A request is a line of JSON on standard input, a response one on standard output
+(ftui/helper/protocol.py). The process ends with its input, in the middle of an answer too, and after five minutes
+without a request. Then it removes FOLDER, where its temporary files are.
+"""
+
+import _thread
+import os
+import queue
+import shutil
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+from ..system.environment import settle_environment
+
+settle_environment()
+
+import msgspec  # noqa: E402
+
+from ftui.errors import FtuiError  # noqa: E402
+from ftui.helper.protocol import Problem, Request, Response  # noqa: E402
+
+IDLE_SECONDS = 300.0
+LEAVE_SECONDS = 1.0  # for an interrupted answer to remove what it has half written
+PAUSE_SECONDS = 0.1  # between two lines about the progress of an answer
+
+METHODS = {
+    "count_rows": "count_rows",
+    "model_config": "models",
+    "probe": "probe",
+    "recognise": "row_forms",
+    "report": "rows",
+    "sample": "rows",
+    "search": "rows",
+    "simulate": "simulate",
+    "split": "split_rows",
+    "verify": "verify",
+}
+"""Each method and the module here that has a function of its name: `(on_detail, **params)`."""
+
+OnDetail = Callable[[str], None]
+
+
+def main(arguments: list[str]) -> None:
+    folder = Path(arguments[0])
+    requests, responses = _own_pipes()
+    lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+    is_free = threading.Event()
+    is_free.set()
+    threading.Thread(target=_read, args=(requests, lines, is_free, folder), daemon=True).start()
+    try:
+        while True:
+            line = lines.get(timeout=IDLE_SECONDS)
+            is_free.clear()
+            request = msgspec.json.decode(line, type=Request)
+            _send(responses, answer(request, _progress(responses, request.id)))
+            is_free.set()
+    except (queue.Empty, KeyboardInterrupt, BrokenPipeError):  # nobody asks, or waits, any more
+        _leave(folder)
+
+
+def _own_pipes() -> tuple[int, int]:
+    """The pipes, out of reach of all that libraries read and print."""
+    requests, responses = os.dup(0), os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    return requests, responses
+
+
+def _read(requests: int, lines: "queue.SimpleQueue[bytes]", is_free: threading.Event, folder: Path) -> None:
+    """Read requests until the input ends; then end the process, whatever the main thread does."""
+    with os.fdopen(requests, "rb") as pipe:
+        for line in pipe:
+            lines.put(line)
+    if not is_free.is_set():
+        _thread.interrupt_main()
+        time.sleep(LEAVE_SECONDS)
+    _leave(folder)
+
+
+def _leave(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)  # taking torch apart would take seconds
+
+
+def _send(responses: int, response: Response) -> None:
+    line = memoryview(msgspec.json.encode(response) + b"\n")
+    while line:  # a pipe takes what it has room for
+        line = line[os.write(responses, line) :]
+
+
+def _progress(responses: int, number: int) -> OnDetail:
+    """Reports the progress of request `number`, at most ten times a second."""
+    last = -PAUSE_SECONDS
+
+    def on_detail(detail: str) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= PAUSE_SECONDS:
+            last = now
+            _send(responses, Response(number, detail=detail))
+
+    return on_detail
+
+
+def answer(request: Request, on_detail: OnDetail) -> Response:
+    """Call the method; whatever goes wrong is the response."""
+    try:
+        method = getattr(import_module(f".{METHODS[request.method]}", __package__), request.method)
+        return Response(request.id, answer=msgspec.to_builtins(method(on_detail, **request.params)))
+    except Exception as error:  # the one broad catch: the process goes on, and whoever asked is told
+        return Response(request.id, problem=_problem(error))
+
+
+def _problem(error: Exception) -> Problem:
+    from ..__main__ import as_ftui_error
+
+    known = error if isinstance(error, FtuiError) else as_ftui_error(error)
+    if known is not None:
+        return Problem(known.message, known.hint, known.exit_code)
+    traceback.print_exc()
+    return Problem(f"{type(error).__name__}: {error}", "This is a bug in ftui: please report it.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,69 @@
+"""Where a run stands, as every checkpoint holds it, and the settings that were changed while it trained."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from ftui.runs.events import ControlApplied, MicroBatchChanged
+
+MICRO_BATCH = "micro_batch"
+
+
+class Setting(msgspec.Struct, frozen=True):
+    """`name` has this value in step `from_step` and every later one."""
+
+    from_step: int
+    name: str
+    value: float
+
+
+class TrainState(msgspec.Struct):
+    """Where a run stands after `step` finished steps; with weights, optimizer and generators it is all of the run.
+
+    `loss_scale` and the two after it are those of fp16 (engine/optim/loss_scaler.py), `plateau` is that of
+    engine/optim/plateau.py. `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved
+    between a step and its evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of
+    step 0. `other_machine` and `other_content` say what has changed at any resume so far
+    (engine/checkpoints/reproducibility.py).
+
+    `settings` are changes made while the run trained: `set` requests, and micro-batches that did not fit. The journal
+    has each of them, written before it counts; a checkpoint has those up to its step. Replaying the journal makes a
+    resumed run change at the same steps as an uninterrupted one.
+    """
+
+    step: int = 0
+    num_tokens: int = 0
+    num_target_tokens: int = 0
+    evaluated_step: int = -1
+    loss_before: float | None = None
+    last_loss: float | None = None
+    best_loss: float | None = None
+    best_step: int | None = None
+    bad_evaluations: int = 0
+    bad_steps: int = 0
+    loss_scale: float | None = None
+    steps_since_overflow: int = 0
+    num_overflows: int = 0
+    plateau: dict[str, float] = {}
+    samples_before: list[str] = []
+    settings: list[Setting] = []
+    other_machine: list[str] = []
+    other_content: list[str] = []
+
+    def change(self, new: Setting) -> None:
+        """Add a setting; what was set earlier for the same or later steps no longer counts."""
+        self.settings = [s for s in self.settings if s.name != new.name or s.from_step < new.from_step] + [new]
+
+    def replay(self, records: Iterable[object]) -> None:
+        """Add the settings that records of the journal stand for. Replaying twice changes nothing."""
+        for record in records:
+            if isinstance(record, ControlApplied):
+                for name, value in record.settings.items():
+                    self.change(Setting(record.step + 1, name, value))
+            elif isinstance(record, MicroBatchChanged):
+                self.change(Setting(record.step, MICRO_BATCH, record.new))
+
+    def value_at(self, name: str, step: int) -> float | None:
+        """The value of a setting in step `step`; `None` where it was never set."""
+        values = [s for s in self.settings if s.name == name and s.from_step <= step]
+        return max(values, key=lambda s: s.from_step).value if values else None

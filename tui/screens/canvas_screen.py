@@ -1,0 +1,107 @@
+"""What the screens share: canvases over a footer, a timer while they are on top, a cursor in a list, text to scroll."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.screen import Screen, ScreenResultType
+from textual.timer import Timer
+
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line, Paint
+from ..stage import stage
+
+
+class CanvasScreen(Screen[ScreenResultType]):
+    """Canvases one below the other, the footer last.
+
+    Textual calls `on_mount` and its like of each class, the subclass's first: a screen prepares itself there, and is
+    drawn here. `refresh_seconds`: how often `tick` is called while the screen is on top, `None` for never.
+    """
+
+    CANVASES: ClassVar[Sequence[str]] = ("title", "body", "details")
+    refresh_seconds: float | None = None
+    _timer: Timer | None = None
+
+    def compose(self) -> ComposeResult:
+        for name in (*self.CANVASES, "keys"):
+            yield Canvas(stage(self).look, id=name)
+
+    def on_mount(self) -> None:
+        self.draw()
+        stage(self).draw_keys()
+        if self.refresh_seconds is not None:
+            self._timer = self.set_interval(self.refresh_seconds, self.tick)
+
+    def on_screen_suspend(self) -> None:
+        if self._timer is not None:
+            self._timer.pause()
+
+    def on_screen_resume(self) -> None:
+        if self._timer is not None:
+            self._timer.resume()
+            self.tick()
+        stage(self).draw_keys()
+
+    def tick(self) -> None:
+        """Read again what is shown, and draw it."""
+        self.draw()
+
+    def draw(self) -> None:
+        """Give every canvas what it shows now."""
+        raise NotImplementedError
+
+    def show(self, **paints: Paint) -> None:
+        """Give the canvases of these names what they show; a canvas repaints only what has changed."""
+        for name, paint in paints.items():
+            self.query_one(f"#{name}", Canvas).show(paint)
+
+
+class ListScreen(CanvasScreen[ScreenResultType]):
+    """Lines with a cursor, which stays on its line while others come and go (`key_table.CURSOR_KEYS`)."""
+
+    cursor = 0
+    _cursor_id: object = None
+
+    def line_ids(self) -> Sequence[object]:
+        """What tells the lines apart, in the order they are shown."""
+        raise NotImplementedError
+
+    def set_cursor(self, at: int) -> None:
+        """Put the cursor on that line, or on the nearest there is."""
+        ids = self.line_ids()
+        self.cursor = max(0, min(len(ids) - 1, at))
+        self._cursor_id = ids[self.cursor] if ids else None
+
+    def follow_cursor(self) -> None:
+        """After the lines have changed: back to the line of before, or to the same place where it is gone."""
+        ids = self.line_ids()
+        self.set_cursor(ids.index(self._cursor_id) if self._cursor_id in ids else self.cursor)
+
+    def action_move(self, by: int) -> None:
+        self.set_cursor(self.cursor + by)
+        self.draw()
+
+
+class TextScreen(CanvasScreen[None]):
+    """Text to be read up and down (`key_table.SCROLL_KEYS`). `top`: the first line shown."""
+
+    CANVASES: ClassVar[Sequence[str]] = ("body",)
+    top = 0
+
+    def text_lines(self, frame: Frame) -> list[Line]:
+        """All lines of the text."""
+        raise NotImplementedError
+
+    def draw(self) -> None:
+        self.show(body=self.visible_lines)
+
+    def visible_lines(self, frame: Frame) -> list[Line]:
+        """The lines from `top` on, which is at most so far down that the frame is full."""
+        lines = self.text_lines(frame)
+        self.top = max(0, min(self.top, len(lines) - frame.height))
+        return lines[self.top : self.top + frame.height]
+
+    def action_scroll(self, by: int) -> None:
+        self.top = max(0, self.top + by)
+        self.draw()
