@@ -154,11 +154,11 @@ def recognise(
     Of each `file` the `form` with its `confidence` (0..1), how many rows were `num_looked` at and `why`, and the
     `problem` with it, if there is one.
     """
-    from ..data.files.sources import files_at
+    from ..data.files.folders import list_files
     from ..data.forms.column_names import ColumnNames
 
     shape = ColumnNames(columns or {}, roles or {})
-    return [_recognised(file, shape, encoding) for file in files_at(Path(path))[:MOST_FILES]]
+    return [_recognised(file, shape, encoding) for file in list_files(Path(path)).files[:MOST_FILES]]
 
 
 def _recognised(file: Path, shape: "ColumnNames", encoding: str | None) -> dict[str, Any]:
