@@ -1,7 +1,8 @@
-"""`python -P -m ftui.engine.data.stores.worker`: tokenises blocks of rows for the process that started it (worker_pool.py).
+"""Tokenises blocks of rows for the process that started it: `python -P -m ftui.engine.data.stores.worker`.
 
-On its pipes stand frames: eight bytes with the length of what follows, and a value as msgpack. First comes a `WorkerSetup`,
-answered by a `WorkerReady`; then each `Task` by its `EncodedBlock`. It ends with its input; tracebacks go to its standard error.
+On its pipes (see worker_pool.py) stand frames: eight bytes with the length of what follows, and a value as msgpack.
+First comes a `WorkerSetup`, answered by a `WorkerReady`; then each `Task` by its `EncodedBlock`. It ends with its
+input; tracebacks go to its standard error.
 """
 
 import gc

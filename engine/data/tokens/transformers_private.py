@@ -23,7 +23,7 @@ def compile_template(template: str) -> Template:
 
 
 def plain_messages(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Copies of the messages as plain values of JSON, with reasoning under each of the names that templates look for."""
+    """Copies of the messages as plain JSON values, with reasoning under each of the names that templates look for."""
     aliased: list[dict[str, Any]] = _untyped._alias_reasoning_fields(_untyped._plain_template_data(messages))
     return aliased
 

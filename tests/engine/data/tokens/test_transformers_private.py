@@ -9,8 +9,8 @@ from transformers.utils import chat_template_utils
 from ftui.engine.data.tokens import transformers_private as private
 
 WHAT_TO_DO = (
-    f"transformers {transformers.__version__} changed what engine/data/tokens/transformers_private.py calls: look in its "
-    "chat_template_utils.py for what took the place of that function, mend that one file, and set TRIED."
+    f"transformers {transformers.__version__} changed what engine/data/tokens/transformers_private.py calls: look in "
+    "its chat_template_utils.py for what took the place of that function, mend that one file, and set TRIED."
 )
 
 
