@@ -18,11 +18,11 @@ from ..models.tokenizer import load_tokenizer, train_tokenizer
 from .files.folders import first_names
 from .files.streams import printable
 from .holdout import choose_holdout
-from .mixture import find_sources, texts_in
-from .source import ResolvedSource
+from .sources import ResolvedSource, find_sources
 from .stores.cache import ReadOptions, load_store
 from .stores.sequences import Sequences, cut_to_length, join_sources
 from .stores.store import Store
+from .stores.tasks import texts_in
 from .tokens.encode import Encoder, stop_texts
 from .tokens.named_templates import compare_with_own, set_template
 
@@ -84,7 +84,7 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
     nothing is trained on are no error: enough to look at the data.
 
     Raises:
-        ModelError, DataError, DiskError: see the rooms that do the work.
+        ModelError, DataError, DiskError: see the functions that do the work.
     """
     found = find_sources(profile.data, report, stage=profile.run.stage)
     folder, commit, tokenizer = _tokenizer(profile, found, cache, report, weights=weights)

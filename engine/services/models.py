@@ -19,7 +19,7 @@ def model_config(on_detail: Callable[[str], None], name: str, revision: str | No
     Raises:
         ModelError: no such model, gated, or the hub cannot be reached.
     """
-    return str(model_folder(name, revision, on_detail, wanted=["config.json", "README.md"])[0] / "config.json")
+    return str(model_folder(name, revision, on_detail, patterns=["config.json", "README.md"])[0] / "config.json")
 
 
 def find_config(profile: Profile) -> Any:
@@ -36,7 +36,7 @@ def find_config(profile: Profile) -> Any:
     if section.name_or_path.endswith(".gguf"):
         return Path(section.name_or_path)
     try:
-        return model_folder(section.name_or_path, section.revision, lambda detail: None, wanted=["*.json"])[0]
+        return model_folder(section.name_or_path, section.revision, lambda detail: None, patterns=["*.json"])[0]
     except ModelError:
         known = known_config(section.name_or_path)
         if known is None:

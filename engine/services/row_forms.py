@@ -7,7 +7,7 @@ from typing import Any
 from ftui.errors import DataError
 
 from ..data.files.blocks import BadRow, parse_block, read_blocks
-from ..data.files.sources import files_at
+from ..data.files.folders import list_files
 from ..data.forms.column_names import ColumnNames
 from ..data.forms.detect_form import detect_form
 
@@ -27,7 +27,7 @@ def recognise(
     `problem` with it, if there is one.
     """
     shape = ColumnNames(columns or {}, roles or {})
-    return [_recognised(file, shape, encoding) for file in files_at(Path(path))[:MOST_FILES]]
+    return [_recognised(file, shape, encoding) for file in list_files(Path(path)).files[:MOST_FILES]]
 
 
 def _recognised(file: Path, shape: ColumnNames, encoding: str | None) -> dict[str, Any]:

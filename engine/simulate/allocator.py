@@ -17,10 +17,6 @@ STEP = 2 * MiB  # kRoundLarge: in steps of this
 LEAST = 512  # kMinBlockSize
 
 
-class OutOfMemory(Exception):
-    """The events do not fit below the limit, not even after giving back what lies idle."""
-
-
 @dataclass(slots=True)
 class Block:
     """A piece of a segment; `before` and `after` are its neighbours there."""
@@ -42,23 +38,17 @@ class Replay:
 
 
 class Allocator:
-    """Replays events. `expandable`: as with `expandable_segments:True`. `limit`: bytes that may be reserved."""
+    """Replays events on a card that has room for all of them (without `expandable_segments`)."""
 
-    def __init__(self, expandable: bool = False, limit: int | None = None) -> None:
-        self.expandable, self.limit = expandable, limit
+    def __init__(self) -> None:
         self.reserved = self.peak_reserved = self.allocated = self.peak_allocated = 0
         self._free: dict[bool, list[tuple[int, int]]] = {True: [], False: []}  # (size, address), sorted
         self._at: dict[int, Block] = {}  # every free block, by address
         self._held: dict[int, Block] = {}
-        self._next = {True: 1 << 60, False: 1 << 40}
-        self._tail: dict[bool, Block | None] = {True: None, False: None}
+        self._next = 1 << 40  # address of the next segment
 
     def replay(self, events: Iterable[tuple[int, int]]) -> Replay:
-        """Follow the events to their end; may be called again with more of them.
-
-        Raises:
-            OutOfMemory: more than `limit` would have to be reserved.
-        """
+        """Follow the events to their end; may be called again with more of them."""
         held = self._held
         for number, size in events:
             if size > 0:
@@ -75,10 +65,8 @@ class Allocator:
             idle = [entry for entry in pool if self._is_whole(self._at[entry[1]])]
             for size, address in idle:
                 pool.remove((size, address))
-                block = self._at.pop(address)
+                del self._at[address]
                 self.reserved -= size
-                if self._tail[block.is_small] is block:
-                    self._tail[block.is_small] = None
 
     def _take(self, size: int) -> Block:
         small = size <= SMALL
@@ -86,7 +74,7 @@ class Allocator:
         place = bisect_left(pool, (size, 0))
         block = self._grow(size, small) if place == len(pool) else self._at.pop(pool.pop(place)[1])
         rest = block.size - size
-        if rest >= LEAST if small or self.expandable else rest > SMALL:
+        if rest >= LEAST if small else rest > SMALL:
             self._split(block, size)
         block.is_free = False
         self.allocated += block.size
@@ -98,8 +86,6 @@ class Allocator:
         rest = Block(block.size - size, block.address + size, block.is_small, True, block, block.after)
         if block.after is not None:
             block.after.before = rest
-        elif self._tail[block.is_small] is block:
-            self._tail[block.is_small] = rest
         block.after, block.size = rest, size
         self._put(rest)
 
@@ -130,44 +116,14 @@ class Allocator:
         first.after = second.after
         if second.after is not None:
             second.after.before = first
-        if self._tail[first.is_small] is second:
-            self._tail[first.is_small] = first
 
     def _grow(self, size: int, small: bool) -> Block:
-        if self.expandable:
-            return self._extend(size, small)
         wanted = SMALL_SEGMENT if small else LARGE_SEGMENT if size < LARGE else -(-size // STEP) * STEP
-        self._reserve(wanted)
-        block = Block(wanted, self._next[False], small)
-        self._next[False] += wanted + SMALL  # never beside the one before: segments do not merge
-        return block
-
-    def _extend(self, size: int, small: bool) -> Block:
-        """One segment a pool, which grows at its end; what is free there is used with it."""
-        tail = self._tail[small]
-        have = tail.size if tail is not None and tail.is_free else 0
-        page = SMALL_SEGMENT if small else LARGE_SEGMENT
-        wanted = -(-(size - have) // page) * page
-        self._reserve(wanted)
-        address, self._next[small] = self._next[small], self._next[small] + wanted
-        tail = self._tail[small]  # reserving may have given it back
-        if tail is not None and tail.is_free:
-            self._pull(tail)
-            tail.size += wanted
-            return tail
-        block = Block(wanted, address, small, True, tail)
-        if tail is not None:
-            tail.after = block
-        self._tail[small] = block
-        return block
-
-    def _reserve(self, size: int) -> None:
-        if self.limit is not None and self.reserved + size > self.limit:
-            self.forget_idle()
-            if self.reserved + size > self.limit:
-                raise OutOfMemory(f"{self.reserved + size} bytes of {self.limit}")
-        self.reserved += size
+        self.reserved += wanted
         self.peak_reserved = max(self.peak_reserved, self.reserved)
+        block = Block(wanted, self._next, small)
+        self._next += wanted + SMALL  # never beside the one before: segments do not merge
+        return block
 
     def _is_whole(self, block: Block) -> bool:
         return block.before is None and block.after is None

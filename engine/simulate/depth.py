@@ -112,7 +112,7 @@ def unfold(trace: Trace, plan: LayerPlan) -> Trace:
     """The trace of the whole depth.
 
     Raises:
-        CannotUnfold: the layers' events cannot be told again.
+        UnfoldError: the layers' events cannot be told again.
     """
     stretches, phases = _stretches(trace)
     return _Unfolding(trace, plan, stretches, phases).told()

@@ -17,7 +17,7 @@ from torch.utils import _foreach_utils
 
 from ftui.hardware.devices import Card, MiB
 
-from .patched import patch_functions
+from .meta_ops import patch_functions
 from .sdpa_kernels import attend
 
 aten = torch.ops.aten

@@ -57,13 +57,12 @@ def _empty(*size: int, dtype: torch.dtype = torch.float32) -> Tensor:
     return torch.empty(size, dtype=dtype, device="meta")
 
 
-def transformers_loader(*, loaded: torch.dtype, prepared: bool, clears_cache: bool) -> Loader:
+def transformers_loader(*, loaded: torch.dtype, prepared: bool) -> Loader:
     """`from_pretrained` straight onto the card (`device_map`), in 4 bits or as it is.
 
     Args:
         loaded: type in which weights come to the card.
         prepared: PEFT's `prepare_model_for_kbit_training` copied what is not packed to float32.
-        clears_cache: and then emptied the allocator's cache (PEFT from the middle of 2026 on, pull request 3293).
     """
 
     def load(tracker: MemoryTracker, model: nn.Module) -> None:
@@ -87,8 +86,6 @@ def transformers_loader(*, loaded: torch.dtype, prepared: bool, clears_cache: bo
             if id(weight) in early:
                 note_tensor(tracker, weight, "weights")
                 tracker.give_back(*early[id(weight)])
-        if prepared and clears_cache:
-            tracker.clear_cache()
 
     return load
 

@@ -1,4 +1,4 @@
-"""The model of a profile on the `meta` device, made by the engine's own rooms: the one that a run would train."""
+"""The model of a profile on the `meta` device, made by the engine's own modules: the one that a run would train."""
 
 import copy
 import warnings

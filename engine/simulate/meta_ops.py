@@ -1,6 +1,6 @@
 """What tensors on `meta` cannot tell or do: answers that depend on values, and operations torch has not for them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -8,7 +8,20 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from .patched import patch_functions
+Replacement = tuple[Any, str, Any]
+"""Where it stands, its name there, and what stands there instead."""
+
+
+@contextmanager
+def patch_functions(changes: Sequence[Replacement]) -> Iterator[None]:
+    kept = [(home, name, getattr(home, name)) for home, name, _ in changes]
+    try:
+        for home, name, value in changes:
+            setattr(home, name, value)
+        yield
+    finally:
+        for home, name, value in kept:
+            setattr(home, name, value)
 
 
 @contextmanager

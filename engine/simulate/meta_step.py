@@ -60,7 +60,7 @@ def trace_step(
             tracker.enter("optimizer", -1)
             optimizer = make_optimizer(made.model, profile.train)
             if hasattr(optimizer, "is_paged"):
-                optimizer.is_paged = False  # pages need a GPU; answer.py says where they are
+                optimizer.is_paged = False  # pages need a GPU; profile_memory.py says where they are
             allocate_state(optimizer)
         weights = [weight for group in optimizer.param_groups for weight in group["params"]]
         label_trained(tracker, weights, optimizer)

@@ -48,7 +48,7 @@ def simulate(
         length = min(longest, length)
     load = None
     if profile.adapter.is_quantised and card.kind == "cuda":
-        load = transformers_loader(loaded=made.hardware.compute_dtype, prepared=False, clears_cache=False)
+        load = transformers_loader(loaded=made.hardware.compute_dtype, prepared=False)
     rows = BatchShape(profile.train.per_device_train_batch_size, _eval_batch(profile), length)
     try:
         trace = trace_step(made, profile, kernels_for(card), rows, load, full_depth=full_depth)

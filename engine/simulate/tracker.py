@@ -14,7 +14,7 @@ Event = tuple[int, int]
 """A block's number and its bytes: positive when it is made, negative when it is given back."""
 
 CLEAR: Event = (-1, 0)
-"""Whole segments that hold nothing go back to the driver."""
+"""The program empties the allocator's cache (`torch.cuda.empty_cache`): whole free segments go back to the driver."""
 
 READ_SCALAR = torch.ops.aten._local_scalar_dense.default
 
@@ -61,10 +61,6 @@ class MemoryTracker(TorchDispatchMode):
     def give_back(self, number: int, num_bytes: int) -> None:
         """The block `number` of `num_bytes`, as they were taken, is free."""
         self.events.append((number, -(-num_bytes // self._rounding) * -self._rounding))
-
-    def clear_cache(self) -> None:
-        """The program empties the allocator's cache here (`torch.cuda.empty_cache`)."""
-        self.events.append(CLEAR)
 
     def see(self, tensor: torch.Tensor, part: str) -> None:
         """Note a tensor's storage, if it is new and on the `meta` device; it is given back when the storage dies."""

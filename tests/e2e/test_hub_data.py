@@ -44,14 +44,14 @@ FILES: dict[str, dict[str, bytes]] = {
 }
 ASK = """
 import json, sys
-from ftui.engine.data.files.hub_dataset import fetched
-from ftui.engine.data.files.sources import read_rows
+from ftui.engine.data.files.hub_dataset import fetch_dataset
+from ftui.engine.data.files.blocks import parse_block, read_blocks
 from ftui.errors import FtuiError
 answers = []
 for name, subset, split, revision in json.loads(sys.argv[1]):
     try:
-        rows = fetched(name, subset, split, revision)
-        found = list(read_rows(rows))
+        rows = fetch_dataset(name, subset, split, revision)
+        found = [row for block in read_blocks([rows]) for row in parse_block(block)]
         answer = {"split": rows.split, "commit": rows.commit, "first": found[0].value, "num_rows": len(found)}
         answers.append(answer | {"place": found[-1].error("bad").message})
     except FtuiError as error:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 
-from ftui.engine.data.mixture import ResolvedSource, texts_in
+from ftui.engine.data.sources import ResolvedSource
+from ftui.engine.data.stores.tasks import texts_in
 from ftui.engine.models.new_model import new_config, new_model
 from ftui.engine.models.tokenizer import train_tokenizer
 from ftui.launch.open_run import create

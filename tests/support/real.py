@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import psutil
 
-from ftui.engine.data.files.sources import read_rows
 from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.forms.formats import Chat, to_example
 from ftui.profile.schema import Profile
@@ -23,6 +22,7 @@ from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts, new_run_id
 from ftui.supervisor.engine_process import start_engine
 from ftui.supervisor.settings import read_settings
+from tests.support.data_rows import read_rows
 
 ROOT = Path(__file__).parents[2]
 INSTRUCTIONS = ROOT / "profiles" / "quickstart" / "instructions.jsonl"

@@ -12,6 +12,7 @@ from ftui.engine.simulate.meta_step import BatchShape, trace_step
 from ftui.engine.simulate.trace import Trace
 from ftui.hardware.devices import Card, GiB
 from ftui.profile.schema import Profile
+from tests.support.tracing import phase_peaks
 
 A100 = Card("a100-80", "A100", "cuda", 80 * GiB, 80, context=300 << 20)
 T4 = Card("t4", "T4", "cuda", 15 * GiB, 75, context=141 << 20)
@@ -60,4 +61,9 @@ def traced(kind: str, chosen: Profile, card: Card, *, full_depth: bool) -> Trace
 
 def told(trace: Trace) -> tuple[dict[str, int], int, int, int]:
     """Peaks by phase, bytes reserved by a card's allocator, number of events, and what is left at the end."""
-    return trace.by_phase(), Allocator().replay(trace.events).reserved, len(trace.events), trace.remaining()
+    return (
+        phase_peaks(trace),
+        Allocator().replay(trace.events).reserved,
+        len(trace.events),
+        sum(size for _, size in trace.events),
+    )

@@ -11,7 +11,7 @@ import numpy as np
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores.cache import load_store
 from ftui.engine.data.stores.sequences import Sequences, cut_to_length
 from ftui.engine.data.tokens.encode import Encoder

@@ -20,7 +20,7 @@ FACTS = np.dtype(
     ]
 )  # fmt: skip
 """One row. `file`, `place` and `offset` say where it is (as a Block does). `flags` are an `Oddity`. `content`,
-`prompt`, `words` and `question` are hashes of what is `Said` (0 = nothing is); rows with a band of `similar` in common
+`prompt`, `words` and `question` are hashes of the `RowContent` (0 = empty); rows with a band of `similar` in common
 may be nearly the same. Of a row that is never trained on, as an answer judged bad, there is nothing but its place."""
 
 

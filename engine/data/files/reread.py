@@ -9,7 +9,7 @@ from ftui.dataset.report import Where
 from .csv_rows import reread_csv_row
 from .encodings import utf8_chunks
 from .hub_dataset import HubRows
-from .json_window import EndOfFile, JsonWindow
+from .json_array import EndOfFile, JsonWindow
 from .jsonl import LONGEST
 from .parquet import parquet_rows, table_row
 from .plain_text import text_rows

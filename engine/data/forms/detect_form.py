@@ -8,8 +8,15 @@ from ftui.errors import DataError
 from ftui.profile.sections.row_forms import SIGNS, VERDICTS
 
 from ..files.raw_rows import Row
-from .column_hints import column_list, naming_hint
-from .column_names import STANDARD_NAMES, ColumnNames, match_form, missing_columns, rename_columns
+from .column_names import (
+    STANDARD_NAMES,
+    ColumnNames,
+    column_list,
+    match_form,
+    missing_columns,
+    naming_hint,
+    rename_columns,
+)
 from .formats import to_example
 from .preferences import read_verdict
 from .turns import ROLES

@@ -32,7 +32,7 @@ class Completion:
 
 @dataclass(frozen=True)
 class Text:
-    """Plain text; every token is trained on. `num_joined` ends of lines were taken out of it (see `unwrapping`)."""
+    """Plain text; every token is trained on. `num_joined` ends of lines were taken out of it (see line_wrapping.py)."""
 
     text: str
     num_joined: int = 0

@@ -6,7 +6,6 @@ from typing import Any
 from ..files.raw_rows import Row
 from .column_names import STANDARD_NAMES, ColumnNames, nearest_name_hint
 from .examples import Message
-from .tool_calls import parse_json, read_call, read_calls
 
 ROLE_KEYS, CONTENT_KEYS = ("role", "from"), ("content", "value")
 # Spellings of real data sets: OpenAI's, ShareGPT's (human, gpt, bing ...), OpenAssistant's (prompter), Gemini's and
@@ -198,3 +197,31 @@ def _of_parts(row: Row, message: Message, what: str) -> Message:
     if found["reasoning"]:
         made["reasoning_content"] = "".join(found["reasoning"])
     return made | ({"tool_calls": calls} if calls else {})
+
+
+def read_calls(row: Row, said: Any, what: str) -> list[Any]:
+    """A call, or a list of them, as JSON or read already: {"name": ..., "arguments": {...}}."""
+    value = parse_json(row, said, f"the call in {what}") if isinstance(said, str) else said
+    if not isinstance(value, dict | list):
+        raise row.error(f"the call in {what} is no object {{name, arguments}}")
+    return [{"type": "function", "function": call} for call in (value if isinstance(value, list) else [value])]
+
+
+def read_call(row: Row, call: Any, what: str) -> Any:
+    """The call with its arguments as an object, where they are JSON in a string (as OpenAI writes them)."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        return call  # the template's to judge
+    if not isinstance(function.get("name"), str):
+        raise row.error(f"a call in {what} has no name")
+    if isinstance(function.get("arguments"), str):
+        arguments = parse_json(row, function["arguments"] or "{}", f"the arguments of a call in {what}")
+        return call | {"function": function | {"arguments": arguments}}
+    return call
+
+
+def parse_json(row: Row, text: str, what: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise row.error(f"{what} is not JSON ({error})") from error

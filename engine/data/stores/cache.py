@@ -24,7 +24,7 @@ from ...models.tokenizer import tokenizer_fingerprint
 from ..facts.row_facts import FACTS
 from ..files.hub_dataset import HubRows
 from ..files.streams import kind_of, printable
-from ..source import ResolvedSource
+from ..sources import ResolvedSource
 from ..tokens.encode import Encoder
 from .integrity import verified_counts
 from .progress import Meter
@@ -59,7 +59,7 @@ def load_store(
     `report(detail)` is called while rows are read; an exception that it raises ends that at once.
 
     Raises:
-        DataError: a row that cannot be trained on (see Manner), or a file that cannot be read, or that changed
+        DataError: a row that cannot be trained on (see ReadOptions), or a file that cannot be read, or that changed
             meanwhile.
         DiskError: no room for the tokens.
     """

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from ftui.units import count, duration
 
-from ..files.blocks import RowBlock
-from ..files.sources import Place
+from ..files.blocks import Place, RowBlock
 from ..files.streams import PACKED, kind_of
 
 LOOK_BACK = 10.0  # seconds that the pace is taken from

@@ -2,7 +2,7 @@
 
     ids.bin targets.bin                      one entry per token: its id; whether it is trained on
     lengths.bin num_targets.bin rows.bin     one per sequence; `rows` is the number of the row it was made of, from 0
-    facts.bin                                one per row (facts.py)
+    facts.bin                                one per row (facts/row_facts.py)
     counts.json                              what was counted, and the checksums of all; written last
 
 Sequences stand here as long as they are: how they are cut is a view of them (sequences.py).
@@ -89,7 +89,7 @@ class EncodedBlock(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Store:
-    """One source, its files mapped. See the top of this room for what each array is."""
+    """One source, its files mapped. The module's docstring says what each array is."""
 
     folder: Path
     counts: StoreCounts
@@ -160,7 +160,7 @@ def read_column(stores: Iterable[Store], name: str) -> np.ndarray:
 def read_counts(folder: Path) -> StoreCounts | None:
     """What was counted, if every file is there at its full length: a power cut can leave less than was written.
 
-    Whether they hold what was written, soundness.py looks.
+    integrity.py checks whether they hold what was written.
     """
     try:
         counts = msgspec.json.decode((folder / COUNTS).read_bytes(), type=StoreCounts)

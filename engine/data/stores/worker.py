@@ -1,7 +1,8 @@
-"""`python -P -m ftui.engine.data.stores.worker`: tokenises blocks of rows for the process that started it (workers.py).
+"""Tokenises blocks of rows for the process that started it: `python -P -m ftui.engine.data.stores.worker`.
 
-On its pipes stand frames: eight bytes with the length of what follows, and a value as msgpack. First comes a `Setup`,
-answered by a `Ready`; then each `Task` by its `Portion`. It ends with its input; tracebacks go to its standard error.
+On its pipes (see worker_pool.py) stand frames: eight bytes with the length of what follows, and a value as msgpack.
+First comes a `WorkerSetup`, answered by a `WorkerReady`; then each `Task` by its `EncodedBlock`. It ends with its
+input; tracebacks go to its standard error.
 """
 
 import gc
@@ -20,7 +21,7 @@ import msgspec  # noqa: E402
 from ...models.tokenizer import bare_tokenizer, tokenizer_fingerprint  # noqa: E402
 from ..forms.column_names import ColumnNames  # noqa: E402
 from ..tokens.encode import Encoder  # noqa: E402
-from .process_block import Task, encode_block  # noqa: E402
+from .tasks import Task, encode_block  # noqa: E402
 
 _LENGTH = struct.Struct("<Q")
 Kind = TypeVar("Kind")

@@ -22,8 +22,8 @@ from ftui.system.volume import disk_error, is_refused
 
 from ...models.tokenizer import is_bare, tokenizer_fingerprint
 from ..tokens.encode import Encoder
-from .process_block import Task, encode_block
 from .store import EncodedBlock
+from .tasks import Task, encode_block
 from .worker import WorkerReady, WorkerSetup, receive, send
 
 FinishedTask = tuple[Task, EncodedBlock]

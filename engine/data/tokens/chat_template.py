@@ -10,15 +10,10 @@ from typing import Any
 
 from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.chat_template_utils import (
-    _alias_reasoning_fields,
-    _compile_jinja_template,
-    _plain_template_data,
-    _render_with_assistant_indices,
-)
 
 from ..forms.examples import Chat, Message, shared_start
 from .template_fit import TemplateRefusal, fit_messages
+from .transformers_private import compile_template, plain_messages, render_with_spans
 
 Span = tuple[int, int]
 GENERATION = re.compile(r"\{%-?\s*generation\s*-?%\}")
@@ -47,7 +42,7 @@ def render(
     as those that drop old reasoning do) one sequence per assistant turn, each just as the model will see it.
 
     Raises:
-        Unrenderable: see there.
+        TemplateRefusal: see there.
     """
     with _template_errors():
         writer, messages = _prepare(tokenizer, chat)
@@ -62,7 +57,7 @@ def render(
 def render_text(
     template: str, special: dict[str, Any], messages: list[Message], tools: list[Any] | None, **options: bool
 ) -> str:
-    """What a template makes of a conversation. Raises `Unrenderable`."""
+    """What a template makes of a conversation. Raises `TemplateRefusal`."""
     with _template_errors():
         fix_date(template)
         return _Writer(template, special, tools).text(messages, **options)
@@ -101,9 +96,7 @@ def _prepare(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer",
     template = tokenizer.get_chat_template(tools=chat.tools)
     fix_date(template)
     writer = _Writer(template, tokenizer.special_tokens_map, chat.tools)
-    plain: Any = _plain_template_data
-    aliased: Any = _alias_reasoning_fields
-    messages = fit_messages(writer.text, template, chat.tools, aliased(plain(chat.messages)))
+    messages = fit_messages(writer.text, template, chat.tools, plain_messages(chat.messages))
     if any(not isinstance(tool, dict) for tool in chat.tools or ()):
         raise ValueError("Tools should be objects, the schema of each")
     if not _writes_answers(template):
@@ -115,10 +108,9 @@ def _prepare(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer",
 @lru_cache(maxsize=8)
 def _writes_answers(template: str) -> bool:
     """Whether it writes text that an assistant says."""
-    compiled: Any = _compile_jinja_template
     said = [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}]
     try:
-        return "Me." in compiled(template).render(
+        return "Me." in compile_template(template).render(
             messages=said, tools=None, documents=None, add_generation_prompt=False
         )
     except REFUSALS:  # it is the conversation that matters
@@ -133,8 +125,7 @@ def fix_date(template: str) -> None:
     """
     if "strftime_now" in template:
         # `render_jinja_template` hands no functions on; a compiled template is kept, and has globals of its own.
-        compiled: Any = _compile_jinja_template
-        compiled(template).globals["strftime_now"] = DATE.strftime
+        compile_template(template).globals["strftime_now"] = DATE.strftime
 
 
 @lru_cache(maxsize=8)
@@ -151,17 +142,14 @@ class _Writer:
     tools: list[Any] | None
 
     def text(self, messages: list[Message], *, add_generation_prompt: bool = False) -> str:
-        compiled: Any = _compile_jinja_template
-        template = compiled(self.template)
+        template = compile_template(self.template)
         values = _globals(template) | self._values(messages, add_generation_prompt)
         # What `template.render` does, which merges its globals anew each time: that takes as long as writing the text.
         return "".join(template.root_render_func(template.new_context(values, shared=True)))
 
     def marked(self, messages: list[Message]) -> tuple[str, list[Span]]:
         """With the spans between `{% generation %}` and its end, those that are empty left out."""
-        compiled: Any = _compile_jinja_template
-        rendered: Any = _render_with_assistant_indices
-        text, spans = rendered(compiled(self.template), **self._values(messages, False))
+        text, spans = render_with_spans(compile_template(self.template), self._values(messages, False))
         return text, [span for span in spans if span[1] > span[0]]
 
     def _values(self, messages: list[Message], add_generation_prompt: bool) -> dict[str, Any]:

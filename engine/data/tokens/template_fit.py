@@ -4,7 +4,32 @@ from collections.abc import Callable
 from typing import Any
 
 from ..forms.examples import Message
-from .reasoning import reasoning_beside, reasoning_inside, with_reasoning
+
+REASONING = ("reasoning_content", "thinking", "reasoning")  # the names transformers knows for it
+
+
+def reasoning_beside(message: Message) -> str:
+    """What stands beside its text."""
+    return str(next((message[name] for name in REASONING if message.get(name)), "")).strip()
+
+
+def reasoning_inside(message: Message) -> str:
+    """What stands in it."""
+    content = message.get("content")
+    if message["role"] != "assistant" or not isinstance(content, str):
+        return ""
+    before, closed, _ = content.partition("</think>")
+    return before.rpartition("<think>")[2].strip() if closed else ""
+
+
+def with_reasoning(message: Message) -> Message:
+    """With all in its text."""
+    said = reasoning_beside(message)
+    if not said:
+        return message
+    rest = {name: value for name, value in message.items() if name not in REASONING}
+    return rest | {"content": f"<think>\n{said}\n</think>\n\n{message.get('content', '')}"}
+
 
 Renderer = Callable[[list[Message]], str]
 """What the template makes of messages."""
@@ -24,7 +49,7 @@ def fit_messages(written: Renderer, template: str, tools: list[Any] | None, mess
     Reasoning it has no place for stands in the text, between the marks that models write it in.
 
     Raises:
-        Unrenderable: it would leave out tools, calls or the last thought without a word.
+        TemplateRefusal: it would leave out tools, calls or the last thought without a word.
     """
     messages = [{key: value for key, value in message.items() if value is not None} for message in messages]
     calls = any(message.get("tool_calls") for message in messages)
@@ -46,7 +71,7 @@ def _refuse_single_calls(written: Renderer, messages: list[Message]) -> None:
     """Some templates write the first of several calls only (gpt-oss's); Llama's refuses them itself.
 
     Raises:
-        Unrenderable: this one does.
+        TemplateRefusal: this one does.
     """
     for number, message in enumerate(messages):
         calls = message.get("tool_calls") or []
@@ -62,7 +87,7 @@ def _refuse_forgetful(written: Renderer, messages: list[Message]) -> None:
     """Many templates leave out earlier thoughts, some (DeepSeek-R1's) the last one too: nobody would learn to think.
 
     Raises:
-        Unrenderable: this one does.
+        TemplateRefusal: this one does.
     """
     thoughts = [reasoning_beside(message) or reasoning_inside(message) for message in messages]
     last = max((number for number, one in enumerate(thoughts) if one), default=None)

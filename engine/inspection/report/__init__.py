@@ -9,7 +9,7 @@ from ftui.profile.schema import Profile
 
 from ...data.facts.scripts import join_japanese
 from ...data.load_rows import LoadedData
-from ...data.source import ResolvedSource
+from ...data.sources import ResolvedSource
 from ...data.stores.store import Store
 from ...planning.mixing import compute_training_shares
 from ...planning.plan import SourceShare

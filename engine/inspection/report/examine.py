@@ -197,7 +197,7 @@ def _repeated(looked: Examination) -> Iterator[Finding]:
 
 
 def _parted_copies(looked: Examination) -> Iterator[Finding]:
-    """Rows set aside of which an exact copy is trained on: there are more copies than may be set aside (splitting.py).
+    """Rows set aside of which an exact copy is trained on: there are more copies than may be set aside (holdout.py).
 
     It is not the rows' choice that they are measured, so it stops no run.
     """

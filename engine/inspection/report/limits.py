@@ -22,7 +22,7 @@ class Limits:
 
 
 def limits_of(read: LoadedData, profile: Profile) -> Limits:
-    """New special tokens get room of their own (vocabulary.py)."""
+    """New special tokens get room of their own (models/special_tokens.py)."""
     if read.folder is None:
         return Limits(read.longest, len(read.tokenizer))
     config = read_config(read.folder, trusted=profile.model.trust_remote_code).get_text_config()

@@ -9,7 +9,7 @@ from ftui.dataset.report import Where
 
 from ...data.files.blocks import unit_of
 from ...data.files.streams import printable
-from ...data.source import ResolvedSource
+from ...data.sources import ResolvedSource
 from ...data.stores.store import Store, read_column
 
 

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import numpy as np
 
-from ...data.source import ResolvedSource
+from ...data.sources import ResolvedSource
 from ...data.stores.sequences import Sequences
 from ...data.stores.store import Store
 from ...system.distinct import distinct

@@ -14,8 +14,8 @@ import pytest
 from ftui.engine.data.files.blocks import parse_block, read_blocks, reread_row
 from ftui.engine.data.files.plain_text import PIECE
 from ftui.engine.data.files.raw_rows import BadRow
-from ftui.engine.data.files.sources import read_rows
 from ftui.errors import DataError
+from tests.support.data_rows import read_rows
 
 BOM = b"\xef\xbb\xbf"
 

@@ -11,7 +11,6 @@ import pytest
 from ftui.engine.data.files.blocks import BadRow, parse_block, read_blocks
 from ftui.engine.data.files.dataset_info import resolve_entry
 from ftui.engine.data.files.raw_rows import Row
-from ftui.engine.data.files.sources import read_rows
 from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.forms.formats import ColumnNames, to_example
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
@@ -19,6 +18,7 @@ from ftui.engine.data.tokens.named_templates import set_template
 from ftui.errors import DataError
 from ftui.profile.paths import HUB_ID
 from ftui.profile.sections.data import DataSource
+from tests.support.data_rows import read_rows
 from tests.support.tiny import make_tokenizer, seen
 
 SHARED = Path(__file__).parents[4] / "shared"

@@ -17,10 +17,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.engine.data.files.sources import files_at, read_rows
+from ftui.engine.data.files.folders import list_files
 from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.forms.formats import Chat, to_example
 from ftui.errors import DataError
+from tests.support.data_rows import read_rows
 
 A, B = {"text": "a"}, {"text": "b\nc"}
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -200,12 +201,12 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path: Path) -> No
     for name in ("b/one.jsonl", "a.csv.gz", "c.TXT", "README.md", ".hidden/x.jsonl", "b/.x.jsonl", "b/two.parquet"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(b"")
-    found = [path.relative_to(tmp_path).as_posix() for path in files_at(tmp_path)]
+    found = [path.relative_to(tmp_path).as_posix() for path in list_files(tmp_path).files]
     assert found == ["a.csv.gz", "b/one.jsonl", "b/two.parquet", "c.TXT"]
-    assert files_at(tmp_path / "a.csv.gz") == (tmp_path / "a.csv.gz",)
+    assert list_files(tmp_path / "a.csv.gz").files == (tmp_path / "a.csv.gz",)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="There is no file of rows in"):
-        files_at(tmp_path / "empty")
+        list_files(tmp_path / "empty")
 
 
 MEMORY = """

@@ -16,10 +16,11 @@ from ftui.engine.simulate.allocator import Allocator
 from ftui.engine.simulate.kernels import kernels_for
 from ftui.engine.simulate.loading import transformers_loader
 from ftui.engine.simulate.quantized_layers import pack_layers
-from ftui.engine.simulate.trace import Step, Trace, trace
+from ftui.engine.simulate.trace import Trace
 from ftui.engine.simulate.tracker import CLEAR
 from ftui.hardware.devices import Card
 from tests.engine.published.architectures import MODELS, config_of
+from tests.support.tracing import Step, phase_peaks, trace
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def simulate(path: CodePath) -> Result:
 
 def extrapolated(path: CodePath) -> dict[str, int]:
     """Peak bytes of each training phase, from models of one and two layers: a straight line through both."""
-    one, two = (traced(path, num_layers).by_phase() for num_layers in (1, 2))
+    one, two = (phase_peaks(traced(path, num_layers)) for num_layers in (1, 2))
     more = MODELS[path.model][4] - 1
     return {phase: one[phase] + more * (two[phase] - one[phase]) for phase in one if phase != "loading"}
 
@@ -107,7 +108,7 @@ def _traced(path: CodePath, num_layers: int, check: bool) -> Trace:
             raise NotTheSame(f"{count} weights are trained, {path.num_trainable} were")
     load = None
     if path.quant or path.on_device:
-        load = transformers_loader(loaded=path.dtype, prepared=path.prepared, clears_cache=False)
+        load = transformers_loader(loaded=path.dtype, prepared=path.prepared)
     with _heads(path):
         return trace(
             model, _adamw, path.step, kernels_for(path.card), load=load,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ftui.engine.simulate.trace import Step
+from tests.support.tracing import Step
 
 HEAD_CHUNK = 128
 """Positions that go through the head and the loss at once in litgpt (finetune/lora.py, `lm_head_chunk_size`)."""

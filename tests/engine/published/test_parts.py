@@ -5,12 +5,14 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from ftui.engine.simulate.allocator import Allocator, OutOfMemory
+from ftui.engine.simulate.allocator import Allocator
 from ftui.engine.simulate.kernels import QUIRKS, cpu_kernels, cuda_kernels
+from ftui.engine.simulate.profile_memory import find_peak
 from ftui.engine.simulate.sdpa_kernels import backend_for
-from ftui.engine.simulate.trace import Trace, trace
+from ftui.engine.simulate.trace import Trace
 from ftui.engine.simulate.tracker import CLEAR
 from ftui.hardware.devices import MiB
+from tests.support.tracing import phase_peaks, trace
 
 
 @pytest.mark.parametrize(
@@ -47,19 +49,6 @@ def test_holes_cost_and_an_emptied_cache_gives_back_whole_segments_only() -> Non
     assert allocator.replay(events).reserved == 105 * MiB + MiB
     allocator.replay([CLEAR])
     assert allocator.reserved == 76 * MiB
-
-
-def test_expandable_segments_leave_no_such_hole() -> None:
-    events = [(0, 30 * MiB), (1, 40 * MiB), (1, -40 * MiB), (2, 45 * MiB)]
-    assert Allocator().replay(events).reserved == 30 * MiB + 40 * MiB + 46 * MiB
-    assert Allocator(expandable=True).replay(events).reserved == 80 * MiB
-
-
-def test_a_full_card() -> None:
-    events = [(0, 30 * MiB), (0, -30 * MiB), (1, 40 * MiB)]
-    assert Allocator(limit=50 * MiB).replay(events).reserved == 40 * MiB  # what lies idle is given back first
-    with pytest.raises(OutOfMemory):
-        Allocator(limit=30 * MiB).replay(events)
 
 
 @pytest.mark.parametrize(
@@ -107,13 +96,13 @@ def _linear_step(bias: bool = False) -> Trace:
 
 def test_a_traced_step_by_phase_and_part() -> None:
     found, weights = _linear_step(), 1024 * 512 * 4
-    rest = found.remaining()
+    rest = sum(size for _, size in found.events)
     assert rest == 3 * weights + 2 * cuda_kernels(80).workspace  # the weight, its two moments
-    peak = found.peak()
-    parts = found.breakdown(peak.index)
-    assert peak.phase == "optimizer" and sum(parts.values()) == peak.num_bytes
+    index, phase = find_peak(found)
+    parts = found.breakdown(index)
+    assert phase == "optimizer" and sum(parts.values()) == phase_peaks(found)[phase]
     assert (parts["weights"], parts["gradients"], parts["optimizer"]) == (weights, weights, 2 * weights)
-    assert found.by_phase()["forward"] == rest + (256 * 1024 + 256 * 512) * 4 + 512  # input, output, loss
+    assert phase_peaks(found)["forward"] == rest + (256 * 1024 + 256 * 512) * 4 + 512  # input, output, loss
 
 
 def test_the_cpu_takes_no_workspace() -> None:

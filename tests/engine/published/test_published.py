@@ -24,6 +24,7 @@ from tests.engine.published.report import (
 from tests.engine.published.rows import Row, all_rows, rows_of
 from tests.engine.published.running import CodePath, extrapolated, traced
 from tests.engine.published.translate import NotReproduced, translate
+from tests.support.tracing import phase_peaks
 
 ENOUGH = 20  # rows of which a share or a percentile says something
 EVERY = {"T4": 9, "PEFT LoRA and full": 2, "litgpt and torchtune": 30}  # which rows are always run, of each group
@@ -114,6 +115,6 @@ def test_one_and_two_layers_tell_all(number: int) -> None:
     """Peaks of each phase, from one and two layers, equal those of the whole depth to 0.1 %."""
     path = translate([row for row in all_rows() if group_of(row) == "T4"][number])
     assert isinstance(path, CodePath)
-    whole = traced(path, MODELS[path.model][4]).by_phase()
+    whole = phase_peaks(traced(path, MODELS[path.model][4]))
     for phase, peak in extrapolated(path).items():
         assert peak == pytest.approx(whole[phase], rel=1e-3), phase

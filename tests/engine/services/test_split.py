@@ -19,7 +19,7 @@ from ftui.cli.split import lines, wish_for
 from ftui.dataset.split import SplitResult
 from ftui.engine.data.facts.near_duplicates import group_by_pairs, likely_pairs
 from ftui.engine.data.holdout import choose_holdout
-from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.stores.sequences import Sequences, cut_to_length, join_sources
 from ftui.engine.data.tokens.encode import Encoder

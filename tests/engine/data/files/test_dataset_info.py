@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ftui.engine.data.files.dataset_info import resolve_entry
-from ftui.engine.data.files.sources import read_rows
 from ftui.engine.data.forms.examples import trained_part
 from ftui.engine.data.forms.formats import Chat, ColumnNames, to_example
-from ftui.engine.data.mixture import find_sources
+from ftui.engine.data.sources import find_sources
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, DataSource
+from tests.support.data_rows import read_rows
 
 # Columns of which an entry says nothing: beside a question, and what else pairs and verdicts may have
 UNREAD = dict.fromkeys(("context", "history", "input", "system", "system_prompt", "tools"), "")

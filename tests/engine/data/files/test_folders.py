@@ -10,10 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ftui.engine.data.files.folders import list_files
-from ftui.engine.data.files.sources import files_at, read_rows
 from ftui.engine.data.load_rows import load_data
-from ftui.engine.data.mixture import find_sources
-from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.sources import ResolvedSource, find_sources
 from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.inspection import browser
@@ -22,6 +20,7 @@ from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, DataSource
 from ftui.profile.serialize import to_toml
+from tests.support.data_rows import read_rows
 from tests.support.tiny import MARKED, Rows, chats, make_profile, make_tokenizer, write_rows
 
 KINDS = ("a.jsonl", "b.json", "c.csv", "d.tsv", "e.parquet", "f.jsonl.gz", "g.csv.zst")
@@ -187,7 +186,7 @@ def test_a_file_without_rows_is_passed_over_beside_others(name: str, tmp_path: P
         if name == "rows.parquet":
             pq.write_table(pa.table({"text": pa.array([], pa.string())}), place)
     full = [write_rows(folder / f"{number}.jsonl", chats(3)) for number in (2, 4)]
-    store = load_store(ResolvedSource("x", files_at(folder), "auto"), ENCODER, tmp_path / "cache", print)
+    store = load_store(ResolvedSource("x", list_files(folder).files, "auto"), ENCODER, tmp_path / "cache", print)
     assert store.counts.empty == [0, 2, 4] and store.counts.num_rows == 6
     assert store.facts["file"].tolist() == [1, 1, 1, 3, 3, 3]
     assert store.counts.form == "messages"
@@ -196,7 +195,7 @@ def test_a_file_without_rows_is_passed_over_beside_others(name: str, tmp_path: P
             load_store(ResolvedSource("x", alone, "auto"), ENCODER, tmp_path / "cache", print)
         assert str(places[0]) in caught.value.message and caught.value.hint
     full[0].write_bytes(b"{\n")  # a file of bad rows is not one without rows
-    found = ResolvedSource("x", files_at(folder), "auto")
+    found = ResolvedSource("x", list_files(folder).files, "auto")
     assert load_store(found, ENCODER, tmp_path / "cache", print, ReadOptions(skips=True)).counts.empty == [0, 2, 4]
 
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.engine.data.files import encodings, json_row, json_window, jsonl, plain_text, reread
+from ftui.engine.data.files import encodings, json_array, json_row, jsonl, plain_text, reread
 from ftui.engine.data.files.blocks import parse_block, read_blocks, reread_row
 from ftui.engine.data.files.raw_rows import Row
-from ftui.engine.data.files.sources import read_rows
 from ftui.errors import DataError
+from tests.support.data_rows import read_rows
 
 A, B = {"text": "a"}, {"text": "b"}
 
@@ -92,7 +92,7 @@ def test_lists_are_cut_where_json_cuts_them(
 ) -> None:
     """At any boundary between two reads, with right bytes and lines for each row."""
     data = json.dumps(rows, indent=indent, ensure_ascii=is_ascii).encode()
-    window = json_window.JsonWindow(iter([data[i : i + chunk] for i in range(0, len(data), chunk)]), 0)
+    window = json_array.JsonWindow(iter([data[i : i + chunk] for i in range(0, len(data), chunk)]), 0)
     window.sign()
     window.pos += 1
     found = []
@@ -107,7 +107,7 @@ def test_lists_are_cut_where_json_cuts_them(
 
 
 def test_rows_too_long_are_passed_over_wherever_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for room in (jsonl, json_window):
+    for room in (jsonl, json_array):
         monkeypatch.setattr(room, "LONGEST", 100)
     long = b'{"text": "' + b"[" * 3_000_000 + b'"}'
     too_long = "longer than 10 MB."

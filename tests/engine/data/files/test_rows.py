@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.engine.data.files.sources import read_rows
 from ftui.errors import DataError
+from tests.support.data_rows import read_rows
 
 
 def lines_of(path: Path, data: bytes) -> list[tuple[int, dict[str, Any]]]:

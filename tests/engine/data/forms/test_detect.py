@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from ftui.engine.data.files.sources import read_rows
 from ftui.engine.data.forms.detect_form import detect, detect_form
 from ftui.engine.data.forms.formats import Chat, ColumnNames, Completion, Example, JudgedAnswer, Text, to_example
 from ftui.errors import DataError
 from ftui.profile.sections.row_forms import form_of
 from tests.engine.data.forms.test_forms import ASSISTANT, CALL, CALLED, HUMAN, USER, WRONG, row
+from tests.support.data_rows import read_rows
 
 SHARED = Path(__file__).parents[5] / "shared"
 

@@ -12,15 +12,15 @@ import pytest
 from transformers import AutoTokenizer
 
 from ftui.engine.data.files.blocks import SIZE
-from ftui.engine.data.files.sources import read_rows
 from ftui.engine.data.forms.column_names import ColumnNames
 from ftui.engine.data.forms.detect_form import detect
-from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.stores.sequences import Sequences
 from ftui.engine.data.stores.store import FILES
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.errors import DataError
+from tests.support.data_rows import read_rows
 from tests.support.tiny import MARKED, PLAIN, chats, completions, make_tokenizer, seen, write_rows
 
 

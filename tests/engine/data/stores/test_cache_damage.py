@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ftui.engine.data.load_rows import load_data
-from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores import cache as room
 from ftui.engine.data.stores import integrity
 from ftui.engine.data.stores.cache import load_store

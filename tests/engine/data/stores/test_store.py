@@ -18,7 +18,7 @@ from pyarrow import parquet
 from ftui.engine.data.facts.row_facts import FACTS
 from ftui.engine.data.files.blocks import read_blocks
 from ftui.engine.data.load_rows import load_data
-from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores import cache as room
 from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.stores.progress import Meter

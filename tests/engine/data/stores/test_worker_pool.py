@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 from transformers import LlamaTokenizer, Qwen2Tokenizer
 
-from ftui.engine.data.source import ResolvedSource
+from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores import worker_pool
 from ftui.engine.data.stores.cache import ReadOptions, load_store
-from ftui.engine.data.stores.process_block import Task
 from ftui.engine.data.stores.store import FILES, EncodedBlock, Store
+from ftui.engine.data.stores.tasks import Task
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.models.tokenizer import bare_tokenizer, is_bare, tokenizer_fingerprint
 from ftui.errors import DiskFullError, FtuiError, HostMemoryError

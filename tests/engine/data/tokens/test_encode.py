@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 from transformers.utils import chat_template_utils
 
-from ftui.engine.data.files.sources import Row
+from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.stores.sequences import SequenceCounts
 from ftui.engine.data.tokens.encode import Encoder, Sequence, stop_texts
 from ftui.errors import DataError

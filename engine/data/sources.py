@@ -1,23 +1,34 @@
-"""The profile's sources found: which files or data sets, in which form, with which weight."""
+"""What each entry of data.train or data.eval holds: which files or data set, in which form, with which weight."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, DataSource, sources
 
-from .files.blocks import parse_block
+from .files.blocks import Place
 from .files.dataset_info import resolve_entry
 from .files.folders import list_files
-from .files.raw_rows import Row
-from .files.sources import Place
-from .forms.column_names import ColumnNames
-from .forms.examples import texts_of
-from .forms.formats import to_example
-from .source import ResolvedSource
-from .stores.tasks import Tasks
+from .forms.column_names import STANDARD_NAMES, ColumnNames
 
-__all__ = ["ResolvedSource", "find_sources", "texts_in"]
+
+@dataclass(frozen=True)
+class ResolvedSource:
+    """One source of rows. `places` are read one after another; `form` is what their rows are taken for.
+
+    `weight` or `num_samples` say how often its rows come in an epoch, `encoding` how text files that are not UTF-8 are
+    read. `notes` are what a person should know of files that are not read.
+    """
+
+    name: str
+    places: tuple[Place, ...]
+    form: str
+    weight: float = 1.0
+    shape: ColumnNames = STANDARD_NAMES
+    encoding: str | None = None
+    num_samples: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 def find_sources(
@@ -28,7 +39,7 @@ def find_sources(
     In stage `sft` text files that lie in a folder beside files of rows (licences, lists of requirements) are left out.
 
     Raises:
-        DataError, DiskError: a folder without files of rows, or of which a split is named; see `hub_rows.fetched`.
+        DataError, DiskError: a folder without files of rows, or of which a split is named; see `fetch_dataset`.
     """
     return [
         _resolve_source(one, section, stage, report) for one in sources(section.eval if evaluation else section.train)
@@ -77,22 +88,3 @@ def _refuse_hub_options(source: DataSource) -> None:
             "this is a file or folder here, which is read whole.",
             hint=f"Leave {' and '.join(named)} out; to train on only some files of a folder, list them in data.train.",
         )
-
-
-def texts_in(found: ResolvedSource, *, skips: bool = False) -> Iterator[str]:
-    """The texts of the rows, to train a tokenizer on; with `skips` those are left out that cannot be read.
-
-    Raises:
-        DataError: a row that cannot be read, or has another form.
-    """
-    for task in Tasks(found):
-        for row in parse_block(task.block):
-            try:
-                if not isinstance(row, Row):
-                    raise row.error()
-                example = to_example(row, task.form, found.shape)
-            except DataError:
-                if skips:
-                    continue
-                raise
-            yield from texts_of(example)
