@@ -166,6 +166,6 @@ def _describe_start(
         method=profile.adapter.method,
         precision=parts.hardware.precision,
         resumed_from=None if resumed is None else f"checkpoints/{resumed.path.name}",
-        badge=None if resumed is None else exactness,
-        badge_reasons=[] if resumed is None else reasons,
+        reproducibility=None if resumed is None else exactness,
+        reproducibility_reasons=[] if resumed is None else reasons,
     )

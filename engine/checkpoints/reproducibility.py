@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ftui.hardware.cpu import cpu_features
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import Checkpoint, read_manifest
-from ftui.runs.events import Badge
+from ftui.runs.events import Reproducibility
 
 from ..system.device import Hardware
 from ..system.environment import versions
@@ -50,7 +50,7 @@ def machine_differences(checkpoint: Checkpoint, now: dict[str, str]) -> list[str
     return [f"{name}: {then.get(name)} -> {now.get(name)}" for name in then | now if then.get(name) != now.get(name)]
 
 
-def reproducibility(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Badge, list[str]]:
+def reproducibility(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Reproducibility, list[str]]:
     """How exactly a resumed run repeats the run it continues, and the reasons why it is not more exact."""
     reasons = [*state.other_content, *state.other_machine]
     if hardware.device.type == "mps":

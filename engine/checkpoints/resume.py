@@ -86,7 +86,7 @@ def _restore_fork(
     reset_fork(state, differences)
     if max_steps <= checkpoint.step:
         raise ProfileError(
-            f"The run would end at step {max_steps}, and it goes on from step {checkpoint.step}.",
+            f"The run would end at step {max_steps}, and it continues from step {checkpoint.step}.",
             hint="Raise train.max_steps or train.num_train_epochs.",
         )
 

@@ -8,7 +8,7 @@ from enum import IntEnum
 from types import FrameType
 from typing import Literal
 
-from ftui.runs.requests import Abort, AnyLetter, Continue, Evaluate, Hold, Park, Sample, Save, Stop
+from ftui.runs.requests import Abort, AnyRequest, Continue, Evaluate, GenerateSamples, Park, Pause, Save, Stop
 
 from .request_inbox import RequestInbox
 
@@ -21,7 +21,7 @@ Why = Literal["preempted", "park", "stop", "abort", "full"]
 class Shutdown(Exception):
     """The attempt is to end, and why. Raised only between units of work; `request` asked for it, if one did."""
 
-    def __init__(self, why: Why, request: AnyLetter | None = None) -> None:
+    def __init__(self, why: Why, request: AnyRequest | None = None) -> None:
         super().__init__(why)
         self.why: Why = why
         self.request = request
@@ -44,9 +44,9 @@ class Control:
         self.end_lock = threading.Lock()
         """Acquired before the end of the attempt is recorded, so that it is recorded once."""
         self.inbox: RequestInbox | None = None
-        self._handle: Callable[[AnyLetter], None] | None = None
-        self._unread: list[AnyLetter] = []
-        self._waiting: list[AnyLetter] = []
+        self._handle: Callable[[AnyRequest], None] | None = None
+        self._unread: list[AnyRequest] = []
+        self._waiting: list[AnyRequest] = []
         self._is_handling = False
         self._is_paused = False
         self._next_read = 0.0
@@ -71,7 +71,7 @@ class Control:
             inbox.close(reason)
         self._waiting, self._unread = [], []
 
-    def answer(self, request: AnyLetter | None, detail: str = "") -> None:
+    def answer(self, request: AnyRequest | None, detail: str = "") -> None:
         """Say that the request for which the run was left has been obeyed."""
         if self.inbox is not None and request is not None:
             self.inbox.answer(request, detail)
@@ -81,7 +81,7 @@ class Control:
         """Whether there is something that a request could change, or a sudden end could lose."""
         return self._handle is not None
 
-    def start_training(self, handle: Callable[[AnyLetter], None]) -> None:
+    def start_training(self, handle: Callable[[AnyRequest], None]) -> None:
         """The run trains from now on: requests that need it go to `handle`, which answers them."""
         self._handle = handle
 
@@ -121,11 +121,11 @@ class Control:
                 self._unread.remove(request)
                 self._receive(inbox, request)
 
-    def _receive(self, inbox: RequestInbox, request: AnyLetter) -> None:
+    def _receive(self, inbox: RequestInbox, request: AnyRequest) -> None:
         match request:
-            case Hold() if self._is_paused:
+            case Pause() if self._is_paused:
                 inbox.refuse(request, "the run is paused already")
-            case Hold():
+            case Pause():
                 self._is_paused = True
                 inbox.enter_pause()
                 inbox.answer(request)
@@ -146,9 +146,9 @@ class Control:
                 self._waiting.append(request)
 
 
-def _level_of(request: AnyLetter) -> RequestLevel:
+def _level_of(request: AnyRequest) -> RequestLevel:
     match request:
-        case Evaluate() | Sample():
+        case Evaluate() | GenerateSamples():
             return RequestLevel.ALL
         case Save():
             return RequestLevel.SAVE

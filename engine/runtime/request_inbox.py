@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ftui.runs.events import ControlApplied, ControlRefused, MicroBatchChanged
 from ftui.runs.journal import Tail
-from ftui.runs.requests import AnyLetter, Found, Set, remove, waiting
+from ftui.runs.requests import AnyRequest, ReceivedRequest, Set, read_requests, remove_request
 from ftui.runs.run_folder import Run
 
 from .event_writer import EventWriter
@@ -22,20 +22,20 @@ class RequestInbox:
     def __init__(self, run: Run, events: EventWriter, earlier: Iterable[Answers] = ()) -> None:
         self._run = run
         self._events = events
-        self._answered = {record.letter for record in earlier if not isinstance(record, MicroBatchChanged)}
-        self._pending: dict[str, Found] = {}
+        self._answered = {record.request for record in earlier if not isinstance(record, MicroBatchChanged)}
+        self._pending: dict[str, ReceivedRequest] = {}
 
-    def read(self) -> list[AnyLetter]:
+    def read(self) -> list[AnyRequest]:
         """The new requests to this attempt, each returned once; all others are refused and thrown away."""
         requests = []
-        for file in waiting(self._run):
+        for file in read_requests(self._run):
             if file.id in self._pending:
                 continue
             if file.id in self._answered:
-                remove(file)
+                remove_request(file)
                 continue
             self._pending[file.id] = file
-            request = file.letter
+            request = file.request
             if request is None:
                 self._refuse(file.id, "", file.problem)
             elif (request.attempt, request.token) != (self._events.attempt, self._events.token):
@@ -44,13 +44,13 @@ class RequestInbox:
                 requests.append(request)
         return requests
 
-    def answer(self, request: AnyLetter, detail: str = "") -> None:
+    def answer(self, request: AnyRequest, detail: str = "") -> None:
         """Say that a request was obeyed; for a `set` this comes first, and replaying the journal is what obeys it."""
         settings = request.settings if isinstance(request, Set) else {}
         step = self._events.num_steps
-        self._write(ControlApplied(letter=request.id, verb=request.verb, step=step, detail=detail, settings=settings))
+        self._write(ControlApplied(request=request.id, verb=request.verb, step=step, detail=detail, settings=settings))
 
-    def refuse(self, request: AnyLetter, reason: str) -> None:
+    def refuse(self, request: AnyRequest, reason: str) -> None:
         """Say why a request is not obeyed."""
         self._refuse(request.id, request.verb, reason)
 
@@ -66,18 +66,18 @@ class RequestInbox:
         """Refuse every request that was not answered yet."""
         self.read()
         for file in list(self._pending.values()):
-            self._refuse(file.id, file.letter.verb if file.letter else "", reason)
+            self._refuse(file.id, file.request.verb if file.request else "", reason)
 
     def _refuse(self, identity: str, verb: str, reason: str) -> None:
-        self._write(ControlRefused(letter=identity, verb=verb, step=self._events.num_steps, reason=reason))
+        self._write(ControlRefused(request=identity, verb=verb, step=self._events.num_steps, reason=reason))
 
     def _write(self, record: ControlApplied | ControlRefused) -> None:
-        if record.letter in self._answered:
+        if record.request in self._answered:
             return
         self._events.write(record, durable=True)
-        self._answered.add(record.letter)
-        if file := self._pending.pop(record.letter, None):
-            remove(file)
+        self._answered.add(record.request)
+        if file := self._pending.pop(record.request, None):
+            remove_request(file)
 
 
 def answers_in(run: Run) -> list[Answers]:

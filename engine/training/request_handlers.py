@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, listed
 from ftui.runs.pins import read_pins, undeletable, write_pins
-from ftui.runs.requests import AnyLetter, Delete, Evaluate, Pin, Sample, Save, Set, Unpin
+from ftui.runs.requests import AnyRequest, Delete, Evaluate, GenerateSamples, Pin, Save, Set, Unpin
 from ftui.runs.run_folder import Run
 from ftui.units import quantity
 
@@ -32,7 +32,7 @@ class RequestHandler:
     generator: TextGenerator
     checkpoints: CheckpointManager
 
-    def handle(self, request: AnyLetter) -> None:
+    def handle(self, request: AnyRequest) -> None:
         """Do what the request says, or refuse it with the reason."""
         match request:
             case Set():
@@ -41,7 +41,7 @@ class RequestHandler:
                 self._save(request)
             case Evaluate():
                 self._evaluate(request)
-            case Sample():
+            case GenerateSamples():
                 self._sample(request)
             case Pin(step=step) | Unpin(step=step):
                 self._pin(request, step, isinstance(request, Pin))
@@ -74,7 +74,7 @@ class RequestHandler:
         rng.restore(self.parts.device)
         self.inbox.answer(request, f"loss {quantity(evaluation.loss)}")
 
-    def _sample(self, request: Sample) -> None:
+    def _sample(self, request: GenerateSamples) -> None:
         prompts = request.prompts or self.generator.profile.eval.sample_prompts
         if not prompts:
             return self.inbox.refuse(request, "the request has no prompt and the profile no eval.sample_prompts")
@@ -84,7 +84,7 @@ class RequestHandler:
         rng.restore(self.parts.device)
         self.inbox.answer(request, f"{len(answers)} answered")
 
-    def _pin(self, request: AnyLetter, step: int, pin: bool) -> None:
+    def _pin(self, request: AnyRequest, step: int, pin: bool) -> None:
         if pin and self._checkpoint(step) is None:
             return self.inbox.refuse(request, f"there is no checkpoint-{step}")
         pins = read_pins(self.run)
@@ -97,7 +97,7 @@ class RequestHandler:
         if checkpoint is None:
             return self.inbox.refuse(request, f"there is no checkpoint-{step}")
         present, pins = listed(self.run.checkpoints), read_pins(self.run)
-        if reason := undeletable(checkpoint, present, pins, self.state.best_step, is_over=False):
+        if reason := undeletable(checkpoint, present, pins, self.state.best_step, has_ended=False):
             return self.inbox.refuse(request, reason)
         checkpoint_folders.discard(checkpoint.path)
         self.checkpoints.forget(checkpoint)

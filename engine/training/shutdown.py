@@ -80,7 +80,7 @@ class RunEnd:
                 return self._stopped("aborted, nothing saved", STOPPED)
             case "full":
                 minutes = f"{self.section.max_hold_minutes:g} min"
-                reason = f"the disk stayed full for {minutes}; the run goes on from its newest checkpoint"
+                reason = f"the disk stayed full for {minutes}; the run continues from its newest checkpoint"
                 return self._stopped(reason, DiskError.exit_code)
 
     def _preempt(self) -> RunStopped:

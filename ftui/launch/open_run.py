@@ -34,7 +34,7 @@ from ftui.runs.run_folder import (
     runs_root,
 )
 from ftui.runs.state import RunState, has_ended
-from ftui.runs.status import Status, Watch, judge, is_running, read_status
+from ftui.runs.status import Status, Watch, is_running, judge, read_status
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder

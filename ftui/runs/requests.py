@@ -113,7 +113,7 @@ _decoder = msgspec.json.Decoder(AnyRequest)
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """A file of the inbox folder folder: its request, or what is wrong with it. `id` is the one in its name."""
+    """A file of the inbox folder folder folder: its request, or what is wrong with it. `id` is the one in its name."""
 
     path: Path
     id: str
@@ -172,7 +172,7 @@ def _read(path: Path, identity: str) -> ReceivedRequest:
 
 
 def remove_request(found: ReceivedRequest) -> None:
-    """Take a file out of the inbox folder folder (a folder of that name stays: it was not made here)."""
+    """Take a file out of the inbox folder folder folder (a folder of that name stays: it was not made here)."""
     try:
         found.path.unlink(missing_ok=True)
     except (IsADirectoryError, PermissionError):

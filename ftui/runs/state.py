@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import STOPPED
-from ftui.runs.events import Badge, Phase
+from ftui.runs.events import Phase, Reproducibility
 from ftui.system.process_id import Identity
 
 
@@ -16,7 +16,7 @@ class Evaluation(msgspec.Struct, frozen=True):
     loss: float | None
 
 
-class Checkpoint(msgspec.Struct, frozen=True):
+class SavedCheckpoint(msgspec.Struct, frozen=True):
     """`verified`: every byte was read back after it was written."""
 
     step: int
@@ -25,7 +25,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
     verified: bool = False
 
 
-class Sample(msgspec.Struct, frozen=True):
+class SampleAnswer(msgspec.Struct, frozen=True):
     step: int
     prompt: str
     completion: str
@@ -58,13 +58,13 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     effective_batch: int | None = None
     max_steps: int | None = None
     logging_steps: int | None = None
-    """Set by a letter; otherwise the profile's."""
+    """Set by a request; otherwise the profile's."""
     micro_batch: int | None = None
     """The newest size memory forced, in rows; `None` while it is the profile's."""
     micro_batch_step: int | None = None
     resumed_from: str | None = None
-    badge: Badge | None = None
-    badge_reasons: list[str] = []
+    reproducibility: Reproducibility | None = msgspec.field(default=None, name="badge")
+    reproducibility_reasons: list[str] = msgspec.field(default_factory=list, name="badge_reasons")
 
     step: int = 0
     step_attempt: int = -1
@@ -101,18 +101,18 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The newest few, oldest first."""
     bests: list[Evaluation] = []
     """The newest few that were the best so far, oldest first."""
-    checkpoints: list[Checkpoint] = []
-    samples_before: list[Sample] = []
-    samples_after: list[Sample] = []
+    checkpoints: list[SavedCheckpoint] = []
+    samples_before: list[SampleAnswer] = []
+    samples_after: list[SampleAnswer] = []
     warning: str = ""
     has_verified: bool = False
     """Whether a checkpoint of this attempt was read back whole."""
-    held_since: float | None = None
-    """When the hold began (Unix seconds)."""
-    holds: list[tuple[float, float]] = []
-    """When this attempt's newest holds that are over began and ended (Unix seconds), oldest first."""
+    paused_since: float | None = msgspec.field(default=None, name="held_since")
+    """When the pause began (Unix seconds)."""
+    pauses: list[tuple[float, float]] = msgspec.field(default_factory=list, name="holds")
+    """When this attempt's newest pauses began and ended (Unix seconds), oldest first; without one that lasts."""
     leaving: str = ""
-    """The letter (stop, park, abort) that this attempt obeys by ending."""
+    """The request (stop, park, abort) that this attempt obeys by ending."""
     stalled: str = ""
     """What stood still, in words, once the supervisor has had enough of it."""
     restarts: list[Restart] = []
@@ -145,7 +145,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.bests[-1] if self.bests else None
 
     @property
-    def newest_checkpoint(self) -> Checkpoint | None:
+    def newest_checkpoint(self) -> SavedCheckpoint | None:
         return max(self.checkpoints, key=lambda checkpoint: checkpoint.step, default=None)
 
 
@@ -160,8 +160,8 @@ def eta_seconds(state: RunState) -> float | None:
     assert state.step_time is not None and state.paced_from is not None
     assert state.paced_step is not None and state.max_steps is not None
     left, done = state.max_steps - state.step, state.step - state.paced_step
-    held = sum(max(0.0, min(end, state.step_time) - max(begin, state.paced_from)) for begin, end in state.holds)
-    spent = state.step_time - state.paced_from - held
+    paused = sum(max(0.0, min(end, state.step_time) - max(begin, state.paced_from)) for begin, end in state.pauses)
+    spent = state.step_time - state.paced_from - paused
     if done <= 0 or spent <= 0:
         return None
     tokens = _tokens_left(state)
@@ -169,7 +169,7 @@ def eta_seconds(state: RunState) -> float | None:
 
 
 def _tokens_left(state: RunState) -> float | None:
-    """Those of the plan's steps that are to come, exactly; where a letter moved its end, with a mean for what it moved
+    """Those of the plan's steps that are to come, exactly; where a request moved its end, with a mean for what it moved
     by."""
     if None in (state.tokens_ahead, state.ahead_to, state.start_step, state.max_steps):
         return None
@@ -190,6 +190,6 @@ def phase_word(phase: str) -> str:
     return "paused" if phase == "held" else phase
 
 
-def is_over(state: RunState) -> bool:
+def has_ended(state: RunState) -> bool:
     """Whether the run came to an end that the same command does not continue: finished, or stopped on purpose."""
     return state.phase == "finished" or (state.phase == "stopped" and state.exit_code == STOPPED)

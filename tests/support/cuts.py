@@ -8,14 +8,27 @@ from typing import Any
 
 from ftui.runs.events import ControlApplied, ControlRefused, RunStarted, Step
 from ftui.runs.journal import Tail
-from ftui.runs.requests import Abort, Continue, Evaluate, Hold, Letter, Park, Sample, Save, Set, Stop, new_id, send
+from ftui.runs.requests import (
+    Abort,
+    Continue,
+    ControlRequest,
+    Evaluate,
+    GenerateSamples,
+    Park,
+    Pause,
+    Save,
+    Set,
+    Stop,
+    new_id,
+    write_request,
+)
 from ftui.runs.run_folder import Run
 from tests.support.bench import Workbench, newest, records
 from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
 
-REQUESTS: dict[str, type[Letter]] = {
-    "hold": Hold, "continue": Continue, "park": Park, "checkpoint": Save, "stop": Stop, "abort": Abort,
-    "evaluate": Evaluate, "sample": Sample, "set": Set,
+REQUESTS: dict[str, type[ControlRequest]] = {
+    "hold": Pause, "continue": Continue, "park": Park, "checkpoint": Save, "stop": Stop, "abort": Abort,
+    "evaluate": Evaluate, "sample": GenerateSamples, "set": Set,
 }  # fmt: skip
 # The n-th pass at which a kill may strike, drawn from 1 to this.
 PLACES = {
@@ -73,7 +86,7 @@ class Life:
         """Send a request to the attempt started last; its id."""
         identity = new_id()
         request: Any = REQUESTS[verb](id=identity, attempt=self.number, token=self.token, **fields)
-        send(self.run, request)
+        write_request(self.run, request)
         self.requests[identity] = self.number
         return identity
 
@@ -153,7 +166,7 @@ def answer(life: Life, engine: Attempt, identity: str, patience: float = 30) -> 
     journal, has_ended = Tail(life.run.journal), False
     while True:
         for record in journal.read():
-            if isinstance(record, ControlApplied | ControlRefused) and record.letter == identity:
+            if isinstance(record, ControlApplied | ControlRefused) and record.request == identity:
                 return record
         if has_ended:
             return None
@@ -167,7 +180,10 @@ def check_start(life: Life, expected: str | None) -> None:
     for record in records(life.run):
         if isinstance(record, RunStarted) and record.attempt == life.number:
             assert record.resumed_from == expected
-            assert (record.badge, record.badge_reasons) == (None if expected is None else "EXACT", [])
+            assert (record.reproducibility, record.reproducibility_reasons) == (
+                None if expected is None else "EXACT",
+                [],
+            )
 
 
 def to_end(life: Life) -> None:
@@ -177,7 +193,7 @@ def to_end(life: Life) -> None:
 
 def check_requests(life: Life) -> None:
     """Every request was answered once; one to the last attempt may have come when nobody read any more."""
-    answered = [r.letter for r in records(life.run) if isinstance(r, ControlApplied | ControlRefused)]
+    answered = [r.request for r in records(life.run) if isinstance(r, ControlApplied | ControlRefused)]
     left = [path.name for path in life.run.inbox.iterdir()] if life.run.inbox.exists() else []
     for identity, attempt in life.requests.items():
         is_left = any(identity in name for name in left)

@@ -1,7 +1,7 @@
 """The two lines above the chart: which run, in which phase, on what, how far, how long, what a kill would cost."""
 
 from ftui.runs.state import RunState, eta_seconds
-from ftui.runs.status import Status, lives
+from ftui.runs.status import Status, is_running
 
 from ..render.spans import Frame, Line, Span, spread, width_of
 from .wording import clock, model_name, phase_style, share_done, status_word
@@ -15,10 +15,10 @@ def header(frame: Frame, name: str, status: Status, card: str, now: float) -> li
 def _first(frame: Frame, name: str, status: Status, card: str, now: float) -> Line:
     state, glyphs = status.state, frame.glyphs
     style = phase_style(status)
-    mark = glyphs.alive if lives(status) else glyphs.idle
+    mark = glyphs.alive if is_running(status) else glyphs.idle
     left: Line = [(f" {mark} ", style), (name, "number"), ("  ", "text"), (status_word(status), style)]
-    if state.held_since is not None:
-        left.append((f" {clock(now - state.held_since)}", style))
+    if state.paused_since is not None:
+        left.append((f" {clock(now - state.paused_since)}", style))
     right = _time(status)
     for part in _facts(frame, state, card):
         if width_of([*left, *part, *right]) + 2 <= frame.width:
@@ -35,7 +35,7 @@ def _facts(frame: Frame, state: RunState, card: str) -> list[Line]:
         parts.append([("   ", "text"), (model_name(state.model), "muted")])
     parts += [[(dot, "faint"), (part, "muted")] for part in setup]
     if state.attempt > 1:
-        reproducibility = f" {state.badge}" if state.badge else ""
+        reproducibility = f" {state.reproducibility}" if state.reproducibility else ""
         parts.append([(dot, "faint"), (f"attempt {state.attempt}{reproducibility}", "muted")])
     if card:
         parts.append([(dot, "faint"), (card, "muted")])
@@ -46,7 +46,7 @@ def _time(status: Status) -> Line:
     state = status.state
     done = share_done(state)
     percent = "" if done is None else f"{int(done * 100):3d}% "
-    if not lives(status):
+    if not is_running(status):
         return [(percent, "number")]
     return [("ETA ", "muted"), (clock(eta_seconds(state)), "text"), ("  ", "text"), (percent, "number")]
 
@@ -74,7 +74,7 @@ def _bar(frame: Frame, status: Status) -> Line:
 def _unsaved(status: Status) -> str:
     """What a kill in this moment would cost."""
     state = status.state
-    if not lives(status) or state.start_step is None:
+    if not is_running(status) or state.start_step is None:
         return ""
     newest = state.newest_checkpoint
     steps = state.step - (newest.step if newest else 0)

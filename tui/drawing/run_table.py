@@ -49,7 +49,7 @@ def _row(
     frame: Frame, row: RunRow, room: int, phase: int, columns: Sequence[tuple[str, int, int]], now: float, chosen: bool
 ) -> Line:
     behind = "@cursor" if chosen else ""
-    mark = frame.glyphs.alive if row.lives else frame.glyphs.idle
+    mark = frame.glyphs.alive if row.is_running else frame.glyphs.idle
     line: Line = [(frame.glyphs.cursor if chosen else " ", "loss" + behind)]
     line.append((f"{mark} ", phase_style(row.status) + behind))
     line.append((left(row.run.name, room), ("number" if chosen else "text") + behind))
@@ -76,11 +76,11 @@ def _cell(row: RunRow, name: str, now: float) -> tuple[str, str]:
         case "loss":
             return _loss(state), "text"
         case "tokens/s":
-            return short(state.tokens_per_second) if row.lives else "", "muted"
+            return short(state.tokens_per_second) if row.is_running else "", "muted"
         case "memory":
-            return (f"{gib(state.memory)} GiB" if state.memory is not None else "-") if row.lives else "", "muted"
+            return (f"{gib(state.memory)} GiB" if state.memory is not None else "-") if row.is_running else "", "muted"
         case "ETA":
-            return clock(eta_seconds(state)) if row.lives else "", "text"
+            return clock(eta_seconds(state)) if row.is_running else "", "text"
         case _:
             return clock(None if row.created is None else now - row.created), "muted"
 
@@ -105,7 +105,7 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
     first: Line = [(f" {row.run.name}  ", "title"), (separator.join(setup), "muted")]
     lines.append(first)
     facts = [f"epoch {state.epoch:.2f}"] if state.epoch is not None else []
-    if row.lives:
+    if row.is_running:
         facts += [f"{short(state.tokens_per_second)} tokens/s", f"{gib(state.memory)} GiB"]
     if state.attempt > 1:
         facts.append(f"attempt {state.attempt}")

@@ -1,4 +1,4 @@
-"""The checkpoints of a run: look at them, read them back, keep or delete them, go on from one of them."""
+"""The checkpoints of a run: look at them, read them back, keep or delete them, continue from one of them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from textual.binding import Binding, BindingType
 from ftui import units
 from ftui.errors import FtuiError
 from ftui.helper.client import Helper
-from ftui.runs.checkpoint_index import Entry, standing
+from ftui.runs.checkpoint_index import CheckpointEntry, describe_entry
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
 from ftui.text import shown
@@ -49,7 +49,7 @@ class CheckpointsScreen(ListScreen[None]):
         self._run = run
         self._browsed = CheckpointView(run)
         self._seen: CheckpointLook | None = None
-        self._checked: dict[str, Entry] = {}
+        self._checked: dict[str, CheckpointEntry] = {}
         self._reading: str | None = None
         self._requests = SentRequests(run)
         self._is_looking = False
@@ -77,7 +77,7 @@ class CheckpointsScreen(ListScreen[None]):
         self._seen = seen
         for record in seen.answers:
             self._requests.take(record)
-        if not seen.lives:
+        if not seen.is_running:
             self._requests.give_up()
         if any(request.outcome == "sent" for request in self._requests.all):
             self.set_timer(SOON_SECONDS, self.tick)
@@ -85,12 +85,12 @@ class CheckpointsScreen(ListScreen[None]):
         self.draw()
 
     @property
-    def entries(self) -> list[Entry] | None:
+    def entries(self) -> list[CheckpointEntry] | None:
         """`None` before the first look."""
         return None if self._seen is None else with_checked(self._seen.entries, self._checked)
 
     @property
-    def entry(self) -> Entry | None:
+    def entry(self) -> CheckpointEntry | None:
         entries = self.entries
         return entries[self.cursor] if entries else None
 
@@ -110,7 +110,7 @@ class CheckpointsScreen(ListScreen[None]):
 
     def action_resume(self) -> None:
         entry = self.entry
-        if entry is not None and entry.newest and self._seen is not None and self._seen.lives:
+        if entry is not None and entry.newest and self._seen is not None and self._seen.is_running:
             stage(self).say(
                 f"{self._run.name} is running and goes on by itself; f starts another run from here.", "warn"
             )
@@ -125,7 +125,7 @@ class CheckpointsScreen(ListScreen[None]):
         if (entry := self.entry) is None:
             return
         if reason := reason_set_aside(entry) or entry.problem:
-            stage(self).say(f"Nobody can go on from {entry.name}: {reason}.", "warn")
+            stage(self).say(f"Nobody can continue from {entry.name}: {reason}.", "warn")
             return
         from ftui.launch.open_run import successors  # with pydantic, which browsing does without
 
@@ -147,15 +147,16 @@ class CheckpointsScreen(ListScreen[None]):
             stage(self).say(f"Reading {units.size(entry.size)} of {entry.name} back ...", "loss")
             self.run_worker(self._verify(entry), group="verify", exclusive=True)
 
-    async def _verify(self, entry: Entry) -> None:
+    async def _verify(self, entry: CheckpointEntry) -> None:
         """In a process of its own: hashing would hold up the keys, and a read that hangs can be killed."""
         helper = Helper()
         try:
             found = msgspec.convert(
-                await asyncio.to_thread(helper.ask, "verify", run=str(self._run.folder), checkpoint=entry.path), Entry
+                await asyncio.to_thread(helper.ask, "verify", run=str(self._run.folder), checkpoint=entry.path),
+                CheckpointEntry,
             )
             self._checked[entry.path] = found
-            words, tone = f"{entry.name}: {standing(found)}", "bad"
+            words, tone = f"{entry.name}: {describe_entry(found)}", "bad"
             if found.problem is None:
                 words, tone = f"{entry.name}: every byte is what it was when it was saved.", "good"
         except FtuiError as error:
@@ -194,7 +195,7 @@ class CheckpointsScreen(ListScreen[None]):
 
     def _change(self, verb: str, step: int) -> None:
         """By a request where the run is running; the answer comes with the next looks."""
-        if self._seen is None or not self._seen.lives:
+        if self._seen is None or not self._seen.is_running:
             self.run_worker(self._change_here(verb, step), group="change")
             return
         try:

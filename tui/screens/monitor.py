@@ -1,4 +1,4 @@
-"""The live view of one run: watch it, steer it, leave it alone.
+"""The live view of one run: watch it, control it, leave it alone.
 
 The screens that it opens are loaded when they are first asked for: the first frame must not wait for them.
 """
@@ -12,7 +12,7 @@ from textual.binding import Binding, BindingType
 from ftui.errors import DiskError, FtuiError
 from ftui.runs.curve_window import read_window
 from ftui.runs.curves import Curves
-from ftui.runs.requests import Continue, Hold, Letter, Set
+from ftui.runs.requests import Continue, ControlRequest, Pause, Set
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import REQUESTS, parse_setting
 from ftui.runs.state import phase_word
@@ -42,8 +42,8 @@ NEEDS_ENGINE = frozenset({"pause", "park", "save", "stop", "evaluate", "lr", "ch
 NEEDS_NO_ENGINE = frozenset({"resume"})
 
 QUESTIONS = {
-    "park": ("Park {}? It saves a checkpoint, frees the GPU and leaves. r goes on from there.", "park it"),
-    "stop": ("Stop {}? It saves a checkpoint, writes final/ and ends. `ftui resume` can go on with it.", "stop it"),
+    "park": ("Park {}? It saves a checkpoint, frees the GPU and leaves. r continues from there.", "park it"),
+    "stop": ("Stop {}? It saves a checkpoint, writes final/ and ends. `ftui resume` can continue it.", "stop it"),
     "abort": ("Abort {}? It ends at once; what came after the newest checkpoint is lost.", "abort it"),
 }
 
@@ -135,7 +135,7 @@ class MonitorScreen(CanvasScreen[None]):
     @property
     def hidden_keys(self) -> frozenset[str]:
         """What the footer leaves out: controls while no engine would answer, resume while one would."""
-        if self.run_view.lives:
+        if self.run_view.is_running:
             return NEEDS_NO_ENGINE
         return NEEDS_ENGINE | NEEDS_NO_ENGINE if self.run_view.state.phase == "finished" else NEEDS_ENGINE
 
@@ -158,7 +158,7 @@ class MonitorScreen(CanvasScreen[None]):
         self.app.push_screen(ConfirmScreen(stage(self).look, question.format(self._run.name), yes), answered)
 
     def action_pause(self) -> None:
-        self._send(Continue if self.run_view.state.phase == "held" else Hold, {})
+        self._send(Continue if self.run_view.state.phase == "held" else Pause, {})
 
     def action_change(self, text: str) -> None:
         from .dialogs import PromptScreen
@@ -170,7 +170,7 @@ class MonitorScreen(CanvasScreen[None]):
         look = stage(self).look
         self.app.push_screen(PromptScreen(look, SETTINGS_QUESTION, text, settings_in, enter="send"), entered)
 
-    def _send(self, kind: type[Letter], fields: dict[str, object]) -> None:
+    def _send(self, kind: type[ControlRequest], fields: dict[str, object]) -> None:
         try:
             self.run_view.send(kind, fields)
         except FtuiError as error:
@@ -178,7 +178,7 @@ class MonitorScreen(CanvasScreen[None]):
         self.draw()
 
     def action_resume(self) -> None:
-        if self.run_view.lives:
+        if self.run_view.is_running:
             stage(self).say(f"{self._run.name} is running; space continues a paused run.")
             return
         stage(self).say(f"{self._run.name} is being started again ...", "loss")

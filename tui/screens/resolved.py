@@ -43,7 +43,7 @@ COUNTING: Span = ("counting rows and tokens ...", "muted")
 
 
 class ResolvedScreen(ListScreen[None]):
-    """Of a `profile` or a `run`; `checkpoint` is the step of the run's to go on from, if not the newest."""
+    """Of a `profile` or a `run`; `checkpoint` is the step of the run's to continue from, if not the newest."""
 
     HEADING = "what would be started"
     BINDINGS: ClassVar[list[BindingType]] = [

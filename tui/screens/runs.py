@@ -81,7 +81,7 @@ class RunsScreen(ListScreen[None]):
 
 def title(frame: Frame, rows: list[RunRow]) -> list[Line]:
     """The name of the program, and how many runs there are."""
-    living = sum(row.lives for row in rows)
+    living = sum(row.is_running for row in rows)
     right: Line = [(f"{living}", "good" if living else "muted"), (" running  ", "muted")]
     right += [(f"{len(rows)}", "text"), (" runs " if len(rows) != 1 else " run ", "muted")]
     return [spread(frame.width, [(" ftui", "title")], right), []][: frame.height]

@@ -1,6 +1,6 @@
 """What is being edited and not saved: kept in the state folder a moment after each change, offered at the next opening.
 
-Each editor keeps its own file, and holds a lock beside it for as long as it lives: what a living one keeps is offered
+Each editor keeps its own file, and holds a lock beside it for as long as it lives: what a running one keeps is offered
 to nobody else.
 """
 

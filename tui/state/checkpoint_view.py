@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from ftui.runs.checkpoint_folders import Checkpoint
-from ftui.runs.checkpoint_index import CheckpointIndex, CheckpointEntry
+from ftui.runs.checkpoint_index import CheckpointEntry, CheckpointIndex
 from ftui.runs.events import AnyRecord
 from ftui.runs.journal import Tail
 from ftui.runs.pins import undeletable
 from ftui.runs.run_folder import Run
 from ftui.runs.state import has_ended
-from ftui.runs.status import Status, Watch, judge, is_running
+from ftui.runs.status import Status, Watch, is_running, judge
 from ftui.supervisor.spawn import watched
 from ftui.system.volume import disk_error
 
@@ -72,7 +72,7 @@ def reason_set_aside(entry: CheckpointEntry) -> str | None:
     """Why an entry is none of the run's checkpoints, which alone can be resumed, pinned and deleted."""
     match entry.place:
         case "final":
-            return "final/ is the result: weights to use, nothing to go on from"
+            return "final/ is the result: weights to use, nothing to continue from"
         case "superseded":
             return "it is of a line of steps that the run has left"
         case "quarantine":

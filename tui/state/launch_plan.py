@@ -31,7 +31,7 @@ from ftui.runs import checkpoint_folders
 from ftui.runs.describe import place
 from ftui.runs.run_folder import Run, check_name, runs_root
 from ftui.runs.state import phase_word
-from ftui.runs.status import Status, is_living, lives, read_status
+from ftui.runs.status import Status, is_running, read_status, run_is_running
 from ftui.system.logind import kills_on_logout
 
 from ..drawing.wording import place as shown_path
@@ -66,7 +66,7 @@ class LaunchOptions:
 class LaunchPlan:
     """What would happen: `act` to `run`, told in `sentence` and, beside it, in `notes`.
 
-    `parent` is the run a child goes on from, and `before` the profile without what was changed.
+    `parent` is the run a child continues from, and `before` the profile without what was changed.
     """
 
     act: Act
@@ -142,28 +142,28 @@ def _resumed(options: LaunchOptions, run: Run, resolved: ResolvedProfile, begin:
     newest = newest_checkpoint(run)
     if weights_difference(before, resolved.profile) and checkpoint_folders.listed(run.checkpoints):
         return _child(options, run, resolved, newest)
-    goes_on = "it starts from its first step" if newest is None else f"it goes on from checkpoint-{newest}"
+    goes_on = "it starts from its first step" if newest is None else f"it continues from checkpoint-{newest}"
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: {goes_on}."
     return LaunchPlan("resume", run, resolved, named(before, run.name), sentence, _warnings())
 
 
 def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step: int | None) -> LaunchPlan:
-    """A run of its own that goes on from another one's checkpoint.
+    """A run of its own that continues from another one's checkpoint.
 
     Raises:
-        UsageError: the name is taken, or there is no checkpoint to go on from.
+        UsageError: the name is taken, or there is no checkpoint to continue from.
     """
     if step is None:
-        raise UsageError(f"{parent.name} has no valid checkpoint to go on from.", hint="n gives a new run its name.")
+        raise UsageError(f"{parent.name} has no valid checkpoint to continue from.", hint="n gives a new run its name.")
     own_name = options.name if options.name != parent.name else None
     run = Run(parent.folder.with_name(check_name(own_name))) if own_name else _first_free(parent)
     if run.folder.exists():
         raise _taken(run)
-    sentence = f"A child run {run.name} goes on from checkpoint-{step} of {parent.name}, which stays as it is."
+    sentence = f"A child run {run.name} continues from checkpoint-{step} of {parent.name}, which stays as it is."
     notes, before = _warnings(), stored_profile(parent)
     if weights_difference(before, resolved.profile):
         notes = (f"{parent.name} itself could not go on with other values of what its weights depend on.", *notes)
-    if is_living(parent):
+    if run_is_running(parent):
         notes = (f"{parent.name} is running: both would share this machine.", *notes)
     return LaunchPlan(
         "fork", run, _named(options, run, resolved), named(before, run.name), sentence, notes, parent=parent
@@ -198,7 +198,7 @@ def _warnings() -> tuple[str, ...]:
 def how_it_stands(status: Status) -> str:
     """`was parked at step 120/400`."""
     state = status.state
-    if lives(status):
+    if is_running(status):
         return f"is running ({phase_word(state.phase)}, {place(state)})"
     if state.attempt == 0:
         return "was opened and never started"
@@ -208,13 +208,13 @@ def how_it_stands(status: Status) -> str:
 
 
 def newest_checkpoint(run: Run) -> int | None:
-    """The step an ordinary resume would go on from, by a quick look: the engine reads every byte before it does."""
+    """The step an ordinary resume would continue from, by a quick look: the engine reads every byte before it does."""
     for checkpoint in checkpoint_folders.listed(run.checkpoints):
         try:
             is_whole = checkpoint_folders.fault(checkpoint.path, quick=True) is None
             if is_whole and checkpoint_folders.read_manifest(checkpoint.path).finite:
                 return checkpoint.step
-        except FileNotFoundError:  # a living run has just deleted it
+        except FileNotFoundError:  # a running run has just deleted it
             continue
     return None
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from ftui.runs.curves import CurveReader, Curves
-from ftui.runs.requests import Letter
+from ftui.runs.requests import ControlRequest
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
-from ftui.runs.status import Status, Watch, is_final, judge, lives
+from ftui.runs.status import Status, Watch, is_final, is_running, judge
 from ftui.supervisor.spawn import watched
 
 from .history import History
@@ -48,18 +48,18 @@ class RunView:
         return self._curves.curves
 
     @property
-    def lives(self) -> bool:
-        return lives(self.status)
+    def is_running(self) -> bool:
+        return is_running(self.status)
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is over for now, in whatever way, and will not go on by itself."""
-        return self.state.phase == "lost" or (is_final(self.status) and not self.lives)
+        """Whether it has ended for now, in whatever way, and will not go on by itself."""
+        return self.state.phase == "lost" or (is_final(self.status) and not self.is_running)
 
     @property
     def goes_on(self) -> bool:
         """Whether it trains, or will: an engine that has said its last word lives on for a moment."""
-        return self.lives and not is_final(self.status)
+        return self.is_running and not is_final(self.status)
 
     @property
     def card(self) -> str:
@@ -99,6 +99,6 @@ class RunView:
                 break
         return moved
 
-    def send(self, kind: type[Letter], fields: dict[str, object]) -> SentRequest:
+    def send(self, kind: type[ControlRequest], fields: dict[str, object]) -> SentRequest:
         """Send a control request (see `SentRequests.send`)."""
         return self.requests.send(self.status, kind, fields)

@@ -6,7 +6,7 @@ from typing import Literal
 
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, ControlApplied, ControlRefused
-from ftui.runs.requests import AnyLetter, Letter, Set, send
+from ftui.runs.requests import AnyRequest, ControlRequest, Set, write_request
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import address_request
 from ftui.runs.status import Status
@@ -22,7 +22,7 @@ OUTCOME_STYLES: dict[Outcome, str] = {"sent": "muted", "applied": "good", "refus
 class SentRequest:
     """`words`: what was asked or what came of it."""
 
-    letter: str
+    request: str
     summary: str
     time: float
     outcome: Outcome = "sent"
@@ -36,37 +36,36 @@ class SentRequests:
     run: Run
     all: list[SentRequest] = field(default_factory=list)
 
-    def send(self, status: Status, kind: type[Letter], fields: dict[str, object]) -> SentRequest:
+    def send(self, status: Status, kind: type[ControlRequest], fields: dict[str, object]) -> SentRequest:
         """Send a request to the attempt that is running.
 
         Raises:
             UsageError: none is, or a field is out of its bounds.
             DiskError: the request cannot be written.
         """
-        letter = address_request(self.run, status, kind, fields)
-        send(self.run, letter)
-        request = SentRequest(letter.id, summarize(letter), time.time(), words=f"{summarize(letter)}: sent")
-        self.all = [*self.all, request][-KEPT:]
-        return request
+        request = address_request(self.run, status, kind, fields)
+        write_request(self.run, request)
+        sent = SentRequest(request.id, summarize(request), time.time(), words=f"{summarize(request)}: sent")
+        self.all = [*self.all, sent][-KEPT:]
+        return sent
 
     def take(self, record: AnyRecord) -> None:
         """An answer, perhaps to one of them."""
         match record:
             case ControlApplied():
-                self._settle(record.letter, "applied", describe.event_lines(record)[0])
+                self._settle(record.request, "applied", describe.event_lines(record)[0])
             case ControlRefused():
-                self._settle(record.letter, "refused", describe.event_lines(record)[0])
+                self._settle(record.request, "refused", describe.event_lines(record)[0])
 
     def give_up(self) -> None:
         """The run has ended: it answers no more."""
         for request in self.all:
             if request.outcome == "sent":
-                self._settle(request.letter, "unread", f"{request.summary}: the run ended before it answered")
+                self._settle(request.request, "unread", f"{request.summary}: the run ended before it answered")
 
-    def _settle(self, letter: str, outcome: Outcome, words: str) -> None:
+    def _settle(self, request: str, outcome: Outcome, words: str) -> None:
         self.all = [
-            replace(request, outcome=outcome, words=words) if request.letter == letter else request
-            for request in self.all
+            replace(sent, outcome=outcome, words=words) if sent.request == request else sent for sent in self.all
         ]
 
     @property
@@ -74,9 +73,9 @@ class SentRequests:
         return self.all[-1] if self.all else None
 
 
-def summarize(letter: AnyLetter) -> str:
+def summarize(request: AnyRequest) -> str:
     """A request in a few words."""
-    if isinstance(letter, Set):
-        return "set " + ", ".join(f"{name} = {value:g}" for name, value in letter.settings.items())
-    step = getattr(letter, "step", None)
-    return VERBS.get(letter.verb, letter.verb) + (f" at step {step}" if step is not None else "")
+    if isinstance(request, Set):
+        return "set " + ", ".join(f"{name} = {value:g}" for name, value in request.settings.items())
+    step = getattr(request, "step", None)
+    return VERBS.get(request.verb, request.verb) + (f" at step {step}" if step is not None else "")

@@ -230,7 +230,7 @@ def test_a_resumed_run_stays_with_the_commit_it_began_with(
         return
     assert attempt(run, profile(resumed), 2) == 0
     assert [step.loss for step in records(run, Step)][-2:] == [step.loss for step in records(whole, Step)][-2:]
-    assert records(run, RunStarted)[-1].badge == "EXACT"
+    assert records(run, RunStarted)[-1].reproducibility == "EXACT"
     assert json.loads((run.final / "adapter_config.json").read_bytes())["revision"] == OLD
 
 
@@ -247,7 +247,7 @@ def test_a_fork_takes_the_branch_as_it_is_now(branch: Branch, tmp_path: Path, mo
     assert pin_commit(run, profile).model.revision is None
     branch.now = NEW
     assert attempt(run, profile, 2) == 0
-    assert "base_model" in records(run, RunStarted)[-1].badge_reasons[0]
+    assert "base_model" in records(run, RunStarted)[-1].reproducibility_reasons[0]
     assert pin_commit(run, profile).model.revision == NEW
 
 

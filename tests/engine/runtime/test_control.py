@@ -11,7 +11,7 @@ from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.runtime.request_inbox import RequestInbox, answers_in
 from ftui.runs.events import ControlApplied, ControlRefused, PhaseChanged
 from ftui.runs.journal import Tail
-from ftui.runs.requests import Abort, AnyLetter, Continue, Evaluate, Hold, Park, Save, Set, new_id, send
+from ftui.runs.requests import Abort, AnyRequest, Continue, Evaluate, Park, Pause, Save, Set, new_id, write_request
 from ftui.runs.run_folder import Run
 
 
@@ -42,13 +42,13 @@ def look(control: Control, ready: RequestLevel = RequestLevel.CONTROL) -> None:
 
 def test_a_paused_engine_waits_until_it_may_go_on(run: Run) -> None:
     control = engine(run)
-    send(run, Hold(**stamp()))  # type: ignore[arg-type]
+    write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
     paused = threading.Thread(target=look, args=(control,))
     paused.start()
     time.sleep(0.6)
     assert paused.is_alive()
-    send(run, Hold(**stamp()))  # type: ignore[arg-type]
-    send(run, Continue(**stamp()))  # type: ignore[arg-type]
+    write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
+    write_request(run, Continue(**stamp()))  # type: ignore[arg-type]
     paused.join(5)
     assert not paused.is_alive()
     assert answers(run) == [(ControlApplied, "hold"), (ControlRefused, "hold"), (ControlApplied, "continue")]
@@ -59,11 +59,11 @@ def test_a_paused_engine_waits_until_it_may_go_on(run: Run) -> None:
 
 def test_a_request_to_an_earlier_attempt_is_refused_and_one_answered_is_thrown_away(run: Run) -> None:
     stale = Abort(**stamp())  # type: ignore[arg-type]
-    send(run, stale)
+    write_request(run, stale)
     later = engine(run, 2, "two")
     look(later)
     assert answers(run) == [(ControlRefused, "abort")]
-    send(run, stale)  # as if the file had outlived its answer
+    write_request(run, stale)  # as if the file had outlived its answer
     look(engine(run, 2, "two"))
     assert answers(run) == [(ControlRefused, "abort")]
     assert list(run.inbox.iterdir()) == []
@@ -71,7 +71,7 @@ def test_a_request_to_an_earlier_attempt_is_refused_and_one_answered_is_thrown_a
 
 def test_requests_that_need_training_are_refused_before_it(run: Run) -> None:
     control = engine(run)
-    send(run, Set(**stamp(), max_steps=4))  # type: ignore[arg-type]
+    write_request(run, Set(**stamp(), max_steps=4))  # type: ignore[arg-type]
     look(control)
     assert answers(run) == [(ControlRefused, "set")]
 
@@ -79,13 +79,13 @@ def test_requests_that_need_training_are_refused_before_it(run: Run) -> None:
 def test_requests_wait_for_a_place_where_they_can_be_obeyed(run: Run) -> None:
     control, handled = engine(run), []
 
-    def handle(request: AnyLetter) -> None:
+    def handle(request: AnyRequest) -> None:
         handled.append(request.verb)
         look(control, RequestLevel.SAVE)  # an evaluation looks up between its batches
 
     control.start_training(handle)
     for kind in (Evaluate, Save):
-        send(run, kind(**stamp()))  # type: ignore[arg-type]
+        write_request(run, kind(**stamp()))  # type: ignore[arg-type]
     look(control, RequestLevel.CONTROL)
     assert handled == []
     look(control, RequestLevel.SAVE)
@@ -97,15 +97,15 @@ def test_requests_wait_for_a_place_where_they_can_be_obeyed(run: Run) -> None:
 def test_while_one_request_is_handled_only_an_end_is_obeyed(run: Run) -> None:
     control = engine(run)
 
-    def handle(request: AnyLetter) -> None:
-        send(run, Hold(**stamp()))  # type: ignore[arg-type]
+    def handle(request: AnyRequest) -> None:
+        write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
         look(control, RequestLevel.SAVE)
         assert answers(run) == []
-        send(run, Park(**stamp()))  # type: ignore[arg-type]
+        write_request(run, Park(**stamp()))  # type: ignore[arg-type]
         look(control, RequestLevel.SAVE)
 
     control.start_training(handle)
-    send(run, Evaluate(**stamp()))  # type: ignore[arg-type]
+    write_request(run, Evaluate(**stamp()))  # type: ignore[arg-type]
     with pytest.raises(Shutdown) as leaving:
         look(control, RequestLevel.ALL)
     assert leaving.value.why == "park"
@@ -117,7 +117,7 @@ def test_while_one_request_is_handled_only_an_end_is_obeyed(run: Run) -> None:
 
 def test_sigterm_is_obeyed_while_paused(run: Run) -> None:
     control = engine(run)
-    send(run, Hold(**stamp()))  # type: ignore[arg-type]
+    write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
     threading.Timer(0.4, lambda: setattr(control, "terminated", True)).start()
     with pytest.raises(Shutdown, match="preempted"):
         look(control)

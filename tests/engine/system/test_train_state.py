@@ -29,8 +29,8 @@ def test_a_newer_wish_replaces_what_was_to_come() -> None:
 
 def test_both_kinds_of_records_count_from_their_step() -> None:
     records = [
-        ControlApplied(letter="a", verb="set", step=4, settings={"max_steps": 9}),
-        ControlApplied(letter="b", verb="hold", step=5),
+        ControlApplied(request="a", verb="set", step=4, settings={"max_steps": 9}),
+        ControlApplied(request="b", verb="hold", step=5),
         MicroBatchChanged(step=7, old=4, new=2, place="the backward pass"),
     ]
     state = replay(records)
@@ -44,7 +44,7 @@ wishes = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(NAMES), st.integ
 @given(wishes, st.integers(0, 8), st.integers(0, 30))
 def test_replaying_over_a_checkpoint_changes_nothing(wishes: list[tuple[int, str, int]], saved: int, step: int) -> None:
     """A checkpoint holds the first of them; the journal all. The result is that of the journal alone."""
-    records = [ControlApplied(letter="x", verb="set", step=s, settings={name: v}) for s, name, v in wishes]
+    records = [ControlApplied(request="x", verb="set", step=s, settings={name: v}) for s, name, v in wishes]
     whole = replay(records)
     assert replay(records[:saved], records) == whole
     assert replay(records, records) == whole

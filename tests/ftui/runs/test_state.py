@@ -33,7 +33,7 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.reduce import EVALUATIONS_KEPT, fold
-from ftui.runs.state import SavedCheckpoint, Evaluation, Restart, RunState, eta_seconds, has_ended
+from ftui.runs.state import Evaluation, Restart, RunState, SavedCheckpoint, eta_seconds, has_ended
 from tests.support.events import (
     ENGINE,
     make_checkpoint_saved,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from ftui.runs.curves import AttemptCurves, Curves, Series
 from ftui.runs.events import EngineEnded, Gpu, Telemetry
-from ftui.runs.state import Checkpoint, Restart, RunState
+from ftui.runs.state import Restart, RunState, SavedCheckpoint
 from ftui.runs.status import Status
 from ftui.system.process_id import this_process
 from ftui.tui.drawing.charts.spark import FLAT_SHARE, levels, points, span_of, spark
@@ -147,8 +147,8 @@ ALIVE = Status(
     state=RunState(
         phase="training", step=2299, max_steps=3000, start_step=0, started=0.0, step_time=2299.0, paced_from=1.0,
         paced_step=1, epoch=2.3,
-        model="org/Qwen3-8B", method="lora", precision="bf16", attempt=2, badge="EXACT",
-        checkpoints=[Checkpoint(2250, "checkpoints/checkpoint-2250")],
+        model="org/Qwen3-8B", method="lora", precision="bf16", attempt=2, reproducibility="EXACT",
+        checkpoints=[SavedCheckpoint(2250, "checkpoints/checkpoint-2250")],
     ),
 )  # fmt: skip
 
@@ -175,7 +175,7 @@ def test_a_narrow_header_drops_facts_not_numbers() -> None:
 
 
 def test_a_pause_says_how_long() -> None:
-    held = replace(ALIVE, state=replace(ALIVE.state, phase="held", held_since=100.0))
+    held = replace(ALIVE, state=replace(ALIVE.state, phase="held", paused_since=100.0))
     assert "paused 3m20" in text_of(header(Frame(80, 2, UNICODE), "mine", held, "", 300.0)[0])
 
 
@@ -204,7 +204,7 @@ def test_the_fate_of_the_last_order_stands_on_the_rule(width: int) -> None:
 
 
 def test_the_least_important_keys_go_first() -> None:
-    keys = [(letter, "word") for letter in "abcdef"] + [("q", "quit"), ("?", "help")]
+    keys = [(request, "word") for request in "abcdef"] + [("q", "quit"), ("?", "help")]
     for width in range(10, 100, 7):
         (line,) = key_line(Frame(width, 1, UNICODE), keys)
         text = text_of(line)
@@ -216,7 +216,7 @@ def test_the_least_important_keys_go_first() -> None:
 FAILED = RunState(
     phase="failed", step=60, max_steps=430, exit_code=41, message="Out of memory.\nOne row did not fit.",
     hint="Use a shorter data.max_length.", last_lines=[f"line {i}" for i in range(40)],
-    restarts=[Restart(1, 50, "x", 1)], checkpoints=[Checkpoint(40, "checkpoints/checkpoint-40", verified=True)],
+    restarts=[Restart(1, 50, "x", 1)], checkpoints=[SavedCheckpoint(40, "checkpoints/checkpoint-40", verified=True)],
 )  # fmt: skip
 KILLED = EngineEnded(code=None, signal="SIGKILL", oom_kills=2, last_lines=[])
 

@@ -78,7 +78,7 @@ class FormView:
         return form_lines(frame, form, self._top)
 
     def _details(self, frame: Frame) -> list[Line]:
-        more = " ..." if self._entry.mode else MORE  # the key i is a letter while something is typed
+        more = " ..." if self._entry.mode else MORE  # the key i is a request while something is typed
         row = None if self.form.snapshot.syntax_error else self.form.row
         return details(frame, row, self._entry.problem, more=more)
 

@@ -24,7 +24,7 @@ class RowQuery:
     stays: bool = False
 
     def given_at(self, sample: RowView | None) -> dict[str, Any]:
-        """Steps and searches go on from the row that is shown when their turn comes."""
+        """Steps and searches continue from the row that is shown when their turn comes."""
         if sample is not None and (self.given.get("jump") in ("next", "previous")):
             return self.given | {"number": sample.number, "part": sample.part}
         if self.ask == "search":

@@ -162,7 +162,7 @@ class RowsScreen(Screen[None]):
     def _show(self, sample: RowView, question: RowQuery) -> None:
         before, self.sample = self.sample, sample
         self.found = question.given.get("text", "")
-        stage(self).say(xray_questions.said_of(question, before, sample))  # what was said before is over
+        stage(self).say(xray_questions.said_of(question, before, sample))  # what was said before has ended
         if not question.stays:
             if self.page == "report" and before is not None:
                 self.action_turn()
