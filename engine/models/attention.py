@@ -6,7 +6,7 @@ import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
 from ..system.device import Hardware
-from .transformers_private import let_sdpa_share_keys, supports_flash
+from .transformers_internals import let_sdpa_share_keys, supports_flash
 
 FLASH = "flash_attention_2"
 AMPERE = 80

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from ftui.models.logits import CHUNK_BYTES, PLAIN_HEADS
 
-from ..models.transformers_private import experts_balance
+from ..models.transformers_internals import experts_balance
 
 # Types whose balance loss is computed from the router's logits, so that padding can be left out in every case.
 BALANCED = {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}

@@ -34,7 +34,7 @@ METHODS = {
     "count_rows": "count_rows",
     "model_config": "models",
     "probe": "probe",
-    "recognise": "row_forms",
+    "recognise": "recognize",
     "report": "rows",
     "sample": "rows",
     "search": "rows",

@@ -8,7 +8,7 @@ from typing import NoReturn, TypeAlias
 from ftui import __version__
 from ftui.cli import commands
 from ftui.errors import UsageError
-from ftui.profile.remote_code import REMOTE_CODE
+from ftui.profile.consent import REMOTE_CODE
 from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
 
 

@@ -1,4 +1,4 @@
-"""Commands that ask something of a running run: `ftui pause RUN` and the like. They send a control request and wait for the answer.
+"""`ftui pause RUN` and the like: send a control request to a running run and wait for its answer.
 
 What a command may still do to a run that is not running (pin, unpin, delete) it does itself, under the engine's lock.
 """
@@ -89,7 +89,8 @@ def _answered(run: Run, watch: Watch, request: AnyRequest) -> int:
         if time.monotonic() > deadline:
             deadline = float("inf")
             print(
-                f"sent; {shown(run.name)} is {phase_word(status.state.phase)} and answers as soon as it can (Ctrl-C: do not wait)",
+                f"sent; {shown(run.name)} is {phase_word(status.state.phase)} and answers as soon as it can"
+                " (Ctrl-C: do not wait)",
                 flush=True,
             )
         time.sleep(LOOK_SECONDS)

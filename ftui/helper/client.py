@@ -17,7 +17,7 @@ import msgspec
 
 from ftui.errors import FtuiError
 from ftui.helper.protocol import Request, Response
-from ftui.profile.remote_code import check_remote_code
+from ftui.profile.consent import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.supervisor.process_tree import clean_environment

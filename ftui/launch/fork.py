@@ -7,8 +7,8 @@ import msgspec
 
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import create, stored_profile, successors
+from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile
-from ftui.profile.remote_code import check_remote_code
 from ftui.profile.serialize import weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, fault, listed, read_manifest, step_of
 from ftui.runs.run_folder import Run, RunFacts

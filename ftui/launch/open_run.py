@@ -15,9 +15,9 @@ import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
 from ftui.profile.checks.messages import profile_error
+from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
-from ftui.profile.remote_code import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values, to_toml, weights_difference
 from ftui.profile.tiers import tier_layer
@@ -90,7 +90,7 @@ def locate_run(
 
 
 def decide(folder: Path, *, again: bool = False, stopped_too: bool = False) -> tuple[Run, Decision]:
-    """What `ftui --run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... that has not ended.
+    """What `ftui run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... to go on.
 
     Raises:
         LostRunError: another machine is working on it.
@@ -273,7 +273,7 @@ def resume(run: Run, profile: Profile) -> None:
     if changes and listed(run.checkpoints):
         raise ProfileError(
             f"{run.name} cannot be resumed with other values:\n" + "\n".join(f"  {change}" for change in changes),
-            hint="Use the same values, --fork for a child run that continues with the new ones, or --name for a new run.",
+            hint="Use the same values, --fork for a child run with the new ones, or --name for a new run.",
         )
     replace_file(run.profile, to_toml(named(profile, run.name)).encode(), durable=True)
 

@@ -25,7 +25,7 @@ def read_pins(run: Run) -> frozenset[int]:
 
 
 def write_pins(run: Run, steps: Iterable[int]) -> None:
-    """Replace the pinned steps. Only the holder of engine.lock may: the engine, or a command while no engine is running.
+    """Replace the pinned steps. Only the holder of engine.lock may: the engine, or a command while none is running.
 
     Raises:
         DiskError: it cannot be written; the old pins still hold.

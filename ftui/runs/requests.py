@@ -1,4 +1,6 @@
-"""Control requests to a running run: small files that its engine reads between two units of work and answers in the journal.
+"""Control requests to a running run: small files that its engine reads between two units of work.
+
+Each is answered once, in the journal.
 
 A request is data from a closed list, never a path or code. It names the attempt it is meant for: whatever an earlier
 attempt left behind (a `stop` that came too late) is refused, not obeyed.

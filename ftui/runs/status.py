@@ -1,4 +1,4 @@
-"""How a run stands, judged from its files alone: what they say, and whether the processes they name are still running."""
+"""How a run stands, judged from its files alone: what they say, and whether their processes are still running."""
 
 import heapq
 import os
@@ -35,8 +35,8 @@ class Offsets(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What status.json holds.
 
-    Only readers set these: `unwatched`, the engine is running and nobody records how it will end; `frozen`, it is running but was
-    stopped by a signal.
+    Only readers set these: `unwatched`, the engine is running and nobody records how it will end;
+    `frozen`, it is running but was stopped by a signal.
     """
 
     v: int = FORM

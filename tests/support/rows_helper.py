@@ -10,7 +10,7 @@ import msgspec
 from ftui.dataset.report import Example, Finding, OtherLength, Padding, Report, SourceFacts, Where
 from ftui.dataset.row import RowView, Token, Turn
 from ftui.errors import FtuiError
-from ftui.profile.remote_code import check_remote_code
+from ftui.profile.consent import check_remote_code
 from ftui.profile.schema import Profile
 
 FILE = "/data/helpdesk.jsonl"

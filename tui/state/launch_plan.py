@@ -21,9 +21,9 @@ from ftui.launch.open_run import (
     successors,
     wait_for_start,
 )
+from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
 from ftui.profile.origins import ValueOrigin
-from ftui.profile.remote_code import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
 from ftui.profile.tiers import tier_layer

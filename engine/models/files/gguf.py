@@ -19,7 +19,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GgufCo
 from ftui.errors import DiskError, ModelError
 from ftui.system.files import make_private_folder, replace_file, sync_path
 
-from ..transformers_private import knows_gguf_split
+from ..transformers_internals import knows_gguf_split
 from .fingerprints import SOURCE, Source, file_hashes, source_of
 
 FORM = 1  # raise it whenever the same file would be unpacked to another folder

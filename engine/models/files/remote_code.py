@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ftui.errors import ModelError
-from ftui.profile.remote_code import REMOTE_CODE
+from ftui.profile.consent import REMOTE_CODE
 
 CONFIGS = ("config.json", "tokenizer_config.json")
 HOW = f"If you have read it: model.trust_remote_code = true, and start the run with --allow {REMOTE_CODE}."

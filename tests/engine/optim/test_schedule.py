@@ -75,7 +75,7 @@ def test_every_curve_of_transformers_is_offered_or_refused_with_a_reason() -> No
     assert set(get_args(Scheduler)) | NOT_OFFERED.keys() == {kind.value for kind in SchedulerType}
     assert {kind for kind, _ in CURVES} | {"constant", PLATEAU} == set(get_args(Scheduler)) == TAKES.keys()
     for kind in NOT_OFFERED:
-        with pytest.raises(ValidationError, match=f"{kind} is not offered: its long memory"):
+        with pytest.raises(ValidationError, match=f"{kind} is not offered: it needs the loss of every earlier step"):
             TrainSection.model_validate({"lr_scheduler_type": kind})
 
 

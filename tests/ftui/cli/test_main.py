@@ -124,7 +124,7 @@ def test_a_dry_run_reaches_the_preview(monkeypatch: pytest.MonkeyPatch, tmp_path
     path = tmp_path / "p.toml"
     path.write_text('[run]\nstage = "sft"\n[model]\nname_or_path = "x/y"\n[data]\ntrain = "rows.jsonl"\n')
     path.with_name("rows.jsonl").touch()
-    monkeypatch.setattr(dry_run, "preview", lambda resolved: resolved.profile.train.seed)
+    monkeypatch.setattr(dry_run, "preview", lambda resolved, allow: resolved.profile.train.seed)
     assert main(["--run", str(path), "--dry-run", "--set", "train.seed=9"]) == 9
     assert not (tmp_path / "runs").exists()
 

@@ -89,7 +89,7 @@ def test_nothing_that_was_not_measured_is_shown() -> None:
         (Warned(message="hot\x1b[0m"), ["warning: hot\u241b[0m"]),
         (Warned(message="spoilt:\n85 of 91"), ["warning: spoilt:", "  85 of 91"]),
         (Sampled(step=0, prompt="Why?\n", completion="\u202eno"), ["sample at step 0: Why?\u240a -> \\u202eno"]),
-        (ControlApplied(request="x", verb="hold", step=12), ["held at step 12"]),
+        (ControlApplied(request="x", verb="hold", step=12), ["paused at step 12"]),
         (
             ControlApplied(request="x", verb="set", step=12, settings={"learning_rate_factor": 0.5, "max_steps": 30}),
             ["set at step 12: learning_rate_factor = 0.5, max_steps = 30"],

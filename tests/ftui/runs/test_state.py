@@ -256,7 +256,7 @@ def test_the_ways_to_stop(code: int, phase: str, over: bool) -> None:
             msgspec.structs.replace(
                 make_engine_ended(signal="SIGKILL", oom_kills=1), engine_memory=int(11.2 * 2**30), memory_total=12 << 30
             ),
-            "host ran out of memory; the engine held 11.2 GiB of 12.0 GiB",
+            "host ran out of memory; the engine had 11.2 GiB of 12.0 GiB",
             42,
         ),
         (msgspec.structs.replace(make_engine_ended(signal="SIGKILL"), stalled=True), "stood still", 44),

@@ -138,7 +138,7 @@ def test_sent_becomes_applied_or_refused_by_the_journal(recorded: Recorded) -> N
     async def play(shown: ShownApp) -> None:
         await shown.press("space")
         answer(run, ControlApplied(request=letters(run)[0].id, verb="hold", step=501))
-        await shown.until(lambda: "held at step 501" in shown.lines()[-6])
+        await shown.until(lambda: "paused at step 501" in shown.lines()[-6])
         await shown.press("s")
         assert "checkpoint: sent" in shown.text()
         second = ControlRefused(request=letters(run)[1].id, verb="checkpoint", step=502, reason="the disk is full")
@@ -194,7 +194,7 @@ def test_controls_of_a_run_that_is_not_running_say_so(recorded: Recorded) -> Non
     async def play(shown: ShownApp) -> None:
         assert "pause" not in shown.lines()[-1] and "resume" in shown.lines()[-1]
         await shown.press("s")
-        assert shown.shows(MessageScreen) and "does not live (parked)" in shown.text()
+        assert shown.shows(MessageScreen) and "is not running (parked)" in shown.text()
         await shown.press("escape")
         assert shown.shows(MonitorScreen)
 
@@ -361,7 +361,7 @@ def test_a_volume_that_is_away_for_a_moment_ends_nothing(recorded: Recorded, mon
 def test_a_run_that_was_lost_shows_why_at_once(recorded: Recorded) -> None:
     async def play(shown: ShownApp) -> None:
         assert shown.shows(ProblemScreen)
-        assert "gone without a last word" in shown.text()
+        assert "ended without writing why" in shown.text()
 
     watch(recorded("killed-by-host"), play)
 

@@ -311,7 +311,7 @@ def test_it_lands_with_the_list_behind_it_wherever_it_came_from(path: Path, park
             shown = Shown(pilot)
             app.push_screen(ResolvedScreen(run=parked, checkpoint=8))
             await shown.settle()
-            assert "A child run old-2 goes on from checkpoint-8 of old" in shown.text()
+            assert "A child run old-2 continues from checkpoint-8 of old" in shown.text()
             await shown.press("s")
             await shown.until(lambda: isinstance(shown.screen, MonitorScreen))
             await shown.settle()
@@ -348,10 +348,10 @@ def test_values_are_changed_and_taken_back(path: Path) -> None:
 def test_other_weights_of_a_run_are_told_to_make_a_child(parked: Run) -> None:
     async def script() -> None:
         async with at(ResolvedScreen(run=parked)) as shown:
-            assert "old was parked at step 0/40: it goes on from checkpoint-12." in shown.text()
+            assert "old was parked at step 0/40: it continues from checkpoint-12." in shown.text()
             await shown.press("e")
             await shown.type("train.seed=7")
-            assert "A child run old-2 goes on from checkpoint-12 of old" in shown.text()
+            assert "A child run old-2 continues from checkpoint-12 of old" in shown.text()
             await shown.press("enter")
             await shown.until(lambda: isinstance(shown.screen, MonitorScreen))
 

@@ -116,7 +116,7 @@ def test_a_run_that_does_not_live_goes_on(path: Path, record: Record | None, wor
     for options in (LaunchOptions(run=there), LaunchOptions(run=there, checkpoint=12), LaunchOptions(path)):
         plan, run = happens(options)
         assert (plan.act, run) == ("resume", there)
-        assert plan.sentence == f"mine {words}: it goes on from checkpoint-12."
+        assert plan.sentence == f"mine {words}: it continues from checkpoint-12."
         assert changed(plan) == []
 
 
@@ -162,7 +162,7 @@ def test_other_weights_make_a_child_run(path: Path, parked: Run) -> None:
         before = parked.profile.read_text()
         plan, run = happens(options)
         assert plan.act == "fork"
-        assert plan.sentence == f"A child run {run.name} goes on from checkpoint-12 of mine, which stays as it is."
+        assert plan.sentence == f"A child run {run.name} continues from checkpoint-12 of mine, which stays as it is."
         assert "could not go on with other values" in plan.notes[0]
         facts = run.read_facts()
         assert (facts.parent_name, facts.parent_checkpoint, facts.fork) == ("mine", "checkpoint-12", True)
@@ -179,7 +179,7 @@ def test_other_weights_before_the_first_checkpoint_just_begin(path: Path) -> Non
 
 def test_an_older_checkpoint_makes_a_child_run(parked: Run) -> None:
     plan, run = happens(LaunchOptions(run=parked, checkpoint=8))
-    assert plan.sentence == "A child run mine-2 goes on from checkpoint-8 of mine, which stays as it is."
+    assert plan.sentence == "A child run mine-2 continues from checkpoint-8 of mine, which stays as it is."
     assert plan.notes == () and changed(plan) == []
     facts = json.loads(run.facts.read_bytes())
     assert (facts["parent_checkpoint"], facts["fork"]) == ("checkpoint-8", False)
@@ -201,7 +201,7 @@ def test_a_child_of_a_living_run_is_warned_of(path: Path) -> None:
 def test_a_damaged_checkpoint_is_passed_over(parked: Run) -> None:
     (parked.checkpoints / "checkpoint-12" / "weights.bin").unlink()
     shelf.folder_of(parked, 16, finite=False)
-    assert plan_launch(LaunchOptions(run=parked)).sentence.endswith("goes on from checkpoint-8.")
+    assert plan_launch(LaunchOptions(run=parked)).sentence.endswith("continues from checkpoint-8.")
     with pytest.raises(UsageError, match="checkpoint-12 of mine is damaged"):
         happens(LaunchOptions(run=parked, checkpoint=12))
 

@@ -70,7 +70,7 @@ def test_events_are_bounded(tmp_path: Path) -> None:
 def test_saving_and_evaluating_are_told_by_what_came_of_them(tmp_path: Path) -> None:
     saved = CheckpointSaved(step=3, path="checkpoints/checkpoint-3", tags=[], num_bytes=1, seconds=0.1)
     history = history_of(tmp_path, PhaseChanged(phase="saving"), saved, PhaseChanged(phase="held", detail="asked"))
-    assert [event.text for event in history.events] == ["checkpoint at step 3 saved (1 B in 0.1 s)", "held · asked"]
+    assert [event.text for event in history.events] == ["checkpoint at step 3 saved (1 B in 0.1 s)", "paused · asked"]
 
 
 @pytest.mark.parametrize(("code", "tone"), [(0, "muted"), (10, "muted"), (11, "muted"), (70, "bad"), (None, "bad")])
@@ -166,7 +166,7 @@ def test_sent_requests_have_one_outcome(recorded: Recorded) -> None:
 def test_orders_to_the_dead_are_not_sent(recorded: Recorded) -> None:
     run = recorded("full-parked")
     run_view = RunView(run)
-    with pytest.raises(UsageError, match="does not live"):
+    with pytest.raises(UsageError, match="is not running"):
         run_view.send(Pause, {})
     assert run_view.requests.all == [] and not list(run.folder.glob("inbox/*"))
 

@@ -13,7 +13,7 @@ from ftui.estimate.simulation import with_libraries
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
 from ftui.profile import recent
-from ftui.profile.remote_code import check_remote_code
+from ftui.profile.consent import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.tiers import tier_layer, tier_names, tier_reasons
 

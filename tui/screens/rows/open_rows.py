@@ -8,8 +8,8 @@ from textual.screen import Screen
 
 from ftui.dataset.report import Report
 from ftui.errors import FtuiError
+from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import resolve
-from ftui.profile.remote_code import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 

@@ -1,4 +1,4 @@
-"""When one of these fails after an upgrade: mend engine/models/transformers_private.py, or cap transformers in
+"""When one of these fails after an upgrade: mend engine/models/transformers_internals.py, or cap transformers in
 pyproject.toml at the last version that passes; nothing else in the models package touches the private interface."""
 
 import inspect
@@ -12,7 +12,7 @@ from transformers.models.mixtral import modeling_mixtral
 from transformers.models.qwen3_moe import modeling_qwen3_moe
 
 import ftui.engine.models
-from ftui.engine.models.transformers_private import knows_gguf_split, let_sdpa_share_keys, supports_flash
+from ftui.engine.models.transformers_internals import knows_gguf_split, let_sdpa_share_keys, supports_flash
 
 
 def test_model_types_say_whether_they_have_flash_attention() -> None:
@@ -50,4 +50,4 @@ def test_nothing_else_in_the_package_is_private() -> None:
     folder = Path(str(ftui.engine.models.__file__)).parent
     files = [*folder.rglob("*.py"), *folder.parent.joinpath("objectives").glob("*.py")]
     users = [path.name for path in files if private.search(path.read_text())]
-    assert users == ["transformers_private.py"]
+    assert users == ["transformers_internals.py"]

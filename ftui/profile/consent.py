@@ -1,15 +1,18 @@
 """Consent to run the Python code that a model brings."""
 
 from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from ftui.errors import ProfileError
-from ftui.profile.schema import Profile
+
+if TYPE_CHECKING:  # pydantic, which `ftui --version` does without
+    from ftui.profile.schema import Profile
 
 REMOTE_CODE = "remote-code"
 """What `--allow` takes."""
 
 
-def check_remote_code(profile: Profile, allow: Collection[str], before: Profile | None = None) -> None:
+def check_remote_code(profile: "Profile", allow: Collection[str], before: "Profile | None" = None) -> None:
     """Check that a model's own code may run. A run keeps the consent that it was started with: `before` is its profile.
 
     Raises:
