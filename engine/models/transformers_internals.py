@@ -1,7 +1,8 @@
 """All that the models package uses of transformers' private interface, in one place.
 
-Tried with transformers 5.24 (pyproject.toml allows 5.24 to 5.x). tests/engine/models/test_transformers_internals.py says
-what to do when another version has changed one of these.
+Tried with transformers 5.24 (pyproject.toml allows 5.24 to 5.x).
+tests/engine/models/test_transformers_internals.py says what to do when another version has changed one of
+these.
 """
 
 import sys

@@ -251,7 +251,8 @@ def test_reading_back_ends_with_the_screen(run: Run, tmp_path: Path, monkeypatch
     pid = tmp_path / "pid"
     stand_in(
         monkeypatch,
-        f"import os, time; open('{pid}.new', 'w').write(str(os.getpid())); os.rename('{pid}.new', '{pid}'); time.sleep(600)",
+        f"import os, time; open('{pid}.new', 'w').write(str(os.getpid()));"
+        f" os.rename('{pid}.new', '{pid}'); time.sleep(600)",
     )
 
     async def act(shown: Shown) -> None:
@@ -391,7 +392,9 @@ ENTRIES = [
         kinds=["best", "manual", "periodic"], eval_finite=False, size=1023 << 20, problem="[/red] \x1b[2J " * 9,
         pinned=True,
     ),
-    CheckpointEntry(step=4, name="superseded/checkpoint-4-0a1b2c3d", path="checkpoints/superseded/c", place="superseded"),
+    CheckpointEntry(
+        step=4, name="superseded/checkpoint-4-0a1b2c3d", path="checkpoints/superseded/c", place="superseded"
+    ),
     CheckpointEntry(
         step=2, name="quarantine/checkpoint-2", path="checkpoints/quarantine/c", place="quarantine",
         problem="日本" * 40, created=0.0,
