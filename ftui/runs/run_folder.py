@@ -155,7 +155,7 @@ def check_name(name: str) -> str:
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot name a run.",
-            hint="Use lower-case requests, digits, '.', '_' and '-', at most 64, starting with a request or digit.",
+            hint="Use lower-case letters, digits, '.', '_' and '-', at most 64, starting with a letter or digit.",
         )
     return name
 

@@ -242,7 +242,7 @@ TWO = (DataSource(path="a"), DataSource(path="b"))
         ({"train": (TWO[0], DataSource(path="b", num_samples=3)), "mixing_temperature": 2.0}, "and b has num_samples"),
         ({"train": (DataSource(path="a", weight=2.0, num_samples=3),)}, "num_samples and weight both say"),
         ({"train": "a", "mixing_temperature": 2.0}, "mixes several sources, and data.train is one"),
-        ({"train": "a", "eval": (DataSource(path="b", num_samples=3),)}, "num_samples is for rows to train on"),
+        ({"train": "a", "eval": (DataSource(path="b", num_samples=3),)}, "num_samples is for training rows"),
     ],
 )
 def test_mixtures_that_contradict_themselves_are_refused(data: dict[str, Any], complaint: str) -> None:

@@ -148,7 +148,7 @@ def test_what_is_odd_about_a_run_is_among_the_facts(run: Run) -> None:
     state = RunState(phase="held", paused_since=100.0, micro_batch=4, micro_batch_step=9, reproducibility="EXACT")
     facts = dict(runs.facts(run, Status(time=165.0, state=state, frozen=True, unwatched=True)))
     assert facts["phase"] == "paused · for 1m 05s · stopped by a signal (SIGSTOP) · unwatched"
-    assert (facts["badge"], facts["micro-batch"]) == ("EXACT", "4 rows from step 9 on (memory ran out)")
+    assert (facts["reproducibility"], facts["micro-batch"]) == ("EXACT", "4 rows from step 9 on (memory ran out)")
 
 
 def test_shipped_profiles_are_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -196,7 +196,7 @@ def test_going_on_from_a_checkpoint(run: Run, key: str, name: str | None, wishes
 
     async def act(shown: Shown) -> None:
         await shown.press(key)
-        assert wishes() == [] and "Nobody can go on from final" in shown.text("keys")
+        assert wishes() == [] and "Nobody can continue from final" in shown.text("keys")
         await shown.press("down", key)
         assert wishes() == [LaunchOptions(run=run, checkpoint=12, name=name)]
         shown.app.pop_screen()
@@ -270,7 +270,7 @@ def test_a_helper_that_fails_is_no_verdict(run: Run, monkeypatch: pytest.MonkeyP
 
     async def act(shown: Shown) -> None:
         await shown.press("v")
-        words = "final could not be verified. The helper process ended: error: [/tmp] no \u241b memory"
+        words = "final could not be verified. The helper process ended: error: [/tmp] no \u241b memo"
         assert words in " ".join(shown.text("keys").split())
         assert shown.row().endswith(" valid")
 
