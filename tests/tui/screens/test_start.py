@@ -399,7 +399,7 @@ def test_a_wrong_profile_says_where_and_is_read_again(path: Path) -> None:
     ("error", "words"),
     [
         (UsageError("It cannot be [/opened].", hint="Free some room."), "It cannot be [/opened]. Free some room."),
-        (PermissionError(13, "Permission denied"), "mine cannot be opened: [Errno 13] Permission denied."),
+        (PermissionError(13, "Permission denied"), "mine cannot be opened: [Errno 13] Permission"),
     ],
 )
 def test_what_keeps_it_from_starting_stays_on_the_screen(
