@@ -395,11 +395,16 @@ def test_a_wrong_profile_says_where_and_is_read_again(path: Path) -> None:
     person(script)
 
 
+def unbroken(text: str) -> str:
+    """Without its spaces: a long path is broken anywhere, wherever the temporary folder puts its end."""
+    return "".join(text.split())
+
+
 @pytest.mark.parametrize(
     ("error", "words"),
     [
         (UsageError("It cannot be [/opened].", hint="Free some room."), "It cannot be [/opened]. Free some room."),
-        (PermissionError(13, "Permission denied"), "mine cannot be opened: [Errno 13] Permission"),
+        (PermissionError(13, "Permission denied"), "mine cannot be opened: [Errno 13] Permission denied."),
     ],
 )
 def test_what_keeps_it_from_starting_stays_on_the_screen(
@@ -413,10 +418,10 @@ def test_what_keeps_it_from_starting_stays_on_the_screen(
     async def script() -> None:
         async with at(ResolvedScreen(profile=path)) as shown:
             await shown.press("enter")
-            await shown.until(lambda: words in shown.words())
+            await shown.until(lambda: unbroken(words) in unbroken(shown.words()))
             assert "Starts a new run mine" in shown.words()
             await shown.press("R")
-            assert words not in shown.words()
+            assert unbroken(words) not in unbroken(shown.words())
 
     person(script)
 
