@@ -57,6 +57,7 @@ class ProfileLayer:
         return line_numbers(self.text)
 
     def origin(self, key: Key) -> ValueOrigin:
+        """This layer, with the line of the key or of the nearest table around it."""
         return ValueOrigin(self.name, nearest_line(self._lines, key))
 
     @property
@@ -70,7 +71,7 @@ class ProfileLayer:
 
 @dataclass(frozen=True)
 class ResolvedProfile:
-    """A whole valid profile and the origin of each value that is no default; `missing_files` as in `Examination`."""
+    """A whole valid profile, with the origin of each value that is no default."""
 
     profile: Profile
     origins: Mapping[Key, ValueOrigin]
@@ -78,11 +79,12 @@ class ResolvedProfile:
     missing_files: tuple[ProfileFault, ...] = ()
 
     def origin(self, key: Key) -> ValueOrigin:
+        """Where the value comes from; `default` if no layer sets it."""
         return self.origins.get(key, ValueOrigin("default"))
 
 
 @dataclass(frozen=True)
-class Examination:
+class ProfileExamination:
     """What layers amount to.
 
     Attributes:
@@ -114,7 +116,7 @@ def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[Profil
     return ResolvedProfile(found.profile, found.origins, path, found.missing_files)
 
 
-def examine(layers: Sequence[ProfileLayer], path: Path) -> Examination:
+def examine(layers: Sequence[ProfileLayer], path: Path) -> ProfileExamination:
     """All that can be said of the profile that `layers` make, the lowest first, and all that is wrong with it."""
     without: set[Key] = set()  # of the layers that give way
     while True:
@@ -128,7 +130,7 @@ def examine(layers: Sequence[ProfileLayer], path: Path) -> Examination:
         if not gone:
             told = _in_order([*problems, *found], layers)
             lacking = tuple(find_missing_files(values, origins, faulty | {problem.key for problem in found}))
-            return Examination(None if told else profile, values, origins, told, lacking)
+            return ProfileExamination(None if told else profile, values, origins, told, lacking)
         without |= gone
 
 
@@ -175,6 +177,11 @@ def text_layer(text: str, path: Path) -> ProfileLayer:
 
 
 def override_layer(overrides: Iterable[str]) -> ProfileLayer:
+    """The layer of `--set section.key=value` options; a value that is not TOML is a text.
+
+    Raises:
+        UsageError: an override has another form, or sets a whole table.
+    """
     values: dict[Key, Any] = {}
     for override in overrides:
         refuse_table(override, _parse_value(override.partition("=")[2].strip()))

@@ -21,6 +21,7 @@ can only be resumed with the same values.
 
 
 def reference() -> str:
+    """The text of docs/profile.md."""
     parts = [HEAD]
     for name, field in Profile.model_fields.items():
         (section,) = tables_in(field.annotation)

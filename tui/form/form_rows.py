@@ -1,18 +1,16 @@
 """The rows of the form: tables, keys, what is inside a table or a list, and keys that no profile has. No Textual."""
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from ftui.profile.checks.messages import SUGGESTED_KEY
 from ftui.profile.origins import Key, ProfileFault
 from ftui.profile.schema import Profile
 
 from .form_fields import Field, field_at, headings
 from .snapshot import Snapshot, Source, has_value, value_at, values_under
 from .text_values import format_value
-
-_MEANT = re.compile(r"(?:Did you mean|Here it is) \[?([\w.]+)")
 
 
 @dataclass(frozen=True)
@@ -189,7 +187,7 @@ def _unknown(snapshot: Snapshot, key: Key) -> FormRow:
 
 def _meant_key(key: Key, fix: str) -> Key | None:
     """The key that the complaint about an unknown one names."""
-    match = _MEANT.search(fix)
+    match = SUGGESTED_KEY.search(fix)
     if match is None:
         return None
     name = tuple(match[1].rstrip(".").split("."))

@@ -39,10 +39,12 @@ class KnownValues:
         return value
 
     def is_known(self, dotted: str) -> bool:
+        """Whether the section exists and neither the key nor a table around it is faulty."""
         key = tuple(dotted.split("."))
         return key[0] in self.sections and not any(key[: len(wrong)] == wrong for wrong in self.faulty)
 
     def is_wished(self, dotted: str) -> bool:
+        """Whether a person or a tier wrote the key."""
         return tuple(dotted.split(".")) in self.wished
 
 

@@ -33,6 +33,10 @@ ROWS = "Write a file, a folder, a data set on the hub (owner/name), or a list of
 BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less than or equal to", "lt": "less than"}
 
 
+SUGGESTED_KEY = re.compile(r"(?:Did you mean|Use) \[?([\w.]+)")
+"""Finds in the fix for an unknown key the key or table that was probably meant; the editor offers it."""
+
+
 def profile_error(problems: Sequence[ProfileFault], path: Path) -> ProfileError:
     """All problems as one error, a line for each: place, key and reason, and the fix, as the hint where it is one."""
     lines = [

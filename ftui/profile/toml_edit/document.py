@@ -65,9 +65,11 @@ class ProfileDocument:
         return self if text == self.text else ProfileDocument(text, (*self.past, self.text)[-MOST_TEXTS:])
 
     def undone(self) -> "ProfileDocument":
+        """One step back; unchanged where there is none."""
         return self if not self.past else ProfileDocument(self.past[-1], self.past[:-1], (*self.future, self.text))
 
     def redone(self) -> "ProfileDocument":
+        """One step forward again; unchanged where none was undone."""
         return self if not self.future else ProfileDocument(self.future[-1], (*self.past, self.text), self.future[:-1])
 
     def since(self, before: "ProfileDocument") -> "ProfileDocument":

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import FtuiError, ProfileError
-from ftui.profile.checks.messages import all_keys
+from ftui.profile.checks.messages import SUGGESTED_KEY, all_keys
 from ftui.profile.layers import examine, resolve, text_layer
 from ftui.profile.origins import ProfileFault
 
@@ -16,6 +16,21 @@ WHOLE = "".join(LINES)
 
 def told_of(text: str) -> tuple[ProfileFault, ...]:
     return examine([text_layer(text, HERE)], HERE).problems
+
+
+@pytest.mark.parametrize(
+    ("line", "key"),
+    [
+        ("train.lr = 1e-4", "train.learning_rate"),
+        ("train.bf16 = true", "train.precision"),
+        ("train.learning_rte = 1e-4", "train.learning_rate"),
+        ("lora.r = 8", "adapter"),
+    ],
+)
+def test_the_key_that_was_meant_is_found_in_the_fix(line: str, key: str) -> None:
+    (problem,) = told_of(f"{WHOLE}{line}\n")
+    match = SUGGESTED_KEY.search(problem.fix)
+    assert match is not None and match[1].rstrip(".") == key
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from ftui.cli import main
 from ftui.errors import ProfileError
 from ftui.profile.aliases import OTHER_NAMES
 from ftui.profile.checks.messages import all_keys
-from ftui.profile.layers import Examination, ProfileLayer, examine, override_layer, resolve, text_layer
+from ftui.profile.layers import ProfileExamination, ProfileLayer, examine, override_layer, resolve, text_layer
 from ftui.profile.presets import shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
@@ -109,7 +109,7 @@ def text_of(plants: Sequence[tuple[str, str, str]]) -> str:
     return "\n".join(line for part in parts for line in part)
 
 
-def look(text: str, *above: ProfileLayer, below: Sequence[ProfileLayer] = ()) -> Examination:
+def look(text: str, *above: ProfileLayer, below: Sequence[ProfileLayer] = ()) -> ProfileExamination:
     return examine([*below, text_layer(text, HERE), *above], HERE)
 
 
