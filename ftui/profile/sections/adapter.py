@@ -86,7 +86,7 @@ class AdapterSection(Section):
     """`lora` only: store the frozen base in 8 bits (LLM.int8): half the memory of bf16, slower."""
 
     bnb_4bit_quant_type: Literal["nf4", "fp4"] = weights("nf4")
-    """`qlora`: the 4-bit data type. `nf4` suits weights that are normally distributed."""
+    """`qlora`: how a weight is stored in 4 bits. `nf4` suits weights that are normally distributed."""
 
     bnb_4bit_use_double_quant: bool = weights(True)
     """`qlora`: quantise the scales of the blocks too. Saves 0.4 bits per weight."""

@@ -102,7 +102,7 @@ def test_a_name_that_is_no_text_is_refused(at_home: Path) -> None:
             await at.find("data.train")
             await at.press("enter", "up", "enter")
             await at.settle()
-            assert at.text == PROFILE and "no text can hold" in at.words()
+            assert at.text == PROFILE and "not valid text" in at.words()
 
     person(script)
 
