@@ -110,9 +110,7 @@ def set_key(text: str, key: Key, source: str) -> str:
     try:
         f"{key}{source}".encode()
     except UnicodeEncodeError as error:  # the name of a file that is no UTF-8
-        raise ProfileError(
-            f"{source!r} contains bytes that are not valid text.", hint="Give the file another name."
-        ) from error
+        raise ProfileError(f"{source!r} is not valid text.", hint="Give the file another name.") from error
     wanted = _placed(_read(text), key, parse_toml_value(source))
     for way in (replace_value, _replaced, _appended, add_beside, add_key, _instead, _in_whole):
         found = _tried(way, text, key, source, [wanted], about=key[:-1] if way is _in_whole else key)
