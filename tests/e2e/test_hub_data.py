@@ -212,12 +212,12 @@ def test_without_the_hub_the_cache_is_as_good(endpoint: str, home: Path, change:
 
 
 AWAY = """
-from ftui.engine.data.files import hub_rows
-commit, asked = hub_rows._commit, []
+from ftui.engine.data.files import hub_dataset
+commit, asked = hub_dataset._find_commit, []
 def late(name, revision):
     asked.append(name)
     return commit(name, revision) if len(asked) > 1 else None
-hub_rows._commit = late
+hub_dataset._find_commit = late
 """
 
 

@@ -126,7 +126,7 @@ def test_a_finished_run_is_not_run_again_unless_asked(finished: tuple[Workbench,
     before = run.journal.read_bytes()
     result = bench.ftui("--run", str(bench.folder / "mine.toml"))
     assert result.returncode == 0
-    assert "is over" in result.stdout
+    assert "has ended" in result.stdout
     assert run.journal.read_bytes() == before
     again = bench.ftui("--run", str(bench.folder / "mine.toml"), "--again", "--set", "train.max_steps=2")
     assert again.returncode == 0, again.stderr

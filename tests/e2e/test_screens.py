@@ -107,7 +107,7 @@ def steer_and_leave(bench: Workbench, run: Run) -> None:
         screen.read(1.0)
         assert len(steps(run)) == frozen == last(run, ControlApplied).step
         screen.press(" ")
-        fate(screen, "went on at step")
+        fate(screen, "continued at step")
         header(screen, "mine  training")
         fill_in(screen, "f", "")
         fate(screen, "set at step")

@@ -65,7 +65,7 @@ def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
     parked = wait_for_end(workbench, run)
     assert (parked["state"]["phase"], parked["state"]["exit_code"]) == ("parked", 11)
     nobody = workbench.ftui("hold", "told")
-    assert nobody.returncode == 2 and "does not live" in nobody.stderr
+    assert nobody.returncode == 2 and "is not running" in nobody.stderr
     say("unpin", "told", str(frozen))
     say("delete", "told", f"checkpoint-{frozen}")
     assert not (run.checkpoints / f"checkpoint-{frozen}").exists()

@@ -104,7 +104,7 @@ def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     assert f"`ftui delete faulty {oldest}` frees" in record.detail
     assert f"delete faulty {oldest}" in held["state"]["detail"]
     shown = disk.bench.ftui("status", "faulty").stdout
-    assert "held" in shown and f"delete faulty {oldest}" in " ".join(shown.split()), shown
+    assert "paused" in shown and f"delete faulty {oldest}" in " ".join(shown.split()), shown
     time.sleep(6)  # one more try
     assert (contents(disk.run), len(steps(disk.run))) == (before, reached)
     assert is_running(status(disk.bench, "faulty"))

@@ -48,7 +48,7 @@ def test_whatever_watches_may_die(workbench: Workbench) -> None:
         going_on(workbench, "kept")
 
     reader = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE)
-    assert reader.stdout is not None and b"kept lives" in reader.stdout.readline()
+    assert reader.stdout is not None and b"kept is running" in reader.stdout.readline()
     reader.kill()
     reader.communicate()
     going_on(workbench, "kept")
@@ -93,7 +93,7 @@ def test_twenty_starts_at_once_make_one_engine(workbench: Workbench) -> None:
     assert Counter(start.returncode for start in starts) == {0: 20}, outputs
     first = Counter("starting" if "starting rush" in output else "attached" for output in outputs)
     assert first == {"starting": 1, "attached": 19}, outputs
-    assert all("rush lives (process " in output for output in outputs if "starting rush" not in output), outputs
+    assert all("rush is running (process " in output for output in outputs if "starting rush" not in output), outputs
     run = workbench.run("rush")
     engines = [r for r in Tail(run.supervisor_log).read() if isinstance(r, EngineStarted)]
     assert len(engines) == 1
@@ -158,7 +158,7 @@ def test_a_pid_given_again_in_a_new_namespace_is_a_stranger(workbench: Workbench
     if result.stdout.splitlines()[:1] != [str(pid)]:
         pytest.skip(f"a pid namespace needs privileges this machine does not give: {result.stderr}")
     assert '"phase": "lost"' in result.stdout
-    assert "abort 2" in result.stdout and "does not live" in result.stderr
+    assert "abort 2" in result.stdout and "is not running" in result.stderr
     assert result.stdout.splitlines()[-1] == "unharmed"
     assert newest(run) is not None
 

@@ -54,7 +54,7 @@ def test_trackers_change_no_step(workbench: Workbench, reference: Run, tmp_path:
     same_runs(run, reference)
 
     warned = [r.message for r in Tail(run.supervisor_log).read() if isinstance(r, Warned)]
-    assert warned[0] == "wandb has failed: RuntimeError: the service is gone. The run goes on without it."
+    assert warned[0] == "wandb has failed: RuntimeError: the service is gone. The run continues without it."
     assert warned[1].startswith("trackio has not taken all of the run yet")
     assert len(warned) == 2, warned
     assert "trackio has not taken all of the run yet" in " ".join(workbench.ftui("status", "tracked").stdout.split())

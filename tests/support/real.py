@@ -35,7 +35,7 @@ def smollm2() -> Path:
     Raises:
         ConnectionError: it cannot be downloaded.
     """
-    script = ROOT / "tests" / "whole" / "smollm2.py"
+    script = ROOT / "tests" / "e2e" / "smollm2.py"
     result = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
     if result.returncode == UNAVAILABLE:
         raise ConnectionError(result.stderr.strip().splitlines()[-1])

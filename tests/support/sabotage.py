@@ -123,7 +123,9 @@ def die_answering(verb: str, when: str) -> None:
             die()
         event(self, record, durable=durable)
         if hit:
-            request_inbox.remove = lambda found: die()  # type: ignore[attr-defined]
+            name = "remove_request"
+            assert hasattr(request_inbox, name)
+            setattr(request_inbox, name, lambda request: die())
 
     EventWriter.write = deadly  # type: ignore[method-assign]
 

@@ -484,7 +484,7 @@ def test_a_closer_look_asks_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
     class Helper:
         def ask(self, question: str, **given: Any) -> Any:
             asked.append(question)
-            if question == "count":
+            if question == "count_rows":
                 return {"max_steps": 30, "num_train_tokens": 9000, "steps_per_epoch": 15, "longest": 700}
             raise ModelError("The model [/] is not here.", hint="Fetch it.")
 
@@ -497,7 +497,7 @@ def test_a_closer_look_asks_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
         async with editor() as at:
             await at.press("c")
             await at.settle()
-            assert asked == ["count", "simulate", "closed"] and "The model [/] is not here." in at.words("keys")
+            assert asked == ["count_rows", "simulate", "closed"] and "The model [/] is not here." in at.words("keys")
 
     person(script)
 
@@ -526,7 +526,7 @@ def test_what_was_counted_is_known_to_the_list_of_changes(
     class Helper:
         def ask(self, question: str, **given: Any) -> Any:
             counts = {"max_steps": 30, "num_train_tokens": 9000, "steps_per_epoch": 15, "longest": 256}
-            return counts | {"num_cut": num_cut} if question == "count" else asdict(memory)
+            return counts | {"num_cut": num_cut} if question == "count_rows" else asdict(memory)
 
         def close(self) -> None:
             pass
