@@ -7,7 +7,6 @@ from ftui.errors import UsageError
 from ftui.runs.checkpoint_index import CheckpointEntry, read_checkpoints, verify_entry
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
-from ftui.supervisor.spawn import watched
 
 
 def verify(on_detail: Callable[[str], None], run: str, checkpoint: str) -> CheckpointEntry:
@@ -17,7 +16,7 @@ def verify(on_detail: Callable[[str], None], run: str, checkpoint: str) -> Check
         UsageError: there is no such checkpoint.
     """
     opened = Run(Path(run))
-    for entry in read_checkpoints(opened, watched(opened, read_status(opened)).state):
+    for entry in read_checkpoints(opened, read_status(opened).state):
         if entry.path == checkpoint:
             return verify_entry(opened, entry)
     raise UsageError(f"{opened.name} has no {checkpoint}.")

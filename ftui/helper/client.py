@@ -55,7 +55,8 @@ class Helper:
         Raises:
             FtuiError: the answer was a problem, the deadline passed, or the process died: then with its last lines.
         """
-        if isinstance(profile := params.get("profile"), Profile):
+        if (profile := params.get("profile")) is not None:
+            assert isinstance(profile, Profile), "a text would pass by the consent"
             check_remote_code(profile, self._allow)
             params["profile"] = to_toml(profile)
         with self._lock:

@@ -18,7 +18,6 @@ import pytest
 from ftui.errors import DataError, FtuiError, ModelError
 from ftui.helper.client import Helper
 from ftui.profile.layers import resolve
-from ftui.profile.serialize import to_toml
 from tests.support.bench import Workbench
 
 
@@ -105,14 +104,15 @@ def helper(workbench: Workbench, monkeypatch: pytest.MonkeyPatch) -> Iterator[He
 
 
 def test_the_helper_answers_goes_on_after_errors_and_comes_back(workbench: Workbench, helper: Helper) -> None:
-    text = to_toml(resolve(workbench.profile("mine")).profile)
-    assert helper.ask("count_rows", profile=text)["max_steps"] == 30
+    profile = resolve(workbench.profile("mine")).profile
+    assert helper.ask("count_rows", profile=profile)["max_steps"] == 30
     (process,) = helpers()
     rows = workbench.folder / "rows.jsonl"
     (found,) = helper.ask("recognise", path=str(rows))
     assert (found["file"], found["form"], found["confidence"]) == (str(rows), "alpaca", 1.0)
+    elsewhere = profile.model.model_copy(update={"name_or_path": str(workbench.folder / "nowhere")})
     with pytest.raises(ModelError, match="no model folder"):
-        helper.ask("count_rows", profile=text.replace("/base", "/nowhere"))
+        helper.ask("count_rows", profile=profile.model_copy(update={"model": elsewhere}))
     with pytest.raises(ModelError):
         helper.ask("model_config", name="nobody/nothing", revision=None)
     with pytest.raises(FtuiError, match="KeyError"):
@@ -141,7 +141,7 @@ def test_a_helper_that_is_closed_leaves_nobody_waiting(workbench: Workbench, hel
 
     def ask() -> None:
         try:
-            helper.ask("count_rows", profile=to_toml(resolve(workbench.profile("mine")).profile))
+            helper.ask("count_rows", profile=resolve(workbench.profile("mine")).profile)
         except FtuiError as error:
             told.append(error)
 

@@ -120,6 +120,11 @@ def hits_in(sample: RowView, text: str) -> list[tuple[int, int]]:
     return [(n, n + 1) for n, token in enumerate(sample.tokens) if token.text.strip() == text]
 
 
+PROFILE_OF_ROWS = Profile.model_validate(
+    {"run": {"stage": "sft"}, "model": {"name_or_path": "a/b"}, "data": {"train": "rows.jsonl"}}
+)
+
+
 class StandIn:
     """Answers at once what `ftui.helper.client.Helper` would. `problem`, if any, is what comes of every question."""
 
@@ -133,7 +138,8 @@ class StandIn:
         self.is_closed = False
 
     def ask(self, question: str, *, on_detail: Callable[[str], object] | None = None, **given: Any) -> Any:
-        if isinstance(profile := given.get("profile"), Profile):
+        if (profile := given.get("profile")) is not None:
+            assert isinstance(profile, Profile)
             check_remote_code(profile, self.allow)
         self.asked.append((question, {key: value for key, value in given.items() if key != "profile"}))
         if on_detail is not None:

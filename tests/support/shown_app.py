@@ -104,7 +104,7 @@ def picture(app: App[Any]) -> str:
     lines = ["".join(text for text, _ in row).rstrip() for row in rows]
     usual = next(iter(names.values()))
     styles = ["".join(names.get(style, "") * len(text) for text, style in row).rstrip(usual) for row in rows]
-    legend = [f"{request} {style}" for style, request in names.items()]
+    legend = [f"{letter} {style}" for style, letter in names.items()]
     return "\n".join([*lines, "-- styles", *styles, "-- legend", *legend]) + "\n"
 
 

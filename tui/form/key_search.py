@@ -51,8 +51,8 @@ def _spread(word: str, name: str) -> float:
     spreads = []
     for start in [i for i in range(len(name)) if name[i] == word[0] and (i == 0 or name[i - 1] in "._")]:
         at = start
-        for request in word[1:]:
-            at = name.find(request, at + 1)
+        for letter in word[1:]:
+            at = name.find(letter, at + 1)
             if at < 0:
                 break
         else:

@@ -15,6 +15,7 @@ from ftui.dataset.row_counts import RowCounts, count_lines
 from ftui.errors import DiskError, FtuiError, UsageError
 from ftui.estimate.simulation import count_rows
 from ftui.helper.client import Helper
+from ftui.profile.consent import REMOTE_CODE
 from ftui.runs.run_folder import Run
 
 from ..drawing.resolved_table import ResolvedPage, ValueRow, count_spans, matching, resolved_page, rows
@@ -184,7 +185,7 @@ class ResolvedScreen(ListScreen[None]):
             open_rows(self, self.plan.resolved.profile, self.plan.run.name)
 
     async def _count(self, plan: LaunchPlan) -> None:
-        helper = Helper()
+        helper = Helper(allow=[REMOTE_CODE])  # whose plan it is has the consent: `plan_launch` asked for it
         try:
             self._counted = await asyncio.to_thread(count_rows, helper, plan.resolved.profile)
         except FtuiError as error:

@@ -190,7 +190,7 @@ def _is_western(data: bytes, encoding: str) -> bool:
         text = data.decode(encoding)
     except UnicodeDecodeError:
         return False
-    letters = {request for request in text.lower() if request > "\x7f" and request.isalpha()}
+    letters = {letter for letter in text.lower() if letter > "\x7f" and letter.isalpha()}
     return not ODD.search(text) and any(letters <= known for known in LETTERS)
 
 

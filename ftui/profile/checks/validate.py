@@ -78,7 +78,7 @@ def _holds_halves(value: Any) -> bool:
     """Whether a text in it has half a character: what Python makes of other bytes on a command line and in names."""
     if isinstance(value, dict | list | tuple):
         return any(map(_holds_halves, [*value, *value.values()] if isinstance(value, dict) else value))
-    return isinstance(value, str) and any("\ud800" <= request <= "\udfff" for request in value)
+    return isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def _nested(values: Mapping[Key, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from ftui.dataset.report import Report
 from ftui.dataset.row import RowView
 from ftui.engine.data.files import blocks, plain_text
 from ftui.engine.inspection import browser
+from ftui.engine.services.profile_text import given_profile
 from ftui.errors import DataError, ProfileError
 from ftui.helper.client import Helper
 from ftui.profile.serialize import to_toml
@@ -268,15 +269,16 @@ def test_what_is_wrong_is_told(profile: Opened) -> None:
 def test_the_helper_answers_and_tells_how_far_it_is(profile: Opened) -> None:
     """The process itself, once: details come before the answer, and an answer longer than a pipe comes whole."""
     long = [{"text": " ".join(WORDS * 800)}]
-    text, told, helper = profile(long), list[str](), Helper()
+    told, helper = list[str](), Helper()
+    resolved = given_profile(profile(long))
     try:
-        found = msgspec.convert(helper.ask("sample", on_detail=told.append, profile=text, jump="longest"), RowView)
+        found = msgspec.convert(helper.ask("sample", on_detail=told.append, profile=resolved, jump="longest"), RowView)
         assert found.raw.startswith('{\n  "text": "the a kernel') and len(found.tokens) > 2000 and told
-        report = msgspec.convert(helper.ask("report", profile=text), Report)
+        report = msgspec.convert(helper.ask("report", profile=resolved), Report)
         assert report.num_rows == 1 and any(finding.name == "few_rows" for finding in report.findings)
-        assert helper.ask("search", profile=text, text="nowhere", after=0) is None
+        assert helper.ask("search", profile=resolved, text="nowhere", after=0) is None
         with pytest.raises(DataError):
-            helper.ask("sample", profile=text, jump="number", where={"file": "x", "number": 1})
+            helper.ask("sample", profile=resolved, jump="number", where={"file": "x", "number": 1})
     finally:
         helper.close()
 

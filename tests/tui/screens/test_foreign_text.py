@@ -32,7 +32,7 @@ from ftui.tui.screens.rows.rows_screen import RowsScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
 from tests.support.evil import TOGETHER, evil_name, evil_profile, evil_run, steers
-from tests.support.rows_helper import StandIn, evil
+from tests.support.rows_helper import PROFILE_OF_ROWS, StandIn, evil
 from tests.support.shown_app import ShownApp, shown_app, strips_of
 
 SIZES = [(80, 24), (60, 20)]
@@ -191,13 +191,13 @@ def test_the_xray_shows_foreign_text(name: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(StandIn, "report", report)
 
     async def play(visit: Visit) -> None:
-        await visit.show(RowsScreen(text, ""))
+        await visit.show(RowsScreen(text, PROFILE_OF_ROWS))
         await visit.shown.until(lambda: "row 1" in visit.shown.text())
         for keys in ((), ("b", "end"), ("v",), ("end",), ("R",), ("down",), ("end",)):
             await visit.press(*keys)
             await visit.look(RowsScreen)
         monkeypatch.setattr(StandIn, "problem", UsageError(text, hint=text))
-        await visit.show(RowsScreen(text, ""))
+        await visit.show(RowsScreen(text, PROFILE_OF_ROWS))
         await visit.shown.until(lambda: "tries again" in visit.shown.text() or len(text) > 500)
         await visit.look(RowsScreen)
 

@@ -471,6 +471,21 @@ def test_rows_are_counted(
     person(script)
 
 
+def test_a_run_that_was_allowed_its_models_code_is_counted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consent that the run was started with holds for its resume, and for what is shown before it."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    path.write_text(PROFILE.replace("[data]", f'revision = "{commit}"\ntrust_remote_code = true\n[data]'))
+    opened = open_run.open_run(runs_root() / "mine", resolve(path), allow=["remote-code"])
+    answer_with(monkeypatch, COUNTS)
+
+    async def script() -> None:
+        async with at(ResolvedScreen(run=opened.run)) as shown:
+            await shown.press("end", "d")
+            await shown.until(lambda: "1,713" in shown.text())
+
+    person(script)
+
+
 def test_leaving_ends_the_count(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     note = tmp_path / "pid"
     stand_in(monkeypatch, f"import os, time; open({str(note)!r}, 'w').write(str(os.getpid())); time.sleep(60)")

@@ -11,7 +11,6 @@ from ftui.errors import FtuiError
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
-from ftui.profile.serialize import to_toml
 
 from ...stage import RowReport, stage
 from .rows_screen import RowsScreen
@@ -29,7 +28,7 @@ def open_rows(screen: Screen[Any], profile: Profile, name: str, then: Callable[[
     except FtuiError as error:
         stage(screen).complain(error)
         return
-    screen.app.push_screen(RowsScreen(name, to_toml(profile), tell))
+    screen.app.push_screen(RowsScreen(name, profile, tell))
 
 
 def open_rows_of(screen: Screen[Any], path: Path, name: str) -> None:

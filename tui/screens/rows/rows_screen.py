@@ -18,6 +18,7 @@ from ftui.dataset.report import Report
 from ftui.dataset.row import RowView
 from ftui.errors import FtuiError
 from ftui.helper.client import Helper
+from ftui.profile.schema import Profile
 
 from ...render.canvas import Canvas
 from ...stage import stage
@@ -32,7 +33,7 @@ AGAIN = "reading the files again ..."
 
 
 class RowsScreen(Screen[None]):
-    """Of the profile in the TOML text `profile`, whose paths are whole; `name` is what it is called.
+    """The rows of `profile`, whose paths are absolute; `name` is what it is called.
 
     `tell` gets the report once it is there.
     """
@@ -42,7 +43,7 @@ class RowsScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-beside")]  # noqa: RUF012 (Textual declares it so)
     BINDINGS: ClassVar[list[BindingType]] = XRAY_KEYS
 
-    def __init__(self, name: str, profile: str, tell: Callable[[Report], object] | None = None) -> None:
+    def __init__(self, name: str, profile: Profile, tell: Callable[[Report], object] | None = None) -> None:
         super().__init__()
         self.called, self._profile, self._tell_report = name, profile, tell
         self.helper = Helper()

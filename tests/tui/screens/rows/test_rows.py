@@ -17,6 +17,7 @@ from textual.color import Color
 from ftui.dataset.report import Example, Finding, Where
 from ftui.dataset.row import NOTHING_CUT, RowView
 from ftui.errors import DataError, UsageError
+from ftui.profile.serialize import to_toml
 from ftui.tui.drawing.report_view import finding_lines, number_lines
 from ftui.tui.drawing.row_view import title
 from ftui.tui.render.glyphs import ASCII, UNICODE
@@ -31,7 +32,7 @@ from ftui.tui.screens.rows import rows_screen
 from ftui.tui.screens.rows.prompts import place_in
 from ftui.tui.screens.rows.rows_screen import RowsScreen
 from ftui.tui.screens.start import StartScreen
-from tests.support.rows_helper import FILE, FINDINGS, REPORT, SAMPLES, StandIn
+from tests.support.rows_helper import FILE, FINDINGS, PROFILE_OF_ROWS, REPORT, SAMPLES, StandIn
 from tests.support.shown_app import PROFILE, ShownApp, picture, shown_app, strips_of
 
 SIZES = {"40x12": (40, 12), "60x20": (60, 20), "80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
@@ -41,7 +42,7 @@ SamePicture = Callable[[str, str], None]
 @asynccontextmanager
 async def xrayed(size: str = "80x24", **options: Any) -> AsyncIterator[ShownApp]:
     async with shown_app(size=SIZES[size], clock=lambda: 0.0, **options) as shown:
-        shown.app.push_screen(RowsScreen("mine.toml", "the profile"))
+        shown.app.push_screen(RowsScreen("mine.toml", PROFILE_OF_ROWS))
         await shown.pilot.pause()
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
@@ -122,7 +123,7 @@ def test_while_it_is_opened(size: str, same_picture: SamePicture, monkeypatch: p
         nonlocal loop
         loop = asyncio.get_running_loop()
         async with shown_app(size=SIZES[size], clock=lambda: 0.0) as shown:
-            shown.app.push_screen(RowsScreen("mine.toml", ""))
+            shown.app.push_screen(RowsScreen("mine.toml", PROFILE_OF_ROWS))
             await shown.until(lambda: "12 s left" in shown.text())
             await shown.press("n", "l", "slash", "g", "down", "b")
             same_picture(f"xray-opening-{size}", picture(shown.app))
@@ -584,7 +585,7 @@ def test_one_key_opens_it(kind: type, project: Path) -> None:
             assert shown.shows(kind)
             await press(shown, "r")
             assert shown.shows(RowsScreen) and "row 1 of 4" in shown.text()
-            assert str(project / "rows.jsonl") in shown.screen._profile
+            assert str(project / "rows.jsonl") in to_toml(shown.screen._profile)
             await press(shown, "escape")
             assert shown.shows(kind)
 
