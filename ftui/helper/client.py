@@ -74,15 +74,22 @@ class Helper:
     def _exchange(
         self, method: str, params: dict[str, Any], deadline_seconds: float | None, on_detail: OnDetail | None
     ) -> Any:
-        process = self._start()
-        timer = None if deadline_seconds is None else threading.Timer(deadline_seconds, process.kill)
+        process, is_late = self._start(), threading.Event()
+
+        def give_up() -> None:
+            is_late.set()  # before the kill: whoever sees the process gone must see why
+            process.kill()
+
+        timer = None if deadline_seconds is None else threading.Timer(deadline_seconds, give_up)
         if timer is not None:
             timer.start()
         try:
             return self._receive(process, self._send(process, method, params), on_detail)
-        except (FtuiError, BrokenPipeError, EOFError):
-            if timer is not None and timer.finished.is_set() and process.poll() is not None:
+        except (BrokenPipeError, EOFError):
+            if is_late.is_set():
                 raise FtuiError(f"There was no answer within {deadline_seconds:g} s ({method}).") from None
+            raise
+        except FtuiError:
             raise
         except BaseException:  # nobody waits for the answer any more, and it must not be taken for the next one
             self._end(INTERRUPT_SECONDS)
