@@ -64,7 +64,7 @@ class Helper:
             try:
                 return self._exchange(method, params, deadline_seconds, on_detail)
             except (BrokenPipeError, EOFError):  # it may have waited five minutes for this request, and ended just now
-                if not was_running or deadline_seconds is not None:
+                if not was_running:
                     raise self._death() from None
             try:
                 return self._exchange(method, params, deadline_seconds, on_detail)
@@ -87,6 +87,7 @@ class Helper:
             return self._receive(process, self._send(process, method, params), on_detail)
         except (BrokenPipeError, EOFError):
             if is_late.is_set():
+                self._end()  # until it is gone, the next request would be sent to it
                 raise FtuiError(f"There was no answer within {deadline_seconds:g} s ({method}).") from None
             raise
         except FtuiError:

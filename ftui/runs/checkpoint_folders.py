@@ -226,6 +226,9 @@ def sweep(root: Path) -> None:
                 with contextlib.suppress(OSError):  # a network volume may refuse for now
                     path.unlink()
     _delete_trash(root)
+    for checkpoint in listed(root):  # a deletion was cut short after its last file
+        if not checkpoint.path.is_symlink() and all(path.is_dir() for path in checkpoint.path.rglob("*")):
+            delete(checkpoint.path, ())
 
 
 def _delete_trash(root: Path) -> None:

@@ -290,6 +290,43 @@ def test_a_deletion_cut_short_where_no_folder_can_be_renamed_is_ended_by_the_nex
     assert names(path) == ["notes.txt"]
 
 
+def test_a_deletion_cut_short_at_any_call_leaves_nothing_to_the_next_sweep_or_a_whole_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No folder can be renamed, and the kill comes before each call that deletes or renames."""
+    real = {name: getattr(os, name) for name in ("rename", "unlink", "rmdir")}
+    monkeypatch.setattr(checkpoint_folders, "rename_folder", lambda source, target: False)
+    at = calls = 0
+
+    def cut(name: str) -> Callable[..., None]:
+        def call(*arguments: Any, **options: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == at + 1:
+                raise KeyboardInterrupt
+            real[name](*arguments, **options)
+
+        return call
+
+    is_cut = True
+    while is_cut:
+        path, calls = publish(tmp_path / str(at), 4).path, 0
+        with monkeypatch.context() as patch:
+            for name in real:
+                patch.setattr(os, name, cut(name))
+            try:
+                checkpoint_folders.discard(path)
+            except KeyboardInterrupt:
+                pass
+            else:
+                is_cut = False
+        checkpoint_folders.sweep(path.parent)
+        assert names(path.parent) == (["checkpoint-4"] if at == 0 else []), f"cut at call {at + 1}"
+        assert at > 0 or checkpoint_folders.fault(path) is None
+        at += 1
+    assert at > len(FILES) + 3, "the files, the folders, the manifest twice"
+
+
 def test_a_damaged_checkpoint_does_not_count_as_one_that_is_kept(tmp_path: Path) -> None:
     for step in (1, 2, 3, 4):
         publish(tmp_path, step)
