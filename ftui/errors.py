@@ -41,26 +41,38 @@ class FtuiError(Exception):
 
 
 class UsageError(FtuiError):
+    """The command line is wrong, or names a run, checkpoint or file that is not there."""
+
     exit_code = 2
 
 
 class ProfileError(FtuiError):
+    """A value of the profile is wrong or missing, or contradicts another; the message has file, line and key."""
+
     exit_code = 30
 
 
 class DataError(FtuiError):
+    """A row or a file of rows cannot be used; the message has file, line and reason."""
+
     exit_code = 31
 
 
 class ModelError(FtuiError):
+    """A model, adapter or tokenizer is missing, gated, damaged, or of a kind that ftui does not train."""
+
     exit_code = 32
 
 
 class HardwareError(FtuiError):
+    """A device, driver or package that the profile asks for is not here, or torch cannot use it."""
+
     exit_code = 33
 
 
 class DiskError(FtuiError):
+    """The volume refuses to write, read or lock, or what was written reads back wrong."""
+
     exit_code = 40
 
 
@@ -69,22 +81,32 @@ class DiskFullError(DiskError):
 
 
 class GpuMemoryError(FtuiError):
+    """The GPU's memory ran out where nothing smaller can be tried."""
+
     exit_code = 41
 
 
 class HostMemoryError(FtuiError):
+    """The machine's memory ran out, in the engine or by the kernel's OOM killer."""
+
     exit_code = 42
 
 
 class NonFiniteError(FtuiError):
+    """The loss or the gradients were NaN or infinite for `health.max_bad_steps` steps in a row."""
+
     exit_code = 43
 
 
 class StalledError(FtuiError):
+    """The engine finished no unit of work for too long, and its supervisor killed it."""
+
     exit_code = 44
 
 
 class LostRunError(FtuiError):
+    """Another process works on this run, or has its lock; going on would make two writers."""
+
     exit_code = 50
 
 

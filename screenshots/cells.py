@@ -25,6 +25,8 @@ DASHED = {"┊": 4, "╎": 2}
 
 @dataclass(frozen=True)
 class Cell:
+    """A character with its colours (`#rrggbb`): its own, and the one behind it."""
+
     sign: str
     color: str
     behind: str

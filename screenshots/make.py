@@ -47,6 +47,7 @@ SCENES = (
 
 
 def main(names: list[str]) -> None:
+    """Make the named pictures, or all of them where none is named."""
     with tempfile.TemporaryDirectory() as place:
         settle(Path(place))
         now = max(time_of_last_record(run) for run in all_runs()) + 3

@@ -61,6 +61,7 @@ class ProcessGroup:
 
     @property
     def is_leader(self) -> bool:
+        """Whether this is rank 0."""
         return self.rank == 0
 
     def order(self, command: RankCommand) -> None:

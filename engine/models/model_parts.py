@@ -23,6 +23,7 @@ class LossModule(nn.Module):
         self._hardware = hardware
 
     def forward(self, batch: Any) -> Loss:
+        """The loss of a micro-batch (a `Batch`) in the hardware's precision: (sum, weight, extras)."""
         with autocast(self._hardware):
             return self._objective.loss(self.model, batch)
 
@@ -44,4 +45,5 @@ class ModelParts:
 
     @property
     def device(self) -> torch.device:
+        """The device that the model trains on."""
         return self.hardware.device

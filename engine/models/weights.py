@@ -104,6 +104,7 @@ def trainable(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 
 def all_finite(model: PreTrainedModel) -> bool:
+    """Whether no trained weight is NaN or infinite."""
     return all(bool(torch.isfinite(weight).all()) for weight in trainable(model).values())
 
 

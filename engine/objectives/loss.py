@@ -46,6 +46,7 @@ class Batch:
     lengths: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
+        """The same batch on a device; the copy does not wait for the device."""
         tensors = [
             None if tensor is None else tensor.to(device, non_blocking=True)
             for tensor in (self.input_ids, self.position_ids, self.predictors, self.target_ids, self.lengths)
@@ -179,6 +180,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target_ids: Tensor, smoothing: float
     ) -> Tensor:
+        """Sum of the losses in nats (float32 scalar); gradients of what needs one are computed here and kept."""
         operands = (hidden, weight, bias)
         grads = [
             torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and is_needed else None
@@ -201,6 +203,7 @@ class ChunkedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradients of the forward pass times the incoming one; none for target ids and smoothing."""
         pairs = zip(ctx.grads, ctx.dtypes, strict=True)
         return (*(None if grad is None else grad.mul_(grad_outputs[0]).to(dtype) for grad, dtype in pairs), None, None)
 

@@ -30,14 +30,17 @@ class CurriculumPlan:
 
     @property
     def effective_batch(self) -> int:
+        """Rows of each step, the same in all stages."""
         return self.stages[0].effective_batch
 
     @property
     def steps_per_epoch(self) -> int:
+        """Steps of a mean epoch, at least 1."""
         return max(1, round(self.max_steps / self.epoch_of(self.max_steps)))
 
     @property
     def rows_per_epoch(self) -> int:
+        """Rows (packed ones count once) of a mean epoch."""
         return round(self._mean(lambda stage: stage.rows_per_epoch))
 
     def sum_epoch(self, amounts: np.ndarray) -> int:

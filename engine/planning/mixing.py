@@ -23,11 +23,19 @@ class MixedSource(Protocol):
     """What a source says of how much of it is trained on."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What messages call it."""
+        ...
+
     @property
-    def weight(self) -> float: ...
+    def weight(self) -> float:
+        """How often each of its rows comes in an epoch, where `num_samples` says nothing."""
+        ...
+
     @property
-    def num_samples(self) -> int | None: ...
+    def num_samples(self) -> int | None:
+        """Rows of it in an epoch; `None`: by `weight`."""
+        ...
 
 
 def compute_shares(

@@ -126,6 +126,7 @@ class _Spaces:
         return space, chosen, each
 
     def put(self, space: int, rows: "array[int]") -> None:
+        """Give rows back, each with `space` tokens of room left."""
         if rows:
             self._rows[space].extend(rows)
             self._there |= 1 << space

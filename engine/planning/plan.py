@@ -28,6 +28,7 @@ class SourceShare:
 
     @property
     def per_epoch(self) -> int:
+        """Rows of it in an epoch: weight x rows, rounded."""
         return round(self.weight * self.num_rows)
 
 
@@ -50,10 +51,12 @@ class Plan:
 
     @property
     def rows_per_epoch(self) -> int:
+        """Rows of an epoch, packed ones counted once."""
         return sum(share.per_epoch for share in self.shares)
 
     @property
     def steps_per_epoch(self) -> int:
+        """Steps of an epoch; the last one may have fewer rows."""
         return math.ceil(self.rows_per_epoch / self.effective_batch)
 
     @property

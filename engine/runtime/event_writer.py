@@ -146,6 +146,11 @@ class EventWriter:
         os.close(fresh)
 
     def make_reserve(self) -> None:
+        """Reserve space on the disk for the record that says that the disk is full.
+
+        Raises:
+            DiskError: it cannot be written (a DiskFullError where there is no space).
+        """
         make_reserve(self._run.reserve)
 
     def _append(self, writer: Writer, record: Record, *, durable: bool = False) -> None:

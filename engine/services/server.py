@@ -48,6 +48,7 @@ OnDetail = Callable[[str], None]
 
 
 def main(arguments: list[str]) -> None:
+    """Answer requests until nobody asks any more. `arguments`: the folder for temporary files."""
     folder = Path(arguments[0])
     requests, responses = _own_pipes()
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()

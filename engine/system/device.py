@@ -27,6 +27,7 @@ class Hardware:
 
     @property
     def compute_dtype(self) -> torch.dtype:
+        """The torch type of `precision`."""
         return {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}[self.precision]
 
 

@@ -31,6 +31,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def first_line(error: BaseException) -> str:
+    """The first line of an error's message; torch appends its C++ stack to some."""
     return str(error).split("\n")[0]
 
 

@@ -19,9 +19,11 @@ class RngState:
 
     @classmethod
     def capture(cls, device: torch.device) -> "RngState":
+        """The states as they are now, on the CPU and on `device`."""
         return cls(random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state(), _get(device))
 
     def restore(self, device: torch.device) -> None:
+        """Put all generators back; `device` is that of the state."""
         random.setstate(self.python)
         np.random.set_state(self.numpy)
         torch.set_rng_state(self.torch_cpu)
@@ -43,6 +45,7 @@ class RngState:
 
     @classmethod
     def rebuilt(cls, tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> "RngState":
+        """The state that `tensors()` and `plain()` gave."""
         version, internal, gauss = plain["python"]
         numpy_state = {k: v for k, v in plain["numpy"].items() if k != "pos"}
         key = tensors["numpy_key"].numpy().astype(np.uint32)
@@ -60,6 +63,7 @@ def rank_seed(seed: int, rank: int) -> int:
 
 
 def seed_everything(seed: int) -> None:
+    """Seed Python's, numpy's and torch's generators; torch's includes all devices."""
     random.seed(seed)
     np.random.seed(seed % 2**32)
     torch.manual_seed(seed)

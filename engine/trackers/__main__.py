@@ -49,10 +49,15 @@ class Lifeline:
                 faulthandler.dump_traceback_later(HANGING_SECONDS, exit=True)
 
     def has_ended(self, wait: float = 0.0) -> bool:
+        """Whether the other end is closed, after at most `wait` seconds."""
         return self._ended.wait(wait)
 
 
 def main(arguments: list[str]) -> int:
+    """Follow a run for one tracker. `arguments`: the run's folder, the tracker's name, the lifeline's descriptor.
+
+    Returns the exit code, 1 where the tracker's library is not installed.
+    """
     folder, name, descriptor = arguments
     os.umask(0o077)
     os.nice(10)  # the engine comes first
@@ -101,6 +106,7 @@ def follow_run(run: Run, name: str, lifeline: Lifeline) -> None:
 
 
 def send_news(news: RunReader, sink: Sink, position: Position) -> None:
+    """Read what is new in the run's files once, and hand it to the tracker."""
     back_to, points, hardware = news.look()
     if back_to is not None and sink.forget(back_to, time.time()):
         rewind(position, back_to)

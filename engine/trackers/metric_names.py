@@ -22,6 +22,7 @@ def step_values(record: Step) -> Values:
 
 
 def evaluation_values(record: EvaluationDone) -> Values:
+    """The loss in nats a token and the duration in seconds; a loss that was not finite is NaN."""
     values: dict[str, float | None] = {"eval/loss": record.loss, "eval/runtime": record.seconds}
     return _measured(values, record.non_finite)
 

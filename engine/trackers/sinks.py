@@ -23,9 +23,13 @@ class TrackedRun:
 class Sink(Protocol):
     """A tracker's library. Whatever it raises ends this process, which is all that can go wrong."""
 
-    def scalars(self, step: int, time: float, values: Values) -> None: ...
+    def scalars(self, step: int, time: float, values: Values) -> None:
+        """Send numbers of a step, each under its name. `time` is Unix time."""
+        ...
 
-    def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None: ...
+    def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None:
+        """Send a sample: a prompt and the model's answer after `step` steps. `time` is Unix time."""
+        ...
 
     def forget(self, step: int, time: float) -> bool:
         """Take back all above this step; False where the library cannot."""
@@ -35,7 +39,9 @@ class Sink(Protocol):
         """All so far is with the library; `position` is stored after this."""
         ...
 
-    def close(self, *, badly: bool) -> None: ...
+    def close(self, *, badly: bool) -> None:
+        """Send what is left and close; `badly` where the run failed."""
+        ...
 
 
 def open_sink(name: str, subject: TrackedRun, position: Position) -> Sink:

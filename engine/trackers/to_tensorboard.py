@@ -24,6 +24,8 @@ from .sinks import TrackedRun
 
 
 class TensorBoard:
+    """A `Sink` that appends to one events file in trackers/tensorboard; begun anew where the file was lost."""
+
     def __init__(self, subject: TrackedRun, position: Position) -> None:
         self._position = position
         folder = make_private_folder(subject.folder / "tensorboard")
@@ -45,21 +47,26 @@ class TensorBoard:
             self._write_text(0, clock.time(), "profile", subject.profile_text)
 
     def scalars(self, step: int, time: float, values: Values) -> None:
+        """Append one event with all values."""
         found = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         self._write(Event(wall_time=time, step=step, summary=Summary(value=found)))
 
     def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None:
+        """Append prompt and answer as one text."""
         self._write_text(step, time, name, f"{prompt}\n\n{completion}")
 
     def forget(self, step: int, time: float) -> bool:
+        """Append a START event: TensorBoard drops all steps after `step` that came before it."""
         self._write(Event(wall_time=time, step=step + 1, session_log=SessionLog(status=SessionLog.START)))
         return True
 
     def flush(self) -> None:
+        """Write what is buffered, and note the length of the file in the position."""
         self._records.flush()
         self._position.event_bytes = os.fstat(self._file.fileno()).st_size
 
     def close(self, *, badly: bool) -> None:
+        """Close the file; it says nothing of how the run ended."""
         self._records.close()
 
     def _write(self, event: Event) -> None:

@@ -13,6 +13,8 @@ from .sinks import TrackedRun
 
 
 class Trackio:
+    """A `Sink` that logs to a trackio project (TRACKIO_PROJECT, else `ftui`)."""
+
     def __init__(self, subject: TrackedRun, position: Position) -> None:
         folder = os.environ.setdefault("TRACKIO_DIR", str(subject.folder / "trackio"))
         make_private_folder(subject.folder / "trackio")
@@ -45,17 +47,21 @@ class Trackio:
         self._position.note = self._position.note or str(message).split("\n")[0]
 
     def scalars(self, step: int, time: float, values: Values) -> None:
+        """Log the values at that step; trackio stamps the time itself."""
         self._run.log(dict(values), step=step)
 
     def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None:
+        """Log prompt and answer as Markdown, what stands in them escaped."""
         page = f"**{html.escape(prompt)}**\n\n{html.escape(completion)}"
         self._run.log({name: self._library.Markdown(page)}, step=step)
 
     def forget(self, step: int, time: float) -> bool:
+        """False: trackio keeps what it has."""
         return False
 
     def flush(self) -> None:
         """trackio has a thread of its own for that."""
 
     def close(self, *, badly: bool) -> None:
+        """Send what is left; trackio has no word for a run that failed."""
         self._library.finish()

@@ -62,17 +62,21 @@ class Wandb:
         )
 
     def scalars(self, step: int, time: float, values: Values) -> None:
+        """Log the values with their step; wandb stamps the time itself."""
         self._run.log({**values, STEP: step})
 
     def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None:
+        """Log prompt and answer as HTML, what stands in them escaped."""
         page = f"<pre><b>{html.escape(prompt)}</b>\n\n{html.escape(completion)}</pre>"
         self._run.log({name: self._library.Html(page, inject=False), STEP: step})
 
     def forget(self, step: int, time: float) -> bool:
+        """False: wandb keeps what it has, and draws by `STEP`."""
         return False
 
     def flush(self) -> None:
         """wandb has threads of its own for that."""
 
     def close(self, *, badly: bool) -> None:
+        """Send what is left, and mark the run as failed or finished."""
         self._run.finish(exit_code=int(badly))

@@ -57,6 +57,7 @@ class TrainingData(StartingPoint):
 
     @property
     def pad_id(self) -> int:
+        """The token that fills rows of a micro-batch; 0 where the tokenizer has none, since no loss sees it."""
         return int(self.tokenizer.pad_token_id or 0)
 
     @property

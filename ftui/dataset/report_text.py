@@ -134,6 +134,7 @@ def padding_text(report: Report) -> str:
 
 
 def scripts_text(report: Report) -> str:
+    """`Latin 97%, Cyrillic 3%`, the most first."""
     return ", ".join(f"{name} {percent(share)}" for name, share in report.scripts)
 
 

@@ -87,6 +87,7 @@ def _token_counts(tokens: Sequence[Token]) -> str:
 
 
 def piece_kind(token: Token) -> PieceKind:
+    """How a token's text is drawn: cut, special, trained, or read as context only."""
     if token.is_cut:
         return "cut"
     if token.is_special:
@@ -135,6 +136,7 @@ class _Page:
         self._first = number
 
     def end_line(self) -> None:
+        """Begin a new line, unless nothing stands on this one yet."""
         self._end_word()
         if self._line:
             self._break(self._first)

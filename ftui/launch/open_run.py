@@ -279,6 +279,11 @@ def resume(run: Run, profile: Profile) -> None:
 
 
 def stored_profile(run: Run) -> Profile:
+    """The profile in a run's folder.
+
+    Raises:
+        ProfileError: somebody has edited it, and it is wrong now.
+    """
     return resolve(run.profile).profile
 
 

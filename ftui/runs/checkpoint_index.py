@@ -94,6 +94,7 @@ class CheckpointHistory:
         self._writers: dict[int, str] = {}
 
     def take(self, record: AnyRecord) -> None:
+        """Take in the next record of the journal. Records must come in the order of the file."""
         match record:
             case CheckpointSaved():
                 self._writers[record.step] = record.token

@@ -38,6 +38,7 @@ class Series(msgspec.Struct):
     missing: list[int] = []
 
     def add(self, step: int, value: float | None) -> None:
+        """Add the value of the next step; NaN and infinite ones count as missing. Steps must ascend."""
         if value is not None and not math.isfinite(value):
             value = None
         if not self.first or self.count[-1] + self.missing[-1] == self.width:

@@ -29,6 +29,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_d
 
 
 class RunOpened(Record, frozen=True, tag="run_opened"):
+    """An engine begins an attempt: on which machine, with which library versions, torch threads and ranks."""
+
     host: str
     device: str
     driver: str | None
@@ -39,6 +41,8 @@ class RunOpened(Record, frozen=True, tag="run_opened"):
 
 
 class PhaseChanged(Record, frozen=True, tag="phase_changed"):
+    """The engine enters a phase, or adds a detail (rows read, bytes loaded) to the one it is in."""
+
     phase: Phase
     detail: str = ""
 
@@ -115,6 +119,8 @@ class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
 
 
 class CheckpointSaved(Record, frozen=True, tag="checkpoint_saved"):
+    """The checkpoint of `step` is complete at `path`, below the run's folder; it has yet to be read back."""
+
     step: int
     path: str
     tags: list[str]
@@ -129,11 +135,15 @@ class CheckpointVerified(Record, frozen=True, tag="checkpoint_verified"):
 
 
 class CheckpointTagged(Record, frozen=True, tag="checkpoint_tagged"):
+    """A checkpoint that was saved earlier is kept for one more reason."""
+
     step: int
     tag: str
 
 
 class CheckpointRemoved(Record, frozen=True, tag="checkpoint_removed"):
+    """Rotation or a request deleted a checkpoint. `path` is below the run's folder."""
+
     step: int
     path: str
 
@@ -166,6 +176,8 @@ class ControlApplied(Record, frozen=True, tag="control_applied"):
 
 
 class ControlRefused(Record, frozen=True, tag="control_refused"):
+    """A request was not obeyed, for `reason`. `step`: the last finished step then."""
+
     request: str = msgspec.field(name="letter")  # the name in files of the first format
     verb: str
     step: int
@@ -182,6 +194,8 @@ class MicroBatchChanged(Record, frozen=True, tag="micro_batch_changed"):
 
 
 class Warned(Record, frozen=True, tag="warned"):
+    """Something that a person should know and that does not end the run."""
+
     message: str
 
 
@@ -198,6 +212,11 @@ class RunFinished(Record, frozen=True, tag="run_finished"):
 
 
 class RunStopped(Record, frozen=True, tag="run_stopped"):
+    """The engine ended on request or before its plan was done (stop, park, abort, SIGTERM, a disk that stayed full).
+
+    `checkpoint` and `final` are paths below the run's folder, `None` where there is none.
+    """
+
     step: int
     reason: str
     exit_code: int
@@ -223,6 +242,8 @@ JournalRecord = (
 
 
 class EngineStarted(Record, frozen=True, tag="engine_started"):
+    """The supervisor started the engine; of several ranks `identity` is rank 0."""
+
     identity: Identity
 
 
@@ -280,6 +301,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Telemetry(Record, frozen=True, tag="telemetry"):
+    """One sample of the machine: memory in bytes, utilization 0..1. `None` where a value is hidden."""
+
     cpu_utilization: float | None = None
     memory_used: int | None = None
     memory_total: int | None = None

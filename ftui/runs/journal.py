@@ -23,6 +23,8 @@ _encoder = msgspec.json.Encoder()
 
 
 class Envelope(msgspec.Struct):
+    """What a reader needs to know of a line before it decodes all of it: its kind, and the version of its form."""
+
     kind: str
     v: int = 1
 
@@ -96,6 +98,7 @@ class Writer:
             raise DiskError(message, hint="Check the volume.") from error
 
     def close(self) -> None:
+        """Close the file. The writer cannot be used again."""
         os.close(self._descriptor)
 
 

@@ -40,6 +40,7 @@ class ControlRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="verb"
 
     @property
     def verb(self) -> str:
+        """The verb in the request's file, which may differ from the command's (`hold` of pause)."""
         return str(self.__struct_config__.tag)
 
 
@@ -84,10 +85,14 @@ class Pin(ControlRequest, frozen=True, tag="pin"):
 
 
 class Unpin(ControlRequest, frozen=True, tag="unpin"):
+    """Let rotation delete this step's checkpoint again."""
+
     step: Step
 
 
 class Delete(ControlRequest, frozen=True, tag="delete_checkpoint"):
+    """Delete this step's checkpoint, unless it is pinned, the newest or the best."""
+
     step: Step
 
 
@@ -124,6 +129,7 @@ class ReceivedRequest:
 
 
 def new_id() -> str:
+    """A random id of 16 hex digits, by which the journal names the request that it answers."""
     return secrets.token_hex(8)
 
 

@@ -47,22 +47,27 @@ class Run:
 
     @property
     def name(self) -> str:
+        """The run's name, which is that of its folder."""
         return self.folder.name
 
     @property
     def profile(self) -> Path:
+        """The resolved profile, every key with its value."""
         return self.folder / "profile.toml"
 
     @property
     def facts(self) -> Path:
+        """The `RunFacts`. They are written last: a folder is a run once it has this file."""
         return self.folder / "run.json"
 
     @property
     def journal(self) -> Path:
+        """Rare events, one `JournalRecord` a line, appended by the engine."""
         return self.folder / "journal.jsonl"
 
     @property
     def metrics(self) -> Path:
+        """One `Step` a line, appended by the engine."""
         return self.folder / "metrics.jsonl"
 
     @property
@@ -72,14 +77,17 @@ class Run:
 
     @property
     def beat(self) -> Path:
+        """The engine's newest sign of life (`Beat`), replaced about once a second."""
         return self.folder / "beat.json"
 
     @property
     def checkpoints(self) -> Path:
+        """A folder checkpoint-STEP for each checkpoint (ftui/runs/checkpoint_folders.py)."""
         return self.folder / "checkpoints"
 
     @property
     def final(self) -> Path:
+        """The result, in the layout that transformers or PEFT load."""
         return self.folder / "final"
 
     @property
@@ -89,14 +97,17 @@ class Run:
 
     @property
     def inbox(self) -> Path:
+        """Control requests to the engine, a file each (ftui/runs/requests.py)."""
         return self.folder / "inbox"
 
     @property
     def pins(self) -> Path:
+        """The steps whose checkpoints rotation never deletes (ftui/runs/pins.py)."""
         return self.folder / "pins.json"
 
     @property
     def curves(self) -> Path:
+        """Every measured quantity in at most 512 buckets an attempt (ftui/runs/curves.py)."""
         return self.folder / "curves.json"
 
     @property
@@ -106,14 +117,17 @@ class Run:
 
     @property
     def supervisor_log(self) -> Path:
+        """Starts, ends and stalls of the engine, one `SupervisorRecord` a line, appended by the supervisor."""
         return self.folder / "supervisor.jsonl"
 
     @property
     def status(self) -> Path:
+        """The run's state so far (`Status`), replaced by the supervisor once a second."""
         return self.folder / "status.json"
 
     @property
     def telemetry(self) -> Path:
+        """What the hardware does, one `Telemetry` a second, appended by the supervisor."""
         return self.folder / "telemetry.jsonl"
 
     @property
@@ -123,6 +137,7 @@ class Run:
 
     @property
     def engine_log(self) -> Path:
+        """What the engine prints, at most 8 MiB; older output is in `engine_log_before`."""
         return self.folder / "engine.log"
 
     @property
@@ -132,10 +147,12 @@ class Run:
 
     @property
     def engine_lock(self) -> Path:
+        """The lock whose holder alone writes the engine's files and pins.json."""
         return self.folder / "engine.lock"
 
     @property
     def supervisor_lock(self) -> Path:
+        """The lock whose holder is the run's only supervisor."""
         return self.folder / "supervisor.lock"
 
     def read_facts(self) -> RunFacts:
@@ -221,4 +238,5 @@ def all_runs() -> list[Run]:
 
 
 def new_run_id() -> str:
+    """A random id of 16 hex digits, which stays with a run however its folder is renamed."""
     return secrets.token_hex(8)

@@ -70,6 +70,11 @@ def address_request(run: Run, status: Status, kind: type[ControlRequest], fields
 
 
 def parse_setting(text: str) -> tuple[str, float]:
+    """The key and the number of `KEY=NUMBER`, as `ftui set` takes it.
+
+    Raises:
+        UsageError: no such key, or no number.
+    """
     key, equals, value = text.partition("=")
     if not equals or key not in SETTINGS:
         raise UsageError(f"{text!r} cannot be set.", hint=f"One of {', '.join(f'{name}=...' for name in SETTINGS)}.")

@@ -26,6 +26,8 @@ class SavedCheckpoint(msgspec.Struct, frozen=True):
 
 
 class SampleAnswer(msgspec.Struct, frozen=True):
+    """The model's answer to a sample prompt after `step` steps."""
+
     step: int
     prompt: str
     completion: str
@@ -138,14 +140,17 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def last_evaluation(self) -> Evaluation | None:
+        """The newest evaluation of the plan; `None` before the first."""
         return self.evaluations[-1] if self.evaluations else None
 
     @property
     def best_evaluation(self) -> Evaluation | None:
+        """The evaluation with the lowest loss so far; `None` before the first after step 0."""
         return self.bests[-1] if self.bests else None
 
     @property
     def newest_checkpoint(self) -> SavedCheckpoint | None:
+        """The saved checkpoint of the highest step, verified or not."""
         return max(self.checkpoints, key=lambda checkpoint: checkpoint.step, default=None)
 
 

@@ -66,6 +66,7 @@ class Watch:
 
     @property
     def offsets(self) -> Offsets:
+        """Bytes of each record file that are folded into `state`."""
         return Offsets(*(tail.offset for tail in self._tails))
 
     def catch_up(self) -> None:
@@ -157,6 +158,7 @@ def run_is_running(run: Run) -> bool:
 
 
 def is_running(status: Status) -> bool:
+    """Whether the engine or the supervisor of that status still runs, seen from this boot and pid namespace."""
     return is_alive(status.engine) or is_alive(status.supervisor)
 
 

@@ -71,6 +71,7 @@ class Attempt:
         self._next_curves = time.monotonic() + CURVES_SECONDS
 
     def start(self, command: Sequence[str]) -> Engine:
+        """Start the engine and record it. `command` is run once for each rank."""
         self.write_status()  # names this process before there is an engine to be watched
         environment = clean_environment() | {"FTUI_ATTEMPT": str(self._number), "FTUI_TOKEN": self._token}
         engine = start_engine(self._run, command, environment, size=self._settings.num_processes)
@@ -78,6 +79,7 @@ class Attempt:
         return engine
 
     def adopt(self, identity: Identity) -> Engine:
+        """Watch an engine that runs already, and record that its supervisor is another one now."""
         self._log_start = Mark(0, 0)  # nobody knows where its lines begin
         self._record(self._log, Adopted(identity=identity))
         self.write_status()
@@ -102,10 +104,12 @@ class Attempt:
         return verdict
 
     def close(self) -> None:
+        """Close the record files of this attempt."""
         self._log.close()
         self._telemetry.close()
 
     def write_status(self) -> None:
+        """Replace status.json by the state so far; a full disk is reported and does not end the watch."""
         self._read_news()
         state = self._watch.state
         status = Status(

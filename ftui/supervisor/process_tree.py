@@ -23,12 +23,18 @@ class Engine(Protocol):
     """A process that leads a group of its own."""
 
     @property
-    def identity(self) -> Identity: ...
+    def identity(self) -> Identity:
+        """Rank 0, whose pid is also the number of the group."""
+        ...
 
     @property
-    def session(self) -> int: ...
+    def session(self) -> int:
+        """The id of its session; -1 where it had ended before anybody could ask."""
+        ...
 
-    def has_ended(self) -> bool: ...
+    def has_ended(self) -> bool:
+        """Whether it is gone; of several ranks, all of them."""
+        ...
 
     def how(self) -> How:
         """How it ended; asked once it has."""
@@ -46,9 +52,11 @@ class Foundling:
             self.session = -1
 
     def has_ended(self) -> bool:
+        """Whether the process is gone, by its identity: a pid alone may be another's by now."""
         return not is_alive(self.identity)
 
     def how(self) -> How:
+        """Nothing is known: only a parent is told how a process ended."""
         return None, None
 
 
@@ -59,6 +67,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def signal_name(number: int) -> str:
+    """`SIGKILL` for 9; `signal 35` for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:  # real-time signals have no name of their own

@@ -29,6 +29,7 @@ PACE = 1.0  # of the pauses before restarts; only tests are in more of a hurry
 
 
 def engine_command(run: Run) -> list[str]:
+    """The command line of a rank of the engine; which rank it is stands in its environment."""
     return [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
 
 

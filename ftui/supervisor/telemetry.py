@@ -24,6 +24,7 @@ class Sampler:
         self._last_look = time.monotonic()
 
     def sample(self) -> Telemetry:
+        """What the machine does now: bytes, and utilization 0..1 since the last call."""
         used, total = self._memory()
         return Telemetry(
             cpu_utilization=self._cpu(),
@@ -34,6 +35,7 @@ class Sampler:
         )
 
     def close(self) -> None:
+        """Shut NVML down."""
         self._gpus.close()
 
     def _cpu(self) -> float | None:
@@ -69,9 +71,11 @@ class Gpus:
         self._driver = Driver()
 
     def sample(self) -> list[Gpu]:
+        """One value for each GPU: bytes, utilization 0..1, degrees Celsius, watts."""
         return [self._gpu(handle) for handle in self._driver.handles]
 
     def close(self) -> None:
+        """Shut NVML down."""
         self._driver.close()
 
     def _gpu(self, handle: Any) -> Gpu:

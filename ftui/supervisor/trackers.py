@@ -45,6 +45,7 @@ class Tracker:
         self._is_slow = False
 
     def has_ended(self) -> bool:
+        """Whether its process is gone."""
         return self._process.poll() is not None
 
     def failure(self) -> str:
@@ -93,6 +94,7 @@ class Trackers:
                 self._news.append(f"{name} could not be started: {error}. The run continues without it.")
 
     def look(self) -> list[str]:
+        """Look at each tracker: what it reports, that it is slow, or why it ended."""
         found, self._news = self._news, []
         for tracker in [*self._living]:
             found += tracker.news()

@@ -48,6 +48,7 @@ def identity_of(pid: int) -> Identity | None:
 
 
 def this_process() -> Identity:
+    """The identity of the process that calls this."""
     identity = identity_of(os.getpid())
     assert identity is not None, "a running process has an identity"
     return identity

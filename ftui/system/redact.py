@@ -85,6 +85,7 @@ class RedactingStream:
         self._lock = threading.RLock()
 
     def write(self, text: str) -> int:
+        """Take the text, and pass on what is a whole line by now; returns the number of characters, as streams do."""
         with self._lock:
             whole, newline, self._line = (self._line + text).rpartition("\n")
             if newline:
@@ -94,6 +95,7 @@ class RedactingStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
+        """`write` each of them; as of every stream, no newlines are added."""
         for line in lines:
             self.write(line)
 

@@ -27,6 +27,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def source_of(folder: Path) -> Source | None:
+    """The `source.json` of a folder; `None` for a model that was not made from one file."""
     path = folder / SOURCE
     return msgspec.json.decode(path.read_bytes(), type=Source) if path.is_file() else None
 

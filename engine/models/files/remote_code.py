@@ -13,6 +13,7 @@ HOW = f"If you have read it: model.trust_remote_code = true, and start the run w
 
 
 def brings_code(folder: Path) -> bool:
+    """Whether a config in the folder names classes of the model's own Python files (`auto_map`)."""
     return bool(list(_classes(folder)))
 
 
