@@ -57,7 +57,8 @@ class LoadedData:
     `new_token_ids` are entries of the tokenizer that the profile has added: the base has never seen them. `longest` is
     the most tokens that the model sees, where that is known. `found` and `stores` are the sources of data.train in
     their order, `eval_found` and `eval_stores` those of data.eval. `train` and `evaluation` are what is trained on and
-    measured of them at data.max_length. `unlike_template` says how data.chat_template differs from the tokenizer's own.
+    measured of them at data.max_length. `file_notes` name files of folders that are not read. `unlike_template` says
+    how data.chat_template differs from the tokenizer's own; `missing_marks` are its marks that are no tokens.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -71,10 +72,11 @@ class LoadedData:
     eval_stores: list[Store]
     train: DataSplit
     evaluation: DataSplit | None
-    warnings: tuple[str, ...] = ()
+    file_notes: tuple[str, ...] = ()
     adapter: Path | None = None
     new_token_ids: tuple[int, ...] = ()
     unlike_template: tuple[str, ...] = ()
+    missing_marks: tuple[str, ...] = ()
 
 
 def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = True) -> LoadedData:
@@ -94,7 +96,7 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
         check_tokens(adapter, tokenizer, new_token_ids)
     wanted = profile.data.chat_template
     unlike = tuple(compare_with_own(tokenizer, wanted)) if wanted else ()
-    marks = set_template(tokenizer, wanted) if wanted else ()
+    missing_marks = set_template(tokenizer, wanted) if wanted else ()
     longest = _context_length(profile, folder)
     if weights:
         _check_length(profile, longest)
@@ -111,8 +113,8 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
         evaluation = DataSplit(apart, np.arange(len(apart), dtype=np.int32))
     return LoadedData(
         tokenizer, folder, commit, longest, encoder, found, stores, eval_found, eval_stores, train, evaluation,
-        (*marks, *_notes_on_files(found, stores), *_notes_on_files(eval_found, eval_stores)), adapter, new_token_ids,
-        unlike,
+        (*_notes_on_files(found, stores), *_notes_on_files(eval_found, eval_stores)), adapter, new_token_ids, unlike,
+        missing_marks,
     )  # fmt: skip
 
 

@@ -39,20 +39,21 @@ def find_sources(
     In stage `sft` text files that lie in a folder beside files of rows (licences, lists of requirements) are left out.
 
     Raises:
-        DataError, DiskError: a folder without files of rows, or of which a split is named; see `fetch_dataset`.
+        DataError, DiskError: see `list_files` and `fetch_dataset`.
     """
     return [
-        _resolve_source(one, section, stage, report) for one in sources(section.eval if evaluation else section.train)
+        _resolve_source(source, section, stage, report, evaluation=evaluation)
+        for source in sources(section.eval if evaluation else section.train)
     ]
 
 
 def _resolve_source(
-    source: DataSource, section: DataSection, stage: str, report: Callable[[str], None]
+    source: DataSource, section: DataSection, stage: str, report: Callable[[str], None], *, evaluation: bool
 ) -> ResolvedSource:
     """What a source says itself comes before what holds for all."""
     source = resolve_entry(source)
     form = source.format or section.format
-    places, notes = _places(source, report, rows_only=stage == "sft" and form != "text")
+    places, notes = _list_places(source, report, rows_only=stage == "sft" and form != "text", evaluation=evaluation)
     return ResolvedSource(
         source.path,
         places,
@@ -65,26 +66,28 @@ def _resolve_source(
     )
 
 
-def _places(
-    source: DataSource, report: Callable[[str], None], *, rows_only: bool
+def _list_places(
+    source: DataSource, report: Callable[[str], None], *, rows_only: bool, evaluation: bool
 ) -> tuple[tuple[Place, ...], tuple[str, ...]]:
+    """What is read of the source, and notes on what is not."""
     path = Path(source.path)
     if path.is_absolute():
-        _refuse_hub_options(source)
-        found = list_files(path, rows_only=rows_only)
-        return found.files, found.notes
+        _refuse_hub_options(source, is_folder=path.is_dir())
+        listing = list_files(path, rows_only=rows_only, split=source.split, subset=source.subset, evaluation=evaluation)
+        return listing.files, listing.notes
     from .files.hub_dataset import fetch_dataset
 
     report(f"fetching {source.path}")
-    return (fetch_dataset(source.path, source.subset, source.split, source.revision),), ()
+    return (fetch_dataset(source.path, source.subset, source.split, source.revision, evaluation=evaluation),), ()
 
 
-def _refuse_hub_options(source: DataSource) -> None:
-    """Raises `DataError` where a file or folder here has a part named that only a data set of the hub has."""
-    named = [key for key in ("subset", "split", "revision") if getattr(source, key) is not None]
+def _refuse_hub_options(source: DataSource, *, is_folder: bool) -> None:
+    """Raises `DataError` where a file here has a part named, or a folder a revision: only data sets have those."""
+    keys = ("revision",) if is_folder else ("subset", "split", "revision")
+    named = [key for key in keys if getattr(source, key) is not None]
     if named:
         raise DataError(
             f"{source.path}: {' and '.join(named)} {'is' if len(named) == 1 else 'are'} of a data set on the hub, and "
-            "this is a file or folder here, which is read whole.",
-            hint=f"Leave {' and '.join(named)} out; to train on only some files of a folder, list them in data.train.",
+            f"this is {'a folder' if is_folder else 'a file, which is read whole'}.",
+            hint=f"Leave {' and '.join(named)} out.",
         )

@@ -88,7 +88,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
     learning_rate_curve(profile.train, plan.max_steps)  # one that is longer than the run is refused now
     source = None if rows.folder is None else source_of(rows.folder)
     texts = (
-        *rows.warnings, *warnings(findings), *warn_of_shortfall(profile, plan),
+        *warnings(findings), *warn_of_shortfall(profile, plan),
         *([] if source is None else source.notes),  # what was lost when the model's folder was made from a GGUF file
         *find_warnings(profile, plan.max_steps),
     )  # fmt: skip

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.errors import DataError
+from ftui.text import toml_value
 
-from .dataset_info import NAME
+from .splits import SAVED_SPLITS, choose_split, find_splits
 from .streams import KINDS, PACKED, kind_of, printable
 
 FEW = 3  # files that a note names
+NO_ROWS = ("config.json", "dataset_info.json", "dataset_infos.json", SAVED_SPLITS, "state.json")  # about the rows
 
 
 @dataclass(frozen=True)
 class Listing:
-    """Files in the order of their names, and what a person should know of what was not taken."""
+    """Files in the order of their names, and what a person should know of those that are not read."""
 
     files: tuple[Path, ...]
     notes: tuple[str, ...] = ()
@@ -25,22 +27,28 @@ def kinds_of_files() -> str:
     return f"{', '.join(KINDS)} files, also with {' or '.join(PACKED)} appended"
 
 
-def list_files(path: Path, *, rows_only: bool = False) -> Listing:
-    """The file, or all files of known kinds in the folder. With `rows_only` text files beside others are left out.
+def list_files(
+    path: Path, *, rows_only: bool = False, split: str | None = None, subset: str | None = None,
+    evaluation: bool = False,
+) -> Listing:  # fmt: skip
+    """The file, or the files of rows in the folder: of one split where splits are known (see `choose_split`).
+
+    With `rows_only` text files beside others are left out.
 
     Raises:
-        DataError: a folder without a file of rows or that cannot be read, or links to files of rows that are not there.
+        DataError: a folder without a file of rows or that cannot be read, or links to files of rows that are not there;
+            no such split or subset.
     """
     if not path.is_dir():
         return Listing((path,))
-    there, passed = _walk(path)
+    there, circles = _walk(path)
     broken = [one for one in there if not one.exists()]
     if lost := [one for one in broken if kind_of(one)]:
         raise DataError(
             f"{first_names(lost)}: {'this link leads' if len(lost) == 1 else 'these links lead'} to nothing.",
             hint="Bring back what was there, or delete the link." if len(lost) == 1 else "Bring back what was there.",
         )
-    files, twice = _deduplicate([one for one in there if kind_of(one) and one.is_file()])
+    files, copies = _deduplicate([one for one in there if kind_of(one) and one.is_file()])
     texts = [one for one in files if kind_of(one) == ".txt"]
     texts = texts if rows_only and len(texts) < len(files) else []
     files = [one for one in files if one not in set(texts)]
@@ -50,10 +58,44 @@ def list_files(path: Path, *, rows_only: bool = False) -> Listing:
         )
     reasons = {
         "a link to nothing, passed over": broken,
-        "a link to what is read anyway, passed over": passed + twice,
+        "a link to what is read anyway, passed over": circles + copies,
         "text beside files of rows, not trained on": texts,
     }
-    return Listing(tuple(files), tuple(f"{first_names(left)}: {reason}" for reason, left in reasons.items() if left))
+    notes = [f"{first_names(left)}: {reason}" for reason, left in reasons.items() if left]
+    chosen, others = _files_of_split(path, files, split, subset, evaluation=evaluation)
+    return Listing(tuple(chosen), (*notes, *others))
+
+
+def _files_of_split(
+    path: Path, files: list[Path], split: str | None, subset: str | None, *, evaluation: bool
+) -> tuple[list[Path], list[str]]:
+    """The files of the split that is meant, and notes on the others, with the way to evaluate on them."""
+    name = printable(path)
+    splits = find_splits(path, files, subset)
+    if not splits:
+        if split is not None:
+            raise DataError(
+                f"{name}: split is {split!r}, and neither a card nor names of files tell the splits of this folder.",
+                hint="Leave split out to read all of it, or list the files in data.train.",
+            )
+        return files, []
+    chosen = choose_split(name, split, list(splits), evaluation=evaluation)
+    if not splits[chosen]:
+        raise DataError(
+            f"{name}: of the split {chosen!r} that its card names no file of rows is there.",
+            hint="Is it a whole copy? Download it again, or set split to another one.",
+        )
+    if evaluation:
+        return splits[chosen], []
+    notes = [
+        f'{first_names(left)}: the split "{other}", not trained on; to evaluate on it: '
+        f"data.eval = {toml_value(({'path': name, 'split': other} | ({'subset': subset} if subset else {}),))}"
+        for other, left in splits.items()
+        if left and other != chosen
+    ]
+    members = {file for its in splits.values() for file in its}
+    rest = [file for file in files if file not in members]
+    return splits[chosen], [*notes, *([f"{first_names(rest)}: of no split, not trained on"] if rest else [])]
 
 
 def first_names(places: Iterable[object]) -> str:
@@ -94,7 +136,7 @@ def _is_inside(path: Path, real: str) -> bool:
 
 def _entries(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in folder.iterdir() if path.name[0] != "." and path.name != NAME)
+        return sorted(path for path in folder.iterdir() if path.name[0] != "." and path.name not in NO_ROWS)
     except OSError as error:
         words = f"{printable(folder)} cannot be read: {error.strerror}."
         raise DataError(words, hint="Check data.train and data.eval.") from error

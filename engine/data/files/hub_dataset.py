@@ -20,6 +20,7 @@ from ftui.profile.sections.model import FULL_COMMIT
 
 from .parquet import BATCH, table_row
 from .raw_rows import BadRow, RawRow
+from .splits import choose_split
 
 MEDIA = {"Image", "Audio", "Video", "Pdf", "Nifti", "Mesh"}  # features of `datasets` that decode a file
 
@@ -42,10 +43,10 @@ class HubRows:
         return f"{self.name} ({self.split})"
 
 
-def fetch_dataset(name: str, subset: str | None, split: str | None, revision: str | None) -> HubRows:
+def fetch_dataset(
+    name: str, subset: str | None, split: str | None, revision: str | None, *, evaluation: bool = False
+) -> HubRows:
     """Download and prepare a data set, or find it in the cache of `datasets`. Runs no code of the repository.
-
-    Without `split` it is `train`, or the only one.
 
     Raises:
         DataError: it is missing, gated, or offline and not in the cache; no such subset, split or revision.
@@ -70,7 +71,7 @@ def fetch_dataset(name: str, subset: str | None, split: str | None, revision: st
             f"{name} is in the local cache at {there[:12]}, not at {revision[:12]}, and the hub cannot be reached.",
             hint="Check the connection (and HF_HUB_OFFLINE), or set revision to the one that is there.",
         )
-    chosen = _choose_split(name, split, [str(key) for key in builder.info.splits or {}])
+    chosen = choose_split(name, split, [str(key) for key in builder.info.splits or {}], evaluation=evaluation)
     table = builder.as_dataset(split=chosen)
     return HubRows(name, str(builder.config.name), chosen, there, _of_text(name, table))
 
@@ -97,15 +98,6 @@ def _find_commit(name: str, revision: str | None) -> str | None:
         ) from error
     except (HTTPError, OfflineModeIsEnabled, OSError):
         return None
-
-
-def _choose_split(name: str, split: str | None, there: list[str]) -> str:
-    if split is None and (len(there) == 1 or "train" in there):
-        return "train" if "train" in there else there[0]
-    if split in there:
-        return str(split)
-    problem = "has several splits" if split is None else f"has no split {split!r}"
-    raise DataError(f"{name} {problem}: there are {', '.join(there)}.", hint=f'Set split, for example "{there[0]}".')
 
 
 def _of_text(name: str, table: Any) -> Any:

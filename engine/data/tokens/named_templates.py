@@ -42,7 +42,7 @@ SHOWN = 40  # characters of a template's text in words about it
 
 
 def set_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str, ...]:
-    """Give the tokenizer the template of this name or in this `.jinja` file; returns what is to be warned of.
+    """Give the tokenizer the template of this name or in this `.jinja` file; returns its marks that are no tokens.
 
     The token that ends a turn becomes its end of text, so that whoever loads the result stops there.
 
@@ -51,16 +51,10 @@ def set_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str, 
     """
     tokenizer.chat_template = _template_text(tokenizer, wanted)
     marks = MARKS.get(wanted, ())
-    missing = [mark for mark in marks if mark not in tokenizer.get_vocab()]
-    if not missing:
-        if marks:
-            tokenizer.eos_token = marks[-1]
-        return ()
-    listed = ", ".join(f'"{mark}"' for mark in missing)
-    return (
-        f"the tokenizer has no {listed}: the marks of the {wanted} template are cut into pieces; "
-        f"model.extra_special_tokens = [{listed}] makes tokens of them",
-    )
+    missing = tuple(mark for mark in marks if mark not in tokenizer.get_vocab())
+    if marks and not missing:
+        tokenizer.eos_token = marks[-1]
+    return missing
 
 
 def compare_with_own(tokenizer: PreTrainedTokenizerBase, wanted: str) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 from ftui.dataset.report import Example, Finding, Padding
 from ftui.dataset.report_text import percent
 from ftui.profile.schema import Profile
+from ftui.text import toml_value
 
 from ...data.facts.row_facts import Oddity
 from ...data.load_rows import LoadedData
@@ -70,7 +71,19 @@ class Examination:
 
 def find_problems(looked: Examination) -> list[Finding]:
     """The worst first, else in the order of their table."""
-    parts = (_skipped, _unused, _odd, _without_target, _too_long, _repeated, _vocabulary, _scripts, _amounts, _padding)
+    parts = (
+        _skipped,
+        _files,
+        _unused,
+        _odd,
+        _without_target,
+        _too_long,
+        _repeated,
+        _vocabulary,
+        _scripts,
+        _amounts,
+        _padding,
+    )
     order, names = {"red": 0, "yellow": 1, "note": 2}, list(KINDS)
     allow = looked.profile.data.allow
     found = [msgspec.structs.replace(one, allowed=one.name in allow) for part in parts for one in part(looked)]
@@ -114,6 +127,11 @@ def _reasons(reasons: Counter[str], number: int) -> str:
         return ": ".join([first, *reasons] if first else reasons)
     each = "; ".join(f"{count:,}: {reason}" for reason, count in reasons.most_common())
     return f"of {first}, {each}" if first else each
+
+
+def _files(looked: Examination) -> Iterator[Finding]:
+    for note in looked.read.file_notes:
+        yield msgspec.structs.replace(make_finding("files_left_out", 1, 1), message=note)
 
 
 def _unused(looked: Examination) -> Iterator[Finding]:
@@ -226,6 +244,10 @@ def _match_finding(looked: Examination, name: str, alike: Matches, total: int) -
 def _vocabulary(looked: Examination) -> Iterator[Finding]:
     rows = rows_outside_vocabulary(looked.read, looked.limits)
     yield from _row_finding(looked, "outside_vocabulary", rows, looked.num_trained)
+    if marks := looked.read.missing_marks:
+        tokens = toml_value((*looked.profile.model.extra_special_tokens, *marks))
+        detail = f"{', '.join(marks)}; model.extra_special_tokens = {tokens} makes tokens of them"
+        yield make_finding("missing_marks", len(marks), len(marks), detail=detail)
     if unlike := looked.read.unlike_template:
         yield make_finding("unlike_template", len(unlike), len(unlike), detail="; ".join(unlike[:EXAMPLES]))
     tokenizer = looked.read.tokenizer

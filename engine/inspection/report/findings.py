@@ -51,6 +51,11 @@ _TABLE = (
         why="Where so many rows are left out, the file is likely not what it is taken for.",
     ),
     FindingKind(
+        "files_left_out", "of a folder are not trained on",
+        "Nothing, if they are not meant; else list them in data.train.",
+        yellow=0, unit="files",
+    ),
+    FindingKind(
         "unused_columns", "hold words that the form of the rows has no place for: they are not trained on",
         "Nothing, where they are only about the rows; else say in data.columns what they are, or write them into one "
         "that is read.", unit="columns",
@@ -161,6 +166,10 @@ _TABLE = (
         "much_padding", "in the micro-batches of an epoch hold padding, which costs time and memory",
         'Set data.packing = true, or train.train_sampling_strategy = "group_by_length".', yellow=0.3, unit="places",
         in_percent=True,
+    ),
+    FindingKind(
+        "missing_marks", "of the data.chat_template are no tokens of the tokenizer: each is cut into pieces",
+        "Make tokens of them with model.extra_special_tokens.", yellow=0, unit="marks",
     ),
     FindingKind(
         "unlike_template", "between data.chat_template and the tokenizer's own template",

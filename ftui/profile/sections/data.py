@@ -55,6 +55,8 @@ FindingName = Literal[
     "joined_lines",
     "unused_columns",
     "special_in_text",
+    "files_left_out",
+    "missing_marks",
 ]
 """The findings of the report on the data (ftui/dataset/report.py)."""
 
@@ -85,10 +87,12 @@ class DataSource(Section):
     fewer."""
 
     subset: str | None = weights(None)
-    """Subset (configuration) of a data set on the hub, or the entry of a `dataset_info.json`."""
+    """Subset (configuration) of a data set, or the entry of a `dataset_info.json`."""
 
     split: str | None = weights(None)
-    """Split of a data set on the hub. Default: `train`, or the only one."""
+    """Split of a data set on the hub or in a folder. Default: `train` (in data.eval `validation`, else `test`), or the
+    only one. In a folder, splits are known by the data set's card, by shards (`train-00000-of-00002.parquet`), by
+    folders (`train/`) and by files (`train.jsonl`); a folder without splits is read whole."""
 
     revision: str | None = weights(None)
     """Branch, tag or commit of a data set on the hub. Resolved to a commit when the run starts."""
@@ -120,9 +124,9 @@ class DataSection(Section):
     train: Sources = weights()
     """What to train on: a file (`.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet`, `.txt`, also with `.gz` or `.zst`
     appended; a text file is one document, cut at blank lines beyond 8 MiB), a folder of such files (in `sft` its text
-    files only if it has no others), a data set on the hub (`owner/name`), or a list of these; or tables
-    `[[data.train]]` with `path` and settings of their own. For an entry of LLaMA-Factory's `dataset_info.json`, give
-    that file as `path` and the entry's name as `subset`."""
+    files only if it has no others; of a data set with splits the split `train`), a data set on the hub (`owner/name`),
+    or a list of these; or tables `[[data.train]]` with `path` and settings of their own. For an entry of
+    LLaMA-Factory's `dataset_info.json`, give that file as `path` and the entry's name as `subset`."""
 
     eval: Sources | None = conduct(None)
     """What to evaluate on: as `train`, without weights."""
