@@ -8,7 +8,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
 from ftui.profile.presets import shipped_presets
-from ftui.runs.checkpoint_folders import listed
+from ftui.runs.checkpoint_folders import checkpoints_in
 from ftui.runs.run_folder import Run, all_runs
 
 from .key_table import bindings_of, write_keys
@@ -47,7 +47,7 @@ class Commands(Provider):
     def _runs(self) -> Iterator[Entry]:
         for run in all_runs():
             yield f"run {run.name}", f"watch it ({run.folder})", self._opening(run)
-            if found := listed(run.checkpoints):
+            if found := checkpoints_in(run.checkpoints):
                 words = f"{len(found)} checkpoints, the newest at step {found[0].step}"
                 yield f"checkpoints of {run.name}", words, self._browsing(run)
 

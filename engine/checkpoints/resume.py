@@ -121,7 +121,7 @@ def pin_commit(run: Run, profile: Profile) -> Profile:
     if FULL_COMMIT.fullmatch(profile.model.revision or ""):
         return profile
     known_ids = run.read_facts().family
-    present = checkpoint_folders.listed(run.checkpoints)
+    present = checkpoint_folders.checkpoints_in(run.checkpoints)
     newest = next((c for c in present if not fault(c.path, run_id=known_ids, quick=True)), None)
     if newest is None or is_fork(run, newest):
         return profile

@@ -14,7 +14,7 @@ import numpy as np
 
 from ftui.dataset import report as data_report
 from ftui.dataset.locations import matches_file
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.dataset.row import NOTHING_CUT, RowView
 from ftui.errors import DataError
 from ftui.profile.schema import Profile
@@ -151,7 +151,7 @@ class RowBrowser:
         self._taken.clear()
         self._taken[key] = LoadedRow(
             number=number, num_rows=self.num_rows, source=found.name, form=store.counts.forms[int(fact["file"])],
-            row=row, where=Where(printable(place), int(fact["place"]), unit_of(place)), raw=raw,
+            row=row, where=RowLocation(printable(place), int(fact["place"]), unit_of(place)), raw=raw,
             flags=int(fact["flags"]),
             sequences=[store[index] for index in range(int(first), int(last))],
             encoder=replace(self.read.encoder, shape=found.shape), max_length=self.profile.data.max_length,
@@ -258,7 +258,7 @@ def _number_of(data: RowBrowser, file: str, place: int) -> int:
         if (at := data.number_at(source, number, place)) is not None:
             return at
     hint = "" if meant else "A place is FILE:LINE, as findings print it; no file of data.train is called so."
-    raise DataError(f"{Where(file, place)} is no row of data.train that is trained on.", hint=hint)
+    raise DataError(f"{RowLocation(file, place)} is no row of data.train that is trained on.", hint=hint)
 
 
 def search_rows(profile: str, text: str, after: int, tell: Report, part: int = 0) -> RowView | None:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.dataset.row import RowView, Token, Turn
 
 from ..data.facts.row_facts import Oddity
@@ -50,7 +50,7 @@ class LoadedRow:
     source: str
     form: str
     row: Row
-    where: Where
+    where: RowLocation
     raw: str
     flags: int
     sequences: list[encode.Sequence]

@@ -35,7 +35,7 @@ def note_loss(state: TrainState, train: TrainSection, loss: float | None) -> Non
     state.plateau = {name: float(value) for name, value in memory.items() if math.isfinite(value)}
 
 
-def share_left(state: TrainState, train: TrainSection) -> float:
+def remaining_share(state: TrainState, train: TrainSection) -> float:
     """What is left of the curve's learning rate: 1 with every other scheduler."""
     rate = state.plateau.get("rate")
     return 1.0 if rate is None or not train.learning_rate else rate / train.learning_rate

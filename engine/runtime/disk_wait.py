@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from ftui.errors import DiskError, DiskFullError
 from ftui.runs import checkpoint_folders
-from ftui.runs.checkpoint_folders import listed, total_size
+from ftui.runs.checkpoint_folders import checkpoints_in, total_size
 from ftui.runs.run_folder import Run
 from ftui.units import size
 
@@ -45,7 +45,7 @@ class DiskWait:
             except DiskFullError as error:
                 self.wait(error)
                 continue
-            self.recovered()
+            self.end_wait()
             return result
 
     def wait(self, error: DiskError) -> None:
@@ -68,11 +68,11 @@ class DiskWait:
         if time.monotonic() - self._since >= self._patience and self._has_checkpoint():
             raise Shutdown("full")
 
-    def recovered(self) -> None:
+    def end_wait(self) -> None:
         """End the pause: there is space again. The reserve is made anew as soon as it fits, too."""
         if self._since is not None:
             self._since = None
-            self._events.back()
+            self._events.leave()
         with contextlib.suppress(DiskFullError):
             self._events.make_reserve()
 
@@ -86,13 +86,14 @@ class DiskWait:
         self._events.disk_wait = self
 
     def _has_checkpoint(self) -> bool:
-        return any(checkpoint_folders.fault(c.path, quick=True) is None for c in listed(self._run.checkpoints))
+        return any(checkpoint_folders.fault(c.path, quick=True) is None for c in checkpoints_in(self._run.checkpoints))
 
 
 def deletable(run: Run) -> list[str]:
     """What in this run could go, each a sentence; the newest checkpoint never is among it."""
     sentences = [
-        f"`ftui delete {run.name} {c.path.name}` frees {size(total_size(c.path))}." for c in listed(run.checkpoints)[1:]
+        f"`ftui delete {run.name} {c.path.name}` frees {size(total_size(c.path))}."
+        for c in checkpoints_in(run.checkpoints)[1:]
     ]
     for folder in (run.superseded, run.checkpoints / "quarantine"):
         if folder.is_dir() and (room := total_size(folder)):

@@ -70,11 +70,11 @@ class EventWriter:
         self.progress(at_once=changed)
 
     def enter(self, phase: Phase, detail: str = "") -> None:
-        """Enter a phase that ends with `back()`."""
+        """Enter a phase that ends with `leave()`."""
         self._outer_phases.append(self._phase)
         self.set_phase(phase, detail)
 
-    def back(self) -> None:
+    def leave(self) -> None:
         """Return to the phase before the last `enter()`."""
         self.set_phase(self._outer_phases.pop())
 
@@ -83,7 +83,7 @@ class EventWriter:
         """A phase for as long as the block takes; what ends the block by an exception also ends what was before."""
         self.enter(phase, detail)
         yield
-        self.back()
+        self.leave()
 
     def progress(
         self, *, step: int | None = None, micro_step: int = 0, detail: str = "", at_once: bool = False
@@ -107,7 +107,7 @@ class EventWriter:
 
     def _check_lock(self) -> None:
         """See that this is still the only writer. A lock file that somebody deleted is made anew."""
-        if self.lock is None or self.lock.still_ours():
+        if self.lock is None or self.lock.is_ours():
             return
         self.lock = try_lock(self._run.engine_lock) if self.lock.lease is None else None
         if self.lock is None:
@@ -172,4 +172,4 @@ class EventWriter:
                 self.disk_wait.wait(error)
                 waited = True
         if waited and self.disk_wait is not None:
-            self.disk_wait.recovered()
+            self.disk_wait.end_wait()

@@ -60,7 +60,7 @@ class RequestInbox:
 
     def leave_pause(self) -> None:
         """Record that the run goes on where it was paused."""
-        self._events.back()
+        self._events.leave()
 
     def close(self, reason: str) -> None:
         """Refuse every request that was not answered yet."""

@@ -21,7 +21,7 @@ from ..runtime.event_writer import EventWriter
 from ..system.device import find_hardware
 from ..system.environment import versions
 from ..system.rng import seed_everything
-from ..training.peak_memory import evaluate_longest, peaks, run_longest, used_on_card
+from ..training.peak_memory import card_memory_in_use, evaluate_longest, peaks, run_longest
 from ..training.prepare import prepare
 from .profile_text import given_profile
 
@@ -44,7 +44,7 @@ def probe(on_detail: Callable[[str], None], profile: str) -> dict[str, Any]:
 def _measure(profile: Any, run: Run, events: EventWriter, on_detail: Callable[[str], None]) -> dict[str, Any]:
     hardware = find_hardware(profile)
     settle_speed(profile.train, hardware)
-    before = used_on_card(hardware.device)
+    before = card_memory_in_use(hardware.device)
     cache = cache_folder(run.folder / "cache")
     on_detail("reading the rows")
     data = prepare(profile, cache, on_detail)

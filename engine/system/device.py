@@ -38,7 +38,7 @@ def find_hardware(profile: Profile) -> Hardware:
         HardwareError: the profile asks for a device that torch cannot use, or NVML shows a GPU torch cannot use.
     """
     if profile.train.full_determinism:
-        be_deterministic()
+        make_deterministic()
     kind: str = profile.hardware.device
     if kind == "auto":
         kind = _best_device()
@@ -118,7 +118,7 @@ def has_fast_bf16(device: torch.device) -> bool:
     return device.type == "cpu" and cpu.has_fast_bf16()
 
 
-def be_deterministic() -> None:
+def make_deterministic() -> None:
     """Deterministic kernels only, wherever there are any. To be called before the GPU is first used.
 
     The variables are those of cuBLAS and FlashAttention for reproducible results.

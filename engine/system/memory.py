@@ -48,7 +48,7 @@ def out_of_memory(error: Exception) -> FtuiError:
     return no_memory(device, f"this ({str(error).splitlines()[0]})", "Take a smaller model or a larger machine.")
 
 
-def give_back(device: torch.device) -> None:
+def release_cached_memory(device: torch.device) -> None:
     """Return cached blocks to the device, so that blocks of another size fit."""
     gc.collect()
     if device.type in ("cuda", "mps"):

@@ -42,7 +42,7 @@ class Lifeline:
             self._ended.set()
             faulthandler.dump_traceback_later(LEFT_SECONDS, exit=True)
 
-    def works(self) -> None:
+    def report_alive(self) -> None:
         """A sign of life."""
         with self._lock:
             if not self._ended.is_set():
@@ -90,7 +90,7 @@ def follow_run(run: Run, name: str, lifeline: Lifeline) -> None:
     position = load_position(path)
     facts, text = run.read_facts(), run.profile.read_text()
     subject = TrackedRun(facts.run_id, run.name, run.trackers, tomllib.loads(text), text)
-    lifeline.works()
+    lifeline.report_alive()
     sink = open_sink(name, subject, position)
     news = RunReader(run, position)
     end = None  # of metrics.jsonl when the lifeline ended: with another supervisor the run may go on
@@ -99,7 +99,7 @@ def follow_run(run: Run, name: str, lifeline: Lifeline) -> None:
         save_position(path, position)
         if end is None and lifeline.has_ended(0.0 if news.has_moved else LOOK_SECONDS):
             end = run.metrics.stat().st_size if run.metrics.exists() else 0
-        lifeline.works()
+        lifeline.report_alive()
         send_news(news, sink, position)
     sink.close(badly=position.ended_badly)
     save_position(path, position)

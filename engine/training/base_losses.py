@@ -29,7 +29,7 @@ from ..models.performance import uncompiled
 from ..objectives.loss import target_losses
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
-from ..system.memory import give_back, is_out_of_memory, no_memory
+from ..system.memory import is_out_of_memory, no_memory, release_cached_memory
 from ..system.rng import RngState
 from .collate import collate
 from .prepare import TrainingData
@@ -170,5 +170,5 @@ def _batch_losses(parts: ModelParts, sequences: list[Sequence], pad_id: int, pro
             raise
     else:
         return np.bincount(row_of, losses, len(sequences)) / np.bincount(row_of, minlength=len(sequences))
-    give_back(parts.device)
+    release_cached_memory(parts.device)
     return None

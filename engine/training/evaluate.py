@@ -16,7 +16,7 @@ from ..models.performance import uncompiled
 from ..optim import plateau
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
-from ..system.memory import give_back, is_out_of_memory
+from ..system.memory import is_out_of_memory, release_cached_memory
 from ..system.train_state import TrainState
 from .collate import collate
 from .prepare import TrainingData
@@ -98,7 +98,7 @@ def batch_loss(parts: ModelParts, sequences: list[Sequence], pad_id: int, profil
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-    give_back(parts.device)
+    release_cached_memory(parts.device)
     return None
 
 

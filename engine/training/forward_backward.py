@@ -15,7 +15,7 @@ from ..models.model_parts import ModelParts
 from ..objectives.loss import Batch
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
-from ..system.memory import first_line, give_back, is_out_of_memory
+from ..system.memory import first_line, is_out_of_memory, release_cached_memory
 from ..system.rng import RngState
 from .prefetch import Prefetcher, StepBatches
 
@@ -87,7 +87,7 @@ class ForwardBackward:
     def _out_of_memory(self, problem: str, boundary: RngState) -> MemoryShortage:
         self.parts.optimizer.zero_grad(set_to_none=True)
         boundary.restore(self.parts.device)
-        give_back(self.parts.device)
+        release_cached_memory(self.parts.device)
         return MemoryShortage(problem)
 
     def _forward_backward(self, batches: StepBatches, scale: float) -> tuple[float, dict[str, float]]:

@@ -87,7 +87,7 @@ def peaks(device: torch.device, before: int | None) -> dict[str, int | None]:
     """
     if device.type == "cuda":
         allocated, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
-        now = used_on_card(device)
+        now = card_memory_in_use(device)
         if now is None or before is None:
             return {"allocated": allocated, "reserved": reserved, "process": None}
         context = max(0, now - before - torch.cuda.memory_reserved(device))
@@ -98,7 +98,7 @@ def peaks(device: torch.device, before: int | None) -> dict[str, int | None]:
     return {"allocated": None, "reserved": None, "process": peak_resident()}
 
 
-def used_on_card(device: torch.device) -> int | None:
+def card_memory_in_use(device: torch.device) -> int | None:
     """Bytes that are taken of the card by everything on it, as NVML says; `None` where that is hidden, or no card."""
     if device.type != "cuda":
         return None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ftui.runs import checkpoint_folders
-from ftui.runs.checkpoint_folders import Checkpoint, listed
+from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
 from ftui.runs.pins import read_pins, undeletable, write_pins
 from ftui.runs.requests import AnyRequest, Delete, Evaluate, GenerateSamples, Pin, Save, Set, Unpin
 from ftui.runs.run_folder import Run
@@ -96,7 +96,7 @@ class RequestHandler:
         checkpoint = self._checkpoint(step)
         if checkpoint is None:
             return self.inbox.refuse(request, f"there is no checkpoint-{step}")
-        present, pins = listed(self.run.checkpoints), read_pins(self.run)
+        present, pins = checkpoints_in(self.run.checkpoints), read_pins(self.run)
         if reason := undeletable(checkpoint, present, pins, self.state.best_step, has_ended=False):
             return self.inbox.refuse(request, reason)
         checkpoint_folders.discard(checkpoint.path)
@@ -104,4 +104,4 @@ class RequestHandler:
         self.inbox.answer(request, checkpoint.path.name)
 
     def _checkpoint(self, step: int) -> Checkpoint | None:
-        return next((c for c in listed(self.run.checkpoints) if c.step == step), None)
+        return next((c for c in checkpoints_in(self.run.checkpoints) if c.step == step), None)

@@ -17,7 +17,7 @@ from ftui.runs.events import MicroBatchChanged, Step
 from ..distributed.process_group import ELSEWHERE, Action, ProcessGroup, RankCommand
 from ..models.model_parts import ModelParts
 from ..optim.loss_scaler import after_step
-from ..optim.plateau import share_left
+from ..optim.plateau import remaining_share
 from ..optim.schedule import learning_rate_curve
 from ..planning.curriculum_plan import RunPlan
 from ..runtime.event_writer import EventWriter
@@ -66,7 +66,7 @@ class StepRunner:
 
     def _rate(self, step: int) -> float:
         factor = self.state.value_at("learning_rate_factor", step)
-        left = share_left(self.state, self.profile.train)
+        left = remaining_share(self.state, self.profile.train)
         return self._learning_rate(step) * left * (1.0 if factor is None else factor)
 
     def _micro_batch(self, step: int) -> int:

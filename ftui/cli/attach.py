@@ -6,7 +6,7 @@ from ftui.errors import INTERRUPTED, PREEMPTED_NOT_SAVED, UsageError
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.status import Watch, is_final, is_running, judge, read_status
-from ftui.supervisor.spawn import watched
+from ftui.supervisor.spawn import ensure_supervised
 from ftui.text import shown
 
 LOOK_SECONDS = 0.5
@@ -42,7 +42,7 @@ def attach_plain(run: Run) -> int:
 
     watch = Watch(run)
     watch.catch_up()
-    status = watched(run, judge(run, watch))
+    status = ensure_supervised(run, judge(run, watch))
     for label, value in listing.facts(run, status):
         print(f"{label:<18}{value}")
     try:
@@ -51,7 +51,7 @@ def attach_plain(run: Run) -> int:
                 for line in news(record, state, live=False, logging_steps=state.logging_steps or LOGGING_STEPS):
                     print(line, flush=True)
             time.sleep(LOOK_SECONDS)
-            status = watched(run, judge(run, watch))
+            status = ensure_supervised(run, judge(run, watch))
     except KeyboardInterrupt:
         print(f"Detached: {describe.history(status.state)}")
         return INTERRUPTED

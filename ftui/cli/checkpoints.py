@@ -10,7 +10,7 @@ from ftui.runs.checkpoint_folders import step_of
 from ftui.runs.checkpoint_index import CheckpointEntry, CheckpointList, describe_entry, read_checkpoints, verify_entry
 from ftui.runs.run_folder import Run, find_run
 from ftui.runs.status import read_status
-from ftui.supervisor.spawn import watched
+from ftui.supervisor.spawn import ensure_supervised
 from ftui.text import cells, escaped, shown
 
 HEADINGS = ("checkpoint", "kind", "eval loss", "size", "state")
@@ -64,7 +64,7 @@ def summary(number: int, bad: int) -> str:
 
 
 def entries_of(run: Run) -> list[CheckpointEntry]:
-    return read_checkpoints(run, watched(run, read_status(run)).state)
+    return read_checkpoints(run, ensure_supervised(run, read_status(run)).state)
 
 
 def chosen(run: Run, entries: Sequence[CheckpointEntry], text: str) -> CheckpointEntry:

@@ -18,10 +18,10 @@ from ftui.runs.requests import (
     write_request,
 )
 from ftui.runs.run_folder import Run, find_run
-from ftui.runs.send_request import CHECKPOINT_REQUESTS, REQUESTS, address_request, apply_here, parse_setting
+from ftui.runs.send_request import CHECKPOINT_REQUESTS, REQUESTS, address_request, apply_directly, parse_setting
 from ftui.runs.state import phase_word
 from ftui.runs.status import Watch, is_running, judge, read_status
-from ftui.supervisor.spawn import watched
+from ftui.supervisor.spawn import ensure_supervised
 from ftui.text import shown
 
 LOOK_SECONDS = 0.1
@@ -54,10 +54,10 @@ def on_checkpoint(verb: str, name: str, checkpoint: str) -> int:
         UsageError: there is no such checkpoint, it must stay, or the run refused.
     """
     run, step = find_run(name), step_of(checkpoint)
-    status = watched(run, read_status(run))
+    status = ensure_supervised(run, read_status(run))
     if is_running(status):
         return deliver(run, CHECKPOINT_REQUESTS[verb], {"step": step})
-    print(apply_here(run, verb, step))
+    print(apply_directly(run, verb, step))
     return 0
 
 
@@ -65,7 +65,7 @@ def deliver(run: Run, kind: type[ControlRequest], fields: dict[str, object]) -> 
     """Send a request and wait for its answer."""
     watch = Watch(run)
     watch.catch_up()
-    status = watched(run, judge(run, watch))
+    status = ensure_supervised(run, judge(run, watch))
     request = address_request(run, status, kind, fields)
     write_request(run, request)
     return _answered(run, watch, request)

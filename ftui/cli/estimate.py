@@ -19,7 +19,7 @@ from ftui.estimate.run_probe import probe
 from ftui.estimate.setup import Parallel, TrainingSetup
 from ftui.estimate.simulation import carried_over, with_libraries
 from ftui.hardware.detect import find_machine
-from ftui.hardware.devices import CARDS, Card, card_named, price_of
+from ftui.hardware.devices import CARDS, Card, find_card, price_of
 from ftui.helper.client import Helper
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
@@ -103,7 +103,7 @@ def chosen_card(question: Question, profile: Profile) -> Card:
     if name is None or name == AUTO:
         return own
     here = {machine.cpu.card.name: machine.cpu.card, **{found.card.name: found.card for found in machine.cards}}
-    known = card_named(name)
+    known = find_card(name)
     return here.get(known.name, known)  # what is in this machine has its real memory
 
 

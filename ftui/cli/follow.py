@@ -14,7 +14,7 @@ from ftui.runs.events import AnyRecord, Step
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Watch, is_running, judge
-from ftui.supervisor.spawn import watched
+from ftui.supervisor.spawn import ensure_supervised
 from ftui.text import cut, shown
 
 LOOK_SECONDS = 0.25  # 4 Hz is as fast as anybody reads
@@ -73,7 +73,7 @@ def follow(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> int:
                 return conclude(run, status.state, profile, lines)
             if status.unwatched:
                 lines.print("The run's supervisor is gone: another one is started.")
-                watched(run, status)
+                ensure_supervised(run, status)
         time.sleep(LOOK_SECONDS)
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from ftui.dataset import report_text
-from ftui.dataset.locations import Names, like_text, names_in_report, parse_where, where_text
-from ftui.dataset.report import Finding, Report, Where
+from ftui.dataset.locations import Names, like_text, location_text, names_in_report, parse_location
+from ftui.dataset.report import Finding, Report, RowLocation
 from ftui.dataset.row import Jump, RowView
 from ftui.dataset.row_text import PieceKind, RowLine, Signs, layout_row
 from ftui.errors import FINISHED, DataError, UsageError
@@ -81,7 +81,7 @@ def _samples(helper: Helper, profile: Profile, report: Report, wanted: Wanted, t
     place = PLACE.fullmatch(wanted.jump or "1")
     if place is not None:
         return _from(ask, int(place[1]), int(place[2]) if place[2] else None, report.num_rows, wanted.num_rows)
-    if (where := parse_where(wanted.jump or "")) is not None:
+    if (where := parse_location(wanted.jump or "")) is not None:
         return _from_place(ask, where, report.num_rows, wanted.num_rows)
     if wanted.jump not in JUMPS:
         hint = (
@@ -120,7 +120,7 @@ def _from(ask: Callable[..., RowView], row: int, part: int | None, num_rows: int
     return found
 
 
-def _from_place(ask: Callable[..., RowView], where: Where, num_rows: int, wanted: int) -> list[RowView]:
+def _from_place(ask: Callable[..., RowView], where: RowLocation, num_rows: int, wanted: int) -> list[RowView]:
     """So many rows from the one at that place on. A file that is here is that one, however it is written."""
     here = Path(where.file)
     file = str(here.resolve()) if here.is_file() else where.file
@@ -182,11 +182,11 @@ def report_lines(name: str, report: Report, *, coloured: bool = False) -> list[s
     if lengths := report_text.length_facts(report):
         lines += _fact("lengths", ", ".join(f"{label} {told}" for label, told in lengths))
     for number, other in enumerate(report.other_lengths):
-        length, rows, share, lost, lost_share = report_text.lost_at(other, report)
+        length, rows, share, lost, lost_share = report_text.describe_length(other, report)
         now = " (as it is)" if other.max_length == report.max_length else ""
         told = f"at {length}{now}: {rows} rows cut ({share}), {lost} trained tokens lost ({lost_share})"
         lines += _fact("max_length" if not number else "", told)
-    for label, text in report_text.other_facts(report):
+    for label, text in report_text.detail_facts(report):
         lines += _fact(label, text)
     findings, names = report_text.sort_findings(report.findings), names_in_report(report)
     lines.append("" if findings else "Nothing was found to be wrong.")
@@ -212,12 +212,12 @@ def _finding(finding: Finding, names: Names, coloured: bool) -> list[str]:
     lines = [f"{head} {cut(shown(finding.name), width() - len(severity) - len(allowed) - 1)}"]
     lines += _wrapped(finding.message, "  ")
     for example in finding.examples:
-        where = where_text(example.where, names, width() - 4)
+        where = location_text(example.where, names, width() - 4)
         room = width() - cells(where) - 6
         like = like_text(example, names, room)
         excerpt = cut(f"{like}{shown(example.excerpt)}", room) if room > 8 else ""
         lines.append(f"    {where}  {excerpt}".rstrip())
-    if told := report_text.what_to_do(finding):
+    if told := report_text.describe_fix(finding):
         lines += _wrapped(told, "  fix: ")
     return lines
 

@@ -11,7 +11,7 @@ from ftui.cli.control import order
 from ftui.cli.follow import LiveOutput, conclude, follow
 from ftui.errors import INTERRUPTED, ProfileError, UsageError
 from ftui.launch.fork import ForkOrigin, find_origin, fork, is_newest
-from ftui.launch.open_run import OpenedRun, locate_run, not_applied, open_run, wait_for_start
+from ftui.launch.open_run import OpenedRun, locate_run, open_run, pending_changes, wait_for_start
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
@@ -26,7 +26,7 @@ from ftui.text import shown
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the command line asks for beside the profile. `stopped_too` goes on with a run that was stopped.
+    """What the command line asks for beside the profile. `resume_stopped` goes on with a run that was stopped.
 
     `allow` names what is refused without being asked for: `remote-code`, code that comes with a model.
     """
@@ -36,7 +36,7 @@ class Wishes:
     again: bool = False
     detach: bool = False
     fork: bool = False
-    stopped_too: bool = False
+    resume_stopped: bool = False
     allow: Sequence[str] = ()
     tier: str | None = None
 
@@ -71,7 +71,7 @@ def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
     status = read_status(run)
     if status.state.phase == "held" and is_running(status):
         order("continue", name)
-    return attend(open_run(run.folder, resolved, stopped_too=True, allow=wishes.allow), name, resolved, wishes)
+    return attend(open_run(run.folder, resolved, resume_stopped=True, allow=wishes.allow), name, resolved, wishes)
 
 
 def _fork(origin: ForkOrigin, text: str, resolved: ResolvedProfile, wishes: Wishes) -> int:
@@ -162,7 +162,7 @@ def _introduce(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> None:
     run, state = opened.run, opened.before
     match opened.decision:
         case "finished":
-            changed = not_applied(run, profile)
+            changed = pending_changes(run, profile)
             again = f"`--again` starts a new run with {'the profile as it is now' if changed else 'the same profile'}"
             go_on = f"; `ftui resume {run.name}` continues it" if state.phase == "stopped" else ""
             lines.print(f"{run.name} has ended. {again}{go_on}.")
@@ -173,7 +173,7 @@ def _introduce(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> None:
             holder = status.engine or status.supervisor
             by = f" (process {holder.pid}{f' on {shown(state.host)}' if state.host else ''})" if holder else ""
             lines.print(f"{run.name} is running{by}; attached to it: {describe.history(state)}")
-            if keys := not_applied(run, profile):
+            if keys := pending_changes(run, profile):
                 lines.print(f"The profile has changed in {', '.join(keys)}: a running run keeps what it started with.")
         case "resume":
             lines.print(f"resuming {run.name}: {describe.history(state)}")

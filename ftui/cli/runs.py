@@ -19,7 +19,7 @@ from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import Evaluation, eta_seconds, phase_word
 from ftui.runs.status import Status, is_running, read_status
-from ftui.supervisor.spawn import watched
+from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.process_id import is_alive
 from ftui.text import escaped, shown
 
@@ -32,7 +32,7 @@ def print_runs() -> int:
     if not runs:
         print("No runs yet. `ftui --run quickstart` starts a small one.")
         return 0
-    rows = [row(run, watched(run, read_status(run)), now=time.time()) for run in runs]
+    rows = [row(run, ensure_supervised(run, read_status(run)), now=time.time()) for run in runs]
     width = shutil.get_terminal_size().columns
     for line in table([HEADINGS, *rows], width):
         print(line)
@@ -47,7 +47,7 @@ def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
         shown(run.name),
         standing(status),
         f"{state.step}/{units.MISSING if state.max_steps is None else state.max_steps}",
-        describe.measured(state.loss, "loss", state.non_finite),
+        describe.format_value(state.loss, "loss", state.non_finite),
         units.count(state.tokens_per_second),
         units.duration(age) if age >= 0 else units.MISSING,
     )
@@ -76,7 +76,7 @@ def created(run: Run) -> float:
 def print_status(name: str, *, as_json: bool) -> int:
     """All that is known about a run, as lines or as the JSON of its status."""
     run = find_run(name)
-    status = watched(run, read_status(run))
+    status = ensure_supervised(run, read_status(run))
     if as_json:
         print(escaped(msgspec.json.format(msgspec.json.encode(status), indent=2).decode()))
         return 0
@@ -104,8 +104,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     if state.stage:
         yield "stage", state.stage.replace("/", " of ")
     yield "epoch", units.quantity(state.epoch, 2)
-    yield "loss", describe.measured(state.loss, "loss", state.non_finite)
-    yield "gradient norm", describe.measured(state.grad_norm, "grad_norm", state.non_finite)
+    yield "loss", describe.format_value(state.loss, "loss", state.non_finite)
+    yield "gradient norm", describe.format_value(state.grad_norm, "grad_norm", state.non_finite)
     yield "learning rate", units.rate(state.learning_rate)
     yield "tokens/s", units.count(state.tokens_per_second)
     yield "memory", units.size(state.memory)

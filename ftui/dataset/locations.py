@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 
-from ftui.dataset.report import Example, Report, Where
+from ftui.dataset.report import Example, Report, RowLocation
 from ftui.text import cells, cut_front, shown
 
 Names = Mapping[str, str]
@@ -14,13 +14,13 @@ CUT = ("…", "~")  # what stands in front of the end of a name, the second on s
 _WHERE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d{1,18})|, row (?P<row>\d{1,18}))")
 
 
-def parse_where(text: str) -> Where | None:
+def parse_location(text: str) -> RowLocation | None:
     """The place that somebody means by what findings print: `rows.jsonl:17` or `rows.parquet, row 17`."""
     found = _WHERE.fullmatch(text.strip())
     if found is None:
         return None
     file = os.path.expanduser(found["file"]) if found["file"].startswith("~/") else found["file"]
-    return Where(file, int(found["line"] or found["row"]), "line" if found["line"] else "row")
+    return RowLocation(file, int(found["line"] or found["row"]), "line" if found["line"] else "row")
 
 
 def matches_file(name: str, file: str) -> bool:
@@ -47,9 +47,9 @@ def short_names(files: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def where_text(where: Where, names: Names, width: int) -> str:
+def location_text(where: RowLocation, names: Names, width: int) -> str:
     """`rows.jsonl:17` in at most so many columns; what does not fit is cut from the front, and the number stays."""
-    return cut_front(shown(str(Where(names.get(where.file, where.file), where.number, where.unit))), width)
+    return cut_front(shown(str(RowLocation(names.get(where.file, where.file), where.number, where.unit))), width)
 
 
 def like_text(example: Example, names: Names, width: int) -> str:
@@ -58,5 +58,5 @@ def like_text(example: Example, names: Names, width: int) -> str:
     if like is None:
         return ""
     is_here = like.file == example.where.file
-    place = f"{like.unit} {like.number:,}" if is_here else where_text(like, names, max(8, width - cells("like : ")))
+    place = f"{like.unit} {like.number:,}" if is_here else location_text(like, names, max(8, width - cells("like : ")))
     return f"like {place}: "

@@ -7,7 +7,7 @@ import msgspec
 Severity = Literal["red", "yellow", "note"]
 
 
-class Where(msgspec.Struct, frozen=True):
+class RowLocation(msgspec.Struct, frozen=True):
     """The place of a row: a line of a file (from 1) or, where a file has no lines, the number of the row."""
 
     file: str
@@ -21,9 +21,9 @@ class Where(msgspec.Struct, frozen=True):
 class Example(msgspec.Struct, frozen=True):
     """A row that has what was found; `like` is the row that it is too much like, where that is the finding."""
 
-    where: Where
+    where: RowLocation
     excerpt: str = ""
-    like: Where | None = None
+    like: RowLocation | None = None
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -47,7 +47,7 @@ def tally(report: Report) -> list[tuple[Severity, str]]:
     return told
 
 
-def what_to_do(finding: Finding) -> str:
+def describe_fix(finding: Finding) -> str:
     """What to do about it; how to go on all the same where it stops a run."""
     allow = f'data.allow = ["{finding.name}"] lets a run start with it.'
     if finding.severity != "red" or not finding.is_allowable:
@@ -109,7 +109,7 @@ def share_facts(report: Report) -> str:
     return ", ".join(f"{name} {percent(known[p])}" for p, name in names.items() if p in known)
 
 
-def lost_at(other: OtherLength, report: Report) -> list[str]:
+def describe_length(other: OtherLength, report: Report) -> list[str]:
     """Of another data.max_length: rows cut, and trained tokens lost, each with its share of all."""
     trained = sum(source.num_target_tokens for source in report.sources if not source.is_eval)
     return [
@@ -138,7 +138,7 @@ def scripts_text(report: Report) -> str:
     return ", ".join(f"{name} {percent(share)}" for name, share in report.scripts)
 
 
-def other_facts(report: Report) -> list[Fact]:
+def detail_facts(report: Report) -> list[Fact]:
     """All that is told in a line each."""
     found = [("trained share", share_facts(report)), ("padding", padding_text(report))]
     found.append(("scripts", scripts_text(report)))

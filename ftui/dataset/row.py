@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 
 Jump = Literal["longest", "shortest", "most_truncated", "least_trained", "random", "next", "previous", "number"]
 
@@ -44,7 +44,7 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
 
     number: int
     num_rows: int
-    where: Where
+    where: RowLocation
     source: str
     form: str
     part: int

@@ -42,14 +42,14 @@ class CacheEntry:
     is_used: bool
 
 
-class Held:
+class EntryLock:
     """A lock on an entry for as long as this object lives."""
 
     def __init__(self, descriptor: int) -> None:
         weakref.finalize(self, os.close, descriptor)
 
 
-def held(folder: Path) -> Held | None:
+def lock_entry(folder: Path) -> EntryLock | None:
     """`None` where there is no such entry."""
     try:
         descriptor = os.open(folder / COUNTS, os.O_RDONLY | os.O_CLOEXEC)
@@ -57,18 +57,18 @@ def held(folder: Path) -> Held | None:
         return None
     with contextlib.suppress(OSError):  # on a volume without locks nobody is known to use it
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return Held(descriptor)
+    return EntryLock(descriptor)
 
 
-def claimed(folder: Path) -> Held:
+def lock_partial(folder: Path) -> EntryLock:
     """A lock on a folder that is being filled: what a kill leaves of one is free."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     with contextlib.suppress(OSError):  # on a volume without locks its age alone says that it is abandoned
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return Held(descriptor)
+    return EntryLock(descriptor)
 
 
-def used(folder: Path) -> None:
+def mark_used(folder: Path) -> None:
     """Note that an entry is used now."""
     with contextlib.suppress(OSError):  # on a volume that may only be read nothing is pruned either
         os.utime(folder / COUNTS)

@@ -112,7 +112,7 @@ IN_TITLE = re.compile(r"(?<![\d.])(\d+) ?GB\b")
 NEAR = 0.08  # share of memory by which a card of a kind may differ: ECC on or off, what a hypervisor keeps
 
 
-def card_named(name: str) -> Card:
+def find_card(name: str) -> Card:
     """The kind of card of that name.
 
     Raises:

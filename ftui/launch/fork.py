@@ -10,7 +10,7 @@ from ftui.launch.open_run import create, stored_profile, successors
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.serialize import weights_difference
-from ftui.runs.checkpoint_folders import Checkpoint, fault, listed, read_manifest, step_of
+from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, fault, read_manifest, step_of
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.text import shown
 
@@ -36,7 +36,7 @@ def find_origin(run: Run, checkpoint: str | None) -> ForkOrigin:
     Raises:
         UsageError: there is none, or it is damaged.
     """
-    present = listed(run.checkpoints)
+    present = checkpoints_in(run.checkpoints)
     steps = ", ".join(str(c.step) for c in reversed(present)) or "none"
     if checkpoint is None:
         chosen = next((c for c in present if _is_whole(c)), None)
@@ -58,7 +58,7 @@ def _is_whole(checkpoint: Checkpoint) -> bool:
 
 def is_newest(origin: ForkOrigin) -> bool:
     """Whether an ordinary resume would continue from this checkpoint."""
-    newest = next((c for c in listed(origin.run.checkpoints) if _is_whole(c)), None)
+    newest = next((c for c in checkpoints_in(origin.run.checkpoints) if _is_whole(c)), None)
     return newest == origin.checkpoint
 
 
@@ -93,5 +93,5 @@ def _inherited(origin: ForkOrigin) -> list[Checkpoint]:
     """The checkpoint, and the best one before it: final/ may be made from that."""
     state = origin.checkpoint.path / "resume" / "state.json"
     best = msgspec.json.decode(state.read_bytes(), type=Bests).best_step
-    others = [c for c in listed(origin.run.checkpoints) if c.step == best and c != origin.checkpoint]
+    others = [c for c in checkpoints_in(origin.run.checkpoints) if c.step == best and c != origin.checkpoint]
     return [origin.checkpoint, *(c for c in others if fault(c.path) is None)]

@@ -21,7 +21,7 @@ from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values, to_toml, weights_difference
 from ftui.profile.tiers import tier_layer
-from ftui.runs.checkpoint_folders import Checkpoint, link_copy, listed
+from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, link_copy
 from ftui.runs.run_folder import (
     LONGEST_NAME,
     Run,
@@ -89,7 +89,7 @@ def locate_run(
     return runs_root() / (check_name(own) if own else name_from(path.stem)), resolved
 
 
-def decide(folder: Path, *, again: bool = False, stopped_too: bool = False) -> tuple[Run, Decision]:
+def decide(folder: Path, *, again: bool = False, resume_stopped: bool = False) -> tuple[Run, Decision]:
     """What `ftui run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... to go on.
 
     Raises:
@@ -101,7 +101,7 @@ def decide(folder: Path, *, again: bool = False, stopped_too: bool = False) -> t
         status = _settled(run)
         if is_running(status):
             return run, "attach"
-        if not has_ended(status.state) or (stopped_too and status.state.phase == "stopped"):
+        if not has_ended(status.state) or (resume_stopped and status.state.phase == "stopped"):
             _refuse_if_elsewhere(run, status)
             return run, "resume"
         if not again:
@@ -157,13 +157,13 @@ def open_run(
     resolved: ResolvedProfile,
     *,
     again: bool = False,
-    stopped_too: bool = False,
+    resume_stopped: bool = False,
     allow: Collection[str] = (),
 ) -> OpenedRun:
     """Bring the run in `folder` to life with this profile, or find it running or ended.
 
     Of many that try at once, one holds supervisor.lock, starts the run and hands the lock to its supervisor; the others
-    find it alive. `stopped_too` continues a run that was stopped on purpose; `allow` as in `check_remote_code`.
+    find it alive. `resume_stopped` continues a run that was stopped on purpose; `allow` as in `check_remote_code`.
 
     Raises:
         ProfileError: the run would be resumed with values that change its weights, or it may not run its model's code.
@@ -171,7 +171,7 @@ def open_run(
         DiskFullError: there is no room for what that writes.
     """
     try:
-        return _opened(folder, resolved, allow, again=again, stopped_too=stopped_too)
+        return _opened(folder, resolved, allow, again=again, resume_stopped=resume_stopped)
     except OSError as error:
         if not is_disk_full(error):
             raise
@@ -179,10 +179,10 @@ def open_run(
 
 
 def _opened(
-    folder: Path, resolved: ResolvedProfile, allow: Collection[str], *, again: bool, stopped_too: bool
+    folder: Path, resolved: ResolvedProfile, allow: Collection[str], *, again: bool, resume_stopped: bool
 ) -> OpenedRun:
     while True:
-        run, decision = decide(folder, again=again, stopped_too=stopped_too)
+        run, decision = decide(folder, again=again, resume_stopped=resume_stopped)
         if decision in ("start", "resume"):
             check_remote_code(resolved.profile, allow, stored_profile(run) if decision == "resume" else None)
         if decision == "start":
@@ -235,7 +235,7 @@ def create(
     facts = msgspec.structs.replace(facts, run_id=new_run_id(), name=run.name, created=time.time())
     try:
         new = Run(make_private_folder(temporary))
-        replace_file(new.profile, to_toml(named(resolved.profile, run.name)).encode(), durable=True)
+        replace_file(new.profile, to_toml(with_run_name(resolved.profile, run.name)).encode(), durable=True)
         for checkpoint in inherited:
             link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
             losses = Run(checkpoint.path.parents[1]).losses
@@ -258,7 +258,7 @@ def create(
     return True
 
 
-def named(profile: Profile, name: str) -> Profile:
+def with_run_name(profile: Profile, name: str) -> Profile:
     """The profile with the run's real name in it, so that the stored copy opens the same run."""
     return profile.model_copy(update={"run": profile.run.model_copy(update={"name": name})})
 
@@ -270,12 +270,12 @@ def resume(run: Run, profile: Profile) -> None:
         ProfileError: something that affects the weights differs, and there is a checkpoint it would not fit.
     """
     changes = weights_difference(stored_profile(run), profile)
-    if changes and listed(run.checkpoints):
+    if changes and checkpoints_in(run.checkpoints):
         raise ProfileError(
             f"{run.name} cannot be resumed with other values:\n" + "\n".join(f"  {change}" for change in changes),
             hint="Use the same values, --fork for a child run with the new ones, or --name for a new run.",
         )
-    replace_file(run.profile, to_toml(named(profile, run.name)).encode(), durable=True)
+    replace_file(run.profile, to_toml(with_run_name(profile, run.name)).encode(), durable=True)
 
 
 def stored_profile(run: Run) -> Profile:
@@ -287,9 +287,9 @@ def stored_profile(run: Run) -> Profile:
     return resolve(run.profile).profile
 
 
-def not_applied(run: Run, profile: Profile) -> list[str]:
+def pending_changes(run: Run, profile: Profile) -> list[str]:
     """Keys in which a running run's profile differs from this one: they wait for its next resume."""
-    before, now = flat_values(stored_profile(run)), flat_values(named(profile, run.name))
+    before, now = flat_values(stored_profile(run)), flat_values(with_run_name(profile, run.name))
     return [".".join(key) for key in before | now if before.get(key) != now.get(key)]
 
 

@@ -32,7 +32,7 @@ from ftui.runs.manifest import (
     Manifest,
     fault,
     file_hash,
-    named_files,
+    manifest_files,
     read_manifest,
     write_manifest,
 )
@@ -40,8 +40,24 @@ from ftui.system.file_tree import delete, link_files, move_files, move_out, plai
 from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
 
 __all__ = [
-    "MANIFEST", "Checkpoint", "FileEntry", "Manifest", "discard", "fault", "file_hash", "link_copy", "listed",
-    "newest_valid", "publish", "quarantine", "read_manifest", "rotate", "step_of", "supersede", "sweep", "total_size",
+    "MANIFEST",
+    "Checkpoint",
+    "FileEntry",
+    "Manifest",
+    "checkpoints_in",
+    "discard",
+    "fault",
+    "file_hash",
+    "link_copy",
+    "newest_valid",
+    "publish",
+    "quarantine",
+    "read_manifest",
+    "rotate",
+    "step_of",
+    "supersede",
+    "sweep",
+    "total_size",
 ]  # fmt: skip
 
 NOT_FINITE = "holds NaN or infinite weights"
@@ -114,7 +130,7 @@ def _entry(path: Path) -> FileEntry:
     return entry
 
 
-def listed(root: Path) -> list[Checkpoint]:
+def checkpoints_in(root: Path) -> list[Checkpoint]:
     """Checkpoints by name, newest step first; nothing is verified."""
     if not root.is_dir():
         return []
@@ -140,7 +156,7 @@ def newest_valid(root: Path, run_ids: str | Collection[str]) -> tuple[Checkpoint
     run's own id, or its and those of the runs it continues from.
     """
     rejected: list[tuple[Checkpoint, str]] = []
-    for checkpoint in listed(root):
+    for checkpoint in checkpoints_in(root):
         reason = fault(checkpoint.path, run_id=run_ids)
         if reason is None and not read_manifest(checkpoint.path).finite:
             reason = NOT_FINITE
@@ -166,7 +182,7 @@ def supersede(root: Path, above: int) -> list[Checkpoint]:
         The moved, where they are now.
     """
     moved = []
-    for checkpoint in listed(root):
+    for checkpoint in checkpoints_in(root):
         if checkpoint.step <= above:
             break
         folder = make_private_folder(root / "superseded")
@@ -183,7 +199,7 @@ def rotate(root: Path, *, keep: int, protected: Collection[int]) -> list[Checkpo
     Call it only after the newest one has been read back: rotation never relies on a checkpoint nobody verified, and
     damaged ones do not count. What the volume refuses to delete for now is left to the next rotation.
     """
-    candidates = [c for c in listed(root) if c.step not in protected and fault(c.path, quick=True) is None]
+    candidates = [c for c in checkpoints_in(root) if c.step not in protected and fault(c.path, quick=True) is None]
     surplus = candidates[max(2, keep) :]
     for checkpoint in surplus:
         with contextlib.suppress(OSError):
@@ -205,10 +221,10 @@ def discard(folder: Path) -> None:
     if rename_folder(folder, trash):
         _delete_named(trash)
         return
-    names = named_files(folder)
+    names = manifest_files(folder)
     try:
         (folder / MANIFEST).rename(folder / DISCARDED)
-        names = named_files(folder, DISCARDED)
+        names = manifest_files(folder, DISCARDED)
     except OSError:  # no renaming at all, or no manifest
         (folder / MANIFEST).unlink(missing_ok=True)
     sync_path(folder)
@@ -226,7 +242,7 @@ def sweep(root: Path) -> None:
                 with contextlib.suppress(OSError):  # a network volume may refuse for now
                     path.unlink()
     _delete_trash(root)
-    for checkpoint in listed(root):  # a deletion was cut short after its last file
+    for checkpoint in checkpoints_in(root):  # a deletion was cut short after its last file
         if not checkpoint.path.is_symlink() and all(path.is_dir() for path in checkpoint.path.rglob("*")):
             delete(checkpoint.path, ())
 
@@ -235,12 +251,12 @@ def _delete_trash(root: Path) -> None:
     for path in root.glob(".trash-*"):
         _delete_named(path)
     for path in root.glob(f"*/{DISCARDED}"):
-        delete(path.parent, named_files(path.parent, DISCARDED))
+        delete(path.parent, manifest_files(path.parent, DISCARDED))
 
 
 def _delete_named(trash: Path) -> None:
     """Delete the files the manifest names, itself last (a kill in between leaves it to the next sweep)."""
-    delete(trash, named_files(trash))
+    delete(trash, manifest_files(trash))
 
 
 def total_size(folder: Path) -> int:

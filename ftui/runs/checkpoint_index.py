@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ftui.errors import UsageError
-from ftui.runs.checkpoint_folders import NOT_FINITE, listed
+from ftui.runs.checkpoint_folders import NOT_FINITE, checkpoints_in
 from ftui.runs.events import (
     AnyRecord,
     CheckpointRejected,
@@ -205,7 +205,7 @@ def checkpoint_places(run: Run, state: RunState) -> Iterator[tuple[Path, Place, 
     """Every folder that is shown: where it stands, and the step in its name (for final/ that of its weights)."""
     if run.final.is_dir():
         yield run.final, "final", state.step_final
-    for checkpoint in listed(run.checkpoints):
+    for checkpoint in checkpoints_in(run.checkpoints):
         yield checkpoint.path, "checkpoints", checkpoint.step
     places: tuple[tuple[Place, Path], ...] = (
         ("superseded", run.superseded),
@@ -247,7 +247,7 @@ def best_step(run: Run, state: RunState) -> int | None:
     """The step with the best evaluation so far; a child run that has none of its own goes by its parent's."""
     if state.best_evaluation is not None:
         return state.best_evaluation.step
-    newest = next(iter(listed(run.checkpoints)), None)
+    newest = next(iter(checkpoints_in(run.checkpoints)), None)
     return None if newest is None else read_stored_evaluation(newest.path).best_step
 
 

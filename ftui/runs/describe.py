@@ -35,7 +35,7 @@ PEFT = ("peft", "AutoPeftModelForCausalLM")
 LOADERS = {"lora": PEFT, "qlora": PEFT, "full": ("transformers", "AutoModelForCausalLM")}  # freeze: as full
 
 
-def measured(value: float | None, name: str, non_finite: list[str]) -> str:
+def format_value(value: float | None, name: str, non_finite: list[str]) -> str:
     """A number of a record: its digits, `not finite`, or `n/a`."""
     return "not finite" if value is None and name in non_finite else units.quantity(value)
 
@@ -54,7 +54,7 @@ def step_line(state: RunState) -> str:
     """The step, with what this attempt has measured."""
     parts = [place(state)]
     if state.step_time is not None:
-        parts.append(f"loss {measured(state.loss, 'loss', state.non_finite)}")
+        parts.append(f"loss {format_value(state.loss, 'loss', state.non_finite)}")
         parts.append(f"{units.count(state.tokens_per_second)} tokens/s")
     if state.memory is not None:
         parts.append(units.size(state.memory))
@@ -109,7 +109,9 @@ def event_lines(record: AnyRecord) -> list[str]:
             return [f"step {record.step}: {shown(what)} not finite, the step was not applied"]
         case EvaluationDone():
             best = " (best so far)" if record.best else " (asked for)" if record.requested else ""
-            return [f"evaluation at step {record.step}: loss {measured(record.loss, 'loss', record.non_finite)}{best}"]
+            return [
+                f"evaluation at step {record.step}: loss {format_value(record.loss, 'loss', record.non_finite)}{best}"
+            ]
         case CheckpointSaved():
             size, seconds = units.size(record.num_bytes), units.duration(record.seconds)
             return [f"checkpoint at step {record.step} saved ({size} in {seconds})"]
@@ -269,7 +271,7 @@ def _samples(state: RunState) -> list[str]:
     return lines
 
 
-def lost(state: RunState) -> str:
+def lost_reason(state: RunState) -> str:
     """Why a run counts as lost."""
     return ENDED_WHILE_RESTARTING.format(state.restarts[-1].step) if state.restarting else LOST
 
@@ -277,7 +279,7 @@ def lost(state: RunState) -> str:
 def failure(run: Run, state: RunState) -> str:
     """Why a run failed or was lost, what to do, and the last lines of an engine that could not say it itself."""
     if state.phase == "lost":
-        return complaint(f"{run.name}: {lost(state)}", LOST_HINT)
+        return complaint(f"{run.name}: {lost_reason(state)}", LOST_HINT)
     message = state.message
     if (last := state.restarts[-1] if state.restarts else None) and last.attempt == state.attempt - 1:
         times = "once" if last.number == 1 else f"{last.number} times"

@@ -146,7 +146,7 @@ def _header_fault(path: Path, size: int) -> str | None:
     return None if fits else "the safetensors header does not fit the file"
 
 
-def named_files(folder: Path, name: str = MANIFEST) -> list[str]:
+def manifest_files(folder: Path, name: str = MANIFEST) -> list[str]:
     """The files in a folder that are ours to delete: what its manifest names inside it, and the manifest as the last.
 
     None where there is no readable manifest. `name` is the file it stands in.

@@ -7,7 +7,7 @@ import msgspec
 
 from ftui.errors import LostRunError, UsageError
 from ftui.runs import checkpoint_folders
-from ftui.runs.checkpoint_folders import listed
+from ftui.runs.checkpoint_folders import checkpoints_in
 from ftui.runs.checkpoint_index import best_step
 from ftui.runs.events import CheckpointRemoved
 from ftui.runs.journal import Writer
@@ -86,7 +86,7 @@ def parse_setting(text: str) -> tuple[str, float]:
         ) from None
 
 
-def apply_here(run: Run, verb: str, step: int) -> str:
+def apply_directly(run: Run, verb: str, step: int) -> str:
     """Pin, unpin or delete a checkpoint of a run that is not running; returns what was done, in words.
 
     Raises:
@@ -114,7 +114,7 @@ def _as_writer(run: Run) -> Iterator[None]:
 
 
 def _done(verb: str, run: Run, state: RunState, step: int) -> str:
-    present, pins = listed(run.checkpoints), read_pins(run)
+    present, pins = checkpoints_in(run.checkpoints), read_pins(run)
     found = next((c for c in present if c.step == step), None)
     if verb == "unpin":
         write_pins(run, pins - {step})

@@ -19,9 +19,9 @@ from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, Watch, is_frozen
 from ftui.supervisor import stall
 from ftui.supervisor.engine_process import start_engine
-from ftui.supervisor.process_tree import Engine, Foundling, clean_environment, kill_left_over, kill_with_stacks, say
+from ftui.supervisor.process_tree import AdoptedEngine, Engine, clean_environment, kill_leftovers, kill_with_stacks, say
 from ftui.supervisor.settings import SupervisorSettings
-from ftui.supervisor.stall import Stillness, read_beat
+from ftui.supervisor.stall import StallDetector, read_beat
 from ftui.supervisor.telemetry import Sampler
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import replace_file
@@ -83,13 +83,13 @@ class Attempt:
         self._log_start = Mark(0, 0)  # nobody knows where its lines begin
         self._record(self._log, Adopted(identity=identity))
         self.write_status()
-        return Foundling(identity)
+        return AdoptedEngine(identity)
 
-    def to_end(self, engine: Engine, forward: Callable[[Engine], bool]) -> Restarting | str:
+    def watch_to_end(self, engine: Engine, forward: Callable[[Engine], bool]) -> Restarting | str:
         """Watch the engine until it has ended, record how; returns the restart that follows, or why none does."""
         stalled = self._watch_over(engine, forward)
-        code, signal = engine.how()
-        if left := kill_left_over(engine):
+        code, signal = engine.exit_status()
+        if left := kill_leftovers(engine):
             say(f"The engine has left {left} processes behind: killed.")
         ended = self._ending(code, signal, stalled)
         self._read_news()
@@ -123,7 +123,7 @@ class Attempt:
     def _watch_over(self, engine: Engine, forward: Callable[[Engine], bool]) -> bool:
         """Tick once a second until the engine has ended; returns whether it had to be ended because it stood still."""
         sampler = Sampler(engine.identity.pid)
-        stillness = Stillness(
+        stillness = StallDetector(
             self._settings.stall_seconds, token=self._token, tick=TICK_SECONDS, patience=stall.PATIENCE_SECONDS
         )
         stalled, behind = False, True

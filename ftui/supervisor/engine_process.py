@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 from ftui.runs.run_folder import Run
-from ftui.supervisor.process_tree import PLACE, How, send_group, signal_name
+from ftui.supervisor.process_tree import PLACE, ExitStatus, send_group, signal_name
 from ftui.system.files import open_private
 from ftui.system.process_id import Identity, identity_of
 
@@ -43,7 +43,7 @@ def free_port() -> int:
         return int(found.getsockname()[1])
 
 
-class Child:
+class EngineProcess:
     """An engine that this process started: the processes of its ranks, rank 0 first."""
 
     def __init__(self, processes: "Sequence[subprocess.Popen[bytes]]") -> None:
@@ -66,7 +66,7 @@ class Child:
             self._killed = send_group(self, signal.SIGKILL)
         return False
 
-    def how(self) -> How:
+    def exit_status(self) -> ExitStatus:
         """Rank 0's way, unless it only ended because of another rank: then that one's."""
         leader, *others = [process.wait() for process in self._processes]
         forced = {LOST_RANK, -signal.SIGKILL} if self._killed else {LOST_RANK}
@@ -75,7 +75,7 @@ class Child:
         return (leader, None) if leader >= 0 else (None, signal_name(-leader))
 
 
-def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str], *, size: int) -> Child:
+def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str], *, size: int) -> EngineProcess:
     """The engine as `size` ranks in a process group of its own, everything it prints appended to engine.log."""
     port = free_port() if size > 1 else 0
     log = open_private(run.engine_log, os.O_WRONLY | os.O_APPEND)
@@ -92,4 +92,4 @@ def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str
             )  # fmt: skip
     finally:
         os.close(log)
-    return Child(started)
+    return EngineProcess(started)

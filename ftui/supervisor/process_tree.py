@@ -11,7 +11,7 @@ import psutil
 
 from ftui.system.process_id import Identity, identity_of, is_alive
 
-How = tuple[int | None, str | None]
+ExitStatus = tuple[int | None, str | None]
 """The exit code, or the name of the signal that ended it; neither where only its parent could have asked."""
 
 
@@ -36,12 +36,12 @@ class Engine(Protocol):
         """Whether it is gone; of several ranks, all of them."""
         ...
 
-    def how(self) -> How:
+    def exit_status(self) -> ExitStatus:
         """How it ended; asked once it has."""
         ...
 
 
-class Foundling:
+class AdoptedEngine:
     """An engine whose supervisor is gone: it is nobody's child that we know, and can only be looked at."""
 
     def __init__(self, identity: Identity) -> None:
@@ -55,7 +55,7 @@ class Foundling:
         """Whether the process is gone, by its identity: a pid alone may be another's by now."""
         return not is_alive(self.identity)
 
-    def how(self) -> How:
+    def exit_status(self) -> ExitStatus:
         """Nothing is known: only a parent is told how a process ended."""
         return None, None
 
@@ -100,7 +100,7 @@ def _belongs(pid: int, engine: Engine) -> bool:
     return identity_of(pid) is not None
 
 
-def kill_left_over(engine: Engine) -> int:
+def kill_leftovers(engine: Engine) -> int:
     """Kill what an engine that has ended left in its group, so that nothing of it keeps the GPU; returns how many."""
     left = members(engine)
     return len(left) if left and send_group(engine, signal.SIGKILL) else 0

@@ -41,7 +41,7 @@ def _environment() -> dict[str, str]:
     return {name: os.path.abspath(value) if name in FOLDERS and value else value for name, value in os.environ.items()}
 
 
-def watched(run: Run, status: Status) -> Status:
+def ensure_supervised(run: Run, status: Status) -> Status:
     """The status of a run whose engine has a supervisor: one is started for an engine that lost its own."""
     if status.unwatched and (lock := try_lock(run.supervisor_lock)) is not None:
         try:

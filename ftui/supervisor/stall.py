@@ -28,7 +28,7 @@ def read_beat(run: Run) -> Beat | None:
         return None
 
 
-class Stillness:
+class StallDetector:
     """Judges one attempt from looks at its beat. `floor` is in seconds, `None` for never."""
 
     def __init__(self, floor: float | None, *, token: str, tick: float, patience: float = PATIENCE_SECONDS) -> None:

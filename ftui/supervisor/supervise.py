@@ -37,20 +37,20 @@ class Terminations:
     """Counts SIGTERM; the handler only counts, the watching loop forwards."""
 
     def __init__(self) -> None:
-        self.arrived = 0
+        self.num_received = 0
         self._forwarded = 0
-        signal.signal(signal.SIGTERM, self._arrive)
+        signal.signal(signal.SIGTERM, self._receive)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
-    def _arrive(self, number: int, frame: FrameType | None) -> None:
-        self.arrived += 1
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self.num_received += 1
 
     def forward(self, engine: Engine) -> bool:
         """Send each SIGTERM on to the engine's process group, unless it has ended; says whether there ever was one."""
-        while self._forwarded < self.arrived and not engine.has_ended():
+        while self._forwarded < self.num_received and not engine.has_ended():
             self._forwarded += 1
             send_group(engine, signal.SIGTERM)
-        return self.arrived > 0
+        return self.num_received > 0
 
 
 def supervise(run: Run, command: Sequence[str]) -> None:
@@ -89,7 +89,7 @@ def _one_attempt(
         attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt + 1, token=secrets.token_hex(8))
     try:
         engine = attempt.start(command) if found is None else attempt.adopt(found)
-        return attempt.to_end(engine, terminations.forward)
+        return attempt.watch_to_end(engine, terminations.forward)
     finally:
         attempt.close()
 
@@ -97,9 +97,9 @@ def _one_attempt(
 def _wait(seconds: float, terminations: Terminations) -> bool:
     """False as soon as SIGTERM arrives."""
     deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and not terminations.arrived:
+    while time.monotonic() < deadline and not terminations.num_received:
         time.sleep(POLL_SECONDS)
-    return not terminations.arrived
+    return not terminations.num_received
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -106,7 +106,7 @@ class Lock:
     descriptor: int
     lease: str | None = None
 
-    def still_ours(self) -> bool:
+    def is_ours(self) -> bool:
         """Whether nobody deleted or replaced the lock file, or (without flock) claimed it since.
 
         Raises:
@@ -125,7 +125,7 @@ class Lock:
     def close(self) -> None:
         """Let go. A lease that a child has taken over meanwhile (`lock_from`) stays the child's."""
         try:
-            if self.lease is not None and self.still_ours():
+            if self.lease is not None and self.is_ours():
                 os.ftruncate(self.descriptor, 0)
         finally:
             os.close(self.descriptor)
@@ -136,7 +136,7 @@ def try_lock(path: Path) -> Lock | None:
 
     The descriptor is closed on exec; a process that forks without exec must close it in the child. Where the volume
     has no flock, the file names its holder instead. That excludes a second writer on this machine but for a moment's
-    race, which `still_ours` shows; writers on other machines are only seen, by `still_ours` too.
+    race, which `is_ours` shows; writers on other machines are only seen, by `is_ours` too.
     """
     descriptor = open_private(path, os.O_RDWR)
     lock = None
@@ -162,13 +162,13 @@ def _claim(path: Path, descriptor: int) -> Lock | None:
     else:
         lock = Lock(path, descriptor, _write_lease(descriptor))
         time.sleep(_SETTLE_SECONDS)  # of two that found it free, the last to write has it
-    return lock if lock.still_ours() else None
+    return lock if lock.is_ours() else None
 
 
 def lock_from(descriptor: int) -> Lock:
     """Adopt the lock whose descriptor this process got from its parent over exec; it goes no further by itself.
 
-    Without flock the lease is taken over from the parent, whose own `Lock` then is no longer `still_ours`.
+    Without flock the lease is taken over from the parent, whose own `Lock` then is no longer `is_ours`.
 
     Raises:
         BlockingIOError: the descriptor holds no lock, and another process does.

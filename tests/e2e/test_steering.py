@@ -45,7 +45,7 @@ def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
     assert json.loads(run.pins.read_bytes()) == {"steps": [frozen]}
     refused = workbench.ftui("delete", "told", f"checkpoint-{frozen}")
     assert refused.returncode == 2 and "pinned" in refused.stderr
-    oldest = checkpoint_folders.listed(run.checkpoints)[-1]
+    oldest = checkpoint_folders.checkpoints_in(run.checkpoints)[-1]
     say("delete", "told", str(oldest.step))
     assert not oldest.path.exists()
     assert len(steps(run)) == frozen, "a held run takes no step"
@@ -95,7 +95,7 @@ def test_the_ways_on_and_off(workbench: Workbench) -> None:
     over = workbench.ftui("--run", str(workbench.folder / "life.toml"), *LONG)
     assert over.returncode == 10 and "ftui resume life" in over.stdout
 
-    present = [c.step for c in checkpoint_folders.listed(run.checkpoints)]
+    present = [c.step for c in checkpoint_folders.checkpoints_in(run.checkpoints)]
     child = workbench.run("life-2")
     forked = workbench.ftui("resume", "life", "--from", str(present[1]), "--detach")
     assert forked.returncode == 0, forked.stderr
@@ -103,7 +103,7 @@ def test_the_ways_on_and_off(workbench: Workbench) -> None:
     assert steps(child)[0].step == present[1] + 1
     assert child.read_facts().parent_checkpoint == f"checkpoint-{present[1]}"
     assert child.read_facts().parent_run == run.read_facts().run_id
-    assert [c.step for c in checkpoint_folders.listed(run.checkpoints)] == present, "the parent stays as it is"
+    assert [c.step for c in checkpoint_folders.checkpoints_in(run.checkpoints)] == present, "the parent stays as it is"
     assert workbench.ftui("abort", "life-2").returncode == 0
     assert wait_for_end(workbench, child)["state"]["reason"].startswith("aborted")
 

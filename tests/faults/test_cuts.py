@@ -18,7 +18,7 @@ from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import STAGES, Workbench, bench_at, records
-from tests.support.cuts import Act, Life, Part, answer, carry_out, check_requests, schedule, to_end
+from tests.support.cuts import Act, Life, Part, answer, carry_out, check_requests, schedule, watch_to_end
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
 
@@ -126,7 +126,7 @@ def test_cut_anywhere_and_the_same_in_the_end(
     if killed_in := CONFIGURATIONS[name].killed_in:
         carry_out(life, Part((), Act("place"), ("optimizer", killed_in)))
     if not any(carry_out(life, part) for part in parts):  # up to the one that was too late to cut anything
-        to_end(life)
+        watch_to_end(life)
     account.figures.update(attempts=life.number, kills=life.kills, requests=len(life.requests))
     check_requests(life)
     changes = changes_of(life.run)

@@ -35,7 +35,7 @@ class Victim:
 
     @property
     def steps(self) -> list[int]:
-        return [checkpoint.step for checkpoint in checkpoint_folders.listed(self.whole)]
+        return [checkpoint.step for checkpoint in checkpoint_folders.checkpoints_in(self.whole)]
 
     def put_back(self) -> None:
         shutil.rmtree(self.run.checkpoints)

@@ -87,7 +87,9 @@ def disk(workbench: Workbench, tmp_path: Path) -> Disk:
 
 def contents(run: Run) -> dict[str, bytes]:
     """Every file of every checkpoint."""
-    found = [path for c in checkpoint_folders.listed(run.checkpoints) for path in c.path.rglob("*") if path.is_file()]
+    found = [
+        path for c in checkpoint_folders.checkpoints_in(run.checkpoints) for path in c.path.rglob("*") if path.is_file()
+    ]
     return {str(path.relative_to(run.checkpoints)): path.read_bytes() for path in found}
 
 
@@ -100,7 +102,7 @@ def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     record = last(disk.run, PhaseChanged)
     assert record.phase == "held"
     assert "could not" in record.detail or "cannot take" in record.detail
-    oldest = checkpoint_folders.listed(disk.run.checkpoints)[-1].path.name
+    oldest = checkpoint_folders.checkpoints_in(disk.run.checkpoints)[-1].path.name
     assert f"`ftui delete faulty {oldest}` frees" in record.detail
     assert f"delete faulty {oldest}" in held["state"]["detail"]
     shown = disk.bench.ftui("status", "faulty").stdout
@@ -206,7 +208,9 @@ def test_a_poor_volume_is_good_enough(disk: Disk, reference: Run, missing: str) 
     ended = wait_for_end(disk.bench, disk.run)
     assert (ended["state"]["phase"], ended["state"]["attempt"]) == ("finished", 2), tail_of(disk.run)
     assert last(disk.run, RunStarted).resumed_from == expected is not None
-    assert all(checkpoint_folders.fault(c.path) is None for c in checkpoint_folders.listed(disk.run.checkpoints))
+    assert all(
+        checkpoint_folders.fault(c.path) is None for c in checkpoint_folders.checkpoints_in(disk.run.checkpoints)
+    )
     words = {"RENAME": "cannot rename folders", "FSYNC": "no fsync"}[missing]
     assert any(words in r.message for r in records(disk.run) if isinstance(r, Warned))
     same_runs(disk.run, reference)

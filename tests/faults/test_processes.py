@@ -186,9 +186,9 @@ def test_the_wall_clock_does_not_matter(workbench: Workbench, tmp_path: Path) ->
         assert status(workbench, "clocks")["state"]["phase"] in ("training", "saving", "evaluating")
         assert there.ftui("park", "clocks").returncode == 0
         wait_for_end(workbench, run)
-    present = [c.step for c in checkpoint_folders.listed(run.checkpoints)]
+    present = [c.step for c in checkpoint_folders.checkpoints_in(run.checkpoints)]
     assert present[0] == max(present) == steps(run)[-1].step
-    assert all(checkpoint_folders.fault(c.path) is None for c in checkpoint_folders.listed(run.checkpoints))
+    assert all(checkpoint_folders.fault(c.path) is None for c in checkpoint_folders.checkpoints_in(run.checkpoints))
     assert workbench.ftui("runs").returncode == 0
 
 

@@ -135,13 +135,13 @@ def test_the_long_run_shows_all_that_can_happen(name: str) -> None:
     state = state_of(name)
     assert len(state.evaluations) > 10
     assert read_pins(run) <= {checkpoint.step for checkpoint in state.checkpoints}
-    assert {c.step for c in checkpoint_folders.listed(run.checkpoints)} == {c.step for c in state.checkpoints}
+    assert {c.step for c in checkpoint_folders.checkpoints_in(run.checkpoints)} == {c.step for c in state.checkpoints}
 
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_its_checkpoints_can_be_listed(name: str) -> None:
     run = Run(RUNS / name)
-    for checkpoint in checkpoint_folders.listed(run.checkpoints):
+    for checkpoint in checkpoint_folders.checkpoints_in(run.checkpoints):
         manifest = checkpoint_folders.read_manifest(checkpoint.path)
         assert (manifest.step, manifest.run_id) == (checkpoint.step, run.read_facts().run_id)
         fault = checkpoint_folders.fault(checkpoint.path)

@@ -186,7 +186,7 @@ def check_start(life: Life, expected: str | None) -> None:
             )
 
 
-def to_end(life: Life) -> None:
+def watch_to_end(life: Life) -> None:
     """Whatever has happened, the next attempt comes to the end."""
     assert carry_out(life, Part((), Act("end")))
 

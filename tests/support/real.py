@@ -78,7 +78,7 @@ def train(run: Run) -> list[Step]:
     )
     while not engine.has_ended():
         time.sleep(0.2)
-    assert engine.how() == (0, None), f"{engine.how()}\n{run.engine_log.read_text()[-4000:]}"
+    assert engine.exit_status() == (0, None), f"{engine.exit_status()}\n{run.engine_log.read_text()[-4000:]}"
     return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]
 
 

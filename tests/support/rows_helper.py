@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ftui.dataset.report import Example, Finding, OtherLength, Padding, Report, SourceFacts, Where
+from ftui.dataset.report import Example, Finding, OtherLength, Padding, Report, RowLocation, SourceFacts
 from ftui.dataset.row import RowView, Token, Turn
 from ftui.errors import FtuiError
 from ftui.profile.consent import check_remote_code
@@ -46,7 +46,7 @@ def sample_of(
     *,
     num_rows: int,
     notes: Sequence[str] = (),
-    where: Where | None = None,
+    where: RowLocation | None = None,
 ) -> RowView:
     """A conversation in ChatML, of which the assistant's turns are learned; cut at MAX_LENGTH."""
     tokens: list[Token] = []
@@ -60,7 +60,7 @@ def sample_of(
     tokens = [Token(one.id, one.text, one.is_target, one.is_special, n >= MAX_LENGTH) for n, one in enumerate(tokens)]
     raw = {"messages": [{"role": role, "content": said} for role, said in chat]}
     return RowView(
-        number=number, num_rows=num_rows, where=where or Where(FILE, number + 1), source=FILE, form="messages",
+        number=number, num_rows=num_rows, where=where or RowLocation(FILE, number + 1), source=FILE, form="messages",
         part=0, num_parts=1, tokens=tokens, turns=turns, num_tokens=len(tokens), max_length=MAX_LENGTH,
         notes=list(notes),
         num_target_tokens=sum(one.is_target and not one.is_cut for one in tokens),
@@ -77,12 +77,12 @@ FINDINGS = [
         "placeholders", "red", 1, 4,
         "1 of 4 rows hold a placeholder such as {{name}}, TODO or lorem ipsum instead of text",
         "Replace it by what it stands for: the model learns it as it is.",
-        examples=[Example(Where(FILE, 4), "{{answer}}")],
+        examples=[Example(RowLocation(FILE, 4), "{{answer}}")],
     ),
     Finding(
         "truncated", "yellow", 1, 4, "1 of 4 rows are longer than data.max_length and are cut",
         "data.max_length = 512 holds all of them.",
-        examples=[Example(Where(FILE, 3), "A kernel is the part of an operating")],
+        examples=[Example(RowLocation(FILE, 3), "A kernel is the part of an operating")],
     ),
     Finding("few_rows", "note", 4, 4, "4 rows are few for this method",
             "500 and more are usual for lora."),
@@ -106,10 +106,10 @@ def evil(text: str) -> tuple[list[RowView], Report]:
     """Rows and a report with the text wherever there may be any."""
     text = text.encode(errors="replace").decode()
     rows = [
-        sample_of(n, [(text, text), ("assistant", text)], num_rows=2, notes=[text], where=Where(text, n + 1))
+        sample_of(n, [(text, text), ("assistant", text)], num_rows=2, notes=[text], where=RowLocation(text, n + 1))
         for n in range(2)
     ]
-    finding = Finding(text, "red", 1, 1, text, text, text, [Example(Where(f"/{text}", 1, "row"), text)])
+    finding = Finding(text, "red", 1, 1, text, text, text, [Example(RowLocation(f"/{text}", 1, "row"), text)])
     source = SourceFacts(text, text, 0.5, 1, 1, 1, 1)
     told = {"findings": [finding] * 3, "sources": [source], "special": [text], "scripts": [(text, 1.0)]}
     return rows, msgspec.structs.replace(REPORT, **told)

@@ -174,11 +174,11 @@ def _before_forward(act: Callable[[Any, bool], None]) -> None:
 
     forward = LossModule.forward
 
-    def watched(self: Any, batch: Any) -> Any:
+    def ensure_supervised(self: Any, batch: Any) -> Any:
         act(batch, torch.is_grad_enabled())
         return forward(self, batch)
 
-    LossModule.forward = watched  # type: ignore[method-assign]
+    LossModule.forward = ensure_supervised  # type: ignore[method-assign]
 
 
 HOOKS: dict[str, Callable[..., None]] = {

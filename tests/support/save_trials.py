@@ -144,7 +144,7 @@ def child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def state_of(run: Run) -> dict[str, Any]:
     """Folders under a final name that are not valid, the steps of those that are, and what the next sweep leaves."""
-    found = [(c, checkpoint_folders.fault(c.path)) for c in checkpoint_folders.listed(run.checkpoints)]
+    found = [(c, checkpoint_folders.fault(c.path)) for c in checkpoint_folders.checkpoints_in(run.checkpoints)]
     sweep(run)
     left = sorted(path.name for path in run.checkpoints.iterdir() if path.name.startswith("."))
     return {
@@ -187,7 +187,9 @@ def failing_save(trial: Trial, shim: Shim, **arm: Any) -> dict[str, Any]:
     count, struck = shim.disarm()
     found: dict[str, Any] = {"end": end, "words": words, "waits": waits, "count": count, "struck": struck}
     found |= state_of(trial.run) | {"beside": temporary(trial.run.folder)}
-    found["older_changed"] = [c.step for c in checkpoint_folders.listed(trial.run.checkpoints) if changed(trial.run, c)]
+    found["older_changed"] = [
+        c.step for c in checkpoint_folders.checkpoints_in(trial.run.checkpoints) if changed(trial.run, c)
+    ]
     again = STEP if STEP not in found["valid"] else STEP + 1
     found["repaired"] = ending(lambda: save(trial, again, checkpoints))
     found["restored"] = restored(trial, again)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ftui.hardware.devices import card_named
+from ftui.hardware.devices import find_card
 from ftui.launch import open_run
 from ftui.runs.run_folder import Run, runs_root
 from ftui.supervisor import spawn
@@ -31,7 +31,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         monkeypatch.setattr(room, "Helper", StandIn)
     for room in (open_run, spawn):
         monkeypatch.setattr(room, "launch", lambda run, lock=None: None)
-    cards = estimates.MachineCards(card_named("rtx4090"), card_named("cpu"))
+    cards = estimates.MachineCards(find_card("rtx4090"), find_card("cpu"))
     monkeypatch.setattr(estimates, "detect_cards", lambda: cards)
     monkeypatch.setenv("TZ", "UTC")
     time.tzset()

@@ -93,7 +93,7 @@ def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, 
     word = {"lost": "was lost", "failed": "failed"}.get(state.phase, f"is {phase_word(state.phase)}")
     title: Line = [(f" {name} ", "number"), (word, "alarm" if state.phase in ("lost", "failed") else "title")]
     lines: list[Line] = [spread(frame.width, title, [(f"{describe.place(state)} ", "muted")]), []]
-    message = describe.lost(state) if state.phase == "lost" else state.message or state.reason
+    message = describe.lost_reason(state) if state.phase == "lost" else state.message or state.reason
     lines += _part(frame, "what", message, "text")
     lines += _part(frame, "how", how(state, ended), "text")
     lines += _part(frame, "last event", last, "muted")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.dataset import report_text
-from ftui.dataset.locations import like_text, names_in_report, where_text
-from ftui.dataset.report import Finding, Report, Where
+from ftui.dataset.locations import like_text, location_text, names_in_report
+from ftui.dataset.report import Finding, Report, RowLocation
 
 from ..render.spans import Frame, Line, Span, left, right, spread, width_of, wrapped
 from .row_view import SEVERITY_STYLES
@@ -23,7 +23,7 @@ class ReportLine:
 
     line: Line
     finding: Finding | None = None
-    where: Where | None = None
+    where: RowLocation | None = None
     is_head: bool = False
 
 
@@ -63,14 +63,14 @@ def finding_lines(frame: Frame, report: Report) -> list[ReportLine]:
     for finding in report_text.sort_findings(report.findings):
         lines.append(ReportLine(_head(frame, finding), finding, _first(finding), is_head=True))
         for example in finding.examples:
-            where = where_text(example.where, names, WHERE - 1)
+            where = location_text(example.where, names, WHERE - 1)
             like = like_text(example, names, frame.width - WHERE - 7)
             line: Line = [("       " + left(where, WHERE), "muted"), (like, "text"), (example.excerpt.strip(), "faint")]
             lines.append(ReportLine(line, finding, example.where))
     return lines
 
 
-def _first(finding: Finding) -> Where | None:
+def _first(finding: Finding) -> RowLocation | None:
     return finding.examples[0].where if finding.examples else None
 
 
@@ -99,7 +99,7 @@ def finding_details(frame: Frame, line: ReportLine | None) -> list[Line]:
     )
     lines: list[Line] = [rule, head]
     lines += [[(" " + text, "text")] for text in wrapped(finding.message, frame.width - 2)]
-    lines += [[(" " + text, "good")] for text in wrapped(report_text.what_to_do(finding), frame.width - 2) if text]
+    lines += [[(" " + text, "good")] for text in wrapped(report_text.describe_fix(finding), frame.width - 2) if text]
     return lines[: frame.height]
 
 
@@ -133,7 +133,7 @@ def number_lines(frame: Frame, report: Report) -> list[Line]:
     lines += [[], _rule(frame, "more")]
     if report.num_eval_rows or report.num_judged_bad or report.num_skipped:  # else the title has said it
         lines += _fact(frame, "rows", report_text.rows_text(report))
-    for label, text in report_text.other_facts(report):
+    for label, text in report_text.detail_facts(report):
         lines += _fact(frame, label, text)
     return lines
 
@@ -188,7 +188,7 @@ def _other_lengths(frame: Frame, report: Report) -> list[Line]:
     """A table; the length of the profile is marked."""
     lines: list[Line] = [[(right("", 12) + right("rows cut", 16) + right("trained lost", 18), "faint")]]
     for other in report.other_lengths:
-        length, rows, share, lost, lost_share = report_text.lost_at(other, report)
+        length, rows, share, lost, lost_share = report_text.describe_length(other, report)
         is_now = other.max_length == report.max_length
         style = "bright" if is_now else "muted"
         mark = frame.glyphs.cursor if is_now else " "

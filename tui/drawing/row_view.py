@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ftui.dataset import report_text
-from ftui.dataset.report import Report, Where
+from ftui.dataset.report import Report, RowLocation
 from ftui.dataset.row import RowView, Token
 from ftui.dataset.row_text import NO_TOKEN, Piece, PieceKind, RowLine, Signs
 from ftui.text import cells, cut_front, shown
@@ -90,13 +90,13 @@ def tally(report: Report | None) -> Line:
     return [(f"{words}  ", SEVERITY_STYLES[severity]) for severity, words in report_text.tally(report)]
 
 
-def where_words(where: Where, width: int) -> str:
+def where_words(where: RowLocation, width: int) -> str:
     """The place of a row; of a long path the end, which tells most."""
     path = place(Path(where.file)) if where.file.startswith("/") else where.file
-    text = harmless(str(Where(path, where.number, where.unit)))
+    text = harmless(str(RowLocation(path, where.number, where.unit)))
     if cells(text) <= width:
         return text
-    return cut_front(harmless(str(Where(path.rpartition("/")[2], where.number, where.unit))), width)
+    return cut_front(harmless(str(RowLocation(path.rpartition("/")[2], where.number, where.unit))), width)
 
 
 def token_map(frame: Frame, sample: RowView, seen: range) -> Line:

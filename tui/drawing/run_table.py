@@ -125,7 +125,7 @@ def why(row: RunRow) -> tuple[str, str]:
     if row.status.frozen:
         return "Its engine was stopped by a signal (SIGSTOP): `kill -CONT` wakes it.", "warn"
     if state.phase == "lost":
-        return describe.lost(state), "bad"
+        return describe.lost_reason(state), "bad"
     if state.phase == "failed":
         return (state.message.split("\n")[0] + (f" {state.hint}" if state.hint else "")), "bad"
     if state.phase == "starting" and state.detail:

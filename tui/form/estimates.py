@@ -14,7 +14,7 @@ from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.setup import TrainingSetup
 from ftui.hardware.detect import find_machine
-from ftui.hardware.devices import Card, card_named
+from ftui.hardware.devices import Card, find_card
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values
@@ -44,7 +44,7 @@ class MachineCards:
 
     def card_of(self, tier: str) -> Card:
         """The card a tier is for; this machine's own where it is of that kind."""
-        return self.detected if self.detected is not None and self.detected.name == tier else card_named(tier)
+        return self.detected if self.detected is not None and self.detected.name == tier else find_card(tier)
 
 
 def detect_cards() -> MachineCards:

@@ -13,7 +13,7 @@ from ftui.errors import FtuiError
 from ftui.helper.client import Helper
 from ftui.runs.checkpoint_index import CheckpointEntry, describe_entry
 from ftui.runs.run_folder import Run
-from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_here
+from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_directly
 from ftui.text import shown
 
 from ..drawing.checkpoint_table import checkpoint_table, details, title
@@ -208,7 +208,7 @@ class CheckpointsScreen(ListScreen[None]):
     async def _change_here(self, verb: str, step: int) -> None:
         async with self._changing:  # the run's lock is not free for a second one at the same time
             try:
-                words = await asyncio.to_thread(apply_here, self._run, verb, step)
+                words = await asyncio.to_thread(apply_directly, self._run, verb, step)
             except FtuiError as error:
                 stage(self).complain(error)
                 return

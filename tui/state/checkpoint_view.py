@@ -13,7 +13,7 @@ from ftui.runs.pins import undeletable
 from ftui.runs.run_folder import Run
 from ftui.runs.state import has_ended
 from ftui.runs.status import Status, Watch, is_running, judge
-from ftui.supervisor.spawn import watched
+from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.volume import disk_error
 
 
@@ -52,7 +52,7 @@ class CheckpointView:
         self._watch.catch_up()
         if self._answers is None:
             self._answers = Tail(self._run.journal, self._watch.offsets.journal)
-        status = watched(self._run, judge(self._run, self._watch))
+        status = ensure_supervised(self._run, judge(self._run, self._watch))
         return CheckpointLook(status, self._browser.look(status.state), list(self._answers.read()))
 
 

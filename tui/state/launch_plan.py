@@ -14,12 +14,12 @@ from ftui.launch.fork import find_origin, fork
 from ftui.launch.open_run import (
     decide,
     locate_run,
-    named,
-    not_applied,
     open_run,
+    pending_changes,
     stored_profile,
     successors,
     wait_for_start,
+    with_run_name,
 )
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ProfileLayer, ResolvedProfile, resolve
@@ -115,7 +115,7 @@ def _for_run(options: LaunchOptions, run: Run) -> LaunchPlan:
 
 def _decided(options: LaunchOptions, folder: Path, resolved: ResolvedProfile) -> LaunchPlan:
     """As `ftui --run` and `ftui resume` decide; what was stopped goes on, and what has finished begins again."""
-    run, decision = decide(folder, again=True, stopped_too=True)
+    run, decision = decide(folder, again=True, resume_stopped=True)
     resolved = _named(options, run, resolved)
     begin = "" if run.folder == folder else f"{folder.name} has finished; "
     if decision == "attach":
@@ -131,7 +131,7 @@ def _decided(options: LaunchOptions, folder: Path, resolved: ResolvedProfile) ->
 
 def _attached(run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
     before = stored_profile(run)
-    keys = not_applied(run, resolved.profile)
+    keys = pending_changes(run, resolved.profile)
     notes = (f"A run that is running keeps what it started with; this differs in {', '.join(keys)}.",) if keys else ()
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: enter attaches to it."
     return LaunchPlan("attach", run, resolved, before, sentence, notes)
@@ -140,11 +140,11 @@ def _attached(run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
 def _resumed(options: LaunchOptions, run: Run, resolved: ResolvedProfile, begin: str) -> LaunchPlan:
     before = stored_profile(run)
     newest = newest_checkpoint(run)
-    if weights_difference(before, resolved.profile) and checkpoint_folders.listed(run.checkpoints):
+    if weights_difference(before, resolved.profile) and checkpoint_folders.checkpoints_in(run.checkpoints):
         return _child(options, run, resolved, newest)
     goes_on = "it starts from its first step" if newest is None else f"it continues from checkpoint-{newest}"
     sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: {goes_on}."
-    return LaunchPlan("resume", run, resolved, named(before, run.name), sentence, _warnings())
+    return LaunchPlan("resume", run, resolved, with_run_name(before, run.name), sentence, _warnings())
 
 
 def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step: int | None) -> LaunchPlan:
@@ -166,7 +166,7 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
     if run_is_running(parent):
         notes = (f"{parent.name} is running: both would share this machine.", *notes)
     return LaunchPlan(
-        "fork", run, _named(options, run, resolved), named(before, run.name), sentence, notes, parent=parent
+        "fork", run, _named(options, run, resolved), with_run_name(before, run.name), sentence, notes, parent=parent
     )
 
 
@@ -179,13 +179,13 @@ def _named(options: LaunchOptions, run: Run, resolved: ResolvedProfile) -> Resol
     origins = dict(resolved.origins)
     if run.name != resolved.profile.run.name:
         origins[("run", "name")] = ValueOrigin("--name" if run.name == options.name else "default")
-    return replace(resolved, profile=named(resolved.profile, run.name), origins=origins)
+    return replace(resolved, profile=with_run_name(resolved.profile, run.name), origins=origins)
 
 
 def _unchanged(options: LaunchOptions, run: Run, resolved: ResolvedProfile) -> Profile:
     """The same profile without the overrides; with them where only they make it whole."""
     try:
-        return named(resolve(resolved.path, below=options.below).profile, run.name)
+        return with_run_name(resolve(resolved.path, below=options.below).profile, run.name)
     except ProfileError:
         return resolved.profile
 
@@ -209,7 +209,7 @@ def how_it_stands(status: Status) -> str:
 
 def newest_checkpoint(run: Run) -> int | None:
     """The step an ordinary resume would continue from, by a quick look: the engine reads every byte before it does."""
-    for checkpoint in checkpoint_folders.listed(run.checkpoints):
+    for checkpoint in checkpoint_folders.checkpoints_in(run.checkpoints):
         try:
             is_whole = checkpoint_folders.fault(checkpoint.path, quick=True) is None
             if is_whole and checkpoint_folders.read_manifest(checkpoint.path).finite:
@@ -233,7 +233,7 @@ def carry_out(options: LaunchOptions, shown: LaunchPlan) -> Run:
         origin = find_origin(now.parent, None if options.checkpoint is None else str(options.checkpoint))
         differs = bool(weights_difference(stored_profile(now.parent), now.resolved.profile))
         run, _ = fork(origin, now.resolved, run.name, may_differ=differs)
-    opened = open_run(run.folder, now.resolved, stopped_too=True)
+    opened = open_run(run.folder, now.resolved, resume_stopped=True)
     if opened.supervisor is not None:
         wait_for_start(opened)  # until then the live view would show how the attempt before ended
     return opened.run

@@ -10,7 +10,7 @@ from ftui.errors import UsageError
 from ftui.runs.curves import read_loss
 from ftui.runs.run_folder import Run, all_runs
 from ftui.runs.status import Status, Watch, is_running, judge
-from ftui.supervisor.spawn import watched
+from ftui.supervisor.spawn import ensure_supervised
 
 from ..drawing.charts.spark import points_of, spark
 from ..render.glyphs import Glyphs
@@ -69,7 +69,7 @@ def _opened(run: Run) -> RunRow:
     signature = _signature(run)
     watch = Watch(run)
     watch.catch_up()
-    status = watched(run, judge(run, watch))
+    status = ensure_supervised(run, judge(run, watch))
     try:
         created = run.read_facts().created
     except UsageError:
@@ -84,7 +84,7 @@ def _renew(row: RunRow) -> None:
         return
     row.signature = signature
     row.watch.read()
-    row.status = watched(row.run, judge(row.run, row.watch))
+    row.status = ensure_supervised(row.run, judge(row.run, row.watch))
 
 
 def _signature(run: Run) -> Signature:

@@ -10,7 +10,7 @@ from ftui.runs.requests import ControlRequest
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Status, Watch, is_final, is_running, judge
-from ftui.supervisor.spawn import watched
+from ftui.supervisor.spawn import ensure_supervised
 
 from .history import History
 from .sent_requests import SentRequest, SentRequests
@@ -34,7 +34,7 @@ class RunView:
         self.requests = SentRequests(run)
         self._watch = Watch(run)
         self._watch.catch_up()
-        self.status: Status = watched(run, judge(run, self._watch))
+        self.status: Status = ensure_supervised(run, judge(run, self._watch))
         self._judged = time.monotonic()
         self._curves = CurveReader(run)
         self.look()
@@ -84,7 +84,7 @@ class RunView:
 
     def _judge(self) -> None:
         self._judged = time.monotonic()
-        self.status = watched(self.run, judge(self.run, self._watch))
+        self.status = ensure_supervised(self.run, judge(self.run, self._watch))
         if self.has_ended:
             self.requests.give_up()
 

@@ -57,7 +57,7 @@ def filter_choices(found: list[StartChoice], text: str) -> list[StartChoice]:
 
 def _run(row: RunRow) -> StartChoice:
     state = row.status.state
-    reason = describe.lost(state) if state.phase == "lost" else (state.message.split("\n")[0] or state.reason)
+    reason = describe.lost_reason(state) if state.phase == "lost" else (state.message.split("\n")[0] or state.reason)
     words = f"{status_word(row.status)} at {describe.place(state)}" + (f": {reason}" if reason else "")
     return StartChoice(RUNS, row.run.name, words, phase_style(row.status), run=row.run)
 

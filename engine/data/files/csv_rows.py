@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 
 from .encodings import BOM, SAMPLE, Utf8
 from .jsonl import CUT_IT, LONGEST, TOO_LONG
@@ -63,7 +63,7 @@ class CsvLines:
         self._given.append(line)
         self.number += 1
         begins, self.offset = self.offset, self.offset + line.size
-        where = Where(self.path, self.begins)
+        where = RowLocation(self.path, self.begins)
         text = line.text.removeprefix(BOM) if self.number == self.begins else line.text
         if line.size > LONGEST:
             self.fault = BadRow(where, TOO_LONG, CUT_IT, line=self.number)
@@ -155,14 +155,14 @@ def reread_csv_row(
 
 def _row(path: str, names: list[str], record: list[str], place: int, offset: int) -> RawRow | BadRow:
     if record == names:
-        return BadRow(Where(path, place), "the header again", HEADER_AGAIN)
+        return BadRow(RowLocation(path, place), "the header again", HEADER_AGAIN)
     if len(record) != len(names):
         words = f"{len(record)} cells, but the header names {len(names)} columns"
-        return BadRow(Where(path, place), words, QUOTES, excerpt=record[0][:40])
+        return BadRow(RowLocation(path, place), words, QUOTES, excerpt=record[0][:40])
     pairs = zip(names, record, strict=True)
     value = {name: cell for name, cell in pairs if name}  # pandas leaves its index without a name
     text = msgspec.json.encode(value)
-    return RawRow(place, offset, text) if len(text) <= LONGEST else BadRow(Where(path, place), TOO_LONG, QUOTES)
+    return RawRow(place, offset, text) if len(text) <= LONGEST else BadRow(RowLocation(path, place), TOO_LONG, QUOTES)
 
 
 def _header(path: str, lines: CsvLines, delimiter: str | None) -> tuple[list[str], dict[str, Any]] | None:
@@ -181,7 +181,7 @@ def _header(path: str, lines: CsvLines, delimiter: str | None) -> tuple[list[str
     named = [name for name in names if name]
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice:
-        raise BadRow(Where(path, lines.begins), f"two columns of the header have the name {twice!r}").error()
+        raise BadRow(RowLocation(path, lines.begins), f"two columns of the header have the name {twice!r}").error()
     return names, how
 
 
@@ -212,7 +212,7 @@ def _num_columns(header: str, delimiter: str) -> int:
 
 def _next_record(lines: CsvLines, reader: Any) -> list[str] | BadRow | None:
     """The next record; an empty one for a blank line."""
-    where = Where(lines.path, lines.begins)
+    where = RowLocation(lines.path, lines.begins)
     try:
         record: list[str] | None = next(reader, None)
     except csv.Error as error:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import BinaryIO
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.errors import DataError
 
 from .raw_rows import BadRow
@@ -122,7 +122,7 @@ class Utf8:
         self._has_some = self._has_some or not data.isascii()
         return True
 
-    def fault(self, where: Where, row: bytes, offset: int, line: int, sample: bytes) -> BadRow | None:
+    def fault(self, where: RowLocation, row: bytes, offset: int, line: int, sample: bytes) -> BadRow | None:
         """What is wrong with a row that begins at this byte and line; `sample` is the file from there on.
 
         Raises:

@@ -14,7 +14,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
     RevisionNotFoundError,
 )
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.errors import DataError, DiskError
 from ftui.profile.sections.model import FULL_COMMIT
 
@@ -125,4 +125,4 @@ def hub_rows(rows: HubRows) -> Iterator[RawRow | BadRow]:
     for batch in rows.table.iter(batch_size=BATCH):
         for values in zip(*batch.values(), strict=True):
             number += 1
-            yield table_row(Where(str(rows), number, "row"), dict(zip(batch, values, strict=True)))
+            yield table_row(RowLocation(str(rows), number, "row"), dict(zip(batch, values, strict=True)))

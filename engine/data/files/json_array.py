@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.errors import DataError
 
 from .encodings import Utf8
@@ -242,7 +242,7 @@ def _row(path: str, window: JsonWindow, number: int, utf8: Utf8) -> RawRow | Bad
     if window.sign() == b"":
         raise _fault(path, window, "not JSON (the list does not end)")
     line, column, offset = window.line, window.column, window.offset + window.pos
-    where = Where(path, number, "row")
+    where = RowLocation(path, number, "row")
     text = _value(path, window)
     if text is None:
         return BadRow(where, TOO_LONG, CUT_IT, line=line)
@@ -256,7 +256,7 @@ def _value(path: str, window: JsonWindow) -> bytes | None:
     try:
         return window.value()
     except EndOfFile:
-        torn = BadRow(Where(path, line), "the JSON ends in the middle")
+        torn = BadRow(RowLocation(path, line), "the JSON ends in the middle")
         found = parse_row(window.held[window.pos :], Path(path), line, "line", offset)
         told = found.behind(line, column) if isinstance(found, BadRow) else torn
         raise replace(told, hint="Mend the file there, or copy it again.").error() from None
@@ -348,4 +348,4 @@ def _at_end(path: str, window: JsonWindow) -> None:
 def _fault(path: str, window: JsonWindow, reason: str) -> DataError:
     window.sign()
     near = window.held[max(0, window.pos - 20) : window.pos + 20].decode(errors="replace").strip()
-    return BadRow(Where(path, window.line), reason, SHAPE, window.column, near).error()
+    return BadRow(RowLocation(path, window.line), reason, SHAPE, window.column, near).error()

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 
 from .raw_rows import BadRow, Unit, kind_of_value
 
@@ -71,12 +71,12 @@ def parse_row(
         return value
     try:
         value = _parse(text.decode())
-        return _sound(value, text.decode(), Where(str(path), place, unit), line)
+        return _sound(value, text.decode(), RowLocation(str(path), place, unit), line)
     except (ValueError, RecursionError, _DuplicateKey) as error:
-        return _explain_fault(error, text, Where(str(path), place, unit), offset, line)
+        return _explain_fault(error, text, RowLocation(str(path), place, unit), offset, line)
 
 
-def _explain_fault(error: Exception, text: bytes, where: Where, offset: int, line: int) -> BadRow:
+def _explain_fault(error: Exception, text: bytes, where: RowLocation, offset: int, line: int) -> BadRow:
     said = text.decode(errors="replace")
     match error:
         case UnicodeDecodeError():
@@ -97,14 +97,14 @@ def _explain_fault(error: Exception, text: bytes, where: Where, offset: int, lin
     return _fault_at(said, number.start() if number else None, where, line, reason, "Delete that row.")
 
 
-def _sound(value: Any, said: str, where: Where, line: int) -> dict[str, Any] | BadRow:
+def _sound(value: Any, said: str, where: RowLocation, line: int) -> dict[str, Any] | BadRow:
     if not isinstance(value, dict):
         hint = LISTED if isinstance(value, list) and where.unit == "line" else SHAPE
         return BadRow(where, f"a JSON {kind_of_value(value)}, not an object", hint, line=line or None)
     return _unsound(value, said, where, line) or value
 
 
-def _unsound(value: dict[str, Any], said: str, where: Where, line: int) -> BadRow | None:
+def _unsound(value: dict[str, Any], said: str, where: RowLocation, line: int) -> BadRow | None:
     """Halves of characters (`\\ud83d` without its other half is JSON, but no text), and depth."""
     if "\\u" in said and "\\ud" in said.lower():
         try:
@@ -130,7 +130,7 @@ def _is_deep(value: Any) -> bool:
     return bool(level)
 
 
-def _not_json(error: json.JSONDecodeError, where: Where, line: int) -> BadRow:
+def _not_json(error: json.JSONDecodeError, where: RowLocation, line: int) -> BadRow:
     said, place = error.doc, error.pos
     hint = 'Mend or delete that row, or leave out all such rows: data.on_bad_row = "skip".'
     if said.lstrip()[:1] == "[" and where.unit == "line":
@@ -146,7 +146,7 @@ def _not_json(error: json.JSONDecodeError, where: Where, line: int) -> BadRow:
     return _fault_at(said, place, where, line, reason, hint)
 
 
-def _fault_at(said: str, place: int | None, where: Where, line: int, reason: str, hint: str = SHAPE) -> BadRow:
+def _fault_at(said: str, place: int | None, where: RowLocation, line: int, reason: str, hint: str = SHAPE) -> BadRow:
     """A fault at a character of the row."""
     if place is None or place < 0:
         return BadRow(where, reason, hint, line=line or None)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 
 from .encodings import BOM, Utf8
 from .raw_rows import BadRow, RawRow
@@ -26,7 +26,7 @@ def jsonl_rows(path: str, chunks: Iterator[bytes], offset: int) -> Iterator[RawR
         number, offset, rest = number + data.count(b"\n", 0, end), offset + end, data[end:]
         if len(rest) > LONGEST:
             number, offset = number + 1, offset + len(rest)
-            yield BadRow(Where(path, number), TOO_LONG, CUT_IT)
+            yield BadRow(RowLocation(path, number), TOO_LONG, CUT_IT)
             skipped, rest = _past_line_end(chunks)
             offset += skipped
     yield from _whole_lines(path, rest, number, offset, utf8)
@@ -40,9 +40,9 @@ def _whole_lines(path: str, data: bytes, number: int, offset: int, utf8: Utf8) -
         if line.startswith(BOM):
             start, line = start + len(BOM), line.removeprefix(BOM)
         if len(line) > LONGEST:
-            yield BadRow(Where(path, number), TOO_LONG, CUT_IT)
+            yield BadRow(RowLocation(path, number), TOO_LONG, CUT_IT)
         elif line and not line.isspace():
-            bad = None if is_utf8 else utf8.fault(Where(path, number), line, offset + start, number, data[start:])
+            bad = None if is_utf8 else utf8.fault(RowLocation(path, number), line, offset + start, number, data[start:])
             yield bad or RawRow(number, offset + start, line)
         start += len(line) + 1
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.errors import DataError
 
 from .jsonl import CUT_IT, LONGEST, TOO_LONG
@@ -106,7 +106,7 @@ def rows_of_batch(path: str, batch: Any, before: int) -> Iterator[RawRow | BadRo
     names = batch.schema.names
     columns = [_values(batch.column(number)) for number in range(len(names))]
     for number, values in enumerate(zip(*columns, strict=True), start=before + 1):
-        where = Where(path, number, "row")
+        where = RowLocation(path, number, "row")
         wrong = next((n for n, value in enumerate(values) if isinstance(value, _Unreadable)), None)
         if wrong is not None:
             yield BadRow(where, f"column {names[wrong]!r} cannot be read ({values[wrong]})", "Write the file again.")
@@ -114,7 +114,7 @@ def rows_of_batch(path: str, batch: Any, before: int) -> Iterator[RawRow | BadRo
         yield table_row(where, dict(zip(names, values, strict=True)))
 
 
-def table_row(where: Where, value: dict[str, Any]) -> RawRow | BadRow:
+def table_row(where: RowLocation, value: dict[str, Any]) -> RawRow | BadRow:
     """A row of a table as JSON."""
     text = _encode({key: without_nulls(inner) for key, inner in value.items()}).encode()
     return RawRow(where.number, -1, text) if len(text) <= LONGEST else BadRow(where, TOO_LONG, CUT_IT)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 
 from .encodings import Utf8
 from .raw_rows import BadRow, RawRow
@@ -45,7 +45,7 @@ def _cut(held: bytearray) -> int:
 
 
 def _piece(path: str, piece: bytes, offset: int, line: int, utf8: Utf8) -> Iterator[RawRow | BadRow]:
-    where = Where(path, line)
+    where = RowLocation(path, line)
     try:
         text = piece.decode().replace("\ufeff", "")
     except UnicodeDecodeError as error:

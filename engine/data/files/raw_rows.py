@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.errors import DataError
 
 Unit = Literal["line", "row"]
@@ -43,8 +43,8 @@ class Row(msgspec.Struct, frozen=True):
     kinds: Kinds = {}
 
     @property
-    def where(self) -> Where:
-        return Where(str(self.path), self.place, self.unit)
+    def where(self) -> RowLocation:
+        return RowLocation(str(self.path), self.place, self.unit)
 
     def with_value(self, value: dict[str, Any]) -> "Row":
         return Row(self.path, self.place, value, self.unit, self.kinds)
@@ -68,7 +68,7 @@ class BadRow:
     `column` counts characters from 1; `line` is that of the fault where it is known and not the row's place.
     """
 
-    where: Where
+    where: RowLocation
     reason: str
     hint: str = ""
     column: int | None = None

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 
 from .csv_rows import reread_csv_row
 from .encodings import utf8_chunks
@@ -26,7 +26,7 @@ def reread_text(place: Path | HubRows, number: int, offset: int, encoding: str |
     if isinstance(place, HubRows):
         if number > len(place.table):
             return None
-        cut = table_row(Where(printable(place), number, "row"), place.table[number - 1])
+        cut = table_row(RowLocation(printable(place), number, "row"), place.table[number - 1])
         return cut.text if isinstance(cut, RawRow) else None
     kind, path = kind_of(place), printable(place)
     if kind == ".parquet":

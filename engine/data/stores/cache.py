@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.dataset.token_cache import TOKENS, claimed, held, prunable, sweep, used
+from ftui.dataset.token_cache import TOKENS, lock_entry, lock_partial, mark_used, prunable, sweep
 from ftui.errors import DataError, DiskError, DiskFullError
 from ftui.hardware.cpu import usable_cores
 from ftui.system.files import make_private_folder
@@ -70,9 +70,9 @@ def load_store(
     key = _key(work, contents)
     place = folder / TOKENS / key
     for _ in range(2):
-        lock = held(place)  # before the look: what is held is not pruned
+        lock = lock_entry(place)  # before the look: what is held is not pruned
         if (counts := verified_counts(place, lambda: report("checking the tokens in the cache"))) is not None:
-            used(place)
+            mark_used(place)
             return map_store(place, _with_current_names(counts, found), lock)
         if lock is not None:
             report("the tokens in the cache are damaged: they are made again")
@@ -150,7 +150,7 @@ def _build(work: _Job, place: Path, key: str, contents: list[str]) -> None:
     sweep(place.parent.parent)
     staged = place.parent / f".partial-{secrets.token_hex(8)}"
     with _disk_errors(staged):
-        lock = claimed(make_private_folder(staged))
+        lock = lock_partial(make_private_folder(staged))
     try:
         with ExitStack() as stack:
             with _disk_errors(staged):

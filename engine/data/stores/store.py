@@ -21,8 +21,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ftui.dataset.report import Where
-from ftui.dataset.token_cache import Held
+from ftui.dataset.report import RowLocation
+from ftui.dataset.token_cache import EntryLock
 from ftui.system.files import open_private, replace_file, sync_path, write_all
 
 from ..facts.row_facts import FACTS
@@ -40,7 +40,7 @@ _SPANS = 512  # sequences whose targets are read at once
 class Skipped(msgspec.Struct, frozen=True):
     """A row that was left out. `message` and `hint` are those of the error it would be."""
 
-    where: Where
+    where: RowLocation
     reason: str
     message: str
     hint: str = ""
@@ -99,7 +99,7 @@ class Store:
     facts: np.ndarray
     ids: np.ndarray
     targets: np.ndarray
-    lock: Held | None = field(default=None, repr=False)
+    lock: EntryLock | None = field(default=None, repr=False)
     """As long as it lives nobody prunes the files."""
 
     @cached_property
@@ -186,7 +186,7 @@ def _number(counts: StoreCounts, name: str) -> int:
     return counts.num_sequences if name in PER_SEQUENCE else counts.num_rows
 
 
-def map_store(folder: Path, counts: StoreCounts, lock: Held | None = None) -> Store:
+def map_store(folder: Path, counts: StoreCounts, lock: EntryLock | None = None) -> Store:
     """What stands in a folder that is whole."""
     files = {
         name: np.memmap(folder / name, dtype=kind, mode="r") if _number(counts, name) else np.zeros(0, kind)

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 
 from ...data.files.blocks import unit_of
 from ...data.files.streams import printable
@@ -29,11 +29,11 @@ class RowIndex:
         """One of the `FACTS` of each row."""
         return read_column(self._stores, name)
 
-    def where(self, row: int) -> Where:
+    def where(self, row: int) -> RowLocation:
         source, number = self._place(row)
         fact = self._stores[source].facts[number]
         place = self._found[source].places[int(fact["file"])]
-        return Where(printable(place), int(fact["place"]), unit_of(place))
+        return RowLocation(printable(place), int(fact["place"]), unit_of(place))
 
     def spans(self) -> tuple[np.ndarray, np.ndarray]:
         """Where the tokens of each row begin and end in its store (int64): those of all its sequences together."""

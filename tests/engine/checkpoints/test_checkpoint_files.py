@@ -275,7 +275,7 @@ def test_rotation_keeps_two_and_the_protected(
 ) -> None:
     made = {step: publish(tmp_path, step) for step in (3, 1, 5, 2, 4)}
     removed = checkpoint_folders.rotate(tmp_path, keep=keep, protected=protected)
-    assert [c.step for c in checkpoint_folders.listed(tmp_path)] == left
+    assert [c.step for c in checkpoint_folders.checkpoints_in(tmp_path)] == left
     assert {c.step for c in removed} == made.keys() - set(left)
     assert len(list(tmp_path.iterdir())) == len(left), "nothing half-deleted is left"
 
@@ -314,7 +314,7 @@ def test_a_kill_leaves_nothing_under_a_final_name(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         checkpoint_folders.publish(tmp_path / "checkpoint-2", manifest(2), die)
-    assert checkpoint_folders.listed(tmp_path) == []
+    assert checkpoint_folders.checkpoints_in(tmp_path) == []
     checkpoint_folders.sweep(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -348,4 +348,4 @@ def test_what_somebody_put_into_a_checkpoint_is_never_deleted(tmp_path: Path) ->
     assert (outside / "precious").read_text() == "mine"
     (left,) = (tmp_path / "checkpoints").glob(".trash-*")
     assert sorted(p.name for p in left.iterdir()) == ["link", "notes.txt"]
-    assert [c.step for c in checkpoint_folders.listed(tmp_path / "checkpoints")] == [3, 2]
+    assert [c.step for c in checkpoint_folders.checkpoints_in(tmp_path / "checkpoints")] == [3, 2]

@@ -8,7 +8,7 @@ import pytest
 
 from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
-from ftui.runs.checkpoint_folders import Checkpoint, Manifest, listed, publish
+from ftui.runs.checkpoint_folders import Checkpoint, Manifest, checkpoints_in, publish
 from ftui.runs.run_folder import Run
 from tests.support.tiny import chats, make_profile, train_run, write_rows
 
@@ -76,7 +76,7 @@ def test_nothing_goes_before_the_newest_has_been_read_back(
         return result
 
     def rotating(root: Path, **options: Any) -> list[Checkpoint]:
-        order.append(("rotate", listed(root)[0].step))
+        order.append(("rotate", checkpoints_in(root)[0].step))
         return rotate(root, **options)
 
     monkeypatch.setattr(checkpoint_folders, "fault", reading)
@@ -86,7 +86,7 @@ def test_nothing_goes_before_the_newest_has_been_read_back(
     assert len(rotations) == 6
     for index in rotations:
         assert ("proven", order[index][1]) in order[:index]
-    assert [c.step for c in listed(Run(tmp_path / "run").checkpoints)] == [6, 5]
+    assert [c.step for c in checkpoints_in(Run(tmp_path / "run").checkpoints)] == [6, 5]
 
 
 def test_a_checkpoint_that_reads_back_wrong_costs_no_older_one(
@@ -103,6 +103,6 @@ def test_a_checkpoint_that_reads_back_wrong_costs_no_older_one(
     with pytest.raises(DiskError, match="reads back wrong: it was damaged"):
         train_run(tmp_path / "run", saving)
     monkeypatch.undo()
-    present = listed(Run(tmp_path / "run").checkpoints)
+    present = checkpoints_in(Run(tmp_path / "run").checkpoints)
     assert [c.step for c in present][-2:] == [3, 2]
     assert all(checkpoint_folders.fault(c.path) is None for c in present)

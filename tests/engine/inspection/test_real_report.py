@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ftui.dataset.report import Finding, Report, Where
+from ftui.dataset.report import Finding, Report, RowLocation
 from ftui.engine.data.load_rows import load_data
 from ftui.engine.inspection.report import make_report
 from ftui.system.user_folders import cache_folder
@@ -106,7 +106,7 @@ def test_examples_show_where_and_what() -> None:
     assert [one.where.number for one in damaged["rows_skipped"].examples] == [4, 7, 8, 10, 13, 14]
     assert [one.where.number for one in damaged["empty_answers"].examples] == [6]
     (copy,) = damaged["duplicate_rows"].examples
-    assert copy.like == Where(str(SHARED / "realdata/messy/alpaca_damaged.jsonl"), 2)
+    assert copy.like == RowLocation(str(SHARED / "realdata/messy/alpaca_damaged.jsonl"), 2)
     found = _of(report_on("peer_data/identity.json"), "placeholders")
     assert "{{name}}" in found.examples[0].excerpt and found.examples[0].where.unit == "row"
 

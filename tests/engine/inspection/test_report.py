@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerFast
 
 from ftui.cli.preview import report_lines
 from ftui.dataset.report import Finding, Report
-from ftui.dataset.report_text import percent, what_to_do
+from ftui.dataset.report_text import describe_fix, percent
 from ftui.engine.data.load_rows import LoadedData, load_data
 from ftui.engine.inspection.report import findings, make_report
 from ftui.engine.inspection.report.lengths import cut_losses, histogram
@@ -337,14 +337,14 @@ def test_nothing_to_learn_is_not_offered_to_be_allowed(model_folder: Path, tmp_p
     asked = write_rows(tmp_path / "asked.jsonl", [{"messages": [{"role": "user", "content": TEXT}]}] * 3)
     report, _ = reported(model_folder, asked, data={"max_length": 16})
     none = found_in(report, "no_target_tokens")
-    assert none is not None and none.severity == "red" and what_to_do(none) == none.fix
+    assert none is not None and none.severity == "red" and describe_fix(none) == none.fix
     assert report.special[0].startswith("no row is trained on") and found_in(report, "few_rows") is None
     with pytest.raises(DataError) as caught:
         findings.refuse_red_findings(report)
     assert "data.allow" not in caught.value.hint
     some = write_rows(tmp_path / "some.jsonl", [*chats(1), *[{"messages": [{"role": "user", "content": "a"}]}] * 3])
     most = found_in(reported(model_folder, some)[0], "no_target_tokens")
-    assert most is not None and 'data.allow = ["no_target_tokens"]' in what_to_do(most)
+    assert most is not None and 'data.allow = ["no_target_tokens"]' in describe_fix(most)
 
 
 def saved(folder: Path, tokenizer: PreTrainedTokenizerFast, model: Path) -> Path:

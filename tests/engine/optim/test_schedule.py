@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import SchedulerType, TrainingArguments, get_scheduler
 from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
 
-from ftui.engine.optim.plateau import note_loss, share_left
+from ftui.engine.optim.plateau import note_loss, remaining_share
 from ftui.engine.optim.schedule import learning_rate_curve, warmup_steps
 from ftui.engine.system.train_state import TrainState
 from ftui.engine.training.prepare import prepare
@@ -123,7 +123,9 @@ def test_a_plateau_lowers_the_rate_as_the_trainer_does(losses: list[float]) -> N
         note_loss(state, train, None)
         schedule.step(loss)
         state = msgspec.json.decode(msgspec.json.encode(state), type=TrainState)
-        assert curve(step + 1) * share_left(state, train) == pytest.approx(optimizer.param_groups[0]["lr"], rel=1e-12)
+        assert curve(step + 1) * remaining_share(state, train) == pytest.approx(
+            optimizer.param_groups[0]["lr"], rel=1e-12
+        )
 
 
 def test_a_curve_longer_than_the_run_is_refused() -> None:

@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, PeftConfig, PeftType
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
 
-from ftui.hardware.devices import Card, card_named
+from ftui.hardware.devices import Card, find_card
 from tests.engine.published import steps
 from tests.engine.published.architectures import key_of
 from tests.engine.published.rows import Row
@@ -53,7 +53,7 @@ KINDS = {
 
 def card_of(row: Row) -> Card | None:
     words = (row.gpu or "").lower()
-    return next((card_named(name) for part, name in KINDS.items() if part in words), None)
+    return next((find_card(name) for part, name in KINDS.items() if part in words), None)
 
 
 def _fitcheck(row: Row, model: str) -> Translated:
@@ -83,7 +83,7 @@ def _metamathqa(row: Row, model: str) -> Translated:
         adapter = made
     is_fa = "lorafa" in (row.more("experiment") or "")
     return CodePath(
-        model, steps.metamathqa(row.micro_batch or 4, LENGTH), torch.bfloat16, card_named("l40s"), adapter=adapter,
+        model, steps.metamathqa(row.micro_batch or 4, LENGTH), torch.bfloat16, find_card("l40s"), adapter=adapter,
         num_trainable=None if row.method == "full" else row.more("trainable"), is_padded=True, on_device=True,
         clears_cache=True, frozen="lora_A" if is_fa else None,
     )  # fmt: skip
@@ -147,7 +147,7 @@ def _litgpt(row: Row, model: str) -> Translated:
         adapter = lora(row.rank or 0, names, lora_dropout=0.05)
     return CodePath(
         model, steps.litgpt(row.micro_batch, row.seq_len, chunked_head=row.method == "lora"), torch.bfloat16,
-        card_of(row) or card_named("a100-40"), adapter=adapter, adapters_like_base=True, expands_heads=True,
+        card_of(row) or find_card("a100-40"), adapter=adapter, adapters_like_base=True, expands_heads=True,
         attention="eager" if model.startswith("gemma-2-") else "sdpa", changes=LITGPT_CHANGES,
     )  # fmt: skip
 
@@ -157,7 +157,7 @@ def _torchtune(row: Row, model: str) -> Translated:
         return NotReproduced("torch.compile decides what is kept")
     if not row.seq_len or not row.micro_batch or row.method != "full":
         return NotReproduced("the length of its rows is not published")
-    return CodePath(model, steps.torchtune(row.micro_batch, row.seq_len), torch.bfloat16, card_named("a100-80"))
+    return CodePath(model, steps.torchtune(row.micro_batch, row.seq_len), torch.bfloat16, find_card("a100-80"))
 
 
 def _qwen(row: Row, model: str) -> Translated:
@@ -171,7 +171,7 @@ def _qwen(row: Row, model: str) -> Translated:
         return NotReproduced("length is not published")
     names = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
     return CodePath(
-        model, steps.trainer(row.micro_batch or 1, row.seq_len), torch.bfloat16, card_named("a100-80"),
+        model, steps.trainer(row.micro_batch or 1, row.seq_len), torch.bfloat16, find_card("a100-80"),
         adapter=lora(row.rank or 64, names), checkpointing=True,
     )  # fmt: skip
 

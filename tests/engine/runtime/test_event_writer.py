@@ -51,7 +51,7 @@ def test_a_lock_file_that_was_deleted_is_made_anew_unless_somebody_has_it(tmp_pa
     book.lock = try_lock(run.engine_lock)
     run.engine_lock.unlink()
     book.progress(at_once=True)
-    assert book.lock is not None and book.lock.still_ours()
+    assert book.lock is not None and book.lock.is_ours()
     book.lock.close()
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(run.engine_lock)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"True\n"

@@ -8,7 +8,7 @@ from transformers import LlamaConfig
 from ftui.engine.simulate.profile_memory import simulate
 from ftui.errors import ModelError
 from ftui.estimate.result import PARTS, Memory
-from ftui.hardware.devices import MiB, card_named
+from ftui.hardware.devices import MiB, find_card
 from tests.support.simulated import A100, CPU, T4, config, profile
 
 CHECKPOINTED: dict[str, Any] = {"activation_checkpointing": True}
@@ -26,7 +26,7 @@ def known_host(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def answer(card: str = "a100-80", *, num_layers: int = 4, **sections: Any) -> Memory:
     chosen = LlamaConfig(**LLAMA | {"num_hidden_layers": num_layers})
-    return simulate(profile(**sections), chosen, card_named(card))
+    return simulate(profile(**sections), chosen, find_card(card))
 
 
 # Card, sections of the profile, and MiB allocated and reserved. With torch 2.13, transformers 5.24, PEFT 0.21 and

@@ -12,7 +12,7 @@ from ftui.engine.simulate.profile_memory import simulate
 from ftui.estimate.closed_form import ENGINE_BYTES, memory
 from ftui.estimate.result import PARTS, Memory
 from ftui.estimate.setup import build_setup
-from ftui.hardware.devices import MiB, card_named
+from ftui.hardware.devices import MiB, find_card
 from ftui.models.config_reader import read_shape
 from ftui.profile.schema import Profile
 from tests.support.published_models import MODELS
@@ -100,8 +100,8 @@ def both(name: str) -> tuple[Memory, Memory]:
     profile, config = profile_of(adapter, train, **sections), config_of(model)
     shape = read_shape(config)
     assert shape is not None
-    told = memory(build_setup(profile, shape, card_named(card)))
-    return told, simulate(profile, AutoConfig.for_model(**config), card_named(card))
+    told = memory(build_setup(profile, shape, find_card(card)))
+    return told, simulate(profile, AutoConfig.for_model(**config), find_card(card))
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +130,7 @@ def test_the_range_holds_what_the_allocator_would_reserve() -> None:
 def test_an_answer_takes_less_than_5_milliseconds() -> None:
     shape = read_shape(MODELS["Llama-3.1-70B"])
     assert shape is not None
-    profile, card = profile_of(QLORA | {"exclude_modules": r".*\.1\..*"}, FORGET), card_named("h200")
+    profile, card = profile_of(QLORA | {"exclude_modules": r".*\.1\..*"}, FORGET), find_card("h200")
     seconds = []
     for _ in range(10):
         begun = time.process_time()  # others may be busy on this machine

@@ -10,10 +10,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ftui.estimate import disk
 from ftui.estimate.setup import TrainingSetup, build_setup
-from ftui.hardware.devices import card_named
+from ftui.hardware.devices import find_card
 from ftui.models.config_reader import read_shape
 from ftui.profile.schema import Profile
-from ftui.runs.checkpoint_folders import listed, total_size
+from ftui.runs.checkpoint_folders import checkpoints_in, total_size
 from ftui.runs.run_folder import Run
 from tests.support.tiny import completions, make_profile, make_tokenizer, train_run, write_rows
 
@@ -47,14 +47,14 @@ def wide_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def setup_for(profile: Profile, folder: Path) -> TrainingSetup:
     shape = read_shape(json.loads((folder / "config.json").read_bytes()))
     assert shape is not None
-    return build_setup(profile, shape, card_named("cpu"))
+    return build_setup(profile, shape, find_card("cpu"))
 
 
 @pytest.mark.parametrize("method", METHODS)
 def test_checkpoints_are_as_large_as_told(method: str, wide_folder: Path, tmp_path: Path) -> None:
     profile, folder = _trained(METHODS[method], wide_folder, tmp_path, {"save_steps": 1})
     setup = setup_for(profile, wide_folder)
-    real = total_size(listed(Run(folder).checkpoints)[0].path)
+    real = total_size(checkpoints_in(Run(folder).checkpoints)[0].path)
     told = disk.checkpoint_bytes(setup)
     print(f"{method}: {told / 1e6:.2f} MB, real {real / 1e6:.2f}")
     assert told == pytest.approx(real, rel=NEAR)

@@ -12,7 +12,7 @@ import pytest
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ftui.engine.simulate.profile_memory import simulate
-from ftui.hardware.devices import MiB, card_named
+from ftui.hardware.devices import MiB, find_card
 from ftui.profile.schema import Profile
 from tests.support import real
 from tests.support.tiny import TEXT, make_tokenizer, write_rows
@@ -92,7 +92,7 @@ def _peak(status: Path) -> int:
 def compare(name: str, model: Path, folder: Path, length: int, changes: dict[str, dict[str, Any]]) -> float:
     """Relative error of the prediction; printed with both numbers."""
     chosen = sections(model, folder / "rows.jsonl", length, changes)
-    predicted = simulate(Profile.model_validate_json(json.dumps(chosen)), model, card_named("cpu")).process
+    predicted = simulate(Profile.model_validate_json(json.dumps(chosen)), model, find_card("cpu")).process
     found = measured(folder / name.replace(" ", "-"), chosen)
     error = predicted / found - 1
     print(f"{name}: measured {found / MiB:.0f} MiB, predicted {predicted / MiB:.0f} MiB, {error:+.1%}")

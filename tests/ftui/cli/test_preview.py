@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from ftui.cli import main, preview
 from ftui.cli.preview import headline
-from ftui.dataset.locations import parse_where
-from ftui.dataset.report import Example, Finding, Report, Where
-from ftui.dataset.report_text import gravity, percent, sort_findings, tally, what_to_do
+from ftui.dataset.locations import parse_location
+from ftui.dataset.report import Example, Finding, Report, RowLocation
+from ftui.dataset.report_text import describe_fix, gravity, percent, sort_findings, tally
 from ftui.dataset.row import RowView, Token, Turn
 from ftui.dataset.row_text import Signs, layout_row, raw_lines
 from ftui.errors import DataError
@@ -133,8 +133,8 @@ def test_rows_from_a_place_on(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_place_in_ones_home_is_whole() -> None:
-    assert parse_where(" ~/rows.jsonl:3 ") == Where(str(Path.home() / "rows.jsonl"), 3)
-    assert parse_where("rows.jsonl") is None and parse_where("17") is None and parse_where("3/2") is None
+    assert parse_location(" ~/rows.jsonl:3 ") == RowLocation(str(Path.home() / "rows.jsonl"), 3)
+    assert parse_location("rows.jsonl") is None and parse_location("17") is None and parse_location("3/2") is None
 
 
 def test_a_row_of_one_part_has_no_second(capsys: pytest.CaptureFixture[str]) -> None:
@@ -218,7 +218,7 @@ def test_foreign_text_is_only_seen(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = EVIL[name].encode(errors="replace").decode()
-    finding = Finding(text, "red", 1, 1, text, text, examples=[Example(Where(text, 1), text)])
+    finding = Finding(text, "red", 1, 1, text, text, examples=[Example(RowLocation(text, 1), text)])
     evil = msgspec.structs.replace(REPORT, findings=[finding], special=[text], scripts=[(text, 1.0)])
     monkeypatch.setattr(StandIn, "report", evil)
     monkeypatch.setattr(
@@ -305,5 +305,5 @@ def test_findings_stand_by_their_gravity() -> None:
     allowed = msgspec.structs.replace(red, allowed=True)
     assert sort_findings([note, yellow, red]) == [red, yellow, note] and gravity(allowed) == "yellow"
     assert tally(REPORT) == [("red", "1 red"), ("yellow", "1 yellow"), ("note", "1 note")]
-    assert 'data.allow = ["placeholders"]' in what_to_do(red) and "allowed" in what_to_do(allowed)
-    assert what_to_do(yellow) == yellow.fix and REPORT.max_length == MAX_LENGTH
+    assert 'data.allow = ["placeholders"]' in describe_fix(red) and "allowed" in describe_fix(allowed)
+    assert describe_fix(yellow) == yellow.fix and REPORT.max_length == MAX_LENGTH

@@ -41,7 +41,7 @@ def test_what_is_kept_is_listed_the_last_used_first(cache: Path, capsys: pytest.
     make_entry(cache, "a", days=3, sources=["/rows/old.jsonl"])
     make_entry(cache, "b", days=0.1, sources=["/rows/one.jsonl", "/rows/two.csv"], size=5000)
     make_entry(cache, "c", days=40)
-    held = token_cache.held(make_entry(cache, "d", days=2, sources=["owner/name (train)\x1b[2J"]))
+    held = token_cache.lock_entry(make_entry(cache, "d", days=2, sources=["owner/name (train)\x1b[2J"]))
     assert held is not None
     heading, *rows, total = lines(capsys)
     assert heading.split() == ["tokens", "of", "used", "rows", "tokens", "size"]
@@ -61,7 +61,7 @@ def test_an_empty_cache_is_no_error(cache: Path, capsys: pytest.CaptureFixture[s
 def test_old_ones_are_deleted_and_those_in_use_are_not(cache: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, days in (("new", 1.0), ("old", 31.0), ("used", 60.0)):
         make_entry(cache, name, days=days)
-    held = token_cache.held(cache / "tokens" / "used")
+    held = token_cache.lock_entry(cache / "tokens" / "used")
     told = lines(capsys, "--prune")
     assert told[:2] == [
         "1 entry deleted, 2.9 KiB freed.",
@@ -86,7 +86,7 @@ def test_what_a_kill_left_is_swept_but_not_what_is_being_written(
         (folder / "ids.bin").write_bytes(bytes(2048))
         for path in (folder / "ids.bin", folder):
             os.utime(path, (time.time() - hours * 3600,) * 2)
-    lock = token_cache.claimed(cache / "tokens" / ".partial-held")
+    lock = token_cache.lock_partial(cache / "tokens" / ".partial-held")
     assert lines(capsys, "--prune") == ["0 entries deleted, 4.0 KiB freed."]
     assert {path.name for path in (cache / "tokens").iterdir()} == {".partial-new", ".partial-held"}
     del lock

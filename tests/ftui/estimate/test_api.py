@@ -15,7 +15,7 @@ from ftui.estimate.estimate_text import estimate_lines
 from ftui.estimate.result import Memory
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.simulation import carried_over
-from ftui.hardware.devices import CARDS, card_named
+from ftui.hardware.devices import CARDS, find_card
 from ftui.models.known import known_models
 from ftui.profile.layers import examine, file_layer, override_layer, resolve
 from ftui.profile.presets import shipped_presets
@@ -42,7 +42,7 @@ def nothing_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("tier", tier_names())
 def test_every_recipe_is_estimated_on_every_tier(tier: str) -> None:
-    card = card_named(tier)
+    card = find_card(tier)
     for recipe in shipped_presets():
         found = estimate(resolve(recipe.path, below=[tier_layer(tier)]).profile, card)
         assert found.memory is not None and found.verdict != "unknown", recipe.name
@@ -57,10 +57,10 @@ def test_a_model_that_is_not_known_is_never_guessed(tmp_path: Path) -> None:
     for name in ("nobody/nothing", str(tmp_path / "strange")):
         (tmp_path / "strange").mkdir(exist_ok=True)
         (tmp_path / "strange" / "config.json").write_text(json.dumps({"model_type": "mamba", "hidden_size": 64}))
-        found = estimate(profile(tmp_path, name=name), card_named("h200"))
+        found = estimate(profile(tmp_path, name=name), find_card("h200"))
         assert (found.verdict, found.memory, found.duration.total_seconds) == ("unknown", None, None)
         assert found.notes
-        assert "unknown" in estimate_lines(found, card_named("h200"), None)[0]
+        assert "unknown" in estimate_lines(found, find_card("h200"), None)[0]
 
 
 def test_what_is_on_this_machine_goes_before_the_table(tmp_path: Path) -> None:
@@ -70,14 +70,14 @@ def test_what_is_on_this_machine_goes_before_the_table(tmp_path: Path) -> None:
         (snapshots / commit).mkdir(parents=True)
         (snapshots / commit / "config.json").write_text(json.dumps(small | {"num_hidden_layers": layers}))
     sizes = [
-        estimate(profile(tmp_path, f"model.revision={commit * 40}"), card_named("t4")).num_parameters for commit in "ab"
+        estimate(profile(tmp_path, f"model.revision={commit * 40}"), find_card("t4")).num_parameters for commit in "ab"
     ]
     assert sizes[0] is not None and sizes[1] is not None and sizes[0] < sizes[1] < 10**9
 
 
 def test_rows_that_were_counted(tmp_path: Path) -> None:
     """Shorter rows than max_length take less; fewer rows than a micro-batch make a smaller one."""
-    card, given = card_named("rtx4090"), profile(tmp_path, "eval.per_device_eval_batch_size=8")
+    card, given = find_card("rtx4090"), profile(tmp_path, "eval.per_device_eval_batch_size=8")
     whole = setup_for(given, card)
     counts = RowCounts(
         num_train_rows=3, num_eval_rows=1, num_train_tokens=600, num_sequences=3, steps_per_epoch=1, max_steps=2,
@@ -91,7 +91,7 @@ def test_rows_that_were_counted(tmp_path: Path) -> None:
 
 
 def test_processes_on_a_cpu_share_its_memory(tmp_path: Path) -> None:
-    cpu = replace(card_named("cpu"), memory=40 << 30)
+    cpu = replace(find_card("cpu"), memory=40 << 30)
     name = "HuggingFaceTB/SmolLM2-360M-Instruct"
     one = estimate(profile(tmp_path, "hardware.device=cpu", name=name), cpu)
     four = estimate(profile(tmp_path, "hardware.device=cpu", "hardware.num_processes=4", name=name), cpu)
@@ -111,7 +111,7 @@ NEEDS_A_DEVICE: dict[str, list[Any]] = {
 @pytest.mark.parametrize("kind", ["mps", "cpu", "cuda"])
 def test_what_a_card_cannot_do_is_no_whatever_its_memory(kind: str, tmp_path: Path) -> None:
     """Exactly what a profile that names such a device is refused for; and what is proposed there can be done."""
-    card = replace(card_named({"cuda": "h200"}.get(kind, kind)), memory=4000 << 30)
+    card = replace(find_card({"cuda": "h200"}.get(kind, kind)), memory=4000 << 30)
     path = tmp_path / "p.toml"
     path.write_text(TEXT.format(name="Qwen/Qwen3-8B"))
     for values in product(*NEEDS_A_DEVICE.values()):
@@ -136,14 +136,14 @@ def test_what_a_card_cannot_do_is_no_whatever_its_memory(kind: str, tmp_path: Pa
 
 
 def test_a_card_that_hides_its_memory(tmp_path: Path) -> None:
-    hidden = replace(card_named("l4"), memory=0)
+    hidden = replace(find_card("l4"), memory=0)
     assert estimate(profile(tmp_path, "adapter.method=qlora"), hidden).verdict == "unknown"
 
 
 def test_money(tmp_path: Path) -> None:
     own = tmp_path / "config" / "ftui" / "prices.toml"
     counts = Known(counts=RowCounts(max_steps=1000, num_train_tokens=10**6, steps_per_epoch=100))
-    card = card_named("a40")
+    card = find_card("a40")
     assert card.price_per_hour is None and estimate(profile(tmp_path), card, counts).duration.dollars is None
     own.parent.mkdir(parents=True)
     own.write_text("a40 = 0.5\n")
@@ -154,19 +154,19 @@ def test_money(tmp_path: Path) -> None:
 
 
 def test_a_simulation_is_carried_to_cards_with_the_same_kernels(tmp_path: Path) -> None:
-    setup = setup_for(profile(tmp_path), card_named("rtx4090"))
+    setup = setup_for(profile(tmp_path), find_card("rtx4090"))
     assert isinstance(setup, TrainingSetup)
     simulated = replace(closed_form.memory(setup), basis="simulated")
-    carried = {card.name: carried_over(simulated, card_named("rtx4090"), card) for card in CARDS}
+    carried = {card.name: carried_over(simulated, find_card("rtx4090"), card) for card in CARDS}
     assert {name for name, memory in carried.items() if memory is None} == {"mps", "cpu", "t4", "h100", "h200"}
     near = carried["rtx3090"]
-    assert isinstance(near, Memory) and near.process - near.reserved == card_named("rtx3090").context
+    assert isinstance(near, Memory) and near.process - near.reserved == find_card("rtx3090").context
     assert sum(near.breakdown.values()) == near.process
 
 
 def test_suggestions_are_other_than_what_is(tmp_path: Path) -> None:
     for overrides in ((), ("adapter.method=full",), ("train.per_device_train_batch_size=1",)):
-        setup = setup_for(profile(tmp_path, *overrides), card_named("a40"))
+        setup = setup_for(profile(tmp_path, *overrides), find_card("a40"))
         assert isinstance(setup, TrainingSetup)
         now = closed_form.memory(setup)
         assert all(change.memory != now for change in suggestions(setup))
@@ -174,7 +174,7 @@ def test_suggestions_are_other_than_what_is(tmp_path: Path) -> None:
 
 def test_the_base_model_reads_all_rows_once_where_they_are_sorted_by_its_loss(tmp_path: Path) -> None:
     """An epoch of 100 steps, forward only: half of what it takes to learn an adapter on them."""
-    path, card = tmp_path / "p.toml", card_named("a100-80")
+    path, card = tmp_path / "p.toml", find_card("a100-80")
     counts = RowCounts(max_steps=100, num_train_tokens=10**6, steps_per_epoch=100, num_train_rows=1000)
     seconds = {}
     for key in ("length", "loss"):

@@ -14,7 +14,7 @@ from ftui.estimate.closed_form import host_memory, memory
 from ftui.estimate.result import PARTS
 from ftui.estimate.setup import TrainingSetup, build_setup
 from ftui.estimate.states import MOMENTS
-from ftui.hardware.devices import CARDS, GiB, card_named
+from ftui.hardware.devices import CARDS, GiB, find_card
 from ftui.models.config_reader import ModelShape, read_shape
 from ftui.profile.schema import Profile
 from tests.support.published_models import MODELS
@@ -34,7 +34,7 @@ def profile_of(**sections: Table) -> Profile:
 
 
 def setup(name: str = "Llama-3-8B", card: str = "rtx4090", /, **sections: Table) -> TrainingSetup:
-    return build_setup(profile_of(**sections), shape(name), card_named(card))
+    return build_setup(profile_of(**sections), shape(name), find_card(card))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -67,7 +67,7 @@ def test_parts_add_up_and_fewer_bits_are_less(name: str) -> None:
 @pytest.mark.parametrize("card", [card.name for card in CARDS])
 @pytest.mark.parametrize("dtype", ["auto", "bfloat16", "float32"])
 def test_types_are_those_of_the_engine(card: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = card_named(card)
+    kind = find_card(card)
     monkeypatch.setattr(hardware, "has_fast_bf16", lambda device: kind.has_bf16)
     precision = hardware.best_precision(torch.device(kind.kind))
     real = Hardware(torch.device(kind.kind), precision, 1, "", None)

@@ -14,7 +14,7 @@ from ftui.estimate import closed_form, timing
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import moment_bytes
 from ftui.estimate.trained import find_trained
-from ftui.hardware.devices import GiB, card_named
+from ftui.hardware.devices import GiB, find_card
 from ftui.models.config_reader import ModelShape, read_shape
 from ftui.runs.events import AnyRecord, RunStarted, Step
 from ftui.runs.journal import Tail
@@ -46,7 +46,7 @@ def setup_for(row: dict[str, Any]) -> TrainingSetup:
     """A published run; all of them forget activations."""
     with_ends = row["method"] == "lora and ends"
     return TrainingSetup(
-        shape=model(row["model"]), card=card_named(row["card"]), method="lora" if with_ends else row["method"],
+        shape=model(row["model"]), card=find_card(row["card"]), method="lora" if with_ends else row["method"],
         length=row["length"], micro_batch=row["micro_batch"], eval_batch=1, accumulation=row["accumulation"],
         num_processes=1, r=row["rank"], target_modules=QKVO if row["targets"] == "qkvo" else "all-linear",
         is_8bit=False, double_quant=True, use_dora=False, lora_dropout=0.0, trainable_layers=None,
@@ -128,7 +128,7 @@ def test_what_makes_a_step_slower_is_told_so(setup: TrainingSetup) -> None:
     assert seconds(method="lora", attention="eager") > plain
     assert seconds(method="lora", num_processes=2) < plain
     assert timing.step_seconds(replace(setup, precision="fp32", compute=4), 16384) is None
-    assert timing.step_seconds(replace(setup, card=card_named("cpu")), 16384) is None
+    assert timing.step_seconds(replace(setup, card=find_card("cpu")), 16384) is None
 
 
 def test_paged_moments_cost_time_where_they_find_no_room(setup: TrainingSetup) -> None:

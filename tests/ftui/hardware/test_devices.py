@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import ProfileError, UsageError
-from ftui.hardware.devices import BY_NAME, CARDS, TIERS, TRAINED, MiB, card_for, card_named, price_of
+from ftui.hardware.devices import BY_NAME, CARDS, TIERS, TRAINED, MiB, card_for, find_card, price_of
 from ftui.profile.tiers import SHIPPED
 from ftui.system.user_folders import prices_file
 
@@ -67,13 +67,13 @@ def test_memory_that_nothing_tells_is_unknown_and_no_figure() -> None:
 
 
 def test_a_card_of_no_such_name_gets_the_nearest() -> None:
-    assert card_named("RTX4090").name == "rtx4090"
+    assert find_card("RTX4090").name == "rtx4090"
     for wrong, near in (("rtx409", "rtx4090"), ("a100", "a100-40"), ("h10", "h100")):
         with pytest.raises(UsageError) as caught:
-            card_named(wrong)
+            find_card(wrong)
         assert near in caught.value.hint
     with pytest.raises(UsageError, match="no card 'zebra'"):
-        card_named("zebra")
+        find_card("zebra")
 
 
 def test_figures_are_of_the_right_order() -> None:

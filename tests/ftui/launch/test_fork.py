@@ -82,7 +82,7 @@ def test_a_child_takes_its_checkpoint_and_the_best_one_with_it(parent: Run, path
     before = {p: p.read_bytes() for p in parent.folder.rglob("*") if p.is_file()}
     child, differences = fork(find_origin(parent, "12"), resolve(path), None, may_differ=False)
     assert (child.name, differences) == ("mine-2", [])
-    assert [c.step for c in checkpoint_folders.listed(child.checkpoints)] == [12, 8]
+    assert [c.step for c in checkpoint_folders.checkpoints_in(child.checkpoints)] == [12, 8]
     facts = child.read_facts()
     assert facts.parent_run == parent.read_facts().run_id != facts.run_id
     assert (facts.parent_name, facts.parent_checkpoint, facts.fork) == ("mine", "checkpoint-12", False)

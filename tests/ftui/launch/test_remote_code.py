@@ -112,7 +112,7 @@ def test_the_screens_refuse_before_they_count_and_say_how(path: Path) -> None:
         plan_launch(LaunchOptions(profile=path))
     assert "ftui --run P --allow remote-code" in refusal.value.hint
     run = open_run(runs_root() / "mine", resolve(path), allow=["remote-code"]).run
-    run.profile.write_text(to_toml(opening.named(resolve(path).profile, "mine")))
+    run.profile.write_text(to_toml(opening.with_run_name(resolve(path).profile, "mine")))
     prospect = plan_launch(LaunchOptions(run=run))
     assert prospect.act == "resume"
     assert carry_out(LaunchOptions(run=run), prospect) == run

@@ -13,7 +13,7 @@ import pytest
 
 from ftui.errors import LostRunError, ProfileError, UsageError
 from ftui.launch import open_run as opening
-from ftui.launch.open_run import create, decide, not_applied, open_run, resume, stored_profile
+from ftui.launch.open_run import create, decide, open_run, pending_changes, resume, stored_profile
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.runs.events import EngineStarted, RunFailed, RunFinished
 from ftui.runs.run_folder import Run, all_runs, runs_root
@@ -170,8 +170,8 @@ def test_before_its_first_checkpoint_a_run_may_still_change(profile: Any) -> Non
 def test_what_a_living_run_does_not_take_over(profile: Any) -> None:
     run = Run(runs_root() / "mine")
     create(run, profile())
-    assert not_applied(run, profile().profile) == []
-    assert not_applied(run, profile("log.logging_steps=3").profile) == ["log.logging_steps"]
+    assert pending_changes(run, profile().profile) == []
+    assert pending_changes(run, profile("log.logging_steps=3").profile) == ["log.logging_steps"]
 
 
 def test_opening_starts_a_supervisor_only_where_one_is_needed(

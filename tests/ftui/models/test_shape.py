@@ -15,7 +15,7 @@ from ftui.engine.models.lora import BaseReference, new_adapter
 from ftui.errors import ModelError
 from ftui.estimate.closed_form import memory, num_trainable
 from ftui.estimate.setup import build_setup
-from ftui.hardware.devices import card_named
+from ftui.hardware.devices import find_card
 from ftui.models.config_reader import read_shape, shape_from_scratch
 from ftui.models.shape import ModelShape
 from ftui.profile.schema import Profile
@@ -152,7 +152,7 @@ def test_a_broken_config_has_no_shape_or_a_sensible_one(kind: str) -> None:
             )  # fmt: skip
             assert all(type(size) is int and 0 < size < 2**50 for size in sizes), told
             assert found.context is None or found.context > 0, told
-            setup = build_setup(profile_of({}), found, card_named("rtx4090"))
+            setup = build_setup(profile_of({}), found, find_card("rtx4090"))
             assert memory(setup).process > 0, told
 
 
@@ -216,7 +216,7 @@ def test_what_is_trained_is_what_the_engine_trains(kind: str, tied: bool) -> Non
         except ModelError:  # the type has no such layers
             continue
         real = sum(weight.numel() for weight in trained.parameters() if weight.requires_grad)
-        told[name] = num_trainable(build_setup(profile, shape(config), card_named("rtx4090"))), real
+        told[name] = num_trainable(build_setup(profile, shape(config), find_card("rtx4090"))), real
     assert {name: ours for name, (ours, _) in told.items()} == {name: real for name, (_, real) in told.items()}
     assert len(told) >= 8
 

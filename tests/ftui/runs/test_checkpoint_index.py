@@ -135,7 +135,7 @@ def test_a_child_knows_what_its_parent_gave_it() -> None:
     assert found["checkpoint-12"].newest and found["checkpoint-12"].problem is None
     assert best_step(run, read_status(run).state) == 8
     with pytest.raises(UsageError, match="best evaluation"):
-        send_request.apply_here(run, "delete", 8)
+        send_request.apply_directly(run, "delete", 8)
 
 
 def test_nothing_saved_and_nothing_readable() -> None:
@@ -232,20 +232,20 @@ def test_it_loads_neither_screens_nor_profiles(run: Run) -> None:
 
 
 def test_apply_here_takes_the_lock(run: Run) -> None:
-    assert send_request.apply_here(run, "pin", 4) == "checkpoint-4 is pinned"
+    assert send_request.apply_directly(run, "pin", 4) == "checkpoint-4 is pinned"
     assert read_pins(run) == {4}
     with pytest.raises(UsageError, match="it is pinned"):
-        send_request.apply_here(run, "delete", 4)
-    send_request.apply_here(run, "unpin", 4)
+        send_request.apply_directly(run, "delete", 4)
+    send_request.apply_directly(run, "unpin", 4)
     lock = try_lock(run.engine_lock)
     assert lock is not None
     with pytest.raises(LostRunError):
-        send_request.apply_here(run, "delete", 4)
+        send_request.apply_directly(run, "delete", 4)
     lock.close()
-    assert send_request.apply_here(run, "delete", 4) == "checkpoint-4 is deleted"
+    assert send_request.apply_directly(run, "delete", 4) == "checkpoint-4 is deleted"
     assert "checkpoint-4" not in looked(run)
     with pytest.raises(UsageError, match="no checkpoint-4"):
-        send_request.apply_here(run, "pin", 4)
+        send_request.apply_directly(run, "pin", 4)
 
 
 def test_a_volume_that_refuses_is_no_traceback(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,7 +254,7 @@ def test_a_volume_that_refuses_is_no_traceback(run: Run, monkeypatch: pytest.Mon
 
     monkeypatch.setattr(checkpoint_folders, "discard", refuse)
     with pytest.raises(DiskError, match="`delete` of checkpoint-4 failed: Input/output error"):
-        send_request.apply_here(run, "delete", 4)
+        send_request.apply_directly(run, "delete", 4)
 
 
 def test_the_command_line_does_it_by_the_same_way(run: Run, capsys: pytest.CaptureFixture[str]) -> None:

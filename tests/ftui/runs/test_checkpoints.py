@@ -80,7 +80,7 @@ def test_without_folder_rename_a_line_is_still_superseded(tmp_path: Path) -> Non
     for step in (1, 2, 3):
         publish(tmp_path, step)
     moved = checkpoint_folders.supersede(tmp_path, 1)
-    assert [c.step for c in checkpoint_folders.listed(tmp_path)] == [1]
+    assert [c.step for c in checkpoint_folders.checkpoints_in(tmp_path)] == [1]
     assert [checkpoint_folders.fault(c.path) for c in moved] == [None, None]
 
 
@@ -140,7 +140,7 @@ def test_a_line_that_is_left_is_moved_aside_valid_or_not(tmp_path: Path) -> None
     (tmp_path / "checkpoint-20" / MANIFEST).unlink()
     moved = checkpoint_folders.supersede(tmp_path, 10)
     assert [c.step for c in moved] == [20, 15]
-    assert [c.step for c in checkpoint_folders.listed(tmp_path)] == [10, 5]
+    assert [c.step for c in checkpoint_folders.checkpoints_in(tmp_path)] == [10, 5]
     assert all(c.path.parent == tmp_path / "superseded" and c.path.is_dir() for c in moved)
     publish(tmp_path, 15)
     assert [c.step for c in checkpoint_folders.supersede(tmp_path, 10)] == [15]
@@ -332,4 +332,6 @@ def test_a_damaged_checkpoint_does_not_count_as_one_that_is_kept(tmp_path: Path)
         publish(tmp_path, step)
     (tmp_path / "checkpoint-3" / MANIFEST).unlink()
     checkpoint_folders.rotate(tmp_path, keep=2, protected=())
-    assert [c.step for c in checkpoint_folders.listed(tmp_path) if checkpoint_folders.fault(c.path) is None] == [4, 2]
+    assert [
+        c.step for c in checkpoint_folders.checkpoints_in(tmp_path) if checkpoint_folders.fault(c.path) is None
+    ] == [4, 2]

@@ -10,28 +10,28 @@ import pytest
 
 from ftui.runs.run_folder import Run
 from ftui.supervisor import engine_process
-from ftui.supervisor.engine_process import LOST_RANK, Child, rank_environment, start_engine
+from ftui.supervisor.engine_process import LOST_RANK, EngineProcess, rank_environment, start_engine
 from ftui.supervisor.process_tree import send_group
 from ftui.supervisor.settings import read_settings
 
 FORCED = "import time; time.sleep(60)"
 
 
-def engine(*programs: str) -> Child:
+def engine(*programs: str) -> EngineProcess:
     """Ranks that run these lines of Python, in one process group."""
     started: list[subprocess.Popen[bytes]] = []
     for program in programs:
         group = started[0].pid if started else 0
         started.append(subprocess.Popen([sys.executable, "-c", program], process_group=group))
-    return Child(started)
+    return EngineProcess(started)
 
 
-def ended(child: Child) -> tuple[int | None, str | None]:
+def ended(child: EngineProcess) -> tuple[int | None, str | None]:
     deadline = time.monotonic() + 20
     while not child.has_ended():
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    return child.how()
+    return child.exit_status()
 
 
 def exits(code: int, after: float = 0.0) -> str:
@@ -52,8 +52,8 @@ def exits(code: int, after: float = 0.0) -> str:
         ([exits(LOST_RANK), exits(LOST_RANK)], (LOST_RANK, None)),
     ],
 )
-def test_whose_end_it_is(programs: list[str], how: tuple[int | None, str | None]) -> None:
-    assert ended(engine(*programs)) == how
+def test_whose_end_it_is(programs: list[str], exit_status: tuple[int | None, str | None]) -> None:
+    assert ended(engine(*programs)) == exit_status
 
 
 def test_who_does_not_follow_is_made_to(monkeypatch: pytest.MonkeyPatch) -> None:

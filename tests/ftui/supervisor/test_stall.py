@@ -9,15 +9,15 @@ from ftui.runs.events import Beat, Phase, Stalled
 from ftui.runs.run_folder import Run
 from ftui.supervisor import stall
 from ftui.supervisor.settings import KNOWN_TRACKERS, STALL_MINUTES, read_settings
-from ftui.supervisor.stall import Stillness, read_beat
+from ftui.supervisor.stall import StallDetector, read_beat
 from tests.support.events import make_beat
 
 
-def stillness(floor: float | None = 5.0, patience: float = 1800.0) -> Stillness:
-    return Stillness(floor, token="t", tick=1.0, patience=patience)
+def stillness(floor: float | None = 5.0, patience: float = 1800.0) -> StallDetector:
+    return StallDetector(floor, token="t", tick=1.0, patience=patience)
 
 
-def at_a_pace(seconds: int, *, times: int = 6, phase: Phase = "training", **facts: Any) -> tuple[Stillness, Beat]:
+def at_a_pace(seconds: int, *, times: int = 6, phase: Phase = "training", **facts: Any) -> tuple[StallDetector, Beat]:
     """One that has seen the count move every so many seconds, and the last beat."""
     judge = stillness(**facts)
     last = make_beat(0, phase)
@@ -27,7 +27,7 @@ def at_a_pace(seconds: int, *, times: int = 6, phase: Phase = "training", **fact
     return judge, last
 
 
-def seconds_until_stalled(judge: Stillness, last: Beat, *, most: int = 5000, **facts: Any) -> tuple[int, Stalled]:
+def seconds_until_stalled(judge: StallDetector, last: Beat, *, most: int = 5000, **facts: Any) -> tuple[int, Stalled]:
     for second in range(1, most):
         if (found := judge.look(last, 1.0, **facts)) is not None:
             return second, found

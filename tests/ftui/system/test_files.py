@@ -139,7 +139,7 @@ def test_a_lock_is_held_once_and_not_inherited(tmp_path: Path) -> None:
     lock = try_lock(tmp_path / "lock")
     assert lock is not None
     assert not os.get_inheritable(lock.descriptor)
-    assert lock.still_ours()
+    assert lock.is_ours()
     assert try_lock(tmp_path / "lock") is None
     lock.close()
     again = try_lock(tmp_path / "lock")
@@ -156,7 +156,7 @@ def test_a_lock_file_that_is_deleted_or_replaced_is_lost(replaced: bool, tmp_pat
     (tmp_path / "lock").unlink()
     if replaced:
         (tmp_path / "lock").write_bytes(b"")
-    assert not lock.still_ours()
+    assert not lock.is_ours()
     lock.close()
 
 
@@ -168,7 +168,7 @@ def test_a_volume_that_does_not_answer_says_nothing_about_the_lock(
     with monkeypatch.context() as patch:
         patch.setattr(os, "stat", refusing(errno.EIO))
         with pytest.raises(OSError):
-            lock.still_ours()
+            lock.is_ours()
     lock.close()
 
 
@@ -183,7 +183,7 @@ def test_a_lease_counts_while_its_holder_lives(tmp_path: Path, living: Identity,
     lease(tmp_path / "lock", dead)
     lock = try_lock(tmp_path / "lock")
     assert lock is not None
-    assert lock.still_ours()
+    assert lock.is_ours()
     lock.close()
 
 
@@ -209,7 +209,7 @@ def test_of_two_that_find_a_lease_free_the_last_to_write_has_it(
     lock = try_lock(tmp_path / "lock")
     assert lock is not None
     lease(tmp_path / "lock", living)
-    assert not lock.still_ours()
+    assert not lock.is_ours()
     lock.close()
     assert b"another" in (tmp_path / "lock").read_bytes(), "the other's claim stays"
 
@@ -219,7 +219,7 @@ def test_a_child_adopts_the_lock_over_exec(tmp_path: Path) -> None:
     assert lock is not None
     code = (
         "import os, sys; from ftui.system.files import lock_from; lock = lock_from(int(sys.argv[1]))\n"
-        "print(lock.still_ours(), os.get_inheritable(lock.descriptor), lock.path.name, flush=True); sys.stdin.read()"
+        "print(lock.is_ours(), os.get_inheritable(lock.descriptor), lock.path.name, flush=True); sys.stdin.read()"
     )
     child = subprocess.Popen(
         [sys.executable, "-c", code, str(lock.descriptor)], pass_fds=[lock.descriptor],
@@ -242,9 +242,9 @@ def test_a_lease_is_taken_over_by_the_child_and_its_parents_close_leaves_it(
     parents = try_lock(tmp_path / "lock")
     assert parents is not None
     childs = lock_from(os.dup(parents.descriptor))
-    assert (parents.still_ours(), childs.still_ours()) == (False, True)
+    assert (parents.is_ours(), childs.is_ours()) == (False, True)
     parents.close()
-    assert childs.still_ours()
+    assert childs.is_ours()
     childs.close()
     assert (tmp_path / "lock").read_bytes() == b""
 

@@ -374,7 +374,7 @@ def test_a_volume_that_does_not_answer_is_said(run: Run, monkeypatch: pytest.Mon
     def refuse(root: Path) -> list[Path]:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(checkpoint_index, "listed", refuse)
+    monkeypatch.setattr(checkpoint_index, "checkpoints_in", refuse)
 
     async def act(shown: Shown) -> None:
         assert "Input/output error" in shown.text("keys")

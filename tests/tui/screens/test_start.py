@@ -16,7 +16,7 @@ from textual.widgets import Input
 
 from ftui.errors import UsageError
 from ftui.launch import open_run
-from ftui.launch.open_run import named, stored_profile
+from ftui.launch.open_run import stored_profile, with_run_name
 from ftui.profile.layers import resolve
 from ftui.profile.presets import shipped_presets
 from ftui.profile.serialize import to_toml
@@ -74,7 +74,7 @@ def path() -> Path:
 @pytest.fixture
 def parked(path: Path) -> Run:
     run = shelf.trained(runs_root() / "old")
-    run.profile.write_text(to_toml(named(resolve(path).profile, run.name)))
+    run.profile.write_text(to_toml(with_run_name(resolve(path).profile, run.name)))
     shelf.tell(run.journal, RunStopped(step=12, reason="on [/request]", exit_code=11))
     return run
 

@@ -9,7 +9,7 @@ import pytest
 
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.launch import open_run
-from ftui.launch.open_run import named, stored_profile
+from ftui.launch.open_run import stored_profile, with_run_name
 from ftui.profile.layers import resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import EngineStarted, Record, RunFailed, RunStopped
@@ -55,7 +55,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def with_profile(run: Run, path: Path) -> Run:
-    run.profile.write_text(to_toml(named(resolve(path).profile, run.name)))
+    run.profile.write_text(to_toml(with_run_name(resolve(path).profile, run.name)))
     return run
 
 

@@ -3,7 +3,7 @@
 import re
 from typing import TYPE_CHECKING
 
-from ftui.dataset.locations import parse_where
+from ftui.dataset.locations import parse_location
 from ftui.dataset.row import RowView
 from ftui.errors import UsageError
 
@@ -22,7 +22,7 @@ def ask_number(screen: "RowsScreen", sample: RowView) -> None:
     """Goes there; where there is but one row, a long text, the number is that of a part."""
 
     def question(answer: str) -> RowQuery:
-        where = parse_where(answer)
+        where = parse_location(answer)
         return going_to(*place_in(answer, sample)) if where is None else at(where)
 
     def entered(answer: str | None) -> None:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.dataset.row import NOTHING_CUT, RowView
 
 MORE = 10  # times as many tokens of a row that is cut
@@ -59,7 +59,7 @@ def going_to(number: int, part: int) -> RowQuery:
     return RowQuery("sample", f"{words} ...", {"jump": "number", "number": number, "part": part})
 
 
-def at(where: Where) -> RowQuery:
+def at(where: RowLocation) -> RowQuery:
     return RowQuery("sample", f"going to {where} ...", {"jump": "number", "where": msgspec.to_builtins(where)})
 
 

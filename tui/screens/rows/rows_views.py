@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ftui.dataset.report import Where
+from ftui.dataset.report import RowLocation
 from ftui.dataset.row import RowView
 from ftui.dataset.row_text import RowLine, layout_row, raw_lines
 
@@ -66,7 +66,7 @@ class Shown:
             self._cursor = beyond[0] if by > 0 else beyond[-1]
 
     @property
-    def where(self) -> Where | None:
+    def where(self) -> RowLocation | None:
         """The row that the line under the cursor is about."""
         line = self._under_cursor
         return None if line is None else line.where

@@ -18,7 +18,7 @@ from textual.widgets import Input
 from ftui.errors import ModelError, ProfileError
 from ftui.estimate.api import Known
 from ftui.estimate.result import Memory
-from ftui.hardware.devices import card_named
+from ftui.hardware.devices import find_card
 from ftui.profile import recent
 from ftui.profile.checks.messages import all_keys
 from ftui.profile.layers import resolve
@@ -86,7 +86,7 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def machine() -> MachineCards:
     return MachineCards(
-        card_named("rtx4090"), card_named("cpu"), "rtx4090", "NVIDIA GeForce RTX 4090 has a tier of its own"
+        find_card("rtx4090"), find_card("cpu"), "rtx4090", "NVIDIA GeForce RTX 4090 has a tier of its own"
     )
 
 
@@ -505,7 +505,7 @@ def test_a_closer_look_asks_the_helper(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_card_that_cannot_do_it_is_said_to_whatever_its_memory(at_home: Path) -> None:
     Path("q.toml").write_text(PROFILE + '[adapter]\nmethod = "qlora"\n')
     profile = resolve(Path("q.toml")).profile
-    large = replace(card_named("mps"), memory=999 << 30)
+    large = replace(find_card("mps"), memory=999 << 30)
     told = estimate_on(profile, large, Known())
     line = "".join(text for text, _ in estimate_line(Frame(120, 1, UNICODE), told))
     assert "cannot run there" in line and "fits" not in line

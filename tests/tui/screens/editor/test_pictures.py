@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ftui.estimate.result import Duration, Estimate, Memory
-from ftui.hardware.devices import Card, card_named
+from ftui.hardware.devices import Card, find_card
 from ftui.tui.drawing.editor.form import details, form_lines, scroll_to
 from ftui.tui.drawing.editor.form_estimate import CardEstimate, breakdown, estimate_line
 from ftui.tui.drawing.editor.form_pick import Choice
@@ -109,7 +109,7 @@ def test_in_ascii_and_light(same_picture: Callable[[str, str], None]) -> None:
 @pytest.mark.parametrize("width", [40, 60, 80, 120, 200])
 def test_the_estimate_fits_its_line(verdict: Any, width: int) -> None:
     """And says how it stands in a word, whatever the colours."""
-    card = card_named("rtx4090")
+    card = find_card("rtx4090")
     known = Estimate(**{**vars(ESTIMATE), "verdict": verdict, "memory": None if verdict == "unknown" else MEMORY})
     for on_card in (CardEstimate(card, known), CardEstimate(card, None, "why " * 50), CardEstimate(None, None)):
         line = estimate_line(Frame(width, 1, UNICODE), on_card)

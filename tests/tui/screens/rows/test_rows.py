@@ -14,7 +14,7 @@ import pytest
 from textual.binding import Binding
 from textual.color import Color
 
-from ftui.dataset.report import Example, Finding, Where
+from ftui.dataset.report import Example, Finding, RowLocation
 from ftui.dataset.row import NOTHING_CUT, RowView
 from ftui.errors import DataError, UsageError
 from ftui.profile.serialize import to_toml
@@ -377,7 +377,9 @@ def test_enter_is_offered_on_lines_that_are_about_a_row() -> None:
 
 def test_in_ascii_no_other_sign_goes_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor the ellipsis of what is cut, nor the dot between phases, which rooms write that know no set of signs."""
-    one = msgspec.structs.replace(FINDINGS[0], message="preparing · reading", examples=[Example(Where("x" * 99, 4))])
+    one = msgspec.structs.replace(
+        FINDINGS[0], message="preparing · reading", examples=[Example(RowLocation("x" * 99, 4))]
+    )
     monkeypatch.setattr(StandIn, "report", msgspec.structs.replace(REPORT, findings=[one]))
 
     async def script(shown: ShownApp) -> None:
@@ -422,9 +424,12 @@ def test_numbers_of_the_row_come_before_those_of_all_rows() -> None:
 
 def test_evidence_names_the_line_it_is_like() -> None:
     """At any width; the file only where it is another one."""
-    here, other = Where("/a/very/long/way/to/rows.jsonl", 12_345), Where("/a/very/long/way/to/eval.jsonl", 217)
+    here, other = (
+        RowLocation("/a/very/long/way/to/rows.jsonl", 12_345),
+        RowLocation("/a/very/long/way/to/eval.jsonl", 217),
+    )
     examples = [
-        Example(here, "What is a kernel? " * 9, Where(here.file, 217)), Example(other, "What is a kernel?", here),
+        Example(here, "What is a kernel? " * 9, RowLocation(here.file, 217)), Example(other, "What is a kernel?", here),
     ]  # fmt: skip
     finding = Finding(
         "duplicate_rows", "yellow", 3_451, 3_463, "rows say the same as another one " * 4, "", "rows", examples
