@@ -39,7 +39,7 @@ def exits(code: int, after: float = 0.0) -> str:
 
 
 @pytest.mark.parametrize(
-    ("programs", "how"),
+    ("programs", "exit_status"),
     [
         ([exits(0)], (0, None)),
         ([exits(31)], (31, None)),
