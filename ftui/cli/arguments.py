@@ -74,7 +74,8 @@ def _add_run(verbs: Verbs) -> None:
 
 def _add_looking(verbs: Verbs) -> None:
     """Commands that only look at runs."""
-    _add(verbs, "runs", "list the runs", commands.list_runs)
+    runs = _add(verbs, "runs", "list the runs", commands.list_runs)
+    runs.add_argument("--json", action="store_true", help="as JSON")
     attach = _add(verbs, "attach", "watch and control a run", commands.attach)
     attach.add_argument("name", metavar="RUN", nargs="?", help="otherwise the newest that is running")
     attach.add_argument("--plain", action="store_true", help="the same facts as lines, for logs and screen readers")

@@ -190,7 +190,7 @@ def list_cache(options: Namespace) -> int:
 def list_runs(options: Namespace) -> int:
     from ftui.cli.runs import print_runs
 
-    return print_runs()
+    return print_runs(as_json=options.json)
 
 
 def show_status(options: Namespace) -> int:

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -17,26 +17,36 @@ from ftui.errors import DiskError, UsageError
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
-from ftui.runs.state import Evaluation, eta_seconds, phase_word
+from ftui.runs.state import RunState, eta_seconds, phase_word, read_losses
 from ftui.runs.status import Status, is_running, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.process_id import is_alive
 from ftui.text import escaped, shown
 
 LOOK_SECONDS = 0.25
-HEADINGS = ("run", "phase", "step", "loss", "tokens/s", "age")
+HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age")
 
 
-def print_runs() -> int:
-    runs = all_runs()
-    if not runs:
+def print_runs(*, as_json: bool = False) -> int:
+    """Every run, as a table or as JSON."""
+    runs = [(run, ensure_supervised(run, read_status(run))) for run in all_runs()]
+    if as_json:
+        _print_json([{"run": run.name, "folder": str(run.folder), **_with_losses(status)} for run, status in runs])
+    elif not runs:
         print("No runs yet. `ftui --run quickstart` starts a small one.")
-        return 0
-    rows = [row(run, ensure_supervised(run, read_status(run)), now=time.time()) for run in runs]
-    width = shutil.get_terminal_size().columns
-    for line in table([HEADINGS, *rows], width):
-        print(line)
+    else:
+        rows = [row(run, status, now=time.time()) for run, status in runs]
+        print("\n".join(table([HEADINGS, *rows], shutil.get_terminal_size().columns)))
     return 0
+
+
+def _with_losses(status: Status) -> dict[str, Any]:
+    """What status.json holds, and the two losses as every list shows them."""
+    return {**msgspec.to_builtins(status), "losses": msgspec.to_builtins(read_losses(status.state))}
+
+
+def _print_json(value: Any) -> None:
+    print(escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
@@ -47,7 +57,7 @@ def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
         shown(run.name),
         standing(status),
         f"{state.step}/{units.MISSING if state.max_steps is None else state.max_steps}",
-        describe.format_value(state.loss, "loss", state.non_finite),
+        *describe.loss_figures(state),
         units.count(state.tokens_per_second),
         units.duration(age) if age >= 0 else units.MISSING,
     )
@@ -78,7 +88,7 @@ def print_status(name: str, *, as_json: bool) -> int:
     run = find_run(name)
     status = ensure_supervised(run, read_status(run))
     if as_json:
-        print(escaped(msgspec.json.format(msgspec.json.encode(status), indent=2).decode()))
+        _print_json(_with_losses(status))
         return 0
     for label, value in facts(run, status):
         print(f"{label:<18}{value}")
@@ -104,7 +114,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     if state.stage:
         yield "stage", state.stage.replace("/", " of ")
     yield "epoch", units.quantity(state.epoch, 2)
-    yield "loss", describe.format_value(state.loss, "loss", state.non_finite)
+    yield "train loss", describe.loss_figures(state)[0]
+    yield "eval loss", _eval_loss(state)
     yield "gradient norm", describe.format_value(state.grad_norm, "grad_norm", state.non_finite)
     yield "learning rate", units.rate(state.learning_rate)
     yield "tokens/s", units.count(state.tokens_per_second)
@@ -112,7 +123,6 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     if (micro_batch := describe.micro_batch(state)) is not None:
         yield "micro-batch", micro_batch
     yield "time left", units.duration(eta_seconds(state) if is_running(status) else None)
-    yield "evaluation loss", _evaluations(status)
     newest = state.newest_checkpoint
     yield "checkpoint", f"step {newest.step}" if newest else "none"
     if state.resumed_from:
@@ -147,15 +157,16 @@ def _ending(status: Status) -> Iterator[tuple[str, str]]:
         yield "last lines", shown(line)
 
 
-def _evaluations(status: Status) -> str:
-    state = status.state
-    named = (("first", state.first_evaluation), ("last", state.last_evaluation), ("best", state.best_evaluation))
-    texts = [f"{word} {_evaluation(evaluation)}" for word, evaluation in named if evaluation is not None]
-    return ", ".join(texts) or units.MISSING
-
-
-def _evaluation(evaluation: Evaluation) -> str:
-    return f"{units.quantity(evaluation.loss)} (step {evaluation.step})"
+def _eval_loss(state: RunState) -> str:
+    """The newest evaluation, then the first and the best one."""
+    figure, last = describe.loss_figures(state)[1], state.last_evaluation
+    if last is None:
+        return figure
+    texts = [f"{figure} (step {last.step}{', extra' if last.requested else ''})"]
+    for word, evaluation in (("first", state.first_evaluation), ("best", state.best_evaluation)):
+        if evaluation is not None:
+            texts.append(f"{word} {units.quantity(evaluation.loss)} (step {evaluation.step})")
+    return ", ".join(texts)
 
 
 def _process(pid: int, alive: bool) -> str:

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 
 from ftui.text import cells, cut
 
-SHORTEST_NAME = 8
+SHORTEST = 8  # of what gives way
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Columns two blanks apart in at most `width`: the first one gives way, the numbers never do."""
+    """Columns two blanks apart in at most `width`: the first gives way, then the second; the numbers never do."""
     widths = [max(cells(text) for text in column) for column in zip(*rows, strict=True)]
-    others = sum(widths[1:]) + 2 * len(widths[1:])
-    widths[0] = min(widths[0], max(SHORTEST_NAME, width - others))
+    for column in (0, 1):
+        over = sum(widths) + 2 * (len(widths) - 1) - width
+        widths[column] = min(widths[column], max(SHORTEST, widths[column] - over))
     return [_line(cells_of_row, widths) for cells_of_row in rows]
 
 

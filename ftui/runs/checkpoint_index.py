@@ -107,7 +107,7 @@ class CheckpointHistory:
                 self.verified.add(self._written(record.step))
             case CheckpointRejected():
                 self.reasons[record.moved_to] = record.reason
-            case EvaluationDone(requested=False):
+            case EvaluationDone() if not record.requested or record.step not in self.losses:
                 self.losses[record.step] = record
             case RunStarted():
                 gone = [step for step in self.losses if step > record.start_step]

@@ -24,7 +24,7 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState, eta_seconds, has_ended, phase_word
+from ftui.runs.state import RunState, eta_seconds, has_ended, phase_word, read_losses
 from ftui.text import complaint, shown
 
 LOST = "The engine and its supervisor ended without writing why (the pod was restarted, or both were killed)."
@@ -38,6 +38,12 @@ LOADERS = {"lora": PEFT, "qlora": PEFT, "full": ("transformers", "AutoModelForCa
 def format_value(value: float | None, name: str, non_finite: list[str]) -> str:
     """A number of a record: its digits, `not finite`, or `n/a`."""
     return "not finite" if value is None and name in non_finite else units.quantity(value)
+
+
+def loss_figures(state: RunState) -> tuple[str, str]:
+    """The training and the evaluation loss, see `read_losses`."""
+    losses = read_losses(state)
+    return format_value(losses.train, "train", losses.non_finite), format_value(losses.eval, "eval", losses.non_finite)
 
 
 def place(state: RunState) -> str:
@@ -54,7 +60,7 @@ def step_line(state: RunState) -> str:
     """The step, with what this attempt has measured."""
     parts = [place(state)]
     if state.step_time is not None:
-        parts.append(f"loss {format_value(state.loss, 'loss', state.non_finite)}")
+        parts.append(f"train loss {loss_figures(state)[0]}")
         parts.append(f"{units.count(state.tokens_per_second)} tokens/s")
     if state.memory is not None:
         parts.append(units.size(state.memory))
@@ -107,8 +113,10 @@ def event_lines(record: AnyRecord) -> list[str]:
         case Step() if not record.applied:
             what = " and ".join(record.non_finite) or "gradient"
             return [f"step {record.step}: {shown(what)} not finite, the step was not applied"]
+        case EvaluationDone() if record.requested:
+            return []  # told by the answer to its request
         case EvaluationDone():
-            best = " (best so far)" if record.best else " (asked for)" if record.requested else ""
+            best = " (best so far)" if record.best else ""
             return [
                 f"evaluation at step {record.step}: loss {format_value(record.loss, 'loss', record.non_finite)}{best}"
             ]
@@ -143,7 +151,7 @@ APPLIED = {
     "checkpoint": "checkpoint asked for",
     "stop": "stopping",
     "abort": "aborting",
-    "evaluate": "evaluation asked for",
+    "evaluate": "extra evaluation",
     "sample": "sample asked for",
     "set": "set",
     "pin": "pinned",

@@ -205,20 +205,30 @@ def _started(state: RunState, record: RunStarted) -> RunState:
 
 def _with_history(state: RunState, record: EvaluationDone | Sampled) -> RunState:
     match record:
-        case EvaluationDone() | Sampled() if record.requested:
-            return state  # stands beside the plan: it is neither the first, the last nor the best
         case EvaluationDone():
-            evaluation = Evaluation(record.step, record.loss)
-            return replace(
-                state,
-                first_evaluation=state.first_evaluation or evaluation,
-                evaluations=[*state.evaluations, evaluation][-EVALUATIONS_KEPT:],
-                bests=[*state.bests, evaluation][-EVALUATIONS_KEPT:] if record.best else state.bests,
-            )
+            return _with_evaluation(state, record)
+        case Sampled() if record.requested:
+            return state  # neither before nor after training
         case Sampled() if record.step == 0:
             return replace(state, samples_before=_renewed(state.samples_before, record))
         case Sampled():
             return replace(state, samples_after=_renewed(state.samples_after, record))
+
+
+def _with_evaluation(state: RunState, record: EvaluationDone) -> RunState:
+    """An extra one counts as the last, but is neither the first nor the best, nor does it replace a planned one."""
+    if record.loss is None and not record.non_finite:
+        return state  # it did not fit into memory
+    evaluation, last = Evaluation(record.step, record.loss, record.requested), state.last_evaluation
+    if last is not None and last.step == record.step:
+        if record.requested and not last.requested:
+            return state
+        state = replace(state, evaluations=state.evaluations[:-1])
+    state = replace(state, evaluations=[*state.evaluations, evaluation][-EVALUATIONS_KEPT:])
+    if record.requested:
+        return state
+    bests = [*state.bests, evaluation][-EVALUATIONS_KEPT:] if record.best else state.bests
+    return replace(state, first_evaluation=state.first_evaluation or evaluation, bests=bests)
 
 
 def _with_checkpoints(state: RunState, record: CheckpointSaved | CheckpointRemoved | CheckpointRejected) -> RunState:

@@ -10,10 +10,11 @@ from ftui.system.process_id import Identity
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """An evaluation's loss; `None` when it was not finite."""
+    """An evaluation's loss; `None` when it was not finite. `requested`: an extra one, beside the plan."""
 
     step: int
     loss: float | None
+    requested: bool = False
 
 
 class SavedCheckpoint(msgspec.Struct, frozen=True):
@@ -100,7 +101,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     first_evaluation: Evaluation | None = None
     evaluations: list[Evaluation] = []
-    """The newest few, oldest first."""
+    """The newest few, oldest first, extra ones among them; one a step."""
     bests: list[Evaluation] = []
     """The newest few that were the best so far, oldest first."""
     checkpoints: list[SavedCheckpoint] = []
@@ -152,6 +153,27 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def newest_checkpoint(self) -> SavedCheckpoint | None:
         """The saved checkpoint of the highest step, verified or not."""
         return max(self.checkpoints, key=lambda checkpoint: checkpoint.step, default=None)
+
+
+class Losses(msgspec.Struct, frozen=True):
+    """The two losses of a run: the same figures in every list, view and command.
+
+    `train`: of the newest step of this attempt. `eval`: of the newest evaluation, planned or extra, at `eval_step`.
+    `None` where there is none, or where it was not finite: then `non_finite` names it.
+    """
+
+    train: float | None
+    eval: float | None
+    eval_step: int | None
+    non_finite: list[str]
+
+
+def read_losses(state: RunState) -> Losses:
+    """The losses of a run as they are shown, whether it is running or has ended."""
+    last = state.last_evaluation
+    not_finite = {"train": "loss" in state.non_finite, "eval": last is not None and last.loss is None}
+    names = [name for name, bad in not_finite.items() if bad]
+    return Losses(state.loss, last.loss if last else None, last.step if last else None, names)
 
 
 def eta_seconds(state: RunState) -> float | None:

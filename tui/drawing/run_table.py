@@ -4,21 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ftui.runs import describe
-from ftui.runs.state import RunState, eta_seconds, phase_word
+from ftui.runs.state import eta_seconds, phase_word, read_losses
 
 from ..render.spans import Frame, Line, left, right, wrapped
 from ..state.run_list import RunRow
 from .wording import clock, gib, loss, model_name, phase_style, place, share_done, short, status_word, steps
 
-SPARK = 10
-NAME = 12
+NAME, LONGEST_NAME = 12, 32
+SPARK, LONGEST_SPARK = 6, 60
+NARROW = 72  # below it headings are short
 EMPTY = ("No runs yet.", "Press n to start one.")
-
-# heading, columns, and the width of the screen from which it is shown
-COLUMNS = (
-    ("phase", 10, 0), ("step", 13, 0), ("loss", 7, 0), ("loss curve", SPARK, 66), ("tokens/s", 8, 92),
-    ("memory", 9, 104), ("ETA", 6, 0), ("age", 6, 74),
-)  # fmt: skip
+COLUMNS = ("phase", "step", "train loss", "eval loss", "loss curve", "tokens/s", "memory", "ETA", "age")
+BY_NEED = ("phase", "step", "train loss", "eval loss", "ETA", "loss curve", "age", "tokens/s", "memory")
+"""The same columns, those first that have to be there; the others come while names and numbers keep their room."""
+NEEDED = 4
 
 
 def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> list[Line]:
@@ -26,72 +25,85 @@ def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> 
     if not rows:
         empty = [[("  " + text, style)] for text, style in zip(EMPTY, ("title", "muted"), strict=True)]
         return [[], *empty][: frame.height]
-    columns = [column for column in COLUMNS if frame.width >= column[2]]
-    room = max(NAME, frame.width - 4 - sum(width + 2 for _, width, _ in columns))
-    phase = max([10, *(len(status_word(row.status)) for row in rows)])
-    if phase > 10 and room - (phase - 10) >= NAME:
-        room -= phase - 10
-    else:
-        phase = 10
-    head: Line = [("   " + left("run", room), "faint")]
-    for name, width, _ in columns:
-        text = (
-            left(name, phase) if name == "phase" else left(name, width) if name == "loss curve" else right(name, width)
-        )
-        head.append(("  " + text, "faint"))
     height = frame.height - 1
     top = max(0, min(cursor - height // 2, len(rows) - height))
     shown = list(enumerate(rows))[top : top + height]
-    return [head, *(_row(frame, row, room, phase, columns, now, i == cursor) for i, row in shown)]
+    cells = [{name: _cell(row, name, now) for name in COLUMNS} for row in rows]
+    widths = _widths(frame, rows, cells)
+    head: Line = [("   " + left("run", widths["run"]), "faint")]
+    for name in COLUMNS:
+        if name in widths:
+            align = left if name in ("phase", "loss curve") else right
+            head.append(("  " + align(_heading(frame, name), widths[name]), "faint"))
+    return [head, *(_row(frame, row, widths, cells[i], i == cursor) for i, row in shown)]
 
 
-def _row(
-    frame: Frame, row: RunRow, room: int, phase: int, columns: Sequence[tuple[str, int, int]], now: float, chosen: bool
-) -> Line:
+def _heading(frame: Frame, name: str) -> str:
+    return name.removesuffix(" loss") if frame.width < NARROW else name
+
+
+def _widths(frame: Frame, rows: Sequence[RunRow], cells: Sequence[dict[str, tuple[str, str]]]) -> dict[str, int]:
+    """The columns that are shown and "run", each as wide as its longest text.
+
+    What is left goes to the names, then to the loss curve.
+    """
+    longest = max(len(row.run.name) for row in rows)
+    name_room = min(max(NAME, longest), LONGEST_NAME)
+    widths: dict[str, int] = {}
+    left_over = frame.width - 4
+    for number, name in enumerate(BY_NEED):
+        width = SPARK if name == "loss curve" else max(len(cell[name][0]) for cell in cells)
+        width = max(width, len(_heading(frame, name)))
+        if number < NEEDED or left_over - width - 2 >= name_room:
+            widths[name] = width
+            left_over -= width + 2
+    name = max(NAME, min(longest, left_over))
+    if "loss curve" in widths:
+        widths["loss curve"] = min(LONGEST_SPARK, widths["loss curve"] + max(0, left_over - name))
+    return {"run": name, **widths}
+
+
+def _row(frame: Frame, row: RunRow, widths: dict[str, int], cells: dict[str, tuple[str, str]], chosen: bool) -> Line:
     behind = "@cursor" if chosen else ""
     mark = frame.glyphs.alive if row.is_running else frame.glyphs.idle
     line: Line = [(frame.glyphs.cursor if chosen else " ", "loss" + behind)]
     line.append((f"{mark} ", phase_style(row.status) + behind))
-    line.append((left(row.run.name, room), ("number" if chosen else "text") + behind))
-    for name, width, _ in columns:
+    line.append((left(row.run.name, widths["run"]), ("number" if chosen else "text") + behind))
+    for name in COLUMNS:
+        if name not in widths:
+            continue
+        width, (text, style) = widths[name], cells[name]
         line.append(("  ", "text" + behind))
         if name == "loss curve":
             body, last = row.loss_spark(width, frame.glyphs)
             line += [(body, "loss_dim" + behind), (last, "loss" + behind)]
             line.append((" " * (width - len(body) - len(last)), "text" + behind))
-        elif name == "phase":
-            line.append((left(status_word(row.status), phase), phase_style(row.status) + behind))
         else:
-            text, style = _cell(row, name, now)
-            line.append((right(text, width), style + behind))
+            line.append(((left if name == "phase" else right)(text, width), style + behind))
     return line
 
 
 def _cell(row: RunRow, name: str, now: float) -> tuple[str, str]:
-    state = row.status.state
+    state, losses = row.status.state, read_losses(row.status.state)
     match name:
+        case "phase":
+            return status_word(row.status), phase_style(row.status)
         case "step":
             text = steps(state)
             return (text, "text") if len(text) <= 13 else (f"{short(state.step)}/{short(state.max_steps)}", "text")
-        case "loss":
-            return _loss(state), "text"
+        case "train loss":
+            return loss(losses.train, finite="train" not in losses.non_finite), "text"
+        case "eval loss":
+            return loss(losses.eval, finite="eval" not in losses.non_finite), "text"
         case "tokens/s":
             return short(state.tokens_per_second) if row.is_running else "", "muted"
         case "memory":
             return (f"{gib(state.memory)} GiB" if state.memory is not None else "-") if row.is_running else "", "muted"
         case "ETA":
             return clock(eta_seconds(state)) if row.is_running else "", "text"
-        case _:
+        case "age":
             return clock(None if row.created is None else now - row.created), "muted"
-
-
-def _loss(state: RunState) -> str:
-    """The newest loss of a step; for a run that has ended, the one its result was chosen by."""
-    if state.loss_final is not None:
-        return loss(state.loss_final)
-    if state.loss is None and state.last_evaluation is not None and "loss" not in state.non_finite:
-        return loss(state.last_evaluation.loss)
-    return loss(state.loss, finite="loss" not in state.non_finite)
+    return "", "text"  # the loss curve, which is drawn
 
 
 def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:

@@ -65,7 +65,7 @@ class MonitorScreen(CanvasScreen[None]):
         Binding("x", "request('stop')", "stop", tooltip="Save, write final/ and end the run", id="stop"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
         Binding("r", "resume", "resume", tooltip="Resume a run that is not running", id="resume"),
-        Binding("e", "request('evaluate')", "evaluate", tooltip="Evaluate now, beside the plan", id="evaluate"),
+        Binding("e", "request('evaluate')", "evaluate", tooltip="Evaluate now (extra)", id="evaluate"),
         Binding("f", "change('learning_rate_factor=0.5')", "lr", tooltip=FACTOR, id="lr"),
         Binding(
             "m", "change('max_steps=')", "change", tooltip="Change max_steps or save, eval, log steps", id="change"

@@ -65,7 +65,7 @@ class Event:
 
 @dataclass(frozen=True)
 class EvaluationMark:
-    """An evaluation of the plan: its step, its loss (`None`: not finite), whether it was the best so far."""
+    """An evaluation: its step, its loss (`None`: not finite), whether it was the best so far (an extra one never is)."""
 
     step: int
     loss: float | None
@@ -105,8 +105,8 @@ class History:
         match record:
             case RunStarted():
                 self._begin(record)
-            case EvaluationDone(requested=False):
-                self.evaluations.append(EvaluationMark(record.step, record.loss, record.best))
+            case EvaluationDone() if record.loss is not None or record.non_finite:
+                self._mark(record)
                 if len(self.evaluations) > MARKS_KEPT:
                     best = self.best
                     self.evaluations = [m for i, m in enumerate(self.evaluations) if i % 2 or m is best]
@@ -118,6 +118,15 @@ class History:
                 self.ended = record
         for text in told(record):
             self.events.append(Event(record.time, text, tone_of(record), isinstance(record, ENDS)))
+
+    def _mark(self, record: EvaluationDone) -> None:
+        """A mark for each step; an extra evaluation does not replace one of the plan."""
+        last = self.evaluations[-1] if self.evaluations else None
+        if last is not None and last.step == record.step:
+            if record.requested:
+                return
+            self.evaluations.pop()
+        self.evaluations.append(EvaluationMark(record.step, record.loss, record.best and not record.requested))
 
     def _begin(self, record: RunStarted) -> None:
         """What earlier attempts did above its first step counts no more."""

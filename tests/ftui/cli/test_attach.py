@@ -53,7 +53,7 @@ def test_a_run_that_has_ended_is_told_and_left(
     assert main.main(["attach", name, "--plain"]) == code
     lines = capsys.readouterr().out
     assert lines.startswith("run") and words in lines
-    assert "evaluation loss" in lines and "checkpoint" in lines
+    assert "eval loss" in lines and "checkpoint" in lines
 
 
 def test_without_a_terminal_it_is_plain_by_itself(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,11 +32,11 @@ def test_the_table_of_runs_fits_80_columns(run: Run, make_run: Any, capsys: pyte
     make_run("broken").facts.write_bytes(b"{")
     assert print_runs() == 0
     heading, *rows = capsys.readouterr().out.splitlines()
-    assert heading.split() == ["run", "phase", "step", "loss", "tokens/s", "age"]
+    assert heading.split() == ["run", "phase", "step", "train", "loss", "eval", "loss", "tokens/s", "age"]
     assert all(cells(line) <= 80 for line in [heading, *rows])
     assert rows[0].startswith("aaaa") and "…" in rows[0] and "lost" in rows[0]
     assert rows[1].split()[0] == "broken"
-    assert rows[2].split() == ["mine", "training,", "unwatched", "120/400", "2.3450", "3400", "2h", "00m"]
+    assert rows[2].split() == ["mine", "training,", "unwat…", "120/400", "2.3450", "n/a", "3400", "2h", "00m"]
 
 
 def test_without_runs_the_way_to_start_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -44,7 +44,7 @@ def test_without_runs_the_way_to_start_one_is_told(capsys: pytest.CaptureFixture
     assert "ftui --run quickstart" in capsys.readouterr().out
 
 
-def test_only_the_first_column_gives_way() -> None:
+def test_the_first_columns_give_way_and_no_number_does() -> None:
     rows = [("name", "phase", "1"), ("日本" * 20, "training", "123456/200000")]
     lines = table(rows, 40)
     assert all(cells(line) <= 40 for line in lines)

@@ -65,12 +65,14 @@ def test_pins_and_tags_that_came_later(run: Run) -> None:
 
 def test_best_is_what_is_the_best_now() -> None:
     run = trained(runs_root() / "mine")
-    tell(run.journal, make_evaluation(16, 2.0, best=True), make_evaluation(12, 1.0, requested=True))
+    extras = make_evaluation(12, 1.0, requested=True), make_evaluation(4, 1.5, requested=True)
+    tell(run.journal, make_evaluation(16, 2.0, best=True), *extras)
     saved(run, 16, "best")
     found = looked(run)
     assert found["checkpoint-16"].kinds == ["best"]
     assert found["checkpoint-8"].kinds == ["periodic", "was best"]
-    assert found["checkpoint-12"].eval_loss == 2.5, "what was asked for by a request stands beside the plan"
+    assert found["checkpoint-12"].eval_loss == 2.5, "an extra evaluation does not replace one of the plan"
+    assert (found["checkpoint-4"].eval_loss, found["checkpoint-4"].kinds) == (1.5, ["periodic"])
 
 
 def test_a_loss_that_was_not_finite_is_no_missing_one() -> None:

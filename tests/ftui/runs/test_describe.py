@@ -54,15 +54,16 @@ def test_before_training_the_phase_is_shown() -> None:
 
 def test_the_progress_line() -> None:
     state = state_of(make_run_started(**PLAN), make_step(1, time=101.0), make_step(120, loss=2.345, time=220.0))
-    assert describe.progress(state) == "step 120/400 · loss 2.3450 · 3400 tokens/s · 512.0 MiB · ETA 4m 40s"
+    assert describe.progress(state) == "step 120/400 · train loss 2.3450 · 3400 tokens/s · 512.0 MiB · ETA 4m 40s"
     evaluating = fold(state, PhaseChanged(phase="evaluating", attempt=1))
-    assert describe.progress(evaluating) == "step 120/400 · loss 2.3450 · 3400 tokens/s · 512.0 MiB · evaluating"
+    assert describe.progress(evaluating) == "step 120/400 · train loss 2.3450 · 3400 tokens/s · 512.0 MiB · evaluating"
 
 
 def test_nothing_that_was_not_measured_is_shown() -> None:
     assert describe.progress(state_of(make_run_started(20, **PLAN))) == "step 20/400"
     bad = msgspec.structs.replace(make_step(1, loss=None), non_finite=["loss"], memory=None)
-    assert describe.progress(state_of(make_run_started(**PLAN), bad)) == "step 1/400 · loss not finite · 3400 tokens/s"
+    progress = describe.progress(state_of(make_run_started(**PLAN), bad))
+    assert progress == "step 1/400 · train loss not finite · 3400 tokens/s"
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,14 @@ def test_nothing_that_was_not_measured_is_shown() -> None:
                 step=100, epoch=1.0, loss=None, num_target_tokens=1, seconds=1.0, best=False, non_finite=["loss"]
             ),
             ["evaluation at step 100: loss not finite"],
+        ),
+        (
+            EvaluationDone(step=9, epoch=1.0, loss=2.3, num_target_tokens=1, seconds=1.0, best=False, requested=True),
+            [],
+        ),
+        (
+            ControlApplied(request="x", verb="evaluate", step=9, detail="loss 2.3000"),
+            ["extra evaluation at step 9: loss 2.3000"],
         ),
         (
             CheckpointSaved(step=5, path="checkpoints/checkpoint-5", tags=[], num_bytes=3 << 20, seconds=0.25),

@@ -368,10 +368,36 @@ def test_tags_and_verification_of_checkpoints() -> None:
     assert not folded(EngineStarted(identity=ENGINE, attempt=2), state=state).has_verified
 
 
-def test_what_was_asked_for_stands_beside_the_plan() -> None:
-    asked = msgspec.structs.replace(make_evaluation(5, 0.1, best=True), requested=True)
+PLANNED, EXTRA = make_evaluation(5, 2.0, best=True), make_evaluation(5, 2.0, requested=True)
+
+
+@pytest.mark.parametrize(
+    ("records", "last", "is_extra"),
+    [
+        ([make_evaluation(3, 2.5), EXTRA], 5, True),
+        ([EXTRA], 5, True),
+        ([PLANNED, EXTRA], 5, False),
+        ([EXTRA, PLANNED], 5, False),
+        ([PLANNED, make_evaluation(7, 0.1, requested=True), make_evaluation(9, 3.0)], 9, False),
+        ([PLANNED, make_evaluation(7, 0.1, requested=True), make_run_started(6, attempt=2)], 5, False),
+        ([PLANNED, make_evaluation(7, float("nan"), requested=True, non_finite=["loss"])], 7, True),
+    ],
+)  # fmt: skip
+def test_an_extra_evaluation_counts_as_the_last_only(records: list[AnyRecord], last: int, is_extra: bool) -> None:
+    state = folded(*FIRST, *records)
+    assert state.last_evaluation is not None and state.best_evaluation in (None, Evaluation(5, 2.0))
+    assert (state.last_evaluation.step, state.last_evaluation.requested) == (last, is_extra)
+    assert state.first_evaluation is None or not state.first_evaluation.requested
+    assert len({evaluation.step for evaluation in state.evaluations}) == len(state.evaluations)
+
+
+def test_an_evaluation_without_a_number_is_none() -> None:
+    too_large = make_evaluation(9, None, requested=True)
+    assert folded(*FIRST, PLANNED, too_large) == folded(*FIRST, PLANNED)
+
+
+def test_extra_samples_stand_beside_the_plan() -> None:
     begun = folded(*FIRST)
-    assert folded(asked, state=begun) == begun
     answer = Sampled(step=5, prompt="a", completion="!", requested=True, attempt=1)
     assert folded(answer, state=begun) == begun
 

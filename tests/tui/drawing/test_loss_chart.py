@@ -12,7 +12,7 @@ from msgspec import structs
 from ftui.runs.curves import AttemptCurves, Curves, Series
 from ftui.runs.events import StageBegan
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState, SavedCheckpoint
+from ftui.runs.state import Evaluation, RunState, SavedCheckpoint
 from ftui.tui.drawing.charts.axes import number_label, step_label
 from ftui.tui.drawing.charts.braille import cells, stroke
 from ftui.tui.drawing.charts.loss_chart import (
@@ -60,7 +60,7 @@ def history_of(plan: int, evaluations: Evaluations | None = None, *, per_epoch: 
     for step, loss in evaluations or []:
         is_best = loss is not None and loss < best
         best = loss if is_best and loss is not None else best
-        history.take(make_evaluation(step, loss, best=is_best))
+        history.take(make_evaluation(step, loss, best=is_best, non_finite=["loss"] if loss is None else []))
     return history
 
 
@@ -123,9 +123,10 @@ def draw(
     """A hundred columns and twenty rows of plot, if nothing else is said."""
     step = max((attempt.last_step for attempt in curves.attempts), default=0)
     saved = [SavedCheckpoint(number, f"checkpoint-{number}") for number in checkpoints]
-    state = RunState(step=step, max_steps=plan, checkpoints=saved)
-    frame = Frame(*size, glyphs)
     history = history or history_of(plan or 1)
+    evaluations = [Evaluation(mark.step, mark.loss) for mark in history.evaluations]
+    state = RunState(step=step, max_steps=plan, checkpoints=saved, evaluations=evaluations)
+    frame = Frame(*size, glyphs)
     return Drawn(chart(frame, curves, history, state, settings, scale or Scale(), fine), frame)
 
 

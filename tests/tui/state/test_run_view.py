@@ -48,10 +48,19 @@ def test_history_is_one_line(tmp_path: Path) -> None:
     assert history.best is not None and history.best.step == 5
 
 
-def test_an_evaluation_that_was_asked_for_is_an_event_but_no_mark(tmp_path: Path) -> None:
-    history = history_of(tmp_path, make_run_started(), make_evaluation(5, requested=True))
-    assert history.evaluations == []
-    assert "asked for" in history.events[-1].text
+def test_an_extra_evaluation_is_a_mark_and_one_event(tmp_path: Path) -> None:
+    answers = [ControlApplied(request="x", verb="evaluate", step=step, detail="loss 1.5000") for step in (5, 9)]
+    history = history_of(
+        tmp_path, make_run_started(), make_evaluation(5, 2.0), make_evaluation(5, 1.5, requested=True), answers[0],
+        make_evaluation(9, 1.5, requested=True), answers[1],
+    )  # fmt: skip
+    marks = [(mark.step, mark.loss, mark.is_best) for mark in history.evaluations]
+    assert marks == [(5, 2.0, False), (9, 1.5, False)]
+    texts = [event.text for event in history.events if "evaluation" in event.text]
+    assert texts == [
+        "evaluation at step 5: loss 2.0000",
+        *(f"extra evaluation at step {n}: loss 1.5000" for n in (5, 9)),
+    ]
 
 
 def test_marks_are_bounded_and_the_best_stays(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ftui.runs.state import RunState
+from ftui.runs.state import RunState, read_losses
 
 from ...render.spans import Frame, Line, clipped, spread, width_of
 from ...state.history import History
@@ -20,7 +20,7 @@ class Standing:
 
 def title(frame: Frame, standing: Standing, history: History, state: RunState) -> Line:
     """One line; where it is narrow, what is on the right goes first."""
-    left, right = _left(frame, standing, history, state), _right(frame, history, state)
+    left, right = _left(frame, standing, state), _right(frame, history, state)
     note: list[Line] = [[(f"   {standing.note}", "warn")]] if standing.note else []
     while right and _width(left + note, right) > frame.width:
         right.pop(0)
@@ -35,18 +35,17 @@ def _joined(parts: list[Line]) -> Line:
     return [span for part in parts for span in part]
 
 
-def _left(frame: Frame, standing: Standing, history: History, state: RunState) -> list[Line]:
+def _left(frame: Frame, standing: Standing, state: RunState) -> list[Line]:
     parts: list[Line] = [[(" loss", "title")]]
     if standing.average is not None and standing.constant > 0:
         parts.append([("  ", "text"), (loss(standing.average), "key")])
         parts.append([(f" ema({standing.constant:,.0f})", "muted")])
-    if "loss" in state.non_finite:
-        parts.append([("   ", "text"), ("nan", "alarm"), (" raw", "muted")])
-    elif state.loss is not None:
-        parts.append([("   ", "text"), (loss(state.loss), "text"), (" raw", "muted")])
-    if history.evaluations:
-        newest = history.evaluations[-1].loss
-        number = ("nan", "bad") if newest is None else (loss(newest), "text")
+    losses = read_losses(state)
+    if "train" in losses.non_finite or losses.train is not None:
+        number = ("nan", "alarm") if losses.train is None else (loss(losses.train), "text")
+        parts.append([("   ", "text"), number, (" train", "muted")])
+    if "eval" in losses.non_finite or losses.eval is not None:
+        number = ("nan", "bad") if losses.eval is None else (loss(losses.eval), "text")
         parts.append([(f"   {frame.glyphs.evaluation} ", "eval"), number, (" eval", "muted")])
     return parts
 
