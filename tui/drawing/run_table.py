@@ -57,10 +57,10 @@ def _widths(frame: Frame, rows: Sequence[RunRow], cells: Sequence[dict[str, tupl
         if number < NEEDED or left_over - width - 2 >= name_room:
             widths[name] = width
             left_over -= width + 2
-    name = max(NAME, min(longest, left_over))
+    name_width = max(NAME, min(longest, left_over))
     if "loss curve" in widths:
-        widths["loss curve"] = min(LONGEST_SPARK, widths["loss curve"] + max(0, left_over - name))
-    return {"run": name, **widths}
+        widths["loss curve"] = min(LONGEST_SPARK, widths["loss curve"] + max(0, left_over - name_width))
+    return {"run": name_width, **widths}
 
 
 def _row(frame: Frame, row: RunRow, widths: dict[str, int], cells: dict[str, tuple[str, str]], chosen: bool) -> Line:
