@@ -14,6 +14,7 @@ from ftui.supervisor import spawn
 from ftui.tui.form import estimates
 from ftui.tui.screens.editor import value_editor
 from ftui.tui.screens.rows import rows_screen
+from tests.support.idle import make_pilot_quick
 from tests.support.replayed import replay, time_of_last_record
 from tests.support.rows_helper import StandIn
 
@@ -40,6 +41,12 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     os.umask(before)
     monkeypatch.undo()
     time.tzset()
+
+
+@pytest.fixture(autouse=True)
+def no_sleeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A key costs what the application does about it."""
+    make_pilot_quick(monkeypatch)
 
 
 @pytest.fixture

@@ -63,7 +63,7 @@ def drawn(*keys: str, size: str, **options: Any) -> str:
             await shown.app.workers.wait_for_complete()
             await shown.press(*keys)
             await shown.app.workers.wait_for_complete()
-            await shown.pilot.pause(0.1)
+            await shown.pilot.pause()
             return picture(shown.app)
 
     return asyncio.run(main())
