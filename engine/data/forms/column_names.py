@@ -1,10 +1,13 @@
 """What columns, keys and speakers are called in the rows of one source, where not as the forms call them."""
 
-from collections.abc import Collection, Iterable, Mapping
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from typing import Any
 
-from ftui.profile.sections.row_forms import COLUMNS
+from ftui.profile.sections.row_forms import COLUMNS, OUR_COLUMNS, fold_name, respelled_columns
 from ftui.text import cut, shown, toml_value
 
 from ..files.raw_rows import Row
@@ -41,11 +44,14 @@ def nearest_name_hint(wanted: str | None, there: Iterable[str]) -> str:
 def rename_columns(row: Row, shape: ColumnNames) -> Row:
     """The row with its columns called as the forms call them. Those that lend their place to another are gone."""
     columns = _of_rows(shape)
-    if not columns:
-        return row
-    kept = {name: value for name, value in row.value.items() if name not in columns and name not in columns.values()}
-    renamed = {ours: row.value[theirs] for ours, theirs in columns.items() if theirs and theirs in row.value}
-    return row.with_value(kept | renamed)
+    value = row.value
+    if columns:
+        rest = {name: cell for name, cell in value.items() if name not in columns and name not in columns.values()}
+        value = rest | {ours: value[theirs] for ours, theirs in columns.items() if theirs and theirs in value}
+    respelled = {theirs: ours for theirs, ours in respelled_columns(tuple(value)).items() if ours not in columns}
+    if respelled:
+        value = {respelled.get(name, name): cell for name, cell in value.items()}
+    return row if value is row.value else row.with_value(value)
 
 
 def match_form(row: Row, signs: Mapping[str, Collection[str]]) -> str | None:
@@ -85,7 +91,28 @@ def _of_rows(shape: ColumnNames) -> dict[str, str]:
 
 FORMS = "docs/data.md names the columns of every form."
 SECOND = "the form's name stands first, then what the column is called here"
-_OURS = frozenset().union(*COLUMNS.values())
+QUESTIONS = {
+    *("question", "prompt", "instruction", "query", "input", "problem", "user", "human", "request"),
+    *("frage", "pregunta", "domanda", "pergunta", "pytanie", "\u0432\u043e\u043f\u0440\u043e\u0441", "\u95ee\u9898"),
+}
+ANSWERS = {
+    *("answer", "response", "output", "completion", "solution", "reply", "assistant", "target", "gpt"),
+    *("antwort", "respuesta", "r\u00e9ponse", "reponse", "risposta", "resposta", "odpowied\u017a", "odpowiedz"),
+    *("\u043e\u0442\u0432\u0435\u0442", "\u56de\u7b54", "\u7b54\u6848"),
+}
+"""What columns are called that ask or answer beyond doubt: other pairs are asked about, not guessed."""
+SPEAKER_KEYS = {"role", "from", "speaker", "author", "sender", "who", "name"}
+TEXT_KEYS = {"content", "value", "text", "message", "utterance", "said", "body"}
+# Columns about a row, not of it: told by their names.
+ABOUT = re.compile(
+    r"""(?:.*_)?(?:id|ids|idx|index|uuid|guid|hash|md5|sha\d*|url|urls|uri|link|links|source|sources|src|origin|dataset
+    |data_?source|subset|config|split|category|categories|tag|tags|topic|topics|type|kind|task|task_name|domain
+    |lang|language|languages|locale|license|licence|author|authors|username|date|time|datetime|timestamp|created
+    |updated|year|created_at|updated_at|model|model_name|generator|version|score|scores|rating|ratings
+    |difficulty|level|quality|num_\w+|count|length|tokens|n_tokens|meta|metadata|meta_data|extra_info|info|file
+    |filename|file_name|path|__index_level_\d+__)""",
+    re.VERBOSE | re.IGNORECASE,
+)
 LONGEST_NAME = 60  # columns of a name that is told
 _INDEX = "__index_level_"  # a column that pandas adds to a parquet file
 
@@ -97,19 +124,71 @@ def column_list(row: Row) -> str:
     )
 
 
-def naming_hint(row: Row, shape: ColumnNames) -> str:
-    """A hint: the mapping that was meant, or the one that may be wanted, judged by which columns hold text."""
-    turned = {theirs: ours for ours, theirs in shape.columns.items() if ours in row.value and theirs in _OURS}
+def naming_hint(rows: Sequence[Row], shape: ColumnNames) -> str:
+    """A hint: the mapping that was meant, or one that the rows give evidence of; else a question."""
+    names = list(dict.fromkeys(name for row in rows for name in row.value))
+    turned = {theirs: ours for ours, theirs in shape.columns.items() if ours in names and theirs in OUR_COLUMNS}
     if turned:
         return f"It is the other way round: {_as_toml(turned)}; {SECOND}."
-    if absent := missing_columns(row.value, shape):
+    if absent := missing_columns(names, shape):
         return " ".join(absent)
-    texts = [name for name, value in row.value.items() if isinstance(value, str) and len(value.split()) > 1]
-    if not texts:
-        return f"No column holds text of more than a word: is it the right file? {FORMS}"
-    ours = ("text",) if len(texts) == 1 else ("question", "answer")
-    guess = dict(zip(ours, (*texts[:1], *sorted(texts[1:], key=lambda name: -len(str(row.value[name])))), strict=False))
-    return f"Say what they are, such as {_as_toml(guess)}: {SECOND}. {FORMS}"
+    cells = {name: [row.value[name] for row in rows if row.value.get(name)] for name in names}
+    for name, values in cells.items():
+        if (columns := _turn_columns(name, values)) is not None:
+            return f"{name!r} holds turns: {_as_toml(columns)}. {FORMS}"
+    words = [name for name, values in cells.items() if values and all(isinstance(cell, str) for cell in values)]
+    words = [name for name in words if not ABOUT.fullmatch(name)]
+    asks, answers = ([name for name in words if _side(name) in side] for side in (QUESTIONS, ANSWERS))
+    asks = asks if len(asks) < 2 else [name for name in asks if fold_name(name) != "input"]  # which is more of a prompt
+    if len(asks) == len(answers) == 1:
+        pair = {"question": asks[0], "answer": answers[0]}
+        lost = [name for name in words if name not in (*pair.values(), *COLUMNS["question_answer"])]
+        beside = f" {', '.join(map(repr, lost))} would not be trained on." if lost else ""
+        return f"Say what they are: {_as_toml({o: t for o, t in pair.items() if o != t})}: {SECOND}.{beside} {FORMS}"
+    others = [name for name in names if name not in words and not ABOUT.fullmatch(name)]
+    if len(words) == 1 and not others and any(len(cell.split()) > 1 for cell in cells[words[0]]):
+        return f"To train on {words[0]!r} as plain text: {_as_toml({'text': words[0]})}. {FORMS}"
+    return _ask_for_names(words, [name for name in others if cells[name]])
+
+
+def _ask_for_names(words: list[str], others: list[str]) -> str:
+    """A hint for columns of which nobody can tell what they are."""
+    listed = ", ".join(map(repr, others))
+    nested = f" Text inside of {listed} is not found: write it into a column of its own." if others else ""
+    if not words:
+        return f"No column holds text: is it the right file?{nested} {FORMS}"
+    pair = 'data.columns = {question = "NAME", answer = "NAME"}'
+    return (
+        f'Which column asks and which one answers? Say so: {pair}, or {{text = "NAME"}} for plain text.{nested} {FORMS}'
+    )
+
+
+def _side(name: str) -> str:
+    return re.sub(r"_(text|message|content)$", "", fold_name(name))
+
+
+def _turn_columns(name: str, cells: Sequence[Any]) -> dict[str, str] | None:
+    """The mapping for a column of turns; `None` where it holds something else."""
+    lists = [_as_list(cell) for cell in cells]
+    turns = [turn for each in lists for turn in each or ()]
+    if not turns or None in lists or not all(isinstance(turn, dict) for turn in turns):
+        return None
+    keys = set.intersection(*(set(turn) for turn in turns))
+    speaker = next((key for key in keys if fold_name(key) in SPEAKER_KEYS), None)
+    text = next((key for key in keys if fold_name(key) in TEXT_KEYS), None)
+    if speaker is None or text is None:
+        return None
+    named = {"role": speaker} if speaker not in ("role", "from") else {}
+    return {"messages": name} | named | ({"content": text} if text not in ("content", "value") else {})
+
+
+def _as_list(cell: Any) -> list[Any] | None:
+    if isinstance(cell, str) and cell.lstrip().startswith("["):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError):
+            return None
+    return cell if isinstance(cell, list) else None
 
 
 def _as_toml(columns: dict[str, str]) -> str:

@@ -72,7 +72,7 @@ def detect_form(rows: Sequence[Row], shape: ColumnNames = STANDARD_NAMES, form: 
         return _judge_form(rows, shape, form, "the profile says so")
     found = [one for one in known if one]
     if not found:
-        return Detection("", 0.0, len(rows), "no known keys", *_unknown(rows[0], shape))
+        return Detection("", 0.0, len(rows), "no known keys", *_unknown(rows, shape))
     best = max(found, key=lambda one: (_share(rows, shape, one), known[one]))
     detected = _judge_form(rows, shape, best, _why(best))
     turns = [row for row in rows if best == "text" and _is_single_turn(rename_columns(row, shape))]
@@ -95,7 +95,7 @@ def detect(row: Row, shape: ColumnNames = STANDARD_NAMES) -> str:
     """
     form = form_of_row(rename_columns(row, shape))
     if form is None:
-        message, hint = _unknown(row, shape)
+        message, hint = _unknown([row], shape)
         raise DataError(message, hint=hint)
     if form == "text" and _is_single_turn(rename_columns(row, shape)):
         raise row.error(_SINGLE, hint=_TOGETHER)
@@ -156,6 +156,6 @@ def _why_not_default(form: str) -> str:
     return "a preference pair (chosen, rejected), and sft trains on one answer"
 
 
-def _unknown(row: Row, shape: ColumnNames) -> tuple[str, str]:
-    """Message and hint for a row of no known form."""
-    return row.error(f"no known form has the keys {column_list(row)}").message, naming_hint(row, shape)
+def _unknown(rows: Sequence[Row], shape: ColumnNames) -> tuple[str, str]:
+    """Message and hint for rows of no known form."""
+    return rows[0].error(f"no known form has the keys {column_list(rows[0])}").message, naming_hint(rows, shape)

@@ -3,6 +3,8 @@
 import json
 from typing import Any
 
+from ftui.profile.sections.row_forms import fold_name
+
 from ..files.raw_rows import Row
 from .column_names import STANDARD_NAMES, ColumnNames, nearest_name_hint
 from .examples import Message
@@ -125,6 +127,7 @@ def _key(row: Row, turn: dict[str, Any], ours: str, what: str, shape: ColumnName
     theirs = shape.columns.get(ours)
     known = (theirs,) if theirs else ROLE_KEYS if ours == "role" else CONTENT_KEYS
     found = next((key for key in known if key in turn), None)
+    found = found or next((key for key in turn if fold_name(key) in known), None)
     if found is None and ours == "role":
         there = ", ".join(map(repr, turn)) or "(none)"
         hint = (
@@ -139,7 +142,8 @@ def _role(row: Row, said: Any, what: str, shape: ColumnNames) -> str:
     role = role or (ROLES.get(said.strip().lower()) if isinstance(said, str) else None)
     if role is None:
         known = ", ".join(sorted(ROLES))
-        hint = f'Known are {known}. Others are named in the profile: data.roles = {{{_toml_key(said)} = "user"}}.'
+        roles = ", ".join(SPEAKERS)
+        hint = f'Known are {known}. Say who it is: data.roles = {{{_toml_key(said)} = "ROLE"}}, ROLE one of {roles}.'
         raise row.error(f"{what} has the role {said!r}, which is no known one", hint=hint)
     return role
 

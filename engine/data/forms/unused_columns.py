@@ -1,6 +1,5 @@
 """Columns that the form of their rows does not read, though something is said in them."""
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -8,21 +7,11 @@ from ftui.errors import DataError
 from ftui.profile.sections.row_forms import COLUMNS, OF_CHATS, OF_TURNS, SIGNS, VERDICTS
 
 from ..files.raw_rows import Row
-from .column_names import STANDARD_NAMES, match_form
+from .column_names import ABOUT, STANDARD_NAMES, match_form
 from .examples import Completion, Message, trained_part
 from .formats import READERS
 
 _PROMPTS = ("prompt", "conversations", "messages", "instruction", "question")
-# Columns about a row, not of it: told by their names.
-_ABOUT = re.compile(
-    r"""(?:.*_)?(?:id|ids|idx|index|uuid|guid|hash|md5|sha\d*|url|urls|uri|link|links|source|sources|src|origin|dataset
-    |data_?source|subset|config|split|category|categories|tag|tags|topic|topics|type|kind|task|task_name|domain
-    |lang|language|languages|locale|license|licence|author|authors|username|date|time|datetime|timestamp|created
-    |updated|year|created_at|updated_at|model|model_name|generator|version|score|scores|rating|ratings
-    |difficulty|level|quality|num_\w+|count|length|tokens|n_tokens|meta|metadata|meta_data|extra_info|info|file
-    |filename|file_name|path|__index_level_\d+__)""",
-    re.VERBOSE | re.IGNORECASE,
-)
 
 
 def unused_columns(rows: Iterable[Row], form: str) -> tuple[str, ...]:
@@ -34,7 +23,7 @@ def unused_columns(rows: Iterable[Row], form: str) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for row in rows:
         found |= {name: None for name, value in row.value.items() if _says(value) and not _is_read(row, name, form)}
-    return tuple(name for name in found if not _ABOUT.fullmatch(name))
+    return tuple(name for name in found if not ABOUT.fullmatch(name))
 
 
 def _says(value: Any) -> bool:

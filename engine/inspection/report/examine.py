@@ -11,6 +11,7 @@ import numpy as np
 from ftui.dataset.report import Example, Finding, Padding
 from ftui.dataset.report_text import percent
 from ftui.profile.schema import Profile
+from ftui.profile.sections.row_forms import OUR_COLUMNS, fold_name
 from ftui.text import toml_value
 
 from ...data.facts.row_facts import Oddity
@@ -140,7 +141,10 @@ def _unused(looked: Examination) -> Iterator[Finding]:
     names = list(dict.fromkeys(name for store in stores for name in store.counts.unused))
     if names:
         more = f" and {len(names) - COLUMNS_SHOWN} more" if len(names) > COLUMNS_SHOWN else ""
-        yield make_finding("unused_columns", len(names), len(names), detail=", ".join(names[:COLUMNS_SHOWN]) + more)
+        finding = make_finding("unused_columns", len(names), len(names), detail=", ".join(names[:COLUMNS_SHOWN]) + more)
+        meant = {fold_name(name): name for name in names if fold_name(name) in OUR_COLUMNS}
+        fix = f"Is data.columns = {toml_value(meant)} meant?"
+        yield msgspec.structs.replace(finding, severity="yellow", fix=fix) if meant else finding
 
 
 def _odd(looked: Examination) -> Iterator[Finding]:

@@ -56,7 +56,8 @@ same may be parted.
 
 ## Forms
 
-A row has the first of these forms whose columns it has; `data.columns` says what they are called otherwise.
+A row has the first of these forms whose columns it has; `data.columns` says what they are called otherwise. Where
+a row has none of them, case, outer spaces, hyphens and underscores do not count: `Instruction`, `System Prompt`.
 
 {{forms}}
 

@@ -1,6 +1,9 @@
 """The forms of rows and their columns: how a form is recognised, and what it reads."""
 
+import re
+from collections import Counter
 from collections.abc import Collection
+from functools import lru_cache
 
 SIGNS: dict[str, frozenset[str]] = {
     "preference": frozenset({"chosen", "rejected"}),
@@ -46,7 +49,30 @@ COLUMNS["preference"] = (
 """All columns that a form reads, optional ones too, by the names that a profile uses."""
 
 
+OUR_COLUMNS = frozenset().union(*COLUMNS.values())
+
+
+def fold_name(name: str) -> str:
+    """A column's name as the forms spell theirs: `System Prompt ` is `system_prompt`."""
+    return re.sub(r"[\s_-]+", "_", name.strip().lower())
+
+
+@lru_cache(maxsize=1024)
+def respelled_columns(names: tuple[str, ...]) -> dict[str, str]:
+    """Columns that only differ from those of the forms in case, spaces and hyphens, with the forms' spelling.
+
+    None where the names are those of a form already, or two of them would become one.
+    """
+    if any(signs <= set(names) for signs in SIGNS.values()):
+        return {}
+    folded = {name: fold_name(name) for name in names}
+    times = Counter(folded.values())
+    return {name: ours for name, ours in folded.items() if ours in OUR_COLUMNS and ours != name and times[ours] == 1}
+
+
 def form_of(keys: Collection[str]) -> str | None:
     """The form of rows with these keys; `None` if it is unknown."""
+    respelled = respelled_columns(tuple(keys))
+    keys = [respelled.get(key, key) for key in keys]
     form = next((name for name, signs in SIGNS.items() if signs <= set(keys)), None)
     return "kto" if any(key in keys and form in forms for key, forms in VERDICTS.items()) else form

@@ -490,3 +490,13 @@ def test_tokens_of_many_rows_are_those_of_each(model_folder: Path, tmp_path: Pat
             assert np.array_equal(trained, np.concatenate([part[1] for part in parts]))
             assert sizes.tolist() == [len(part[0]) for part in parts] and max(sizes) <= most
     assert [len(each) for each in rows.tokens_of(wanted[:0], 7)] == [0, 0, 0]
+
+
+def test_a_column_that_differs_in_case_is_asked_about(model_folder: Path, tmp_path: Path) -> None:
+    rows = [{"instruction": f"count {n}", "output": f"{n} it is", "Input": "slowly"} for n in range(60)]
+    report, _ = reported(model_folder, write_rows(tmp_path / "rows.jsonl", rows))
+    finding = found_in(report, "unused_columns")
+    assert finding is not None and finding.severity == "yellow"
+    assert finding.fix == 'Is data.columns = {input = "Input"} meant?'
+    obeyed, _ = reported(model_folder, tmp_path / "rows.jsonl", data={"columns": {"input": "Input"}})
+    assert found_in(obeyed, "unused_columns") is None and obeyed.num_tokens > report.num_tokens

@@ -1,6 +1,8 @@
 """Which form a file has, from its first rows; and what the profile may say of names, in columns and of speakers."""
 
 import json
+import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ from ftui.engine.data.forms.detect_form import detect, detect_form
 from ftui.engine.data.forms.formats import Chat, ColumnNames, Completion, Example, JudgedAnswer, Text, to_example
 from ftui.errors import DataError
 from ftui.profile.sections.row_forms import form_of
-from tests.engine.data.forms.test_forms import ASSISTANT, CALL, CALLED, HUMAN, USER, WRONG, row
+from tests.engine.data.forms.test_forms import ASSISTANT, CALL, CALLED, GPT, HUMAN, ME, SYSTEM, USER, WHO, WRONG, row
 from tests.support.data_rows import read_rows
 
 SHARED = Path(__file__).parents[5] / "shared"
@@ -19,15 +21,92 @@ SHARED = Path(__file__).parents[5] / "shared"
 def test_an_unknown_form_is_named_by_its_keys() -> None:
     with pytest.raises(DataError, match=r"rows\.jsonl:7: no known form has the keys 'asked', 'answer'\.") as e:
         detect(row(asked="why?", answer="so"))
-    assert "is it the right file?" in e.value.hint and "docs/data.md" in e.value.hint
+    assert "Which column asks" in e.value.hint and "docs/data.md" in e.value.hint
     with pytest.raises(DataError) as e:
-        detect(row(n=1, warum="Why is it so?", darum="It is so, that is why."))
-    assert 'data.columns = {question = "warum", answer = "darum"}' in e.value.hint
+        detect(row(n=1, tags=["a"]))
+    assert "is it the right file?" in e.value.hint
     with pytest.raises(DataError) as e:
         detect(row(warum="why?", darum="so"), ColumnNames({"warum": "question"}))
     assert e.value.hint.startswith('It is the other way round: data.columns = {question = "warum"}')
     with pytest.raises(DataError, match=r"the keys \(none\)"):
         detect(row())
+
+
+ASKED = "Which column asks"
+LONG = {"role": "assistant", "content": "so " * 9}
+THEIRS = [{"speaker": "user", "text": "why?"}, {"speaker": "bot", "text": "so"}]
+# name: (a row, what is trained on where it is read at once, or where its hint is obeyed; the hint where it asks)
+UNKNOWN: dict[str, tuple[dict[str, Any], Example | str]] = {
+    "query and response": ({"id": 1, "query": "why?", "response": "so"}, Chat([USER, ASSISTANT])),
+    "input and output": ({"input": "why?", "output": "so"}, Chat([USER, ASSISTANT])),
+    "instruction, input and answer": (
+        {"instruction": "why?", "input": "here", "answer": "so"},
+        Chat([{"role": "user", "content": "why?\n\nhere"}, ASSISTANT]),
+    ),
+    "the longer one asks": ({"Problem": "why?", "Solution": LONG["content"]}, Chat([USER, LONG])),
+    "with a system column": (
+        {"system": "be", "user_message": "why?", "assistant_message": "so"}, Chat([SYSTEM, USER, ASSISTANT]),
+    ),
+    "german": ({"Antwort": "so", "Frage": "why?"}, Chat([USER, ASSISTANT])),
+    "one text": ({"id": 3, "body": "so it is"}, Text("so it is")),
+    "turns": ({"dialogue": [USER, ASSISTANT], "id": "x"}, Chat([USER, ASSISTANT])),
+    "turns of ShareGPT": ({"dialog": [HUMAN, GPT]}, Chat([USER, ASSISTANT])),
+    "turns as JSON": ({"chat_history": json.dumps([USER, ASSISTANT])}, Chat([USER, ASSISTANT])),
+    "turns of other keys": ({"talk": THEIRS, "score": 1}, Chat([USER, ASSISTANT])),
+    "summaries": ({"document": "so it is", "summary": "so"}, ASKED),
+    "what is in another language": ({"warum": "why is it?", "darum": "so"}, ASKED),
+    "a text and a label": ({"review": "so it is", "sentiment": 1}, ASKED),
+    "two answers": ({"question": "why?", "response": "so", "output": "no"}, ASKED),
+    "an answer in an object": ({"context": "so", "question": "why?", "answers": {"text": "so"}}, "inside of 'answers'"),
+    "a list of whole exchanges": ({"talks": [{"human": "why?", "assistant": "so"}]}, "inside of 'talks'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_hint_is_obeyed(name: str) -> None:
+    """What it proposes trains on the right thing; what cannot be known is asked, and nothing there can be obeyed."""
+    value, expected = UNKNOWN[name]
+    rows = [row(**value)] * 3
+    detected = detect_form(rows)
+    assert not detected.form
+    proposed = re.search(r"data\.columns = (\{.*?\})", detected.hint)
+    if isinstance(expected, str):
+        assert expected in detected.hint
+        assert proposed is None or "NAME" in proposed[1]
+        return
+    assert proposed is not None, detected.hint
+    shape = ColumnNames(tomllib.loads(f"columns = {proposed[1]}")["columns"])
+    obeyed = detect_form(rows, shape).checked()
+    roles = ColumnNames(shape.columns, {"bot": "assistant"})
+    assert to_example(rows[0], obeyed.form, roles) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ({"Instruction": "why?", "Output": "so"}, Chat([USER, ASSISTANT])),
+        ({" INSTRUCTION": "why?", "Input ": "", "output": "so"}, Chat([USER, ASSISTANT])),
+        ({"Question": "why?", "Answer": "so", "System Prompt": "be"}, Chat([SYSTEM, USER, ASSISTANT])),
+        ({"Prompt": "why?", "Completion": "so"}, Completion("why?", "so")),
+        ({"TEXT": "so"}, Text("so")),
+        ({"Messages": [{"Role": "user", "Content": "why?"}, ASSISTANT]}, Chat([USER, ASSISTANT])),
+    ],
+)
+def test_names_are_compared_without_case_and_space(value: dict[str, Any], expected: Example) -> None:
+    detected = detect_form([row(**value)]).checked()
+    assert to_example(row(**value), detected.form) == expected
+    assert form_of(value) == detected.form
+    assert not detected.unused
+
+
+def test_a_known_form_is_read_as_ever_whatever_stands_beside_it() -> None:
+    """Runs that were begun go on with the same rows; the report asks whether the column is meant."""
+    value = {"instruction": "why?", "output": "so", "Input": "here"}
+    detected = detect_form([row(**value)])
+    assert (detected.form, detected.unused) == ("alpaca", ("Input",))
+    assert to_example(row(**value), "alpaca") == Chat([USER, ASSISTANT])
+    both = {"Question": "why?", "question": "who?", "answer": "me"}
+    assert to_example(row(**both), "question_answer") == Chat([WHO, ME])
 
 
 @pytest.mark.parametrize(
@@ -177,7 +256,7 @@ def test_a_mapped_column_that_is_not_there_is_named_with_the_nearest() -> None:
     assert caught.value.hint == "Is 'speakr' meant?"
     with pytest.raises(DataError) as caught:
         to_example(row(messages=[{"role": "the bot", "content": "so"}]), "messages")
-    assert 'data.roles = {"the bot" = "user"}' in caught.value.hint
+    assert 'data.roles = {"the bot" = "ROLE"}' in caught.value.hint
 
 
 @pytest.mark.parametrize(
