@@ -158,26 +158,26 @@ class CheckpointManager:
             finite=all_finite(self.parts.model),
             created=time.time(),
         )
-        with _Naming(f"{target.name} could not be saved (older checkpoints are intact)", target.parent):
+        with _DiskErrors(f"{target.name} could not be saved (older checkpoints are intact)", target.parent):
             checkpoint_folders.publish(target, manifest, write)
 
 
 def expected_bytes(parts: ModelParts) -> int:
     """About the size of a checkpoint: the trained weights, the optimizer's state, and some room for the small files."""
-    whole = not is_adapted(parts.model)
-    weights = [weight for weight in parts.model.parameters() if weight.requires_grad or whole]
+    trains_all = not is_adapted(parts.model)
+    weights = [weight for weight in parts.model.parameters() if weight.requires_grad or trains_all]
     size: int = sum(weight.numel() * weight.element_size() for weight in weights)
     return size + state_bytes(parts.optimizer) + SMALL_FILES
 
 
-class _Naming:
+class _DiskErrors:
     """A block in which every refusal of the system becomes a DiskError, whatever a library makes of it.
 
     safetensors raises an error of its own, tokenizers a bare `Exception`.
     """
 
-    def __init__(self, what: str, folder: Path) -> None:
-        self._what = what
+    def __init__(self, message: str, folder: Path) -> None:
+        self._message = message
         self._folder = folder
 
     def __enter__(self) -> None:
@@ -185,7 +185,7 @@ class _Naming:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if isinstance(error, Exception) and (isinstance(error, OSError | SafetensorError) or is_refused(error)):
-            raise disk_error(error, self._what, self._folder) from error
+            raise disk_error(error, self._message, self._folder) from error
 
 
 def write_resume_state(

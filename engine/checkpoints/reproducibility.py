@@ -41,13 +41,17 @@ def environment(profile: Profile, hardware: Hardware, attention: str, num_proces
     }
 
 
-def machine_differences(checkpoint: Checkpoint, now: dict[str, str]) -> list[str]:
+def machine_differences(checkpoint: Checkpoint, current: dict[str, str]) -> list[str]:
     """What computes differently from here on than it did before the checkpoint, a sentence each."""
     manifest = read_manifest(checkpoint.path)
     if not manifest.environment:
         return [UNKNOWN]
-    then, now = manifest.environment | manifest.versions, now | versions()
-    return [f"{name}: {then.get(name)} -> {now.get(name)}" for name in then | now if then.get(name) != now.get(name)]
+    saved, current = manifest.environment | manifest.versions, current | versions()
+    return [
+        f"{name}: {saved.get(name)} -> {current.get(name)}"
+        for name in saved | current
+        if saved.get(name) != current.get(name)
+    ]
 
 
 def reproducibility(state: TrainState, profile: Profile, hardware: Hardware) -> tuple[Reproducibility, list[str]]:

@@ -120,9 +120,9 @@ def pin_commit(run: Run, profile: Profile) -> Profile:
     """
     if FULL_COMMIT.fullmatch(profile.model.revision or ""):
         return profile
-    known_ids = run.read_facts().family
+    run_ids = run.read_facts().family
     present = checkpoint_folders.checkpoints_in(run.checkpoints)
-    newest = next((c for c in present if not fault(c.path, run_id=known_ids, quick=True)), None)
+    newest = next((c for c in present if not fault(c.path, run_id=run_ids, quick=True)), None)
     if newest is None or is_fork(run, newest):
         return profile
     base = read_manifest(newest.path).fingerprints.get("base_model", "")
@@ -135,8 +135,8 @@ def sweep(run: Run) -> None:
     """Delete what earlier attempts of the engine left half-written."""
     checkpoint_folders.sweep(run.checkpoints)
     checkpoint_folders.sweep(run.folder)
-    for ours in (run.beat, run.reserve, run.losses):
-        for path in ours.parent.glob(f".{ours.name}.*.tmp"):
+    for own in (run.beat, run.reserve, run.losses):
+        for path in own.parent.glob(f".{own.name}.*.tmp"):
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -147,18 +147,20 @@ def is_fork(run: Run, checkpoint: Checkpoint) -> bool:
     return facts.fork and read_manifest(checkpoint.path).run_id != facts.run_id
 
 
-def check_same(run: Run, checkpoint: Checkpoint, now: dict[str, str]) -> list[str]:
+def check_same(run: Run, checkpoint: Checkpoint, current: dict[str, str]) -> list[str]:
     """The names of the fingerprints that differ from the checkpoint's: none, but for the first attempt of a fork.
 
     Raises:
         ProfileError, DataError, ModelError: something changed, and the run is no fork.
     """
-    then, differences = read_manifest(checkpoint.path).fingerprints, []
-    for name, (error, what) in MADE_FROM.items():
-        if then.get(name) == now.get(name):
+    saved, differences = read_manifest(checkpoint.path).fingerprints, []
+    for name, (error, subject) in MADE_FROM.items():
+        if saved.get(name) == current.get(name):
             continue
         if not is_fork(run, checkpoint):
-            raise error(f"Since {checkpoint.path.name} {what} changed; a resumed run must be the same run.", hint=SAME)
+            raise error(
+                f"Since {checkpoint.path.name} {subject} changed; a resumed run must be the same run.", hint=SAME
+            )
         differences.append(name)
     return differences
 

@@ -67,13 +67,13 @@ class ProcessGroup:
     def order(self, command: RankCommand) -> None:
         """On rank 0: send all others their next command."""
         if self.size > 1:
-            with _noticing():
+            with _lost_rank_errors():
                 dist.broadcast(torch.tensor([float(part) for part in command], dtype=torch.float64), src=0)
 
     def next_order(self) -> RankCommand:
         """On the others: wait for the next command of rank 0."""
         command = torch.zeros(4, dtype=torch.float64)
-        with _noticing():
+        with _lost_rank_errors():
             dist.broadcast(command, src=0)
         action, number, size, factor = command.tolist()
         return RankCommand(Action(int(action)), int(number), int(size), factor)
@@ -82,7 +82,7 @@ class ProcessGroup:
         """The data of every rank, by rank."""
         if self.size == 1:
             return [data]
-        with _noticing():
+        with _lost_rank_errors():
             lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
             dist.all_gather(lengths, torch.tensor([len(data)]))
             longest = max(int(length) for length in lengths)
@@ -91,9 +91,9 @@ class ProcessGroup:
             dist.all_gather(parts, padded)
         return [bytes(part[: int(length)].numpy()) for part, length in zip(parts, lengths, strict=True)]
 
-    def any(self, mine: bool) -> bool:
+    def any(self, value: bool) -> bool:
         """Whether it is so on any rank."""
-        return mine if self.size == 1 else bool(self._largest(torch.tensor([int(mine)])).item())
+        return value if self.size == 1 else bool(self._largest(torch.tensor([int(value)])).item())
 
     def add_gradients(self, weights: Sequence[torch.nn.Parameter]) -> str:
         """Sum the gradients of all ranks. A weight without one on every rank stays so.
@@ -112,7 +112,7 @@ class ProcessGroup:
             problem = first_line(error)
         if self.any(problem != ""):
             return problem or ELSEWHERE
-        with _noticing(), torch.no_grad():
+        with _lost_rank_errors(), torch.no_grad():
             for bucket in buckets:
                 sizes = [grad.numel() for grad in bucket]
                 flat = room[bucket[0].dtype][: sum(sizes)]
@@ -127,21 +127,21 @@ class ProcessGroup:
         if self.is_leader:
             result = act()
         if self.size > 1:
-            with _noticing():
+            with _lost_rank_errors():
                 dist.barrier()
         return result if self.is_leader else act()
 
-    def check_same(self, fingerprint: str, what: str) -> None:
+    def check_same(self, fingerprint: str, subject: str) -> None:
         """See that all ranks have the same fingerprint of something.
 
         Raises:
             FtuiError: they do not.
         """
         if len(set(self.gather(fingerprint.encode()))) > 1:
-            raise FtuiError(f"The ranks of this run do not agree on {what}.", hint="Do they see the same disk?")
+            raise FtuiError(f"The ranks of this run do not agree on {subject}.", hint="Do they see the same disk?")
 
     def _largest(self, values: Tensor) -> Tensor:
-        with _noticing():
+        with _lost_rank_errors():
             dist.all_reduce(values, op=dist.ReduceOp.MAX)
         return values
 
@@ -156,8 +156,8 @@ def _buckets(grads: Sequence[Tensor]) -> Iterator[list[Tensor]]:
     """Gradients in their order, cut where the type changes or a bucket is full."""
     bucket: list[Tensor] = []
     for grad in grads:
-        full = sum(g.numel() * g.element_size() for g in bucket) >= BUCKET_BYTES
-        if bucket and (full or grad.dtype != bucket[0].dtype):
+        is_full = sum(g.numel() * g.element_size() for g in bucket) >= BUCKET_BYTES
+        if bucket and (is_full or grad.dtype != bucket[0].dtype):
             yield bucket
             bucket = []
         bucket.append(grad)
@@ -185,7 +185,7 @@ def _room(buckets: Sequence[Sequence[Tensor]]) -> dict[torch.dtype, Tensor]:
 
 
 @contextmanager
-def _noticing() -> Iterator[None]:
+def _lost_rank_errors() -> Iterator[None]:
     """torch says with a RuntimeError that another rank has closed its connection."""
     try:
         yield
@@ -215,7 +215,7 @@ def join(hardware: Hardware, num_processes: int) -> ProcessGroup:
     rank = int(os.environ["RANK"])
     backend = "cpu:gloo,cuda:nccl" if hardware.device.type == "cuda" else "gloo"
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    with _noticing():
+    with _lost_rank_errors():
         store = dist.TCPStore(  # type: ignore[attr-defined]
             address, port, size, is_master=rank == 0, timeout=TO_MEET
         )
@@ -235,8 +235,8 @@ def _check_devices(hardware: Hardware, size: int) -> None:
 @contextmanager
 def hide_ranks() -> Iterator[None]:
     """A block in which the environment names no ranks: accelerate would wrap the model by them."""
-    hidden = {name: os.environ.pop(name) for name in PLACE if name in os.environ}
+    variables = {name: os.environ.pop(name) for name in PLACE if name in os.environ}
     try:
         yield
     finally:
-        os.environ.update(hidden)
+        os.environ.update(variables)

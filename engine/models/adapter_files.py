@@ -47,13 +47,14 @@ def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, new_ids: Iter
     path = folder / "tokenizer.json"
     if not path.is_file():
         return
-    theirs, trained = Tokenizer.from_file(str(path)), trained_rows(folder)
+    adapter_tokenizer, trained = Tokenizer.from_file(str(path)), trained_rows(folder)
     for number in sorted({*new_ids, *trained}):
-        here, there = tokenizer.convert_ids_to_tokens(number), theirs.id_to_token(number)
-        if here != there:
-            tokens = json.dumps([theirs.id_to_token(row) for row in trained], ensure_ascii=False)
+        own_token, adapter_token = tokenizer.convert_ids_to_tokens(number), adapter_tokenizer.id_to_token(number)
+        if own_token != adapter_token:
+            tokens = json.dumps([adapter_tokenizer.id_to_token(row) for row in trained], ensure_ascii=False)
             raise ModelError(
-                f"Entry {number} of the tokenizer is {_token(here)}, but {_token(there)} for the adapter in {folder}.",
+                f"Entry {number} of the tokenizer is {_token(own_token)}, "
+                f"but {_token(adapter_token)} for the adapter in {folder}.",
                 hint=f"Add the tokens it was trained with, in its order: model.extra_special_tokens = {tokens}."
                 if trained
                 else "Use the tokens that it was trained with: model.extra_special_tokens.",

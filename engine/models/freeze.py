@@ -20,13 +20,13 @@ def freeze(
     Raises:
         ModelError: there are not so many layers, or a pattern matches no weight.
     """
-    chosen: set[int] = set()
+    trained_ids: set[int] = set()
     if section.trainable_layers is not None:
-        chosen |= {id(weight) for layer in _last_layers(model, section.trainable_layers) for weight in layer}
+        trained_ids |= {id(weight) for layer in _last_layers(model, section.trainable_layers) for weight in layer}
     for pattern in section.trainable_modules or ():
-        chosen |= {id(weight) for weight in _matching(model, pattern)}
+        trained_ids |= {id(weight) for weight in _matching(model, pattern)}
     for weight in model.parameters():
-        weight.requires_grad_(id(weight) in chosen)
+        weight.requires_grad_(id(weight) in trained_ids)
         weight.data = weight.data.to(trained if weight.requires_grad else frozen)
     return model
 
@@ -43,10 +43,10 @@ def _last_layers(model: PreTrainedModel, number: int) -> list[Iterable[nn.Parame
 
 
 def _matching(model: PreTrainedModel, pattern: str) -> list[nn.Parameter]:
-    named = list(model.named_parameters(remove_duplicate=False))  # a tied head goes by its own name too
-    matches = [weight for name, weight in named if re.search(pattern, name)]
+    weights = list(model.named_parameters(remove_duplicate=False))  # a tied head goes by its own name too
+    matches = [weight for name, weight in weights if re.search(pattern, name)]
     if not matches:
-        names = sorted({re.sub(r"\.\d+\.", ".N.", name) for name, _ in named})
+        names = sorted({re.sub(r"\.\d+\.", ".N.", name) for name, _ in weights})
         raise ModelError(
             f"adapter.trainable_modules: {pattern!r} matches no weight.", hint=f"The weights are {', '.join(names)}."
         )

@@ -35,9 +35,9 @@ def load_model(
     """
     config = read_config(folder, trusted=section.trust_remote_code)
     check_kind(config, folder)
-    read: Any = AutoModelForCausalLM.from_pretrained
+    load: Any = AutoModelForCausalLM.from_pretrained
     try:
-        model, loaded = read(
+        model, loaded = load(
             folder, dtype=dtype, attn_implementation=attention_for(section.attn_implementation, config, hardware),
             local_files_only=True, trust_remote_code=section.trust_remote_code, use_safetensors=True,
             quantization_config=quantization, device_map=device_map, output_loading_info=True,
@@ -64,9 +64,9 @@ def check_kind(config: Any, folder: Path) -> None:
             hint="ftui trains on text: use the text-only model of that family.",
         )
     if (stored := getattr(config, "quantization_config", None)) is not None:
-        how = stored.get("quant_method") if isinstance(stored, dict) else stored.quant_method
+        method = stored.get("quant_method") if isinstance(stored, dict) else stored.quant_method
         raise ModelError(
-            f"The model in {folder} is stored quantised ({how}), and what is quantised cannot be trained.",
+            f"The model in {folder} is stored quantised ({method}), and what is quantised cannot be trained.",
             hint='Use the model it was made from; adapter.method = "qlora" stores it in 4 bits.',
         )
     architecture = str((config.architectures or [""])[0])

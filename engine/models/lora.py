@@ -49,7 +49,7 @@ def new_adapter(
     _check_names(model, section)
     start: Any = section.init_lora_weights
     targets, whole = _targets(model, section), _whole(model, section)
-    named = (*([] if isinstance(targets, str) else targets), *whole)
+    names = (*([] if isinstance(targets, str) else targets), *whole)
     config = LoraConfig(
         task_type="CAUSAL_LM", r=section.r, lora_alpha=section.lora_alpha, lora_dropout=section.lora_dropout,
         target_modules=targets, exclude_modules=_plain(section.exclude_modules),
@@ -58,7 +58,7 @@ def new_adapter(
         modules_to_save=_plain(whole), use_dora=section.use_dora, use_rslora=section.use_rslora,
         init_lora_weights=start, trainable_token_indices=_token_rows(model, section, new_token_ids),
         fan_in_fan_out=any(isinstance(module, Conv1D) for module in model.modules()),
-        ensure_weight_tying=_is_tied(model) and _names_embeddings(named),
+        ensure_weight_tying=_is_tied(model) and _names_embeddings(names),
     )  # fmt: skip
     adapted = _adapted(model, config, base)
     _check_patterns(adapted, section)
@@ -86,7 +86,7 @@ def continued_adapter(
             "does not train them.",
             hint="Start a new adapter (no adapter.name_or_path), or use the tokenizer of the adapter.",
         )
-    made_for, config.base_model_name_or_path, config.revision = config.base_model_name_or_path, None, None
+    old_base, config.base_model_name_or_path, config.revision = config.base_model_name_or_path, None, None
     try:
         adapted = _adapted(model, config, base)
         fill_adapter(adapted, folder)
@@ -94,7 +94,7 @@ def continued_adapter(
         reason = " ".join(line.strip() for line in str(error).splitlines()[:2])  # torch goes on for every weight
         raise ModelError(
             f"The adapter in {folder} does not fit {base.name}: {reason}",
-            hint=f"It was made for {made_for or 'another base'}: check model.name_or_path.",
+            hint=f"It was made for {old_base or 'another base'}: check model.name_or_path.",
         ) from error
     return adapted
 
@@ -106,13 +106,13 @@ def _untrained_ids(model: PreTrainedModel, config: Any, ids: tuple[int, ...]) ->
     whole, rows = config.modules_to_save or (), config.trainable_token_indices or {}
     if isinstance(rows, list):  # PEFT's short way to name the embeddings
         rows = {paths[embeddings]: rows}
-    is_tied, left = _is_tied(model), set()
+    is_tied, untrained = _is_tied(model), set()
     if is_tied and any(paths[head].endswith(name) for name in whole):
         return set()
     for path in [paths[embeddings], *([] if head is None or is_tied else [paths[head]])]:
         if not any(path.endswith(name) for name in whole):
-            left |= set(ids) - {row for name, its in rows.items() if path.endswith(name) for row in its}
-    return left
+            untrained |= set(ids) - {row for name, indices in rows.items() if path.endswith(name) for row in indices}
+    return untrained
 
 
 def _adapted(model: PreTrainedModel, config: Any, base: BaseReference) -> Any:
@@ -169,8 +169,8 @@ def _check_names(model: PreTrainedModel, section: AdapterSection) -> None:
         names = getattr(section, key)
         for name in () if names is None or isinstance(names, str) else names:
             if not any(f".{path}".endswith(f".{name}") for path in modules):
-                known = sorted({path.rpartition(".")[2] for path, module in modules.items() if _has_weights(module)})
-                raise ModelError(f"adapter.{key}: {name!r} is no module of this model.", hint=_hint_names(known))
+                present = sorted({path.rpartition(".")[2] for path, module in modules.items() if _has_weights(module)})
+                raise ModelError(f"adapter.{key}: {name!r} is no module of this model.", hint=_hint_names(present))
     for name in section.modules_to_save or ():
         whole = [module for path, module in modules.items() if path.endswith(name)]
         if any(is_packed(weight) for module in whole for weight in module.parameters()):
@@ -218,12 +218,12 @@ def _token_rows(model: PreTrainedModel, section: AdapterSection, ids: tuple[int,
     names = {paths[module].rpartition(".")[2]: module for module in modules}
     if not ids or (_is_tied(model) and _names_embeddings(_whole(model, section))):
         return None
-    if not isinstance(targets, str) and (both := names.keys() & set(targets)):
+    if not isinstance(targets, str) and (overlap := names.keys() & set(targets)):
         raise ModelError(
-            f"adapter.target_modules names {both.pop()}, which has entries that are new to the base.",
+            f"adapter.target_modules names {overlap.pop()}, which has entries that are new to the base.",
             hint="Train it whole: name it in adapter.modules_to_save instead.",
         )
-    rows = {name: list(ids) for name in names if not any(paths[names[name]].endswith(saved) for saved in whole)}
+    rows = {name: list(ids) for name in names if not any(paths[names[name]].endswith(suffix) for suffix in whole)}
     if any(getattr(names[name], "bias", None) is not None for name in rows):  # PEFT's layer for rows would drop it
         raise ModelError(
             "The head of this model has a bias, beside which single entries of the vocabulary cannot be trained.",
@@ -263,10 +263,10 @@ def _config_in(folder: Path) -> Any:
 
 def _check_brought(config: Any, section: AdapterSection, folder: Path) -> None:
     for key in BROUGHT:
-        ours, theirs = getattr(section, key), getattr(config, key)
-        if ours != type(section).model_fields[key].default and _plain(ours) != _plain(theirs):
+        own, brought = getattr(section, key), getattr(config, key)
+        if own != type(section).model_fields[key].default and _plain(own) != _plain(brought):
             raise ProfileError(
-                f"adapter.{key} is {ours!r}, but the adapter in {folder} has {_plain(theirs)!r}.",
+                f"adapter.{key} is {own!r}, but the adapter in {folder} has {_plain(brought)!r}.",
                 hint=f"Leave adapter.{key} out: the adapter brings it.",
             )
     if config.bias != "none" and section.is_quantised:

@@ -29,13 +29,13 @@ def check_packing(model: PreTrainedModel, hardware: Hardware | None = None) -> N
             model.to(device)  # type: ignore[arg-type]
     model.eval()
     with torch.no_grad(), torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
-        together, other = (
+        logits, other_logits = (
             _second_logits(model, torch.tensor(first, device=device))
             for first in ([5, 6, 7, 8, 9], [15, 16, 17, 18, 19])
         )
     model.train()
-    limit = TOLERANCE if together.dtype == torch.float32 else ROUNDED * float(together.abs().max())
-    if float((together - other).abs().max()) > limit:
+    limit = TOLERANCE if logits.dtype == torch.float32 else ROUNDED * float(logits.abs().max())
+    if float((logits - other_logits).abs().max()) > limit:
         raise ModelError(
             f"Packed sequences would see each other in this model ({model.config.model_type}).",
             hint="Set data.packing = false.",

@@ -70,12 +70,12 @@ def fill_adapter(adapted: Any, folder: Path) -> None:
         RuntimeError, KeyError: shapes or names differ.
     """
     result: Any = set_peft_model_state_dict(adapted, read_tensors(folder / ADAPTER))
-    left = set(result.missing_keys)
-    named = list(adapted.named_parameters(remove_duplicate=False))
-    filled = {id(weight) for name, weight in named if name not in left}  # of tied weights one name is enough
-    if missing := [name for name, weight in named if weight.requires_grad and id(weight) not in filled]:
+    absent = set(result.missing_keys)
+    weights = list(adapted.named_parameters(remove_duplicate=False))
+    filled_ids = {id(weight) for name, weight in weights if name not in absent}  # of tied weights one name is enough
+    if missing := [name for name, weight in weights if weight.requires_grad and id(weight) not in filled_ids]:
         raise ModelError(f"{folder / ADAPTER} lacks {missing[0]} and {len(missing) - 1} others.")
-    frozen = {name for name, weight in named if not weight.requires_grad and name not in left}
+    frozen = {name for name, weight in weights if not weight.requires_grad and name not in absent}
     if foreign := sorted({*result.unexpected_keys, *frozen}):
         names = ", ".join(foreign[:3])
         raise ModelError(f"{folder / ADAPTER} has weights that are not trained here: {names}.")

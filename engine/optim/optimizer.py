@@ -73,10 +73,10 @@ def make_optimizer(model: nn.Module, train: TrainSection) -> torch.optim.Optimiz
         {"params": [w for n, w in trainable if n in decayed], "weight_decay": train.weight_decay},
         {"params": [w for n, w in trainable if n not in decayed], "weight_decay": 0.0},
     ]
-    filled = [group for group in groups if group["params"]]
+    nonempty = [group for group in groups if group["params"]]
     if train.optim in BITS_AND_BYTES:
-        return _bits_and_bytes(model, filled, train, on_cpu=trainable[0][1].device.type == "cpu")
-    return TORCH[train.optim](filled, **_torch_settings(train))
+        return _bits_and_bytes(model, nonempty, train, on_cpu=trainable[0][1].device.type == "cpu")
+    return TORCH[train.optim](nonempty, **_torch_settings(train))
 
 
 def _torch_settings(train: TrainSection) -> dict[str, Any]:
@@ -115,8 +115,8 @@ def _bits_and_bytes(
         for module in model.modules():
             if isinstance(module, nn.Embedding):
                 manager.override_config(module.weight, "optim_bits", 32)
-    made: torch.optim.Optimizer = getattr(bitsandbytes.optim, name)(groups, **settings)
-    return made
+    bnb_optimizer: torch.optim.Optimizer = getattr(bitsandbytes.optim, name)(groups, **settings)
+    return bnb_optimizer
 
 
 def allocate_state(optimizer: torch.optim.Optimizer) -> None:
@@ -125,11 +125,11 @@ def allocate_state(optimizer: torch.optim.Optimizer) -> None:
     bitsandbytes has a method for it. torch's make them in an update: one with gradients of zero and a rate of zero
     changes no weight, and what it leaves is set back to the zeros they all begin with.
     """
-    allocate_one = getattr(optimizer, "init_state", None)
-    if allocate_one is not None:
+    init_state = getattr(optimizer, "init_state", None)
+    if init_state is not None:
         for group_index, group in enumerate(optimizer.param_groups):
             for index, weight in enumerate(group["params"]):
-                allocate_one(group, weight, group_index, index)
+                init_state(group, weight, group_index, index)
         return
     if any(group.get("dampening") for group in optimizer.param_groups):
         return  # SGD takes its first gradient undamped, and knows it by having no momentum yet

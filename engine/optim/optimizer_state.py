@@ -39,7 +39,7 @@ def flat(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]
     first_names: dict[int, str] = {}
     for index, values in state["state"].items():
         numbers[str(index)] = {}
-        for name, value in _unwrapped(values).items():
+        for name, value in _unwrap(values).items():
             if not isinstance(value, torch.Tensor):
                 numbers[str(index)][name] = value
             elif (first := first_names.setdefault(id(value), f"{index}.{name}")) != f"{index}.{name}":
@@ -49,7 +49,7 @@ def flat(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]
     return tensors, {"state": numbers, "param_groups": state["param_groups"], "shared": shared}
 
 
-def _unwrapped(values: dict[str, Any]) -> dict[str, Any]:
+def _unwrap(values: dict[str, Any]) -> dict[str, Any]:
     flat_values: dict[str, Any] = {}
     for name, value in values.items():
         flat_values |= value if isinstance(value, dict) else {name: value}
@@ -85,10 +85,10 @@ def load(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], pla
         optimizer.load_state_dict(state_dict)
         for group, own in zip(optimizer.param_groups, settings, strict=True):
             group.update(own)
-        return _uncast(optimizer, state_dict)
+        return _restore_types(optimizer, state_dict)
     allocate_state(optimizer)
-    for group, its in zip(optimizer.param_groups, state_dict["param_groups"], strict=True):
-        for weight, index in zip(group["params"], its["params"], strict=True):
+    for group, saved in zip(optimizer.param_groups, state_dict["param_groups"], strict=True):
+        for weight, index in zip(group["params"], saved["params"], strict=True):
             state, values = optimizer.state[weight], state_dict["state"][index]
             for name, value in state.items():
                 if isinstance(value, torch.Tensor):
@@ -99,11 +99,11 @@ def load(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], pla
                     state[name] = values[name]
 
 
-def _uncast(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
+def _restore_types(optimizer: torch.optim.Optimizer, state_dict: dict[str, Any]) -> None:
     """Moments as they were saved: torch's loading gives them the type of their weight, and Adafactor's are float32
     whatever that is."""
-    for group, its in zip(optimizer.param_groups, state_dict["param_groups"], strict=True):
-        for weight, index in zip(group["params"], its["params"], strict=True):
+    for group, saved in zip(optimizer.param_groups, state_dict["param_groups"], strict=True):
+        for weight, index in zip(group["params"], saved["params"], strict=True):
             for name, value in state_dict["state"].get(index, {}).items():
                 if isinstance(value, torch.Tensor) and optimizer.state[weight][name].dtype != value.dtype:
                     optimizer.state[weight][name] = value.to(weight.device)

@@ -90,7 +90,7 @@ def compute_training_shares(
 def _refuse_endless(sources: Sequence[MixedSource], shares: Sequence[SourceShare]) -> None:
     if sum(share.per_epoch for share in shares) <= max(MOST_REPEATED, 10 * sum(share.num_rows for share in shares)):
         return
-    source, share = max(zip(sources, shares, strict=True), key=lambda both: both[1].per_epoch)
+    source, share = max(zip(sources, shares, strict=True), key=lambda pair: pair[1].per_epoch)
     raise DataError(
         f"{source.name}: {share.per_epoch:,} sequences in an epoch, of {share.num_rows:,} that there are, are too many "
         "to be mixed.",

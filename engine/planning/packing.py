@@ -75,13 +75,13 @@ def pack(lengths: np.ndarray, room: int) -> PackedRows:
     for length, count in _runs(lengths[order]):
         placed = 0
         while placed < count:
-            space, rows, each = spaces.take(length, count - placed)
-            size = min(count - placed, len(rows) * each)
-            numbers = np.repeat(np.frombuffer(rows, dtype=np.int32), each)[:size]
+            space, rows, per_row = spaces.take(length, count - placed)
+            size = min(count - placed, len(rows) * per_row)
+            numbers = np.repeat(np.frombuffer(rows, dtype=np.int32), per_row)[:size]
             row_of[begin + placed : begin + placed + size] = numbers
             placed += size
-            last = size - (len(rows) - 1) * each  # the last row may have got fewer
-            spaces.put(space - each * length, rows[:-1])
+            last = size - (len(rows) - 1) * per_row  # the last row may have got fewer
+            spaces.put(space - per_row * length, rows[:-1])
             spaces.put(space - last * length, rows[-1:])
         begin += count
     by_row = np.argsort(row_of, kind="stable")
@@ -102,7 +102,7 @@ class _Spaces:
     def __init__(self, room: int) -> None:
         self._room = room
         self._rows = [array("i") for _ in range(room + 1)]
-        self._there = 0  # a bit for every space that has rows
+        self._open_spaces = 0  # a bit for every space that has rows
         self.num_rows = 0
 
     def take(self, length: int, count: int) -> tuple[int, "array[int]", int]:
@@ -110,23 +110,23 @@ class _Spaces:
 
         No more of them than `count` sequences need; new ones where no open row has room.
         """
-        enough = self._there >> length
+        enough = self._open_spaces >> length
         if not enough:
-            each = self._room // length
-            first, self.num_rows = self.num_rows, self.num_rows - (-count // each)
-            return self._room, array("i", range(first, self.num_rows)), each
+            per_row = self._room // length
+            first, self.num_rows = self.num_rows, self.num_rows - (-count // per_row)
+            return self._room, array("i", range(first, self.num_rows)), per_row
         space = length + (enough & -enough).bit_length() - 1
-        each, rows = space // length, self._rows[space]
-        number = min(len(rows), -(-count // each))
-        chosen = rows[-number:]
-        chosen.reverse()
+        per_row, rows = space // length, self._rows[space]
+        number = min(len(rows), -(-count // per_row))
+        taken_rows = rows[-number:]
+        taken_rows.reverse()
         del rows[-number:]
         if not rows:
-            self._there &= ~(1 << space)
-        return space, chosen, each
+            self._open_spaces &= ~(1 << space)
+        return space, taken_rows, per_row
 
     def put(self, space: int, rows: "array[int]") -> None:
         """Give rows back, each with `space` tokens of room left."""
         if rows:
             self._rows[space].extend(rows)
-            self._there |= 1 << space
+            self._open_spaces |= 1 << space

@@ -85,9 +85,11 @@ class Plan:
         first, end = divmod(before, self.steps_per_epoch), divmod(last, self.steps_per_epoch)
         if last <= before:
             return 0
-        return self._begun(*end) - self._begun(*first) + round((end[0] - first[0]) * self._mean_epoch)
+        return (
+            self._tokens_of_first(*end) - self._tokens_of_first(*first) + round((end[0] - first[0]) * self._mean_epoch)
+        )
 
-    def _begun(self, epoch: int, steps: int) -> int:
+    def _tokens_of_first(self, epoch: int, steps: int) -> int:
         """Tokens of the first steps of an epoch."""
         return int(self.lengths[self.order(epoch)[: steps * self.effective_batch]].sum()) if steps else 0
 
@@ -102,15 +104,15 @@ class Plan:
     def step(self, number: int) -> list[Row]:
         """The rows of step `number` (1-based), longest first: micro-batches of like lengths need the least padding."""
         epoch, position = divmod(number - 1, self.steps_per_epoch)
-        chosen = self.order(epoch)[position * self.effective_batch : (position + 1) * self.effective_batch]
-        by_length = chosen[np.argsort(-self.lengths[chosen], kind="stable")]
+        numbers = self.order(epoch)[position * self.effective_batch : (position + 1) * self.effective_batch]
+        by_length = numbers[np.argsort(-self.lengths[numbers], kind="stable")]
         return [self.rows[int(i)] for i in by_length]
 
     def longest(self, number: int) -> list[Row]:
         """As many rows of the first epoch, those with the most tokens."""
         order = self.order(0)
-        chosen = order[np.argsort(-self.lengths[order], kind="stable")[:number]]
-        return [self.rows[int(index)] for index in chosen]
+        numbers = order[np.argsort(-self.lengths[order], kind="stable")[:number]]
+        return [self.rows[int(index)] for index in numbers]
 
     def order(self, epoch: int) -> np.ndarray:
         """The numbers of the rows of an epoch, in the order in which they are trained on."""
@@ -119,11 +121,11 @@ class Plan:
 
 @lru_cache(maxsize=2)
 def _order(plan: Plan, epoch: int) -> np.ndarray:
-    chosen = _chosen(plan, epoch)
+    rows = _rows_of_epoch(plan, epoch)
     if plan.strategy == "sequential":
-        return chosen if plan.places is None else chosen[np.argsort(plan.places[chosen], kind="stable")]
+        return rows if plan.places is None else rows[np.argsort(plan.places[rows], kind="stable")]
     random = np.random.default_rng([plan.seed, epoch])
-    order = chosen[random.permutation(len(chosen))]
+    order = rows[random.permutation(len(rows))]
     if plan.strategy == "random":
         return order
     size = plan.effective_batch * MEGABATCH
@@ -135,7 +137,7 @@ def _order(plan: Plan, epoch: int) -> np.ndarray:
     return np.concatenate([steps[random.permutation(num_full)].reshape(-1), short])
 
 
-def _chosen(plan: Plan, epoch: int) -> np.ndarray:
+def _rows_of_epoch(plan: Plan, epoch: int) -> np.ndarray:
     """Every row as often as its weight says, in the plan's order.
 
     The rest that is no whole pass goes on in a fixed shuffled circle where the epoch before left off: with weight 0.5
@@ -143,13 +145,13 @@ def _chosen(plan: Plan, epoch: int) -> np.ndarray:
     """
     parts, first = [], 0
     for number, share in enumerate(plan.shares):
-        passes, rest = divmod(share.per_epoch, max(1, share.num_rows))
-        all_of_them = np.arange(first, first + share.num_rows, dtype=np.int32)
-        parts += [all_of_them] * passes
-        if rest:
+        passes, remainder = divmod(share.per_epoch, max(1, share.num_rows))
+        numbers = np.arange(first, first + share.num_rows, dtype=np.int32)
+        parts += [numbers] * passes
+        if remainder:
             circle = np.random.default_rng([plan.seed, 0x5A4E, number]).permutation(share.num_rows)
-            places = np.arange(epoch * rest, (epoch + 1) * rest) % share.num_rows
-            parts.append(np.sort(all_of_them[circle[places]]))
+            places = np.arange(epoch * remainder, (epoch + 1) * remainder) % share.num_rows
+            parts.append(np.sort(numbers[circle[places]]))
         first += share.num_rows
     return np.concatenate(parts)
 
@@ -179,10 +181,10 @@ def make_plan(
     groups = _groups(sources or [SourceShare(len(lengths))], ranks)
     if packing_length:
         groups = _packing_groups(groups)
-        packs = [_packed(lengths, members, packing_length, weight) for members, weight in groups]
+        packs = [_pack_source(lengths, members, packing_length, weight) for members, weight in groups]
     else:
         packs = [PackedRows.alone(len(members)).of(members) for members, _ in groups]
-    shares = tuple(SourceShare(len(each), weight) for each, (_, weight) in zip(packs, groups, strict=True))
+    shares = tuple(SourceShare(len(packed), weight) for packed, (_, weight) in zip(packs, groups, strict=True))
     rows = concatenate_rows(packs)
     per_epoch = math.ceil(sum(share.per_epoch for share in shares) / effective_batch)
     if max_steps is None:
@@ -191,7 +193,7 @@ def make_plan(
     return Plan(rows, rows.lengths(lengths), shares, effective_batch, max_steps, strategy, seed, places)
 
 
-def _packed(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) -> PackedRows:
+def _pack_source(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) -> PackedRows:
     """Packed rows of these sequences, or one row each where the weight would leave no packed row in an epoch."""
     packed = pack(lengths[members], room)
     if len(packed) and not SourceShare(len(packed), weight).per_epoch:
@@ -202,14 +204,14 @@ def _packed(lengths: np.ndarray, members: np.ndarray, room: int, weight: float) 
 def _groups(sources: Sequence[SourceShare], ranks: np.ndarray | None) -> list[tuple[np.ndarray, float]]:
     """The sequences of each source that take part, and its weight."""
     ends = list(accumulate(source.num_rows for source in sources))
-    each = [
+    groups = [
         (np.arange(end - source.num_rows, end, dtype=np.int32), source.weight)
         for source, end in zip(sources, ends, strict=True)
     ]
     if ranks is None:
-        return each
-    taking_part = [(members[ranks[members] >= 0], weight) for members, weight in each]
-    return [(members, weight) for members, weight in taking_part if len(members)]
+        return groups
+    present = [(members[ranks[members] >= 0], weight) for members, weight in groups]
+    return [(members, weight) for members, weight in present if len(members)]
 
 
 def _packing_groups(groups: Sequence[tuple[np.ndarray, float]]) -> list[tuple[np.ndarray, float]]:

@@ -106,11 +106,11 @@ class Control:
             self._next_read = now + READ_SECONDS
             self._unread += self.inbox.read()
             self._sort(self.inbox)
-        while not self._is_handling and (due := [r for r in self._waiting if _level_of(r) <= level]):
+        while not self._is_handling and (ready := [r for r in self._waiting if _level_of(r) <= level]):
             assert self._handle is not None, "requests wait only for a training run"
-            self._waiting.remove(due[0])
+            self._waiting.remove(ready[0])
             self._is_handling = True
-            self._handle(due[0])
+            self._handle(ready[0])
             self._is_handling = False
         return self._is_paused
 

@@ -64,10 +64,10 @@ class EventWriter:
 
     def set_phase(self, phase: Phase, detail: str = "") -> None:
         """Enter a phase, or add a detail to it; the phase that is on already is written only with a detail."""
-        changed, self._phase = phase != self._phase, phase
-        if changed or detail:
+        is_new, self._phase = phase != self._phase, phase
+        if is_new or detail:
             self.write(PhaseChanged(phase=phase, detail=detail))
-        self.progress(at_once=changed)
+        self.progress(at_once=is_new)
 
     def enter(self, phase: Phase, detail: str = "") -> None:
         """Enter a phase that ends with `leave()`."""
@@ -127,14 +127,14 @@ class EventWriter:
         """Begin a new engine.log when it has grown long: renamed and reopened under the same descriptors."""
         log = self._run.engine_log
         try:
-            ours, size = os.fstat(1), os.stat(log).st_size
+            own_output, size = os.fstat(1), os.stat(log).st_size
         except FileNotFoundError:
             return
-        if size < LONGEST_LOG or (ours.st_dev, ours.st_ino) != (os.stat(log).st_dev, os.stat(log).st_ino):
+        if size < LONGEST_LOG or (own_output.st_dev, own_output.st_ino) != (os.stat(log).st_dev, os.stat(log).st_ino):
             return  # short, or our output goes elsewhere
         new = log.with_name(f".{log.name}.new")
         try:
-            fresh = open_private(new, os.O_WRONLY | os.O_APPEND)
+            new_log = open_private(new, os.O_WRONLY | os.O_APPEND)
         except OSError as error:
             if not is_disk_full(error):
                 raise
@@ -142,8 +142,8 @@ class EventWriter:
         log.rename(self._run.engine_log_before)
         new.rename(log)
         for descriptor in (1, 2):
-            os.dup2(fresh, descriptor)
-        os.close(fresh)
+            os.dup2(new_log, descriptor)
+        os.close(new_log)
 
     def make_reserve(self) -> None:
         """Reserve space on the disk for the record that says that the disk is full.

@@ -15,7 +15,7 @@ def given_profile(text: str, overrides: Sequence[str] = ()) -> Profile:
         ProfileError: something is wrong with it.
     """
     place = Path("profile.toml").absolute()
-    found = examine([text_layer(text, place), override_layer(overrides)], place)
-    if found.profile is None or found.problems:
-        raise profile_error(found.problems, place)
-    return found.profile
+    examined = examine([text_layer(text, place), override_layer(overrides)], place)
+    if examined.profile is None or examined.problems:
+        raise profile_error(examined.problems, place)
+    return examined.profile

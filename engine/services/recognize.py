@@ -31,14 +31,14 @@ def recognise(
 
 
 def _recognised(file: Path, shape: ColumnNames, encoding: str | None) -> dict[str, Any]:
-    told: dict[str, Any] = {"file": str(file)}
+    facts: dict[str, Any] = {"file": str(file)}
     try:
-        found = parse_block(next(read_blocks([file], encoding=encoding)))
-        good = [row for row in found if not isinstance(row, BadRow)]
+        rows = parse_block(next(read_blocks([file], encoding=encoding)))
+        good = [row for row in rows if not isinstance(row, BadRow)]
         if not good:
-            raise next(row for row in found if isinstance(row, BadRow)).error()
+            raise next(row for row in rows if isinstance(row, BadRow)).error()
         detected = detect_form(good, shape)
     except DataError as error:
-        return told | {"problem": error.message}
-    told |= {"form": detected.form, "confidence": detected.confidence, "num_looked": detected.num_looked}
-    return told | {"why": detected.why} | ({"problem": detected.problem} if detected.problem else {})
+        return facts | {"problem": error.message}
+    facts |= {"form": detected.form, "confidence": detected.confidence, "num_looked": detected.num_looked}
+    return facts | {"why": detected.why} | ({"problem": detected.problem} if detected.problem else {})

@@ -121,9 +121,9 @@ def answer(request: Request, on_detail: OnDetail) -> Response:
 def _problem(error: Exception) -> Problem:
     from ..__main__ import as_ftui_error
 
-    known = error if isinstance(error, FtuiError) else as_ftui_error(error)
-    if known is not None:
-        return Problem(known.message, known.hint, known.exit_code)
+    expected = error if isinstance(error, FtuiError) else as_ftui_error(error)
+    if expected is not None:
+        return Problem(expected.message, expected.hint, expected.exit_code)
     traceback.print_exc()
     return Problem(f"{type(error).__name__}: {error}", "This is a bug in ftui: please report it.")
 

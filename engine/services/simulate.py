@@ -21,6 +21,6 @@ def simulate(
     Raises:
         FtuiError: the profile or its model's files are wrong.
     """
-    given = given_profile(profile)
+    parsed = given_profile(profile)
     card_facts = msgspec.convert(card, Card)
-    return profile_memory.simulate(given, find_config(given), card_facts, longest=longest, full_depth=full_depth)
+    return profile_memory.simulate(parsed, find_config(parsed), card_facts, longest=longest, full_depth=full_depth)

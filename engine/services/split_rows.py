@@ -53,37 +53,39 @@ def split_file(request: SplitRequest) -> SplitResult:
             hint=f"Split the file of one of them, for example: ftui split {quote(str(files[0]))} --eval 10%",
         )
     content, prompts, words, bands = _facts(source, request.encoding)
-    wanted = _wanted(request, len(content))
+    num_rows = _num_eval_rows(request, len(content))
     near = _near(content, bands)
     alike = near_duplicates.group_by_pairs(len(content), near)
     asking = [_same(values, np.flatnonzero(values)) for values in (prompts, words)]
     groups = near_duplicates.group_by_pairs(len(content), np.concatenate([near, *asking]))
-    apart, asks_parted = _chosen(groups, wanted, request.seed), False
-    if apart.sum() < LEAST * wanted:
-        apart, asks_parted = _chosen(alike, wanted, request.seed), True
+    apart, asks_parted = _mask_eval_rows(groups, num_rows, request.seed), False
+    if apart.sum() < LEAST * num_rows:
+        apart, asks_parted = _mask_eval_rows(alike, num_rows, request.seed), True
     if not apart.any():
         raise DataError(
-            f"{source}: too many rows belong together (say the same, or nearly) to set {wanted} of them aside.",
+            f"{source}: too many rows belong together (say the same, or nearly) to set {num_rows} of them aside.",
             hint="Delete the duplicates, or ask for more rows with --eval.",
         )
     _write(source, request, apart)
     _, firsts = np.unique(content, return_index=True)
     return SplitResult(
         train=request.train, eval=request.eval, num_train_rows=int((~apart).sum()), num_eval_rows=int(apart.sum()),
-        num_wanted=wanted, num_same=len(content) - len(firsts),
+        num_wanted=num_rows, num_same=len(content) - len(firsts),
         num_similar=int((alike != np.arange(len(alike))).sum()) - (len(content) - len(firsts)),
         num_asking_same=int((groups != np.arange(len(groups))).sum() - (alike != np.arange(len(alike))).sum()),
         are_asks_parted=asks_parted,
     )  # fmt: skip
 
 
-def _wanted(request: SplitRequest, there: int) -> int:
-    wanted = request.num_rows if request.num_rows is not None else max(1, round((request.fraction or 0) * there))
-    if wanted >= there:
-        if there == 1:
+def _num_eval_rows(request: SplitRequest, num_present: int) -> int:
+    number = request.num_rows if request.num_rows is not None else max(1, round((request.fraction or 0) * num_present))
+    if number >= num_present:
+        if num_present == 1:
             raise DataError(f"{request.file} has one row, which cannot be parted.", hint=ONE_TEXT)
-        raise DataError(f"{request.file} has {there:,} rows, and {wanted:,} are to be set aside.", hint="Lower --eval.")
-    return wanted
+        raise DataError(
+            f"{request.file} has {num_present:,} rows, and {number:,} are to be set aside.", hint="Lower --eval."
+        )
+    return number
 
 
 def _facts(source: Path, encoding: str | None) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -94,9 +96,9 @@ def _facts(source: Path, encoding: str | None) -> tuple[np.ndarray, np.ndarray, 
     for block in read_blocks([source], encoding=encoding):
         rows = _rows(block)
         reading = reading or _reading(rows)
-        each = [reading(row) for row in rows]
-        hashes.append([(_hash(its.content), _hash(its.prompt), _hash(its.words)) for its in each])
-        bands.append(near_duplicates.hash_bands([its.text for its in each]))
+        contents = [reading(row) for row in rows]
+        hashes.append([(_hash(entry.content), _hash(entry.prompt), _hash(entry.words)) for entry in contents])
+        bands.append(near_duplicates.hash_bands([entry.text for entry in contents]))
     if not hashes:
         raise DataError(f"There are no rows in {source}.")
     content, prompts, words = np.concatenate([np.array(some, dtype=np.uint64).reshape(-1, 3) for some in hashes]).T
@@ -146,8 +148,8 @@ def _hash(content: bytes) -> int:
 
 def _same(values: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Pairs (n, 2) of these rows that have one value: each with the first of them."""
-    _, firsts, which = np.unique(values[rows], return_index=True, return_inverse=True)
-    return np.stack([rows[firsts[which]], rows], axis=1)
+    _, firsts, first_of = np.unique(values[rows], return_index=True, return_inverse=True)
+    return np.stack([rows[firsts[first_of]], rows], axis=1)
 
 
 def _near(content: np.ndarray, bands: np.ndarray) -> np.ndarray:
@@ -157,19 +159,19 @@ def _near(content: np.ndarray, bands: np.ndarray) -> np.ndarray:
     return np.concatenate([same, firsts[near_duplicates.likely_pairs(bands[firsts])]])
 
 
-def _chosen(groups: np.ndarray, wanted: int, seed: int) -> np.ndarray:
+def _mask_eval_rows(groups: np.ndarray, num_rows: int, seed: int) -> np.ndarray:
     """The mask of the rows set aside: whole groups in a random order, each that still fits."""
-    names, which = np.unique(groups, return_inverse=True)
-    sizes = np.bincount(which)
-    taken = np.zeros(len(names), dtype=bool)
-    left = wanted
+    names, group_of = np.unique(groups, return_inverse=True)
+    sizes = np.bincount(group_of)
+    is_taken = np.zeros(len(names), dtype=bool)
+    num_left = num_rows
     for group in np.random.default_rng([seed, 0x5B117]).permutation(len(names)).tolist():
-        if not left:
+        if not num_left:
             break
-        if sizes[group] <= left:
-            taken[group] = True
-            left -= int(sizes[group])
-    return np.asarray(taken[which])
+        if sizes[group] <= num_left:
+            is_taken[group] = True
+            num_left -= int(sizes[group])
+    return np.asarray(is_taken[group_of])
 
 
 def _write(source: Path, request: SplitRequest, apart: np.ndarray) -> None:

@@ -15,8 +15,8 @@ def verify(on_detail: Callable[[str], None], run: str, checkpoint: str) -> Check
     Raises:
         UsageError: there is no such checkpoint.
     """
-    opened = Run(Path(run))
-    for entry in read_checkpoints(opened, read_status(opened).state):
+    run_folder = Run(Path(run))
+    for entry in read_checkpoints(run_folder, read_status(run_folder).state):
         if entry.path == checkpoint:
-            return verify_entry(opened, entry)
-    raise UsageError(f"{opened.name} has no {checkpoint}.")
+            return verify_entry(run_folder, entry)
+    raise UsageError(f"{run_folder.name} has no {checkpoint}.")

@@ -18,13 +18,13 @@ def step_values(record: Step) -> Values:
         "train/memory": record.memory,
     }
     extras = {f"train/{name}": value for name, value in record.extras.items()}
-    return _measured(extras | values, record.non_finite)
+    return _drop_unmeasured(extras | values, record.non_finite)
 
 
 def evaluation_values(record: EvaluationDone) -> Values:
     """The loss in nats a token and the duration in seconds; a loss that was not finite is NaN."""
     values: dict[str, float | None] = {"eval/loss": record.loss, "eval/runtime": record.seconds}
-    return _measured(values, record.non_finite)
+    return _drop_unmeasured(values, record.non_finite)
 
 
 def hardware_values(record: Telemetry) -> Values:
@@ -41,15 +41,15 @@ def hardware_values(record: Telemetry) -> Values:
             f"system/gpu.{number}.temperature": gpu.temperature,
             f"system/gpu.{number}.power_watts": gpu.power_watts,
         }
-    return _measured(values, [])
+    return _drop_unmeasured(values, [])
 
 
-def _measured(values: "dict[str, float | None]", non_finite: list[str]) -> Values:
+def _drop_unmeasured(values: "dict[str, float | None]", non_finite: list[str]) -> Values:
     """Without what was not measured."""
-    found = {}
+    measured = {}
     for name, value in values.items():
         if value is not None:
-            found[name] = float(value)
+            measured[name] = float(value)
         elif name.partition("/")[2] in non_finite:
-            found[name] = float("nan")
-    return found
+            measured[name] = float("nan")
+    return measured

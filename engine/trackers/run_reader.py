@@ -56,7 +56,7 @@ class RunReader:
         for record in events:
             if isinstance(record, RunFinished | RunStopped | RunFailed):
                 position.ended_badly = isinstance(record, RunFailed)
-        return back_to, points, self._due(hardware)
+        return back_to, points, self._thin_out(hardware)
 
     def _offsets(self) -> tuple[int, int, int]:
         return self._metrics.offset, self._journal.offset, self._telemetry.offset
@@ -84,14 +84,14 @@ class RunReader:
         later = (start for attempt, start in self._position.starts.items() if attempt > record.attempt)
         return record.step <= min(later, default=math.inf)
 
-    def _due(self, hardware: list[Telemetry]) -> list[Telemetry]:
+    def _thin_out(self, hardware: list[Telemetry]) -> list[Telemetry]:
         """Now and then a sample; the clock may have been set meanwhile."""
-        found = []
+        due_samples = []
         for sample in hardware:
             if abs(sample.time - self._position.hardware_time) >= HARDWARE_SECONDS:
                 self._position.hardware_time = sample.time
-                found.append(sample)
-        return found
+                due_samples.append(sample)
+        return due_samples
 
 
 def rewind(position: Position, step: int) -> None:

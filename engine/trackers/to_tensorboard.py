@@ -48,8 +48,8 @@ class TensorBoard:
 
     def scalars(self, step: int, time: float, values: Values) -> None:
         """Append one event with all values."""
-        found = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._write(Event(wall_time=time, step=step, summary=Summary(value=found)))
+        summaries = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(Event(wall_time=time, step=step, summary=Summary(value=summaries)))
 
     def text(self, step: int, time: float, name: str, prompt: str, completion: str) -> None:
         """Append prompt and answer as one text."""

@@ -28,16 +28,16 @@ class Wandb:
         self._subject = subject
         self._folder = os.environ.get("WANDB_DIR") or str(folder)
         try:
-            self._run = self._started()
+            self._run = self._init_run()
         except wandb.errors.Error as error:
             wandb.teardown()  # else the id would be in use
-            self._run = self._started(mode="offline")
-            why = str(error).split("\n")[0].rstrip(".")
-            position.note = f"{why}. It writes to {self._run.settings.sync_dir}, which `wandb sync` sends later."
+            self._run = self._init_run(mode="offline")
+            reason = str(error).split("\n")[0].rstrip(".")
+            position.note = f"{reason}. It writes to {self._run.settings.sync_dir}, which `wandb sync` sends later."
         self._run.define_metric(STEP)
         self._run.define_metric("*", step_metric=STEP, step_sync=True)  # its own count only grows, a run goes back
 
-    def _started(self, mode: Literal["offline"] | None = None) -> Any:
+    def _init_run(self, mode: Literal["offline"] | None = None) -> Any:
         settings = self._library.Settings(
             console="off",
             save_code=False,

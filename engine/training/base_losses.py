@@ -141,8 +141,8 @@ def measure_losses(
                 continue
             losses[indices], start = batch, start + len(indices)
             share = ends[start - 1] / ends[-1]
-            left = duration((time.monotonic() - begin) * (1 - share) / share)
-            report(f"the base model's loss on each row · {100 * share:.0f} % · {left} left")
+            remaining = duration((time.monotonic() - begin) * (1 - share) / share)
+            report(f"the base model's loss on each row · {100 * share:.0f} % · {remaining} left")
     rng.restore(device)
     return losses
 

@@ -42,11 +42,11 @@ class Evaluator:
         Raises:
             Shutdown: between two batches.
         """
-        start, state, best = time.monotonic(), self.state, False
+        start, state, is_best = time.monotonic(), self.state, False
         with self.events.within("evaluating"):
             loss, num_targets = self._mean_loss()
         if not requested:
-            best = note_evaluation(state, loss, self.profile.eval.early_stopping_threshold)
+            is_best = note_evaluation(state, loss, self.profile.eval.early_stopping_threshold)
             plateau.note_loss(state, self.profile.train, loss)
         event = EvaluationDone(
             step=state.step,
@@ -54,7 +54,7 @@ class Evaluator:
             loss=loss,
             num_target_tokens=num_targets,
             seconds=time.monotonic() - start,
-            best=best,
+            best=is_best,
             requested=requested,
         )
         self.events.write(event)
@@ -80,7 +80,7 @@ class Evaluator:
                     return None, 0
                 if result is None:
                     size = (size + 1) // 2
-                    self.events.warn(f"evaluation goes on in batches of {size}: more did not fit into memory")
+                    self.events.warn(f"evaluation continues in batches of {size}: more did not fit into memory")
                     continue
                 total, num_targets, start = total + result[0], num_targets + result[1], start + size
                 self.events.progress()

@@ -109,8 +109,8 @@ class ForwardBackward:
         if self.ranks.size == 1:
             return loss, extras
         sums = [json.loads(data) for data in self.ranks.gather(json.dumps([loss, extras]).encode())]
-        names = sorted({name for _, its in sums for name in its})
-        return sum(its for its, _ in sums), {name: sum(its.get(name, 0.0) for _, its in sums) for name in names}
+        names = sorted({name for _, own in sums for name in own})
+        return sum(own for own, _ in sums), {name: sum(own.get(name, 0.0) for _, own in sums) for name in names}
 
 
 def backpropagate(

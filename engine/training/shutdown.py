@@ -54,8 +54,8 @@ class RunEnd:
             try:
                 record = self._end(shutdown)
                 break
-            except Shutdown as again:
-                shutdown = again
+            except Shutdown as urgent:
+                shutdown = urgent
         self.events.is_shutting_down = True
         self.control.close("the run has ended")
         self.events.write(record, durable=True)
@@ -67,21 +67,21 @@ class RunEnd:
                 return self._preempt()
             case "park":
                 self._save("parked", shutdown)
-                return self._stopped("on request", PARKED)
+                return self._stop_record("on request", PARKED)
             case "stop":
                 self._save("last", shutdown)
                 if self.checkpoints.saved_path() is None:
-                    return self._stopped("on request", STOPPED)
+                    return self._stop_record("on request", STOPPED)
                 self.checkpoints.settle()
                 self.export()  # the run has ended, but it is worth something: it gets its final/ like a finished one
-                return self._stopped("on request", STOPPED, final="final")
+                return self._stop_record("on request", STOPPED, final="final")
             case "abort":
                 self.control.answer(shutdown.request)
-                return self._stopped("aborted, nothing saved", STOPPED)
+                return self._stop_record("aborted, nothing saved", STOPPED)
             case "full":
                 minutes = f"{self.section.max_hold_minutes:g} min"
                 reason = f"the disk stayed full for {minutes}; the run continues from its newest checkpoint"
-                return self._stopped(reason, DiskError.exit_code)
+                return self._stop_record(reason, DiskError.exit_code)
 
     def _preempt(self) -> RunStopped:
         """SIGTERM: save if the grace allows it (by the measured time of the last save), else leave at once."""
@@ -93,10 +93,10 @@ class RunEnd:
         if step > 0 and (in_time or self.checkpoints.saved_path() is not None):
             with contextlib.suppress(DiskFullError):
                 self.checkpoints.save("preempted")
-        saved = self.checkpoints.saved_path() is not None
-        how = f"saved in {time.monotonic() - start:.1f} s" if saved else "not saved"
-        code = PREEMPTED_SAVED if saved else PREEMPTED_NOT_SAVED
-        return self._stopped(f"pre-empted (SIGTERM) after step {step}, {how}", code)
+        is_saved = self.checkpoints.saved_path() is not None
+        outcome = f"saved in {time.monotonic() - start:.1f} s" if is_saved else "not saved"
+        code = PREEMPTED_SAVED if is_saved else PREEMPTED_NOT_SAVED
+        return self._stop_record(f"pre-empted (SIGTERM) after step {step}, {outcome}", code)
 
     def _save(self, tag: str, shutdown: Shutdown) -> None:
         """Save the last finished step, if there is one, and answer the request."""
@@ -104,6 +104,6 @@ class RunEnd:
             self.checkpoints.save(tag)
         self.control.answer(shutdown.request, self.checkpoints.saved_path() or "nothing to save yet")
 
-    def _stopped(self, reason: str, exit_code: int, final: str | None = None) -> RunStopped:
-        saved = self.checkpoints.saved_path()
-        return RunStopped(step=self.state.step, reason=reason, exit_code=exit_code, checkpoint=saved, final=final)
+    def _stop_record(self, reason: str, exit_code: int, final: str | None = None) -> RunStopped:
+        checkpoint = self.checkpoints.saved_path()
+        return RunStopped(step=self.state.step, reason=reason, exit_code=exit_code, checkpoint=checkpoint, final=final)

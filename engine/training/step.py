@@ -66,8 +66,8 @@ class StepRunner:
 
     def _rate(self, step: int) -> float:
         factor = self.state.value_at("learning_rate_factor", step)
-        left = remaining_share(self.state, self.profile.train)
-        return self._learning_rate(step) * left * (1.0 if factor is None else factor)
+        plateau_share = remaining_share(self.state, self.profile.train)
+        return self._learning_rate(step) * plateau_share * (1.0 if factor is None else factor)
 
     def _micro_batch(self, step: int) -> int:
         """Rows of a micro-batch in a step."""
@@ -104,7 +104,7 @@ class StepRunner:
             )
 
     def _record(self, step: int, gradients: StepGradients, rate: float, applied: bool) -> None:
-        state, updated, batches = self.state, time.perf_counter(), gradients.batches
+        state, end_of_update, batches = self.state, time.perf_counter(), gradients.batches
         extras, scale = dict(gradients.extras), state.loss_scale
         overflowed = after_step(state, self.parts.hardware.precision, finite=applied)
         if scale is not None:
@@ -120,8 +120,8 @@ class StepRunner:
                 grad_norm=gradients.grad_norm, num_tokens=batches.num_tokens,
                 num_target_tokens=batches.num_target_tokens, tokens_per_second=batches.num_tokens / seconds,
                 data_seconds=gradients.data_seconds, forward_backward_seconds=gradients.end - gradients.start,
-                optimizer_seconds=updated - gradients.end,
-                rest_seconds=gradients.start + seconds - gradients.data_seconds - updated,
+                optimizer_seconds=end_of_update - gradients.end,
+                rest_seconds=gradients.start + seconds - gradients.data_seconds - end_of_update,
                 memory=used_bytes(self.parts.device), applied=applied, extras=extras,
             )
         )  # fmt: skip

@@ -26,15 +26,15 @@ def evaluation_is_due(section: EvalSection, plan: RunPlan, state: TrainState) ->
         return section.eval_on_start
     if step == last_step(plan, state):
         return True
-    changed = state.value_at("eval_steps", step)
-    by_epochs = section.eval_strategy == "epoch" and changed is None
+    override = state.value_at("eval_steps", step)
+    by_epochs = section.eval_strategy == "epoch" and override is None
     if section.eval_delay > (plan.epoch_of(step) if by_epochs else step):
         return False
     if by_epochs:
         return plan.ends_epoch(step)
-    if section.eval_strategy == "no" and changed is None:
+    if section.eval_strategy == "no" and override is None:
         return False
-    return step % in_steps(section.eval_steps if changed is None else changed, plan.max_steps) == 0
+    return step % in_steps(section.eval_steps if override is None else override, plan.max_steps) == 0
 
 
 def save_is_due(section: CheckpointSection, plan: RunPlan, state: TrainState, minutes: float) -> bool:
@@ -43,9 +43,9 @@ def save_is_due(section: CheckpointSection, plan: RunPlan, state: TrainState, mi
         return False
     if section.save_minutes is not None and section.save_strategy != "no" and minutes >= section.save_minutes:
         return True
-    changed = state.value_at("save_steps", state.step)
-    if changed is not None:
-        return state.step % int(changed) == 0
+    override = state.value_at("save_steps", state.step)
+    if override is not None:
+        return state.step % int(override) == 0
     if section.save_strategy == "epoch":
         return plan.ends_epoch(state.step)
     if section.save_strategy != "steps" or section.save_steps is None:
@@ -60,5 +60,5 @@ def best_is_saved(profile: Profile) -> bool:
 
 def last_step(plan: RunPlan, state: TrainState) -> int:
     """The step to end at; a request may have moved it."""
-    changed = state.value_at("max_steps", state.step + 1)
-    return plan.max_steps if changed is None else int(changed)
+    override = state.value_at("max_steps", state.step + 1)
+    return plan.max_steps if override is None else int(override)

@@ -74,9 +74,9 @@ def _publish(file: Path, digest: str, place: Path) -> None:
 
 def _unpack(file: Path, folder: Path) -> list[str]:
     """Write model and tokenizer; returns what a person should know about them."""
-    reader = _opened(file)
+    reader = _open_reader(file)
     try:
-        tokenizer, model, loaded = _loaded(file, reader)
+        tokenizer, model, loaded = _load_model(file, reader)
     except (ValueError, KeyError, NotImplementedError, RuntimeError, TypeError, ImportError) as error:
         raise ModelError(f"{file} cannot be read as a model: {error}", hint=_ELSEWHERE) from error
     if missing := sorted(loaded["missing_keys"]):  # transformers warns, and draws them by chance
@@ -95,7 +95,7 @@ def _unpack(file: Path, folder: Path) -> list[str]:
     return notes
 
 
-def _loaded(file: Path, reader: GGUFReader) -> tuple[PreTrainedTokenizerBase, Any, dict[str, Any]]:
+def _load_model(file: Path, reader: GGUFReader) -> tuple[PreTrainedTokenizerBase, Any, dict[str, Any]]:
     """Tokenizer, model and the weights that the file has. The file is shown alone: transformers reads neighbours."""
     with tempfile.TemporaryDirectory() as name:
         (Path(name) / "model.gguf").symlink_to(file)
@@ -105,8 +105,8 @@ def _loaded(file: Path, reader: GGUFReader) -> tuple[PreTrainedTokenizerBase, An
         width = reader.fields.get(f"{_text(reader, 'general.architecture')}.attention.key_length")
         if width is not None and hasattr(config, "head_dim"):  # transformers takes the default of the type
             config.head_dim = int(width.contents())
-        read: Any = AutoModelForCausalLM.from_pretrained
-        model, loaded = read(
+        load: Any = AutoModelForCausalLM.from_pretrained
+        model, loaded = load(
             name, config=config, dtype=_dtype(reader), output_loading_info=True,
             quantization_config=GgufConfig(gguf_file="model.gguf", dequantize=True), **options,
         )  # fmt: skip
@@ -116,7 +116,7 @@ def _loaded(file: Path, reader: GGUFReader) -> tuple[PreTrainedTokenizerBase, An
 _ELSEWHERE = "Use the model's own folder or hub id (safetensors) instead."
 
 
-def _opened(file: Path) -> GGUFReader:
+def _open_reader(file: Path) -> GGUFReader:
     try:
         reader = GGUFReader(file)
     except (ValueError, OSError, IndexError, KeyError) as error:

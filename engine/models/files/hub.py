@@ -59,9 +59,9 @@ def _check_weights(folder: Path, name: str) -> None:
     if any(folder.glob("*.safetensors")):
         return
     pickled = [path.name for pattern in PICKLED for path in folder.glob(pattern)]
-    why = f"only {pickled[0]}: a pickle, which can run any code when it is read" if pickled else "none in its folder"
+    reason = f"only {pickled[0]}: a pickle, which can run any code when it is read" if pickled else "none in its folder"
     raise ModelError(
-        f"{name} has no weights as safetensors ({why}).",
+        f"{name} has no weights as safetensors ({reason}).",
         hint="Where you trust it, load it with transformers: save_pretrained() writes safetensors.",
     )
 

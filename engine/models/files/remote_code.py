@@ -25,9 +25,9 @@ def check_code(folder: Path) -> None:
     """
     for name in _classes(folder):
         if "--" in name:
-            other = name.partition("--")[0]
+            repository = name.partition("--")[0]
             raise ModelError(
-                f"The model in {folder} runs code of another repository ({other}).",
+                f"The model in {folder} runs code of another repository ({repository}).",
                 hint="Copy that code into the model's own folder, and let auto_map in its config name it there.",
             )
 
