@@ -124,7 +124,7 @@ def test_an_evaluation_that_does_not_fit_is_taken_in_smaller_batches(stand: Stan
         assert (num_targets, best) == expected[step][1:]
         assert loss == pytest.approx(expected[step][0], rel=1e-6)
     warnings = [r.message for r in records(life.run) if isinstance(r, Warned)]
-    assert "evaluation goes on in batches of 1: more did not fit into memory" in warnings
+    assert "evaluation continues in batches of 1: more did not fit into memory" in warnings
 
 
 def test_an_evaluation_of_which_no_row_fits_ends_nothing(stand: Stand) -> None:
