@@ -105,13 +105,13 @@ class StalledError(FtuiError):
 
 
 class LostRunError(FtuiError):
-    """Another process works on this run, or has its lock; going on would make two writers."""
+    """Another process works on this run, or has its lock; there must not be two writers."""
 
     exit_code = 50
 
 
 def error_with(exit_code: int, message: str, hint: str) -> FtuiError:
-    """The error of that exit code, as another process told it."""
+    """The error of that exit code, as another process reported it."""
     pending: list[type[FtuiError]] = [FtuiError]
     for kind in pending:
         if kind.exit_code == exit_code:

@@ -67,13 +67,13 @@ def cut(text: str, width: int) -> str:
     """`text` in at most `width` columns, ending in `…` where something was cut away."""
     if cells(text) <= width:
         return text
-    kept, used = [], 0
+    pieces, width_used = [], 0
     for character in text:
-        used += _cells(character)
-        if used > width - 1:
+        width_used += _cells(character)
+        if width_used > width - 1:
             break
-        kept.append(character)
-    return "".join(kept) + "…" if width > 0 else ""
+        pieces.append(character)
+    return "".join(pieces) + "…" if width > 0 else ""
 
 
 def cut_front(text: str, width: int) -> str:
@@ -89,31 +89,31 @@ def wrapped(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` columns, broken between words where that is possible; `\\n` ends a line."""
     lines = []
     for paragraph in shown(text, newlines=True).split("\n"):
-        line, used = "", 0
+        line, width_used = "", 0
         for word in paragraph.split(" "):
             size = cells(word)
-            if line and used + 1 + size > width:
+            if line and width_used + 1 + size > width:
                 lines.append(line)
-                line, used = word, size
+                line, width_used = word, size
             else:
-                line, used = (f"{line} {word}", used + 1 + size) if line else (word, size)
-            if used > width > 0:  # a word that is longer than a line
-                *whole, line = _pieces(line, width)
-                lines += whole
-                used = cells(line)
+                line, width_used = (f"{line} {word}", width_used + 1 + size) if line else (word, size)
+            if width_used > width > 0:  # a word that is longer than a line
+                *full_lines, line = _pieces(line, width)
+                lines += full_lines
+                width_used = cells(line)
         lines.append(line)
     return lines
 
 
 def _pieces(word: str, width: int) -> Iterator[str]:
     """The word in pieces of at most `width` columns; a wide character stays whole."""
-    start = used = 0
+    start = width_used = 0
     for at, character in enumerate(word):
         size = cells(character)
-        if used + size > width and at > start:
+        if width_used + size > width and at > start:
             yield word[start:at]
-            start, used = at, 0
-        used += size
+            start, width_used = at, 0
+        width_used += size
     yield word[start:]
 
 
@@ -135,6 +135,6 @@ def toml_value(value: object) -> str:
     if isinstance(value, dict):
         pairs = (f"{key if BARE.fullmatch(key) else json.dumps(key)} = {toml_value(v)}" for key, v in value.items())
         return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, tuple) and any(isinstance(one, dict) for one in value):
+    if isinstance(value, tuple) and any(isinstance(item, dict) for item in value):
         return f"[{', '.join(map(toml_value, value))}]"
     return escaped(json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False))

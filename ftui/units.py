@@ -21,12 +21,12 @@ def duration(seconds: float | None) -> str:
         return MISSING
     if seconds < 10:
         return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
+    seconds_rounded = round(seconds)
+    if seconds_rounded < 60:
+        return f"{seconds_rounded} s"
+    minutes, seconds_left = divmod(seconds_rounded, 60)
     if minutes < 60:
-        return f"{minutes}m {rest:02d}s"
+        return f"{minutes}m {seconds_left:02d}s"
     hours, minutes = divmod(minutes, 60)
     if hours < 24:
         return f"{hours}h {minutes:02d}m"

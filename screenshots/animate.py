@@ -36,13 +36,13 @@ class Line:
 
 
 async def animate(run: Run, target: Path) -> None:
-    """Write the GIF of a replayed run; its files are emptied and told again."""
-    lines = take_lines(run)
+    """Write the GIF of a replayed run; its files are emptied and written again."""
+    lines = empty_files(run)
     begin = lines[0].record.time
     now = begin
     position = 0
 
-    def tell_until(time: float) -> None:
+    def write_until(time: float) -> None:
         nonlocal position, now
         now = time
         while position < len(lines) and lines[position].record.time <= time:
@@ -51,12 +51,12 @@ async def animate(run: Run, target: Path) -> None:
             position += 1
         write_summaries(run, time=time, supervisor=this_process())
 
-    tell_until(begin + BEGIN)
+    write_until(begin + BEGIN)
     pictures, durations = [], []
     async with shown_app(run=run, size=SIZE, clock=lambda: now) as shown:
         palette = shown.app.look.palette
         for time, duration in moments(lines):
-            tell_until(time)
+            write_until(time)
             shown.screen.tick()
             await shown.pilot.pause()
             rows = cells_of(strips_of(shown.app), palette["text"], palette["background"])
@@ -65,7 +65,7 @@ async def animate(run: Run, target: Path) -> None:
     write_gif(pictures, durations, target)
 
 
-def take_lines(run: Run) -> list[Line]:
+def empty_files(run: Run) -> list[Line]:
     """All records in the order of time; their files are left empty. This process stands for every engine."""
     lines = []
     for path in (run.supervisor_log, run.journal, run.metrics, run.telemetry):
@@ -101,10 +101,10 @@ def is_notable(record: AnyRecord) -> bool:
 def write_gif(pictures: list[Image.Image], durations: list[int], target: Path) -> None:
     """One palette for all frames. What did not change since the frame before is transparent: a third of the size."""
     palette = pictures[len(pictures) // 2].quantize(COLORS, method=Image.Quantize.MAXCOVERAGE)
-    whole = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
-    unchanged = Image.new("P", whole[0].size, COLORS)
-    frames = whole[:1]
-    for before, after in itertools.pairwise(whole):
+    images = [picture.quantize(palette=palette, dither=Image.Dither.NONE) for picture in pictures]
+    unchanged = Image.new("P", images[0].size, COLORS)
+    frames = images[:1]
+    for before, after in itertools.pairwise(images):
         difference = ImageChops.difference(before.convert("RGB"), after.convert("RGB")).convert("L")
         frames.append(Image.composite(after, unchanged, difference.point(lambda level: 255 if level else 0)))
         frames[-1].putpalette(palette.getpalette() or [])

@@ -30,7 +30,7 @@ MADE_FROM: dict[str, tuple[type[FtuiError], str]] = {
     "evaluation_data": (DataError, "the evaluation rows"),
     "tokenizer": (DataError, "the tokenizer or its chat template"),
     "base_model": (ModelError, "the base model"),
-    "adapter": (ModelError, "the adapter it went on from"),
+    "adapter": (ModelError, "the adapter it continued from"),
     "losses": (ModelError, "the base model's loss on the rows, which their order follows,"),
 }
 

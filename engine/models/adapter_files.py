@@ -1,4 +1,4 @@
-"""An adapter as a folder, in PEFT's layout: where the one to go on from lies, and its hash."""
+"""An adapter as a folder, in PEFT's layout: where the one to continue from is, and its hash."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ CONFIG = "adapter_config.json"
 
 
 def starting_adapter(section: AdapterSection, report: Callable[[str], None]) -> Path | None:
-    """The folder of the adapter to go on from, fetched if it is on the hub; `None` for a new one.
+    """The folder of the adapter to continue from, fetched if it is on the hub; `None` for a new one.
 
     Raises:
         ModelError: there is none, or its weights are no safetensors.

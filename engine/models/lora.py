@@ -1,4 +1,4 @@
-"""LoRA adapters: new ones and those a run goes on from, in PEFT's layout, trained in float32."""
+"""LoRA adapters: new ones and those a run continues from, in PEFT's layout, trained in float32."""
 
 import re
 import warnings
@@ -19,7 +19,7 @@ from .adapter_files import CONFIG
 from .quantization import is_packed
 from .weights import fill_adapter
 
-# Keys that an adapter to go on from brings with it.
+# Keys that an adapter to continue from brings with it.
 BROUGHT = (
     "r", "lora_alpha", "lora_dropout", "target_modules", "exclude_modules", "layers_to_transform", "layers_pattern",
     "rank_pattern", "alpha_pattern", "bias", "modules_to_save", "use_dora", "use_rslora", "init_lora_weights",
@@ -91,7 +91,7 @@ def continued_adapter(
         adapted = _adapted(model, config, base)
         fill_adapter(adapted, folder)
     except (ModelError, RuntimeError, ValueError, KeyError, IndexError) as error:  # torch's and PEFT's ways to say so
-        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])  # torch goes on for every weight
+        reason = " ".join(line.strip() for line in str(error).splitlines()[:2])  # torch has a line for every weight
         raise ModelError(
             f"The adapter in {folder} does not fit {base.name}: {reason}",
             hint=f"It was made for {old_base or 'another base'}: check model.name_or_path.",

@@ -81,7 +81,7 @@ def prepare_base(model: PreTrainedModel, train: TrainSection) -> None:
     if train.use_liger_kernel:
         kind = model.config.model_type
         supported = importlib.import_module("liger_kernel.transformers.monkey_patch").MODEL_TYPE_TO_APPLY_LIGER_FN
-        if kind not in supported:  # it would say so in the log and go on without
+        if kind not in supported:  # it would say so in the log and continue without
             raise ModelError(
                 f"Liger has no kernels for models of type {kind}.", hint="Set train.use_liger_kernel = false."
             )

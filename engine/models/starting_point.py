@@ -8,7 +8,7 @@ from pathlib import Path
 class StartingPoint:
     """What a training starts from.
 
-    `folder` and `commit` are those of the base model, `adapter` is the one to go on from (`None` for new ones).
+    `folder` and `commit` are those of the base model, `adapter` is the one to continue from (`None` for new ones).
     `new_token_ids` are entries of the tokenizer that the profile has added: the base was not trained on them.
     """
 

@@ -41,7 +41,7 @@ def write_adapter(adapted: Any, folder: Path) -> None:
 
 
 def write_model(model: PreTrainedModel, folder: Path) -> None:
-    """A whole model. What is trained only in part is stored in two types: readers are told to load it in float32.
+    """A whole model. What is trained only in part is stored in two types: its config says to load it in float32.
 
     transformers says the type of the first weight, and would round the trained ones to that of the frozen.
     """

@@ -14,7 +14,7 @@ SMALLEST_SCALE = 1.0  # here an overflow has no other reason than the numbers th
 def begin(state: TrainState, precision: str) -> None:
     """Give a state that has none its first scale under fp16, and take it away under any other precision.
 
-    A run may go on in another precision than it was saved in (another card, a fork).
+    A run may resume in another precision than it was saved in (another card, a fork).
     """
     if precision != "fp16":
         state.loss_scale, state.steps_since_overflow = None, 0

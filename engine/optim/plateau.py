@@ -1,7 +1,7 @@
 """`reduce_lr_on_plateau`: the learning rate falls when evaluations get no better. torch's own scheduler decides.
 
-All that it remembers is in `TrainState.plateau`, so the rate of a step follows from the state, and a resumed run goes
-on as if it had never been cut.
+All that it remembers is in `TrainState.plateau`, so the rate of a step follows from the state, and a resumed run
+continues as if it had never been interrupted.
 """
 
 import math

@@ -19,7 +19,7 @@ class CurriculumPlan:
     """Steps 1..max_steps through `stages`; `sections` are what the profile says of each, `tokens` those
     of each sequence.
 
-    A step past the end (a run that was made longer) belongs to the last stage, which goes on with its rows. Numbers
+    A step past the end (a run that was made longer) belongs to the last stage, which continues with its rows. Numbers
     of an epoch are means over the stages, which differ.
     """
 

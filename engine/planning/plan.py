@@ -140,7 +140,7 @@ def _order(plan: Plan, epoch: int) -> np.ndarray:
 def _rows_of_epoch(plan: Plan, epoch: int) -> np.ndarray:
     """Every row as often as its weight says, in the plan's order.
 
-    The rest that is no whole pass goes on in a fixed shuffled circle where the epoch before left off: with weight 0.5
+    What is not a whole pass continues in a fixed shuffled circle where the epoch before ended: with weight 0.5
     two epochs see every row once.
     """
     parts, first = [], 0

@@ -36,7 +36,7 @@ class DiskWait:
         """Do it, however often the disk is full meanwhile.
 
         Raises:
-            Shutdown: the disk stayed full for too long, or the run was told to go while it waited.
+            Shutdown: the disk stayed full for too long, or a request ended the run while it waited.
             DiskFullError: the attempt is being left.
         """
         while True:
@@ -53,7 +53,7 @@ class DiskWait:
 
         Raises:
             DiskError: `error`, in an attempt that is being left.
-            Shutdown: it took too long, or the run was told to go.
+            Shutdown: it took too long, or a request ended the run.
         """
         if self._events.is_shutting_down:
             raise error

@@ -59,7 +59,7 @@ class RequestInbox:
         self._events.enter("held")
 
     def leave_pause(self) -> None:
-        """Record that the run goes on where it was paused."""
+        """Record that the run continues where it was paused."""
         self._events.leave()
 
     def close(self, reason: str) -> None:

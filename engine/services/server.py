@@ -114,7 +114,7 @@ def answer(request: Request, on_detail: OnDetail) -> Response:
     try:
         method = getattr(import_module(f".{METHODS[request.method]}", __package__), request.method)
         return Response(request.id, answer=msgspec.to_builtins(method(on_detail, **request.params)))
-    except Exception as error:  # the one broad catch: the process goes on, and whoever asked is told
+    except Exception as error:  # the one broad catch: the process continues, and the client gets the problem
         return Response(request.id, problem=_problem(error))
 
 

@@ -1,4 +1,4 @@
-"""What a tracker is told, under the names that transformers' Trainer gives it."""
+"""What a tracker gets, under the names that transformers' Trainer gives it."""
 
 from ftui.runs.events import EvaluationDone, Step, Telemetry
 

@@ -1,7 +1,7 @@
 """What a run's files hold that a tracker was not given yet.
 
 History is one line: when an attempt begins from step s, what earlier ones did above s no longer counts. What was
-handed on of it is taken back by a tracker that can forget; to the others each step is told once, as it was first taken.
+handed on of it is taken back by a tracker that can forget; the others get each step once, as it was first taken.
 """
 
 import math

@@ -11,7 +11,7 @@ from .position import Position
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """The run that is told of. `folder` is where all that a tracker writes belongs; `profile` are its tables."""
+    """The run that a tracker reports. `folder` is where all that a tracker writes belongs; `profile` are its tables."""
 
     run_id: str
     name: str

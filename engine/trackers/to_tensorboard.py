@@ -30,8 +30,8 @@ class TensorBoard:
         self._position = position
         folder = make_private_folder(subject.folder / "tensorboard")
         path = folder / position.event_file
-        goes_on = bool(position.event_file) and path.is_file() and path.stat().st_size >= position.event_bytes
-        if not goes_on:  # the first time, or the file is gone: all of it can be written again
+        continues = bool(position.event_file) and path.is_file() and path.stat().st_size >= position.event_bytes
+        if not continues:  # the first time, or the file is gone: all of it can be written again
             for name in ("journal", "metrics", "telemetry", "starts", "step", "evaluated", "sampled", "prompts"):
                 setattr(position, name, getattr(Position(), name))
             for old in folder.glob("events.out.tfevents.*"):

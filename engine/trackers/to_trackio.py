@@ -1,4 +1,4 @@
-"""trackio: a local database (or a Space, where TRACKIO_SPACE_ID names one); a run of the same name is gone on with."""
+"""trackio: a local database (or a Space, where TRACKIO_SPACE_ID names one); a run of the same name is continued."""
 
 import html
 import os

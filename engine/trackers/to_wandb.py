@@ -1,4 +1,4 @@
-"""wandb: a run whose id is the run's own, so that a later process goes on with it. It asks and hooks nothing."""
+"""wandb: a run whose id is the run's own, so that a later process continues it. It asks and hooks nothing."""
 
 import html
 import os

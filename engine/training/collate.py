@@ -26,7 +26,7 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int) -> Batch:
             end = start + len(sequence.input_ids)
             ids[number, start:end] = sequence.input_ids
             targets[number, start + 1 : end] = sequence.targets[1:]
-            positions[number, start:] = np.arange(length - start)  # padding goes on counting with the last sequence
+            positions[number, start:] = np.arange(length - start)  # padding counts on from the last sequence
             start = end
         lengths[number] = start
     flat = np.flatnonzero(targets)

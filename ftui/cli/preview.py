@@ -32,7 +32,7 @@ MARKS = (("[[", "]]"), ("<<<", ">>>"), ("{{{", "}}}"), ("[trained:", ":trained]"
 LEGEND = "What stands between {} and {} is trained on."
 COLOURS: dict[PieceKind, str] = {
     "trained": "1", "ignored": "2", "trained special": "1;35", "special": "35", "cut": "2;31", "mark": "2",
-    "trained mark": "2",    "role": "36", "rule": "2", "told": "2",
+    "trained mark": "2",    "role": "36", "rule": "2", "note": "2",
     "alarm": "31",
 }  # fmt: skip
 """Numbers of terminal styles: bold and dim are seen on light and on dark backgrounds."""

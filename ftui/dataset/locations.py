@@ -16,35 +16,35 @@ _WHERE = re.compile(r"(?P<file>.+?)(?::(?P<line>\d{1,18})|, row (?P<row>\d{1,18}
 
 def parse_location(text: str) -> RowLocation | None:
     """The place that somebody means by what findings print: `rows.jsonl:17` or `rows.parquet, row 17`."""
-    found = _WHERE.fullmatch(text.strip())
-    if found is None:
+    match = _WHERE.fullmatch(text.strip())
+    if match is None:
         return None
-    file = os.path.expanduser(found["file"]) if found["file"].startswith("~/") else found["file"]
-    return RowLocation(file, int(found["line"] or found["row"]), "line" if found["line"] else "row")
+    file = os.path.expanduser(match["file"]) if match["file"].startswith("~/") else match["file"]
+    return RowLocation(file, int(match["line"] or match["row"]), "line" if match["line"] else "row")
 
 
 def matches_file(name: str, file: str) -> bool:
     """Whether `name` means that file: its whole path, the end of it, or the end that was left where it was cut."""
-    wanted = name.removeprefix("./")
-    return file == wanted or file.endswith(f"/{wanted}") or (wanted[:1] in CUT and file.endswith(wanted[1:]))
+    ending = name.removeprefix("./")
+    return file == ending or file.endswith(f"/{ending}") or (ending[:1] in CUT and file.endswith(ending[1:]))
 
 
 def names_in_report(report: Report) -> dict[str, str]:
-    """Of all files that examples stand in."""
+    """A short name for each file that an example of the report is in."""
     examples = [example for finding in report.findings for example in finding.examples]
-    wheres = [*(one.where for one in examples), *(one.like for one in examples if one.like is not None)]
-    return short_names(where.file for where in wheres)
+    locations = [*(e.where for e in examples), *(e.like for e in examples if e.like is not None)]
+    return short_names(location.file for location in locations)
 
 
 def short_names(files: Iterable[str]) -> dict[str, str]:
-    """The name of each, with as many of the folders above it as no other one has."""
+    """Each file's name with as few of the folders above it as make it different from the others."""
     paths = {file: file.split("/") for file in files}
-    found = {}
+    names = {}
     for file, parts in paths.items():
-        others = [other for one, other in paths.items() if one != file]
+        others = [other for name, other in paths.items() if name != file]
         number = next((n for n in range(1, len(parts)) if all(o[-n:] != parts[-n:] for o in others)), len(parts))
-        found[file] = "/".join(parts[-number:]) or file
-    return found
+        names[file] = "/".join(parts[-number:]) or file
+    return names
 
 
 def location_text(where: RowLocation, names: Names, width: int) -> str:

@@ -11,11 +11,11 @@ PERCENTILES = (0, 50, 90, 95, 99, 100)
 NAMES = {0: "shortest", 50: "half below", 100: "longest"}
 
 Fact = tuple[str, str]
-"""A label and what is told."""
+"""A label and its text."""
 
 
 def percent(part: float, whole: float = 1.0) -> str:
-    """`0%`, `0.3%`, `41%`; a share that is not all is never told as 100%, one that is not nothing never as 0%."""
+    """`0%`, `0.3%`, `41%`; only all is 100%, and only nothing is 0%."""
     if not whole or part <= 0:
         return "0%"
     share = 100 * part / whole
@@ -38,17 +38,17 @@ def gravity(finding: Finding) -> Severity:
 
 def tally(report: Report) -> list[tuple[Severity, str]]:
     """How many findings there are of each gravity: `2 red`, `1 yellow`, `3 notes`."""
-    found = [gravity(finding) for finding in report.findings]
-    told: list[tuple[Severity, str]] = []
+    grades = [gravity(finding) for finding in report.findings]
+    counts: list[tuple[Severity, str]] = []
     for severity in SEVERITIES:
-        number = found.count(severity)
+        number = grades.count(severity)
         if number:
-            told.append((severity, f"{number} {PLURALS[severity] if number > 1 else severity}"))
-    return told
+            counts.append((severity, f"{number} {PLURALS[severity] if number > 1 else severity}"))
+    return counts
 
 
 def describe_fix(finding: Finding) -> str:
-    """What to do about it; how to go on all the same where it stops a run."""
+    """What to do about it and, where it stops a run, the key that allows it."""
     allow = f'data.allow = ["{finding.name}"] lets a run start with it.'
     if finding.severity != "red" or not finding.is_allowable:
         return finding.fix
@@ -58,10 +58,10 @@ def describe_fix(finding: Finding) -> str:
 def totals(report: Report) -> list[Fact]:
     """Rows, and of those to train on: tokens, and the trained ones."""
     trained = f"{report.num_target_tokens:,} ({percent(report.num_target_tokens, report.num_tokens)})"
-    found = [("rows", rows_text(report))]
+    facts = [("rows", rows_text(report))]
     if report.num_sequences != report.num_train_rows:
-        found.append(("sequences", f"{report.num_sequences:,}"))
-    return [*found, ("tokens", f"{report.num_tokens:,}"), ("trained", trained)]
+        facts.append(("sequences", f"{report.num_sequences:,}"))
+    return [*facts, ("tokens", f"{report.num_tokens:,}"), ("trained", trained)]
 
 
 def rows_text(report: Report) -> str:
@@ -97,16 +97,16 @@ def source_facts(source: SourceFacts) -> str:
 
 def length_facts(report: Report) -> list[Fact]:
     """The percentiles of the lengths that people ask for."""
-    known = dict(report.lengths)
-    if len(set(known.values())) == 1:
-        return [("all", f"{known[PERCENTILES[0]]:,.0f}")]
-    return [(NAMES.get(p, f"{p}% below"), f"{known[p]:,.0f}") for p in PERCENTILES if p in known]
+    percentiles = dict(report.lengths)
+    if len(set(percentiles.values())) == 1:
+        return [("all", f"{percentiles[PERCENTILES[0]]:,.0f}")]
+    return [(NAMES.get(p, f"{p}% below"), f"{percentiles[p]:,.0f}") for p in PERCENTILES if p in percentiles]
 
 
 def share_facts(report: Report) -> str:
     """How much of a row is trained, from the least to the most."""
-    known, names = dict(report.target_shares), {0: "least", 50: "half the rows below", 100: "most"}
-    return ", ".join(f"{name} {percent(known[p])}" for p, name in names.items() if p in known)
+    percentiles, names = dict(report.target_shares), {0: "least", 50: "half the rows below", 100: "most"}
+    return ", ".join(f"{name} {percent(percentiles[p])}" for p, name in names.items() if p in percentiles)
 
 
 def describe_length(other: OtherLength, report: Report) -> list[str]:
@@ -126,11 +126,11 @@ def padding_text(report: Report) -> str:
     padding = report.padding
     if padding is None:
         return ""
-    now = f"{percent(padding.as_set)} of the places in a micro-batch"
+    current = f"{percent(padding.as_set)} of the places in a micro-batch"
     without, packed = percent(padding.without_packing), percent(padding.with_packing)
-    others = (("without packing", without), ("with packing", packed))
-    told = [f"{words} {share}" for words, share in others if share != percent(padding.as_set)]
-    return "; ".join([now, ", ".join(told)] if told else [now])
+    alternatives = (("without packing", without), ("with packing", packed))
+    changes = [f"{words} {share}" for words, share in alternatives if share != percent(padding.as_set)]
+    return "; ".join([current, ", ".join(changes)] if changes else [current])
 
 
 def scripts_text(report: Report) -> str:
@@ -139,8 +139,8 @@ def scripts_text(report: Report) -> str:
 
 
 def detail_facts(report: Report) -> list[Fact]:
-    """All that is told in a line each."""
-    found = [("trained share", share_facts(report)), ("padding", padding_text(report))]
-    found.append(("scripts", scripts_text(report)))
-    found += [("special tokens" if not n else "", text) for n, text in enumerate(report.special)]
-    return [(label, text) for label, text in found if text]
+    """The facts that take one line each; those without a text are left out."""
+    facts = [("trained share", share_facts(report)), ("padding", padding_text(report))]
+    facts.append(("scripts", scripts_text(report)))
+    facts += [("special tokens" if not n else "", text) for n, text in enumerate(report.special)]
+    return [(label, text) for label, text in facts if text]

@@ -10,7 +10,7 @@ from ftui.dataset.row import RowView, Token
 from ftui.text import cells, cut, shown
 
 PieceKind = Literal[
-    "trained", "ignored", "trained special", "special", "cut", "mark", "trained mark", "role", "rule", "told", "alarm"
+    "trained", "ignored", "trained special", "special", "cut", "mark", "trained mark", "role", "rule", "note", "alarm"
 ]  # fmt: skip
 """What a piece of a line is: its text of a token (the first five), a mark in place of what is not seen, a heading."""
 
@@ -41,7 +41,7 @@ class RowLine:
 @dataclass(frozen=True)
 class Signs:
     """What is drawn in place of a new line and as a rule; `around` stands before and behind trained text, if anything:
-    for those who see no colours. `more` is told where not all tokens are shown.
+    for those who see no colours. `more` is the note where not all tokens are shown.
     """
 
     newline: str = "↵"
@@ -60,15 +60,17 @@ def layout_row(sample: RowView, width: int, signs: Signs) -> list[RowLine]:
         if number in heads:
             page.heading(number, heads[number], _token_counts(counts[number]), "role", width)
         if token.is_cut and (not number or not sample.tokens[number - 1].is_cut):
-            lost = sample.num_tokens - number
-            page.heading(number, f"cut here: data.max_length = {sample.max_length:,}", f"{lost:,} lost", "alarm", width)
+            num_lost = sample.num_tokens - number
+            page.heading(
+                number, f"cut here: data.max_length = {sample.max_length:,}", f"{num_lost:,} lost", "alarm", width
+            )
         begins, ends = edges.get(number, (False, False))
         page.add(number, token, signs.around[0] if begins else "", signs.around[1] if ends else "")
     unseen = sample.num_tokens - len(sample.tokens)
     page.end_line()
     if unseen > 0:
         page.heading(
-            len(sample.tokens), f"{unseen:,} more token{'s' if unseen != 1 else ''}", signs.more, "told", width
+            len(sample.tokens), f"{unseen:,} more token{'s' if unseen != 1 else ''}", signs.more, "note", width
         )
     return page.lines
 
@@ -100,16 +102,16 @@ class _Page:
 
     def __init__(self, width: int, signs: Signs) -> None:
         self.lines: list[RowLine] = []
-        self._whole, self._width, self._signs = width, width - cells(signs.newline), signs
+        self._full_width, self._width, self._signs = width, width - cells(signs.newline), signs
         self._line: list[Piece] = []
         self._word: list[Piece] = []
-        self._used = self._word_used = self._first = 0
+        self._line_width = self._word_width = self._first = 0
 
     def add(self, number: int, token: Token, before: str, after: str) -> None:
         """The token's text; `before` and `after` are marks that stick to it."""
         kind = piece_kind(token)
         if before:
-            self._put(Piece(before, "mark", number))
+            self._append(Piece(before, "mark", number))
         for chunk in CHUNK.findall(token.text):
             if chunk == "\n":
                 self._end_word()
@@ -118,20 +120,20 @@ class _Page:
                 self._break(number)
             elif chunk.isspace():
                 self._end_word()
-                self._put(Piece(shown(chunk), kind, number))
+                self._append(Piece(shown(chunk), kind, number))
                 self._end_word()
             else:
-                self._put(Piece(shown(chunk), kind, number))
+                self._append(Piece(shown(chunk), kind, number))
         if after:
-            self._put(Piece(after, "mark", number))
+            self._append(Piece(after, "mark", number))
 
-    def heading(self, number: int, title: str, told: str, kind: PieceKind, width: int) -> None:
-        """A line of its own: a title, a rule, and what is told at its end."""
+    def heading(self, number: int, title: str, note: str, kind: PieceKind, width: int) -> None:
+        """A line of its own: a title, a rule, and a note at its end."""
         self.end_line()
         title = cut(shown(title), max(1, width - 4))
-        told = told if cells(title) + cells(told) + 2 <= width else ""
-        rule = self._signs.rule * max(0, width - cells(title) - cells(told) - 2)
-        pieces = [Piece(title, kind), Piece(f" {rule}", "rule"), *([Piece(f" {told}", "told")] if told else [])]
+        note = note if cells(title) + cells(note) + 2 <= width else ""
+        rule = self._signs.rule * max(0, width - cells(title) - cells(note) - 2)
+        pieces = [Piece(title, kind), Piece(f" {rule}", "rule"), *([Piece(f" {note}", "note")] if note else [])]
         self.lines.append(RowLine(tuple(pieces), number))
         self._first = number
 
@@ -141,71 +143,71 @@ class _Page:
         if self._line:
             self._break(self._first)
 
-    def _put(self, piece: Piece) -> None:
+    def _append(self, piece: Piece) -> None:
         self._word.append(piece)
-        self._word_used += cells(piece.text)
+        self._word_width += cells(piece.text)
 
     def _end_word(self) -> None:
         if not self._word:
             return
         number = self._word[0].token
         room = (
-            self._whole if self._word[0].text.isspace() else self._width
+            self._full_width if self._word[0].text.isspace() else self._width
         )  # the last columns are for a new line's mark
-        if self._line and self._used + self._word_used > room:
+        if self._line and self._line_width + self._word_width > room:
             self._break(number)
-        if self._word_used <= self._width:
+        if self._word_width <= self._width:
             self._line += self._word
-            self._used += self._word_used
+            self._line_width += self._word_width
         else:
             for piece in self._word:
-                self._put_broken(piece)
-        self._word, self._word_used = [], 0
+                self._break_piece(piece)
+        self._word, self._word_width = [], 0
 
-    def _put_broken(self, piece: Piece) -> None:
+    def _break_piece(self, piece: Piece) -> None:
         text = ""
         for character in piece.text:
             size = cells(character)
-            if self._used + size > self._width and (self._line or text):
+            if self._line_width + size > self._width and (self._line or text):
                 if text:
                     self._line.append(Piece(text, piece.kind, piece.token))
                 self._break(piece.token)
                 text = ""
             text += character
-            self._used += size
+            self._line_width += size
         if text:
             self._line.append(Piece(text, piece.kind, piece.token))
 
     def _break(self, number: int) -> None:
-        """`number`: the token that goes on in the next line."""
+        """`number`: the token that continues in the next line."""
         first = next((piece.token for piece in self._line if piece.token != NO_TOKEN), self._first)
         trained = any(piece.kind in TRAINED for piece in self._line)
         self.lines.append(RowLine(tuple(self._line), first, trained))
-        self._line, self._used, self._first = [], 0, number
+        self._line, self._line_width, self._first = [], 0, number
 
 
 def raw_lines(sample: RowView, width: int) -> Iterator[str]:
-    """The row as it stands in its file, in lines of at most `width` columns; what goes on is indented."""
+    """The row as it stands in its file, in lines of at most `width` columns; continuation lines are indented."""
     for line in sample.raw.split("\n"):
         text = shown(line)
         indent = min(len(text) - len(text.lstrip(" ")) + 2, max(0, width // 3))
-        first, *others = _split(text, width, max(1, width - indent))
+        first, *continuations = _split(text, width, max(1, width - indent))
         yield first
-        yield from (" " * indent + other for other in others)
+        yield from (" " * indent + line_part for line_part in continuations)
 
 
-def _split(text: str, width: int, others: int) -> Iterator[str]:
+def _split(text: str, width: int, rest_width: int) -> Iterator[str]:
     """In pieces of at most so many columns, the first and the others, broken at a blank where one is near the end."""
     begin = len(text) - len(text.lstrip(" "))  # not in the indent
     start, room = 0, width
     while True:
-        at, used, blank = start, 0, -1
-        while at < len(text) and (used + (size := cells(text[at])) <= room or at == start):
-            if text[at] == " " and at > begin and 2 * used > room:
+        at, column, blank = start, 0, -1
+        while at < len(text) and (column + (size := cells(text[at])) <= room or at == start):
+            if text[at] == " " and at > begin and 2 * column > room:
                 blank = at
-            at, used = at + 1, used + size
+            at, column = at + 1, column + size
         if at == len(text):
             yield text[start:]
             return
         yield text[start : blank if blank > 0 else at]
-        start, room = blank + 1 if blank > 0 else at, others
+        start, room = blank + 1 if blank > 0 else at, rest_width

@@ -18,10 +18,10 @@ import msgspec
 
 TOKENS = "tokens"
 COUNTS = "counts.json"
-STALE_SECONDS = 3600.0  # what is being written is written to more often, but by a run that is held
+STALE_SECONDS = 3600.0  # what is being written is written to more often, but by a run that is paused
 
 
-class _Counted(msgspec.Struct, frozen=True):
+class _StoredCounts(msgspec.Struct, frozen=True):
     """What is read here of an entry's counts.json."""
 
     num_rows: int = 0
@@ -50,7 +50,7 @@ class EntryLock:
 
 
 def lock_entry(folder: Path) -> EntryLock | None:
-    """`None` where there is no such entry."""
+    """A lock that keeps an entry from being pruned; `None` where there is no such entry."""
     try:
         descriptor = os.open(folder / COUNTS, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:  # whoever looks for the entry says what is wrong with it
@@ -76,8 +76,8 @@ def mark_used(folder: Path) -> None:
 
 def entries(cache: Path) -> list[CacheEntry]:
     """All of them, the one used last first."""
-    found = [_entry(path) for path in _folders(cache) if (path / COUNTS).is_file()]
-    return sorted(filter(None, found), key=lambda entry: -entry.last_used)
+    present = [_entry(path) for path in _folders(cache) if (path / COUNTS).is_file()]
+    return sorted(filter(None, present), key=lambda entry: -entry.last_used)
 
 
 def prunable(cache: Path) -> int:
@@ -93,18 +93,18 @@ def _folders(cache: Path) -> list[Path]:
 def _entry(folder: Path) -> CacheEntry | None:
     """`None` where another process has deleted it meanwhile."""
     with contextlib.suppress(FileNotFoundError):
-        return _looked_at(folder)
+        return _read_entry(folder)
     return None
 
 
-def _looked_at(folder: Path) -> CacheEntry:
+def _read_entry(folder: Path) -> CacheEntry:
     """Raises `FileNotFoundError` when it is gone."""
     try:
-        counted = msgspec.json.decode((folder / COUNTS).read_bytes(), type=_Counted)
+        counts = msgspec.json.decode((folder / COUNTS).read_bytes(), type=_StoredCounts)
     except (OSError, msgspec.DecodeError):
-        counted = _Counted()
+        counts = _StoredCounts()
     return CacheEntry(
-        folder, tuple(counted.sources), counted.num_rows, counted.num_tokens, folder_size(folder),
+        folder, tuple(counts.sources), counts.num_rows, counts.num_tokens, folder_size(folder),
         (folder / COUNTS).stat().st_mtime, _is_used(folder),
     )  # fmt: skip
 

@@ -77,11 +77,11 @@ def find_machine() -> Machine:
         ]
     finally:
         driver.close()
-    shown = list_visible(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
-    hidden = tuple(device for device in devices if device not in shown)
+    visible = list_visible(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
+    hidden = tuple(device for device in devices if device not in visible)
     if not devices and sys.platform == "darwin" and platform.machine() == "arm64":
-        shown = [_apple()]
-    return Machine(tuple(shown), cpu, hidden)
+        visible = [_apple()]
+    return Machine(tuple(visible), cpu, hidden)
 
 
 def _list_devices(driver: Driver, handle: Any, index: int) -> Iterator[Device]:
@@ -116,23 +116,23 @@ def _slice_name(driver: Driver, piece: Any, title: str, memory: int | None) -> s
     return " ".join([title, "MIG", ".".join(size)]).rstrip()
 
 
-def list_visible(devices: list[Device], chosen: str | None) -> list[Device]:
+def list_visible(devices: list[Device], setting: str | None) -> list[Device]:
     """Those that CUDA_VISIBLE_DEVICES leaves a process: numbers or starts of UUIDs; what follows a wrong one is lost.
 
     Numbers are taken for the driver's, which CUDA's own are where the cards are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """
-    if chosen is None:
+    if setting is None:
         return devices
-    shown: list[Device] = []
-    for entry in (part.strip() for part in chosen.split(",")):
+    visible: list[Device] = []
+    for entry in (part.strip() for part in setting.split(",")):
         fits = [
             device for device in devices
             if (device.index == int(entry) if entry.isdecimal() else bool(entry) and device.uuid.startswith(entry))
         ]  # fmt: skip
-        if not fits or fits[0] in shown:
+        if not fits or fits[0] in visible:
             break
-        shown.append(fits[0])
-    return shown
+        visible.append(fits[0])
+    return visible
 
 
 def _apple() -> Device:

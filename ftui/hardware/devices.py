@@ -125,10 +125,10 @@ def find_card(name: str) -> Card:
 
 def nearest_names(name: str, names: Iterable[str]) -> str:
     """What was probably meant, as a hint: the names that begin like it, else those most like it."""
-    wanted, choices = name.lower(), list(names)
-    near = [known for known in choices if known.startswith(wanted)]
-    near = near or difflib.get_close_matches(wanted, choices, cutoff=0.5)
-    return f"Did you mean {' or '.join(near)}?" if near and wanted else f"The names are {', '.join(choices)}."
+    start, choices = name.lower(), list(names)
+    near = [candidate for candidate in choices if candidate.startswith(start)]
+    near = near or difflib.get_close_matches(start, choices, cutoff=0.5)
+    return f"Did you mean {' or '.join(near)}?" if near and start else f"The names are {', '.join(choices)}."
 
 
 def card_for(title: str, memory: int | None, capability: int) -> Card:
@@ -151,8 +151,8 @@ def _kind(title: str, memory: int | None) -> Card | None:
         return None
     family = match[1].lower().replace(" ", "").replace("rtxa", "a")
     kinds = [card for card in CARDS if card.name == family or card.name.startswith(f"{family}-")]
-    if memory is None and (named := IN_TITLE.search(match[2])) is not None:
-        memory = int(named[1]) * GiB
+    if memory is None and (size := IN_TITLE.search(match[2])) is not None:
+        memory = int(size[1]) * GiB
     fitting = [card for card in kinds if memory is None or abs(card.memory - memory) < NEAR * card.memory]
     return fitting[0] if len(fitting) == 1 else None
 

@@ -3,22 +3,15 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-import msgspec
-
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import create, stored_profile, successors
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.serialize import weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, fault, read_manifest, step_of
+from ftui.runs.checkpoint_index import read_stored_evaluation
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.text import shown
-
-
-class Bests(msgspec.Struct, frozen=True):
-    """What a checkpoint remembers of the best evaluation so far (part of resume/state.json)."""
-
-    best_step: int | None = None
 
 
 @dataclass(frozen=True)
@@ -43,10 +36,10 @@ def find_origin(run: Run, checkpoint: str | None) -> ForkOrigin:
         if chosen is None:
             raise UsageError(f"{run.name} has no valid checkpoint to continue from.", hint=f"There are: {steps}.")
         return ForkOrigin(run, run.read_facts(), chosen)
-    wanted = step_of(checkpoint)
-    chosen = next((c for c in present if c.step == wanted), None)
+    number = step_of(checkpoint)
+    chosen = next((c for c in present if c.step == number), None)
     if chosen is None:
-        raise UsageError(f"{run.name} has no checkpoint-{wanted}.", hint=f"There are: {steps}.")
+        raise UsageError(f"{run.name} has no checkpoint-{number}.", hint=f"There are: {steps}.")
     if problem := fault(chosen.path):
         raise UsageError(f"{chosen.path.name} of {run.name} is damaged: {problem}.", hint=f"There are: {steps}.")
     return ForkOrigin(run, run.read_facts(), chosen)
@@ -91,7 +84,6 @@ def fork(
 
 def _inherited(origin: ForkOrigin) -> list[Checkpoint]:
     """The checkpoint, and the best one before it: final/ may be made from that."""
-    state = origin.checkpoint.path / "resume" / "state.json"
-    best = msgspec.json.decode(state.read_bytes(), type=Bests).best_step
+    best = read_stored_evaluation(origin.checkpoint.path).best_step
     others = [c for c in checkpoints_in(origin.run.checkpoints) if c.step == best and c != origin.checkpoint]
     return [origin.checkpoint, *(c for c in others if fault(c.path) is None)]

@@ -98,7 +98,7 @@ def decide(folder: Path, *, again: bool = False, resume_stopped: bool = False) -
     for run in chain([Run(folder)], successors(Run(folder))):
         if not run.facts.exists():
             return run, "start"
-        status = _settled(run)
+        status = _wait_until_settled(run)
         if is_running(status):
             return run, "attach"
         if not has_ended(status.state) or (resume_stopped and status.state.phase == "stopped"):
@@ -116,7 +116,7 @@ def successors(run: Run) -> Iterator[Run]:
         yield Run(run.folder.with_name(run.name[: LONGEST_NAME - len(ending)] + ending))
 
 
-def _settled(run: Run) -> Status:
+def _wait_until_settled(run: Run) -> Status:
     """The run's status; one that has ended is given time to let go of its memory and locks."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
@@ -127,11 +127,11 @@ def _settled(run: Run) -> Status:
 
 
 def _refuse_if_elsewhere(run: Run, status: Status) -> None:
-    """A run on a shared volume may live on a machine whose processes cannot be seen from here: look at its beat."""
-    here, there = this_process(), status.engine
-    if there is None or status.state.exit_code is not None:
+    """A run on a shared volume may run on a machine whose processes cannot be seen from here: look at its beat."""
+    own, owner = this_process(), status.engine
+    if owner is None or status.state.exit_code is not None:
         return
-    if (here.boot, here.namespace) == (there.boot, there.namespace) or not run.beat.exists():
+    if (own.boot, own.namespace) == (owner.boot, owner.namespace) or not run.beat.exists():
         return
     before = run.beat.read_bytes()
     time.sleep(BEAT_SECONDS)
@@ -160,7 +160,7 @@ def open_run(
     resume_stopped: bool = False,
     allow: Collection[str] = (),
 ) -> OpenedRun:
-    """Bring the run in `folder` to life with this profile, or find it running or ended.
+    """Start or resume the run in `folder` with this profile, or find it running or ended.
 
     Of many that try at once, one holds supervisor.lock, starts the run and hands the lock to its supervisor; the others
     find it alive. `resume_stopped` continues a run that was stopped on purpose; `allow` as in `check_remote_code`.
@@ -171,14 +171,14 @@ def open_run(
         DiskFullError: there is no room for what that writes.
     """
     try:
-        return _opened(folder, resolved, allow, again=again, resume_stopped=resume_stopped)
+        return _open(folder, resolved, allow, again=again, resume_stopped=resume_stopped)
     except OSError as error:
         if not is_disk_full(error):
             raise
         raise disk_error(error, f"{folder} cannot be opened", folder) from error
 
 
-def _opened(
+def _open(
     folder: Path, resolved: ResolvedProfile, allow: Collection[str], *, again: bool, resume_stopped: bool
 ) -> OpenedRun:
     while True:
@@ -210,13 +210,13 @@ def _wait_until_alive(run: Run) -> None:
     """Somebody else is starting the run: give it the time to be seen.
 
     Raises:
-        LostRunError: the lock is held, but nobody can be seen who works on the run.
+        LostRunError: another process has the lock, and none can be seen that works on the run.
     """
     deadline = time.monotonic() + SETTLE_SECONDS
     while not is_running(read_status(run)):
         if time.monotonic() > deadline:
             raise LostRunError(
-                f"{run.name} is held by a process that cannot be seen from here.",
+                f"{run.name} is locked by a process that cannot be seen from here.",
                 hint=f"It may run in another container on the same volume; `ftui status {run.name}` says where.",
             )
         time.sleep(0.05)
@@ -250,7 +250,7 @@ def create(
             return False
         if run.folder.exists():
             raise UsageError(f"{run.folder} exists and is not a run.", hint="Use another --name.") from error
-        raise DiskError(f"{run.folder} cannot be made: {error}.", hint="FTUI_RUNS says where runs live.") from error
+        raise DiskError(f"{run.folder} cannot be made: {error}.", hint="FTUI_RUNS names the folder of runs.") from error
     finally:
         if temporary.exists():
             shutil.rmtree(temporary)
@@ -289,8 +289,8 @@ def stored_profile(run: Run) -> Profile:
 
 def pending_changes(run: Run, profile: Profile) -> list[str]:
     """Keys in which a running run's profile differs from this one: they wait for its next resume."""
-    before, now = flat_values(stored_profile(run)), flat_values(with_run_name(profile, run.name))
-    return [".".join(key) for key in before | now if before.get(key) != now.get(key)]
+    before, current = flat_values(stored_profile(run)), flat_values(with_run_name(profile, run.name))
+    return [".".join(key) for key in before | current if before.get(key) != current.get(key)]
 
 
 def wait_for_start(opened: OpenedRun) -> None:

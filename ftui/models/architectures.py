@@ -41,10 +41,10 @@ def _phi3(config: Mapping[str, Any]) -> ModelShape:
     }  # fmt: skip
     others = {"input_layernorm.weight": hidden, "post_attention_layernorm.weight": hidden}
     tied = bool(config.get("tie_word_embeddings", False))
-    seen = windows(config, int(config["num_hidden_layers"]))
+    spans = windows(config, int(config["num_hidden_layers"]))
     return ModelShape(
         "phi3", hidden, width, heads, kv_heads, size, vocab, context(config), tied, "model.layers",
-        reuse_equal([DecoderLayer(linears, frozenset(), others, None, window) for window in seen]),
+        reuse_equal([DecoderLayer(linears, frozenset(), others, None, window) for window in spans]),
         ends("model.embed_tokens", vocab, hidden, tied=tied) | {"model.norm.weight": hidden},
         "model.embed_tokens", "lm_head",
     )  # fmt: skip
@@ -63,10 +63,10 @@ def _starcoder2(config: Mapping[str, Any]) -> ModelShape:
     biased = frozenset(linears) if config.get("use_bias", True) else frozenset()
     others = with_bias("input_layernorm", hidden) | with_bias("post_attention_layernorm", hidden)
     tied = bool(config.get("tie_word_embeddings", True))
-    seen = windows(config, int(config["num_hidden_layers"]))
+    spans = windows(config, int(config["num_hidden_layers"]))
     return ModelShape(
         "starcoder2", hidden, width, heads, kv_heads, size, vocab, context(config), tied, "model.layers",
-        reuse_equal([DecoderLayer(linears, biased, others, None, window) for window in seen]),
+        reuse_equal([DecoderLayer(linears, biased, others, None, window) for window in spans]),
         ends("model.embed_tokens", vocab, hidden, tied=tied) | with_bias("model.norm", hidden),
         "model.embed_tokens", "lm_head", "layer", "gelu", False,
     )  # fmt: skip

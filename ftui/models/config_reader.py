@@ -45,8 +45,6 @@ class LlamaVariant:
     eager_only: bool = False
 
 
-MOST_LAYERS, LARGEST = 4096, 1 << 30
-"""Beyond these a config is damaged: no model is near them."""
 FOUR_NORMS = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
 )  # fmt: skip
@@ -119,8 +117,8 @@ def read_shape(config: Mapping[str, Any]) -> ModelShape | None:
             return None
     except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError):  # a size is not there, or no number
         return None
-    whole = shape.head_dim > 0 and shape.num_heads % shape.num_kv_heads == 0
-    return shape if whole and all(_has_its_experts(layer) for layer in shape.layers) else None
+    is_possible = shape.head_dim > 0 and shape.num_heads % shape.num_kv_heads == 0
+    return shape if is_possible and all(_has_valid_experts(layer) for layer in shape.layers) else None
 
 
 def _are_sizes(config: Mapping[str, Any]) -> bool:
@@ -132,7 +130,7 @@ def _are_sizes(config: Mapping[str, Any]) -> bool:
     return max(config.get("num_hidden_layers") or 0, config.get("n_layer") or 0) <= DEEPEST
 
 
-def _has_its_experts(layer: DecoderLayer) -> bool:
+def _has_valid_experts(layer: DecoderLayer) -> bool:
     experts = layer.experts
     return experts is None or (0 < experts.num_active <= experts.num and experts.width > 0)
 
@@ -195,15 +193,15 @@ def _norms(config: Mapping[str, Any], kind: LlamaVariant, hidden: int) -> dict[s
     return weights | ({f"{name}.bias": hidden for name in names} if kind.norm_bias else {})
 
 
-def _qk_norms(how: str, heads: int, kv_heads: int, head_dim: int) -> dict[str, int]:
+def _qk_norms(kind: str, heads: int, kv_heads: int, head_dim: int) -> dict[str, int]:
     numbers = {"q": heads, "k": kv_heads}
-    if how == "list":
+    if kind == "list":
         return {
             f"self_attn.{of}_layernorm.norms.{i}.weight": head_dim for of, number in numbers.items()
             for i in range(number)
         }  # fmt: skip
     return {
-        f"self_attn.{of}_norm.weight": head_dim if how == "head" else number * head_dim
+        f"self_attn.{of}_norm.weight": head_dim if kind == "head" else number * head_dim
         for of, number in numbers.items()
     }
 
@@ -266,7 +264,7 @@ def vocabulary_size(section: Any) -> int:
 
 
 @lru_cache(maxsize=8)
-def _count_entries(path: Path, _changed: int) -> int | None:
+def _count_entries(path: Path, _modified: int) -> int | None:
     """Entries of a tokenizer.json, added ones too; `None` where it cannot be understood."""
     try:
         table = json.loads(path.read_bytes())

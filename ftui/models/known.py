@@ -15,14 +15,14 @@ def known_models() -> Mapping[str, Mapping[str, Any]]:
 
     One that is `same_as` another has that one's numbers, but for those it gives itself.
     """
-    written = tomllib.loads(TABLE.read_text(encoding="utf-8"))
-    return {name: _whole(written, name) for name in written}
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return {name: _resolve_twin(table, name) for name in table}
 
 
-def _whole(written: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
-    own = dict(written[name])
+def _resolve_twin(table: Mapping[str, dict[str, Any]], name: str) -> dict[str, Any]:
+    own = dict(table[name])
     twin = own.pop("same_as", None)
-    return own if twin is None else _whole(written, twin) | own
+    return own if twin is None else _resolve_twin(table, twin) | own
 
 
 def known_config(name: str) -> dict[str, Any] | None:

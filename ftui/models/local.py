@@ -108,8 +108,8 @@ def models_in(folder: Path) -> list[ModelFacts]:
         entries = sorted(folder.iterdir())
     except (OSError, ValueError) as error:
         raise ModelError(f"{folder} cannot be read: {error}", hint="Check the path.") from error
-    is_one = [e for e in entries if _is_file(e / CONFIG) or (e.suffix.lower() == ".gguf" and _is_file(e))]
-    return [read_facts(entry) for entry in is_one]
+    models = [e for e in entries if _is_file(e / CONFIG) or (e.suffix.lower() == ".gguf" and _is_file(e))]
+    return [read_facts(entry) for entry in models]
 
 
 def cached_models() -> list[ModelFacts]:
@@ -145,10 +145,10 @@ def read_facts(path: Path, *, name: str | None = None) -> ModelFacts:
     except (ModelError, OSError) as error:
         return ModelFacts(name, path, problem=error.message if isinstance(error, ModelError) else str(error))
     shape = read_shape(config)
-    counted = sum(number for _, number in headers) or None
+    num_elements = sum(number for _, number in headers) or None
     return ModelFacts(
         name, path, model_type=_text(config.get("model_type")),
-        parameters=counted if shape is None else shape.num_parameters,
+        parameters=num_elements if shape is None else shape.num_parameters,
         layers=_number(config, "num_hidden_layers", "n_layer") if shape is None else shape.num_layers,
         context=_number(config, "max_position_embeddings", "n_positions") if shape is None else shape.context,
         dtype=_most(headers) or _text(config.get("dtype") or config.get("torch_dtype")),
@@ -185,13 +185,13 @@ def _is_size(number: Any) -> bool:
 
 def _header(file: Path) -> dict[str, Any]:
     """The header of a safetensors file: 8 bytes of length, then JSON."""
-    with file.open("rb") as opened:
-        start = opened.read(8)
+    with file.open("rb") as stream:
+        start = stream.read(8)
         size = struct.unpack("<Q", start)[0] if len(start) == 8 else LONGEST_HEADER + 1
         if size > LONGEST_HEADER:
             raise ModelError(f"{file} is no safetensors file.", hint="Did its download end?")
         try:
-            header = json.loads(opened.read(size))
+            header = json.loads(stream.read(size))
         except (ValueError, RecursionError) as error:
             raise ModelError(f"{file} has a damaged header: {error}", hint="Did its download end?") from error
     if not isinstance(header, dict):
@@ -212,8 +212,8 @@ def _licence(card: Path) -> str | None:
     """`license:` in the front matter of a model card (`license_name:` where it is `other`)."""
     if not card.is_file():
         return None
-    with card.open(errors="replace") as opened:
-        lines = opened.read(64 << 10).split("\n")
+    with card.open(errors="replace") as stream:
+        lines = stream.read(64 << 10).split("\n")
     if lines[0].strip() != "---":
         return None
     values: dict[str, str] = {}

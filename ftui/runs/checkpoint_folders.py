@@ -1,13 +1,12 @@
 """Checkpoints as folders that are whole or are not there: staged, hashed, synced, published by one rename.
 
-This room knows files, not tensors: what stands in a checkpoint is the engine's business
-(engine/checkpoints/checkpoint.py).
+This module handles files, not tensors: engine/checkpoints/checkpoint.py says what is in a checkpoint.
 
     checkpoints/checkpoint-120/        MANIFEST.json last; weights and tokenizer at the top, ours under resume/
     checkpoints/.partial-120-<token>/  being written; swept at the next start
     checkpoints/.trash-120-<token>/    being deleted; swept at the next start
     checkpoints/quarantine/            damaged folders, kept for a look, with the reason in the journal
-    checkpoints/superseded/            of a line that was abandoned: a later attempt went on from an earlier step
+    checkpoints/superseded/            of a line that was abandoned: a later attempt resumed from an earlier step
 
 Volumes that cannot rename a folder get its files moved one by one, the manifest last: without one a folder is no
 checkpoint. Links are never followed where something is deleted or moved.
@@ -134,8 +133,8 @@ def checkpoints_in(root: Path) -> list[Checkpoint]:
     """Checkpoints by name, newest step first; nothing is verified."""
     if not root.is_dir():
         return []
-    found = [Checkpoint(path, int(match[1])) for path in root.iterdir() if (match := _NAME.fullmatch(path.name))]
-    return sorted(found, key=lambda checkpoint: -checkpoint.step)
+    checkpoints = [Checkpoint(path, int(match[1])) for path in root.iterdir() if (match := _NAME.fullmatch(path.name))]
+    return sorted(checkpoints, key=lambda checkpoint: -checkpoint.step)
 
 
 def step_of(text: str) -> int:
@@ -219,7 +218,7 @@ def discard(folder: Path) -> None:
         return
     trash = folder.with_name(f".trash-{folder.name}-{secrets.token_hex(4)}")
     if rename_folder(folder, trash):
-        _delete_named(trash)
+        _delete_manifest_files(trash)
         return
     names = manifest_files(folder)
     try:
@@ -249,12 +248,12 @@ def sweep(root: Path) -> None:
 
 def _delete_trash(root: Path) -> None:
     for path in root.glob(".trash-*"):
-        _delete_named(path)
+        _delete_manifest_files(path)
     for path in root.glob(f"*/{DISCARDED}"):
         delete(path.parent, manifest_files(path.parent, DISCARDED))
 
 
-def _delete_named(trash: Path) -> None:
+def _delete_manifest_files(trash: Path) -> None:
     """Delete the files the manifest names, itself last (a kill in between leaves it to the next sweep)."""
     delete(trash, manifest_files(trash))
 

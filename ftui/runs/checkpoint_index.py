@@ -33,7 +33,7 @@ _ASIDE = re.compile(r"checkpoint-(\d+)(-[0-9a-f]{8})?")
 
 Family = tuple[str, ...]
 Place = Literal["final", "checkpoints", "superseded", "quarantine"]
-Written = tuple[str, int]
+SaveKey = tuple[str, int]
 """The token of the process that wrote a checkpoint, and its step: a step may be saved by two attempts."""
 
 
@@ -83,11 +83,11 @@ class CheckpointHistory:
     """What the journal says of checkpoints and of the evaluations at their steps."""
 
     def __init__(self) -> None:
-        self.tags: dict[Written, list[str]] = {}
-        self.verified: set[Written] = set()
+        self.tags: dict[SaveKey, list[str]] = {}
+        self.verified: set[SaveKey] = set()
         self.losses: dict[int, EvaluationDone] = {}
         """Of the line of history that counts."""
-        self.abandoned: dict[Written, EvaluationDone] = {}
+        self.abandoned: dict[SaveKey, EvaluationDone] = {}
         """Of lines that a later attempt left."""
         self.reasons: dict[str, str] = {}
         """Of quarantine, by path."""
@@ -100,22 +100,22 @@ class CheckpointHistory:
                 self._writers[record.step] = record.token
                 self.tags[record.token, record.step] = list(record.tags)
             case CheckpointTagged():
-                tags = self.tags.setdefault(self._written(record.step), [])
+                tags = self.tags.setdefault(self._key_of(record.step), [])
                 if record.tag not in tags:
                     tags.append(record.tag)
             case CheckpointVerified():
-                self.verified.add(self._written(record.step))
+                self.verified.add(self._key_of(record.step))
             case CheckpointRejected():
                 self.reasons[record.moved_to] = record.reason
             case EvaluationDone() if not record.requested or record.step not in self.losses:
                 self.losses[record.step] = record
             case RunStarted():
-                gone = [step for step in self.losses if step > record.start_step]
-                for step in gone:
+                undone = [step for step in self.losses if step > record.start_step]
+                for step in undone:
                     evaluation = self.losses.pop(step)
                     self.abandoned[evaluation.token, step] = evaluation
 
-    def _written(self, step: int) -> Written:
+    def _key_of(self, step: int) -> SaveKey:
         return self._writers.get(step, ""), step
 
 
@@ -125,7 +125,7 @@ class CheckpointIndex:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._journal = Tail(run.journal)
-        self._told = CheckpointHistory()
+        self._history = CheckpointHistory()
 
     def look(self, state: RunState) -> list[CheckpointEntry]:
         """final/ first, then the checkpoints, the newest first, then those that lie aside.
@@ -137,15 +137,15 @@ class CheckpointIndex:
         while self._journal.offset != before:
             before = self._journal.offset
             for record in self._journal.read(PIECE):
-                self._told.take(record)
+                self._history.take(record)
         run, ids = self._run, family(self._run)
         try:
-            looked_at = [self._entry(path, place, step, ids) for path, place, step in checkpoint_places(run, state)]
+            entries = [self._entry(path, place, step, ids) for path, place, step in checkpoint_places(run, state)]
             best = best_step(run, state)
         except OSError as error:
             raise disk_error(error, "The checkpoints could not be read", run.folder) from error
-        found, pins = [entry for entry in looked_at if entry is not None], read_pins(run)
-        newest = next((entry for entry in found if entry.place == "checkpoints" and entry.problem is None), None)
+        present, pins = [entry for entry in entries if entry is not None], read_pins(run)
+        newest = next((entry for entry in present if entry.place == "checkpoints" and entry.problem is None), None)
         return [
             replace(
                 _final(entry, state),
@@ -153,7 +153,7 @@ class CheckpointIndex:
                 newest=entry is newest,
                 pinned=entry.place == "checkpoints" and entry.step in pins,
             )
-            for entry in found
+            for entry in present
         ]
 
     def _entry(self, path: Path, place: Place, step: int | None, ids: Family | None) -> CheckpointEntry | None:
@@ -165,7 +165,7 @@ class CheckpointIndex:
         relative = path.relative_to(self._run.folder).as_posix()
         entry = CheckpointEntry(
             step=step, name=relative.removeprefix("checkpoints/"), path=relative, place=place,
-            problem=self._told.reasons.get(relative, problem) if place == "quarantine" else problem,
+            problem=self._history.reasons.get(relative, problem) if place == "quarantine" else problem,
         )  # fmt: skip
         if manifest is None:
             return entry
@@ -181,23 +181,27 @@ class CheckpointIndex:
         """What the journal says of the checkpoint since it was saved; one of another run brings its own loss along."""
         if entry.place != "final" and ids is not None and manifest.run_id != ids[0]:
             own = read_stored_evaluation(path)
-            known = own.evaluated_step == step
+            is_own = own.evaluated_step == step
             return replace(
-                entry, tags=["inherited"], eval_loss=own.last_loss if known else None,
-                eval_finite=not known or own.last_loss is not None,
+                entry, tags=["inherited"], eval_loss=own.last_loss if is_own else None,
+                eval_finite=not is_own or own.last_loss is not None,
             )  # fmt: skip
-        written = manifest.token, step
-        told = self._told.losses.get(step)
+        key = manifest.token, step
+        evaluation = self._history.losses.get(step)
         if entry.place in ("superseded", "quarantine"):
-            told = self._told.abandoned.get(written, told)
+            evaluation = self._history.abandoned.get(key, evaluation)
         if entry.place != "final":
-            tags, verified = self._told.tags.get(written, []), written in self._told.verified
+            tags, verified = self._history.tags.get(key, []), key in self._history.verified
             entry = replace(entry, tags=list(tags), verified=verified and entry.problem is None)
-        return entry if told is None else replace(entry, eval_loss=told.loss, eval_finite=told.loss is not None)
+        return (
+            entry
+            if evaluation is None
+            else replace(entry, eval_loss=evaluation.loss, eval_finite=evaluation.loss is not None)
+        )
 
 
 def read_checkpoints(run: Run, state: RunState) -> list[CheckpointEntry]:
-    """The checkpoints of a run, see `Browser.look`."""
+    """The checkpoints of a run, see `CheckpointIndex.look`."""
     return CheckpointIndex(run).look(state)
 
 
@@ -213,7 +217,7 @@ def checkpoint_places(run: Run, state: RunState) -> Iterator[tuple[Path, Place, 
     )
     for place, root in places:
         aside = [(path, int(match[1])) for path in _children(root) if (match := _ASIDE.fullmatch(path.name))]
-        for path, step in sorted(aside, key=lambda found: (-found[1], found[0].name)):
+        for path, step in sorted(aside, key=lambda item: (-item[1], item[0].name)):
             yield path, place, step
 
 

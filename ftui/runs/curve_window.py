@@ -43,7 +43,7 @@ def read_window(run: Run, curves: Curves, first: int, last: int, *, most_bytes: 
             end = _find(file, size, (_attempt_at(curves, last), last + 1))
             if end - begin > most_bytes:
                 return None
-            return _gathered(curves, _lines(file, begin, size), first, last)
+            return _gather(curves, _lines(file, begin, size), first, last)
     except OSError:  # not there, or its volume has trouble: the chart stays as coarse as it was
         return None
 
@@ -81,21 +81,23 @@ def _lines(file: BinaryIO, start: int, size: int) -> Iterator[_Line]:
             continue
 
 
-def _gathered(curves: Curves, lines: Iterator[_Line], first: int, last: int) -> Curves:
+def _gather(curves: Curves, lines: Iterator[_Line], first: int, last: int) -> Curves:
     """What counts of the lines, until they are past `last`."""
-    found: dict[int, AttemptCurves] = {}
-    known = {attempt.attempt: attempt for attempt in curves.attempts}
+    gathered: dict[int, AttemptCurves] = {}
+    by_number = {attempt.attempt: attempt for attempt in curves.attempts}
     end = (_attempt_at(curves, last), last)
     for line in lines:
         if (line.attempt, line.step) > end:
             break
-        attempt = known.get(line.attempt)
+        attempt = by_number.get(line.attempt)
         if attempt is None or line.token != attempt.token or _attempt_at(curves, line.step) != line.attempt:
             continue
         if not first <= line.step <= last or line.step > attempt.last_step:  # taken back by one that has yet to step
             continue
-        if line.attempt not in found:
-            found[line.attempt] = AttemptCurves(line.attempt, line.token, line.step - 1, line.step, {"loss": Series()})
-        found[line.attempt].last_step = line.step
-        found[line.attempt].series["loss"].add(line.step, line.loss)
-    return Curves(offset=0, attempts=list(found.values()))
+        if line.attempt not in gathered:
+            gathered[line.attempt] = AttemptCurves(
+                line.attempt, line.token, line.step - 1, line.step, {"loss": Series()}
+            )
+        gathered[line.attempt].last_step = line.step
+        gathered[line.attempt].series["loss"].add(line.step, line.loss)
+    return Curves(offset=0, attempts=list(gathered.values()))

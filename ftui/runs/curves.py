@@ -80,13 +80,13 @@ class Series(msgspec.Struct):
 
     def cut(self, above: int) -> bool:
         """Drop what came after step `above`; False where buckets are too wide to tell."""
-        kept = sum(first <= above for first in self.first)
-        if kept == len(self.first) and (not kept or self.last[-1] <= above):
+        num_kept = sum(first <= above for first in self.first)
+        if num_kept == len(self.first) and (not num_kept or self.last[-1] <= above):
             return True
-        if kept and self.width > 1:
+        if num_kept and self.width > 1:
             return False
         for column in (self.first, self.last, self.low, self.high, self.total, self.count, self.missing):
-            del column[kept:]
+            del column[num_kept:]
         return True
 
 
@@ -132,7 +132,7 @@ class CurveReader:
         self._must_rebuild = False
 
     def begin(self, attempt: int, start: int) -> None:
-        """An attempt begins after step `start` (told by the journal, maybe before its first step)."""
+        """An attempt begins after step `start` (the journal may say so before its first step)."""
         if attempt not in self._starts:
             self._starts[attempt] = start
             self._cut_before(attempt, start)
@@ -182,7 +182,7 @@ class CurveReader:
 
     def _cut_before(self, attempt: int, start: int) -> None:
         """Drop what attempts before this one did above `start`, or note that it takes the file to know that."""
-        kept = []
+        remaining = []
         for earlier in self.curves.attempts:
             if earlier.attempt < attempt and earlier.last_step > start:
                 self.has_changed = True
@@ -192,8 +192,8 @@ class CurveReader:
                     self._must_rebuild = True
                 earlier.series = {name: series for name, series in earlier.series.items() if series.first}
                 earlier.last_step = max((series.last[-1] for series in earlier.series.values()), default=start)
-            kept.append(earlier)
-        self.curves.attempts = kept
+            remaining.append(earlier)
+        self.curves.attempts = remaining
 
 
 def read_curves(run: Run, *, attempt: int = 0, start_step: int | None = None) -> Curves:
@@ -250,8 +250,8 @@ def read_loss(run: Run) -> list[Series]:
         curves = msgspec.json.decode(run.curves.read_bytes(), type=_Losses)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return []
-    found = [attempt.series.loss for attempt in curves.attempts] if curves.v == FORM else []
-    return [series for series in found if series is not None]
+    losses = [attempt.series.loss for attempt in curves.attempts] if curves.v == FORM else []
+    return [series for series in losses if series is not None]
 
 
 def _lower(a: float | None, b: float | None) -> float | None:

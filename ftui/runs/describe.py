@@ -111,10 +111,10 @@ def event_lines(record: AnyRecord) -> list[str]:
         case RunStarted():
             return _plan(record)
         case Step() if not record.applied:
-            what = " and ".join(record.non_finite) or "gradient"
-            return [f"step {record.step}: {shown(what)} not finite, the step was not applied"]
+            names = " and ".join(record.non_finite) or "gradient"
+            return [f"step {record.step}: {shown(names)} not finite, the step was not applied"]
         case EvaluationDone() if record.requested:
-            return []  # told by the answer to its request
+            return []  # the answer to its request says it
         case EvaluationDone():
             best = " (best so far)" if record.best else ""
             return [
@@ -140,8 +140,8 @@ def event_lines(record: AnyRecord) -> list[str]:
 
 def lines_of(text: str) -> list[str]:
     """Foreign text that may have several lines: the first as it is, the others indented below it."""
-    first, *others = shown(text, newlines=True).splitlines() or [""]
-    return [first, *(f"  {line}" for line in others)]
+    first, *continuations = shown(text, newlines=True).splitlines() or [""]
+    return [first, *(f"  {line}" for line in continuations)]
 
 
 APPLIED = {
@@ -170,10 +170,10 @@ def _answer(record: ControlApplied | ControlRefused | MicroBatchChanged) -> str:
         case ControlRefused():
             return f"{shown(record.verb)} refused at step {record.step}: {shown(record.reason)}"
         case ControlApplied():
-            what = APPLIED.get(record.verb, shown(record.verb))
+            action = APPLIED.get(record.verb, shown(record.verb))
             settings = ", ".join(f"{shown(name)} = {value:g}" for name, value in record.settings.items())
             detail = ": ".join(part for part in ("", settings, shown(record.detail)) if part)
-            return f"{what} at step {record.step}" + (f": {detail}" if detail else "")
+            return f"{action} at step {record.step}" + (f": {detail}" if detail else "")
 
 
 def _supervision(record: Adopted | Stalled | Restarting) -> str:
@@ -182,8 +182,8 @@ def _supervision(record: Adopted | Stalled | Restarting) -> str:
         case Adopted():
             return f"a new supervisor watches the engine (process {record.identity.pid})"
         case Stalled():
-            still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
-            return f"{phase_word(record.phase)} stood still for {still} (limit {limit}): the engine is killed"
+            seconds_still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
+            return f"{phase_word(record.phase)} stood still for {seconds_still} (limit {limit}): the engine is killed"
         case Restarting():
             pause = units.duration(record.pause_seconds)
             crash = f"crashed at step {record.step} ({record.error})"
@@ -195,12 +195,12 @@ def _rows(number: int) -> str:
 
 
 def _plan(record: RunStarted) -> list[str]:
-    epoch, of_it = ("a mean epoch", " in a mean epoch") if record.stages else ("an epoch", "")
+    epoch, tail = ("a mean epoch", " in a mean epoch") if record.stages else ("an epoch", "")
     lines = [
         f"{shown(record.model)} · {shown(record.method)} · {shown(record.precision)}"
         f" · {units.count(record.trainable_parameters)} of {units.count(record.total_parameters)} parameters trained",
         f"{record.num_train_rows} rows · {units.count(record.num_train_tokens)} tokens"
-        f" · {units.count(record.num_target_tokens)} target tokens{of_it} · {record.num_eval_rows} rows to evaluate on",
+        f" · {units.count(record.num_target_tokens)} target tokens{tail} · {record.num_eval_rows} rows to evaluate on",
         f"{record.max_steps} steps · {record.steps_per_epoch} {epoch} · {record.effective_batch} sequences a step",
     ]
     if record.resumed_from:
@@ -234,13 +234,13 @@ def history(state: RunState) -> str:
 def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
     """The last lines about a run that ended well: the result, its losses, how to load it."""
     reason = f": {shown(state.reason)}" if state.reason else ""
-    where = f" at {place(state)}" if state.start_step is not None else ""  # None: it never reached training
-    lines = [f"{shown(run.name)} {state.phase}{where}{reason}"]
+    at_step = f" at {place(state)}" if state.start_step is not None else ""  # None: it never reached training
+    lines = [f"{shown(run.name)} {state.phase}{at_step}{reason}"]
     if state.phase != "finished":
         if (checkpoint := state.newest_checkpoint) is not None:
             lines.append(f"  checkpoint  {shown(str(run.checkpoints / Path(checkpoint.path).name))}")
-        how = "the same command" if not has_ended(state) else f"ftui resume {run.name}"
-        lines.append(f"  continue    {how}")
+        command = "the same command" if not has_ended(state) else f"ftui resume {run.name}"
+        lines.append(f"  continue    {command}")
         if state.final is None:
             return lines
     lines.append(f"  result      {shown(str(run.final))}")

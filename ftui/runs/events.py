@@ -49,7 +49,7 @@ class PhaseChanged(Record, frozen=True, tag="phase_changed"):
 
 class RunStarted(Record, frozen=True, tag="run_started"):
     """The plan is made and the first step comes next. Counts of tokens and rows are those of one epoch, but for
-    `num_tokens_ahead`, which are those of all steps from here to `max_steps` (older runs do not tell them). `stages`
+    `num_tokens_ahead`, which are those of all steps from here to `max_steps` (not in older runs). `stages`
     are the first steps of a curriculum's stages.
 
     `reproducibility`: how surely a resumed run equals an uninterrupted one (`None` for one never resumed).
@@ -76,7 +76,7 @@ class RunStarted(Record, frozen=True, tag="run_started"):
 
 
 class StageBegan(Record, frozen=True, tag="stage_began"):
-    """Stage `number` of a curriculum's `of` begins with step `step`, or an attempt goes on within it."""
+    """Stage `number` of a curriculum's `of` begins with step `step`, or an attempt resumes within it."""
 
     step: int
     number: int

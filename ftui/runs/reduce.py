@@ -59,16 +59,17 @@ RANK_FAILED = re.compile(r"rank \d+ failed: ")
 def fold(state: RunState, record: AnyRecord) -> RunState:
     """The state after one more record."""
     if record.attempt > state.attempt:
-        state = _begun(state, record.attempt)
+        state = _begin_attempt(state, record.attempt)
     elif record.attempt == state.attempt and state.token and record.token not in ("", state.token):
         if not isinstance(record, EngineStarted):
             return state
-        state = _begun(state, record.attempt)  # without flock there can be a second writer: the later one stands
+        # Without flock there can be a second writer: the later one stands.
+        state = _begin_attempt(state, record.attempt)
     match record:
         case Step():
-            return _stepped(state, record)
+            return _with_step(state, record)
         case RunStarted():
-            return _started(state, record)
+            return _with_plan(state, record)
         case EvaluationDone() | Sampled():
             return _with_history(state, record)
         case CheckpointSaved() | CheckpointRemoved() | CheckpointRejected():
@@ -76,16 +77,16 @@ def fold(state: RunState, record: AnyRecord) -> RunState:
         case CheckpointTagged() | CheckpointVerified():
             return _with_checkpoint_news(state, record)
         case ControlApplied() | MicroBatchChanged():
-            return _controlled(state, record)
+            return _with_control(state, record)
         case Restarting():
             return _with_restart(state, record)
         case _ if record.attempt < state.attempt:
             return state
         case _:
-            return _of_this_attempt(state, record)
+            return _fold_newest(state, record)
 
 
-def _of_this_attempt(state: RunState, record: AnyRecord) -> RunState:
+def _fold_newest(state: RunState, record: AnyRecord) -> RunState:
     """Records that count only for the newest attempt."""
     match record:
         case EngineStarted() | Adopted():
@@ -106,8 +107,8 @@ def _of_this_attempt(state: RunState, record: AnyRecord) -> RunState:
         case Warned():
             return replace(state, warning=record.message)
         case Stalled():
-            still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
-            return replace(state, stalled=f"{record.phase} stood still for {still} (limit {limit})")
+            seconds_still, limit = units.duration(record.seconds), units.duration(record.limit_seconds)
+            return replace(state, stalled=f"{record.phase} stood still for {seconds_still} (limit {limit})")
         case EngineEnded():
             return _with_engine_end(state, record)
         case RunFinished() | RunStopped() | RunFailed():
@@ -120,7 +121,7 @@ def _is_closed(state: RunState) -> bool:
     return bool(state.ended_by) or state.restarting
 
 
-def _begun(state: RunState, attempt: int) -> RunState:
+def _begin_attempt(state: RunState, attempt: int) -> RunState:
     """A new attempt: history stays, everything about the attempt before goes."""
     return RunState(
         phase="starting",
@@ -145,7 +146,7 @@ def _begun(state: RunState, attempt: int) -> RunState:
     )
 
 
-def _stepped(state: RunState, record: Step) -> RunState:
+def _with_step(state: RunState, record: Step) -> RunState:
     if record.attempt < state.step_attempt:
         return state
     state = replace(state, step=record.step, step_attempt=record.attempt)
@@ -168,7 +169,7 @@ def _stepped(state: RunState, record: Step) -> RunState:
     )
 
 
-def _started(state: RunState, record: RunStarted) -> RunState:
+def _with_plan(state: RunState, record: RunStarted) -> RunState:
     """Attempts before this one no longer count above its first step."""
     start = record.start_step
     first = state.first_evaluation
@@ -210,9 +211,9 @@ def _with_history(state: RunState, record: EvaluationDone | Sampled) -> RunState
         case Sampled() if record.requested:
             return state  # neither before nor after training
         case Sampled() if record.step == 0:
-            return replace(state, samples_before=_renewed(state.samples_before, record))
+            return replace(state, samples_before=_with_answer(state.samples_before, record))
         case Sampled():
-            return replace(state, samples_after=_renewed(state.samples_after, record))
+            return replace(state, samples_after=_with_answer(state.samples_after, record))
 
 
 def _with_evaluation(state: RunState, record: EvaluationDone) -> RunState:
@@ -233,8 +234,8 @@ def _with_evaluation(state: RunState, record: EvaluationDone) -> RunState:
 
 def _with_checkpoints(state: RunState, record: CheckpointSaved | CheckpointRemoved | CheckpointRejected) -> RunState:
     if isinstance(record, CheckpointSaved):
-        kept = [c for c in state.checkpoints if c.step != record.step]
-        return replace(state, checkpoints=[*kept, SavedCheckpoint(record.step, record.path, record.tags)])
+        others = [c for c in state.checkpoints if c.step != record.step]
+        return replace(state, checkpoints=[*others, SavedCheckpoint(record.step, record.path, record.tags)])
     return replace(state, checkpoints=[c for c in state.checkpoints if c.path != record.path])
 
 
@@ -254,7 +255,7 @@ def _with_checkpoint_news(state: RunState, record: CheckpointTagged | Checkpoint
     return state
 
 
-def _controlled(state: RunState, record: ControlApplied | MicroBatchChanged) -> RunState:
+def _with_control(state: RunState, record: ControlApplied | MicroBatchChanged) -> RunState:
     """What requests and running out of memory change; it stays in force in later attempts."""
     if isinstance(record, MicroBatchChanged):
         return replace(state, micro_batch=record.new, micro_batch_step=record.step)
@@ -267,13 +268,13 @@ def _controlled(state: RunState, record: ControlApplied | MicroBatchChanged) -> 
     return state
 
 
-def _renewed(samples: list[SampleAnswer], record: Sampled) -> list[SampleAnswer]:
-    kept = [s for s in samples if s.prompt != record.prompt]
-    return [*kept, SampleAnswer(record.step, record.prompt, record.completion)]
+def _with_answer(samples: list[SampleAnswer], record: Sampled) -> list[SampleAnswer]:
+    others = [s for s in samples if s.prompt != record.prompt]
+    return [*others, SampleAnswer(record.step, record.prompt, record.completion)]
 
 
 def _with_restart(state: RunState, record: Restarting) -> RunState:
-    """The attempt has failed, the run has not: nothing that told of an end stays."""
+    """The attempt has failed, the run has not: nothing that says it ended stays."""
     restart = Restart(record.attempt, record.step, record.error, record.number)
     state = replace(state, restarts=[*state.restarts, restart][-RESTARTS_KEPT:])
     if record.attempt < state.attempt:
@@ -339,8 +340,8 @@ def _explain_end(state: RunState, record: EngineEnded) -> tuple[str, str, int]:
         message = f"The engine was killed: {state.stalled or 'it stood still'}."
         return message, "stalled", StalledError.exit_code
     if record.oom_kills:
-        how = f"was killed ({record.signal})" if record.signal else f"ended (exit code {record.code})"
-        message = f"The engine {how}: the host ran out of memory{_engine_memory(record)}."
+        ending = f"was killed ({record.signal})" if record.signal else f"ended (exit code {record.code})"
+        message = f"The engine {ending}: the host ran out of memory{_engine_memory(record)}."
         return message, "host memory", HostMemoryError.exit_code
     if record.signal in ("SIGKILL", "SIGTERM", "SIGINT", "SIGHUP"):
         memory = _engine_memory(record) if record.signal == "SIGKILL" else ""
@@ -348,8 +349,8 @@ def _explain_end(state: RunState, record: EngineEnded) -> tuple[str, str, int]:
     if record.signal:
         return f"The engine crashed ({record.signal}).", record.signal, BUG
     if record.code is None:
-        why = "its supervisor had been replaced, so its exit code is unknown"
-        return f"The engine ended without writing why ({why}).", "exit code unknown", BUG
+        reason_unknown = "its supervisor had been replaced, so its exit code is unknown"
+        return f"The engine ended without writing why ({reason_unknown}).", "exit code unknown", BUG
     code = record.code if record.code in EXIT_WORDS and record.code != FINISHED else BUG
     if reason := next((line for line in record.last_lines if RANK_FAILED.match(line)), ""):
         return reason, f"exit code {record.code}", code

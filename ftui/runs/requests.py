@@ -120,7 +120,7 @@ _decoder = msgspec.json.Decoder(AnyRequest)
 
 @dataclass(frozen=True)
 class ReceivedRequest:
-    """A file of the inbox folder folder folder: its request, or what is wrong with it. `id` is the one in its name."""
+    """A file of the inbox folder: its request, or what is wrong with it. `id` is the one in its name."""
 
     path: Path
     id: str
@@ -154,10 +154,10 @@ def read_requests(run: Run) -> Iterator[ReceivedRequest]:
         return
     for name in names:
         if match := _FILE.fullmatch(name):
-            yield _read(run.inbox / name, match[2])
+            yield _read_request(run.inbox / name, match[2])
 
 
-def _read(path: Path, identity: str) -> ReceivedRequest:
+def _read_request(path: Path, identity: str) -> ReceivedRequest:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -179,9 +179,9 @@ def _read(path: Path, identity: str) -> ReceivedRequest:
     return ReceivedRequest(path, identity, request)
 
 
-def remove_request(found: ReceivedRequest) -> None:
-    """Take a file out of the inbox folder folder folder (a folder of that name stays: it was not made here)."""
+def remove_request(file: ReceivedRequest) -> None:
+    """Take a file out of the inbox folder (a folder of that name stays: it was not made here)."""
     try:
-        found.path.unlink(missing_ok=True)
+        file.path.unlink(missing_ok=True)
     except (IsADirectoryError, PermissionError):
         return

@@ -43,13 +43,13 @@ EXPLAINED = {
 }
 
 
-def decide(state: RunState, ended: EngineEnded, *, terminated: bool) -> Restarting | str:
+def decide(state: RunState, ending: EngineEnded, *, terminated: bool) -> Restarting | str:
     """The restart that follows the ending of an attempt, or why there is none, in words.
 
-    `state` has seen all records of the attempt, `ended` among them; `terminated`: its supervisor was sent SIGTERM.
+    `state` has seen all records of the attempt, `ending` among them; `terminated`: its supervisor was sent SIGTERM.
     """
-    if why := _why_it_stays_down(state, ended, terminated=terminated):
-        return why
+    if reason := _reason_against(state, ending, terminated=terminated):
+        return reason
     step, error = crash_step(state), state.error
     row = row_before(state.restarts, state.attempt)
     if any((restart.step, restart.error) == (step, error) for restart in row):
@@ -65,21 +65,21 @@ def may_follow(state: RunState) -> bool:
     if state.exit_code is None or state.leaving:
         return False
     if state.ended_by == "engine":
-        return _is_crash_of_its_own(state)
+        return _is_crash(state)
     return state.error not in (*ASKED_TO_END, *(f"exit code {code}" for code in EXPLAINED))
 
 
-def _why_it_stays_down(state: RunState, ended: EngineEnded, *, terminated: bool) -> str:
+def _reason_against(state: RunState, ending: EngineEnded, *, terminated: bool) -> str:
     if terminated:
         return "it was ended by SIGTERM"
-    if state.attempt != ended.attempt or state.token not in ("", ended.token):
+    if state.attempt != ending.attempt or state.token not in ("", ending.token):
         return "the run's records do not show this attempt (a full disk, or another supervisor)"
     if not may_follow(state):
         return "its ending is not a crash"
     return ""
 
 
-def _is_crash_of_its_own(state: RunState) -> bool:
+def _is_crash(state: RunState) -> bool:
     return state.phase == "failed" and (state.again or state.exit_code == BUG)
 
 

@@ -1,4 +1,4 @@
-"""A run's folder: its name, its files, who opens it. Paths only; what the files mean is told elsewhere."""
+"""A run's folder: its name, its files, who opens it. Paths only; what the files mean is in the other modules here."""
 
 import os
 import re
@@ -197,9 +197,9 @@ def note_root(root: Path) -> None:
     try:
         make_private_folder(path.parent)
         with wait_lock(path.with_suffix(".lock")):
-            known = known_roots()
-            if root not in known:
-                replace_file(path, b"".join(os.fsencode(p) + b"\n" for p in [*known, root]))
+            roots = known_roots()
+            if root not in roots:
+                replace_file(path, b"".join(os.fsencode(p) + b"\n" for p in [*roots, root]))
     except OSError:
         return
 
@@ -233,8 +233,8 @@ def find_run(name: str) -> Run:
 def all_runs() -> list[Run]:
     """Every run in this root and the known ones, in the order of their roots, then by name."""
     roots = dict.fromkeys([runs_root(), *known_roots()])
-    found = [path.parent for root in roots if root.is_dir() for path in sorted(root.glob("*/run.json"))]
-    return [Run(folder) for folder in found if NAME.fullmatch(folder.name)]  # `.NAME.new` is one in the making
+    folders = [path.parent for root in roots if root.is_dir() for path in sorted(root.glob("*/run.json"))]
+    return [Run(folder) for folder in folders if NAME.fullmatch(folder.name)]  # `.NAME.new` is one in the making
 
 
 def new_run_id() -> str:

@@ -96,7 +96,7 @@ def apply_directly(run: Run, verb: str, step: int) -> str:
     """
     try:
         with _as_writer(run):
-            return _done(verb, run, read_status(run).state, step)
+            return _change_checkpoint(verb, run, read_status(run).state, step)
     except OSError as error:
         raise disk_error(error, f"`{verb}` of checkpoint-{step} failed", run.folder) from error
 
@@ -113,22 +113,22 @@ def _as_writer(run: Run) -> Iterator[None]:
         lock.close()
 
 
-def _done(verb: str, run: Run, state: RunState, step: int) -> str:
+def _change_checkpoint(verb: str, run: Run, state: RunState, step: int) -> str:
     present, pins = checkpoints_in(run.checkpoints), read_pins(run)
-    found = next((c for c in present if c.step == step), None)
+    checkpoint = next((c for c in present if c.step == step), None)
     if verb == "unpin":
         write_pins(run, pins - {step})
         return f"checkpoint-{step} is not pinned any more"
-    if found is None:
+    if checkpoint is None:
         steps = ", ".join(str(c.step) for c in reversed(present)) or "none"
         raise UsageError(f"{run.name} has no checkpoint-{step}.", hint=f"There are: {steps}.")
     if verb == "pin":
         write_pins(run, pins | {step})
         return f"checkpoint-{step} is pinned"
-    if reason := undeletable(found, present, pins, best_step(run, state), has_ended=has_ended(state)):
+    if reason := undeletable(checkpoint, present, pins, best_step(run, state), has_ended=has_ended(state)):
         raise UsageError(f"checkpoint-{step} was not deleted: {reason}.")
-    checkpoint_folders.discard(found.path)
+    checkpoint_folders.discard(checkpoint.path)
     writer = Writer(run.journal, attempt=state.attempt, token=state.token)
-    writer.write(CheckpointRemoved(step=step, path=f"checkpoints/{found.path.name}"), durable=True)
+    writer.write(CheckpointRemoved(step=step, path=f"checkpoints/{checkpoint.path.name}"), durable=True)
     writer.close()
     return f"checkpoint-{step} is deleted"

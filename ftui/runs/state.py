@@ -186,13 +186,17 @@ def eta_seconds(state: RunState) -> float | None:
         return None
     assert state.step_time is not None and state.paced_from is not None
     assert state.paced_step is not None and state.max_steps is not None
-    left, done = state.max_steps - state.step, state.step - state.paced_step
-    paused = sum(max(0.0, min(end, state.step_time) - max(begin, state.paced_from)) for begin, end in state.pauses)
-    spent = state.step_time - state.paced_from - paused
-    if done <= 0 or spent <= 0:
+    steps_left, steps_done = state.max_steps - state.step, state.step - state.paced_step
+    pause_seconds = sum(
+        max(0.0, min(end, state.step_time) - max(begin, state.paced_from)) for begin, end in state.pauses
+    )
+    spent = state.step_time - state.paced_from - pause_seconds
+    if steps_done <= 0 or spent <= 0:
         return None
     tokens = _tokens_left(state)
-    return spent / done * left if tokens is None or not state.paced_tokens else spent / state.paced_tokens * tokens
+    if tokens is None or not state.paced_tokens:
+        return spent / steps_done * steps_left
+    return spent / state.paced_tokens * tokens
 
 
 def _tokens_left(state: RunState) -> float | None:

@@ -54,9 +54,9 @@ class Watch:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        stored = _stored(run)
-        self.state = stored.state
-        offsets = stored.offsets
+        last = _read_stored_status(run)
+        self.state = last.state
+        offsets = last.offsets
         # The journal last: whatever a metrics line builds on was in the journal before it.
         self._tails = (
             Tail(run.metrics, offsets.metrics),
@@ -88,7 +88,7 @@ class Watch:
         return news
 
 
-def _stored(run: Run) -> Status:
+def _read_stored_status(run: Run) -> Status:
     """status.json, or an empty one where it is missing, damaged, of another form, or not about these files."""
     try:
         status = msgspec.json.decode(run.status.read_bytes(), type=Status)
@@ -99,8 +99,8 @@ def _stored(run: Run) -> Status:
         (run.supervisor_log, status.offsets.supervisor),
         (run.journal, status.offsets.journal),
     )
-    whole = all(not offset or (path.is_file() and path.stat().st_size >= offset) for path, offset in covered)
-    return status if status.v == FORM and whole else Status()
+    is_whole = all(not offset or (path.is_file() and path.stat().st_size >= offset) for path, offset in covered)
+    return status if status.v == FORM and is_whole else Status()
 
 
 def read_status(run: Run) -> Status:
@@ -116,7 +116,9 @@ def read_status(run: Run) -> Status:
 
 def judge(run: Run, watch: Watch) -> Status:
     """The status of a run that is being watched: its state, and which of its processes are running."""
-    supervisor, engine = (own_process(run, process) for process in (_stored(run).supervisor, watch.state.engine))
+    supervisor, engine = (
+        own_process(run, process) for process in (_read_stored_status(run).supervisor, watch.state.engine)
+    )
     status = Status(time=time.time(), state=watch.state, supervisor=supervisor, engine=engine, offsets=watch.offsets)
     if is_alive(status.engine):
         return msgspec.structs.replace(
@@ -136,10 +138,10 @@ def own_process(run: Run, process: Identity | None) -> Identity | None:
         return process
     try:
         command = Path(f"/proc/{process.pid}/cmdline").read_bytes().split(b"\0")
-        there = Path(os.readlink(f"/proc/{process.pid}/cwd"))
+        cwd = Path(os.readlink(f"/proc/{process.pid}/cwd"))
     except OSError:  # it has just ended, or belongs to somebody else
         return process
-    elsewhere = bool({b"ftui.engine", b"ftui.supervisor"} & {*command}) and there != run.folder.resolve()
+    elsewhere = bool({b"ftui.engine", b"ftui.supervisor"} & {*command}) and cwd != run.folder.resolve()
     return None if elsewhere else process
 
 
@@ -168,7 +170,7 @@ def is_final(status: Status) -> bool:
 
 
 def is_frozen(engine: Identity) -> bool:
-    """Whether a running process was stopped by a signal (SIGSTOP), or is held by a debugger."""
+    """Whether a running process was stopped by a signal (SIGSTOP), or by a debugger."""
     if _ON_LINUX:
         try:
             stat = Path(f"/proc/{engine.pid}/stat").read_text()

@@ -89,13 +89,13 @@ class Attempt:
         """Watch the engine until it has ended, record how; returns the restart that follows, or why none does."""
         stalled = self._watch_over(engine, forward)
         code, signal = engine.exit_status()
-        if left := kill_leftovers(engine):
-            say(f"The engine has left {left} processes behind: killed.")
+        if num_left := kill_leftovers(engine):
+            say(f"The engine has left {num_left} processes behind: killed.")
         ended = self._ending(code, signal, stalled)
         self._read_news()
         verdict = decide(fold(self._watch.state, ended), ended, terminated=forward(engine))
-        recorded = self._record(self._log, ended)
-        if isinstance(verdict, Restarting) and not (recorded and self._record(self._log, verdict)):
+        is_recorded = self._record(self._log, ended)
+        if isinstance(verdict, Restarting) and not (is_recorded and self._record(self._log, verdict)):
             verdict = "the restart could not be recorded"  # and without a record nobody could count them
         self.write_status()
         self._finish_curves()
@@ -137,9 +137,9 @@ class Attempt:
                 self.write_status()
                 behind = True  # most likely there are new steps
                 beat, stopped = read_beat(self._run), is_frozen(engine.identity)
-                found = None if stalled else stillness.look(beat, elapsed, stopped=stopped)
-                if found is not None:
-                    self._record(self._log, found)
+                stall_found = None if stalled else stillness.look(beat, elapsed, stopped=stopped)
+                if stall_found is not None:
+                    self._record(self._log, stall_found)
                     kill_with_stacks(engine, STACKS_SECONDS)
                     stalled = True
                     continue

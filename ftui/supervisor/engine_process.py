@@ -1,4 +1,4 @@
-"""The engine of a run as one process or as several ranks: how many, what each is told, how they end together.
+"""The engine of a run as one process or as several ranks: how many, the environment of each, how they end together.
 
 Rank 0 leads the process group of all of them: a signal to the group reaches every rank, and whoever adopts the engine
 needs to know rank 0 only. (torchrun would turn every exit code into 1 and hide ranks in sessions of their own.)
@@ -27,7 +27,7 @@ class RankLostError(Exception):
 
 
 def rank_environment(rank: int, size: int, port: int, environment: Mapping[str, str]) -> dict[str, str]:
-    """What rank `rank` of `size` is told, in torchrun's names, and the one GPU it sees."""
+    """The environment of rank `rank` of `size`: its place, in torchrun's names, and the one GPU it sees."""
     visible = environment.get("CUDA_VISIBLE_DEVICES")  # empty: hidden on purpose
     gpus = [str(number) for number in range(size)] if visible is None else [gpu for gpu in visible.split(",") if gpu]
     own = dict(zip(PLACE, (rank, rank, size, "127.0.0.1", port), strict=True))
@@ -38,9 +38,9 @@ def rank_environment(rank: int, size: int, port: int, environment: Mapping[str, 
 def free_port() -> int:
     """A port nobody listens on now. Another process may take it before rank 0 does: then the attempt crashes, and the
     next one gets another."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 class EngineProcess:
@@ -79,12 +79,12 @@ def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str
     """The engine as `size` ranks in a process group of its own, everything it prints appended to engine.log."""
     port = free_port() if size > 1 else 0
     log = open_private(run.engine_log, os.O_WRONLY | os.O_APPEND)
-    started: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[bytes]] = []
     try:
         for rank in range(size):
             own = dict(environment) if size == 1 else rank_environment(rank, size, port, environment)
-            group = started[0].pid if started else 0
-            started.append(
+            group = processes[0].pid if processes else 0
+            processes.append(
                 subprocess.Popen(
                     command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=run.folder, env=own,
                     process_group=group,
@@ -92,4 +92,4 @@ def start_engine(run: Run, command: Sequence[str], environment: Mapping[str, str
             )  # fmt: skip
     finally:
         os.close(log)
-    return EngineProcess(started)
+    return EngineProcess(processes)

@@ -16,7 +16,7 @@ ExitStatus = tuple[int | None, str | None]
 
 
 PLACE = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""How one process of several is told its place, in torchrun's names."""
+"""The variables with the place of one process of several, in torchrun's names."""
 
 
 class Engine(Protocol):
@@ -56,7 +56,7 @@ class AdoptedEngine:
         return not is_alive(self.identity)
 
     def exit_status(self) -> ExitStatus:
-        """Nothing is known: only a parent is told how a process ended."""
+        """Unknown: the system tells only a parent how a process ended."""
         return None, None
 
 
@@ -86,7 +86,7 @@ def send_group(engine: Engine, number: int) -> bool:
 def members(engine: Engine) -> list[int]:
     """The running processes of the engine's group.
 
-    They are told by group and session: a group's number may be given again, but not inside that session.
+    Group and session identify them: a group's number may be reused, but not inside that session.
     """
     return [pid for pid in psutil.pids() if _belongs(pid, engine)]
 
@@ -102,8 +102,8 @@ def _belongs(pid: int, engine: Engine) -> bool:
 
 def kill_leftovers(engine: Engine) -> int:
     """Kill what an engine that has ended left in its group, so that nothing of it keeps the GPU; returns how many."""
-    left = members(engine)
-    return len(left) if left and send_group(engine, signal.SIGKILL) else 0
+    leftovers = members(engine)
+    return len(leftovers) if leftovers and send_group(engine, signal.SIGKILL) else 0
 
 
 def kill_with_stacks(engine: Engine, seconds: float) -> None:

@@ -37,7 +37,7 @@ def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with the names of folders whole: the supervisor lives in the run's folder."""
+    """This process's, with the names of folders whole: the supervisor works in the run's folder."""
     return {name: os.path.abspath(value) if name in FOLDERS and value else value for name, value in os.environ.items()}
 
 

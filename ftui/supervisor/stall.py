@@ -37,7 +37,7 @@ class StallDetector:
         self._longest_look = LONGEST_LOOK * tick
         self._patience = patience
         self._last: Beat | None = None
-        self._still = 0.0
+        self._still_seconds = 0.0
         self._intervals: dict[Phase, deque[float]] = {}
 
     def look(self, beat: Beat | None, elapsed: float, *, stopped: bool = False) -> Stalled | None:
@@ -48,18 +48,18 @@ class StallDetector:
             self._moved(beat, elapsed)
             return None
         if not stopped:
-            self._still += min(elapsed, self._longest_look)
+            self._still_seconds += min(elapsed, self._longest_look)
         limit = self.limit(beat.phase)
-        if limit is None or self._still <= limit:
+        if limit is None or self._still_seconds <= limit:
             return None
-        return Stalled(phase=beat.phase, seconds=self._still, limit_seconds=limit)
+        return Stalled(phase=beat.phase, seconds=self._still_seconds, limit_seconds=limit)
 
     def _moved(self, beat: Beat, elapsed: float) -> None:
         if self._last is not None and beat.phase == self._last.phase:
             intervals = self._intervals.setdefault(beat.phase, deque(maxlen=INTERVALS_KEPT))
-            intervals.append(self._still + min(elapsed, self._longest_look))
+            intervals.append(self._still_seconds + min(elapsed, self._longest_look))
         self._last = beat
-        self._still = 0.0
+        self._still_seconds = 0.0
 
     def limit(self, phase: Phase) -> float | None:
         """Seconds that this phase may stand still, by its own pace; `None` for as long as it likes."""

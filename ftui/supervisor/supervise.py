@@ -1,8 +1,8 @@
-"""Watches one run (`python -P -m ftui.supervisor.supervise RUN_DIR [LOCK_FD]`): starts its engine, or adopts a
-living one, records how it ends, and starts it again after a crash.
+"""Watches one run (`python -P -m ftui.supervisor RUN_DIR [LOCK_FD]`): starts its engine, or adopts a
+running one, records how it ends, and starts it again after a crash.
 
-It stays small (no torch, no pydantic) because it lives as long as the run, and it never dies of a full disk: the engine
-goes on, and whoever reads the files sees it.
+It stays small (no torch, no pydantic) because it runs as long as the run does, and no full disk ends it: the engine
+continues, and whoever reads the files sees it.
 """
 
 import secrets
@@ -61,7 +61,7 @@ def supervise(run: Run, command: Sequence[str]) -> None:
     settings = read_settings(run)
     curves, trackers = CurveReader(run), Trackers(run, settings.trackers)
     while True:
-        verdict = _one_attempt(run, settings, watch, curves, trackers, command, terminations)
+        verdict = _run_attempt(run, settings, watch, curves, trackers, command, terminations)
         if not isinstance(verdict, Restarting):
             say(f"The run is not started again: {verdict}.")
             return
@@ -71,7 +71,7 @@ def supervise(run: Run, command: Sequence[str]) -> None:
             return
 
 
-def _one_attempt(
+def _run_attempt(
     run: Run,
     settings: SupervisorSettings,
     watch: Watch,
@@ -81,14 +81,14 @@ def _one_attempt(
     terminations: Terminations,
 ) -> Restarting | str:
     state = watch.state
-    living = own_process(run, state.engine)
-    found = living if is_alive(living) else None
-    if found is not None:
+    engine_before = own_process(run, state.engine)
+    adoptable = engine_before if is_alive(engine_before) else None
+    if adoptable is not None:
         attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt, token=state.token)
     else:
         attempt = Attempt(run, settings, watch, curves, trackers, number=state.attempt + 1, token=secrets.token_hex(8))
     try:
-        engine = attempt.start(command) if found is None else attempt.adopt(found)
+        engine = attempt.start(command) if adoptable is None else attempt.adopt(adoptable)
         return attempt.watch_to_end(engine, terminations.forward)
     finally:
         attempt.close()
@@ -105,7 +105,7 @@ def _wait(seconds: float, terminations: Terminations) -> bool:
 def main(arguments: Sequence[str]) -> int:
     """0 when the run has been watched to its end, or another supervisor already does that."""
     if len(arguments) not in (1, 2) or not all(text.isdecimal() for text in arguments[1:]):
-        say("usage: python -P -m ftui.supervisor.supervise RUN_DIR [LOCK_FD]")
+        say("usage: python -P -m ftui.supervisor RUN_DIR [LOCK_FD]")
         return 2
     run = Run(Path(arguments[0]).absolute())
     try:

@@ -25,11 +25,11 @@ class Sampler:
 
     def sample(self) -> Telemetry:
         """What the machine does now: bytes, and utilization 0..1 since the last call."""
-        used, total = self._memory()
+        used_bytes, total_bytes = self._memory()
         return Telemetry(
             cpu_utilization=self._cpu(),
-            memory_used=used,
-            memory_total=total,
+            memory_used=used_bytes,
+            memory_total=total_bytes,
             engine_memory=resident_memory(self._engine_pid),
             gpus=self._gpus.sample(),
         )
@@ -80,13 +80,13 @@ class Gpus:
 
     def _gpu(self, handle: Any) -> Gpu:
         ask = self._driver.ask
-        used, total = self._driver.memory(handle)
+        used_bytes, total_bytes = self._driver.memory(handle)
         rates = ask("nvmlDeviceGetUtilizationRates", handle)
         milliwatts = ask("nvmlDeviceGetPowerUsage", handle)
         return Gpu(
             name=ask("nvmlDeviceGetName", handle) or "GPU",
-            memory_used=used,
-            memory_total=total,
+            memory_used=used_bytes,
+            memory_total=total_bytes,
             utilization=None if rates is None else rates.gpu / 100,
             temperature=_number(ask("nvmlDeviceGetTemperature", handle, _TEMPERATURE_OF_THE_GPU)),
             power_watts=None if milliwatts is None else milliwatts / 1000,

@@ -19,7 +19,7 @@ from ftui.system.files import make_private_folder, open_private
 
 STILL_SECONDS = 60.0  # a tracker that takes nothing for so long is slow
 FINISH_SECONDS = 5.0  # how long the supervisor stays for what is left at the end
-LEFT_SECONDS = 30.0  # how long a tracker goes on after the run's end at most, supervisor or not
+LEFT_SECONDS = 30.0  # how long a tracker may continue after the run's end, supervisor or not
 LONGEST_REASON = 300
 
 
@@ -38,9 +38,9 @@ class Tracker:
         self.name = name
         self.log = make_private_folder(run.trackers) / f"{name}.log"
         self._run = run
-        self._process, self._lifeline = _started(run, name, self.log)
+        self._process, self._lifeline = _start(run, name, self.log)
         self._state = run.trackers / f"{name}.json"
-        self._seen = Progress()
+        self._last_progress = Progress()
         self._moved = time.monotonic()
         self._is_slow = False
 
@@ -53,22 +53,22 @@ class Tracker:
         code = self._process.poll()
         if not code:
             return ""
-        said = _last_line(self.log) or f"exit code {code}"
-        return f"{self.name} has failed: {said}. The run continues without it."
+        reason = _last_line(self.log) or f"exit code {code}"
+        return f"{self.name} has failed: {reason}. The run continues without it."
 
     def news(self) -> list[str]:
         """What it has to say, and that it is slow; each once."""
-        found = []
+        messages = []
         now, progress = time.monotonic(), self._progress()
-        if progress.note and progress.note != self._seen.note:
-            found.append(f"{self.name}: {progress.note}")
-        if progress.metrics != self._seen.metrics or progress.metrics >= _size(self._run.metrics):
+        if progress.note and progress.note != self._last_progress.note:
+            messages.append(f"{self.name}: {progress.note}")
+        if progress.metrics != self._last_progress.metrics or progress.metrics >= _size(self._run.metrics):
             self._moved = now
         elif now - self._moved > STILL_SECONDS and not self._is_slow:
             self._is_slow = True
-            found.append(f"{self.name} has taken nothing for {STILL_SECONDS:.0f} s. The run does not wait for it.")
-        self._seen = progress
-        return found
+            messages.append(f"{self.name} has taken nothing for {STILL_SECONDS:.0f} s. The run does not wait for it.")
+        self._last_progress = progress
+        return messages
 
     def end(self) -> None:
         """Tell it that nothing more comes."""
@@ -78,68 +78,68 @@ class Tracker:
         try:
             return msgspec.json.decode(self._state.read_bytes(), type=Progress)
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
-            return self._seen
+            return self._last_progress
 
 
 class Trackers:
     """All trackers of a run; `look` and `finish` return warnings for people."""
 
     def __init__(self, run: Run, names: Iterable[str]) -> None:
-        self._living: list[Tracker] = []
+        self._running: list[Tracker] = []
         self._news: list[str] = []
         for name in names:
             try:
-                self._living.append(Tracker(run, name))
+                self._running.append(Tracker(run, name))
             except OSError as error:
                 self._news.append(f"{name} could not be started: {error}. The run continues without it.")
 
     def look(self) -> list[str]:
         """Look at each tracker: what it reports, that it is slow, or why it ended."""
-        found, self._news = self._news, []
-        for tracker in [*self._living]:
-            found += tracker.news()
+        messages, self._news = self._news, []
+        for tracker in [*self._running]:
+            messages += tracker.news()
             if tracker.has_ended():
-                self._living.remove(tracker)
+                self._running.remove(tracker)
                 tracker.end()
-                found += filter(None, [tracker.failure()])
-        return found
+                messages += filter(None, [tracker.failure()])
+        return messages
 
     def finish(self) -> list[str]:
         """The run has ended: give them a moment for what is left. One that needs longer is left to itself."""
-        for tracker in self._living:
+        for tracker in self._running:
             tracker.end()
         deadline = time.monotonic() + FINISH_SECONDS
-        while time.monotonic() < deadline and not all(tracker.has_ended() for tracker in self._living):
+        while time.monotonic() < deadline and not all(tracker.has_ended() for tracker in self._running):
             time.sleep(0.05)
-        found, self._news = self._news, []
-        for tracker in self._living:
-            found += tracker.news()
+        messages, self._news = self._news, []
+        for tracker in self._running:
+            messages += tracker.news()
             if tracker.has_ended():
-                found += filter(None, [tracker.failure()])
+                messages += filter(None, [tracker.failure()])
             else:
-                left = f"it goes on for {LEFT_SECONDS:.0f} s at most"
-                found.append(f"{tracker.name} has not taken all of the run yet: {left} (see {tracker.log}).")
-        self._living = []
-        return found
+                patience = f"it continues for {LEFT_SECONDS:.0f} s at most"
+                messages.append(f"{tracker.name} has not taken all of the run yet: {patience} (see {tracker.log}).")
+        self._running = []
+        return messages
 
 
-def _started(run: Run, name: str, log: Path) -> tuple["subprocess.Popen[bytes]", int]:
+def _start(run: Run, name: str, log: Path) -> tuple["subprocess.Popen[bytes]", int]:
     """The process, in a session of its own (what ends the engine's group does not end it), and its lifeline."""
     output = open_private(log, os.O_WRONLY | os.O_APPEND)
-    theirs, ours = os.pipe()
-    command = [sys.executable, "-P", "-m", "ftui.engine.trackers", str(run.folder), name, str(theirs)]
+    far_end, near_end = os.pipe()
+    command = [sys.executable, "-P", "-m", "ftui.engine.trackers", str(run.folder), name, str(far_end)]
     try:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=run.folder, pass_fds=(theirs,),
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=run.folder, pass_fds=(far_end,),
             start_new_session=True,
         )  # fmt: skip
     except OSError:
-        os.close(ours)
+        os.close(near_end)
         raise
     finally:
-        os.close(theirs)
+        os.close(far_end)
         os.close(output)
-    return process, ours
+    return process, near_end
 
 
 def _last_line(log: Path) -> str:
@@ -149,8 +149,8 @@ def _last_line(log: Path) -> str:
             lines = file.read().decode(errors="backslashreplace").split("\n")
     except OSError:
         return ""
-    said = [line.strip() for line in lines if line.strip()]
-    return said[-1][:LONGEST_REASON].rstrip(".") if said else ""
+    texts = [line.strip() for line in lines if line.strip()]
+    return texts[-1][:LONGEST_REASON].rstrip(".") if texts else ""
 
 
 def _size(path: Path) -> int:

@@ -113,8 +113,8 @@ class Lock:
             OSError: the volume does not answer; that says nothing about the lock.
         """
         if self.lease is not None:
-            there = _read_lease(self.path)
-            return there is not None and there.token == self.lease
+            stored = _read_lease(self.path)
+            return stored is not None and stored.token == self.lease
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self.descriptor))
         except OSError as error:

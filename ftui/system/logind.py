@@ -71,14 +71,14 @@ def _in_order(root: Path) -> list[Path]:
 
 def _settings(text: str) -> list[tuple[str, str]]:
     """The assignments under [Login]."""
-    found, section = list[tuple[str, str]](), ""
+    assignments, section = list[tuple[str, str]](), ""
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
             section = line
         elif section == "[Login]" and "=" in line and line[0] not in "#;":
             key, _, value = line.partition("=")
-            found.append((key.strip(), value.strip()))
-    return found
+            assignments.append((key.strip(), value.strip()))
+    return assignments
 
 
 def _text(path: Path) -> str:

@@ -31,11 +31,11 @@ def _linux_start_ticks(pid: int) -> str | None:
 def identity_of(pid: int) -> Identity | None:
     """The identity of a running process, `None` when there is none (a zombie counts as gone)."""
     if _ON_LINUX:
-        started = _linux_start_ticks(pid)
-        if started is None:
+        start = _linux_start_ticks(pid)
+        if start is None:
             return None
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return Identity(boot, os.readlink("/proc/self/ns/pid"), pid, started)
+        return Identity(boot, os.readlink("/proc/self/ns/pid"), pid, start)
     import psutil  # 50 ms; only where there is no /proc
 
     try:

@@ -22,8 +22,8 @@ def _xdg() -> "Unix":
 
 def cache_folder(fallback: Path | None = None) -> Path:
     """$FTUI_CACHE, else $XDG_CACHE_HOME/ftui or ~/.cache/ftui; `fallback` where that cannot be written."""
-    chosen = os.environ.get("FTUI_CACHE")
-    folder = Path(chosen) if chosen else _xdg().user_cache_path
+    setting = os.environ.get("FTUI_CACHE")
+    folder = Path(setting) if setting else _xdg().user_cache_path
     if fallback is None:
         return folder
     try:
@@ -48,8 +48,8 @@ def hub_cache() -> Path:
 
     By hand: huggingface_hub.constants takes 20 ms, and reads the environment only when it is imported.
     """
-    if given := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return expand_user(given)
+    if setting := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
+        return expand_user(setting)
     home = os.environ.get("HF_HOME")
     if home is None:
         home = str(Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface")

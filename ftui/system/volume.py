@@ -63,14 +63,14 @@ def disk_error(error: Exception, what: str, folder: Path, num_bytes: int | None 
     if number == errno.EFBIG:
         message = f"{what}: a limit on the size of files is reached{needed}."
         return DiskFullError(message, hint="`ulimit -f unlimited` before the start lifts it.")
-    space = f"{_free_now(folder)} free{needed}"
+    space = f"{_describe_free(folder)} free{needed}"
     if number == errno.EDQUOT:
         message = f"{what}: your quota on the volume of {folder} is used up ({space}; the quota counts, not that)."
         return DiskFullError(message, hint=_FREE_SOME)
     return DiskFullError(f"{what}: the disk is full, {space} in {folder}.", hint=_FREE_SOME)
 
 
-def _free_now(folder: Path) -> str:
+def _describe_free(folder: Path) -> str:
     try:
         return size(free_bytes(folder))
     except OSError:
@@ -172,15 +172,15 @@ def _works(attempt: Callable[[Path], bool], place: Path) -> bool:
 
 def _try_flock(place: Path) -> bool:
     """A second descriptor must be refused: some volumes say yes to everybody."""
-    one, other = (open_private(place / "flock", os.O_RDWR) for _ in range(2))
+    first, second = (open_private(place / "flock", os.O_RDWR) for _ in range(2))
     try:
-        fcntl.flock(one, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(first, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
-        os.close(one)
-        os.close(other)
+        os.close(first)
+        os.close(second)
     return False
 
 
@@ -212,13 +212,13 @@ def _try_mmap(place: Path) -> bool:
 
 def _try_append(place: Path) -> bool:
     """Two descriptors, in turns: what each writes must come after what the other wrote."""
-    one, other = (open_private(place / "append", os.O_WRONLY | os.O_APPEND) for _ in range(2))
+    first, second = (open_private(place / "append", os.O_WRONLY | os.O_APPEND) for _ in range(2))
     try:
-        for descriptor, data in ((one, b"1"), (other, b"2"), (one, b"3")):
+        for descriptor, data in ((first, b"1"), (second, b"2"), (first, b"3")):
             write_all(descriptor, data)
     finally:
-        os.close(one)
-        os.close(other)
+        os.close(first)
+        os.close(second)
     return (place / "append").read_bytes() == b"123"
 
 

@@ -17,7 +17,7 @@ from .wording import place
 
 STYLES: dict[PieceKind, str] = {
     "trained": "bright@panel", "ignored": "muted", "trained special": "special@panel", "special": "violet",
-    "cut": "faint", "mark": "faint", "trained mark": "faint@panel", "role": "title", "rule": "rule", "told": "faint",
+    "cut": "faint", "mark": "faint", "trained mark": "faint@panel", "role": "title", "rule": "rule", "note": "faint",
     "alarm": "bad",
 }  # fmt: skip
 SEVERITY_STYLES = {"red": "bad", "yellow": "warn", "note": "loss"}
