@@ -17,8 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ftui.errors import FtuiError, HardwareError, ProfileError
-from ftui.supervisor.engine_process import RankLostError
-from ftui.supervisor.process_tree import PLACE
+from ftui.supervisor.engine_process import PLACE, RankLostError
 
 from ..system.device import Hardware, num_nvidia_gpus
 from ..system.memory import first_line, is_out_of_memory

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 
 from ftui.hardware.cgroup import cgroup_folder, read_number
-from ftui.hardware.cpu import cpu_flags, has_fast_bf16, processor_name, usable_cores
+from ftui.hardware.cpu import cpu_flags, has_fast_bf16, processor_name
 from ftui.hardware.devices import BY_NAME, NEAR, TIERS, Card, GiB, card_for
 from ftui.hardware.nvml import Driver
 
@@ -28,16 +28,14 @@ class Device:
     card: Card
     title: str
     uuid: str = ""
-    is_mig: bool = False
     index: int = 0
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """The CPU: cores and bytes of RAM this process may use, and its units for 16-bit arithmetic (`AMX`, ...)."""
+    """The CPU: bytes of RAM this process may use, and its units for 16-bit arithmetic (`AMX`, ...)."""
 
     card: Card
-    num_cores: int
     memory: int
     units: tuple[str, ...]
     has_fast_bf16: bool
@@ -100,9 +98,7 @@ def _list_devices(driver: Driver, handle: Any, index: int) -> Iterator[Device]:
             continue
         memory = driver.memory(piece)[1]
         name = _slice_name(driver, piece, title, memory)
-        yield Device(
-            card_for(name, memory, capability), name, driver.ask("nvmlDeviceGetUUID", piece) or "", True, index
-        )
+        yield Device(card_for(name, memory, capability), name, driver.ask("nvmlDeviceGetUUID", piece) or "", index)
 
 
 def _slice_name(driver: Driver, piece: Any, title: str, memory: int | None) -> str:
@@ -154,7 +150,7 @@ def _cpu() -> Cpu:
     memory, flags = usable_memory(), cpu_flags()
     units = {"AMX": "amx_bf16", "AVX512-BF16": "avx512_bf16", "BF16": "bf16"}
     card = replace(BY_NAME["cpu"], title=processor_name() or "CPU", memory=memory)
-    return Cpu(card, usable_cores(), memory, tuple(u for u, flag in units.items() if flag in flags), has_fast_bf16())
+    return Cpu(card, memory, tuple(u for u, flag in units.items() if flag in flags), has_fast_bf16())
 
 
 def usable_memory() -> int:

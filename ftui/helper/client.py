@@ -20,7 +20,7 @@ from ftui.helper.protocol import Request, Response
 from ftui.profile.consent import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
-from ftui.supervisor.process_tree import clean_environment
+from ftui.supervisor.engine_process import clean_environment
 
 COMMAND = [sys.executable, "-P", "-m", "ftui.engine.services.server"]
 LAST_LINES = 5

@@ -196,16 +196,6 @@ class CurveReader:
         self.curves.attempts = remaining
 
 
-def read_curves(run: Run, *, attempt: int = 0, start_step: int | None = None) -> Curves:
-    """The curves of a run as it stands. `attempt`, `start_step`: its newest attempt, which may not have stepped yet."""
-    reader = CurveReader(run)
-    if start_step is not None:
-        reader.begin(attempt, start_step)
-    while reader.advance():
-        continue
-    return reader.curves
-
-
 def write_curves(run: Run, reader: CurveReader) -> None:
     """Put curves.json in place.
 

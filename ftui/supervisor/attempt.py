@@ -18,8 +18,15 @@ from ftui.runs.restart_policy import decide
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, Watch, is_frozen
 from ftui.supervisor import stall
-from ftui.supervisor.engine_process import start_engine
-from ftui.supervisor.process_tree import AdoptedEngine, Engine, clean_environment, kill_leftovers, kill_with_stacks, say
+from ftui.supervisor.engine_process import (
+    AdoptedEngine,
+    Engine,
+    clean_environment,
+    kill_leftovers,
+    kill_with_stacks,
+    say,
+    start_engine,
+)
 from ftui.supervisor.settings import SupervisorSettings
 from ftui.supervisor.stall import StallDetector, read_beat
 from ftui.supervisor.telemetry import Sampler

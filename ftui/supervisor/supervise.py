@@ -19,7 +19,7 @@ from ftui.runs.events import Restarting
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Watch, own_process
 from ftui.supervisor.attempt import POLL_SECONDS, Attempt
-from ftui.supervisor.process_tree import Engine, say, send_group
+from ftui.supervisor.engine_process import Engine, say, send_group
 from ftui.supervisor.settings import SupervisorSettings, read_settings
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import Lock, lock_from, try_lock

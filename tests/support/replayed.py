@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from ftui.runs.checkpoint_folders import MANIFEST, read_manifest
-from ftui.runs.curves import read_curves
+from ftui.runs.curves import CurveReader, Curves
 from ftui.runs.events import Adopted, EngineStarted, RunOpened
 from ftui.runs.journal import Tail, encode
 from ftui.runs.run_folder import Run
@@ -56,6 +56,16 @@ def write_summaries(run: Run, *, time: float, supervisor: Identity | None) -> No
     run.status.write_bytes(msgspec.json.encode(status))
     curves = read_curves(run, attempt=state.attempt, start_step=state.start_step)
     run.curves.write_bytes(msgspec.json.encode(curves))
+
+
+def read_curves(run: Run, *, attempt: int = 0, start_step: int | None = None) -> Curves:
+    """The curves of a run as it stands. `attempt`, `start_step`: its newest attempt, which may not have stepped yet."""
+    reader = CurveReader(run)
+    if start_step is not None:
+        reader.begin(attempt, start_step)
+    while reader.advance():
+        continue
+    return reader.curves
 
 
 def _fill(folder: Path) -> None:

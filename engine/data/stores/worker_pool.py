@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from ftui.errors import FtuiError, HostMemoryError
-from ftui.supervisor.process_tree import clean_environment, signal_name
+from ftui.supervisor.engine_process import clean_environment, signal_name
 from ftui.system.volume import disk_error, is_refused
 
 from ...models.tokenizer import is_bare, tokenizer_fingerprint

@@ -67,11 +67,11 @@ def driver(monkeypatch: pytest.MonkeyPatch, *gpus: Gpu) -> SimpleNamespace:
 def test_cards_and_slices_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     driver(monkeypatch, A100, SLICED, HIDDEN)
     machine = find_machine()
-    assert [(found.title, found.index, found.is_mig, found.uuid) for found in machine.cards] == [
-        ("NVIDIA A100-SXM4-40GB", 0, False, "GPU-aa"),
-        ("NVIDIA A100-SXM4-80GB MIG 2g.20gb", 1, True, "MIG-GPU-bb0"),
-        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 1, True, "MIG-GPU-bb1"),
-        ("GRID V100", 2, False, ""),
+    assert [(found.title, found.index, found.uuid) for found in machine.cards] == [
+        ("NVIDIA A100-SXM4-40GB", 0, "GPU-aa"),
+        ("NVIDIA A100-SXM4-80GB MIG 2g.20gb", 1, "MIG-GPU-bb0"),
+        ("NVIDIA A100-SXM4-80GB MIG 3g.40gb", 1, "MIG-GPU-bb1"),
+        ("GRID V100", 2, ""),
     ]
     assert [found.card.memory // MiB for found in machine.cards] == [40960, 19968, 40192, 0]
     assert [found.card.capability for found in machine.cards] == [80, 80, 80, 0]
@@ -104,7 +104,7 @@ def test_without_a_driver_there_is_the_cpu(monkeypatch: pytest.MonkeyPatch) -> N
     driver(monkeypatch).nvmlInit = unsupported
     machine = find_machine()
     assert (machine.cards, machine.proposed, machine.card) == ((), "cpu", machine.cpu.card)
-    assert machine.cpu.num_cores == processor.usable_cores() and machine.cpu.memory > 1 << 28
+    assert machine.cpu.memory > 1 << 28
 
 
 def test_an_older_binding_knows_no_slices(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftui.runs import curves
-from ftui.runs.curves import CurveReader, Curves, Series, read_curves, write_curves
+from ftui.runs.curves import CurveReader, Curves, Series, write_curves
 from ftui.runs.events import Step
 from ftui.runs.journal import encode
 from ftui.runs.run_folder import Run
 from tests.support.events import make_step
+from tests.support.replayed import read_curves
 
 
 def add(run: Run, *records: Step) -> None:

@@ -10,8 +10,7 @@ import pytest
 
 from ftui.runs.run_folder import Run
 from ftui.supervisor import engine_process
-from ftui.supervisor.engine_process import LOST_RANK, EngineProcess, rank_environment, start_engine
-from ftui.supervisor.process_tree import send_group
+from ftui.supervisor.engine_process import LOST_RANK, EngineProcess, rank_environment, send_group, start_engine
 from ftui.supervisor.settings import read_settings
 
 FORCED = "import time; time.sleep(60)"
