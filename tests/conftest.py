@@ -1,11 +1,16 @@
-"""Fixtures for tests that run the whole program."""
+"""What is slow and what is not, how hard properties are tried, and fixtures for tests that run the whole program."""
 
+import gc
+import os
 import signal
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
-from tests.support.bench import Workbench, bench_at, make_bench
+if TYPE_CHECKING:  # it loads torch: 3 s that a test of the screens, and the controller of the workers, do without
+    from tests.support.bench import Workbench
 
 ROOT = Path(__file__).parent.parent
 WHOLE_PROGRAMS = ("tests/e2e/", "tests/faults/")
@@ -32,9 +37,31 @@ SLOW = (
 """What `pytest -m "not slow"` leaves out (`make fast`: two minutes). A slow test elsewhere has the marker."""
 
 
-def pytest_configure() -> None:
+settings.register_profile("whole", deadline=None)  # a busy machine is not a failure
+settings.register_profile("fast", deadline=None, max_examples=40)
+
+
+def is_fast(config: pytest.Config) -> bool:
+    return bool(config.option.markexpr == "not slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """A shell that starts pytest in the background has it ignore Ctrl-C, and so would all the programs under test."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    settings.load_profile("fast" if is_fast(config) else "whole")
+    gc.disable()  # until everything is imported: nothing of that is garbage
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Modules in which all is slow are not even imported for the fast part."""
+    place = os.path.relpath(collection_path, ROOT)
+    return True if is_fast(config) and not {place, f"{place}/"}.isdisjoint(SLOW) else None
+
+
+def pytest_collection_finish() -> None:
+    """The collector of garbage need not walk through all of torch, transformers and the tests again and again."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -59,12 +86,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture(scope="session")
 def bench_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """base/, rows.jsonl and held_out.jsonl, made once."""
+    from tests.support.bench import make_bench
+
     folder = tmp_path_factory.mktemp("bench")
     make_bench(folder)
     return folder
 
 
 @pytest.fixture
-def workbench(bench_source: Path, tmp_path: Path) -> Workbench:
+def workbench(bench_source: Path, tmp_path: Path) -> "Workbench":
     """A copy of them with its own runs, cache and home."""
+    from tests.support.bench import bench_at
+
     return bench_at(bench_source, tmp_path / "bench")

@@ -8,6 +8,7 @@ import sys
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -38,8 +39,14 @@ def sources() -> list[Path]:
     return paths
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """What a module is made of, parsed once for all rules."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def functions(path: Path) -> Iterator[tuple[str, int]]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             yield f"{path.relative_to(ROOT)}:{node.name}", node.end_lineno - node.lineno + 1
@@ -67,7 +74,7 @@ def test_a_module_is_found_by_its_name() -> None:
 def test_a_class_is_found_by_its_name() -> None:
     places: dict[str, list[str]] = {}
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
     twice = {name: files for name, files in places.items() if len(files) > 1}
@@ -111,6 +118,11 @@ def loaded_by(code: str, env: dict[str, str] | None = None) -> set[str]:
     return set(result.stdout.splitlines()[-1].split("|"))
 
 
+@cache
+def loaded_with(module: str) -> set[str]:
+    return loaded_by(f"import {module}")
+
+
 GROUND = [
     "ftui.cli.main",
     "ftui.cli.run",
@@ -125,12 +137,12 @@ GROUND = [
 
 @pytest.mark.parametrize("module", GROUND)
 def test_no_training_stack_outside_the_engine(module: str) -> None:
-    assert loaded_by(f"import {module}") & TRAINING_STACK == set()
+    assert loaded_with(module) & TRAINING_STACK == set()
 
 
 @pytest.mark.parametrize("module", GROUND[:-1])
 def test_commands_that_print_never_load_the_screens(module: str) -> None:
-    assert loaded_by(f"import {module}") & SCREEN_STACK == set()
+    assert loaded_with(module) & SCREEN_STACK == set()
 
 
 SCREENS_AT_WORK = """
@@ -216,7 +228,7 @@ def test_nothing_swallows_exceptions() -> None:
     """`except Exception: pass` and its kin; the broad catches are of processes that tell another what they caught."""
     broad = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.ExceptHandler) and (node.type is None or ast.unparse(node.type) == "Exception"):
                 broad.append(str(path.relative_to(ROOT)))
             if isinstance(node, ast.ExceptHandler) and ast.unparse(node.body[0]) == "pass":
@@ -227,7 +239,7 @@ def test_nothing_swallows_exceptions() -> None:
 def test_the_engine_reads_and_writes_no_pickle() -> None:
     calls = []
     for path in sources():
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {"torch.load", "torch.save", "pickle.load"}:
                 calls.append(str(path.relative_to(ROOT)))
             if isinstance(node, ast.Import | ast.ImportFrom) and "pickle" in ast.unparse(node):

@@ -12,13 +12,9 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import pytest  # noqa: E402
 import torch  # noqa: E402
 from accelerate.state import AcceleratorState, GradientState  # noqa: E402
-from hypothesis import settings  # noqa: E402
 from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 from tests.support.tiny import make_tokenizer  # noqa: E402
-
-settings.register_profile("patient", deadline=None)  # a busy machine is not a failure
-settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session", autouse=True)

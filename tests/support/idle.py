@@ -1,4 +1,4 @@
-"""Waiting for an application at rest, without the time that Textual's pilot sleeps: 20 ms, three times for every key."""
+"""Waiting for an application at rest, without the time that Textual's pilot sleeps: 20 ms, three times a key."""
 
 import asyncio
 from collections.abc import Callable

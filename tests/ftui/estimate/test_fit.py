@@ -17,6 +17,7 @@ from ftui.profile.layers import examine, file_layer, override_layer, resolve
 from ftui.profile.schema import Profile
 from ftui.profile.tiers import tier_layer
 from ftui.text import toml_value
+from tests.support.examples import examples
 
 QWEN3_8B = {
     "model_type": "qwen3", "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
@@ -176,7 +177,7 @@ def wishes(draw: st.DrawFn) -> list[str]:
 @given(wishes=wishes(), tier=st.sampled_from([None, "t4", "rtx4090", "h100", "cpu"]),
        kind=st.sampled_from(list(SHAPES)), memory_gib=st.sampled_from([6, 12, 24, 80]),
        capability=st.sampled_from([75, 89]))  # fmt: skip
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 def test_every_change_is_valid_and_keeps_its_promise(
     path: Path, wishes: list[str], tier: str | None, kind: str, memory_gib: int, capability: int
 ) -> None:
@@ -317,7 +318,7 @@ def test_the_work_is_bounded(path: Path) -> None:
 
 
 @given(memory_gib=st.floats(8, 90), length=st.integers(1, 64))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40))
 def test_the_largest_is_the_largest(path: Path, memory_gib: float, length: int) -> None:
     profile = resolve(path, overrides=["adapter.method=qlora"]).profile
     setup = replace(build_setup(profile, shape(), card(memory_gib), rows_are_cut=True), length=64 * length)

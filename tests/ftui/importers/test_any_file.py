@@ -15,6 +15,7 @@ from ftui.importers.rules import NULL
 from ftui.importers.tools import axolotl, deepspeed, guides, llamafactory, torchtune
 from ftui.importers.tools import trl as trl_keys
 from ftui.profile.layers import resolve
+from tests.support.examples import examples
 from tests.support.imports import FILES, settled
 
 SECRET = "hf_" + "a" * 24
@@ -215,7 +216,7 @@ def keys_of_a_tool(draw: st.DrawFn) -> str:
     return str(yaml.safe_dump(tree, sort_keys=False))
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
+@settings(max_examples=examples(EXAMPLES))
 @given(text=st.one_of(mutations(), keys_of_a_tool()))
 def test_whatever_stands_there_is_reported_and_never_breaks(
     text: str, tmp_path_factory: pytest.TempPathFactory

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from ftui.errors import ProfileError
 from ftui.importers import import_file
+from tests.support.examples import examples
 from tests.support.imports import settled
 
 REST = " --dataset_name o/rows --use_peft --output_dir out"
@@ -154,7 +155,7 @@ PIECES = st.sampled_from(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(pieces=st.lists(PIECES, max_size=24))
 def test_no_script_breaks_it(pieces: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("scripts")

@@ -22,6 +22,7 @@ from ftui.profile.serialize import flat_values
 from ftui.profile.toml_edit import document
 from ftui.profile.toml_edit.document import ProfileDocument, parse_toml_value, toml_source
 from ftui.profile.toml_reader import read_text
+from tests.support.examples import examples
 
 SHIPPED = {preset.name: preset.path.read_text(encoding="utf-8") for preset in shipped_presets()}
 ODD = {
@@ -80,7 +81,7 @@ def edited(draft: ProfileDocument, key: tuple[str, ...], value: Any, *, out: boo
         return draft
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(st.data())
 def test_whatever_is_edited_and_undone_is_the_same_to_the_byte(data: st.DataObject) -> None:
     name, form = data.draw(st.sampled_from(sorted(TEXTS))), data.draw(st.sampled_from(FORMS))
@@ -101,7 +102,7 @@ def test_whatever_is_edited_and_undone_is_the_same_to_the_byte(data: st.DataObje
     assert draft.redone() is draft
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(
     st.sampled_from(sorted(TEXTS)), st.sampled_from(FORMS), st.sampled_from(KEYS), VALUES, st.booleans()
 )  # fmt: skip

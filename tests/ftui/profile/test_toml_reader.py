@@ -10,6 +10,7 @@ from ftui.errors import ProfileError
 from ftui.profile.layers import resolve
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.profile.toml_reader import read_text, read_toml
+from tests.support.examples import examples
 
 HERE = Path("/nowhere/p.toml")
 
@@ -56,7 +57,7 @@ def test_what_people_write_by_mistake(text: str, where: str, what: str, fix: str
     assert fix in caught.value.hint, caught.value.hint
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.sampled_from([preset.path.read_text() for preset in shipped_presets()]), st.data())
 def test_every_slip_has_a_line_and_a_fix(text: str, data: st.DataObject) -> None:
     """Wherever the finger slips: the line is one of the text, and the hint is not empty."""

@@ -16,6 +16,7 @@ from ftui.profile.layers import ProfileExamination, ProfileLayer, examine, overr
 from ftui.profile.presets import shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
+from tests.support.examples import examples
 
 HERE = Path("/nowhere/p.toml")
 BASE = {"run": ['stage = "sft"'], "model": ['name_or_path = "hub/model"'], "data": ['train = "rows.jsonl"']}
@@ -113,7 +114,7 @@ def look(text: str, *above: ProfileLayer, below: Sequence[ProfileLayer] = ()) ->
     return examine([*below, text_layer(text, HERE), *above], HERE)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(st.sampled_from(PLANTS), unique=True, max_size=len(PLANTS)))
 def test_as_many_faults_are_told_as_are_there(plants: list[tuple[str, str, str]]) -> None:
     text = text_of(plants)
@@ -303,14 +304,14 @@ KEYS = st.one_of(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.dictionaries(KEYS, VALUES, max_size=8), st.booleans())
 def test_no_toml_makes_it_crash(lines: dict[str, str], based: bool) -> None:
     text = "\n".join(f"{key} = {value}" for key, value in lines.items())
     check(f"{DOTTED if based else ''}{text}")
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100))
 @given(st.data())
 def test_no_slip_of_the_finger_makes_it_crash(data: st.DataObject) -> None:
     text = data.draw(st.sampled_from([preset.path.read_text() for preset in shipped_presets()]))

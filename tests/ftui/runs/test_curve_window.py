@@ -12,6 +12,7 @@ from ftui.runs.curve_window import read_window
 from ftui.runs.curves import CurveReader, Curves
 from ftui.runs.run_folder import Run
 from tests.support.events import make_step
+from tests.support.examples import examples
 
 TOKEN = "0123456789abcdef"
 
@@ -57,7 +58,7 @@ LIVES = st.lists(st.integers(1, 60), min_size=1, max_size=5).flatmap(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(LIVES, st.integers(1, 120), st.integers(0, 80))
 def test_a_window_is_the_filtered_file(life: tuple[list[int], list[int]], first: int, width: int) -> None:
     lengths, back = life

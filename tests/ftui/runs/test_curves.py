@@ -16,6 +16,7 @@ from ftui.runs.events import Step
 from ftui.runs.journal import encode
 from ftui.runs.run_folder import Run
 from tests.support.events import make_step
+from tests.support.examples import examples
 from tests.support.replayed import read_curves
 
 
@@ -53,7 +54,7 @@ def test_no_number_is_never_nought(run: Run) -> None:
 
 
 @given(st.lists(st.none() | st.floats(-1e9, 1e9), min_size=1, max_size=3000))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_buckets_tell_the_extremes_of_exactly_their_steps(values: list[float | None]) -> None:
     series = Series()
     for number, value in enumerate(values, 1):
@@ -136,7 +137,7 @@ def histories(draw: Any) -> list[Step]:
 
 
 @given(histories(), st.randoms())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_however_the_looks_fall_the_curves_are_those_of_the_whole_file(records: list[Step], chance: Any) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(curves, "BUCKETS", 8)

@@ -23,6 +23,7 @@ from ftui.runs.requests import (
     write_request,
 )
 from ftui.runs.run_folder import Run
+from tests.support.examples import examples
 
 ID = "0123456789abcdef"
 
@@ -111,7 +112,7 @@ def test_other_files_are_left_alone(run: Run) -> None:
     assert len(list(run.inbox.iterdir())) == 4
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.binary(max_size=400) | st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(

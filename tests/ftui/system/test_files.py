@@ -26,6 +26,12 @@ from ftui.system.files import (
 from ftui.system.process_id import Identity
 
 
+@pytest.fixture(autouse=True)
+def nobody_else_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without flock a lock waits for others who found it free as well; here they are made up."""
+    monkeypatch.setattr("ftui.system.files._SETTLE_SECONDS", 0.0)
+
+
 def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 

@@ -32,6 +32,7 @@ from ftui.tui.render.spans import Frame, Line, width_of
 from ftui.tui.render.theme import BOLD, DARK
 from ftui.tui.state.history import History
 from tests.support.events import make_evaluation, make_run_started
+from tests.support.examples import examples
 
 Values = list[float | None]
 Evaluations = list[tuple[int, float | None]]
@@ -141,7 +142,7 @@ attempts = st.lists(st.lists(numbers, max_size=60), max_size=4)
     evaluations=st.lists(st.tuples(st.integers(0, 300), numbers), max_size=30), is_fine=st.booleans(),
     per_epoch=st.integers(1, 10**6), starts=st.lists(st.integers(1, 300), max_size=3),
 )  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 def test_whatever_a_run_did_its_chart_fits_the_frame(
     attempts: list[Values], repeat: int, plan: int | None, width: int, height: int, glyphs: Glyphs, log: bool,
     smoothing: int, window: tuple[float, float] | None, evaluations: Evaluations, is_fine: bool, per_epoch: int,
@@ -187,7 +188,7 @@ def reference(values: Values, constant: float) -> list[float | None]:
 
 
 @given(st.lists(st.none() | st.floats(-100, 100), min_size=1, max_size=512), st.floats(1, 1000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 def test_the_average_of_single_steps_is_that_of_the_books(values: Values, constant: float) -> None:
     found = smoothed(stretches(curves_of(values)), constant)
     for ours, theirs in zip(found, reference(values, constant), strict=True):
@@ -195,7 +196,7 @@ def test_the_average_of_single_steps_is_that_of_the_books(values: Values, consta
 
 
 @given(st.lists(st.floats(-9, 9), min_size=64, max_size=64), st.floats(1, 300))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 def test_a_bucket_weighs_as_much_as_its_steps(values: Values, constant: float) -> None:
     steps = [value for value in values for _ in range(16)]  # 1,024: two a bucket
     line = stretches(curves_of(steps))
@@ -393,7 +394,7 @@ def test_the_loss_axis_moves_only_when_it_must() -> None:
 
 
 @given(st.floats(-1e9, 1e9), st.floats(0, 1e9), st.integers(2, 70), st.booleans())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_the_loss_axis_shows_all_it_was_made_for(low: float, span: float, rows: int, log: bool) -> None:
     assume(not log or low > 1e-6)
     axis = Scale().fit(low, low + span, rows=rows, log=log, window=None)
@@ -566,7 +567,7 @@ def test_only_a_window_can_be_moved_and_only_within_the_plan() -> None:
     st.none() | st.integers(1, 10**6), st.integers(0, 10**6),
     st.lists(st.sampled_from([("zoom", 0.5), ("zoom", 2.0), ("pan", -0.25), ("pan", 0.25)]), max_size=40),
 )  # fmt: skip
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 def test_a_window_stays_in_the_plan_and_holds_twenty_steps(
     plan: int | None, step: int, keys: list[tuple[str, float]]
 ) -> None:

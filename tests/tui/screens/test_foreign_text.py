@@ -32,6 +32,7 @@ from ftui.tui.screens.rows.rows_screen import RowsScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
 from tests.support.evil import TOGETHER, evil_name, evil_profile, evil_run, steers
+from tests.support.examples import examples
 from tests.support.rows_helper import PROFILE_OF_ROWS, StandIn, evil
 from tests.support.shown_app import ShownApp, shown_app, strips_of
 
@@ -255,7 +256,7 @@ def test_lines_fit_their_columns(start: list[tuple[str, str]], end: list[tuple[s
     assert not steers("".join(text for text, _ in spread(width, start, end)))
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(lines, st.integers(1, 40))
 def test_every_strip_is_as_wide_as_the_canvas(line: list[tuple[str, str]], width: int) -> None:
     strip = Canvas(choose("dark", truecolor=True, glyphs=UNICODE), id="x")._strip(line, width)

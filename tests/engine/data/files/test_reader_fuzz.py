@@ -17,6 +17,7 @@ from ftui.engine.data.files.blocks import BadRow, parse_block, read_blocks, rere
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.files.streams import KINDS
 from ftui.errors import DataError
+from tests.support.examples import examples
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -75,9 +76,10 @@ def hurt(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 @given(files(), st.sampled_from([None, None, None, "cp1252", "utf-16", "shift_jis", "utf-7", "no-such"]))
-@settings(max_examples=600, deadline=3000, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(600), deadline=3000, suppress_health_check=[HealthCheck.too_slow])
 def test_any_bytes(tmp_path_factory: pytest.TempPathFactory, file: tuple[str, bytes], encoding: str | None) -> None:
-    path = tmp_path_factory.getbasetemp() / file[0]
+    path = tmp_path_factory.getbasetemp() / "fuzz" / file[0]  # others look for files in the folders above theirs
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(file[1])
     found: list[tuple[Row | BadRow, int]] = []
     try:

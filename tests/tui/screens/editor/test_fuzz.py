@@ -12,6 +12,7 @@ from ftui.tui.drawing.editor.form_toml import toml_lines
 from ftui.tui.form.profile_form import ProfileForm
 from ftui.tui.render.glyphs import UNICODE
 from ftui.tui.render.spans import Frame, width_of
+from tests.support.examples import examples
 
 LINES = [
     "[run]",
@@ -52,7 +53,7 @@ LINES = [
 ACTS = ["cycle", "clear", "rename", "undo", "redo", "toggle", "type", "next", "table", "find"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.sampled_from(LINES), max_size=12, unique=True),
     st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 150))),
