@@ -26,22 +26,23 @@ from tests.support.sameness import same_runs, told_beforehand
 LONG = "train.num_train_epochs=4000 train.warmup_steps=0 checkpoint.save_steps=25 eval.eval_steps=25"
 FACTOR = 0.5  # what f offers
 SOON = 8  # steps
+RULE = "──"
 
 
 def header(screen: Screened, words: str) -> None:
     """Wait for words in the first line of the live view."""
-    _wait_in(screen, 0, words)
+    _wait_in(screen, lambda lines: lines[:1], words)
 
 
 def fate(screen: Screened, words: str) -> None:
     """Wait for them at the end of the rule over the events, where the last order's fate stands."""
-    _wait_in(screen, 18, words)
+    _wait_in(screen, lambda lines: [line for line in lines if RULE in line], words)
 
 
-def _wait_in(screen: Screened, row: int, words: str) -> None:
+def _wait_in(screen: Screened, choose: Callable[[list[str]], list[str]], words: str) -> None:
     deadline = time.monotonic() + 60
-    while words not in screen.shown()[row]:
-        assert time.monotonic() < deadline, f"{words!r} did not appear in row {row} of:\n" + "\n".join(screen.shown())
+    while not any(words in line for line in choose(screen.shown())):
+        assert time.monotonic() < deadline, f"{words!r} did not appear where it should in:\n" + "\n".join(screen.shown())
         screen.read(0.1)
 
 
