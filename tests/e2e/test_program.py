@@ -208,7 +208,12 @@ def test_what_is_wrong_is_named_with_its_code(workbench: Workbench, damage: str,
 
 def test_early_stopping_ends_with_the_best_weights(workbench: Workbench) -> None:
     """The rate is too small to change the loss by a bit, on any processor: the first evaluation stays the best."""
-    options = ["train.learning_rate=1e-30", "eval.eval_steps=2", "eval.early_stopping_patience=2", "train.warmup_steps=0"]
+    options = [
+        "train.learning_rate=1e-30",
+        "eval.eval_steps=2",
+        "eval.early_stopping_patience=2",
+        "train.warmup_steps=0",
+    ]
     sets = [word for option in options for word in ("--set", option)]
     result = workbench.ftui("--run", str(workbench.profile("wild")), *sets)
     assert result.returncode == 0, result.stderr

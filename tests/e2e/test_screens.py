@@ -42,7 +42,9 @@ def fate(screen: Screened, words: str) -> None:
 def _wait_in(screen: Screened, choose: Callable[[list[str]], list[str]], words: str) -> None:
     deadline = time.monotonic() + 60
     while not any(words in line for line in choose(screen.shown())):
-        assert time.monotonic() < deadline, f"{words!r} did not appear where it should in:\n" + "\n".join(screen.shown())
+        assert time.monotonic() < deadline, f"{words!r} did not appear where it should in:\n" + "\n".join(
+            screen.shown()
+        )
         screen.read(0.1)
 
 
