@@ -161,3 +161,5 @@ def test_the_page_on_data_is_current() -> None:
         "docs/data.md is stale: python -m ftui.engine.inspection.report.findings_page > docs/data.md"
     )
     assert set(KINDS) == set(get_args(FindingName)), "data.allow names what the table has"
+    numbers = [int(n) for text in PAGES.values() for n in re.findall(r"\b(\d+) (?:such \[)?findings\b", text)]
+    assert numbers == [len(KINDS)] * 3
