@@ -31,7 +31,7 @@ from .system.environment import versions
 from .system.rng import seed_everything
 from .system.train_state import TrainState
 from .training.base_losses import base_losses, losses_hash
-from .training.evaluate import Evaluator
+from .training.evaluate import Evaluator, check_forward
 from .training.forward_backward import ForwardBackward
 from .training.generate import TextGenerator
 from .training.loop import Loop
@@ -40,7 +40,7 @@ from .training.prepare import TrainingData, prepare
 from .training.request_handlers import RequestHandler
 from .training.shutdown import RunEnd
 from .training.step import StepRunner
-from .training.triggers import last_step
+from .training.triggers import evaluation_is_due, last_step
 
 
 def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> int:
@@ -117,6 +117,8 @@ def _lead(
     handler = RequestHandler(run, parts, state, events, control.inbox, evaluator, generator, checkpoints)
     control.start_training(handler.handle)
     try:
+        if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):
+            check_forward(profile, data, parts)
         events.write(_describe_start(profile, data, parts, state, resumed), durable=True)
         if state.step == 0:
             state.samples_before = generator.answer(profile.eval.sample_prompts)

@@ -93,7 +93,8 @@ class HostMemoryError(FtuiError):
 
 
 class NonFiniteError(FtuiError):
-    """The loss or the gradients were NaN or infinite for `health.max_bad_steps` steps in a row."""
+    """The loss or the gradients were NaN or infinite for `health.max_bad_steps` steps in a row, or the evaluation was
+    that the result would rest on."""
 
     exit_code = 43
 

@@ -11,6 +11,7 @@ from ..models.model_parts import ModelParts
 from ..models.weights import is_adapted, read_weights, write_weights
 from ..runtime.event_writer import EventWriter
 from ..system.train_state import TrainState
+from ..training.evaluate import non_finite
 from ..training.generate import TextGenerator
 from ..training.prepare import TrainingData
 from .checkpoint import CheckpointManager
@@ -26,7 +27,11 @@ def export(
     generator: TextGenerator,
     checkpoints: CheckpointManager,
 ) -> tuple[int, float | None]:
-    """Choose the weights, answer the sample prompts with them, write final/; returns their step and evaluation loss."""
+    """Choose the weights, answer the sample prompts with them, write final/; returns their step and evaluation loss.
+
+    Raises:
+        NonFiniteError: the weights would be the last ones, and their newest evaluation is NaN or infinite.
+    """
     step, loss = _choose_weights(run, profile, parts, state, events)
     generator.answer(profile.eval.sample_prompts)
     events.set_phase("saving", "final")
@@ -52,6 +57,9 @@ def _choose_weights(
             read_weights(parts.model, folder)
             return best, state.best_loss
         events.warn(f"checkpoint-{best}, the best, is damaged ({problem}): final/ has the last weights")
+    if not state.last_is_finite:
+        what = f"final/ is not written: the evaluation loss at step {state.evaluated_step}"
+        raise non_finite(what, profile, parts.hardware)
     return state.step, state.last_loss if state.evaluated_step == state.step else None
 
 

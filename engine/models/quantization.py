@@ -6,6 +6,7 @@ of an 8 B model with 128 000 entries would take 2 GiB more); and checkpointing w
 inputs.
 """
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -37,6 +38,7 @@ def quantized_loading(section: AdapterSection, hardware: Hardware) -> dict[str, 
 def quantization(section: AdapterSection, hardware: Hardware) -> BitsAndBytesConfig:
     """How bitsandbytes stores the base."""
     if section.load_in_8bit:
+        keep_products_exact()
         return BitsAndBytesConfig(load_in_8bit=True)
     dtype = section.bnb_4bit_compute_dtype
     return BitsAndBytesConfig(
@@ -59,6 +61,20 @@ def keep_layout(model: PreTrainedModel) -> None:
     for module in model.modules():
         if isinstance(module, Linear4bit):
             module.support_avx512bf16_for_cpu = False
+
+
+@cache
+def keep_products_exact() -> None:
+    """Keep autocast out of bitsandbytes' product of 8-bit integers, which must be exact.
+
+    Without AVX512, and on MPS, bitsandbytes 0.50 multiplies them as float32. Autocast makes float16 of that: a sum
+    beyond 65,504, which four products can reach, is infinite, and the layer's output NaN. (In bfloat16 it is only
+    inexact.) Training does not show it: there the layers multiply in floats.
+    """
+    import bitsandbytes  # noqa: F401  which defines the operator; macOS may not have it
+
+    for device in ("cpu", "mps"):
+        torch.library.register_autocast("bitsandbytes::int8_linear_matmul", device, torch.float32)
 
 
 def check_share(model: PreTrainedModel) -> None:

@@ -37,6 +37,7 @@ class TrainState(msgspec.Struct):
     evaluated_step: int = -1
     loss_before: float | None = None
     last_loss: float | None = None
+    last_is_finite: bool = True
     best_loss: float | None = None
     best_step: int | None = None
     bad_evaluations: int = 0

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from ftui.errors import NonFiniteError
 from ftui.profile.schema import Profile
 from ftui.runs.events import EvaluationDone
 
@@ -16,6 +17,7 @@ from ..models.performance import uncompiled
 from ..optim import plateau
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
+from ..system.device import Hardware
 from ..system.memory import is_out_of_memory, release_cached_memory
 from ..system.train_state import TrainState
 from .collate import collate
@@ -41,6 +43,7 @@ class Evaluator:
 
         Raises:
             Shutdown: between two batches.
+            NonFiniteError: the loss before the first step is NaN or infinite.
         """
         start, state, is_best = time.monotonic(), self.state, False
         with self.events.within("evaluating"):
@@ -58,6 +61,8 @@ class Evaluator:
             requested=requested,
         )
         self.events.write(event)
+        if state.step == 0 and not state.last_is_finite:
+            raise non_finite("The evaluation loss before the first step", self.profile, self.parts.hardware)
         return event
 
     def _mean_loss(self) -> tuple[float | None, int]:
@@ -102,6 +107,34 @@ def batch_loss(parts: ModelParts, sequences: list[Sequence], pad_id: int, profil
     return None
 
 
+def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> None:
+    """Evaluate one batch, where no evaluation is due before the first step: a kernel of this processor may give NaN.
+
+    Raises:
+        NonFiniteError: the loss is NaN or infinite.
+    """
+    rows = data.evaluation or data.train
+    first = [rows.sequences[int(index)] for index in rows.indices[: profile.eval.per_device_eval_batch_size]]
+    parts.model.eval()
+    result = batch_loss(parts, first, data.pad_id, profile)
+    parts.model.train()
+    if result is not None and not math.isfinite(result[0]):  # None: it did not fit, which an evaluation copes with
+        raise non_finite("The loss of a batch before this attempt's first step", profile, parts.hardware)
+
+
+def non_finite(what: str, profile: Profile, hardware: Hardware) -> NonFiniteError:
+    """The error for a loss of an evaluation; the advice follows from what computes it."""
+    base = " over a quantised base" if profile.adapter.is_quantised else ""
+    if hardware.precision != "fp32":
+        hint = 'Set train.precision = "fp32"' + (' or "bf16".' if hardware.precision == "fp16" else ".")
+    elif base:
+        hint = 'Use method = "lora" without load_in_8bit.'
+    else:
+        hint = "Lower the learning rate, or check the weights that the run starts from."
+    how = f"{hardware.precision}{base} on {hardware.name}"
+    return NonFiniteError(f"{what} is NaN or infinite ({how}).", hint=f"{hint} Checkpoints stay as they are.")
+
+
 def note_evaluation(state: TrainState, loss: float | None, threshold: float) -> bool:
     """Note an evaluation; returns whether it is the best so far. Step 0 never is: the others are compared with it.
 
@@ -110,6 +143,7 @@ def note_evaluation(state: TrainState, loss: float | None, threshold: float) -> 
     finite = loss is not None and math.isfinite(loss)
     state.evaluated_step = state.step
     state.last_loss = loss if finite else None
+    state.last_is_finite = loss is None or finite
     if state.step == 0:
         state.loss_before = state.last_loss
         return False
