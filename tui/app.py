@@ -6,8 +6,10 @@ import os
 import signal
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -33,7 +35,8 @@ from .screens.runs import RunsScreen
 from .stage import RowReport
 
 SAID_SECONDS = 3.0  # how long a message stands in place of the keys, where no key comes before
-TERMINAL_SECONDS = 2.0  # between two looks at whether the terminal is still there
+TERMINAL_SECONDS = 0.25  # between two looks at whether the terminal is still there
+LEAVE_SECONDS = 1.5  # for leaving in order when asked by a signal; then the process ends
 
 
 def commands() -> type[Provider]:
@@ -91,21 +94,27 @@ class FtuiApp(FaultApp[list[str]]):
         gc.freeze()
 
     def _mind_the_terminal(self) -> None:
-        """Leave in order when asked to, and at once when the terminal is gone: a read of it would never rest then."""
+        """Leave in order when asked to, and at once when the terminal is gone.
+
+        Neither waits for the event loop: writing to a terminal that is gone blocks it for good, as Textual's thread
+        that empties the queue of what is to be written has ended.
+        """
         loop = asyncio.get_running_loop()
+
+        def leave(number: int, frame: FrameType | None) -> None:
+            threading.Thread(target=_end_soon, daemon=True).start()
+            self.keep_drafts()
+            if is_abandoned():
+                os._exit(0)
+            loop.call_soon_threadsafe(self._leave_at_once)
+
         for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._leave_at_once)
-        self.set_interval(TERMINAL_SECONDS, self._leave_if_abandoned)
+            signal.signal(number, leave)
+        threading.Thread(target=_hang_up_if_abandoned, daemon=True).start()
 
     def _leave_at_once(self) -> None:
         self.keep_drafts()
         self.exit()
-
-    def _leave_if_abandoned(self) -> None:
-        """End the process where its terminal has gone: there is nobody to show anything to."""
-        if is_abandoned():
-            self.keep_drafts()
-            os._exit(0)
 
     def keep_drafts(self) -> None:
         """Put away what is being edited on any screen."""
@@ -216,6 +225,19 @@ def theme_of(look: Look) -> Theme:
         warning=palette["warn"], error=palette["bad"], success=palette["good"], foreground=palette["text"],
         background=palette["background"], surface=palette["panel"], panel=palette["panel"],
     )  # fmt: skip
+
+
+def _hang_up_if_abandoned() -> None:
+    """Send SIGHUP to this process once its terminal has gone, and end it even if that is of no avail."""
+    while not is_abandoned():
+        time.sleep(TERMINAL_SECONDS)
+    os.kill(os.getpid(), signal.SIGHUP)
+    _end_soon()
+
+
+def _end_soon() -> None:
+    time.sleep(LEAVE_SECONDS)
+    os._exit(0)
 
 
 def is_abandoned() -> bool:

@@ -172,7 +172,7 @@ def test_a_closed_terminal_ends_the_process(before: list[str], terminal: Termina
     program.wait_for("failed")
     os.close(program.descriptor)
     program.descriptor = os.open(os.devnull, os.O_RDONLY)
-    assert gone_within(program, 6)
+    assert gone_within(program, 2)
 
 
 def test_kill_leaves_the_files_of_the_run_as_they_are(terminal: Terminals, run: Run) -> None:
