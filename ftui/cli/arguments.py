@@ -1,12 +1,14 @@
-"""What can be typed: every command and option of `ftui`, with its help and the function that handles it."""
+"""What can be typed: every command and option of `ftui`, with its help and the function that handles it.
+
+A handler is `module:function` of ftui.cli. The options of a command are the parameters of its function, which is
+imported only when it is called: `ftui --version` must not pay for pydantic (0.1 s).
+"""
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, TypeAlias
 
 from ftui import __version__
-from ftui.cli import commands
 from ftui.errors import UsageError
 from ftui.profile.consent import REMOTE_CODE
 from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
@@ -16,6 +18,7 @@ class Parser(argparse.ArgumentParser):
     """Reports a wrong command line as ftui reports any error, with exit code 2."""
 
     def error(self, message: str) -> NoReturn:
+        """Raise what argparse would print."""
         raise UsageError(message[0].upper() + message[1:] + ".", hint=f"{self.prog} --help lists what goes with it.")
 
 
@@ -34,7 +37,7 @@ def parser() -> Parser:
         epilog="`ftui --run P` is the same as `ftui run P`.",
     )
     top.add_argument("--version", action="version", version=f"ftui {__version__}")
-    top.set_defaults(handler=commands.open_front)
+    top.set_defaults(handler="attach:open_front")
     verbs: Verbs = top.add_subparsers(dest="verb", metavar="COMMAND", parser_class=Parser)
     _add_run(verbs)
     _add_looking(verbs)
@@ -47,9 +50,7 @@ def parser() -> Parser:
     return top
 
 
-def _add(
-    verbs: Verbs, verb: str, help_text: str, handler: Callable[[argparse.Namespace], int], *, on_run: bool = False
-) -> Parser:
+def _add(verbs: Verbs, verb: str, help_text: str, handler: str, *, on_run: bool = False) -> Parser:
     added = verbs.add_parser(verb, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
     added.set_defaults(handler=handler)
     if on_run:
@@ -57,63 +58,71 @@ def _add(
     return added
 
 
+def _add_on_profile(verbs: Verbs, verb: str, help_text: str, handler: str) -> Parser:
+    """A command that looks at a profile."""
+    added = _add(verbs, verb, help_text, handler)
+    added.add_argument("profile", metavar="PROFILE", help="a file, or the name of one that comes with ftui")
+    _add_value_options(added)
+    _add_allow_option(added)
+    return added
+
+
+def _add_json_option(to: Parser, help_text: str = "as JSON") -> None:
+    to.add_argument("--json", action="store_true", dest="as_json", help=help_text)
+
+
 def _add_run(verbs: Verbs) -> None:
-    run = _add(verbs, "run", "start, attach to or resume the run of a profile (a file or a name)", commands.run_profile)
+    run = _add(verbs, "run", "start, attach to or resume the run of a profile (a file or a name)", "run:run_profile")
     run.add_argument("profile", metavar="P", help="a file, the name of a profile that comes with ftui, or of a run")
     run.add_argument("--again", action="store_true", help="if the run has ended, start NAME-2, NAME-3 ...")
     run.add_argument("--dry-run", action="store_true", help="show every value and count the rows; start nothing")
     run.add_argument("--probe", action="store_true", help="take steps with the longest rows first: does it fit?")
     _add_opening_options(run)
     resume = _add(
-        verbs, "resume", "continue a run that was parked, stopped, interrupted or paused", commands.resume, on_run=True
+        verbs, "resume", "continue a run that was parked, stopped, interrupted or paused", "run:resume_run", on_run=True
     )
     resume.add_argument("--from", metavar="CHECKPOINT", dest="checkpoint", help="from this one, in a run of its own")
-    resume.set_defaults(again=False, tier=None)
     _add_opening_options(resume, tier=False)
 
 
 def _add_looking(verbs: Verbs) -> None:
     """Commands that only look at runs."""
-    runs = _add(verbs, "runs", "list the runs", commands.list_runs)
-    runs.add_argument("--json", action="store_true", help="as JSON")
-    attach = _add(verbs, "attach", "watch and control a run", commands.attach)
+    _add_json_option(_add(verbs, "runs", "list the runs", "runs:print_runs"))
+    attach = _add(verbs, "attach", "watch and control a run", "attach:attach")
     attach.add_argument("name", metavar="RUN", nargs="?", help="otherwise the newest that is running")
     attach.add_argument("--plain", action="store_true", help="the same facts as lines, for logs and screen readers")
-    status = _add(verbs, "status", "show all about one run", commands.show_status, on_run=True)
-    status.add_argument("--json", action="store_true", help="as JSON")
-    log = _add(verbs, "log", "print what a run's engine printed", commands.show_log, on_run=True)
+    status = _add(verbs, "status", "show all about one run", "runs:print_status", on_run=True)
+    _add_json_option(status)
+    log = _add(verbs, "log", "print what a run's engine printed", "runs:print_log", on_run=True)
     log.add_argument("-f", "--follow", action="store_true", help="follow it while the run is running")
 
 
 def _add_control(verbs: Verbs) -> None:
     """Commands that ask something of a run, or change its checkpoints."""
     for verb, help_text in RUN_VERBS.items():
-        _add(verbs, verb, help_text, commands.send_request, on_run=True)
+        _add(verbs, verb, help_text, "control:order", on_run=True)
     verbs.choices["sample"].add_argument("prompts", metavar="PROMPT", nargs="*", help="otherwise the profile's")
-    change = _add(verbs, "set", "change a running run from its next step on", commands.change_settings, on_run=True)
+    change = _add(verbs, "set", "change a running run from its next step on", "control:change", on_run=True)
     change.add_argument(
         "assignments", metavar="KEY=VALUE", nargs="+", help="learning_rate_factor, max_steps, save_steps ..."
     )
     checkpoints = _add(
-        verbs, "checkpoints", "list the checkpoints of a run, or read them back", commands.list_checkpoints, on_run=True
+        verbs, "checkpoints", "list the checkpoints of a run, or read them back", "checkpoints:checkpoints", on_run=True
     )
-    checkpoints.add_argument("--json", action="store_true", help="as JSON")
+    _add_json_option(checkpoints)
     checkpoints.add_argument(
         "--verify", metavar="CHECKPOINT", nargs="?", const="", help="hash every byte, of all of them or of this one"
     )
     for verb, help_text in CHECKPOINT_VERBS.items():
-        added = _add(verbs, verb, help_text, commands.change_checkpoint, on_run=True)
+        added = _add(verbs, verb, help_text, "control:on_checkpoint", on_run=True)
         added.add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint-120, or 120")
 
 
 def _add_profiles(verbs: Verbs) -> None:
-    shipped = _add(verbs, "profiles", "list the profiles that come with ftui, or print one", commands.list_profiles)
+    shipped = _add(verbs, "profiles", "list the profiles that come with ftui, or print one", "runs:print_profiles")
     shipped.add_argument("name", metavar="NAME", nargs="?", help="print this one, ready to be saved as a file")
     text = "what a profile will take: memory, time, disk and money, before you pay for it"
-    estimate = _add(verbs, "estimate", text, commands.estimate)
-    estimate.add_argument("profile", metavar="PROFILE", help="a file, or the name of one that comes with ftui")
-    _add_value_options(estimate)
-    _add_allow_option(estimate)
+    estimate = _add_on_profile(verbs, "estimate", text, "estimate:print_estimate")
     estimate.add_argument("--card", metavar="C", help="on that card; otherwise the tier's, or what is in this machine")
     estimate.add_argument("--quick", action="store_true", help="in closed form: reads no rows, simulates nothing")
     estimate.add_argument("--fit", action="store_true", help="show what would fit, also where the profile does")
@@ -123,44 +132,41 @@ def _add_profiles(verbs: Verbs) -> None:
     ways = ["ddp", "zero1", "zero2", "zero3", "fsdp"]
     how = "if several processes shared the model so (ftui itself does ddp; set hardware.num_processes)"
     estimate.add_argument("--parallel", choices=ways, default="ddp", help=how)
-    estimate.add_argument("--json", action="store_true", help="as JSON")
+    _add_json_option(estimate)
 
 
 def _add_preview(verbs: Verbs) -> None:
     text = "the rows of a profile as the model will see them, and what is wrong with them"
-    preview = _add(verbs, "preview", text, commands.preview)
-    preview.add_argument("profile", metavar="PROFILE", help="a file, or the name of one that comes with ftui")
-    _add_value_options(preview)
-    _add_allow_option(preview)
-    preview.add_argument("--rows", metavar="N", type=int, default=3, help="show so many rows (3)")
+    preview = _add_on_profile(verbs, "preview", text, "preview:print_preview")
+    preview.add_argument("--rows", metavar="N", dest="num_rows", type=int, default=3, help="show so many rows (3)")
     jump = "longest, shortest, most_truncated, least_trained, random, a row's number (from 1), row/part or FILE:LINE"
     preview.add_argument("--jump", metavar="WHICH", help=f"show not the first rows, but the {jump}")
-    preview.add_argument("--report", action="store_true", help="show no rows")
-    preview.add_argument("--json", action="store_true", help="as JSON")
+    preview.add_argument("--report", action="store_true", dest="only_report", help="show no rows")
+    _add_json_option(preview)
 
 
 def _add_split(verbs: Verbs) -> None:
     text = "split a file into rows to train on and rows to evaluate on; similar rows stay on one side"
-    split = _add(verbs, "split", text, commands.split)
+    split = _add(verbs, "split", text, "split:print_split")
     split.add_argument("file", metavar="FILE", type=Path, help="rows of any kind that ftui reads")
     split.add_argument("--eval", metavar="SHARE", required=True, dest="how_many", help="10%%, or a number of rows")
     split.add_argument("--seed", metavar="N", type=int, default=0, help="another choice of rows (0)")
     split.add_argument("--out", metavar="DIR", type=Path, help="where to write; otherwise beside FILE")
     split.add_argument("--encoding", metavar="E", help="of a text file that is not UTF-8, as in data.encoding")
     split.add_argument("--force", action="store_true", help="overwrite files of an earlier split")
-    split.add_argument("--json", action="store_true", help="as JSON")
+    _add_json_option(split)
 
 
 def _add_import(verbs: Verbs) -> None:
     text = "make a profile of a file of LLaMA-Factory, Axolotl, TRL, DeepSpeed, torchtune or a guide"
-    importing = _add(verbs, "import", text, commands.import_profile)
+    importing = _add(verbs, "import", text, "import_profile:import_profile")
     importing.add_argument("file", metavar="FILE", type=Path, help="YAML, JSON, or a shell script with its command")
     importing.add_argument("-o", "--out", metavar="OUT", type=Path, help="where to write it; otherwise it is printed")
-    importing.add_argument("--json", action="store_true", help="report what was carried and what was not as JSON")
+    _add_json_option(importing, "report what was carried and what was not as JSON")
 
 
 def _add_cache(verbs: Verbs) -> None:
-    cache = _add(verbs, "cache", "list the tokenised rows on this disk, or delete some", commands.list_cache)
+    cache = _add(verbs, "cache", "list the tokenised rows on this disk, or delete some", "cache:cache")
     cache.add_argument("--prune", action="store_true", help="delete what was not used for 30 days and is not in use")
     cache.add_argument("--older-than", metavar="TIME", help="with --prune: not used for 12h, 7d or 8w")
     cache.add_argument("--all", action="store_true", dest="everything", help="with --prune: all that is not in use")

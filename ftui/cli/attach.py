@@ -1,7 +1,10 @@
-"""`ftui attach`: which run is meant, and the same facts as lines for whoever cannot use a screen."""
+"""`ftui` and `ftui attach`: the screens, or the same facts as lines where there is no terminal to draw on."""
 
+import os
+import sys
 import time
 
+from ftui.cli.runs import created, facts, print_runs
 from ftui.errors import INTERRUPTED, PREEMPTED_NOT_SAVED, UsageError
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
@@ -9,8 +12,49 @@ from ftui.runs.status import Watch, is_final, is_running, judge, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.text import shown
 
+START_PAGE = """\
+ftui fine-tunes language models. A run goes on when the terminal is gone.
+
+  ftui                              every run on one screen: watch them, control them, start new ones
+  ftui attach [RUN]                 watch and control one (--plain: as lines)
+  ftui run quickstart               train a small model (a few minutes on a CPU)
+  ftui run PROFILE                  train with a profile (TOML) of your own
+  ftui run PROFILE --dry-run        show what it would do, start nothing
+  ftui runs                         list the runs
+  ftui pause | park | stop RUN      control a running run (ftui --help lists all)
+  ftui profiles                     list the profiles that come with ftui
+  ftui estimate PROFILE             what it will take: memory, time, disk, money
+  ftui preview PROFILE              its rows as the model will see them
+  ftui split FILE --eval 10%        split a file into rows to train on and rows to evaluate on
+"""
+
 LOOK_SECONDS = 0.5
 LOGGING_STEPS = 10  # between two printed steps, unless a request has set it
+
+
+def open_front() -> int:
+    """`ftui` alone: the list of runs on a screen, or as lines."""
+    if not _has_screen():
+        print(START_PAGE)
+        return print_runs() if all_runs() else 0
+    from ftui.tui.open_screens import open_screens
+
+    return open_screens()
+
+
+def attach(name: str | None, plain: bool) -> int:
+    """`ftui attach [RUN]`: the live view of a run, or plain lines."""
+    run = run_to_attach(name)
+    if plain or not _has_screen():
+        return attach_plain(run)
+    from ftui.tui.open_screens import open_screens
+
+    return open_screens(run)
+
+
+def _has_screen() -> bool:
+    """Whether there is a terminal that screens can be drawn on."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def run_to_attach(name: str | None) -> Run:
@@ -21,29 +65,20 @@ def run_to_attach(name: str | None) -> Run:
     """
     if name is not None:
         return find_run(name)
-    runs = sorted(all_runs(), key=opened_at, reverse=True)
+    runs = sorted(all_runs(), key=created, reverse=True)
     if not runs:
         raise UsageError("There is no run to attach to.", hint="`ftui --run quickstart` starts a small one.")
     return next((run for run in runs if is_running(read_status(run))), runs[0])
 
 
-def opened_at(run: Run) -> float:
-    """Unix time at which a run was opened; 0 where its run.json is damaged."""
-    try:
-        return run.read_facts().created
-    except UsageError:
-        return 0.0
-
-
 def attach_plain(run: Run) -> int:
     """Print how the run stands, then what happens until it ends; Ctrl-C leaves it alone. Returns the exit code."""
-    from ftui.cli import runs as listing
     from ftui.cli.follow import news  # 12 MiB: it knows profiles, which the screens do without
 
     watch = Watch(run)
     watch.catch_up()
     status = ensure_supervised(run, judge(run, watch))
-    for label, value in listing.facts(run, status):
+    for label, value in facts(run, status):
         print(f"{label:<18}{value}")
     try:
         while is_running(status) or not (is_final(status) or status.state.phase == "lost"):

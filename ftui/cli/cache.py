@@ -6,31 +6,40 @@ import time
 from pathlib import Path
 
 from ftui import units
-from ftui.cli.table import table
+from ftui.cli.terminal import table
 from ftui.dataset.token_cache import CacheEntry, delete_entry, entries, folder_size, sweep
 from ftui.errors import UsageError
 from ftui.system.user_folders import cache_folder
 from ftui.text import shown
 
+HEADINGS = ("tokens of", "used", "rows", "tokens", "size")
 DEFAULT_AGE = "30d"
 _SECONDS = {"h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 _AGE = re.compile(r"(\d+)([hdw])")
 
 
-def print_cache() -> int:
-    """List the entries, the one used last first, and their total size."""
-    cache = cache_folder()
-    found = entries(cache)
+def cache(prune: bool, older_than: str | None, everything: bool) -> int:
+    """`ftui cache`: list the entries, the one used last first, and their total size; or delete some.
+
+    Raises:
+        UsageError: the options do not go together.
+    """
+    if prune:
+        return prune_cache(older_than, everything=everything)
+    if older_than or everything:
+        raise UsageError("--older-than and --all only go with --prune.", hint="ftui cache --prune --all")
+    folder = cache_folder()
+    cached = entries(folder)
     now = time.time()
-    if found:
-        rows = [_row(entry, now) for entry in found]
-        for line in table([("tokens of", "used", "rows", "tokens", "size"), *rows], shutil.get_terminal_size().columns):
+    if cached:
+        rows = [HEADINGS, *(_row(entry, now) for entry in cached)]
+        for line in table(rows, (2, 3, 4), width=shutil.get_terminal_size().columns):
             print(line)
-    total = units.size(sum(entry.num_bytes for entry in found))
-    print(f"{_number(len(found))} of tokenised rows in {shown(str(cache))}, {total}")
-    others = folder_size(cache / "models")
+    total = units.size(sum(entry.num_bytes for entry in cached))
+    print(f"{_number(len(cached))} of tokenised rows in {shown(str(folder))}, {total}")
+    others = folder_size(folder / "models")
     if others:
-        print(f"{units.size(others)} of unpacked models in {shown(str(cache / 'models'))}")
+        print(f"{units.size(others)} of unpacked models in {shown(str(folder / 'models'))}")
     return 0
 
 
@@ -43,11 +52,11 @@ def prune_cache(older_than: str | None, *, everything: bool) -> int:
     if everything and older_than is not None:
         raise UsageError("--older-than and --all are two wishes.", hint="Give one of them.")
     seconds = 0.0 if everything else _seconds(older_than or DEFAULT_AGE)
-    cache, now = cache_folder(), time.time()
-    gone = [entry for entry in entries(cache) if now - entry.last_used >= seconds and delete_entry(entry)]
-    freed = sum(entry.num_bytes for entry in gone) + sweep(cache)
+    folder, now = cache_folder(), time.time()
+    gone = [entry for entry in entries(folder) if now - entry.last_used >= seconds and delete_entry(entry)]
+    freed = sum(entry.num_bytes for entry in gone) + sweep(folder)
     print(f"{_number(len(gone))} deleted, {units.size(freed)} freed.")
-    if left := entries(cache):
+    if left := entries(folder):
         in_use = sum(entry.is_used for entry in left)
         which = f", {in_use} of them in use by a running process" if in_use else ""
         print(f"{_number(len(left))} left, {units.size(sum(entry.num_bytes for entry in left))}{which}.")

@@ -1,61 +1,66 @@
 """`ftui checkpoints`: what a run has saved, as lines or as JSON; with --verify every byte is read back and hashed."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from ftui import units
+from ftui.cli.terminal import table
 from ftui.errors import FINISHED, DiskError, UsageError
 from ftui.runs.checkpoint_folders import step_of
 from ftui.runs.checkpoint_index import CheckpointEntry, CheckpointList, describe_entry, read_checkpoints, verify_entry
 from ftui.runs.run_folder import Run, find_run
 from ftui.runs.status import read_status
 from ftui.supervisor.spawn import ensure_supervised
-from ftui.text import cells, escaped, shown
+from ftui.text import escaped, shown
 
 HEADINGS = ("checkpoint", "kind", "eval loss", "size", "state")
 NUMBERS = (2, 3)  # columns that stand against their right edge
 
 
-def print_checkpoints(name: str, *, as_json: bool) -> int:
-    """Every checkpoint; sizes and headers are looked at, nothing is hashed."""
+def checkpoints(name: str, as_json: bool, verify: str | None) -> int:
+    """`ftui checkpoints RUN`: every checkpoint by its sizes and headers; or with `verify` as its bytes are.
+
+    Args:
+        verify: which one is hashed; empty: all of them.
+    """
     run = find_run(name)
-    entries = entries_of(run)
+    entries = read_checkpoints(run, ensure_supervised(run, read_status(run)).state)
+    if verify is not None:
+        return verify_checkpoints(run, entries, verify, as_json=as_json)
     if as_json:
-        print_json(run, entries, hashed=False)
+        _print_json(run, entries, hashed=False)
         return FINISHED
     if not entries:
         print(f"{shown(run.name)} has saved no checkpoint yet.")
-    for line in lines(entries):
-        print(line)
+    else:
+        print("\n".join(table([HEADINGS, *map(row, entries)], NUMBERS)))
     return FINISHED
 
 
-def verify(name: str, checkpoint: str, *, as_json: bool) -> int:
+def verify_checkpoints(run: Run, entries: Sequence[CheckpointEntry], checkpoint: str, *, as_json: bool) -> int:
     """Hash one checkpoint, or all but those in quarantine; the exit code is that of a disk error where one is damaged.
 
     Raises:
         UsageError: there is no such checkpoint.
     """
-    run = find_run(name)
-    entries = entries_of(run)
-    wanted = [chosen(run, entries, checkpoint)] if checkpoint else [e for e in entries if e.place != "quarantine"]
+    chosen = [find_entry(run, entries, checkpoint)] if checkpoint else [e for e in entries if e.place != "quarantine"]
     done = []
-    for entry in (verify_entry(run, entry) for entry in wanted):
+    for entry in (verify_entry(run, entry) for entry in chosen):
         done.append(entry)
         if not as_json:
-            print(
-                f"{shown(entry.name)}: {shown(describe_entry(entry))}", flush=True
-            )  # hashing the next may take minutes
+            # flushed: hashing the next may take minutes
+            print(f"{shown(entry.name)}: {shown(describe_entry(entry))}", flush=True)
     bad = sum(entry.problem is not None for entry in done)
     if as_json:
-        print_json(run, done, hashed=True)
+        _print_json(run, done, hashed=True)
     else:
         print(summary(len(done), bad))
     return DiskError.exit_code if bad else FINISHED
 
 
 def summary(number: int, bad: int) -> str:
+    """How many of the checkpoints that were hashed are not usable."""
     if bad:
         return f"{bad} of {number} {'is' if bad == 1 else 'are'} not usable."
     return (
@@ -63,11 +68,7 @@ def summary(number: int, bad: int) -> str:
     )
 
 
-def entries_of(run: Run) -> list[CheckpointEntry]:
-    return read_checkpoints(run, ensure_supervised(run, read_status(run)).state)
-
-
-def chosen(run: Run, entries: Sequence[CheckpointEntry], text: str) -> CheckpointEntry:
+def find_entry(run: Run, entries: Sequence[CheckpointEntry], text: str) -> CheckpointEntry:
     """The entry of that step, name or path below the run's folder.
 
     Raises:
@@ -82,29 +83,14 @@ def chosen(run: Run, entries: Sequence[CheckpointEntry], text: str) -> Checkpoin
     raise UsageError(f"{run.name} has no checkpoint-{step}.", hint=f"There are: {names}.")
 
 
-def print_json(run: Run, entries: list[CheckpointEntry], *, hashed: bool) -> None:
+def _print_json(run: Run, entries: list[CheckpointEntry], *, hashed: bool) -> None:
     document = msgspec.json.encode(CheckpointList(run.name, str(run.folder), hashed, entries))
     print(escaped(msgspec.json.format(document, indent=2).decode()))
 
 
-def lines(entries: Sequence[CheckpointEntry]) -> Iterator[str]:
-    """A table: what is wrong stands last, in full."""
-    if entries:
-        rows = [HEADINGS, *map(row, entries)]
-        widths = [max(cells(text) for text in column) for column in zip(*rows, strict=True)]
-        yield from (_line(texts, widths) for texts in rows)
-
-
 def row(entry: CheckpointEntry) -> tuple[str, ...]:
+    """A checkpoint in the table: what is wrong with it stands last, in full."""
     step = f" (step {entry.step})" if entry.place == "final" and entry.step is not None else ""
     loss = units.quantity(entry.eval_loss) if entry.eval_finite else "not finite"
     state = describe_entry(entry) + ", pinned" * entry.pinned
     return shown(entry.name), shown(", ".join(entry.kinds) + step), loss, units.size(entry.size), shown(state)
-
-
-def _line(texts: Iterable[str], widths: Sequence[int]) -> str:
-    blanks = [" " * (width - cells(text)) for text, width in zip(texts, widths, strict=True)]
-    return "  ".join(
-        blank + text if column in NUMBERS else text + blank
-        for column, (text, blank) in enumerate(zip(texts, blanks, strict=True))
-    ).rstrip()

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Collection
 from contextlib import closing
 
+from ftui.cli.terminal import LiveOutput
 from ftui.dataset.row_counts import count_lines
 from ftui.estimate.simulation import count_rows
 from ftui.hardware.detect import find_machine
@@ -24,15 +25,9 @@ def preview(resolved: ResolvedProfile, allow: Collection[str] = ()) -> int:
     for line in [*value_lines(resolved), "", *machine_lines(resolved)]:
         print(line)
     print(flush=True)
-    waiting = sys.stdout.isatty()
-    if waiting:
-        print("counting rows and tokens ...", end="", flush=True)
-    try:
-        with closing(Helper(allow)) as helper:
-            counts = count_rows(helper, resolved.profile)
-    finally:
-        if waiting:
-            print("\r\x1b[K", end="", flush=True)
+    with closing(Helper(allow)) as helper, LiveOutput(sys.stdout) as lines:
+        lines.draw("counting rows and tokens ...")
+        counts = count_rows(helper, resolved.profile)
     for line in count_lines(counts):
         print(line)
     return 0

@@ -1,11 +1,9 @@
 """Follows a run in plain lines until it ends. A reader only: whatever happens here, the run goes on."""
 
-import os
-import shutil
 import sys
 import time
-from typing import TextIO
 
+from ftui.cli.terminal import LiveOutput
 from ftui.errors import PREEMPTED_NOT_SAVED
 from ftui.launch.open_run import START_SECONDS, OpenedRun, check_start
 from ftui.profile.schema import Profile
@@ -15,39 +13,10 @@ from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Watch, is_running, judge
 from ftui.supervisor.spawn import ensure_supervised
-from ftui.text import cut, shown
 
 LOOK_SECONDS = 0.25  # 4 Hz is as fast as anybody reads
 JUDGE_SECONDS = 1.0  # looking at processes is dearer than looking at files
 LEAVE_SECONDS = 30.0  # an engine that has written its ending still has to let go of the GPU
-
-
-class LiveOutput:
-    """Standard output: plain lines and, on a terminal, one line below them that is drawn over."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self.live = stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-        self._drawn = ""
-
-    def print(self, text: str) -> None:
-        self.clear()
-        self._stream.write(f"{shown(text, newlines=True)}\n")
-        self._stream.flush()
-
-    def draw(self, text: str) -> None:
-        """Show `text` on the line that is drawn over, cut to the terminal's width."""
-        text = cut(shown(text), shutil.get_terminal_size().columns - 1)
-        if self.live and text != self._drawn:
-            self._stream.write(f"\r{text}\x1b[K")
-            self._stream.flush()
-            self._drawn = text
-
-    def clear(self) -> None:
-        if self._drawn:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
-            self._drawn = ""
 
 
 def follow(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> int:

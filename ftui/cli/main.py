@@ -2,7 +2,9 @@
 
 import os
 import sys
+from argparse import Namespace
 from collections.abc import Sequence
+from importlib import import_module
 
 from ftui.cli.arguments import parser
 from ftui.errors import INTERRUPTED, FtuiError
@@ -20,8 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal that is not UTF-8 gets escapes, no crash
     try:
         options = parser().parse_args(as_command(sys.argv[1:] if arguments is None else arguments))
-        exit_code: int = options.handler(options)
-        return exit_code
+        return call_handler(options)
     except FtuiError as error:
         print(complaint(error.message, error.hint), file=sys.stderr)
         return error.exit_code
@@ -30,6 +31,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `ftui runs | head`: the reader has left; keep Python from flushing at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+
+
+def call_handler(options: Namespace) -> int:
+    """Run the command that was typed: import its handler, and give it the options that are its parameters."""
+    from inspect import signature
+
+    module, _, name = options.handler.partition(":")
+    handler = getattr(import_module(f"ftui.cli.{module}"), name)
+    given = vars(options)
+    exit_code: int = handler(**{name: given[name] for name in signature(handler).parameters if name in given})
+    return exit_code
 
 
 def as_command(arguments: Sequence[str]) -> list[str]:

@@ -5,13 +5,14 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from ftui.cli.terminal import LiveOutput
 from ftui.dataset import report_text
 from ftui.dataset.locations import Names, like_text, location_text, names_in_report, parse_location
 from ftui.dataset.report import Finding, Report, RowLocation
@@ -19,8 +20,7 @@ from ftui.dataset.row import Jump, RowView
 from ftui.dataset.row_text import PieceKind, RowLine, Signs, layout_row
 from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helper.client import Helper
-from ftui.profile.layers import ResolvedProfile
-from ftui.profile.schema import Profile
+from ftui.launch.open_run import check_files, locate_run
 from ftui.text import cells, cut, shown, wrapped
 
 NARROWEST, WIDEST = 40, 160
@@ -39,31 +39,31 @@ COLOURS: dict[PieceKind, str] = {
 SEVERITY_COLOURS = {"red": "1;31", "yellow": "33", "note": "36"}
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What the command line asks for: how many rows, which, and in which form.
+def print_preview(
+    profile: str, overrides: Sequence[str], tier: str | None, allow: Collection[str],
+    num_rows: int, jump: str | None, only_report: bool, as_json: bool,
+) -> int:  # fmt: skip
+    """`ftui preview PROFILE`: the report, and so many rows.
 
-    `jump` may be the number of a row, or its place as findings print it.
-    """
+    Args:
+        jump: which rows: one of `JUMPS`, the number of a row, or its place as findings print it.
 
-    num_rows: int = 3
-    jump: str | None = None
-    only_report: bool = False
-    as_json: bool = False
-    allow: Collection[str] = ()
-
-
-def print_sampling(resolved: ResolvedProfile, wanted: Wanted) -> int:
-    """The report and the rows; returns 31 where a finding would stop the run, as the run itself would, else 0.
+    Returns:
+        31 where a finding would stop the run, as the run itself would, else 0.
 
     Raises:
         FtuiError: the profile's model or rows are wrong; `UsageError`: there is no such row.
     """
-    profile = resolved.profile
-    with closing(Helper(wanted.allow)) as helper, _waiting() as tell:
-        report = msgspec.convert(helper.ask("report", on_detail=tell, profile=profile), Report)
-        samples = [] if wanted.only_report else _samples(helper, profile, report, wanted, tell)
-    if wanted.as_json:
+    if num_rows < 0:
+        raise UsageError(f"--rows {num_rows}: fewer than none.", hint="--rows 3, or --report for the report alone.")
+    _, resolved = locate_run(profile, None, overrides, tier)
+    check_files(resolved)
+    with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as lines:
+        lines.draw("getting ready (some seconds) ...")
+        ask = partial(helper.ask, on_detail=lines.draw, profile=resolved.profile)
+        report = msgspec.convert(ask("report"), Report)
+        samples = [] if only_report else _samples(ask, report, num_rows, jump)
+    if as_json:
         told = {"profile": str(resolved.path), "report": report, "samples": [for_programs(one) for one in samples]}
         print(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
     else:
@@ -71,28 +71,28 @@ def print_sampling(resolved: ResolvedProfile, wanted: Wanted) -> int:
     return DataError.exit_code if report.stopping else FINISHED
 
 
-def _samples(helper: Helper, profile: Profile, report: Report, wanted: Wanted, tell: Any) -> list[RowView]:
+def _samples(ask_helper: Callable[..., Any], report: Report, num_rows: int, jump: str | None) -> list[RowView]:
     """The first ones, or those the jump leads to: the longest, the second longest ..."""
 
     def ask(jump: str, number: int, part: int = 0, **more: Any) -> RowView:
         given = {"jump": jump, "number": number, "part": part, "seed": number, **more}
-        return msgspec.convert(helper.ask("sample", on_detail=tell, profile=profile, **given), RowView)
+        return msgspec.convert(ask_helper("sample", **given), RowView)
 
-    place = PLACE.fullmatch(wanted.jump or "1")
+    place = PLACE.fullmatch(jump or "1")
     if place is not None:
-        return _from(ask, int(place[1]), int(place[2]) if place[2] else None, report.num_rows, wanted.num_rows)
-    if (where := parse_location(wanted.jump or "")) is not None:
-        return _from_place(ask, where, report.num_rows, wanted.num_rows)
-    if wanted.jump not in JUMPS:
+        return _from(ask, int(place[1]), int(place[2]) if place[2] else None, report.num_rows, num_rows)
+    if (where := parse_location(jump or "")) is not None:
+        return _from_place(ask, where, report.num_rows, num_rows)
+    if jump not in JUMPS:
         hint = (
             f"{', '.join(JUMPS)}, the number of a row (from 1), or of one and a part of it: 3/2; "
             "or its place as findings print it: rows.jsonl:17."
         )
-        raise UsageError(f"There is no jump {wanted.jump!r}.", hint=hint)
-    return [ask(wanted.jump, number) for number in range(min(wanted.num_rows, report.num_rows))]
+        raise UsageError(f"There is no jump {jump!r}.", hint=hint)
+    return [ask(jump, number) for number in range(min(num_rows, report.num_rows))]
 
 
-def _from(ask: Callable[..., RowView], row: int, part: int | None, num_rows: int, wanted: int) -> list[RowView]:
+def _from(ask: Callable[..., RowView], row: int, part: int | None, num_rows: int, num_shown: int) -> list[RowView]:
     """So many rows from this one on. From a part, and where there is but one row, a long text: so many parts.
 
     Raises:
@@ -104,31 +104,31 @@ def _from(ask: Callable[..., RowView], row: int, part: int | None, num_rows: int
         number = f"row {row:,}: {there}" if part != 0 else "part 0"
         raise UsageError(f"There is no {number}.", hint="Rows and their parts are counted from 1.")
     if part is None:
-        return [ask("number", number) for number in range(row - 1, min(row - 1 + wanted, num_rows))]
-    found = [ask("number", row - 1, part - 1)][:wanted]
-    if found and found[0].part != part - 1:
-        parts = found[0].num_parts
+        return [ask("number", number) for number in range(row - 1, min(row - 1 + num_shown, num_rows))]
+    views = [ask("number", row - 1, part - 1)][:num_shown]
+    if views and views[0].part != part - 1:
+        parts = views[0].num_parts
         there = f"{parts:,}" if parts > 1 else "one part"
         raise UsageError(
             f"There is no part {part:,}: row {row:,} has {there}.", hint="Rows and their parts are counted from 1."
         )
-    while found and len(found) < wanted:
-        after = ask("next", found[-1].number, found[-1].part)
-        if (after.number, after.part) == (found[-1].number, found[-1].part):
+    while views and len(views) < num_shown:
+        after = ask("next", views[-1].number, views[-1].part)
+        if (after.number, after.part) == (views[-1].number, views[-1].part):
             break
-        found.append(after)
-    return found
+        views.append(after)
+    return views
 
 
-def _from_place(ask: Callable[..., RowView], where: RowLocation, num_rows: int, wanted: int) -> list[RowView]:
+def _from_place(ask: Callable[..., RowView], where: RowLocation, num_rows: int, num_shown: int) -> list[RowView]:
     """So many rows from the one at that place on. A file that is here is that one, however it is written."""
     here = Path(where.file)
     file = str(here.resolve()) if here.is_file() else where.file
-    found = [ask("number", 0, where={"file": file, "number": where.number})][:wanted]
-    if found:
-        behind = found[0].number + 1
-        found += [ask("number", number) for number in range(behind, min(behind + wanted - 1, num_rows))]
-    return found
+    views = [ask("number", 0, where={"file": file, "number": where.number})][:num_shown]
+    if views:
+        behind = views[0].number + 1
+        views += [ask("number", number) for number in range(behind, min(behind + num_shown - 1, num_rows))]
+    return views
 
 
 def for_programs(sample: RowView) -> dict[str, Any]:
@@ -141,6 +141,7 @@ def for_programs(sample: RowView) -> dict[str, Any]:
 
 
 def width() -> int:
+    """Columns to print in."""
     return max(NARROWEST, min(WIDEST, shutil.get_terminal_size().columns))
 
 
@@ -253,21 +254,3 @@ def _row_line(line: RowLine, coloured: bool) -> str:
 
 def _styled(text: str, style: str) -> str:
     return f"\x1b[{style}m{text}\x1b[m" if style and text else text
-
-
-@contextmanager
-def _waiting() -> Iterator[Any]:
-    """A line on the terminal that says how far it is, and is gone at the end."""
-    live = sys.stderr.isatty()
-
-    def tell(detail: str) -> None:
-        if live:
-            room = shutil.get_terminal_size().columns - 1
-            print(f"\r\x1b[K{cut(shown(detail), room)}", end="", file=sys.stderr, flush=True)
-
-    tell("getting ready (some seconds) ...")
-    try:
-        yield tell
-    finally:
-        if live:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

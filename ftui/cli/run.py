@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from types import FrameType
 
 from ftui.cli.control import order
-from ftui.cli.follow import LiveOutput, conclude, follow
+from ftui.cli.follow import conclude, follow
+from ftui.cli.terminal import LiveOutput
 from ftui.errors import INTERRUPTED, ProfileError, UsageError
 from ftui.launch.fork import ForkOrigin, find_origin, fork, is_newest
-from ftui.launch.open_run import OpenedRun, locate_run, open_run, pending_changes, wait_for_start
+from ftui.launch.open_run import OpenedRun, check_files, decide, locate_run, open_run, pending_changes, wait_for_start
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
 from ftui.profile.schema import Profile
@@ -26,7 +27,7 @@ from ftui.text import shown
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the command line asks for beside the profile. `resume_stopped` goes on with a run that was stopped.
+    """What the command line asks for beside the profile.
 
     `allow` names what is refused without being asked for: `remote-code`, code that comes with a model.
     """
@@ -36,9 +37,50 @@ class Wishes:
     again: bool = False
     detach: bool = False
     fork: bool = False
-    resume_stopped: bool = False
     allow: Sequence[str] = ()
     tier: str | None = None
+
+
+def run_profile(
+    profile: str, run_name: str | None, overrides: Sequence[str], tier: str | None, allow: Sequence[str],
+    again: bool, detach: bool, fork: bool, dry_run: bool, probe: bool,
+) -> int:  # fmt: skip
+    """`ftui run P`: start, attach to or resume a run; or, with --dry-run, show what that would be."""
+    if dry_run:
+        from ftui.cli.dry_run import preview
+
+        _, resolved = locate_run(profile, run_name, overrides, tier)
+        check_files(resolved)
+        return preview(resolved, allow)
+    wishes = Wishes(run_name, overrides, again, detach, fork, allow=tuple(allow), tier=tier)
+    if probe:
+        _probe(profile, wishes)
+    return run_headless(profile, wishes)
+
+
+def _probe(text: str, wishes: Wishes) -> None:
+    """Measure what is about to be started or resumed; raises where it does not fit.
+
+    A running run is left alone: another process beside it could take the memory that it needs.
+    """
+    from ftui.cli.estimate import probe_lines  # 0.1 s that a run does without
+
+    folder, resolved = locate_run(text, wishes.name, wishes.overrides, wishes.tier)
+    run, decision = decide(folder, again=wishes.again)
+    if decision in ("attach", "finished") and not wishes.fork:
+        print(f"{run.name} {'is running' if decision == 'attach' else 'has ended'}: nothing is probed.")
+        return
+    for line in probe_lines(resolved.profile, wishes.allow):
+        print(line, flush=True)
+
+
+def resume_run(
+    name: str, checkpoint: str | None, run_name: str | None, overrides: Sequence[str], allow: Sequence[str],
+    detach: bool, fork: bool,
+) -> int:  # fmt: skip
+    """`ftui resume RUN [--from CHECKPOINT]`."""
+    wishes = Wishes(run_name, overrides, detach=detach, fork=fork, allow=tuple(allow))
+    return resume_headless(name, checkpoint, wishes)
 
 
 def run_headless(text: str, wishes: Wishes) -> int:
@@ -55,7 +97,7 @@ def run_headless(text: str, wishes: Wishes) -> int:
 
 
 def resume_headless(name: str, checkpoint: str | None, wishes: Wishes) -> int:
-    """`ftui resume RUN [--from CHECKPOINT]`: continue from the newest valid checkpoint, or in a child run from another.
+    """Continue a run from its newest valid checkpoint, or in a child run from another one.
 
     Raises:
         FtuiError: it could not be opened.

@@ -1,6 +1,5 @@
 """Commands that only look: `ftui runs`, `ftui status`, `ftui log`, `ftui profiles`."""
 
-import math
 import os
 import shutil
 import sys
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from ftui import units
-from ftui.cli.table import table
+from ftui.cli.terminal import table
 from ftui.errors import DiskError, UsageError
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.runs import describe
@@ -27,8 +26,8 @@ LOOK_SECONDS = 0.25
 HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age")
 
 
-def print_runs(*, as_json: bool = False) -> int:
-    """Every run, as a table or as JSON."""
+def print_runs(as_json: bool = False) -> int:
+    """`ftui runs`: every run, as a table or as JSON."""
     runs = [(run, ensure_supervised(run, read_status(run))) for run in all_runs()]
     if as_json:
         _print_json([{"run": run.name, "folder": str(run.folder), **_with_losses(status)} for run, status in runs])
@@ -36,7 +35,7 @@ def print_runs(*, as_json: bool = False) -> int:
         print("No runs yet. `ftui --run quickstart` starts a small one.")
     else:
         rows = [row(run, status, now=time.time()) for run, status in runs]
-        print("\n".join(table([HEADINGS, *rows], shutil.get_terminal_size().columns)))
+        print("\n".join(table([HEADINGS, *rows], (2, 3, 4, 5, 6), width=shutil.get_terminal_size().columns)))
     return 0
 
 
@@ -52,14 +51,14 @@ def _print_json(value: Any) -> None:
 def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
     """One run of the table; the age is the time since it was opened."""
     state = status.state
-    age = now - created(run)
+    opened = created(run)
     return (
         shown(run.name),
         standing(status),
         f"{state.step}/{units.MISSING if state.max_steps is None else state.max_steps}",
         *describe.loss_figures(state),
         units.count(state.tokens_per_second),
-        units.duration(age) if age >= 0 else units.MISSING,
+        units.duration(now - opened) if 0 < opened <= now else units.MISSING,
     )
 
 
@@ -76,14 +75,14 @@ def standing(status: Status) -> str:
 
 
 def created(run: Run) -> float:
-    """Unix time at which the run was opened; infinite where run.json is damaged, which must not hide the other runs."""
+    """Unix time at which the run was opened; 0 where run.json is damaged, which must not hide the other runs."""
     try:
         return run.read_facts().created
     except UsageError:
-        return math.inf
+        return 0.0
 
 
-def print_status(name: str, *, as_json: bool) -> int:
+def print_status(name: str, as_json: bool) -> int:
     """All that is known about a run, as lines or as the JSON of its status."""
     run = find_run(name)
     status = ensure_supervised(run, read_status(run))
@@ -101,7 +100,7 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "run", shown(run.name)
     yield "folder", shown(str(run.folder))
     opened = created(run)
-    date = time.localtime(opened) if opened < math.inf else None
+    date = time.localtime(opened) if opened else None
     yield "opened", time.strftime("%Y-%m-%d %H:%M:%S", date) if date else units.MISSING
     yield "phase", " · ".join([describe.phase(state), *_troubles(status)])
     yield from _ending(status)
@@ -253,19 +252,20 @@ def _log_line(line: bytes) -> str:
     return shown(line.decode(errors="backslashreplace"))
 
 
-def print_profile(name: str) -> int:
-    """The text of a profile with paths that are right in this folder, so that it can be saved here."""
+def print_profiles(name: str | None = None) -> int:
+    """`ftui profiles [NAME]`: the list of shipped profiles, or the text of one.
+
+    Its paths are made right in this folder, so that it can be saved here.
+    """
+    if name is None:
+        presets = shipped_presets()
+        width = max((len(preset.name) for preset in presets), default=0)
+        for preset in presets:
+            print(f"{shown(preset.name):<{width}}  {shown(preset.description)}")
+        return 0
     from ftui.profile.profile_file import relocate_paths  # with pydantic (0.1 s), which the lists do without
     from ftui.profile.toml_reader import read_text
 
     path = find_profile(name)
     print(shown(relocate_paths(read_text(path), path.parent, Path.cwd()), newlines=True), end="")
-    return 0
-
-
-def print_profiles() -> int:
-    presets = shipped_presets()
-    width = max((len(preset.name) for preset in presets), default=0)
-    for preset in presets:
-        print(f"{shown(preset.name):<{width}}  {shown(preset.description)}")
     return 0

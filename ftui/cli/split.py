@@ -16,9 +16,9 @@ KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".gz", ".zst")
 
 
 def print_split(
-    file: Path, how_many: str, *, seed: int, out: Path | None, encoding: str | None, force: bool, as_json: bool
+    file: Path, how_many: str, seed: int, out: Path | None, encoding: str | None, force: bool, as_json: bool
 ) -> int:
-    """Split the file and say what was done.
+    """`ftui split FILE --eval SHARE`: split the file and say what was done.
 
     Raises:
         UsageError, DataError, DiskError.

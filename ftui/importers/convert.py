@@ -1,11 +1,8 @@
 """A file of another tool becomes a profile that can be run, or one that says what it still needs."""
 
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
-from ftui.errors import ProfileError, UsageError
+from ftui.errors import ProfileError
 from ftui.importers.command import read_arguments
 from ftui.importers.config_file import Document, Leaf, find_references, read_tables, read_text, resolve_references
 from ftui.importers.draft import ProfileDraft
@@ -13,12 +10,11 @@ from ftui.importers.outcome import Dropped, Imported, Key
 from ftui.importers.rules import apply_rules
 from ftui.importers.shell import UNKNOWN
 from ftui.importers.tools import find_tool
-from ftui.importers.write import list_dropped, write_profile
+from ftui.importers.write import write_profile
 from ftui.profile.layers import examine, text_layer
 from ftui.profile.origins import ProfileFault
-from ftui.system.files import replace_file
 from ftui.system.redact import redacted
-from ftui.text import complaint, shown
+from ftui.text import shown
 
 SCRIPTS = (".sh", ".bash", ".zsh")
 PROGRAMS = {".py": "a Python program", ".ipynb": "a notebook"}
@@ -132,59 +128,3 @@ NEEDED: dict[Key, str] = {
 
 def _needed(problem: ProfileFault) -> str:
     return NEEDED.get(problem.key) or f"{'.'.join(problem.key)}: {problem.message}"
-
-
-def print_import(path: Path, out: Path | None, as_json: bool) -> int:
-    """`ftui import`: the profile to `out` (otherwise stdout), the report to stderr; as JSON both to stdout.
-
-    Raises:
-        ProfileError: it is no file of a tool that is known.
-        UsageError: there is a file at `out`, or its folder is missing.
-    """
-    out = None if out == Path("-") else out
-    if out is not None and out.exists():
-        raise UsageError(f"There is a file {out} already.", hint="Give another name with -o.")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise UsageError(f"There is no folder {out.absolute().parent}.")
-    result = import_file(path, None if out is None else out.absolute().parent)
-    if out is not None and not result.refused:
-        replace_file(out, result.text.encode())
-    if as_json:
-        print(redacted(json.dumps(_as_json(result, out), indent=2, default=str)))
-    elif out is None and not result.refused:
-        sys.stdout.write(result.text)
-    if not as_json:
-        print(redacted("\n".join(_report(result, path, out))), file=sys.stderr)
-    if result.refused and not as_json:
-        print(complaint(f"{path}: {result.refused}."), file=sys.stderr)
-    return ProfileError.exit_code if result.refused else 0
-
-
-def _as_json(result: Imported, out: Path | None) -> dict[str, Any]:
-    return {
-        "kind": result.kind,
-        "profile": result.text,
-        "written": None if out is None or result.refused else str(out),
-        "carried": [{"from": item.foreign, "to": item.ours, "value": item.value} for item in result.carried],
-        "dropped": [
-            {"from": item.foreign, "value": item.value, "reason": item.reason, "matters": item.matters}
-            for item in result.dropped
-        ],
-        "missing": list(result.missing),
-        "unsaid": list(result.unsaid),
-        "refused": result.refused or None,
-    }
-
-
-def _report(result: Imported, path: Path, out: Path | None) -> list[str]:
-    lines = [
-        f"{shown(path.name)} ({result.kind}): {len(result.carried)} values carried over, {len(result.dropped)} not."
-    ]
-    if out is None and not result.refused and sys.stdout.isatty():
-        return [*lines, "Write it to a file with -o FILE."]  # the rest stands in the profile that is on the screen
-    lines += list_dropped(result.dropped)
-    lines += ["", "Not said there:", *(f"  {shown(item)}" for item in result.unsaid)] if result.unsaid else []
-    lines += ["", "Still missing:", *(f"  {shown(item)}" for item in result.missing)] if result.missing else []
-    if out is not None and not result.refused:
-        lines += ["", f"Written to {shown(str(out))}."]
-    return lines

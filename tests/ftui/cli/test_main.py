@@ -1,6 +1,9 @@
+import functools
+import inspect
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import pytest
 
 from ftui import __version__
 from ftui.cli import control, dry_run, run
+from ftui.cli.arguments import parser
 from ftui.cli.main import main
 from ftui.cli.run import Wishes
 from ftui.runs import send_request
@@ -94,12 +98,35 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls.pop() == ("r", "checkpoint-4", Wishes(overrides=["a.b=1"], fork=True))
 
 
+COMMANDS = [
+    "", "run p", "resume r", "runs", "attach", "status r", "log r", "set r a=1", "sample r", "checkpoints r", "profiles",
+    "estimate p", "preview p", "split f --eval 10%", "import f", "cache",
+    *(f"{verb} r" for verb in RUN_VERBS), *(f"{verb} r 1" for verb in CHECKPOINT_VERBS),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_options_of_a_command_are_the_parameters_of_its_handler(command: str) -> None:
+    options = vars(parser().parse_args(command.split()))
+    module, _, name = options.pop("handler").partition(":")
+    parameters = inspect.signature(getattr(import_module(f"ftui.cli.{module}"), name)).parameters
+    optional = {name for name, parameter in parameters.items() if parameter.default is not inspect.Parameter.empty}
+    assert options.keys() - {"verb"} <= parameters.keys(), "every option has an effect"
+    assert parameters.keys() - optional <= options.keys(), "every parameter is given"
+
+
+def test_every_command_has_its_handler_looked_at() -> None:
+    verbs = next(action.choices for action in parser()._actions if action.dest == "verb")
+    assert verbs is not None and set(verbs) == {command.split()[0] for command in COMMANDS if command}
+
+
 def test_every_verb_sends_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[Any] = []
 
     def noting(name: str) -> Any:
-        def note(*arguments: Any) -> int:
-            calls.append((name, *arguments))
+        @functools.wraps(getattr(control, name))
+        def note(**arguments: Any) -> int:
+            calls.append((name, *arguments.values()))
             return 0
 
         return note
@@ -110,7 +137,7 @@ def test_every_verb_sends_its_request(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(CHECKPOINT_VERBS) == set(send_request.CHECKPOINT_REQUESTS)
     for verb in send_request.REQUESTS:
         assert main([verb, "r"]) == 0
-        assert calls.pop() == ("order", verb, "r", [] if verb == "sample" else ())
+        assert calls.pop() == ("order", verb, "r", *([[]] if verb == "sample" else []))
     main(["sample", "r", "What?", "Why?"])
     assert calls.pop() == ("order", "sample", "r", ["What?", "Why?"])
     main(["set", "r", "max_steps=10", "save_steps=2"])

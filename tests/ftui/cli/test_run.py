@@ -13,8 +13,9 @@ import pytest
 
 from ftui.cli import follow as following
 from ftui.cli import run as headless
-from ftui.cli.follow import LiveOutput, follow
+from ftui.cli.follow import follow
 from ftui.cli.run import Wishes, command_for, run_headless
+from ftui.cli.terminal import LiveOutput
 from ftui.errors import FtuiError, ProfileError, UsageError
 from ftui.launch import open_run
 from ftui.launch.open_run import OpenedRun, locate_run

@@ -4,10 +4,10 @@ import time
 from typing import Any
 
 import pytest
+from ftui.cli.terminal import table
 
 from ftui.cli import runs
 from ftui.cli.runs import log_lines, print_log, print_runs, print_status
-from ftui.cli.table import table
 from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
@@ -46,7 +46,7 @@ def test_without_runs_the_way_to_start_one_is_told(capsys: pytest.CaptureFixture
 
 def test_the_first_columns_give_way_and_no_number_does() -> None:
     rows = [("name", "phase", "1"), ("日本" * 20, "training", "123456/200000")]
-    lines = table(rows, 40)
+    lines = table(rows, (2,), width=40)
     assert all(cells(line) <= 40 for line in lines)
     assert lines[1].endswith("123456/200000")
 

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftui.errors import ProfileError
-from ftui.importers import import_file, print_import
+from ftui.cli.import_profile import import_profile
+from ftui.importers import import_file
 from ftui.importers.rules import NULL
 from ftui.importers.tools import axolotl, deepspeed, guides, llamafactory, torchtune
 from ftui.importers.tools import trl as trl_keys
@@ -24,8 +25,8 @@ SECRET = "hf_" + "a" * 24
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_no_secret_comes_along(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     secrets = ("hf_abcdefghijklmnopqrstuvwx", "do-not-copy-me", "0123456789abcdef", "top-secret")
-    print_import(path, None, as_json=False)
-    print_import(path, None, as_json=True)
+    import_profile(path, None, as_json=False)
+    import_profile(path, None, as_json=True)
     printed = "".join(capsys.readouterr())
     assert not [secret for secret in secrets if secret in printed]
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from ftui.errors import UsageError
-from ftui.importers import Imported, import_file, print_import
+from ftui.cli.import_profile import import_profile
+from ftui.importers import Imported, import_file
 from ftui.profile.layers import resolve
 from tests.support.imports import FILES, FIXTURES, settled
 
@@ -379,11 +380,11 @@ def test_on_a_terminal_the_report_is_not_printed_twice(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    assert print_import(FIXTURES / "trl_sft.yaml", None, as_json=False) == 0
+    assert import_profile(FIXTURES / "trl_sft.yaml", None, as_json=False) == 0
     printed = capsys.readouterr()
     assert "Not carried over" in printed.out and "Not carried over" not in printed.err
     assert "values carried over" in printed.err and "-o FILE" in printed.err
-    assert print_import(FIXTURES / "llamafactory_dpo.yaml", None, as_json=False) == 30
+    assert import_profile(FIXTURES / "llamafactory_dpo.yaml", None, as_json=False) == 30
     assert "Not carried over" in capsys.readouterr().err, "then there is nothing else to read it in"
 
 
@@ -397,7 +398,7 @@ def test_paths_stay_right_wherever_the_profile_is_written(tmp_path: Path) -> Non
             "eval_dataset: elsewhere/no.jsonl\neval_strategy: epoch\n"
         )
         out = where / "made.toml"
-        assert print_import(source, out, as_json=False) == 0
+        assert import_profile(source, out, as_json=False) == 0
         data = resolve(out).profile.data
         assert data.train == str(tmp_path / "rows.jsonl")
         out.unlink()
@@ -409,19 +410,19 @@ def test_paths_stay_right_wherever_the_profile_is_written(tmp_path: Path) -> Non
 
 def test_exit_codes_and_outputs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     good, refused = FIXTURES / "trl_sft.yaml", FIXTURES / "llamafactory_dpo.yaml"
-    assert print_import(good, None, as_json=False) == 0
+    assert import_profile(good, None, as_json=False) == 0
     printed = capsys.readouterr()
     assert tomllib.loads(printed.out)["model"]["name_or_path"] == "Qwen/Qwen2.5-0.5B"
     assert "eos_token" in printed.err
     out = tmp_path / "made.toml"
-    assert print_import(refused, out, as_json=False) == 30 and not out.exists()
+    assert import_profile(refused, out, as_json=False) == 30 and not out.exists()
     assert "dpo (preference pairs) is not yet built" in capsys.readouterr().err
-    assert print_import(good, out, as_json=True) == 0
+    assert import_profile(good, out, as_json=True) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["kind"] == "TRL" and told["profile"] == out.read_text() and told["written"] == str(out)
     assert {"from", "to", "value"} == told["carried"][0].keys()
     with pytest.raises(UsageError, match="already"):
-        print_import(good, out, as_json=False)
+        import_profile(good, out, as_json=False)
 
 
 def test_every_argument_of_the_libraries_is_known() -> None:
