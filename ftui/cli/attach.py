@@ -65,7 +65,7 @@ def run_to_attach(name: str | None) -> Run:
     """
     if name is not None:
         return find_run(name)
-    runs = sorted(all_runs(), key=created, reverse=True)
+    runs = sorted(all_runs(), key=lambda run: created(run) or 0.0, reverse=True)
     if not runs:
         raise UsageError("There is no run to attach to.", hint="`ftui --run quickstart` starts a small one.")
     return next((run for run in runs if is_running(read_status(run))), runs[0])

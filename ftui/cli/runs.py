@@ -58,7 +58,7 @@ def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
         f"{state.step}/{units.MISSING if state.max_steps is None else state.max_steps}",
         *describe.loss_figures(state),
         units.count(state.tokens_per_second),
-        units.duration(now - opened) if 0 < opened <= now else units.MISSING,
+        units.duration(now - opened) if opened is not None and opened <= now else units.MISSING,
     )
 
 
@@ -74,12 +74,12 @@ def standing(status: Status) -> str:
     return "parked, disk full" if phase == "parked" and state.exit_code == DiskError.exit_code else phase
 
 
-def created(run: Run) -> float:
-    """Unix time at which the run was opened; 0 where run.json is damaged, which must not hide the other runs."""
+def created(run: Run) -> float | None:
+    """Unix time at which the run was opened; `None` where run.json is damaged, which must not hide the other runs."""
     try:
         return run.read_facts().created
     except UsageError:
-        return 0.0
+        return None
 
 
 def print_status(name: str, as_json: bool) -> int:
@@ -100,7 +100,7 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "run", shown(run.name)
     yield "folder", shown(str(run.folder))
     opened = created(run)
-    date = time.localtime(opened) if opened else None
+    date = time.localtime(opened) if opened is not None else None
     yield "opened", time.strftime("%Y-%m-%d %H:%M:%S", date) if date else units.MISSING
     yield "phase", " · ".join([describe.phase(state), *_troubles(status)])
     yield from _ending(status)

@@ -4,10 +4,10 @@ import time
 from typing import Any
 
 import pytest
-from ftui.cli.terminal import table
 
 from ftui.cli import runs
 from ftui.cli.runs import log_lines, print_log, print_runs, print_status
+from ftui.cli.terminal import table
 from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState

@@ -9,8 +9,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ftui.errors import ProfileError
 from ftui.cli.import_profile import import_profile
+from ftui.errors import ProfileError
 from ftui.importers import import_file
 from ftui.importers.rules import NULL
 from ftui.importers.tools import axolotl, deepspeed, guides, llamafactory, torchtune

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ftui.errors import UsageError
 from ftui.cli.import_profile import import_profile
+from ftui.errors import UsageError
 from ftui.importers import Imported, import_file
 from ftui.profile.layers import resolve
 from tests.support.imports import FILES, FIXTURES, settled
