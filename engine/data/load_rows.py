@@ -1,6 +1,6 @@
 """All that needs neither weights nor a plan: tokenizer, rows, tokens. For a run, and for whoever looks at its data."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from ..models.files.hub import CODE, TOKENIZER, base_folder, model_folder, token
 from ..models.load_model import eos_token_ids, longest_context
 from ..models.special_tokens import add_special_tokens
 from ..models.tokenizer import load_tokenizer, train_tokenizer
+from .files.encoding_guess import misread_note
 from .files.folders import first_names
-from .files.streams import printable
+from .files.streams import CHUNK, kind_of, open_stream, printable
 from .holdout import choose_holdout
 from .sources import ResolvedSource, find_sources
 from .stores.cache import ReadOptions, load_store
@@ -59,6 +60,7 @@ class LoadedData:
     their order, `eval_found` and `eval_stores` those of data.eval. `train` and `evaluation` are what is trained on and
     measured of them at data.max_length. `file_notes` name files of folders that are not read. `unlike_template` says
     how data.chat_template differs from the tokenizer's own; `missing_marks` are its marks that are no tokens.
+    `misread_files` say that a file is no language in the encoding that is named for it, and in which it is one.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -77,6 +79,7 @@ class LoadedData:
     new_token_ids: tuple[int, ...] = ()
     unlike_template: tuple[str, ...] = ()
     missing_marks: tuple[str, ...] = ()
+    misread_files: tuple[str, ...] = ()
 
 
 def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = True) -> LoadedData:
@@ -114,7 +117,7 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
     return LoadedData(
         tokenizer, folder, commit, longest, encoder, found, stores, eval_found, eval_stores, train, evaluation,
         (*_notes_on_files(found, stores), *_notes_on_files(eval_found, eval_stores)), adapter, new_token_ids, unlike,
-        missing_marks,
+        missing_marks, tuple(_find_misread((*found, *eval_found))),
     )  # fmt: skip
 
 
@@ -127,6 +130,16 @@ def _notes_on_files(found: list[ResolvedSource], stores: list[Store]) -> list[st
                 f"{first_names(one.places[number] for number in store.counts.empty)}: no rows in it, passed over"
             )
     return told
+
+
+def _find_misread(found: Sequence[ResolvedSource]) -> Iterator[str]:
+    for source in found:
+        for place in source.places if source.encoding else ():
+            if isinstance(place, Path) and kind_of(place) != ".parquet":
+                with open_stream(place) as stream:
+                    note = misread_note(stream.read(CHUNK), str(source.encoding))
+                if note:
+                    yield f"{printable(place)}: {note}"
 
 
 def _tokenizer(

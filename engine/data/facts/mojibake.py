@@ -24,6 +24,8 @@ SIGNS = re.compile(
         ]
     )
 )
+# Letters of Polish, Romanian, Turkish and others read as cp1252: "by\u00b3a". Behind one letter it may be a unit or a power.
+_INSIDE = re.compile("[\u00b1\u00b3\u00b6\u00b9\u00bc\u00be\u00bf](?:(?<=[a-z].)(?=[a-z]{2})|(?<=[a-z]{2}.)(?=[a-z]))")
 _LATIN_RUN = re.compile("[\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ff]{6,}")  # cp1251, KOI8-R or GBK read as cp1252
 _LEAST_LETTERS = 4
 _ACCENTED = "\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u00ff"
@@ -46,7 +48,7 @@ def is_damaged(text: str) -> bool:
         return True
     if text.isascii():
         return False
-    if "\ufffd" in text or _CONTROL.search(text):
+    if "\ufffd" in text or _CONTROL.search(text) or _INSIDE.search(text):
         return True
     has_run = False
     for found in _SUSPECT.finditer(text):

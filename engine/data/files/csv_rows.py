@@ -10,7 +10,8 @@ import msgspec
 
 from ftui.dataset.report import RowLocation
 
-from .encodings import BOM, SAMPLE, Utf8
+from .encoding_guess import SAMPLE
+from .encodings import BOM, Utf8
 from .jsonl import CUT_IT, LONGEST, TOO_LONG
 from .raw_rows import BadRow, RawRow
 

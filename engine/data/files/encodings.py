@@ -1,7 +1,6 @@
 """Text of any encoding as UTF-8; where none is named, other bytes are refused with their place and a guess."""
 
 import codecs
-import re
 from collections.abc import Iterator
 from itertools import chain
 from typing import BinaryIO
@@ -9,30 +8,13 @@ from typing import BinaryIO
 from ftui.dataset.report import RowLocation
 from ftui.errors import DataError
 
+from .encoding_guess import SAMPLE, guess_encodings, is_utf8
 from .raw_rows import BadRow
 from .streams import CHUNK
 
 BOM = b"\xef\xbb\xbf"
 WIDE = {b"\xff\xfe\0\0": "utf-32", b"\0\0\xfe\xff": "utf-32", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 LOOKED_AT = 1000  # bytes at the start of a file that tell UTF-16 without a mark
-SAMPLE = 1 << 15  # bytes a guess looks at: charset-normalizer takes a second for 1 MiB
-WESTERN = ("cp1252", "iso8859_15")
-LETTERS = tuple(
-    frozenset(letters)  # beyond ASCII, with those of words and names from the neighbours
-    for letters in (
-        "àâäáçèéêëîïìíñòóôöùúûüÿœæßªº",  # French, German, Italian, Spanish, Dutch
-        "àáâãçèéêíñóôõúüªº",  # Portuguese
-        "åäöæøéèêëàòóôü",  # Danish, Finnish, Norwegian, Swedish
-        "áæéíðóöøúýþ",  # Faroese, Icelandic
-    )
-)
-ODD = re.compile(  # signs that no text of these languages has, and signs inside a word
-    "[\x80-\x9f¤¯³¹]|[A-Za-z][^\\x00-\\x7f\\w\u2018\u2019\u2013\u2014\u2026·\xa0\xad][a-z]"
-)
-FREQUENT = (  # what stands here is left as it is guessed
-    "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "iso8859_2", "iso8859_9",
-)  # fmt: skip
-FEW = 0.25  # of the characters beyond ASCII
 ICONV = "or convert the file to UTF-8, for example with iconv"
 
 
@@ -112,12 +94,11 @@ class Utf8:
     def __init__(self, path: str) -> None:
         self._path = path
         self._has_some = False  # text beyond ASCII that is UTF-8: the file is, whatever single rows are
-        self._guess: str | None = None
+        self._guesses: list[tuple[str, str]] | None = None
 
     def holds(self, data: bytes) -> bool:
-        try:
-            data.decode()
-        except UnicodeDecodeError:
+        """Whether all of it is UTF-8."""
+        if not is_utf8(data):
             return False
         self._has_some = self._has_some or not data.isascii()
         return True
@@ -136,7 +117,7 @@ class Utf8:
         else:
             self._has_some = self._has_some or not row.isascii()
             return None
-        self._guess = _guess(sample) if self._guess is None else self._guess
+        self._guesses = guess_encodings(sample) if self._guesses is None else self._guesses
         reason = f"not UTF-8 (byte {byte}: 0x{value:02x})"
         if not self._has_some and self._is_foreign(sample):
             raise self.refusal(reason, line)
@@ -144,63 +125,17 @@ class Utf8:
         return BadRow(where, reason, hint, line=line or None)
 
     def refusal(self, reason: str, line: int) -> DataError:
-        seems = f": it may be {self._guess}, which is a guess" if self._guess else ""
-        hint = f"Name its encoding: {self._advice('')}, {ICONV}." if self._guess else f"Set data.encoding, {ICONV}."
+        """The error of a file in another encoding, with what it may be."""
+        words = " or ".join(f'{name} ("{excerpt}")' for name, excerpt in self._guesses or ())
+        seems = f": it may be {words}, which is a guess" if words else ""
+        hint = f"Name its encoding: {self._advice('')}, {ICONV}." if words else f"Set data.encoding, {ICONV}."
         return DataError(f"{self._path}:{line}: {reason}{seems}.", hint=hint)
 
     def _advice(self, before: str) -> str:
-        return f'{before}data.encoding = "{self._guess}"' if self._guess else ""
+        names = [f'"{name}"' for name, _ in self._guesses or ()]
+        return f"{before}data.encoding = {' or '.join(names)}" if names else ""
 
     @staticmethod
     def _is_foreign(sample: bytes) -> bool:
         lines = [line for line in sample[:SAMPLE].split(b"\n") if not line.isascii()]
-        return len(lines) > 1 and not any(_decodes(line) for line in lines[:-1])  # the last may be half a line
-
-
-def _decodes(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _guess(sample: bytes) -> str:
-    """An encoding that fits, or nothing. A guess: many fit any bytes.
-
-    What Windows and the web write in western Europe comes first: on a few lines of it charset-normalizer takes
-    rarities for likelier, Celtic for the French "n° 3".
-    """
-    telling = b"\n".join(line for line in sample[: 2 * SAMPLE].split(b"\n") if not _decodes(line))[:SAMPLE]
-    for name in WESTERN:
-        if _is_western(telling, name):
-            return name
-    from charset_normalizer import from_bytes  # 30 ms, and few need it
-
-    best = from_bytes(telling).best()
-    if best is None or best.encoding in ("ascii", "utf_8"):
-        return ""
-    return WESTERN[0] if _is_nearly(telling, best.encoding) else best.encoding
-
-
-def _is_western(data: bytes, encoding: str) -> bool:
-    """Whether all letters beyond ASCII that it makes of the bytes are those of one language, and signs are where they
-    may be: in another alphabet, or in Czech or Polish, many are none of them or stand inside a word."""
-    try:
-        text = data.decode(encoding)
-    except UnicodeDecodeError:
-        return False
-    letters = {letter for letter in text.lower() if letter > "\x7f" and letter.isalpha()}
-    return not ODD.search(text) and any(letters <= known for known in LETTERS)
-
-
-def _is_nearly(data: bytes, encoding: str) -> bool:
-    """Whether a rare encoding reads the bytes but for a few as cp1252 does."""
-    if encoding in FREQUENT:
-        return False
-    try:
-        pairs = list(zip(data.decode(encoding), data.decode(WESTERN[0]), strict=True))
-    except (UnicodeDecodeError, ValueError):
-        return False
-    others = [one != other for one, other in pairs if max(one, other) > "\x7f"]
-    return sum(others) < FEW * len(others)
+        return len(lines) > 1 and not any(is_utf8(line) for line in lines[:-1])  # the last may be half a line

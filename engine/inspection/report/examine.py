@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 
-import msgspec
 import numpy as np
+from msgspec import structs
 
 from ftui.dataset.report import Example, Finding, Padding
 from ftui.dataset.report_text import percent
@@ -75,6 +75,7 @@ def find_problems(looked: Examination) -> list[Finding]:
     parts = (
         _skipped,
         _files,
+        _misread,
         _unused,
         _odd,
         _without_target,
@@ -87,7 +88,7 @@ def find_problems(looked: Examination) -> list[Finding]:
     )
     order, names = {"red": 0, "yellow": 1, "note": 2}, list(KINDS)
     allow = looked.profile.data.allow
-    found = [msgspec.structs.replace(one, allowed=one.name in allow) for part in parts for one in part(looked)]
+    found = [structs.replace(one, allowed=one.name in allow) for part in parts for one in part(looked)]
     return sorted(found, key=lambda one: (order[one.severity], names.index(one.name)))
 
 
@@ -116,7 +117,7 @@ def _skipped(looked: Examination) -> Iterator[Finding]:
         total = number + sum(one.num_rows for one in counts)
         found = make_finding("rows_skipped", number, total, examples, detail=_reasons(reasons, number))
         hint = named[0].hint if are_alike and "data.on_bad_row" not in named[0].hint else ""
-        yield msgspec.structs.replace(found, fix=hint or found.fix)
+        yield structs.replace(found, fix=hint or found.fix)
 
 
 def _reasons(reasons: Counter[str], number: int) -> str:
@@ -132,7 +133,14 @@ def _reasons(reasons: Counter[str], number: int) -> str:
 
 def _files(looked: Examination) -> Iterator[Finding]:
     for note in looked.read.file_notes:
-        yield msgspec.structs.replace(make_finding("files_left_out", 1, 1), message=note)
+        yield structs.replace(make_finding("files_left_out", 1, 1), message=note)
+
+
+def _misread(looked: Examination) -> Iterator[Finding]:
+    """Never red: a language that is not in the table may be meant."""
+    for note in looked.read.misread_files:
+        finding = structs.replace(make_finding("damaged_text", 1, 1), message=note, unit="files")
+        yield _never_red(finding)
 
 
 def _unused(looked: Examination) -> Iterator[Finding]:
@@ -144,7 +152,7 @@ def _unused(looked: Examination) -> Iterator[Finding]:
         finding = make_finding("unused_columns", len(names), len(names), detail=", ".join(names[:COLUMNS_SHOWN]) + more)
         meant = {fold_name(name): name for name in names if fold_name(name) in OUR_COLUMNS}
         fix = f"Is data.columns = {toml_value(meant)} meant?"
-        yield msgspec.structs.replace(finding, severity="yellow", fix=fix) if meant else finding
+        yield structs.replace(finding, severity="yellow", fix=fix) if meant else finding
 
 
 def _odd(looked: Examination) -> Iterator[Finding]:
@@ -161,7 +169,7 @@ def _odd(looked: Examination) -> Iterator[Finding]:
 
 def _never_red(one: Finding) -> Finding:
     """The finding, but never red."""
-    return msgspec.structs.replace(one, severity="yellow") if one.severity == "red" else one
+    return structs.replace(one, severity="yellow") if one.severity == "red" else one
 
 
 def _faults(flags: np.ndarray) -> str:
@@ -176,8 +184,8 @@ def _without_target(looked: Examination) -> Iterator[Finding]:
     for one in _row_finding(looked, "no_target_tokens", its.rows, its.num_rows, detail):
         _, lost, there = its.shares[0]
         severity = KINDS[one.name].severity(lost, there)
-        told = msgspec.structs.replace(one, severity=severity, fix=its.fix, is_allowable=lost < there)
-        yield msgspec.structs.replace(told, fix=_length_fix(looked, told)) if its.num_too_long else told
+        told = structs.replace(one, severity=severity, fix=its.fix, is_allowable=lost < there)
+        yield structs.replace(told, fix=_length_fix(looked, told)) if its.num_too_long else told
 
 
 def _too_long(looked: Examination) -> Iterator[Finding]:
@@ -188,11 +196,11 @@ def _too_long(looked: Examination) -> Iterator[Finding]:
     firsts = np.cumsum([0, *(len(store.facts) for store in stores)])
     cut = [store.rows[store.lengths > max_length] + first for store, first in zip(stores, firsts, strict=False)]
     for one in _row_finding(looked, "truncated", distinct(np.concatenate(cut)), looked.num_trained):
-        yield msgspec.structs.replace(one, fix=_length_fix(looked, one))
+        yield structs.replace(one, fix=_length_fix(looked, one))
     pairs = [pair for pair in zip(stores, firsts, strict=False) if set(pair[0].counts.forms) != {"text"}]
     ends = [np.zeros(0, dtype=np.int64), *(cut_answers(store, max_length) + first for store, first in pairs)]
     for one in _row_finding(looked, "answers_cut_off", np.concatenate(ends), looked.num_trained):
-        yield msgspec.structs.replace(one, fix=_length_fix(looked, one))
+        yield structs.replace(one, fix=_length_fix(looked, one))
     if longest := looked.limits.positions:
         beyond = [store.rows[store.lengths > longest] + first for store, first in zip(stores, firsts, strict=False)]
         yield from _row_finding(looked, "too_long_for_model", distinct(np.concatenate(beyond)), looked.num_trained)
@@ -231,7 +239,7 @@ def _parted_copies(looked: Examination) -> Iterator[Finding]:
     whole = np.setdiff1d(apart, trained)  # of a long text, parts may be on both sides
     for one in _row_finding(looked, "leaked_rows", whole[np.isin(content[whole], content[trained])], len(apart)):
         fix = "There are more copies of one row than may be set aside: delete them, or name other rows in data.eval."
-        yield msgspec.structs.replace(_never_red(one), fix=fix)
+        yield structs.replace(_never_red(one), fix=fix)
 
 
 def _match_finding(looked: Examination, name: str, alike: Matches, total: int) -> Iterator[Finding]:

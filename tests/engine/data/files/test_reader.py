@@ -195,8 +195,9 @@ def test_other_encodings_are_named_and_can_be_told(written: str, reason: str, ad
 def test_a_guess_says_that_it_is_one_and_looks_at_little(tmp_path: Path) -> None:
     russian = bytes.fromhex("c2f1e520ebfee4e820f0eee6e4e0fef2f1ff20f1e2eee1eee4edfbece820e820f0e0e2edfbece82e0a")
     message, hint = refusal(tmp_path / "rows.txt", b"a\n" * 50_000 + russian * 100_000)
-    assert message == ":50001: not UTF-8 (byte 100000: 0xc2): it may be cp1251, which is a guess."
-    assert hint.startswith('Name its encoding: data.encoding = "cp1251", or convert')
+    assert message.startswith(":50001: not UTF-8 (byte 100000: 0xc2): it may be cp1251 (")
+    assert message.endswith(", which is a guess.")
+    assert hint.startswith('Name its encoding: data.encoding = "cp1251"') and ", or convert" in hint
 
 
 def test_a_wrong_encoding_is_told_by_its_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
