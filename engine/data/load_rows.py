@@ -17,7 +17,7 @@ from ..models.special_tokens import add_special_tokens
 from ..models.tokenizer import load_tokenizer, train_tokenizer
 from .files.encoding_guess import misread_note
 from .files.folders import first_names
-from .files.streams import CHUNK, kind_of, open_stream, printable
+from .files.streams import CHUNK, TABLES, kind_of, open_stream, printable
 from .holdout import choose_holdout
 from .sources import ResolvedSource, find_sources
 from .stores.cache import ReadOptions, load_store
@@ -135,7 +135,7 @@ def _notes_on_files(found: list[ResolvedSource], stores: list[Store]) -> list[st
 def _find_misread(found: Sequence[ResolvedSource]) -> Iterator[str]:
     for source in found:
         for place in source.places if source.encoding else ():
-            if isinstance(place, Path) and kind_of(place) != ".parquet":
+            if isinstance(place, Path) and kind_of(place) not in TABLES:
                 with open_stream(place) as stream:
                     note = misread_note(stream.read(CHUNK), str(source.encoding))
                 if note:

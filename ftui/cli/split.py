@@ -12,7 +12,7 @@ from ftui.helper.client import Helper
 from ftui.text import shown
 
 LEAVE_OUT = 'or leave out all such rows: data.on_bad_row = "skip"'
-KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".gz", ".zst")
+KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".gz", ".zst")
 
 
 def print_split(

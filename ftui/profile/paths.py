@@ -11,7 +11,7 @@ FILES: tuple[Key, ...] = (("data", "train"), ("data", "eval"))
 CURRICULUM: Key = ("curriculum",)
 TEMPLATE: Key = ("data", "chat_template")
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-DATA_SUFFIXES = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt", ".gz", ".zst"}
+DATA_SUFFIXES = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".gz", ".zst"}
 FOLDERS: tuple[Key, ...] = (
     ("model", "name_or_path"), ("adapter", "name_or_path"), ("model", "from_scratch", "tokenizer"),
 )  # fmt: skip

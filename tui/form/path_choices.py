@@ -160,7 +160,7 @@ def _describe_form(path: Path) -> str:
     kind = next((suffix for suffix in reversed(suffixes) if suffix not in (".gz", ".zst")), "")
     if kind == ".txt":
         return "text, one document"
-    if kind == ".parquet" or ".zst" in suffixes:
+    if kind in (".parquet", ".arrow") or ".zst" in suffixes:
         return "its form is seen when it is read"
     try:
         keys = _first_keys(path, kind)

@@ -15,7 +15,7 @@ from .json_row import parse_row
 from .jsonl import jsonl_rows
 from .raw_rows import BadRow, RawRow, Row, Unit, kind_of_value
 from .reread import reread_text
-from .streams import kind_of, open_stream, printable
+from .streams import TABLES, kind_of, open_stream, printable
 
 __all__ = ["BadRow", "Place", "RowBlock", "parse_block", "read_blocks", "reread_row"]
 
@@ -71,7 +71,7 @@ def read_blocks(places: Sequence[Place], *, encoding: str | None = None, size: i
 
 def unit_of(place: Place) -> Unit:
     """What rows are counted in: where a file has lines that people see, those."""
-    return "row" if isinstance(place, HubRows) or kind_of(place) in (".json", ".parquet") else "line"
+    return "row" if isinstance(place, HubRows) or kind_of(place) in (".json", *TABLES) else "line"
 
 
 def _block(
@@ -119,8 +119,8 @@ def _raw_rows(place: Place, encoding: str | None) -> Iterator[RawRow | BadRow]:
     if kind is None:
         raise DataError(f"{path}: unknown kind of file.", hint=f"Rows are read from {kinds_of_files()}.")
     with open_stream(place) as stream:
-        if kind == ".parquet":
-            yield from parquet.parquet_rows(place, stream)
+        if kind in TABLES:
+            yield from parquet.table_rows(place, stream)
             return
         offset, chunks = utf8_chunks(path, stream, encoding)
         match kind:

@@ -1,5 +1,6 @@
 """The files of rows in a folder and the folders in it: links are followed, and every file and folder is taken once."""
 
+import json
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,7 +13,8 @@ from .splits import SAVED_SPLITS, choose_split, find_splits
 from .streams import KINDS, PACKED, kind_of, printable
 
 FEW = 3  # files that a note names
-NO_ROWS = ("config.json", "dataset_info.json", "dataset_infos.json", SAVED_SPLITS, "state.json")  # about the rows
+SAVED_FILES = "state.json"
+NO_ROWS = ("config.json", "dataset_info.json", "dataset_infos.json", SAVED_SPLITS, SAVED_FILES)  # about the rows
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def list_files(
             f"{first_names(lost)}: {'this link leads' if len(lost) == 1 else 'these links lead'} to nothing.",
             hint="Bring back what was there, or delete the link." if len(lost) == 1 else "Bring back what was there.",
         )
-    files, copies = _deduplicate([one for one in there if kind_of(one) and one.is_file()])
+    files, copies = _deduplicate([one for one in there if kind_of(one) and one.is_file() and not _is_cached(one)])
     texts = [one for one in files if kind_of(one) == ".txt"]
     texts = texts if rows_only and len(texts) < len(files) else []
     files = [one for one in files if one not in set(texts)]
@@ -128,6 +130,24 @@ def _walk(top: Path) -> tuple[list[Path], list[Path]]:
             else:
                 (links if path.is_symlink() else folders).append(path)
     return sorted(found, key=lambda one: one.relative_to(top).as_posix()), passed
+
+
+def _is_cached(file: Path) -> bool:
+    """Whether `datasets` keeps it beside rows: a cached step, or a file that a saved data set does not name."""
+    if kind_of(file) != ".arrow":
+        return False
+    try:
+        state = json.loads((file.parent / SAVED_FILES).read_bytes())
+        names = [entry["filename"] for entry in state["_data_files"]]
+    except FileNotFoundError:
+        return file.name.startswith("cache-")
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise DataError(f"{printable(file.parent / SAVED_FILES)} cannot be read: {error}.") from error
+    if missing := next((name for name in names if not (file.parent / name).exists()), None):
+        raise DataError(
+            f"{printable(file.parent)}: its {SAVED_FILES} names {missing}, which is not there.", hint="Copy it again."
+        )
+    return file.name not in names
 
 
 def _is_inside(path: Path, real: str) -> bool:

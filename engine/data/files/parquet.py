@@ -1,4 +1,4 @@
-"""Rows out of Parquet, a batch at a time, as JSON."""
+"""Rows out of Parquet and Arrow files, a batch at a time, as JSON."""
 
 import json
 import math
@@ -14,21 +14,64 @@ from ftui.errors import DataError
 
 from .jsonl import CUT_IT, LONGEST, TOO_LONG
 from .raw_rows import BadRow, RawRow
-from .streams import printable
+from .streams import kind_of, printable
 
 BATCH = 512  # rows in memory at once; fewer where they are long
 BATCH_BYTES = 2 << 20
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 
 
-def parquet_rows(path: Path, stream: BinaryIO, first: int = 1) -> Iterator[RawRow | BadRow]:
-    """The rows of a Parquet file from the `first` on.
+def table_rows(path: Path, stream: BinaryIO, first: int = 1) -> Iterator[RawRow | BadRow]:
+    """The rows of a Parquet or Arrow file from the `first` on.
 
-    Of a packed one a copy is made in the temporary folder, for it is read from its end.
+    Of a packed Parquet file a copy is made in the temporary folder, for it is read from its end.
 
     Raises:
         DataError: it is damaged, holds pictures or sound, or has two columns of one name.
     """
     import pyarrow  # 0.1 s, and few need it
+
+    is_arrow = kind_of(path) == ".arrow"
+    try:
+        for before, batch in _arrow_batches(path, stream) if is_arrow else _parquet_batches(path, stream, first):
+            if before + batch.num_rows >= first:
+                left_out = max(0, first - 1 - before)
+                yield from rows_of_batch(printable(path), batch.slice(left_out), before + left_out)
+    except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
+        words, kind = " ".join(str(error).split()), "Arrow" if is_arrow else "Parquet"
+        hint = "Copy or download it again."
+        raise DataError(f"{printable(path)} is damaged or no {kind} file: {words}.", hint=hint) from error
+
+
+def _arrow_batches(path: Path, stream: Any) -> Iterator[tuple[int, Any]]:
+    """Batches of up to 512 rows and the number of rows before each, of a stream (`save_to_disk` has it) or a file."""
+    from pyarrow import ipc
+
+    head = stream.peek(6)[:6]
+    if not head:
+        return  # an empty file has no rows, whatever its kind
+    is_file = head == b"ARROW1"
+    if not is_file and path.suffix.lower() == ".arrow":
+        _refuse_cut(path)
+    reader = ipc.open_file(stream) if is_file else ipc.open_stream(stream)
+    _refuse_schema(path, reader.schema)
+    before = 0
+    for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
+        for start in range(0, batch.num_rows, BATCH):
+            yield before + start, batch.slice(start, BATCH)
+        before += batch.num_rows
+
+
+def _refuse_cut(path: Path) -> None:
+    """pyarrow takes a stream that was cut between two batches for whole. Raises `OSError`."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - len(END_OF_STREAM)))
+        if file.read() != END_OF_STREAM:
+            raise OSError("it ends in the middle")
+
+
+def _parquet_batches(path: Path, stream: BinaryIO, first: int) -> Iterator[tuple[int, Any]]:
+    """Batches and the number of rows before each; groups of rows that end before the `first` row are passed over."""
     import pyarrow.parquet
 
     with tempfile.TemporaryFile() if path.suffix.lower() != ".parquet" else path.open("rb") as file:
@@ -37,21 +80,12 @@ def parquet_rows(path: Path, stream: BinaryIO, first: int = 1) -> Iterator[RawRo
         if not file.seek(0, os.SEEK_END):
             return  # an empty file has no rows, whatever its kind
         file.seek(0)
-        try:
-            table = pyarrow.parquet.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
-            _refuse_twice(path, table.schema_arrow.names)
-            _refuse_media(path, table.schema_arrow)
-            number, groups = _groups(table.metadata, first)
-            for batch in table.iter_batches(batch_size=_batch_size(table.metadata), row_groups=groups):
-                if number + batch.num_rows >= first:
-                    left_out = max(0, first - 1 - number)
-                    yield from rows_of_batch(printable(path), batch.slice(left_out), number + left_out)
-                number += batch.num_rows
-        except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
-            words = " ".join(str(error).split())
-            raise DataError(
-                f"{printable(path)} is damaged or no Parquet file: {words}.", hint="Copy or download it again."
-            ) from error
+        table = pyarrow.parquet.ParquetFile(file, pre_buffer=False, page_checksum_verification=True)
+        _refuse_schema(path, table.schema_arrow)
+        before, groups = _groups(table.metadata, first)
+        for batch in table.iter_batches(batch_size=_batch_size(table.metadata), row_groups=groups):
+            yield before, batch
+            before += batch.num_rows
 
 
 def _groups(metadata: Any, first: int) -> tuple[int, list[int]]:
@@ -74,16 +108,18 @@ def _row_bytes(group: Any) -> int:
     return int(group.total_byte_size // max(1, group.num_rows))
 
 
-def _refuse_twice(path: Path, names: list[str]) -> None:
+def _refuse_schema(path: Path, schema: Any) -> None:
+    names = schema.names
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise DataError(
             f"{printable(path)}: two columns have the name {twice!r}.", hint="Write it again with one of them renamed."
         )
+    _refuse_media(path, schema)
 
 
 def _refuse_media(path: Path, schema: Any) -> None:
-    """A picture or sound is a struct of `bytes` and `path` wherever the hub's data sets are written as Parquet."""
+    """A picture or sound is a struct of `bytes` and `path` wherever the hub's data sets are written as tables."""
     import pyarrow
 
     media = [

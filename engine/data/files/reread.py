@@ -11,10 +11,10 @@ from .encodings import utf8_chunks
 from .hub_dataset import HubRows
 from .json_array import EndOfFile, JsonWindow
 from .jsonl import LONGEST
-from .parquet import parquet_rows, table_row
+from .parquet import table_row, table_rows
 from .plain_text import text_rows
 from .raw_rows import RawRow
-from .streams import CHUNK, PACKED, kind_of, open_stream, printable
+from .streams import CHUNK, PACKED, TABLES, kind_of, open_stream, printable
 
 
 def reread_text(place: Path | HubRows, number: int, offset: int, encoding: str | None) -> bytes | None:
@@ -29,9 +29,9 @@ def reread_text(place: Path | HubRows, number: int, offset: int, encoding: str |
         cut = table_row(RowLocation(printable(place), number, "row"), place.table[number - 1])
         return cut.text if isinstance(cut, RawRow) else None
     kind, path = kind_of(place), printable(place)
-    if kind == ".parquet":
+    if kind in TABLES:
         with open_stream(place) as stream:
-            found = next(iter(parquet_rows(place, stream, first=number)), None)
+            found = next(iter(table_rows(place, stream, first=number)), None)
         return found.text if isinstance(found, RawRow) else None
     with _chunks_from(place, offset, encoding) as chunks:
         match kind:

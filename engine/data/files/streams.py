@@ -12,7 +12,9 @@ import zstandard
 
 from ftui.errors import DataError
 
-KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".txt")
+KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
+TABLES = (".parquet", ".arrow")
+"""Kinds that have neither lines nor a text encoding."""
 PACKED = (".gz", ".zst")
 CHUNK = 1 << 20
 FEWEST = 256

@@ -74,7 +74,7 @@ def _size(place: Place) -> int | None:
     """The bytes of a file that is read as it stands, or the rows of a table; `None` where neither is known before."""
     if not isinstance(place, Path):
         return len(place.table)
-    if place.suffix.lower() in PACKED:
+    if place.suffix.lower() in PACKED or kind_of(place) == ".arrow":
         return None
     try:
         return _rows_in(place) if kind_of(place) == ".parquet" else place.stat().st_size
@@ -93,5 +93,7 @@ def _position(place: Place, block: RowBlock) -> int | None:
     """Bytes or rows up to the end of a block, in the unit of `_size`; `None` where its rows have no offset."""
     if not block.places or block.offsets[-1] >= 0:
         return block.offsets[-1] + len(block.texts[-1]) if block.places else 0
+    if isinstance(place, Path) and kind_of(place) == ".arrow":
+        return None
     counts_rows = not isinstance(place, Path) or kind_of(place) == ".parquet"
     return block.places[-1] if counts_rows else None

@@ -122,7 +122,7 @@ class DataSection(Section):
     """`[data]`: the rows. Paths are relative to the profile's folder."""
 
     train: Sources = weights()
-    """What to train on: a file (`.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet`, `.txt`, also with `.gz` or `.zst`
+    """What to train on: a file (`.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet`, `.arrow`, `.txt`, also with `.gz` or `.zst`
     appended; a text file is one document, cut at blank lines beyond 8 MiB), a folder of such files (in `sft` its text
     files only if it has no others; of a data set with splits the split `train`), a data set on the hub (`owner/name`),
     or a list of these; or tables `[[data.train]]` with `path` and settings of their own. For an entry of
