@@ -266,6 +266,7 @@ def test_what_is_wrong_is_told(profile: Opened) -> None:
         sample("[run]\n")
 
 
+@pytest.mark.slow
 def test_the_helper_answers_and_tells_how_far_it_is(profile: Opened) -> None:
     """The process itself, once: details come before the answer, and an answer longer than a pipe comes whole."""
     long = [{"text": " ".join(WORDS * 800)}]

@@ -73,7 +73,7 @@ def test_a_run_goes_on_from_an_adapter(model_folder: Path, tmp_path: Path, monke
     assert records(second, EvaluationDone)[0].loss == reached
     original = config.read_bytes()
     config.write_bytes(original + b"\n")
-    with pytest.raises(ModelError, match="the adapter it went on from changed"):
+    with pytest.raises(ModelError, match="the adapter it continued from changed"):
         attempt(second, more, 2)
     config.write_bytes(original)
     assert attempt(second, more, 3) == 0

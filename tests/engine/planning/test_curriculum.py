@@ -329,6 +329,7 @@ def test_a_run_trains_on_its_stages(model_folder: Path, rows: Path, tmp_path: Pa
     assert started.num_train_tokens / started.steps_per_epoch == pytest.approx(mean, rel=0.1)
 
 
+@pytest.mark.slow
 def test_killed_in_every_stage_it_ends_the_same(
     model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,6 @@
 """Control requests: answered once, paused, refused, ended."""
 
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from ftui.runs.events import ControlApplied, ControlRefused, PhaseChanged
 from ftui.runs.journal import Tail
 from ftui.runs.requests import Abort, AnyRequest, Continue, Evaluate, Park, Pause, Save, Set, new_id, write_request
 from ftui.runs.run_folder import Run
+from tests.support.driving import wait_until
 
 
 @pytest.fixture
@@ -45,7 +45,8 @@ def test_a_paused_engine_waits_until_it_may_go_on(run: Run) -> None:
     write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
     paused = threading.Thread(target=look, args=(control,))
     paused.start()
-    time.sleep(0.6)
+    wait_until(lambda: answers(run) == [(ControlApplied, "hold")])
+    paused.join(0.1)
     assert paused.is_alive()
     write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
     write_request(run, Continue(**stamp()))  # type: ignore[arg-type]

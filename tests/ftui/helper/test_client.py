@@ -67,6 +67,7 @@ def test_a_deadline_ends_the_process_and_the_next_request_gets_its_own_answer(
 def test_whoever_gives_up_ends_the_process(monkeypatch: pytest.MonkeyPatch, helper: Helper) -> None:
     """Ctrl-C arrives while the answer is awaited: it must not be taken for the answer to the next request."""
     stand_in(monkeypatch, SLOW)
+    monkeypatch.setattr("ftui.helper.client.INTERRUPT_SECONDS", 0.2)
 
     def interrupt(detail: str) -> None:
         raise KeyboardInterrupt

@@ -99,8 +99,11 @@ def during(run: Run, act: Callable[[Shown], Awaitable[None]], size: tuple[int, i
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return finished(tmp_path / "runs" / "mine")
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """In the current folder: how long the paths are that are shown is up to no temporary folder."""
+    finished(tmp_path / "runs" / "mine")
+    monkeypatch.chdir(tmp_path)
+    return Run(Path("runs/mine"))
 
 
 @pytest.fixture

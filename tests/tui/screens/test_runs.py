@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from textual.widgets import Input
 
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
@@ -183,10 +184,11 @@ def test_the_palette_finds_runs_checkpoints_profiles_and_keys(recorded: Recorded
             ("full-par", "run full-parked"), ("checkpoints of", "checkpoints of full-parked"),
             ("quickstart", "start quickstart"), ("theme", "theme (T)"),
         ):  # fmt: skip
-            await shown.press("ctrl+p", *typed)
+            await shown.press("ctrl+p")
+            shown.screen.query_one(Input).value = typed
             await shown.until(lambda expected=expected: expected in shown.text())  # type: ignore[misc]
             await shown.press("escape", "escape")
-        await shown.press("ctrl+p", *"run full-par")
+        await shown.press("ctrl+p", *"run ", *"full-p")
         await shown.until(lambda: "watch it" in shown.text())
         await shown.press("down", "enter")
         await shown.until(lambda: shown.shows(MonitorScreen))
