@@ -77,7 +77,7 @@ class DiskError(FtuiError):
 
 
 class DiskFullError(DiskError):
-    """What frees room helps, so a run may hold and try again; other disk errors are not worth a wait."""
+    """The disk is full, or a quota or a limit on files is reached: a run pauses and tries again."""
 
 
 class GpuMemoryError(FtuiError):

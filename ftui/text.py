@@ -31,7 +31,7 @@ _ESCAPES = {code: f"\\u{code:04x}" for code in [*range(0x7F, 0xA0), *_BIDI, *_LI
 
 
 def shown(text: str, *, newlines: bool = False) -> str:
-    """`text` with every control character (C0, C1, DEL, bidi, lone surrogate) and all that is unseen visible.
+    """Make every control character (C0, C1, DEL, bidi, lone surrogate) and all that is unseen visible.
 
     ESC becomes its picture (U+241B), U+0085 becomes `\\x85`, U+202E becomes `\\u202e`. `newlines` keeps `\\n` as it is,
     for text that may take several lines.

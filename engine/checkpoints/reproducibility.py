@@ -21,7 +21,7 @@ UNKNOWN = "the checkpoint does not say on what it was made"
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a run's weights are made from and on, as every manifest says it: hashes of the inputs, and the machine."""
+    """Hashes of the inputs that a run's weights are made from, and the machine; both go into every manifest."""
 
     fingerprints: dict[str, str]
     environment: dict[str, str]
@@ -42,7 +42,7 @@ def environment(profile: Profile, hardware: Hardware, attention: str, num_proces
 
 
 def machine_differences(checkpoint: Checkpoint, current: dict[str, str]) -> list[str]:
-    """What computes differently from here on than it did before the checkpoint, a sentence each."""
+    """The parts of machine and libraries that differ from those the checkpoint was made on, a sentence each."""
     manifest = read_manifest(checkpoint.path)
     if not manifest.environment:
         return [UNKNOWN]

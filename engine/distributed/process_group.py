@@ -32,7 +32,7 @@ BUCKET_BYTES = 64 << 20  # of gradients sent in one piece
 
 
 class Action(IntEnum):
-    """What rank 0 orders."""
+    """The kinds of commands that rank 0 sends to the other ranks."""
 
     RESTORE = 0  # the checkpoint of step `number`; 0: there is none, allocate the optimizer's state
     STEP = 1  # forward and backward passes of step `number` in micro-batches of `size` rows, loss times `factor`
@@ -43,7 +43,7 @@ class Action(IntEnum):
 
 
 class RankCommand(NamedTuple):
-    """What the other ranks do next; `Action` says which fields count."""
+    """A command of rank 0 to the other ranks; `Action` says which fields count."""
 
     action: Action
     number: int = 0
@@ -91,7 +91,7 @@ class ProcessGroup:
         return [bytes(part[: int(length)].numpy()) for part, length in zip(parts, lengths, strict=True)]
 
     def any(self, value: bool) -> bool:
-        """Whether it is so on any rank."""
+        """Whether the value is true on any rank."""
         return value if self.size == 1 else bool(self._largest(torch.tensor([int(value)])).item())
 
     def add_gradients(self, weights: Sequence[torch.nn.Parameter]) -> str:

@@ -13,7 +13,7 @@ AMPERE = 80
 
 
 def attention_for(requested: str, config: Any, hardware: Hardware | None) -> str | None:
-    """What to ask transformers for on this hardware (`None`: the CPU, where weights are merely read)."""
+    """The attention kernel to ask transformers for; without `hardware`, weights are only read, on the CPU."""
     if hardware is None:
         return choose_attention(requested, device="cpu", dtype=torch.float32, is_importable=False, is_supported=False)
     return choose_attention(
@@ -28,7 +28,7 @@ def attention_for(requested: str, config: Any, hardware: Hardware | None) -> str
 def choose_attention(
     requested: str, *, device: str, dtype: torch.dtype, is_importable: bool, is_supported: bool
 ) -> str | None:
-    """`None` leaves it to transformers: sdpa, or eager for the types that have no sdpa.
+    """The name of the kernel; `None` leaves it to transformers: sdpa, or eager for the types that have no sdpa.
 
     `dtype` is the one that is computed in: flash attention knows only 16 bits.
     """

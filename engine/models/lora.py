@@ -28,7 +28,7 @@ BROUGHT = (
 
 @dataclass(frozen=True)
 class BaseReference:
-    """What the adapter calls its base: the hub id and its commit, or the folder's path on this disk."""
+    """The base by the name that the adapter's config gives it: hub id and commit, or the folder's path."""
 
     name: str
     commit: str | None = None

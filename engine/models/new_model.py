@@ -36,7 +36,7 @@ def new_config(scratch: FromScratch, tokenizer: PreTrainedTokenizerBase) -> Any:
 
 
 def _own(scratch: FromScratch) -> dict[str, Any]:
-    """What a type calls by a name of its own, or would by default have otherwise than the others."""
+    """Keys that only some types have, and defaults of a type that new models no longer use."""
     if scratch.model_type == "gpt2":  # 10 % dropout is its default, which new models no longer use
         return {"n_inner": scratch.intermediate_size, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0}
     gated = {

@@ -36,7 +36,7 @@ def quantized_loading(section: AdapterSection, hardware: Hardware) -> dict[str, 
 
 
 def quantization(section: AdapterSection, hardware: Hardware) -> BitsAndBytesConfig:
-    """How bitsandbytes stores the base."""
+    """The quantisation of the base in 4 or 8 bits, as a config of transformers."""
     if section.load_in_8bit:
         keep_products_exact()
         return BitsAndBytesConfig(load_in_8bit=True)

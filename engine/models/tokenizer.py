@@ -49,14 +49,14 @@ def load_tokenizer(folder: Path, *, trusted: bool = False) -> PreTrainedTokenize
 
 
 def bare_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """What `save_pretrained` of a fast tokenizer left in a folder, as one of no model's own class, without torch."""
+    """The tokenizer that `save_pretrained` left in a folder, of no model's own class and without torch."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, local_files_only=True)
     assert isinstance(tokenizer, PreTrainedTokenizerBase)
     return tokenizer
 
 
 def is_bare(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether its class has no way of its own to make tokens or templates, so that `bare_tokenizer` does the same."""
+    """Whether `bare_tokenizer` gives the same tokens: its class has no code of its own for tokens or templates."""
     own = type(tokenizer)
     return all(
         getattr(own, name) is getattr(PreTrainedTokenizerFast, name)

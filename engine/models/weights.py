@@ -109,5 +109,5 @@ def all_finite(model: PreTrainedModel) -> bool:
 
 
 def dtypes(model: PreTrainedModel) -> dict[str, int]:
-    """How many trained tensors there are of each type."""
+    """The number of trained tensors of each type, by its name (`float32`)."""
     return dict(Counter(str(weight.dtype).removeprefix("torch.") for weight in trainable(model).values()))

@@ -141,7 +141,7 @@ def _target_logits(base: Any, inputs: dict[str, Any], batch: Batch) -> tuple[Any
 
 
 def _router_coefficient(base: Any) -> float | None:
-    """As transformers: where the model's config asks for the router's logits, its balance is part of the loss."""
+    """The weight of the experts' balance in the loss, as in transformers: none unless the config asks for it."""
     if not getattr(base.config, "output_router_logits", False):
         return None
     coefficient: float | None = getattr(base, "router_aux_loss_coef", getattr(base, "aux_loss_coef", None))

@@ -36,6 +36,6 @@ def note_loss(state: TrainState, train: TrainSection, loss: float | None) -> Non
 
 
 def remaining_share(state: TrainState, train: TrainSection) -> float:
-    """What is left of the curve's learning rate: 1 with every other scheduler."""
+    """The factor (0..1) that plateaus have left of the curve's learning rate; 1 with every other scheduler."""
     rate = state.plateau.get("rate")
     return 1.0 if rate is None or not train.learning_rate else rate / train.learning_rate

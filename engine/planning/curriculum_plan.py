@@ -88,7 +88,7 @@ class CurriculumPlan:
         return total
 
     def longest(self, number: int) -> list[Row]:
-        """As many rows of the first epochs of all stages, those with the most tokens."""
+        """The `number` rows with the most tokens, of the first epochs of all stages."""
         rows = [row for stage in self.stages for row in stage.longest(number)]
         return sorted(rows, key=lambda row: -sum(int(self.tokens[index]) for index in row))[:number]
 
@@ -122,7 +122,7 @@ class SequencePool:
     losses: np.ndarray | None = None
 
     def amounts(self, key: str, seed: int) -> np.ndarray:
-        """What sequences are sorted by. While no loss is measured it is random: as many rows, other ones."""
+        """The value of each sequence that `key` sorts by; random while the losses have yet to be measured."""
         match key:
             case "length":
                 return self.lengths

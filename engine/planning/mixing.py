@@ -20,11 +20,11 @@ MOST_STEPS = 10**12  # 30 years at a thousand in a second
 
 
 class MixedSource(Protocol):
-    """What a source says of how much of it is trained on."""
+    """A source of rows, and how much of it is trained on."""
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name that messages give it."""
         ...
 
     @property
@@ -41,7 +41,7 @@ class MixedSource(Protocol):
 def compute_shares(
     sources: Sequence[MixedSource], num_rows: Sequence[int], num_sequences: Sequence[int], temperature: float | None
 ) -> tuple[SourceShare, ...]:
-    """How many sequences of each source are trained on, and its weight.
+    """The number of sequences of each source that are trained on, and its weight.
 
     `num_rows`, `num_sequences`: of each source, without those set aside. With a `temperature` the weights follow from
     the sources' sizes, so that as many sequences come in an epoch as there are.
@@ -77,7 +77,7 @@ def compute_shares(
 def compute_training_shares(
     sources: Sequence[MixedSource], train: DataSplit, temperature: float | None
 ) -> tuple[SourceShare, ...]:
-    """The same of the rows that are trained on, none of those set aside.
+    """`compute_shares` of the training rows, without those set aside for evaluation.
 
     Raises:
         DataError: see `compute_shares`.
@@ -99,7 +99,7 @@ def _refuse_endless(sources: Sequence[MixedSource], shares: Sequence[SourceShare
 
 
 def temper_counts(sizes: Sequence[int], temperature: float) -> list[int]:
-    """As many in all as `sizes`, in shares that are proportional to size ** (1 / temperature).
+    """Counts with the sum of `sizes`, in shares that are proportional to size ** (1 / temperature).
 
     What is left after rounding down goes to the largest remainders (Hare's method), so that the sum is exact.
     """

@@ -48,7 +48,7 @@ class PackedRows:
         return totals / np.diff(self.starts)
 
     def of(self, sequences: np.ndarray) -> "PackedRows":
-        """The same rows of a part of all sequences."""
+        """The same rows, with the members numbered by `sequences`: a part of all sequences."""
         return PackedRows(sequences[self.members], self.starts)
 
 

@@ -61,7 +61,7 @@ class Plan:
 
     @property
     def first_steps(self) -> list[int]:
-        """Those of a curriculum's stages: here there are none."""
+        """First steps of a curriculum's stages: none in a plan without one."""
         return []
 
     def epoch_of(self, step: int) -> float:
@@ -109,7 +109,7 @@ class Plan:
         return [self.rows[int(i)] for i in by_length]
 
     def longest(self, number: int) -> list[Row]:
-        """As many rows of the first epoch, those with the most tokens."""
+        """The `number` rows of the first epoch with the most tokens."""
         order = self.order(0)
         numbers = order[np.argsort(-self.lengths[order], kind="stable")[:number]]
         return [self.rows[int(index)] for index in numbers]

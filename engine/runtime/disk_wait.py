@@ -90,7 +90,7 @@ class DiskWait:
 
 
 def deletable(run: Run) -> list[str]:
-    """What in this run could go, each a sentence; the newest checkpoint never is among it."""
+    """Sentences that name what could be deleted from this run; never the newest checkpoint."""
     sentences = [
         f"`ftui delete {run.name} {c.path.name}` frees {size(total_size(c.path))}."
         for c in checkpoints_in(run.checkpoints)[1:]

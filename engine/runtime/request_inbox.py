@@ -81,6 +81,6 @@ class RequestInbox:
 
 
 def answers_in(run: Run) -> list[Answers]:
-    """What the journal says was answered, and what it says to replay, oldest first."""
+    """The records of the journal that answer requests or are to be replayed, oldest first."""
     kinds = (ControlApplied, ControlRefused, MicroBatchChanged)
     return [record for record in Tail(run.journal).read() if isinstance(record, kinds)]

@@ -29,7 +29,7 @@ STEPS = 3  # the first one pays for what is done once
 
 
 def probe(on_detail: Callable[[str], None], profile: str) -> dict[str, Any]:
-    """What a run of the profile (TOML, every path absolute) takes on this device, in one process of it.
+    """Measure memory (bytes) and step time of a profile (TOML, every path absolute) in one process here.
 
     Raises:
         FtuiError: it cannot run here, or does not fit in micro-batches of that size.

@@ -21,7 +21,7 @@ def recognise(
     roles: dict[str, str] | None = None,
     encoding: str | None = None,
 ) -> list[dict[str, Any]]:
-    """What the first rows of each file are taken for, at most 20 files of them.
+    """The form of rows that each file is recognised as by its first rows; at most 20 files.
 
     Of each `file` the `form` with its `confidence` (0..1), how many rows were `num_looked` at and `why`, and the
     `problem` with it, if there is one.

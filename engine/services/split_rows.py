@@ -35,7 +35,7 @@ LEAST = 0.5  # of the rows asked for; where keeping equal prompts together gives
 
 
 def split(on_detail: Callable[[str], None], request: dict[str, Any]) -> SplitResult:
-    """`ftui split`: see `split_file`."""
+    """Answer `ftui split`: see `split_file`."""
     return split_file(msgspec.convert(request, SplitRequest))
 
 
@@ -115,7 +115,7 @@ def _rows(block: RowBlock) -> list[Row]:
 
 
 def _reading(rows: list[Row]) -> Callable[[Row], RowContent]:
-    """How rows like these are understood; those of no known form by all text in them."""
+    """A function that reads rows like these; of an unknown form it takes all text in them."""
     form = detect_form(rows[:64], STANDARD_NAMES)
     if form.problem:
         return _plain

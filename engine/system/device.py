@@ -13,7 +13,7 @@ from ftui.profile.schema import Profile
 
 @dataclass(frozen=True)
 class Hardware:
-    """`precision` is `bf16`, `fp16` or `fp32`: the type of the heavy arithmetic.
+    """The device that trains. `precision` is the type of its heavy arithmetic: `bf16`, `fp16` or `fp32`.
 
     `capability` is an NVIDIA card's compute capability times ten (89), else 0.
     """

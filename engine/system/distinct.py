@@ -4,7 +4,7 @@ import numpy as np
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """What stands in a one-dimensional array, ascending, each value once.
+    """The distinct values of a one-dimensional array, ascending.
 
     `numpy.unique` does the same with a hash table since numpy 2.3: 0.7 s for a million integers, this takes 0.02 s.
     """

@@ -31,13 +31,13 @@ class RngState:
             getattr(torch, device.type).set_rng_state(self.accelerator)
 
     def tensors(self) -> dict[str, torch.Tensor]:
-        """For safetensors."""
+        """The parts of the state that are tensors, for safetensors."""
         numpy_key = torch.from_numpy(self.numpy["state"]["key"].astype(np.int64))
         tensors = {"torch_cpu": self.torch_cpu, "numpy_key": numpy_key}
         return tensors if self.accelerator is None else tensors | {"accelerator": self.accelerator}
 
     def plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """The parts of the state that are plain values, for JSON."""
         return {
             "python": self.python,
             "numpy": {k: v for k, v in self.numpy.items() if k != "state"} | {"pos": self.numpy["state"]["pos"]},

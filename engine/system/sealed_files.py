@@ -14,7 +14,7 @@ def write_sealed(path: Path, data: bytes) -> None:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """What was written; `None` where it is not there, or not what was written."""
+    """The data that `write_sealed` wrote; `None` where the file is missing or damaged."""
     try:
         content = path.read_bytes()
     except OSError:

@@ -10,7 +10,7 @@ MICRO_BATCH = "micro_batch"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """`name` has this value in step `from_step` and every later one."""
+    """A value that was set while the run trained: it holds from step `from_step` on."""
 
     from_step: int
     name: str

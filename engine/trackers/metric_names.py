@@ -6,7 +6,7 @@ Values = dict[str, float]
 
 
 def step_values(record: Step) -> Values:
-    """What was measured; NaN where that was not finite."""
+    """The measured values of a step: loss in nats a token, memory in bytes. NaN where one was not finite."""
     values = {
         "train/loss": record.loss,
         "train/grad_norm": record.grad_norm,
@@ -45,7 +45,7 @@ def hardware_values(record: Telemetry) -> Values:
 
 
 def _drop_unmeasured(values: "dict[str, float | None]", non_finite: list[str]) -> Values:
-    """Without what was not measured."""
+    """The values that were measured; NaN for those that were not finite."""
     measured = {}
     for name, value in values.items():
         if value is not None:

@@ -8,7 +8,7 @@ from ftui.system.files import replace_file
 
 
 class Position(msgspec.Struct):
-    """`journal`, `metrics`, `telemetry`: bytes read of each file. The steps are those it was last given (-1: none)."""
+    """How far a tracker is: bytes read of each file, and the last step of each kind that it was given (-1: none)."""
 
     journal: int = 0
     metrics: int = 0

@@ -95,7 +95,7 @@ class RunReader:
 
 
 def rewind(position: Position, step: int) -> None:
-    """What was handed on above `step` has been taken back."""
+    """Note that a tracker has dropped all above `step`, so that it is given again."""
     position.step = min(position.step, step)
     position.evaluated = min(position.evaluated, step)
     if position.sampled > step:

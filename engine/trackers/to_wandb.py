@@ -15,7 +15,7 @@ CONNECT_SECONDS = 30.0
 
 
 class Wandb:
-    """Without a key or a network it writes a folder that `wandb sync` sends later; WANDB_MODE says otherwise."""
+    """A `Sink` that logs to wandb; without key or network (or by WANDB_MODE) to a folder for `wandb sync`."""
 
     def __init__(self, subject: TrackedRun, position: Position) -> None:
         folder = make_private_folder(subject.folder / "wandb")

@@ -94,7 +94,7 @@ def write_losses(path: Path, losses: np.ndarray, inputs: str) -> None:
 
 
 def read_losses(path: Path, inputs: str | None) -> np.ndarray | None:
-    """What an earlier attempt has measured from the same inputs (`None`: from whatever inputs).
+    """The losses that an earlier attempt measured from the same inputs (`None`: from any).
 
     `None` where there is no file, or it is damaged.
     """

@@ -22,7 +22,7 @@ from .prefetch import Prefetcher, StepBatches
 
 @dataclass(frozen=True)
 class StepGradients:
-    """What the passes of a step came to, over all ranks. Times are readings of perf_counter.
+    """The result of a step's passes over all ranks. Times are readings of perf_counter (seconds).
 
     `loss` and `extras` are means over the step's target tokens, `grad_norm` is the gradient's length before clipping.
     """

@@ -52,7 +52,7 @@ class TrainingData(StartingPoint):
 
     @property
     def epoch_target_tokens(self) -> int:
-        """The same of the tokens that are trained."""
+        """Trained tokens of the first epoch (of a curriculum, of a mean one)."""
         return self.plan.sum_epoch(self.num_targets)
 
     @property
@@ -68,7 +68,7 @@ class TrainingData(StartingPoint):
         return ids
 
     def sort_by_losses(self, profile: Profile, losses: np.ndarray) -> Self:
-        """The same rows in the order that the base model's losses give; `losses`: of each training sequence."""
+        """The same data with the plan made anew from the base model's loss on each training sequence."""
         return replace(self, plan=make_run_plan(profile, self.lengths, self.num_targets, self.shares, losses))
 
 

@@ -38,7 +38,7 @@ def evaluation_is_due(section: EvalSection, plan: RunPlan, state: TrainState) ->
 
 
 def save_is_due(section: CheckpointSection, plan: RunPlan, state: TrainState, minutes: float) -> bool:
-    """By the strategy, a save_steps that a request has set, or because the last save is `minutes` ago."""
+    """Whether a save is due: by the strategy, a requested save_steps, or since the last one is `minutes` ago."""
     if state.step == 0:
         return False
     if section.save_minutes is not None and section.save_strategy != "no" and minutes >= section.save_minutes:

@@ -48,12 +48,12 @@ def short_names(files: Iterable[str]) -> dict[str, str]:
 
 
 def location_text(where: RowLocation, names: Names, width: int) -> str:
-    """`rows.jsonl:17` in at most so many columns; what does not fit is cut from the front, and the number stays."""
+    """A location as `rows.jsonl:17` in at most `width` columns, cut from the front so that the number stays."""
     return cut_front(shown(str(RowLocation(names.get(where.file, where.file), where.number, where.unit))), width)
 
 
 def like_text(example: Example, names: Names, width: int) -> str:
-    """What the row is like, in front of its excerpt: `like line 17: `; nothing where it is like no other."""
+    """The text in front of an excerpt that names the row it is like: `like line 17: `; nothing without one."""
     like = example.like
     if like is None:
         return ""

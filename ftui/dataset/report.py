@@ -81,7 +81,9 @@ class Padding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`num_train_rows` are those a run trains on: `num_sequences`, `num_tokens` and `num_target_tokens` are theirs, at
+    """The figures and findings about the rows of a profile.
+
+    `num_train_rows` are those a run trains on: `num_sequences`, `num_tokens` and `num_target_tokens` are theirs, at
     `max_length`, and so are the padding and the shares of an epoch. All other numbers are of the `num_rows` rows to
     train on before any is set aside. Where no whole rows were set aside but parts of them (of a long text),
     `num_eval_parts` are those. `num_judged_bad` rows have an answer that is not trained on, for it was judged bad.

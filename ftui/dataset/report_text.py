@@ -15,7 +15,7 @@ Fact = tuple[str, str]
 
 
 def percent(part: float, whole: float = 1.0) -> str:
-    """`0%`, `0.3%`, `41%`; only all is 100%, and only nothing is 0%."""
+    """A share as `0%`, `0.3%`, `41%`; only all is 100%, and only nothing is 0%."""
     if not whole or part <= 0:
         return "0%"
     share = 100 * part / whole
@@ -32,12 +32,12 @@ def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def gravity(finding: Finding) -> Severity:
-    """Its severity; a red one that the profile allows stops nothing, so it counts as yellow."""
+    """The severity that counts: a red finding that the profile allows stops nothing, so it is yellow."""
     return "yellow" if finding.severity == "red" and finding.allowed else finding.severity
 
 
 def tally(report: Report) -> list[tuple[Severity, str]]:
-    """How many findings there are of each gravity: `2 red`, `1 yellow`, `3 notes`."""
+    """The number of findings of each gravity, in words: `2 red`, `1 yellow`, `3 notes`."""
     grades = [gravity(finding) for finding in report.findings]
     counts: list[tuple[Severity, str]] = []
     for severity in SEVERITIES:
@@ -48,7 +48,7 @@ def tally(report: Report) -> list[tuple[Severity, str]]:
 
 
 def describe_fix(finding: Finding) -> str:
-    """What to do about it and, where it stops a run, the key that allows it."""
+    """The advice on a finding and, where it stops a run, the key that allows it."""
     allow = f'data.allow = ["{finding.name}"] lets a run start with it.'
     if finding.severity != "red" or not finding.is_allowable:
         return finding.fix
@@ -65,7 +65,7 @@ def totals(report: Report) -> list[Fact]:
 
 
 def rows_text(report: Report) -> str:
-    """`4,334 to train on, 228 to evaluate on`, and what is left out."""
+    """The rows and their use: `4,334 to train on, 228 to evaluate on`, and what is left out."""
     parts = [f"{report.num_train_rows:,} to train on"]
     if report.num_eval_parts:
         number = report.num_sequences + report.num_eval_parts
@@ -104,13 +104,13 @@ def length_facts(report: Report) -> list[Fact]:
 
 
 def share_facts(report: Report) -> str:
-    """How much of a row is trained, from the least to the most."""
+    """The share of a row that is trained: least, median, most."""
     percentiles, names = dict(report.target_shares), {0: "least", 50: "half the rows below", 100: "most"}
     return ", ".join(f"{name} {percent(percentiles[p])}" for p, name in names.items() if p in percentiles)
 
 
 def describe_length(other: OtherLength, report: Report) -> list[str]:
-    """Of another data.max_length: rows cut, and trained tokens lost, each with its share of all."""
+    """The columns for another data.max_length: itself, rows cut, trained tokens lost, each with its share."""
     trained = sum(source.num_target_tokens for source in report.sources if not source.is_eval)
     return [
         f"{other.max_length:,}",
@@ -134,7 +134,7 @@ def padding_text(report: Report) -> str:
 
 
 def scripts_text(report: Report) -> str:
-    """`Latin 97%, Cyrillic 3%`, the most first."""
+    """The scripts of the letters with their shares: `Latin 97%, Cyrillic 3%`, the most first."""
     return ", ".join(f"{name} {percent(share)}" for name, share in report.scripts)
 
 

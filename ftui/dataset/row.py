@@ -14,7 +14,7 @@ NOTHING_CUT = "No row is cut"
 
 
 class Token(msgspec.Struct, frozen=True, array_like=True):
-    """`text` are its characters in the sequence (none for a byte of a character that several tokens make up).
+    """A token of a row. `text`: its characters in the sequence (none for a byte of a character in several tokens).
 
     `is_cut` = beyond data.max_length: the model does not see it.
     """

@@ -31,7 +31,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class RowLine:
-    """`first` is the number of the first token on it or after it; `is_trained`: a token on it is trained on."""
+    """A line of the layout. `first`: its first token, or the next one; `is_trained`: it has a trained token."""
 
     pieces: tuple[Piece, ...]
     first: int = 0
@@ -40,8 +40,8 @@ class RowLine:
 
 @dataclass(frozen=True)
 class Signs:
-    """What is drawn in place of a new line and as a rule; `around` stands before and behind trained text, if anything:
-    for those who see no colours. `more` is the note where not all tokens are shown.
+    """The signs for a new line and a rule; `around` are marks before and behind trained text, for displays without
+    colours. `more` is the note where not all tokens are shown.
     """
 
     newline: str = "↵"
@@ -89,7 +89,7 @@ def _token_counts(tokens: Sequence[Token]) -> str:
 
 
 def piece_kind(token: Token) -> PieceKind:
-    """How a token's text is drawn: cut, special, trained, or read as context only."""
+    """The kind of a token's text: cut, special, trained, or context only."""
     if token.is_cut:
         return "cut"
     if token.is_special:

@@ -22,7 +22,7 @@ STALE_SECONDS = 3600.0  # what is being written is written to more often, but by
 
 
 class _StoredCounts(msgspec.Struct, frozen=True):
-    """What is read here of an entry's counts.json."""
+    """The part of an entry's counts.json that is read here."""
 
     num_rows: int = 0
     num_tokens: int = 0

@@ -27,7 +27,7 @@ def has_fast_bf16() -> bool:
 
 
 def cpu_flags() -> set[str]:
-    """What /proc/cpuinfo says the first core can do; nothing where there is no such file."""
+    """The flags of the first core in /proc/cpuinfo; empty where there is no such file."""
     lines = _cpu_lines()
     return set((lines.get("flags") or lines.get("Features") or "").split())
 
@@ -40,7 +40,7 @@ def cpu_features() -> str:
 
 
 def processor_name() -> str:
-    """What the maker calls the CPU, else its architecture."""
+    """The maker's name of the CPU, else its architecture."""
     return _cpu_lines().get("model name") or platform.processor() or platform.machine()
 
 

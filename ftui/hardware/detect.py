@@ -43,7 +43,7 @@ class Cpu:
 
 @dataclass(frozen=True)
 class Machine:
-    """`cards`: the devices this process sees (CUDA_VISIBLE_DEVICES counts); `hidden`: those that are there besides."""
+    """The devices of this machine: `cards`, which this process sees (CUDA_VISIBLE_DEVICES), and `hidden` ones."""
 
     cards: tuple[Device, ...]
     cpu: Cpu
@@ -51,7 +51,7 @@ class Machine:
 
     @property
     def card(self) -> Card:
-        """What a run would be on: the first device, else the CPU."""
+        """The card that a run would be on: the first device, else the CPU."""
         return self.cards[0].card if self.cards else self.cpu.card
 
     @property
@@ -113,7 +113,7 @@ def _slice_name(driver: Driver, piece: Any, title: str, memory: int | None) -> s
 
 
 def list_visible(devices: list[Device], setting: str | None) -> list[Device]:
-    """Those that CUDA_VISIBLE_DEVICES leaves a process: numbers or starts of UUIDs; what follows a wrong one is lost.
+    """The devices that CUDA_VISIBLE_DEVICES names by numbers or starts of UUIDs, up to the first wrong name.
 
     Numbers are taken for the driver's, which CUDA's own are where the cards are alike or CUDA_DEVICE_ORDER=PCI_BUS_ID.
     """

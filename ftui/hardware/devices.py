@@ -124,7 +124,7 @@ def find_card(name: str) -> Card:
 
 
 def nearest_names(name: str, names: Iterable[str]) -> str:
-    """What was probably meant, as a hint: the names that begin like it, else those most like it."""
+    """A hint with the names that begin like `name`, else those most like it, else all."""
     start, choices = name.lower(), list(names)
     near = [candidate for candidate in choices if candidate.startswith(start)]
     near = near or difflib.get_close_matches(start, choices, cutoff=0.5)

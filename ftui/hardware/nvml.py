@@ -6,7 +6,7 @@ _NOT_AVAILABLE = 2**64 - 1  # what NVML puts in place of a number of bytes it do
 
 
 class Driver:
-    """`handles` are those of the GPUs it shows; none where there is no driver, or none that this container may use."""
+    """NVIDIA's driver. `handles`: of the GPUs it shows; none without a driver that this container may use."""
 
     def __init__(self) -> None:
         self.handles: list[Any] = []

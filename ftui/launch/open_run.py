@@ -90,7 +90,7 @@ def locate_run(
 
 
 def decide(folder: Path, *, again: bool = False, resume_stopped: bool = False) -> tuple[Run, Decision]:
-    """What `ftui run` does about the run in `folder`; with `again`, about the first of NAME, NAME-2 ... to go on.
+    """The run in `folder` and what `ftui run` does with it; with `again`, of the first NAME-2 ... to continue.
 
     Raises:
         LostRunError: another machine is working on it.

@@ -130,7 +130,7 @@ def context(config: Mapping[str, Any]) -> int | None:
 
 
 def windows(config: Mapping[str, Any], depth: int) -> list[int | None]:
-    """How far the tokens of each layer see."""
+    """The attention window of each layer in tokens; `None`: all before."""
     window, kind = config.get("sliding_window"), config["model_type"]
     window = None if not window else int(window)
     if (types := config.get("layer_types")) and len(types) == depth:

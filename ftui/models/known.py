@@ -11,7 +11,7 @@ TABLE = Path(__file__).parents[1] / "profiles" / "models.toml"
 
 @cache
 def known_models() -> Mapping[str, Mapping[str, Any]]:
-    """By hub id: the numbers of the model's config.json in transformers' spelling, and its `licence`.
+    """The known models by hub id: the numbers of config.json in transformers' spelling, and the `licence`.
 
     One that is `same_as` another has that one's numbers, but for those it gives itself.
     """

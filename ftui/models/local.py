@@ -20,7 +20,7 @@ DTYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float1
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a list of models says of one. `None`: not known.
+    """The facts about a model on this disk. `None`: not known.
 
     Attributes:
         name: what to write into `model.name_or_path`.
@@ -132,7 +132,7 @@ def _main_snapshot(repository: Path) -> Path | None:
 
 
 def read_facts(path: Path, *, name: str | None = None) -> ModelFacts:
-    """What is known of the model in a folder (or of a GGUF file). A fault is in `problem`, not raised."""
+    """The facts about the model in a folder (or a GGUF file). A fault is in `problem`, not raised."""
     name = str(path) if name is None else name
     try:
         if path.suffix.lower() == ".gguf" and path.is_file():

@@ -63,7 +63,7 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CheckpointList(msgspec.Struct, frozen=True):
-    """What `ftui checkpoints --json` prints. `hashed`: every byte of the entries was read back now."""
+    """The output of `ftui checkpoints --json`. `hashed`: every byte of the entries was read back now."""
 
     run: str
     folder: str
@@ -72,7 +72,7 @@ class CheckpointList(msgspec.Struct, frozen=True):
 
 
 class StoredEvaluation(msgspec.Struct, frozen=True):
-    """What a checkpoint itself knows of evaluations (part of resume/state.json)."""
+    """The evaluations that a checkpoint itself stores (part of resume/state.json)."""
 
     evaluated_step: int = -1
     last_loss: float | None = None
@@ -80,7 +80,7 @@ class StoredEvaluation(msgspec.Struct, frozen=True):
 
 
 class CheckpointHistory:
-    """What the journal says of checkpoints and of the evaluations at their steps."""
+    """The journal's records of checkpoints and of the evaluations at their steps."""
 
     def __init__(self) -> None:
         self.tags: dict[SaveKey, list[str]] = {}
@@ -256,7 +256,7 @@ def best_step(run: Run, state: RunState) -> int | None:
 
 
 def read_stored_evaluation(path: Path) -> StoredEvaluation:
-    """What a checkpoint remembers; nothing where its state.json is missing or damaged."""
+    """The evaluations that a checkpoint stores; the defaults where its state.json is missing or damaged."""
     try:
         return msgspec.json.decode((path / "resume" / "state.json").read_bytes(), type=StoredEvaluation)
     except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -264,7 +264,7 @@ def read_stored_evaluation(path: Path) -> StoredEvaluation:
 
 
 def describe_entry(entry: CheckpointEntry) -> str:
-    """How a checkpoint stands, in words: the first is enough where there is little space."""
+    """The state of a checkpoint in words, of which the first is enough where there is little space."""
     if entry.place == "quarantine":
         return f"quarantined: {entry.problem}" if entry.problem else "quarantined"
     if entry.problem is not None:

@@ -101,7 +101,7 @@ class AttemptCurves(msgspec.Struct):
 
 
 class Curves(msgspec.Struct):
-    """What curves.json holds: the curves of the first `offset` bytes of metrics.jsonl."""
+    """The contents of curves.json: the curves of the first `offset` bytes of metrics.jsonl."""
 
     v: int = FORM
     offset: int = 0

@@ -47,7 +47,7 @@ def loss_figures(state: RunState) -> tuple[str, str]:
 
 
 def place(state: RunState) -> str:
-    """`step 120/400`, or `step 120` while the plan is not known."""
+    """The step as `step 120/400`, or `step 120` while the plan is not known."""
     return f"step {state.step}/{state.max_steps}" if state.max_steps is not None else f"step {state.step}"
 
 
@@ -220,7 +220,7 @@ def phase_line(record: AnyRecord) -> list[str]:
 
 
 def history(state: RunState) -> str:
-    """What a run has done so far, in one line."""
+    """The run so far in one line: phase, step, attempt, evaluation, checkpoint."""
     parts = [phase(state), place(state)]
     if state.attempt > 1:
         parts.append(f"attempt {state.attempt}")

@@ -20,7 +20,7 @@ Reproducibility = Literal["EXACT", "SAME STATE", "NOT EXACT"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", omit_defaults=True):
-    """What every line has. `token` names the process that wrote it: readers ignore a superseded writer."""
+    """The fields of every line. `token` names the process that wrote it: readers ignore a superseded writer."""
 
     v: int = msgspec.field(default_factory=lambda: FORM)  # from a factory, so that omit_defaults writes it
     time: float = 0.0
@@ -106,7 +106,7 @@ class Step(Record, frozen=True, tag="step"):
 
 
 class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
-    """`requested`: asked for by a request. It is never the best and counts for no patience."""
+    """An evaluation has ended. One that was `requested` is never the best and counts for no patience."""
 
     step: int
     epoch: float
@@ -157,7 +157,7 @@ class CheckpointRejected(Record, frozen=True, tag="checkpoint_rejected"):
 
 
 class Sampled(Record, frozen=True, tag="sampled"):
-    """`requested`: asked for by a request, beside the samples before and after training."""
+    """The model answered a prompt; `requested`: by a request, beside the samples before and after training."""
 
     step: int
     prompt: str
@@ -200,7 +200,7 @@ class Warned(Record, frozen=True, tag="warned"):
 
 
 class RunFinished(Record, frozen=True, tag="run_finished"):
-    """`reason` says why it ended, in words; `loss_before`, `loss_final`: evaluation losses of step 0 and of final/."""
+    """The plan is done, or early stopping ended it (`reason`). Evaluation losses of step 0 and of final/."""
 
     step: int
     reason: str
@@ -225,7 +225,7 @@ class RunStopped(Record, frozen=True, tag="run_stopped"):
 
 
 class RunFailed(Record, frozen=True, tag="run_failed"):
-    """`error`: what went wrong, the same text for the same fault. `again`: another attempt may well succeed."""
+    """The engine failed. `error`: the same text for the same fault. `again`: another attempt may well succeed."""
 
     message: str
     hint: str

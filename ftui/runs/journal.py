@@ -23,7 +23,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class Envelope(msgspec.Struct):
-    """What a reader needs to know of a line before it decodes all of it: its kind, and the version of its form."""
+    """The kind of a line and the version of its form, read before all of it is decoded."""
 
     kind: str
     v: int = 1

@@ -27,7 +27,7 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a checkpoint is and what every file in it must be; `environment` is what made it."""
+    """The description of a checkpoint: its step and origin, and size and hash of every file in it."""
 
     run_id: str
     attempt: int
@@ -79,7 +79,7 @@ def is_inside(name: str) -> bool:
 
 
 def fault(folder: Path, *, run_id: str | Collection[str] | None = None, quick: bool = False) -> str | None:
-    """What is wrong with a checkpoint folder, in words; `None` when every file is what the manifest says.
+    """The fault of a checkpoint folder, in words; `None` when every file is as the manifest says.
 
     `run_id` is the run it must belong to, or several (a child run continues from its parent's). `quick` looks at sizes
     and safetensors headers only (milliseconds); else every byte is read back and hashed.

@@ -32,7 +32,7 @@ Count = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
 
 
 class ControlRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="verb", forbid_unknown_fields=True):
-    """`attempt` and `token` are those of the attempt it is meant for."""
+    """A request to the engine. `attempt` and `token` name the attempt it is meant for."""
 
     id: Id
     attempt: int
@@ -107,7 +107,7 @@ class Set(ControlRequest, frozen=True, tag="set"):
 
     @property
     def settings(self) -> dict[str, float]:
-        """What it changes."""
+        """The settings that it changes."""
         return {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
 
 

@@ -17,7 +17,7 @@ NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """What never changes about a run (run.json), written once by whoever opened it.
+    """The constant facts about a run (run.json), written once by whoever opened it.
 
     A child run began from a checkpoint of its parent (`parent_run` is its id); a `fork` may differ from it in what the
     weights are made from.
@@ -127,22 +127,22 @@ class Run:
 
     @property
     def telemetry(self) -> Path:
-        """What the hardware does, one `Telemetry` a second, appended by the supervisor."""
+        """The state of the hardware, one `Telemetry` a second, appended by the supervisor."""
         return self.folder / "telemetry.jsonl"
 
     @property
     def trackers(self) -> Path:
-        """What trackers write, and how far each has come: ftui/supervisor/trackers.py."""
+        """A folder for the trackers' files and how far each is (ftui/supervisor/trackers.py)."""
         return self.folder / "trackers"
 
     @property
     def engine_log(self) -> Path:
-        """What the engine prints, at most 8 MiB; older output is in `engine_log_before`."""
+        """The output of the engine, at most 8 MiB; older output is in `engine_log_before`."""
         return self.folder / "engine.log"
 
     @property
     def engine_log_before(self) -> Path:
-        """What stood in engine.log before it grew too long."""
+        """The older output of the engine, from before engine.log grew too long."""
         return self.folder / "engine.log.1"
 
     @property

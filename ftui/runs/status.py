@@ -33,7 +33,7 @@ class Offsets(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """What status.json holds.
+    """The contents of status.json.
 
     Only readers set these: `unwatched`, the engine is running and nobody records how it will end;
     `frozen`, it is running but was stopped by a signal.
@@ -104,7 +104,7 @@ def _read_stored_status(run: Run) -> Status:
 
 
 def read_status(run: Run) -> Status:
-    """How the run stands now.
+    """The status of a run now, from its files and processes.
 
     Never waits and never locks. A run whose processes are gone (killed, another boot, a copied folder) and that has no
     ending is `lost`.

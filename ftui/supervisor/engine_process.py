@@ -54,7 +54,7 @@ class Engine(Protocol):
         ...
 
     def exit_status(self) -> ExitStatus:
-        """How it ended; asked once it has."""
+        """Its exit code or signal; to be asked once it has ended."""
         ...
 
 
@@ -153,7 +153,7 @@ def clean_environment() -> dict[str, str]:
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL` for 9; `signal 35` for one without a name."""
+    """The name of a signal: `SIGKILL` for 9, `signal 35` for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:  # real-time signals have no name of their own

@@ -24,7 +24,7 @@ class Sampler:
         self._last_look = time.monotonic()
 
     def sample(self) -> Telemetry:
-        """What the machine does now: bytes, and utilization 0..1 since the last call."""
+        """The state of the machine now: bytes, and utilization 0..1 since the last call."""
         used_bytes, total_bytes = self._memory()
         return Telemetry(
             cpu_utilization=self._cpu(),

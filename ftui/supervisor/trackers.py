@@ -24,7 +24,7 @@ LONGEST_REASON = 300
 
 
 class Progress(msgspec.Struct):
-    """What a supervisor reads of trackers/NAME.json (the rest is the tracker's own): bytes it has read, and a word."""
+    """The part of trackers/NAME.json that a supervisor reads: bytes that the tracker has read, and its note."""
 
     metrics: int = 0
     note: str = ""
@@ -57,7 +57,7 @@ class Tracker:
         return f"{self.name} has failed: {reason}. The run continues without it."
 
     def news(self) -> list[str]:
-        """What it has to say, and that it is slow; each once."""
+        """New messages about the tracker: its note, and that it is slow; each once."""
         messages = []
         now, progress = time.monotonic(), self._progress()
         if progress.note and progress.note != self._last_progress.note:

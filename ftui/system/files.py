@@ -92,7 +92,7 @@ def sync_path(path: Path) -> None:
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """What a lock file holds where the volume has no flock: who claims it, and a token only that claim knows."""
+    """The contents of a lock file on a volume without flock: its holder, and a token that only the holder knows."""
 
     identity: Identity
     token: str

@@ -34,7 +34,7 @@ def cache_folder(fallback: Path | None = None) -> Path:
 
 
 def state_folder() -> Path:
-    """What ftui remembers from one start to the next: $XDG_STATE_HOME/ftui, else ~/.local/state/ftui."""
+    """The folder of what ftui remembers between starts: $XDG_STATE_HOME/ftui, else ~/.local/state/ftui."""
     return _xdg().user_state_path
 
 

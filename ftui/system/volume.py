@@ -129,7 +129,7 @@ def release_reserve(path: Path) -> bool:
 
 @dataclass(frozen=True)
 class Volume:
-    """What works on a volume."""
+    """The file operations that work on a volume."""
 
     flock: bool
     rename: bool
@@ -223,7 +223,7 @@ def _try_append(place: Path) -> bool:
 
 
 def warnings(volume: Volume) -> list[str]:
-    """What each missing thing means for a run, a sentence each.
+    """A sentence for each operation that is missing: what it means for a run.
 
     Raises:
         DiskError: no appending, and so no journal: nothing can run there.

@@ -20,7 +20,7 @@ SETTLED_SECONDS = 2.0  # the coarsest clock of a volume (FAT)
 
 
 class Source(msgspec.Struct, frozen=True):
-    """`source.json` of a folder made from one file (gguf.py): the hash of that file and what was lost."""
+    """The contents of `source.json` in a folder made from one file (gguf.py): its hash, and what was lost."""
 
     sha256: str
     notes: list[str] = []

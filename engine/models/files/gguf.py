@@ -154,7 +154,7 @@ def _restore_positions(model: Any, reader: GGUFReader, file: Path) -> None:
 
 
 def _restore_split(tokenizer: PreTrainedTokenizerBase, reader: GGUFReader) -> list[str]:
-    """How a byte-level tokenizer splits words and digits is only named in a file; transformers knows some names."""
+    """Restore how a byte-level tokenizer splits text, which a file only names; transformers knows some names."""
     name = _text(reader, "tokenizer.ggml.pre")
     if _text(reader, "tokenizer.ggml.model") != "gpt2" or name in GPT2_SPLITS or knows_gguf_split(name):
         return []

@@ -121,7 +121,7 @@ def _local(path: Path) -> Path:
 
 
 def _find_cached(name: str, revision: str | None, cause: Exception, patterns: list[str]) -> tuple[Path, str | None]:
-    """Without the hub, what an earlier download left is as good."""
+    """The folder that an earlier download left, where the hub cannot be reached."""
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns, local_files_only=True))
     except LocalEntryNotFoundError as error:
