@@ -29,7 +29,7 @@ from ftui.runs.events import RunFailed, RunStopped  # noqa: E402
 from ftui.runs.run_folder import Run  # noqa: E402
 from ftui.supervisor.engine_process import LOST_RANK, RankLostError  # noqa: E402
 from ftui.system.files import try_lock  # noqa: E402
-from ftui.system.redact import finish_output, redact_output, redacted  # noqa: E402
+from ftui.system.redact import finish_output, redact, redact_output  # noqa: E402
 from ftui.system.volume import is_disk_full  # noqa: E402
 
 from .runtime.control_flags import Control, Shutdown, Why  # noqa: E402
@@ -132,10 +132,10 @@ def _fail(events: EventWriter, control: Control, error: Exception) -> int:
     expected = as_ftui_error(error)
     text = f"{type(error).__name__}: {error}"
     record = RunFailed(
-        message=redacted(text if expected is None else expected.message),
+        message=redact(text if expected is None else expected.message),
         hint="This is a bug in ftui: please report it with engine.log." if expected is None else expected.hint,
         exit_code=BUG if expected is None else expected.exit_code,
-        error=redacted(text),
+        error=redact(text),
         again=type(error).__name__ == "UpdateMemoryError",
     )
     events.is_shutting_down = True

@@ -39,8 +39,8 @@ def shown(text: str, *, newlines: bool = False) -> str:
     return text.translate(_VISIBLE_BUT_NEWLINES if newlines else _VISIBLE)
 
 
-def escaped(document: str) -> str:
-    """A JSON document or a TOML value, the same in meaning, with escapes for all that JSON itself lets through."""
+def escape_document(document: str) -> str:
+    """Write control characters of a JSON document or a TOML value as escapes, where JSON itself lets them through."""
     return document if document.isascii() and "\x7f" not in document else document.translate(_ESCAPES)
 
 
@@ -137,4 +137,4 @@ def toml_value(value: object) -> str:
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, tuple) and any(isinstance(item, dict) for item in value):
         return f"[{', '.join(map(toml_value, value))}]"
-    return escaped(json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False))
+    return escape_document(json.dumps(list(value) if isinstance(value, tuple) else value, ensure_ascii=False))

@@ -223,7 +223,7 @@ def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: 
 def _read_random_state(folder: Path, rank: int) -> RngState | None:
     """The random state of a rank; none where the checkpoint is of fewer ranks (a fork: resumes have as many)."""
     if rank == 0:
-        return RngState.rebuilt(
+        return RngState.rebuild(
             read_tensors(folder / "rng.safetensors"), json.loads((folder / "rng.json").read_bytes())
         )
     path = folder / f"rng-{rank}.safetensors"

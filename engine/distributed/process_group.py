@@ -104,7 +104,7 @@ class ProcessGroup:
         has = self._largest(torch.tensor([int(weight.grad is not None) for weight in weights])).tolist()
         problem = ""
         try:
-            buckets, room = bucketed(_grads(weights, has))
+            buckets, room = make_buckets(_grads(weights, has))
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -145,8 +145,8 @@ class ProcessGroup:
         return values
 
 
-def bucketed(grads: Sequence[Tensor]) -> tuple[list[list[Tensor]], dict[torch.dtype, Tensor]]:
-    """Gradients as they are sent, and for each type the flat tensor they are copied into."""
+def make_buckets(grads: Sequence[Tensor]) -> tuple[list[list[Tensor]], dict[torch.dtype, Tensor]]:
+    """Group gradients as they are sent; returns the groups, and for each type the flat tensor they are copied into."""
     buckets = list(_buckets(grads))
     return buckets, _room(buckets)
 

@@ -41,7 +41,7 @@ def gather_rank_states(ranks: ProcessGroup, parts: ModelParts, step: int) -> dic
 
 def decode_random_state(data: bytes) -> RngState:
     """The random state in what `encode_rank_state` made."""
-    return RngState.rebuilt(load(data), json.loads(_metadata(data)["plain"]))
+    return RngState.rebuild(load(data), json.loads(_metadata(data)["plain"]))
 
 
 def _metadata(data: bytes) -> dict[str, Any]:

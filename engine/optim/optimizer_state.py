@@ -23,11 +23,11 @@ def kind_of(optimizer: torch.optim.Optimizer) -> str:
 
 def state_of(optimizer: torch.optim.Optimizer) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """The whole state as tensors for safetensors and the rest for JSON."""
-    tensors, plain = flat(optimizer.state_dict())
+    tensors, plain = flatten_state(optimizer.state_dict())
     return tensors, plain | {"kind": kind_of(optimizer)}
 
 
-def flat(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+def flatten_state(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
     """An optimizer's `state_dict` as tensors for safetensors ("index.name") and the rest for JSON.
 
     bitsandbytes wraps its tensors in a dict of their own, which is left out; and its weights share the tables of their
@@ -56,8 +56,8 @@ def _unwrap(values: dict[str, Any]) -> dict[str, Any]:
     return flat_values
 
 
-def nested(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str, Any]:
-    """The `state_dict` that was made flat, without the wrapping."""
+def nest_state(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str, Any]:
+    """The `state_dict` that `flatten_state` took apart, without the wrapping of bitsandbytes."""
     state: dict[int, dict[str, Any]] = defaultdict(dict)
     state |= {int(index): dict(values) for index, values in plain["state"].items()}
     shared = {name: tensors[first] for name, first in plain.get("shared", {}).items()}  # older checkpoints have none
@@ -79,7 +79,7 @@ def load(optimizer: torch.optim.Optimizer, tensors: dict[str, torch.Tensor], pla
     """
     if plain.get("kind", kind_of(optimizer)) != kind_of(optimizer):
         return allocate_state(optimizer)
-    state_dict = nested(tensors, plain)
+    state_dict = nest_state(tensors, plain)
     if not hasattr(optimizer, "init_state"):
         settings = [{name: value for name, value in g.items() if name != "params"} for g in optimizer.param_groups]
         optimizer.load_state_dict(state_dict)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ftui.profile.schema import Profile
 
-from ..distributed.process_group import bucketed
+from ..distributed.process_group import make_buckets
 from ..models.model_parts import LossModule
 from ..objectives import Objective, make_objective
 from ..objectives.loss import Batch
@@ -174,4 +174,4 @@ def _batch(num_rows: int, length: int, packed: bool) -> Batch:
 def _add_over_ranks(weights: list[nn.Parameter], num_processes: int) -> None:
     """What `ProcessGroup.add_gradients` takes besides the gradients: a flat bucket of each type."""
     if num_processes > 1:
-        bucketed([weight.grad for weight in weights if weight.grad is not None])
+        make_buckets([weight.grad for weight in weights if weight.grad is not None])

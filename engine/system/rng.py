@@ -44,7 +44,7 @@ class RngState:
         }
 
     @classmethod
-    def rebuilt(cls, tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> "RngState":
+    def rebuild(cls, tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> "RngState":
         """The state that `tensors()` and `plain()` gave."""
         version, internal, gauss = plain["python"]
         numpy_state = {k: v for k, v in plain["numpy"].items() if k != "pos"}

@@ -12,7 +12,7 @@ from ftui.runs.checkpoint_index import CheckpointEntry, CheckpointList, describe
 from ftui.runs.run_folder import Run, find_run
 from ftui.runs.status import read_status
 from ftui.supervisor.spawn import ensure_supervised
-from ftui.text import escaped, shown
+from ftui.text import escape_document, shown
 
 HEADINGS = ("checkpoint", "kind", "eval loss", "size", "state")
 NUMBERS = (2, 3)  # columns that stand against their right edge
@@ -85,7 +85,7 @@ def find_entry(run: Run, entries: Sequence[CheckpointEntry], text: str) -> Check
 
 def _print_json(run: Run, entries: list[CheckpointEntry], *, hashed: bool) -> None:
     document = msgspec.json.encode(CheckpointList(run.name, str(run.folder), hashed, entries))
-    print(escaped(msgspec.json.format(document, indent=2).decode()))
+    print(escape_document(msgspec.json.format(document, indent=2).decode()))
 
 
 def row(entry: CheckpointEntry) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from ftui.errors import ProfileError, UsageError
 from ftui.importers import Imported, import_file
 from ftui.importers.write import list_dropped
 from ftui.system.files import replace_file
-from ftui.system.redact import redacted
+from ftui.system.redact import redact
 from ftui.text import complaint, shown
 
 
@@ -29,11 +29,11 @@ def import_profile(file: Path, out: Path | None, as_json: bool) -> int:
     if out is not None and not result.refused:
         replace_file(out, result.text.encode())
     if as_json:
-        print(redacted(json.dumps(_as_json(result, out), indent=2, default=str)))
+        print(redact(json.dumps(_as_json(result, out), indent=2, default=str)))
     elif out is None and not result.refused:
         sys.stdout.write(result.text)
     if not as_json:
-        print(redacted("\n".join(_report(result, file, out))), file=sys.stderr)
+        print(redact("\n".join(_report(result, file, out))), file=sys.stderr)
     if result.refused and not as_json:
         print(complaint(f"{file}: {result.refused}."), file=sys.stderr)
     return ProfileError.exit_code if result.refused else 0

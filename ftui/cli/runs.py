@@ -20,7 +20,7 @@ from ftui.runs.state import RunState, eta_seconds, phase_word, read_losses
 from ftui.runs.status import Status, is_running, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.process_id import is_alive
-from ftui.text import escaped, shown
+from ftui.text import escape_document, shown
 
 LOOK_SECONDS = 0.25
 HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age")
@@ -45,7 +45,7 @@ def _with_losses(status: Status) -> dict[str, Any]:
 
 
 def _print_json(value: Any) -> None:
-    print(escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
+    print(escape_document(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
 def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:

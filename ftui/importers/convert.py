@@ -13,7 +13,7 @@ from ftui.importers.tools import find_tool
 from ftui.importers.write import write_profile
 from ftui.profile.layers import examine, text_layer
 from ftui.profile.origins import ProfileFault
-from ftui.system.redact import redacted
+from ftui.system.redact import redact
 from ftui.text import shown
 
 SCRIPTS = (".sh", ".bash", ".zsh")
@@ -81,7 +81,7 @@ def import_file(path: Path, folder: Path | None = None) -> Imported:
     apply_rules(draft, tool)
     tool.suppose(draft)
     missing = _make_valid(draft, path)
-    text = redacted(write_profile(draft, missing, path))
+    text = redact(write_profile(draft, missing, path))
     return Imported(
         text, tuple(draft.carried), tuple(draft.dropped), tool.name, missing, draft.refused, tuple(draft.unsaid)
     )
@@ -111,7 +111,7 @@ def _take_away(draft: ProfileDraft, problem: ProfileFault) -> bool:
     key = min(at_fault, key=lambda key: key in carried)
     del draft.values[key]
     draft.notes.pop(key, None)
-    why = redacted(f"{'.'.join(key)}: {problem.message}")
+    why = redact(f"{'.'.join(key)}: {problem.message}")
     for item in [item for item in draft.carried if tuple(item.ours.split(".")) == key]:
         draft.carried.remove(item)
         draft.dropped.append(Dropped(item.foreign, draft.document.named.get(item.foreign), why, True))

@@ -10,7 +10,7 @@ from ftui.importers.config_file import Document, Leaf, is_unresolved
 from ftui.importers.outcome import Carried, Dropped, Key
 from ftui.importers.values import Unfit, text
 from ftui.profile.paths import DATA_SUFFIXES, HUB_ID
-from ftui.system.redact import redacted
+from ftui.system.redact import redact
 
 
 @dataclass
@@ -65,11 +65,11 @@ class ProfileDraft:
 
     def drop(self, leaf: Leaf, reason: str, *, matters: bool = False) -> None:
         """The leaf has no place in the profile."""
-        self.dropped.append(Dropped(leaf.name, _harmless(leaf.value), redacted(reason), matters))
+        self.dropped.append(Dropped(leaf.name, _harmless(leaf.value), redact(reason), matters))
 
     def drop_part(self, name: str, value: Any, reason: str) -> None:
         """What is lost and is no key of this file, such as a column of a list of data sets."""
-        self.dropped.append(Dropped(redacted(name), _harmless(value), redacted(reason), True))
+        self.dropped.append(Dropped(redact(name), _harmless(value), redact(reason), True))
 
     def suppose(self, ours: str, value: Any, note: str = "") -> None:
         """What the other tool does where its file says nothing."""
@@ -177,10 +177,10 @@ def _origin(leaf: Leaf, key: Key) -> str:
 
 def _has_secret(value: Any) -> bool:
     each = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(map(_has_secret, each)) or (isinstance(value, str) and redacted(value) != value)
+    return any(map(_has_secret, each)) or (isinstance(value, str) and redact(value) != value)
 
 
 def _harmless(value: Any) -> Any:
     if isinstance(value, list):
         return [_harmless(element) for element in value]
-    return redacted(value) if isinstance(value, str) else value
+    return redact(value) if isinstance(value, str) else value

@@ -12,7 +12,7 @@ import tomlkit
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.outcome import Dropped, Key
 from ftui.profile.schema import Profile
-from ftui.text import cut, escaped, shown
+from ftui.text import cut, escape_document, shown
 
 VALUE_WIDTH = 60
 WIDTH = 118
@@ -74,7 +74,7 @@ def _section(draft: ProfileDraft, section: str, own: dict[Key, Any]) -> list[str
 
 
 def _value(value: Any) -> str:
-    return escaped(str(tomlkit.item(_inline(value)).as_string()))
+    return escape_document(str(tomlkit.item(_inline(value)).as_string()))
 
 
 def _inline(value: Any) -> Any:

@@ -24,8 +24,8 @@ _OPEN_SHAPES = re.compile(r"(?::/?|://[^\s/?#]*|hf?|hf_[A-Za-z0-9]*)\Z")
 _LONGEST_HELD = 64 << 10
 
 
-def redacted(text: str) -> str:
-    """`text` with every secret replaced by `***` (in URLs only the part before the `@`)."""
+def redact(text: str) -> str:
+    """Replace every secret in `text` by `***` (in URLs only the part before the `@`)."""
     return _pattern(_secrets()).sub(_hide, text)
 
 
@@ -109,7 +109,7 @@ class RedactingStream:
     def _pass_on(self, text: str) -> None:
         """A log on a full disk must not end whoever writes to it: the stream keeps the text for its next flush."""
         with contextlib.suppress(OSError):
-            self._stream.write(redacted(text))
+            self._stream.write(redact(text))
 
     def _let_out(self) -> None:
         end = _open_end(self._line)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.text import cells, complaint, cut, escaped, shown, toml_value
+from ftui.text import cells, complaint, cut, escape_document, shown, toml_value
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -59,7 +59,7 @@ def test_complaint_has_message_and_hint_and_no_escapes() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x1b\x7f\x9b\u202e\u200b")))
 def test_documents_mean_the_same_when_they_are_escaped(text: str) -> None:
-    document = escaped(json.dumps(text, ensure_ascii=False))
+    document = escape_document(json.dumps(text, ensure_ascii=False))
     assert (json.loads(document) == text and shown(document) == document) or any(ord(c) > 0xFFFF for c in text)
     assert tomllib.loads(f"key = {toml_value(text)}") == {"key": text}
 

@@ -5,7 +5,7 @@ import tomllib
 from typing import Any
 
 from ftui.profile.toml_edit.document import parse_toml_value, toml_source
-from ftui.text import escaped, shown
+from ftui.text import escape_document, shown
 
 from .form_fields import Field
 
@@ -24,7 +24,7 @@ def format_value(value: Any) -> str:
         return _format_number(value)
     if isinstance(value, str):
         is_plain = value == value.strip() == shown(value) and value[:1] not in ("[", "{", '"', "'") and value
-        return value if is_plain else escaped(toml_source(value))
+        return value if is_plain else escape_document(toml_source(value))
     if isinstance(value, list | tuple):
         return format_list(value)
     if isinstance(value, dict):
@@ -38,7 +38,7 @@ def format_list(items: list[Any] | tuple[Any, ...]) -> str:
 
 
 def _format_item(value: Any) -> str:
-    return escaped(toml_source(value)) if isinstance(value, str) else format_value(value)
+    return escape_document(toml_source(value)) if isinstance(value, str) else format_value(value)
 
 
 def _format_number(value: float) -> str:

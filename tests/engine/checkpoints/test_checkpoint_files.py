@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ftui.engine.optim.optimizer_state import flat, nested
+from ftui.engine.optim.optimizer_state import flatten_state, nest_state
 from ftui.engine.system.rng import RngState
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import MANIFEST, Checkpoint, FileEntry, Manifest
@@ -53,10 +53,12 @@ def same(one: Any, other: Any) -> bool:
 def test_an_optimizers_state_comes_back_bit_for_bit(tmp_path: Path) -> None:
     module, optimizer = trained()
     state = optimizer.state_dict()
-    tensors, plain = flat(state)
+    tensors, plain = flatten_state(state)
     save_file(tensors, tmp_path / "optimizer.safetensors")
     (tmp_path / "optimizer.json").write_text(json.dumps(plain))
-    back = nested(load_file(tmp_path / "optimizer.safetensors"), json.loads((tmp_path / "optimizer.json").read_text()))
+    back = nest_state(
+        load_file(tmp_path / "optimizer.safetensors"), json.loads((tmp_path / "optimizer.json").read_text())
+    )
     assert back["state"].keys() == state["state"].keys() == {0, 1, 2, 3}
     for index, values in state["state"].items():
         assert back["state"][index].keys() == values.keys() == {"step", "exp_avg", "exp_avg_sq"}
@@ -76,9 +78,9 @@ def test_an_optimizers_state_comes_back_bit_for_bit(tmp_path: Path) -> None:
 
 def test_values_of_an_optimizer_that_are_no_tensors_come_back() -> None:
     state = {"state": {3: {"count": 5, "moment": torch.ones(2)}}, "param_groups": [{"params": [3]}]}
-    tensors, plain = flat(state)
+    tensors, plain = flatten_state(state)
     assert tensors.keys() == {"3.moment"}
-    back = nested(tensors, json.loads(json.dumps(plain)))
+    back = nest_state(tensors, json.loads(json.dumps(plain)))
     assert back["state"][3]["count"] == 5
     assert torch.equal(back["state"][3]["moment"], torch.ones(2))
 
@@ -102,7 +104,7 @@ def test_random_generators_go_on_where_they_were(tmp_path: Path) -> None:
     (tmp_path / "rng.json").write_text(json.dumps(state.plain()))
     expected = draws()
     assert draws() != expected
-    back = RngState.rebuilt(load_file(tmp_path / "rng.safetensors"), json.loads((tmp_path / "rng.json").read_text()))
+    back = RngState.rebuild(load_file(tmp_path / "rng.safetensors"), json.loads((tmp_path / "rng.json").read_text()))
     back.restore(CPU)
     assert draws() == expected
 

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from ftui.engine.optim.optimizer import BITS_AND_BYTES, TORCH, allocate_state, check_optimizer, make_optimizer
-from ftui.engine.optim.optimizer_state import flat, load, state_bytes, state_of
+from ftui.engine.optim.optimizer_state import flatten_state, load, state_bytes, state_of
 from ftui.errors import HardwareError
 from ftui.profile.sections.optimizers import Optimizer
 from ftui.profile.sections.train import TrainSection
@@ -160,7 +160,7 @@ def test_the_state_comes_back_bit_for_bit(
     fresh = make_optimizer(other, train)
     files = load_file(tmp_path / "optimizer.safetensors"), json.loads((tmp_path / "optimizer.json").read_text())
     load(fresh, *files)
-    again = flat(fresh.state_dict())
+    again = flatten_state(fresh.state_dict())
     assert again[0].keys() == files[0].keys()
     assert all(torch.equal(again[0][name], files[0][name]) for name in again[0])
     assert json.loads(json.dumps(again[1]["state"])) == files[1]["state"]
@@ -180,7 +180,7 @@ def test_a_fork_keeps_the_moments_and_takes_its_own_settings(optim: str, model: 
         (0.3, (0.7, 0.95)),
         (0.0, (0.7, 0.95)),
     ]
-    assert all(torch.equal(flat(fork.state_dict())[0][name], tensor) for name, tensor in state[0].items())
+    assert all(torch.equal(flatten_state(fork.state_dict())[0][name], tensor) for name, tensor in state[0].items())
 
 
 @pytest.mark.parametrize(("before", "after"), [("sgd", "adamw_torch"), ("paged_adamw_32bit", "adamw_8bit")])

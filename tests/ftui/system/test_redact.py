@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ftui.system.redact import RedactingStream, redacted
+from ftui.system.redact import RedactingStream, redact
 
 HUB = "hf_" + "aB3" * 12
 KEY = "0123456789abcdef0123456789abcdef01234567"
@@ -31,47 +31,47 @@ TEXT = st.text(st.sampled_from("ab \n:/@hf_?#\r*s3é"), max_size=60)
     ],
 )
 def test_known_by_place_or_look(text: str, expected: str) -> None:
-    assert redacted(text) == expected
+    assert redact(text) == expected
 
 
 @pytest.mark.parametrize("name", ["WANDB_API_KEY", "HF_TOKEN", "my_secret", "DB_PASSWORD_2", "AWS_SECRET_ACCESS_KEY"])
 def test_known_by_the_name_of_a_variable(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, KEY)
-    assert redacted(f"x{KEY}y {KEY}") == "x***y ***"
+    assert redact(f"x{KEY}y {KEY}") == "x***y ***"
     monkeypatch.setenv(name, "short")
-    assert redacted(f"short {KEY}") == f"short {KEY}"
+    assert redact(f"short {KEY}") == f"short {KEY}"
 
 
 def test_other_variables_are_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FTUI_HARMLESS", KEY)
-    assert redacted(KEY) == KEY
+    assert redact(KEY) == KEY
 
 
 def test_every_line_and_every_spelling_of_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PEM_SECRET", "first-line\nsecond-line\n")
     monkeypatch.setenv("QUOTED_PASSWORD", 'it\'s "a\\b" é/x')
-    assert redacted("first-line\nsecond-line") == "***\n***"
+    assert redact("first-line\nsecond-line") == "***\n***"
     value = os.environ["QUOTED_PASSWORD"]
-    assert redacted(repr(value)) == "'***'"
-    assert "a" not in redacted("it%27s%20%22a%5Cb%22%20%C3%A9%2Fx")
+    assert redact(repr(value)) == "'***'"
+    assert "a" not in redact("it%27s%20%22a%5Cb%22%20%C3%A9%2Fx")
 
 
 def test_of_a_secret_inside_another_nothing_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("A_TOKEN", "abcdefgh")
     monkeypatch.setenv("B_TOKEN", "abcdefgh-and-more")
-    assert redacted("<abcdefgh-and-more>") == "<***>"
+    assert redact("<abcdefgh-and-more>") == "<***>"
 
 
 @given(SECRET, TEXT, TEXT)
 def test_no_secret_survives_whatever_surrounds_it(secret: str, before: str, after: str) -> None:
     with mock.patch.dict(os.environ, {"SOME_API_KEY": secret}):
-        assert secret not in redacted(before + secret + after)
+        assert secret not in redact(before + secret + after)
 
 
 @given(st.text(st.sampled_from("ab:@3%"), min_size=1), TEXT, TEXT)
 def test_no_password_of_a_url_survives(password: str, before: str, after: str) -> None:
-    assume(password not in redacted(before) + redacted(after) + "https://***@host")
-    assert password not in redacted(f"{before} https://ann:{password}@host {after}")
+    assume(password not in redact(before) + redact(after) + "https://***@host")
+    assert password not in redact(f"{before} https://ann:{password}@host {after}")
 
 
 class Sink(io.StringIO):
@@ -99,7 +99,7 @@ def test_a_stream_hides_what_its_whole_text_hides(secret: str, parts: list[str |
                 assert secret not in sink.getvalue()
             start = end
         stream.finish()
-        assert sink.getvalue() == redacted(whole)
+        assert sink.getvalue() == redact(whole)
 
 
 def test_a_flush_lets_out_all_that_is_no_beginning_of_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
