@@ -7,7 +7,7 @@ from ftui import units
 from ftui.runs.checkpoint_index import CheckpointEntry, describe_entry
 from ftui.text import cells
 
-from ..render.spans import Frame, Line, harmless, left, right, spread, wrapped
+from ..render.spans import Frame, Line, around, harmless, left, on_cursor, paragraph, right, spread
 from ..state.sent_requests import SentRequest
 from .panes import rule
 from .wording import clock, loss, place
@@ -44,45 +44,36 @@ def checkpoint_table(
     """
     if not entries:
         text = LOOKING if entries is None else EMPTY.format(name)
-        return [[], *([("  " + line, "muted")] for line in wrapped(text, frame.width - 4))][: frame.height]
+        return [[], *paragraph(text, frame.width, "muted", indent=2)][: frame.height]
     kind = 24 if frame.width >= WIDE else 16 if frame.width >= MIDDLE else 9
     age = AGE + GAP if frame.width >= WIDE else 0
     state = max(8, frame.width - 3 - STEP - kind - LOSS - SIZE - age - 4 * GAP)
-    head: Line = [("   " + right("step", STEP) + "  " + left("kind", kind) + "  ", "faint")]
-    head.append((right("eval loss", LOSS) + "  " + right("size", SIZE) + "  ", "faint"))
-    head.append((right("age", AGE) + "  " if age else "", "faint"))
-    head.append((left("state", state), "faint"))
-    height = frame.height - 1
-    top = max(0, min(cursor - height // 2, len(entries) - height))
-    rows = list(enumerate(entries))[top : top + height]
-    return [
-        head,
-        *(
-            _row(frame, entry, (kind, age, state), i == cursor, entry.path == reading, now)
-            for i, entry in rows
-        ),
-    ]  # fmt: skip
+    head = f"   {right('step', STEP)}  {left('kind', kind)}  {right('eval loss', LOSS)}  {right('size', SIZE)}  "
+    lines: list[Line] = [[(head + (right("age", AGE) + "  " if age else "") + left("state", state), "faint")]]
+    for entry, chosen in around(entries, cursor, frame.height - 1):
+        row = _row(frame, entry, (kind, age, state), chosen, entry.path == reading, now)
+        lines.append(on_cursor(row, chosen))
+    return lines
 
 
 def _row(
     frame: Frame, entry: CheckpointEntry, widths: tuple[int, int, int], chosen: bool, reads: bool, now: float
 ) -> Line:
     kind, age, state = widths
-    behind = "@cursor" if chosen else ""
     step = "-" if entry.step is None else f"{entry.step:,}" if entry.step < 10_000_000 else f"{entry.step}"
-    line: Line = [(f" {frame.glyphs.cursor if chosen else ' '} ", "key" + behind)]
-    line.append((right(step, STEP) + "  ", ("number" if chosen else "text") + behind))
-    line.append((left(kinds(entry, kind), kind) + "  ", _kind_style(entry) + behind))
-    line.append((right(loss(entry.eval_loss, finite=entry.eval_finite), LOSS) + "  ", "text" + behind))
-    line.append((right(units.size(entry.size) if entry.size is not None else "-", SIZE) + "  ", "muted" + behind))
-    if age:
-        line.append((right(clock(_age(entry, now)), AGE) + "  ", "muted" + behind))
+    size = units.size(entry.size) if entry.size is not None else "-"
     pinned = (", pinned" if state >= 16 else " pin") if entry.pinned else ""
     words, style = ("verifying", "loss") if reads else (describe_entry(entry), state_style(entry))
     text = fitted(words, state - len(pinned))
-    line.append((text, style + behind))
-    line.append((left(pinned, max(0, state - cells(text))), "violet" + behind))
-    return line
+    return [
+        (f" {frame.glyphs.cursor if chosen else ' '} ", "key"),
+        (right(step, STEP) + "  ", "number" if chosen else "text"),
+        (left(kinds(entry, kind), kind) + "  ", _kind_style(entry)),
+        (right(loss(entry.eval_loss, finite=entry.eval_finite), LOSS) + "  ", "text"),
+        (right(size, SIZE) + (f"  {right(clock(_age(entry, now)), AGE)}  " if age else "  "), "muted"),
+        (text, style),
+        (left(pinned, max(0, state - cells(text))), "violet"),
+    ]
 
 
 def kinds(entry: CheckpointEntry, width: int) -> str:
@@ -135,5 +126,6 @@ def details(
     facts = [] if (age := _age(entry, now)) is None else [f"saved {clock(age)} ago by attempt {entry.attempt}"]
     facts += [f"tags: {', '.join(entry.tags)}"] if entry.tags else []
     texts += [(place(folder / entry.path), "text"), (separator.join(facts), "muted")]
-    lines += [[(" " + part, style)] for text, style in texts if text for part in wrapped(text, frame.width - 2)]
-    return lines[: frame.height]
+    return [*lines, *(line for text, style in texts if text for line in paragraph(text, frame.width, style))][
+        : frame.height
+    ]

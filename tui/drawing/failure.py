@@ -7,10 +7,11 @@ from ftui.runs import describe
 from ftui.runs.events import EngineEnded
 from ftui.runs.state import RunState, phase_word
 
-from ..render.spans import Frame, Line, spread, wrapped
+from ..render.spans import Frame, Line, heading, labelled, paragraph, spread
 
 LINES_SHOWN = 30
 LABEL = 10
+TITLE = "the engine's last lines"
 
 CAUSES = {
     30: "The profile asks for something that does not fit together.",
@@ -52,13 +53,13 @@ def failure(
     lines_of_log, note = state.last_lines or list(log), ""
     if state.ended_by == "engine" and state.exit_code != BUG and TRACEBACK in lines_of_log:
         lines_of_log, note = without_tracebacks(lines_of_log, state.message), "its traceback is in the log "
-    printed = _printed(frame, lines_of_log[-LINES_SHOWN:])
+    printed = [part for line in lines_of_log[-LINES_SHOWN:] for part in paragraph(line, frame.width, "muted")]
     room = frame.height - len(facts) - 2
     if top == 0 and 3 <= room < len(printed):
         note = f"the last {room} of {len(printed)}, down shows all "
-        return [*facts, [], _rule(frame, note), *printed[-room:]], 0
+        return [*facts, [], heading(frame, TITLE, note=note), *printed[-room:]], 0
     none = " it printed nothing else" if note else " it printed none"
-    lines = [*facts, [], _rule(frame, note), *(printed or [[(none, "faint")]])]
+    lines = [*facts, [], heading(frame, TITLE, note=note), *(printed or [[(none, "faint")]])]
     top = min(top, max(0, len(lines) - frame.height))
     return lines[top : top + frame.height], top
 
@@ -77,16 +78,6 @@ def without_tracebacks(lines: Sequence[str], message: str) -> list[str]:
         elif line.strip() and line not in said and not line.startswith(CHAINED):
             kept.append(line)
     return kept
-
-
-def _rule(frame: Frame, note: str) -> Line:
-    title = " the engine's last lines "
-    room = max(0, frame.width - len(title) - len(note) - 1)
-    return [(title, "title"), (frame.glyphs.rule * room, "rule"), (f" {note}" if note else "", "faint")]
-
-
-def _printed(frame: Frame, found: Sequence[str]) -> list[Line]:
-    return [[(" ", "text"), (part, "muted")] for line in found for part in wrapped(line, frame.width - 2)]
 
 
 def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str) -> list[Line]:
@@ -125,8 +116,4 @@ def how(state: RunState, ended: EngineEnded | None) -> str:
 
 
 def _part(frame: Frame, label: str, text: str, style: str) -> list[Line]:
-    if not text:
-        return []
-    first, *rest = wrapped(text, max(10, frame.width - LABEL - 4))
-    head: Line = [(f" {label:<{LABEL}}  ", "faint"), (first, style)]
-    return [head, *([(" " * (LABEL + 3), "text"), (line, style)] for line in rest)]
+    return labelled([(f" {label:<{LABEL}}  ", "faint")], text, frame.width, style) if text else []

@@ -8,7 +8,22 @@ from ftui.dataset import report_text
 from ftui.dataset.locations import like_text, location_text, names_in_report
 from ftui.dataset.report import Finding, Report, RowLocation
 
-from ..render.spans import Frame, Line, Span, left, right, spread, width_of, wrapped
+from ..render.spans import (
+    Frame,
+    Line,
+    Span,
+    around,
+    heading,
+    labelled,
+    left,
+    on_cursor,
+    paragraph,
+    right,
+    spread,
+    thin_line,
+    width_of,
+    wrapped,
+)
 from .row_view import SEVERITY_STYLES
 from .wording import place, short
 
@@ -86,32 +101,27 @@ def _head(frame: Frame, finding: Finding) -> Line:
 
 def finding_details(frame: Frame, line: ReportLine | None) -> list[Line]:
     """All that is known about the finding under the cursor."""
-    rule: Line = [(" " + frame.glyphs.rule * (frame.width - 2), "rule")]
     if line is None or line.finding is None:
-        return [rule]
+        return [thin_line(frame)]
     finding = line.finding
     gravity = report_text.gravity(finding)
     allowed = ", allowed" if finding.allowed and finding.severity == "red" else ""
-    head: Line = spread(
-        frame.width,
-        [(f" {finding.name}", "title")],
-        [(f"{gravity}{allowed} ", SEVERITY_STYLES[gravity])],
-    )
-    lines: list[Line] = [rule, head]
-    lines += [[(" " + text, "text")] for text in wrapped(finding.message, frame.width - 2)]
-    lines += [[(" " + text, "good")] for text in wrapped(report_text.describe_fix(finding), frame.width - 2) if text]
+    state: Span = (f"{gravity}{allowed} ", SEVERITY_STYLES[gravity])
+    lines = [thin_line(frame), spread(frame.width, [(f" {finding.name}", "title")], [state])]
+    lines += paragraph(finding.message, frame.width, "text")
+    if fix := report_text.describe_fix(finding):
+        lines += paragraph(fix, frame.width, "good")
     return lines[: frame.height]
 
 
 def report_page(frame: Frame, lines: Sequence[ReportLine], cursor: int) -> list[Line]:
     """As many lines as there is room for, the one under the cursor among them."""
-    top = max(0, min(cursor - frame.height // 2, len(lines) - frame.height))
-    shown = list(enumerate(lines))[top : top + frame.height]
-    return [_marked(frame, line.line) if number == cursor else line.line for number, line in shown]
+    shown = around(lines, cursor, frame.height)
+    return [_marked(frame, line.line) if chosen else line.line for line, chosen in shown]
 
 
 def _marked(frame: Frame, line: Line) -> Line:
-    marked = [(text, f"{style.partition('@')[0]}@cursor") for text, style in line]
+    marked = on_cursor(line)
     if marked and marked[0][0].startswith("  "):
         marked[0] = (marked[0][0][2:], marked[0][1])
         marked.insert(0, (f" {frame.glyphs.cursor}", "loss@cursor"))
@@ -123,14 +133,14 @@ def _marked(frame: Frame, line: Line) -> Line:
 
 def number_lines(frame: Frame, report: Report) -> list[Line]:
     """Sources, lengths, what other lengths would lose, and the rest in a line each."""
-    lines: list[Line] = [_rule(frame, "sources")]
+    lines: list[Line] = [heading(frame, "sources")]
     for source in report.sources:
         lines.append([(f" {place(Path(source.name)) if source.name.startswith('/') else source.name}", "text")])
         lines += [[("   " + line, "muted")] for line in wrapped(report_text.source_facts(source), frame.width - 4)]
-    lines += [[], _rule(frame, "lengths"), *_histogram(frame, report), *_percentiles(frame, report)]
+    lines += [[], heading(frame, "lengths"), *_histogram(frame, report), *_percentiles(frame, report)]
     if report.other_lengths:
-        lines += [[], _rule(frame, "max_length"), *_other_lengths(frame, report)]
-    lines += [[], _rule(frame, "more")]
+        lines += [[], heading(frame, "max_length"), *_other_lengths(frame, report)]
+    lines += [[], heading(frame, "more")]
     if report.num_eval_rows or report.num_judged_bad or report.num_skipped:  # else the title has said it
         lines += _fact(frame, "rows", report_text.rows_text(report))
     for label, text in report_text.detail_facts(report):
@@ -138,16 +148,10 @@ def number_lines(frame: Frame, report: Report) -> list[Line]:
     return lines
 
 
-def _rule(frame: Frame, title: str) -> Line:
-    head: Line = [(f" {title} ", "title")]
-    return [*head, (frame.glyphs.rule * max(0, frame.width - width_of(head) - 1), "rule")]
-
-
 def _fact(frame: Frame, label: str, text: str) -> list[Line]:
     if len(label) >= LABEL:
         return [[(f" {label}", "muted")], *_fact(frame, "", text)]
-    lines = wrapped(text, max(8, frame.width - LABEL - 2))
-    return [[(" " + left(label if not n else "", LABEL), "muted"), (line, "text")] for n, line in enumerate(lines)]
+    return labelled([(" " + left(label, LABEL), "muted")], text, frame.width, "text")
 
 
 def _histogram(frame: Frame, report: Report) -> list[Line]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ftui.text import cells, cut
 
-from ..render.spans import Frame, Line, Span, harmless, left, spread, wrapped
+from ..render.spans import Frame, Line, Span, around, harmless, left, on_cursor, paragraph, spread, wrapped
 from ..state.resolved_values import Value
 
 KEY = 28  # columns: the longest key of a profile, and a blank
@@ -40,19 +40,20 @@ class ValueRow:
 
 def resolved_page(frame: Frame, page: ResolvedPage, found: Sequence[ValueRow], cursor: int) -> list[Line]:
     """What will happen at the top, then as many rows as fit, the one under the cursor among them."""
-    head: list[Line] = []
-    for text, style in [(page.source, "faint"), *page.told]:
-        head += [[(" " + line, style)] for line in wrapped(text, frame.width - 2)]
+    head = _paragraphs([(page.source, "faint"), *page.told], frame.width)
     if not found:
         return [*head, []][: frame.height]
     head = [*head[: max(3, frame.height // 2)], _rule(frame, page)]
     meaning = _meaning(found[cursor], frame.width - 2)
     height = max(1, frame.height - len(head) - MEANING_ROWS)
-    top = max(0, min(cursor - height // 2, len(found) - height))
-    shown = list(enumerate(found))[top : top + height]
-    body = [_marked(frame, row.line) if number == cursor else row.line for number, row in shown]
+    shown = around(found, cursor, height)
+    body = [on_cursor(spread(frame.width, row.line)) if chosen else row.line for row, chosen in shown]
     body += [[]] * (height - len(body))
     return [*head, *body, *([(" " + line, "muted")] for line in meaning)]
+
+
+def _paragraphs(spans: Sequence[Span], width: int) -> list[Line]:
+    return [line for text, style in spans for line in paragraph(text, width, style)]
 
 
 def _meaning(row: ValueRow, width: int) -> list[str]:
@@ -67,14 +68,9 @@ def _rule(frame: Frame, page: ResolvedPage) -> Line:
     return [(" " + frame.glyphs.rule * max(0, frame.width - len(words) - 2), "rule"), (words, "warn")]
 
 
-def _marked(frame: Frame, line: Line) -> Line:
-    """The line under the cursor."""
-    return [(text, f"{style}@cursor") for text, style in spread(frame.width, line)]
-
-
 def rows(frame: Frame, page: ResolvedPage) -> list[ValueRow]:
     """Everything below the rule: counts, then the values by section."""
-    found = [ValueRow([(" " + line, style)]) for text, style in page.counts for line in wrapped(text, frame.width - 2)]
+    found = [ValueRow(line) for line in _paragraphs(page.counts, frame.width)]
     width = min(WIDEST_VALUE, max(VALUE, frame.width - KEY - ORIGIN - 6))
     section = None
     for value in page.values:

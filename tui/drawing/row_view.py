@@ -12,7 +12,7 @@ from ftui.dataset.row_text import NO_TOKEN, Piece, PieceKind, RowLine, Signs
 from ftui.text import cells, cut_front, shown
 
 from ..render.glyphs import Glyphs
-from ..render.spans import Frame, Line, Span, harmless, spread, width_of, wrapped
+from ..render.spans import Frame, Line, Span, harmless, joined, paragraph, spread, width_of, wrapped
 from .wording import place
 
 STYLES: dict[PieceKind, str] = {
@@ -109,7 +109,7 @@ def token_map(frame: Frame, sample: RowView, seen: range) -> Line:
         first = column * number // width
         last = max(first + 1, (column + 1) * number // width)
         spans.append(_column(frame.glyphs, sample.tokens[first:last], first < seen.stop and last > seen.start))
-    return _joined(spans)
+    return joined(spans)
 
 
 def _column(glyphs: Glyphs, tokens: Sequence[Token], is_seen: bool) -> Span:
@@ -118,17 +118,6 @@ def _column(glyphs: Glyphs, tokens: Sequence[Token], is_seen: bool) -> Span:
     if any(token.is_target and not token.is_cut for token in tokens):
         return glyphs.full, "good" if is_seen else "good_dim"
     return glyphs.rule, "muted" if is_seen else "rule"
-
-
-def _joined(spans: Sequence[Span]) -> Line:
-    """Neighbours of the same style as one."""
-    line: Line = []
-    for text, style in spans:
-        if line and line[-1][1] == style:
-            line[-1] = (line[-1][0] + text, style)
-        else:
-            line.append((text, style))
-    return line
 
 
 # -- the tokens
@@ -165,7 +154,7 @@ def _token_line(glyphs: Glyphs, line: RowLine, boundaries: bool, marked: frozens
         gutter = (f"{glyphs.attempt} ", "bad")
     is_heading = bool(line.pieces) and line.pieces[0].token == NO_TOKEN
     spans = [(" ", "text") if is_heading else gutter]
-    return _joined([*spans, *(_span(piece, boundaries, marked) for piece in line.pieces), ("", "text")])
+    return joined([*spans, *(_span(piece, boundaries, marked) for piece in line.pieces), ("", "text")])
 
 
 def _span(piece: Piece, boundaries: bool, marked: frozenset[int]) -> Span:
@@ -218,19 +207,19 @@ def first_with(lines: Sequence[str], text: str) -> int:
 def loading(frame: Frame, name: str, detail: str) -> list[Line]:
     """What is being done, and how far it is where that is known."""
     lines: list[Line] = [[], [("  opening the rows of ", "muted"), (name, "title")], []]
-    lines += [[("  " + line, "loss")] for line in wrapped(detail, frame.width - 4)]
+    lines += paragraph(detail, frame.width, "loss", indent=2)
     found = PERCENT.search(detail)
     if found is not None:
         width = max(4, min(LOADING_BAR, frame.width - 4))
         full = min(width, round(width * float(found[1]) / 100))
         lines.append([("  ", "text"), (frame.glyphs.full * full, "loss"), (frame.glyphs.rule * (width - full), "rule")])
     told = "No weights are needed. What is tokenised is kept: the next look and the run itself start at once."
-    return [*lines, [], *([("  " + line, "faint")] for line in wrapped(told, frame.width - 4))][: frame.height]
+    return [*lines, [], *paragraph(told, frame.width, "faint", indent=2)][: frame.height]
 
 
 def problem(frame: Frame, message: str, hint: str) -> list[Line]:
     """Why there is nothing to see, and what to do about it."""
-    lines: list[Line] = [[], *([("  " + line, "bad")] for line in wrapped(message, frame.width - 4))]
+    lines: list[Line] = [[], *paragraph(message, frame.width, "bad", indent=2)]
     if hint:
-        lines += [[], *([("  " + line, "good")] for line in wrapped(hint, frame.width - 4))]
+        lines += [[], *paragraph(hint, frame.width, "good", indent=2)]
     return [*lines, [], [("  a", "key"), (" tries again", "muted")]][: frame.height]

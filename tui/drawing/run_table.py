@@ -6,14 +6,13 @@ from pathlib import Path
 from ftui.runs import describe
 from ftui.runs.state import eta_seconds, phase_word, read_losses
 
-from ..render.spans import Frame, Line, left, right, wrapped
+from ..render.spans import Frame, Line, around, left, on_cursor, paragraph, right, thin_line
 from ..state.run_list import RunRow
 from .wording import clock, gib, loss, model_name, phase_style, place, share_done, short, status_word, steps
 
 NAME, LONGEST_NAME = 12, 32
 SPARK, LONGEST_SPARK = 6, 60
 NARROW = 72  # below it headings are short
-EMPTY = ("No runs yet.", "Press n to start one.")
 COLUMNS = ("phase", "step", "train loss", "eval loss", "loss curve", "tokens/s", "memory", "ETA", "age")
 BY_NEED = ("phase", "step", "train loss", "eval loss", "ETA", "loss curve", "age", "tokens/s", "memory")
 """The same columns, those first that have to be there; the others come while names and numbers keep their room."""
@@ -23,11 +22,7 @@ NEEDED = 4
 def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> list[Line]:
     """As many rows as there is room for, the one under the cursor among them."""
     if not rows:
-        empty = [[("  " + text, style)] for text, style in zip(EMPTY, ("title", "muted"), strict=True)]
-        return [[], *empty][: frame.height]
-    height = frame.height - 1
-    top = max(0, min(cursor - height // 2, len(rows) - height))
-    shown = list(enumerate(rows))[top : top + height]
+        return [[], [("  No runs yet.", "title")], [("  Press n to start one.", "muted")]][: frame.height]
     cells = [{name: _cell(row, name, now) for name in COLUMNS} for row in rows]
     widths = _widths(frame, rows, cells)
     head: Line = [("   " + left("run", widths["run"]), "faint")]
@@ -35,7 +30,8 @@ def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> 
         if name in widths:
             align = left if name in ("phase", "loss curve") else right
             head.append(("  " + align(_heading(frame, name), widths[name]), "faint"))
-    return [head, *(_row(frame, row, widths, cells[i], i == cursor) for i, row in shown)]
+    shown = around(list(zip(rows, cells, strict=True)), cursor, frame.height - 1)
+    return [head, *(on_cursor(_row(frame, *both, widths, chosen), chosen) for both, chosen in shown)]
 
 
 def _heading(frame: Frame, name: str) -> str:
@@ -63,23 +59,23 @@ def _widths(frame: Frame, rows: Sequence[RunRow], cells: Sequence[dict[str, tupl
     return {"run": name_width, **widths}
 
 
-def _row(frame: Frame, row: RunRow, widths: dict[str, int], cells: dict[str, tuple[str, str]], chosen: bool) -> Line:
-    behind = "@cursor" if chosen else ""
-    mark = frame.glyphs.alive if row.is_running else frame.glyphs.idle
-    line: Line = [(frame.glyphs.cursor if chosen else " ", "loss" + behind)]
-    line.append((f"{mark} ", phase_style(row.status) + behind))
-    line.append((left(row.run.name, widths["run"]), ("number" if chosen else "text") + behind))
+def _row(frame: Frame, row: RunRow, cells: dict[str, tuple[str, str]], widths: dict[str, int], chosen: bool) -> Line:
+    line: Line = [
+        (frame.glyphs.cursor if chosen else " ", "loss"),
+        (f"{frame.glyphs.alive if row.is_running else frame.glyphs.idle} ", phase_style(row.status)),
+        (left(row.run.name, widths["run"]), "number" if chosen else "text"),
+    ]
     for name in COLUMNS:
         if name not in widths:
             continue
         width, (text, style) = widths[name], cells[name]
-        line.append(("  ", "text" + behind))
+        line.append(("  ", "text"))
         if name == "loss curve":
             body, last = row.loss_spark(width, frame.glyphs)
-            line += [(body, "loss_dim" + behind), (last, "loss" + behind)]
-            line.append((" " * (width - len(body) - len(last)), "text" + behind))
+            line += [(body, "loss_dim"), (last, "loss")]
+            line.append((" " * (width - len(body) - len(last)), "text"))
         else:
-            line.append(((left if name == "phase" else right)(text, width), style + behind))
+            line.append(((left if name == "phase" else right)(text, width), style))
     return line
 
 
@@ -113,9 +109,7 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
     state = row.status.state
     setup = [part for part in (model_name(state.model), state.method, state.precision, state.device) if part]
     separator = f" {frame.glyphs.separator} "
-    lines: list[Line] = [[(" " + frame.glyphs.rule * (frame.width - 2), "rule")]]
     first: Line = [(f" {row.run.name}  ", "title"), (separator.join(setup), "muted")]
-    lines.append(first)
     facts = [f"epoch {state.epoch:.2f}"] if state.epoch is not None else []
     if row.is_running:
         facts += [f"{short(state.tokens_per_second)} tokens/s", f"{gib(state.memory)} GiB"]
@@ -125,10 +119,9 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
         facts.append(f"best evaluation {loss(evaluation.loss)} at step {evaluation.step:,}")
     if (checkpoint := state.newest_checkpoint) is not None:
         facts.append(Path(checkpoint.path).name)
-    lines.append([(" " + separator.join(facts), "text")])
     text, style = why(row)
-    lines += [[(" " + part, style)] for part in wrapped(text, frame.width - 2)]
-    return lines[: frame.height]
+    lines: list[Line] = [thin_line(frame), first, [(" " + separator.join(facts), "text")]]
+    return [*lines, *paragraph(text, frame.width, style)][: frame.height]
 
 
 def why(row: RunRow) -> tuple[str, str]:
@@ -143,15 +136,10 @@ def why(row: RunRow) -> tuple[str, str]:
     if state.phase == "starting" and state.detail:
         return state.detail, "warn"
     if state.phase == "held":
-        return (
-            f"paused: {state.detail}"
-            if state.detail
-            else "Paused: its GPU memory stays in use. `ftui continue` goes on.",
-            "warn",
-        )
+        words = "Paused: its GPU memory stays in use. `ftui continue` goes on."
+        return f"paused: {state.detail}" if state.detail else words, "warn"
     if state.reason:
         share = share_done(state)
-        return f"{phase_word(state.phase)}: {state.reason}" + (
-            "" if share is None else f" ({share:.0%} of the plan)"
-        ), "muted"
+        done = "" if share is None else f" ({share:.0%} of the plan)"
+        return f"{phase_word(state.phase)}: {state.reason}{done}", "muted"
     return (f"warning: {state.warning}", "warn") if state.warning else (place(row.run.folder), "faint")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ..render.spans import Frame, Line, left, spread, width_of, wrapped
+from ..render.spans import Frame, Line, heading, left, on_cursor, paragraph, spread, thin_line, wrapped
 from ..state.start_choices import HERE, RUNS, SHIPPED, StartChoice
 from .wording import place
 
@@ -33,7 +33,7 @@ def start_list(frame: Frame, find_choices: Sequence[StartChoice], cursor: int, f
         here = [(number, choice) for number, choice in enumerate(find_choices) if choice.section == section]
         if filter_text and not here:
             continue
-        lines += [*([[]] if lines else []), _heading(frame, section)]
+        lines += [*([[]] if lines else []), heading(frame, section, "muted")]
         if not here:
             lines += [[("   " + line, "faint")] for line in wrapped(NOTHING[section], frame.width - 4)]
         for number, choice in here:
@@ -44,19 +44,13 @@ def start_list(frame: Frame, find_choices: Sequence[StartChoice], cursor: int, f
     return lines[top : top + frame.height]
 
 
-def _heading(frame: Frame, section: str) -> Line:
-    head: Line = [(f" {section} ", "muted")]
-    return [*head, (frame.glyphs.rule * (frame.width - width_of(head) - 1), "rule")]
-
-
 def _line(frame: Frame, choice: StartChoice, name: int, *, chosen: bool) -> Line:
-    behind = "@cursor" if chosen else ""
-    mark = frame.glyphs.cursor if chosen else " "
-    return [
-        (f" {mark} ", "loss" + behind),
-        (left(choice.name, name), ("number" if chosen else "text") + behind),
-        (" " + left(choice.words, frame.width - name - 4), choice.tone + behind),
+    line: Line = [
+        (f" {frame.glyphs.cursor if chosen else ' '} ", "loss"),
+        (left(choice.name, name), "number" if chosen else "text"),
+        (" " + left(choice.words, frame.width - name - 4), choice.tone),
     ]
+    return on_cursor(line, chosen)
 
 
 def about(frame: Frame, choice: StartChoice | None) -> list[Line]:
@@ -64,6 +58,10 @@ def about(frame: Frame, choice: StartChoice | None) -> list[Line]:
     if choice is None:
         return []
     where = choice.profile if choice.run is None else choice.run.folder
-    words = [[(" " + line, choice.tone)] for line in wrapped(choice.whole or choice.words, frame.width - 2)]
-    lines: list[Line] = [[(" " + frame.glyphs.rule * (frame.width - 2), "rule")], [(f" {choice.name}", "title")]]
-    return [*lines, *words[: frame.height - 3], [(f" {place(where) if where else ''}", "faint")]]
+    words = paragraph(choice.whole or choice.words, frame.width, choice.tone)
+    return [
+        thin_line(frame),
+        [(f" {choice.name}", "title")],
+        *words[: frame.height - 3],
+        [(f" {place(where) if where else ''}", "faint")],
+    ]

@@ -4,8 +4,11 @@ Canvas (tui/render/canvas.py) makes all text harmless, so drawing functions take
 Widths are columns of the terminal, not characters.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
+from typing import TypeVar
 
 from ftui.text import cells, cut, shown
 from ftui.text import wrapped as wrapped
@@ -16,6 +19,7 @@ Span = tuple[str, str]
 """Text and the name of its style (a key of `ftui.tui.render.theme.Palette`)."""
 
 Line = list[Span]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -79,3 +83,43 @@ def right(text: str, width: int) -> str:
     """The same, against the right edge."""
     text = cut(harmless(text), width)
     return " " * (width - cells(text)) + text
+
+
+def paragraph(text: str, width: int, style: str, *, indent: int = 1) -> list[Line]:
+    """The text wrapped between two margins of `indent` columns."""
+    return [[(" " * indent + line, style)] for line in wrapped(text, width - 2 * indent)]
+
+
+def labelled(head: Line, text: str, width: int, style: str) -> list[Line]:
+    """The text behind `head`; its further lines stand below its first one."""
+    column = width_of(head)
+    first, *rest = wrapped(text, max(10, width - column - 1))
+    return [[*head, (first, style)], *([(" " * column, "text"), (line, style)] for line in rest)]
+
+
+def thin_line(frame: Frame) -> Line:
+    """A rule between margins of one column."""
+    return [(" " + frame.glyphs.rule * (frame.width - 2), "rule")]
+
+
+def heading(frame: Frame, title: str, style: str = "title", *, note: str = "") -> Line:
+    """A title, a thin line, and a faint note at its right end."""
+    head: Line = [(f" {title} ", style)]
+    room = max(0, frame.width - width_of(head) - cells(note) - 1)
+    return [*head, (frame.glyphs.rule * room, "rule"), *([(f" {note}", "faint")] if note else [])]
+
+
+def around(items: Sequence[T], cursor: int, height: int) -> list[tuple[T, bool]]:
+    """As many of the items as fit, the one under the cursor among them: each with whether it is that one."""
+    top = max(0, min(cursor - height // 2, len(items) - height))
+    return [(item, number == cursor) for number, item in enumerate(items[top : top + height], top)]
+
+
+def on_cursor(line: Sequence[Span], chosen: bool = True) -> Line:
+    """The line as the one under the cursor, if it is `chosen`."""
+    return [(text, f"{style}@cursor") if chosen else (text, style) for text, style in line]
+
+
+def joined(spans: Iterable[Span]) -> Line:
+    """Neighbours of the same style as one."""
+    return [("".join(text for text, _ in group), style) for style, group in groupby(spans, itemgetter(1))]

@@ -13,16 +13,12 @@ from ftui.errors import FtuiError
 from ftui.text import shown
 
 from ..render.canvas import Canvas
-from ..render.spans import Frame, Line, wrapped
+from ..render.spans import Frame, Line, paragraph
 from ..render.theme import Look
 
 DIALOG_WIDTH = 70
-BLANK: Line = [("", "text@panel")]
-
-
-def paragraph(text: str, width: int, style: str = "text@panel") -> list[Line]:
-    """The text wrapped between the dialog's margins."""
-    return [[(" " + line, style)] for line in wrapped(text, width - 2)]
+TEXT = "text@panel"
+BLANK: Line = [("", TEXT)]
 
 
 class DialogScreen(ModalScreen[ScreenResultType]):
@@ -67,7 +63,7 @@ class ConfirmScreen(DialogScreen[bool]):
         keys: Line = []
         for key, words in self._keys:
             keys += [("   " if keys else "", "muted@panel"), (key, "key@panel"), (f" {words}", "muted@panel")]
-        return [*paragraph(self._question, width), BLANK, [(" ", "key@panel"), *keys]]
+        return [*paragraph(self._question, width, TEXT), BLANK, [(" ", "key@panel"), *keys]]
 
     def action_answer(self, yes: bool) -> None:
         self.dismiss(yes)
@@ -83,7 +79,9 @@ class MessageScreen(DialogScreen[None]):
         self._message, self._hint = message, hint
 
     def question_lines(self, width: int) -> list[Line]:
-        lines = paragraph(self._message, width, "bad@panel") + (paragraph(self._hint, width) if self._hint else [])
+        lines = paragraph(self._message, width, "bad@panel") + (
+            paragraph(self._hint, width, TEXT) if self._hint else []
+        )
         return [*lines, BLANK, [(" enter", "key@panel"), (" close", "muted@panel")]]
 
 
@@ -127,7 +125,7 @@ class PromptScreen(DialogScreen[str | None]):
         self._show_problem("")
 
     def question_lines(self, width: int) -> list[Line]:
-        return [*paragraph(self._question, width), BLANK]
+        return [*paragraph(self._question, width, TEXT), BLANK]
 
     def _show_problem(self, problem: str) -> None:
         def paint(frame: Frame) -> list[Line]:

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from ..key_table import SCROLL_KEYS, bindings_of, write_keys
-from ..render.spans import Frame, Line, spread, wrapped
+from ..render.spans import Frame, Line, labelled, spread
 from .canvas_screen import TextScreen
 
 Entry = tuple[str, str, str]
@@ -52,13 +52,10 @@ def help_lines(frame: Frame, entries: list[Entry], legend: Mapping[str, str]) ->
     width = max((len(key) for key, _, _ in entries), default=0)
     words = max((len(word) for _, word, _ in entries), default=0)
     for key, word, explanation in entries:
-        first, *rest = wrapped(explanation, max(10, frame.width - width - words - 7)) or [""]
-        lines.append([(f"  {key:<{width}}", "key"), (f"  {word:<{words}}", "text"), (f"  {first}", "muted")])
-        lines += [[(" " * (width + words + 6) + line, "muted")] for line in rest]
+        head: Line = [(f"  {key:<{width}}", "key"), (f"  {word:<{words}}  ", "text")]
+        lines += labelled(head, explanation, frame.width, "muted")
     lines += [[], [("  ctrl+p", "key"), ("  finds runs, checkpoints, profiles and everything above by name", "muted")]]
     signs = vars(frame.glyphs)
     for label, text in legend.items():
-        first, *rest = wrapped(text.format(**signs), frame.width - 16)
-        lines.append([(f"  {label:<10}  ", "text"), (first, "muted")])
-        lines += [[(" " * 14 + line, "muted")] for line in rest]
+        lines += labelled([(f"  {label:<10}  ", "text")], text.format(**signs), frame.width - 1, "muted")
     return lines

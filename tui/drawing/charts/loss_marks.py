@@ -3,13 +3,13 @@
 None of it hides the curve: lines and their labels go behind it, and signs on it keep a distance from each other.
 """
 
-from collections.abc import Iterable, Set
+from collections.abc import Set
 from itertools import pairwise
 
 from ftui.runs.state import RunState
 
 from ...render.glyphs import Glyphs
-from ...render.spans import Line
+from ...render.spans import Line, joined
 from ...state.history import History
 from .axes import Axis, step_ticks
 from .braille import DOTS_HIGH, DOTS_WIDE, Cells
@@ -154,14 +154,4 @@ def step_axis(view: View, width: int, state: RunState, passed: float, glyphs: Gl
         (glyphs.checkpoint, "good") if column in saved else (sign, "muted" if column <= now else "rule")
         for column, sign in enumerate(signs)
     ]
-    return _merged(cells), [("".join(labels).rstrip(), "muted")]
-
-
-def _merged(cells: Iterable[tuple[str, str]]) -> Line:
-    line: Line = []
-    for sign, style in cells:
-        if line and line[-1][1] == style:
-            line[-1] = (line[-1][0] + sign, style)
-        else:
-            line.append((sign, style))
-    return line
+    return joined(cells), [("".join(labels).rstrip(), "muted")]

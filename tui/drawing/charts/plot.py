@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ...render.spans import Line
+from ...render.spans import Line, joined
 
 BACKGROUND = "rule"
 
@@ -41,11 +41,4 @@ class Plot:
 
     def line(self, row: int) -> Line:
         """The cells of a row, those of one style in one piece."""
-        signs, styles = self._signs[row], self._styles[row]
-        line: Line = []
-        start = 0
-        for column in range(1, self.width + 1):
-            if column == self.width or styles[column] != styles[start]:
-                line.append(("".join(signs[start:column]), styles[start]))
-                start = column
-        return line
+        return joined(zip(self._signs[row], self._styles[row], strict=True))

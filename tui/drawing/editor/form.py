@@ -8,7 +8,7 @@ from ...form.form_fields import KINDS, Field
 from ...form.form_rows import FormRow
 from ...form.profile_form import ProfileForm
 from ...form.text_values import format_value
-from ...render.spans import Frame, Line, Span, harmless, left, right, spread, width_of, wrapped
+from ...render.spans import Frame, Line, Span, harmless, left, on_cursor, right, spread, thin_line, width_of, wrapped
 from ..wording import place
 
 KEY, MATCH_KEY = 33, 48  # columns: the longest key with a sign behind it; with its table before it
@@ -66,7 +66,6 @@ def value_width(width: int, key_width: int = KEY) -> int:
 def _line(frame: Frame, row: FormRow, form: ProfileForm, *, chosen: bool) -> Line:
     if row.kind == "heading":
         return _heading(frame, row)
-    behind = "@cursor" if chosen else ""
     sign, style = (FAULT, "bad") if row.faults else (CHANGED, "warn") if row.is_changed else (" ", "muted")
     if form.query is None:
         name, key_width = "  " * row.depth + _place(row) + row.key[-1], KEY
@@ -76,13 +75,14 @@ def _line(frame: Frame, row: FormRow, form: ProfileForm, *, chosen: bool) -> Lin
         name += " -" if row.is_open else " +"
     text, tone = _value(row, form, chosen=chosen)
     note = "" if row.source == "default" and row.text == "" else row.note
-    return [
-        (frame.glyphs.cursor if chosen else " ", "loss" + behind),
-        (f"{sign} ", style + behind),
-        (left(name, key_width), ("bad" if row.kind == "unknown" else "text" if chosen else "muted") + behind),
-        (" " + left(text, value_width(frame.width, key_width)), tone + behind),
-        (right(note, NOTE) + " ", NOTE_STYLES[row.source] + behind),
+    line: Line = [
+        (frame.glyphs.cursor if chosen else " ", "loss"),
+        (f"{sign} ", style),
+        (left(name, key_width), "bad" if row.kind == "unknown" else "text" if chosen else "muted"),
+        (" " + left(text, value_width(frame.width, key_width)), tone),
+        (right(note, NOTE) + " ", NOTE_STYLES[row.source]),
     ]
+    return on_cursor(line, chosen)
 
 
 def _place(row: FormRow) -> str:
@@ -113,7 +113,7 @@ def details(frame: Frame, row: FormRow | None, problem: str = "", *, more: str =
 
     What is wrong comes first: it may fill the room. What the room cuts off ends with `more`.
     """
-    rule: Line = [(" " + frame.glyphs.rule * (frame.width - 2), "rule")]
+    rule = thin_line(frame)
     if row is None:
         return [rule]
     width = frame.width - 2

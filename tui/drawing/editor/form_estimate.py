@@ -11,7 +11,7 @@ from ftui.estimate.result import PARTS, Duration, Estimate, Memory
 from ftui.hardware.devices import Card
 
 from ...render.glyphs import Glyphs
-from ...render.spans import Frame, Line, Span, left, right, spread, width_of, wrapped
+from ...render.spans import Frame, Line, Span, heading, left, paragraph, right, spread, width_of
 from ..wording import clock
 
 VERDICT_STYLES = {"fits": "good", "likely": "good", "tight": "warn", "no": "bad", "unknown": "muted"}
@@ -99,19 +99,18 @@ def _bar(glyphs: Glyphs, memory: Memory, room: int, width: int, style: str) -> l
 
 def breakdown(frame: Frame, on_card: CardEstimate) -> list[Line]:
     """Where the memory goes at the peak, part by part, then everything else that is known, then what is not."""
-    head: Line = [(" estimate ", "title")]
-    head.append((frame.glyphs.rule * max(0, frame.width - width_of(head) - 1), "rule"))
+    head = heading(frame, "estimate")
     estimate, card = on_card.estimate, on_card.card
     if estimate is None or card is None:
         reason = on_card.reason or "t chooses a card to estimate for"
-        return [head, *([(" " + line, "muted")] for line in wrapped(reason, frame.width - 2))][: frame.height]
+        return [head, *paragraph(reason, frame.width, "muted")][: frame.height]
     lines: list[Line] = [head, _verdict_line(frame, card, estimate, is_old=on_card.is_old)]
     if estimate.memory is not None:
         lines += [*_parts(frame, estimate.memory), *_memory_facts(frame, estimate.memory)]
     lines += [_fact(label, text) for label, text in _facts(estimate) if text]
     lines += [_fact("unproven", text) for text in (estimate.memory.unvalidated if estimate.memory else ())]
     for note in filter(None, (estimate.impossible, *estimate.notes)):
-        lines += [[(" " + line, "faint")] for line in wrapped(note, frame.width - 2)]
+        lines += paragraph(note, frame.width, "faint")
     return lines[: frame.height]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...render.spans import Frame, Line, Span, left, spread, wrapped
+from ...render.spans import Frame, Line, Span, left, on_cursor, paragraph, spread, thin_line
 
 NAME, WORDS = 24, 36  # columns: the least of a name, and of what stands beside it
 
@@ -64,19 +64,17 @@ def pick_lines(frame: Frame, page: PickPage) -> list[Line]:
 
 
 def _line(frame: Frame, choice: Choice, name: int, *, chosen: bool) -> Line:
-    behind = "@cursor" if chosen else ""
-    mark = frame.glyphs.cursor if chosen else " "
-    return [
-        (f" {mark}", "loss" + behind),
-        (frame.glyphs.alive if choice.is_current else " ", "good" + behind),
-        (left(choice.name, name), ("number" if chosen else "text") + behind),
-        (" " + left(choice.words, max(0, frame.width - name - 4)), choice.tone + behind),
+    line: Line = [
+        (f" {frame.glyphs.cursor if chosen else ' '}", "loss"),
+        (frame.glyphs.alive if choice.is_current else " ", "good"),
+        (left(choice.name, name), "number" if chosen else "text"),
+        (" " + left(choice.words, max(0, frame.width - name - 4)), choice.tone),
     ]
+    return on_cursor(line, chosen)
 
 
 def pick_details(frame: Frame, page: PickPage, problem: str = "") -> list[Line]:
     """What is wrong with what is typed, else all that is known about the line under the cursor."""
-    rule: Line = [(" " + frame.glyphs.rule * (frame.width - 2), "rule")]
     spans: list[Span] = []
     if problem:
         spans = [(problem, "bad")]
@@ -84,5 +82,5 @@ def pick_details(frame: Frame, page: PickPage, problem: str = "") -> list[Line]:
         choice = page.choices[min(page.cursor, len(page.choices) - 1)]
         facts = choice.facts or ((choice.words,) if choice.words else ())
         spans = [(choice.name, "title"), *((fact, "muted") for fact in facts)]
-    lines: list[Line] = [[(" " + line, style)] for text, style in spans for line in wrapped(text, frame.width - 2)]
-    return [rule, *lines][: frame.height]
+    lines = [line for text, style in spans for line in paragraph(text, frame.width, style)]
+    return [thin_line(frame), *lines][: frame.height]

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Iterator
 
-from ...render.spans import Frame, Line, Span, right, spread
+from ...render.spans import Frame, Line, Span, on_cursor, right, spread
 
 _TOKENS = re.compile(
     r'(?P<remark>#.*)|(?P<text>"""(?:[^\\]|\\.)*?(?:"""|$)|\'\'\'.*?(?:\'\'\'|$)|"(?:[^"\\]|\\.)*"?|\'[^\']*\'?)'
@@ -26,9 +26,7 @@ def toml_lines(frame: Frame, text: str, *, at: int | None, wrong: Collection[int
             continue
         mark = ("!", "bad") if number in wrong else (" ", "faint")
         row: Line = [mark, (right(str(number), digits) + "  ", "faint"), *spans]
-        if number == at:
-            row = [(part, f"{style}@cursor") for part, style in spread(frame.width, row)]
-        lines.append(row)
+        lines.append(on_cursor(spread(frame.width, row)) if number == at else row)
     return lines
 
 

@@ -9,7 +9,7 @@ from ...drawing.editor.form_estimate import breakdown, estimate_line
 from ...drawing.editor.form_toml import toml_lines
 from ...form.profile_form import ProfileForm
 from ...render.canvas import Canvas
-from ...render.spans import Frame, Line, wrapped
+from ...render.spans import Frame, Line, paragraph
 from ...stage import stage
 from .entry_line import EntryLine
 from .estimate_panel import EstimatePanel
@@ -71,8 +71,8 @@ class FormView:
     def _form(self, frame: Frame) -> list[Line]:
         form, snapshot = self.form, self.form.snapshot
         if snapshot.syntax_error:
-            lines: list[Line] = [[(f" {line}", "bad")] for line in wrapped(snapshot.syntax_error, frame.width - 2)]
-            lines += [[(f" {line}", "good")] for line in wrapped(snapshot.syntax_fix, frame.width - 2)]
+            lines = paragraph(snapshot.syntax_error, frame.width, "bad")
+            lines += paragraph(snapshot.syntax_fix, frame.width, "good")
             return [[], *lines, [], [(" v shows the text, E opens it in your editor, u takes a change back.", "good")]]
         self._top = scroll_to(form.cursor, self._top, frame.height, len(form.rows))
         return form_lines(frame, form, self._top)
