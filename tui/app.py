@@ -160,7 +160,7 @@ class FtuiApp(FaultApp[list[str]]):
             return
         from .screens.dialogs import MessageScreen
 
-        self.push_screen(MessageScreen(self.look, error.message, error.hint))
+        self.push_screen(MessageScreen(error.message, error.hint))
 
     def draw_keys(self, screen: Screen[object] | None = None) -> None:
         draw_footer(screen or self.screen, *self._said)

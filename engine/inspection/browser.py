@@ -20,9 +20,10 @@ from ftui.errors import DataError
 from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 
-from ..data.files.blocks import Place, reread_row, unit_of
+from ..data.files.blocks import Place, reread_row
 from ..data.files.streams import kind_of, printable
 from ..data.load_rows import LoadedData, load_data
+from ..data.stores.store import Store
 from ..services.profile_text import given_profile
 from . import report as reports
 from .report.row_index import RowIndex
@@ -43,15 +44,6 @@ class RowBrowser:
     _taken: dict[tuple[int, int], LoadedRow] = field(default_factory=dict)
 
     @cached_property
-    def bounds(self) -> np.ndarray:
-        """The first row of each source, and the number of all."""
-        return np.concatenate([[0], np.cumsum([len(store.facts) for store in self.read.stores], dtype=np.int64)])
-
-    @property
-    def num_rows(self) -> int:
-        return int(self.bounds[-1])
-
-    @cached_property
     def rows(self) -> RowIndex:
         return RowIndex(self.read.found, self.read.stores)
 
@@ -65,23 +57,26 @@ class RowBrowser:
     def report(self) -> data_report.Report:
         return reports.make_report(self.read, self.profile)
 
+    def _combine_by_row(self, figure: Callable[[Store], Any], together: np.ufunc = np.add) -> np.ndarray:
+        """A figure of each row (int64), put together from that of each of its sequences."""
+        figures = np.zeros(len(self.rows), dtype=np.int64)
+        for first, store in zip(self.rows.bounds, self.read.stores, strict=False):
+            together.at(figures, np.asarray(store.rows) + first, figure(store))
+        return figures
+
     @cached_property
     def longest_sequences(self) -> np.ndarray:
         """The longest sequence of each row: what is cut of it depends on that."""
-        found = np.zeros(self.num_rows, dtype=np.int64)
-        for first, store in zip(self.bounds, self.read.stores, strict=False):
-            np.maximum.at(found, np.asarray(store.rows) + first, np.asarray(store.lengths, dtype=np.int64))
-        return found
+        return self._combine_by_row(lambda store: np.asarray(store.lengths, dtype=np.int64), np.maximum)
 
     @cached_property
     def parts(self) -> np.ndarray:
         """In how many parts each row is seen (int64): sft sees a sequence at once, text is split."""
-        found = np.zeros(self.num_rows, dtype=np.int64)
-        size = None if self.profile.run.stage == "sft" else self.profile.data.max_length
-        for first, store in zip(self.bounds, self.read.stores, strict=False):
-            lengths = np.asarray(store.lengths, dtype=np.int64)
-            np.add.at(found, np.asarray(store.rows) + first, 1 if size is None else -(-lengths // size))
-        return np.maximum(found, 1)
+        size = self.profile.data.max_length
+        if self.profile.run.stage == "sft":
+            return np.asarray(np.maximum(self._combine_by_row(lambda store: 1), 1))
+        parts = self._combine_by_row(lambda store: -(-np.asarray(store.lengths, dtype=np.int64) // size))
+        return np.asarray(np.maximum(parts, 1))
 
     def any_part(self, seed: int) -> tuple[int, int]:
         """A row and a part of it; every part of all rows is as likely."""
@@ -93,22 +88,15 @@ class RowBrowser:
     @cached_property
     def shares(self) -> np.ndarray:
         """The trained share (0..1) of each row's tokens, cut as the model sees it; 0 of a row without tokens."""
-        trained = np.zeros(self.num_rows, dtype=np.int64)
-        seen = np.zeros(self.num_rows, dtype=np.int64)
-        cut = self.profile.data.max_length if self.profile.run.stage == "sft" else None
-        for first, store in zip(self.bounds, self.read.stores, strict=False):
-            rows, lengths, targets = (
-                np.asarray(store.rows) + first,
-                np.array(store.lengths),
-                np.array(store.num_targets),
-            )
-            if cut is not None:
-                long = lengths > cut
-                targets[long] = store.count_trained(store.starts[long] + 1, store.starts[long] + cut)
-                lengths = np.minimum(lengths, np.int32(cut))
-            np.add.at(trained, rows, targets)
-            np.add.at(seen, rows, lengths)
-        return trained / np.maximum(seen, 1)
+        cut = self.profile.data.max_length if self.profile.run.stage == "sft" else np.iinfo(np.int32).max
+
+        def num_trained(store: Store) -> np.ndarray:
+            targets, long = np.array(store.num_targets), np.asarray(store.lengths) > cut
+            targets[long] = store.count_trained(store.starts[long] + 1, store.starts[long] + cut)
+            return targets
+
+        seen = self._combine_by_row(lambda store: np.minimum(store.lengths, np.int32(cut)))
+        return np.asarray(self._combine_by_row(num_trained) / np.maximum(seen, 1))
 
     @cached_property
     def orders(self) -> dict[str, np.ndarray]:
@@ -130,16 +118,11 @@ class RowBrowser:
         at = int(first) + int(np.searchsorted(facts["place"][first:last], place))
         while offset is not None and at < last and facts["place"][at] == place and facts["offset"][at] != offset:
             at += 1
-        return int(self.bounds[source]) + at if at < last and facts["place"][at] == place else None
-
-    def place_of(self, number: int) -> tuple[int, int]:
-        """The source of a row, and its number there."""
-        source = int(np.searchsorted(self.bounds, number, side="right")) - 1
-        return source, number - int(self.bounds[source])
+        return int(self.rows.bounds[source]) + at if at < last and facts["place"][at] == place else None
 
     def taken(self, number: int) -> LoadedRow:
         """A row read again, and what stands of it among the tokens."""
-        source, local = self.place_of(number)
+        source, local = self.rows.place_of(number)
         found, store = self.read.found[source], self.read.stores[source]
         fact = store.facts[local]
         place = found.places[int(fact["file"])]
@@ -150,8 +133,8 @@ class RowBrowser:
         first, last = np.searchsorted(store.rows, local), np.searchsorted(store.rows, local, side="right")
         self._taken.clear()
         self._taken[key] = LoadedRow(
-            number=number, num_rows=self.num_rows, source=found.name, form=store.counts.forms[int(fact["file"])],
-            row=row, where=RowLocation(printable(place), int(fact["place"]), unit_of(place)), raw=raw,
+            number=number, num_rows=len(self.rows), source=found.name, form=store.counts.forms[int(fact["file"])],
+            row=row, where=self.rows.where(number), raw=raw,
             flags=int(fact["flags"]),
             sequences=[store[index] for index in range(int(first), int(last))],
             encoder=replace(self.read.encoder, shape=found.shape), max_length=self.profile.data.max_length,
@@ -223,25 +206,25 @@ def view_row(
     if where is not None:
         return make_row_view(data.taken(_number_of(data, where["file"], where["number"])), 0)
     if jump in data.orders:
-        found = data.taken(int(data.orders[jump][number % data.num_rows]))
+        found = data.taken(int(data.orders[jump][number % len(data.rows)]))
         longest = int(data.longest_sequences[found.number])
         words = SPLIT if data.profile.run.stage != "sft" else NOT_CUT if longest <= found.max_length else ""
         return make_row_view(found, 0, [words.format(found.max_length)] if jump == "most_truncated" and words else [])
     if jump == "random":
         number, part = data.any_part(seed)
         return make_row_view(data.taken(number), part)
-    number = max(0, min(number, data.num_rows - 1))
-    found = data.taken(number)
+    number = max(0, min(number, len(data.rows) - 1))
     if jump == "next":
-        if part + 1 < count_parts(found):
-            return make_row_view(found, part + 1)
-        return make_row_view(found, part) if number + 1 == data.num_rows else make_row_view(data.taken(number + 1), 0)
-    if jump == "previous":
-        if part or not number:
-            return make_row_view(found, max(0, part - 1))
-        before = data.taken(number - 1)
-        return make_row_view(before, count_parts(before) - 1)
-    return make_row_view(found, part, most_cut=most_cut)
+        if part + 1 < count_parts(data.taken(number)):
+            part += 1
+        elif number + 1 < len(data.rows):
+            number, part = number + 1, 0
+    elif jump == "previous" and part:
+        part -= 1
+    elif jump == "previous" and number:
+        number -= 1
+        part = count_parts(data.taken(number)) - 1
+    return make_row_view(data.taken(number), part, most_cut=most_cut)
 
 
 def _number_of(data: RowBrowser, file: str, place: int) -> int:
@@ -270,7 +253,7 @@ def search_rows(profile: str, text: str, after: int, tell: Report, part: int = 0
         FtuiError: see `opened`; a file cannot be read any more.
     """
     data = open_browser(profile, tell)
-    if 0 <= after < data.num_rows and data.parts[after] > 1:
+    if 0 <= after < len(data.rows) and data.parts[after] > 1:
         here = data.taken(after)
         if (found := find_part(here, text, part + 1)) is not None:
             return make_row_view(here, found, sought=text)

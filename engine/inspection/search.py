@@ -19,7 +19,7 @@ def find_rows(data: "RowBrowser", text: str, after: int, tell: Callable[[str], N
     """
     wanted = _spellings(text)
     files = [(source, file) for source, one in enumerate(data.read.found) for file in range(len(one.places))]
-    source, local = data.place_of(max(0, after))
+    source, local = data.rows.place_of(max(0, after))
     fact = data.read.stores[source].facts[local]
     start = files.index((source, int(fact["file"])))
     for source, file in files[start:]:

@@ -4,8 +4,9 @@ Layers are alike when their weights, flags and kinds are. A flat model keeps the
 one of each kind with each pair of neighbours; its events are then told again for every layer of the deep one.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 from torch import nn
@@ -107,6 +108,11 @@ class _Stretch:
     begin: int
     end: int
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is in a layer."""
+        return self.layer is not None
+
 
 def unfold(trace: Trace, plan: LayerPlan) -> Trace:
     """The trace of the whole depth.
@@ -127,7 +133,7 @@ def _stretches(trace: Trace) -> tuple[list[_Stretch], list[PhaseMark]]:
         if not phases or (mark.phase, mark.iteration) != (phases[-1].phase, phases[-1].iteration):
             phases.append(mark)
         number, begin = len(phases) - 1, mark.index
-        before = found[-1] if found and found[-1].phase == number and found[-1].layer is not None else None
+        before = found[-1] if found and found[-1].phase == number and found[-1].is_inside else None
         if mark.layer is None and before is not None and mark.phase != "backward":
             follows = next((other for other in trace.marks if other.index >= end), None)
             between = follows is not None and follows.layer is not None
@@ -168,39 +174,25 @@ class _Unfolding:
                     self._borrowed.setdefault((stretch.phase, stretch.layer, distance), []).append(number)
 
     def told(self) -> Trace:
-        index = 0
-        while index < len(self._stretches):
-            group = [self._stretches[index]]
-            while group[0].layer is not None and self._goes_on(index + len(group), group):
-                group.append(self._stretches[index + len(group)])
-            self._tell_group(group)
-            index += len(group)
-        return Trace(tuple(self._events), tuple(self._parts), tuple(self._marks))
-
-    def _goes_on(self, index: int, group: list[_Stretch]) -> bool:
-        if index >= len(self._stretches):
-            return False
-        following = self._stretches[index]
-        return following.layer is not None and following.phase == group[0].phase
-
-    def _tell_group(self, group: list[_Stretch]) -> None:
-        phase, first = self._phases[group[0].phase], group[0]
-        if first.layer is None:
-            self._marks.append(PhaseMark(len(self._events), phase.iteration, phase.phase, None))
-            self._tell(first, None)
-            return
-        of_layer = {stretch.layer: stretch for stretch in group}
-        order = [stretch.layer for stretch in group if stretch.layer is not None]
-        places = range(len(self._plan.sample))
-        if order == sorted(order, reverse=True) and len(order) > 1:
-            places = range(len(self._plan.sample) - 1, -1, -1)
-        elif order != sorted(order):
-            raise UnfoldError("layers do not run in their order")
-        for position in places:
-            stretch = of_layer.get(self._plan.sample[position])
-            if stretch is not None:
+        for (number, is_inside), group in groupby(self._stretches, lambda stretch: (stretch.phase, stretch.is_inside)):
+            phase = self._phases[number]
+            for position, stretch in self._in_order(list(group)) if is_inside else ((None, one) for one in group):
                 self._marks.append(PhaseMark(len(self._events), phase.iteration, phase.phase, position))
                 self._tell(stretch, position)
+        return Trace(tuple(self._events), tuple(self._parts), tuple(self._marks))
+
+    def _in_order(self, group: list[_Stretch]) -> Iterator[tuple[int, _Stretch]]:
+        """The layers of the deep model as they run, by number, each with the stretch that stands for it."""
+        order = [stretch.layer or 0 for stretch in group]
+        places = range(len(self._plan.sample))
+        if order == sorted(order, reverse=True) and len(order) > 1:
+            places = places[::-1]
+        elif order != sorted(order):
+            raise UnfoldError("layers do not run in their order")
+        of_layer = {stretch.layer: stretch for stretch in group}
+        for position in places:
+            if (stretch := of_layer.get(self._plan.sample[position])) is not None:
+                yield position, stretch
 
     def _tell(self, stretch: _Stretch, position: int | None) -> None:
         for number, size in self._trace.events[stretch.begin : stretch.end]:

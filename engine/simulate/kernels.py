@@ -1,6 +1,7 @@
 """What a device does that the `meta` device does not show: kernels it would choose, memory they need inside.
 
-QUIRKS is the table; each line names its source in the project it comes from. Figures are bytes.
+Each rule names its source: a file of torch 2.13 (aten/src/ATen, torch/optim), flash-attention or bitsandbytes 0.50 with
+the function in it. Figures are bytes.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -41,46 +42,6 @@ PRODUCTS = {
 
 
 @dataclass(frozen=True)
-class Quirk:
-    """One thing that happens on a device only.
-
-    Attributes:
-        since, until: versions of the library, both included; `until` is the newest that was read.
-    """
-
-    name: str
-    effect: str
-    devices: tuple[str, ...]
-    library: str
-    since: str
-    until: str
-    source: str
-
-
-QUIRKS = (
-    Quirk("attention", "sdpa takes cuDNN, flash, memory-efficient or plain attention by card, type, mask and heads",
-          ("cuda", "cpu"), "torch", "2.5", "2.13", "pytorch aten/src/ATen/native/transformers/cuda/sdp_utils.cpp"),
-    Quirk("flash backward", "sums of rows and the gradient of the queries in float32; k and v for every head",
-          ("cuda",), "torch", "2.2", "2.13", "flash-attention csrc/flash_attn/flash_api.cpp mha_bwd"),
-    Quirk("efficient backward", "delta, the gradient of the queries in float32; a product in float32 inputs",
-          ("cuda",), "torch", "2.0", "2.13",
-          "pytorch aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h workspace_size"),
-    Quirk("softmax backward", "first writes gradient x output", ("cuda",), "torch", "1.0", "2.13",
-          "pytorch aten/src/ATen/native/cuda/SoftMax.cu softmax_backward_cuda_out"),
-    Quirk("half softmax", "softmax(float16, dtype=float32) reads float16 itself; bfloat16 is copied first",
-          ("cuda",), "torch", "1.0", "2.13", "pytorch aten/src/ATen/native/SoftMax.cpp softmax"),
-    Quirk("dropout", "keeps a mask of one byte an element", ("cuda",), "torch", "1.12", "2.13",
-          "pytorch aten/src/ATen/native/Dropout.cpp is_fused_kernel_acceptable"),
-    Quirk("foreach", "optimizers work on lists of tensors; temporaries as large as all that is trained", ("cuda",),
-          "torch", "2.0", "2.13", "pytorch torch/optim/optimizer.py _default_to_fused_or_foreach"),
-    Quirk("cublas workspace", "8.125 MiB, on Hopper and later 32 MiB, for each thread that multiplies", ("cuda",),
-          "torch", "2.0", "2.13", "pytorch aten/src/ATen/cuda/CublasHandlePool.cpp parseChosenWorkspaceSize"),
-    Quirk("gemm_4bit", "above a few hundred rows the whole weight is dequantised inside", ("cuda", "cpu"),
-          "bitsandbytes", "0.50", "0.50", "bitsandbytes backends/cuda/ops.py gemm_4bit, _dequant_linear_fallback"),
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
 class Kernels:
     """How one device computes.
 
@@ -105,15 +66,12 @@ class Kernels:
         """
         changes: list[tuple[Any, str, Any]] = [
             (F, "scaled_dot_product_attention", partial(attend, self.capability)),
+            (torch_optimizer, "_get_fused_kernels_supported_devices", lambda: ["cuda", "cpu", "meta"]),
         ]
-        if self.capability:
-            changes += [
-                (F, "softmax", _softmax),
-                (F, "dropout", _dropout),
-                (torch_optimizer, "_get_foreach_kernels_supported_devices", lambda: ["cuda", "meta"]),
-                (_foreach_utils, "_get_foreach_kernels_supported_devices", lambda: ["cuda", "meta"]),
-            ]
-        changes.append((torch_optimizer, "_get_fused_kernels_supported_devices", lambda: ["cuda", "cpu", "meta"]))
+        if self.capability:  # optimizers work on lists of tensors there (optimizer.py, _default_to_fused_or_foreach)
+            lists = "_get_foreach_kernels_supported_devices", lambda: ["cuda", "meta"]
+            changes += [(F, "softmax", _softmax), (F, "dropout", _dropout)]
+            changes += [(torch_optimizer, *lists), (_foreach_utils, *lists)]
         with patch_functions(changes):
             yield
 
@@ -131,7 +89,7 @@ def cuda_kernels(capability: int) -> Kernels:
         aten._scaled_dot_product_cudnn_attention_backward.default: OpWorkspace(_flash_backward),
         aten._scaled_dot_product_efficient_attention_backward.default: OpWorkspace(_efficient_backward),
     }
-    workspace = 32 * MiB if capability >= 90 else 8 * MiB + 128 * 1024
+    workspace = 32 * MiB if capability >= 90 else 8 * MiB + 128 * 1024  # CublasHandlePool.cpp, parseChosenWorkspaceSize
     return Kernels(capability, 512, workspace, temporaries | _of_bitsandbytes())
 
 
@@ -150,12 +108,14 @@ def _of_bitsandbytes() -> dict[Any, OpWorkspace]:
 
 
 def _softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: torch.dtype | None = None) -> Tensor:
+    """softmax(float16, dtype=float32) reads float16 itself; bfloat16 is copied first (SoftMax.cpp, softmax)."""
     if dtype == torch.float32 and input.dtype == torch.float16 and dim is not None:
         return aten._softmax(input, dim, True)  # type: ignore[no-any-return]
     return torch.softmax(input, -1 if dim is None else dim, dtype=dtype)
 
 
 def _dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """It keeps a mask of one byte an element (Dropout.cpp, is_fused_kernel_acceptable)."""
     if not training or p == 0.0 or inplace:
         return torch.dropout_(input, p, training) if inplace else torch.dropout(input, p, training)
     return torch.native_dropout(input, p, True)[0]
@@ -166,12 +126,16 @@ def _bytes(tensor: Tensor) -> int:
 
 
 def _softmax_backward(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
+    """First gradient x output is written (cuda/SoftMax.cu, softmax_backward_cuda_out)."""
     gradient, output = args[0], args[1]
     return (max(_bytes(gradient), _bytes(output)),)
 
 
 def _flash_backward(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
-    """Arguments: gradient, q, k, v, ... of (batch, heads, length, width); rows by 128, width by 32."""
+    """Sums of rows and the gradient of the queries in float32; k and v for every head (flash_api.cpp, mha_bwd).
+
+    Arguments: gradient, q, k, v, ... of (batch, heads, length, width); rows by 128, width by 32.
+    """
     query, key = args[1], args[2]
     batch, heads, length, width = query.shape
     rows = batch * heads * (-(-length // 128) * 128)
@@ -182,7 +146,10 @@ def _flash_backward(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[
 
 
 def _efficient_backward(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
-    """Blocks of 64 rows. Float32: `delta` comes from a product as large as the output, gone before the rest."""
+    """`delta` and the gradient of the queries in float32 (mem_eff_attention/kernel_backward.h, workspace_size).
+
+    Blocks of 64 rows. Float32: `delta` comes from a product as large as the output, gone before the rest.
+    """
     query = args[1]
     batch, heads, length, width = query.shape
     delta, queries = batch * heads * length * 4, batch * heads * (-(-length // 64) * 64) * width * 4
@@ -192,7 +159,10 @@ def _efficient_backward(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Seque
 
 
 def _gemm_4bit(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Sequence[int]:
-    """Arguments: input, packed weight, its shape, absmax, ...; the quantised absmax is made whole too."""
+    """Above a few hundred rows the whole weight is dequantised inside (backends/cuda/ops.py, gemm_4bit).
+
+    Arguments: input, packed weight, its shape, absmax, ...; the quantised absmax is made whole too.
+    """
     shape, element = args[2], args[0].element_size()
     nested = kwargs.get("absmax_8bit")
     return (shape[0] * shape[1] * element, 0 if nested is None else nested.numel() * 4)

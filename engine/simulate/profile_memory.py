@@ -68,35 +68,38 @@ def _eval_batch(profile: Profile) -> int:
 
 def _on_card(trace: Trace, profile: Profile, card: Card, doubts: tuple[str, ...]) -> Memory:
     """`reserved` from a replay of torch's allocator. Paged moments are beside it, and may leave the card."""
-    index, phase = find_peak(trace)
-    parts = {part: 0 for part in PARTS} | trace.breakdown(index)
+    parts, phase = _parts_at_peak(trace)
     replay = Allocator().replay(trace.events)
-    process = replay.reserved + card.context
-    parts |= {"fragmentation": replay.reserved - sum(parts.values()), "context": card.context}
-    low, high = _range(doubts)
     movable = parts["optimizer"] if profile.train.optim.startswith("paged") else 0
-    return Memory(
-        allocated=replay.allocated, reserved=replay.reserved, process=process,
-        low=round((process - movable) * low), high=round(process * high),
-        breakdown=parts, phase=phase, basis="simulated", unvalidated=doubts,
-    )  # fmt: skip
+    sizes = replay.allocated, replay.reserved, card.context
+    return _memory(parts, phase, *sizes, doubts, _range(doubts), movable)
 
 
 def _on_host(trace: Trace, made: MetaModel, left_mapped: int, doubts: tuple[str, ...]) -> Memory:
     """Resident memory of the process; Apple's GPU shares it, and has an allocator of its own that is not modelled."""
-    index, phase = find_peak(trace)
-    parts = {part: 0 for part in PARTS} | trace.breakdown(index)
+    parts, phase = _parts_at_peak(trace)
     parts["weights"] += left_mapped
     allocated = sum(parts.values())
     reserved = resident_peak(trace) + left_mapped if made.hardware.device.type == "cpu" else allocated
     with tempfile.TemporaryDirectory() as fallback:
         context = resident_bytes(cache_folder(Path(fallback)), made.hardware.num_threads)
-    parts |= {"fragmentation": reserved - allocated, "context": context}
-    low, high = _range(doubts) if doubts else ON_CPU
+    return _memory(parts, phase, allocated, reserved, context, doubts, _range(doubts) if doubts else ON_CPU)
+
+
+def _parts_at_peak(trace: Trace) -> tuple[dict[str, int], Any]:
+    index, phase = find_peak(trace)
+    return dict.fromkeys(PARTS, 0) | trace.breakdown(index), phase
+
+
+def _memory(
+    parts: dict[str, int], phase: Any, allocated: int, reserved: int, context: int, doubts: tuple[str, ...],
+    within: tuple[float, float], movable: int = 0,
+) -> Memory:  # fmt: skip
     process = reserved + context
+    parts |= {"fragmentation": reserved - sum(parts.values()), "context": context}
     return Memory(
-        allocated=allocated, reserved=reserved, process=process, low=round(process * low), high=round(process * high),
-        breakdown=parts, phase=phase, basis="simulated", unvalidated=doubts,
+        allocated=allocated, reserved=reserved, process=process, low=round((process - movable) * within[0]),
+        high=round(process * within[1]), breakdown=parts, phase=phase, basis="simulated", unvalidated=doubts,
     )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 Rules: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp of pytorch (`can_use_*_attention`, `priority_order`).
 """
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -61,7 +61,6 @@ def attend(
 ) -> Tensor:
     """`F.scaled_dot_product_attention` as the card would do it."""
     backend = backend_for(capability, query, key, value, attn_mask, dropout_p, is_causal)
-    keywords: dict[str, Any] = {"scale": scale}
     if backend == "math":
         out = aten._scaled_dot_product_attention_math(
             query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
@@ -81,12 +80,8 @@ def attend(
         return out[0][..., : query.shape[-1]] if narrow else out[0]  # type: ignore[no-any-return]
     else:
         bias = None if mask is None else _aligned(mask, query, key)
-        kernel = (
-            aten._scaled_dot_product_cudnn_attention
-            if backend == "cudnn"
-            else aten._scaled_dot_product_efficient_attention
-        )
-        out = kernel(query, key, value, bias, learns, dropout_p, is_causal, **keywords)
+        kernel = getattr(aten, f"_scaled_dot_product_{backend}_attention")
+        out = kernel(query, key, value, bias, learns, dropout_p, is_causal, scale=scale)
     return out[0]  # type: ignore[no-any-return]
 
 

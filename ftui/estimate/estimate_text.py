@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ftui import units
 from ftui.estimate.fit import Change
-from ftui.estimate.result import IN_WORDS, Basis, Duration, Estimate, Memory
+from ftui.estimate.result import IN_WORDS, PHASES, Basis, Duration, Estimate, Memory
 from ftui.hardware.devices import Card, GiB
 from ftui.text import toml_value
 
@@ -29,18 +29,16 @@ def estimate_lines(estimate: Estimate, card: Card, price: float | None) -> list[
     if estimate.memory is not None:
         lines += memory_lines(estimate.memory)
     facts = [
-        ("parameters", _parameters(estimate)),
-        ("RAM", units.size(estimate.ram)),
+        ("parameters", parameter_words(estimate)),
+        ("RAM", "" if estimate.ram is None else units.size(estimate.ram)),
         (
             "disk",
-            f"{units.size(estimate.disk)} at most, for checkpoints and the result" if estimate.disk is not None else "",
+            "" if estimate.disk is None else f"{units.size(estimate.disk)} at most, for checkpoints and the result",
         ),
         ("time", duration_words(estimate.duration, price)),
+        *(("note", note) for note in estimate.notes),
     ]
-    for label, text in facts:
-        if text and text != units.MISSING:
-            lines += _line(label, text)
-    return [*lines, *(line for note in estimate.notes for line in _line("note", note))]
+    return [*lines, *(line for label, text in facts if text for line in _line(label, text))]
 
 
 def memory_lines(memory: Memory) -> list[str]:
@@ -70,12 +68,6 @@ def gib(num_bytes: int) -> str:
     """GiB in three digits: `0.98`, `9.81`, `24.0`."""
     value = num_bytes / GiB
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
-
-
-PHASES = {
-    "loading": "while loading", "forward": "in a forward pass", "backward": "in a backward pass",
-    "optimizer": "in an update", "evaluation": "in an evaluation",
-}  # fmt: skip
 
 
 def duration_words(duration: Duration, price: float | None) -> str:
@@ -110,10 +102,11 @@ def _speed(change: Change) -> str:
     return f", {abs(change.slower):.0%} {'slower' if change.slower > 0 else 'faster'}"
 
 
-def _parameters(estimate: Estimate) -> str:
+def parameter_words(estimate: Estimate) -> str:
+    """All and the trained parameters; "" where they are not known."""
     if estimate.num_parameters is None or estimate.num_trainable is None:
         return ""
-    share = estimate.num_trainable / estimate.num_parameters
+    share = estimate.num_trainable / (estimate.num_parameters or 1)
     return f"{units.count(estimate.num_parameters)}, trained {units.count(estimate.num_trainable)} ({share:.2%})"
 
 

@@ -10,6 +10,10 @@ Basis = Literal["closed form", "simulated", "measured here", "corrected here"]
 """The last: in closed form, times what a probe of another setting of that model, card and method was off."""
 Verdict = Literal["fits", "likely", "tight", "no", "unknown"]
 Phase = Literal["loading", "forward", "backward", "optimizer", "evaluation"]
+PHASES: dict[Phase, str] = {
+    "loading": "while loading", "forward": "in a forward pass", "backward": "in a backward pass",
+    "optimizer": "in an update", "evaluation": "in an evaluation",
+}  # fmt: skip
 
 PARTS = (
     "weights", "quantisation", "adapters", "gradients", "optimizer", "activations", "logits", "workspace",

@@ -29,17 +29,10 @@ def _first(frame: Frame, name: str, status: Status, card: str, now: float) -> Li
 def _facts(frame: Frame, state: RunState, card: str) -> list[Line]:
     """What there is to add, most wanted first."""
     dot = f" {frame.glyphs.separator} "
-    setup = [part for part in (state.method, state.precision) if part]
-    parts: list[Line] = []
-    if state.model:
-        parts.append([("   ", "text"), (model_name(state.model), "muted")])
-    parts += [[(dot, "faint"), (part, "muted")] for part in setup]
-    if state.attempt > 1:
-        reproducibility = f" {state.reproducibility}" if state.reproducibility else ""
-        parts.append([(dot, "faint"), (f"attempt {state.attempt}{reproducibility}", "muted")])
-    if card:
-        parts.append([(dot, "faint"), (card, "muted")])
-    return parts
+    attempt = f"attempt {state.attempt} {state.reproducibility or ''}".rstrip() if state.attempt > 1 else ""
+    model: list[Line] = [[("   ", "text"), (model_name(state.model), "muted")]] if state.model else []
+    facts = (state.method, state.precision, attempt, card)
+    return [*model, *([(dot, "faint"), (fact, "muted")] for fact in facts if fact)]
 
 
 def _time(status: Status) -> Line:

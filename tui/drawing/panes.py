@@ -1,7 +1,8 @@
 """The lower part of the live view: what happened, what the engine printed, and what became of the last request."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 
 from ..render.spans import Frame, Line, clipped, spread, width_of
 from ..state.history import Event
@@ -49,9 +50,6 @@ def pane(
         return [rule(frame, "log" if show_log else "events", request), *body]
     half = frame.width // 2
     left, right = events(frame, found, height), log(lines, height)
-    drawn = [rule(frame, "events and log", request)]
-    for row in range(max(len(left), len(right))):
-        start = left[row] if row < len(left) else []
-        end = right[row] if row < len(right) else []
-        drawn.append([*spread(half, start), *clipped(end, frame.width - half)])
-    return drawn
+    both: Iterable[tuple[Line, Line]] = zip_longest(left, right, fillvalue=[])
+    drawn = [[*spread(half, start), *clipped(end, frame.width - half)] for start, end in both]
+    return [rule(frame, "events and log", request), *drawn]

@@ -1,7 +1,8 @@
 """Small quantities side by side: name and current value, a spark of the run so far, and the range it moved in."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ftui.runs.curves import Curves
 from ftui.runs.events import Gpu, Telemetry
@@ -35,10 +36,19 @@ def tiles(frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telem
     number = 4 + (gpu is not None)
     width = max(NARROWEST, (frame.width - 2 - GAP * (number - 1)) // number)
     number = min(number, max(1, (frame.width - 2 + GAP) // (width + GAP)))
-    made = [_throughput(frame, state, curves, width), _memory(frame, state, curves, samples, gpu, width)]
-    made += [_learning_rate(frame, state, curves, width), _gradient(frame, state, curves, width)]
+    draw = partial(_curve_tile, frame, curves, width)
+    gradient = "nan" if "grad_norm" in state.non_finite else norm(state.grad_norm)
+    speed = "tok/s" if width >= WIDE else ""  # else it is the tile's name
+    made = [
+        draw("tokens_per_second", "throughput", "tok/s", short, short(state.tokens_per_second), "violet", unit=speed),
+        draw("memory", "memory", "memory", gib, gib(state.memory), "good", unit="GiB"),
+        draw("learning_rate", "learning rate", "lr", rate, rate(state.learning_rate), "loss"),
+        draw("grad_norm", "gradient norm", "grad", norm, gradient, "eval"),
+    ]
     if gpu is not None:
         made.append(_gpu(frame, gpu, samples, width))
+        if gpu.memory_used is not None:
+            made[1] = _gpu_memory(frame, gpu, state, samples, width)
     lines: list[Line] = [[(" ", "text")], [(" ", "text")], [(" ", "text")]]
     for index, tile in enumerate(made[:number]):
         for line, part in zip(lines, _drawn(tile, width), strict=True):
@@ -57,33 +67,26 @@ def _drawn(tile: Tile, width: int) -> tuple[Line, Line, Line]:
     return head, body, spread(width, [], clipped([(tile.foot, "faint")], width))
 
 
-def _throughput(frame: Frame, state: RunState, curves: Curves, width: int) -> Tile:
-    foot = _between(frame, extent(curves, "tokens_per_second"), short)
-    bars = spark(points(curves, "tokens_per_second"), width, frame.glyphs)
-    return Tile("throughput", "tok/s", short(state.tokens_per_second), "tok/s" * (width >= WIDE), bars, foot, "violet")
-
-
-def _learning_rate(frame: Frame, state: RunState, curves: Curves, width: int) -> Tile:
-    foot = _between(frame, extent(curves, "learning_rate"), rate)
-    bars = spark(points(curves, "learning_rate"), width, frame.glyphs)
-    return Tile("learning rate", "lr", rate(state.learning_rate), "", bars, foot, "loss")
-
-
-def _gradient(frame: Frame, state: RunState, curves: Curves, width: int) -> Tile:
-    value = "nan" if "grad_norm" in state.non_finite else norm(state.grad_norm)
-    foot = _between(frame, extent(curves, "grad_norm"), norm)
-    bars = spark(points(curves, "grad_norm"), width, frame.glyphs)
-    return Tile("gradient norm", "grad", value, "", bars, foot, "eval")
-
-
-def _memory(
-    frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telemetry], gpu: Gpu | None, width: int
+def _curve_tile(
+    frame: Frame,
+    curves: Curves,
+    width: int,
+    quantity: str,
+    name: str,
+    short_name: str,
+    write: Callable[[float], str],
+    value: str,
+    style: str,
+    unit: str = "",
 ) -> Tile:
-    """On a GPU what the driver says is used, of how much, and the peak torch has reserved; else the engine's memory."""
-    if gpu is None or gpu.memory_used is None:
-        foot = _between(frame, extent(curves, "memory"), gib)
-        bars = spark(points(curves, "memory"), width, frame.glyphs)
-        return Tile("memory", "memory", gib(state.memory), "GiB", bars, foot, "good")
+    """A quantity of the curves, its newest `value` written by `write` as the ends of its range are."""
+    bars, ends = spark(points(curves, quantity), width, frame.glyphs), extent(curves, quantity)
+    foot = "" if ends is None else f"{write(ends[0])} {frame.glyphs.dash} {write(ends[1])}"
+    return Tile(name, short_name, value, unit, bars, foot, style)
+
+
+def _gpu_memory(frame: Frame, gpu: Gpu, state: RunState, samples: Sequence[Telemetry], width: int) -> Tile:
+    """What the driver says is used, of how much, and the peak torch has reserved."""
     used = [sample.gpus[0].memory_used if sample.gpus else None for sample in samples]
     value = gib(gpu.memory_used) + (f"/{gpu.memory_total / 2**30:.0f}" if gpu.memory_total else "")
     foot = f"peak {gib(state.memory)} GiB" if state.memory is not None else ""
@@ -93,18 +96,6 @@ def _memory(
 def _gpu(frame: Frame, gpu: Gpu, samples: Sequence[Telemetry], width: int) -> Tile:
     used = [sample.gpus[0].utilization if sample.gpus else None for sample in samples]
     value = "-" if gpu.utilization is None else f"{gpu.utilization:.0%}"
-    foot = " ".join(
-        text
-        for known, text in (
-            (gpu.temperature, f"{gpu.temperature or 0:.0f} C"),
-            (gpu.power_watts, f"{gpu.power_watts or 0:.0f} W"),
-        )
-        if known is not None
-    )
+    figures = (gpu.temperature, "C"), (gpu.power_watts, "W")
+    foot = " ".join(f"{figure:.0f} {unit}" for figure, unit in figures if figure is not None)
     return Tile("gpu", "gpu", value, "", recent(used, width, frame.glyphs), foot, "pink")
-
-
-def _between(frame: Frame, found: tuple[float, float] | None, write: object) -> str:
-    if found is None or not callable(write):
-        return ""
-    return f"{write(found[0])} {frame.glyphs.dash} {write(found[1])}"

@@ -14,13 +14,13 @@ from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.setup import TrainingSetup
 from ftui.hardware.detect import find_machine
-from ftui.hardware.devices import Card, find_card
+from ftui.hardware.devices import Card, GiB, find_card
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values
 from ftui.profile.tiers import tier_description, tier_names
 
-from ..drawing.editor.form_estimate import VERDICT_STYLES, VERDICT_WORDS, CardEstimate, GiB, verdict_words
+from ..drawing.editor.form_estimate import VERDICT_STYLES, VERDICT_WORDS, CardEstimate, verdict_words
 from ..drawing.editor.form_pick import Choice
 from .path_choices import FAULTS
 from .text_values import NONE, format_value

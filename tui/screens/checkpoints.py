@@ -22,7 +22,7 @@ from ..stage import stage
 from ..state.checkpoint_view import CheckpointLook, CheckpointView, reason_set_aside, reason_to_keep, with_checked
 from ..state.sent_requests import SentRequests
 from .canvas_screen import ListScreen
-from .dialogs import ConfirmScreen
+from .dialogs import confirm
 
 SOON_SECONDS = 0.4  # until the next look while a request waits for its answer
 
@@ -184,14 +184,10 @@ class CheckpointsScreen(ListScreen[None]):
         if reason := reason_to_keep(self._run, self._seen, entry):
             stage(self).say(f"{entry.name} stays: {reason}.", "warn")
             return
-        step = entry.step
-
-        def answered(said_yes: bool | None) -> None:
-            if said_yes and step is not None:
-                self._change("delete", step)
-
+        if (step := entry.step) is None:
+            return
         question = f"Delete {entry.name} of {self._run.name} ({units.size(entry.size)})? It cannot be brought back."
-        self.app.push_screen(ConfirmScreen(stage(self).look, question, "delete it"), answered)
+        confirm(self, question, "delete it", lambda: self._change("delete", step))
 
     def _change(self, verb: str, step: int) -> None:
         """By a request where the run is running; the answer comes with the next looks."""

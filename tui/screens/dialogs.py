@@ -1,12 +1,12 @@
 """A question before something that cannot be undone, a line of input, and what does not fit into one line."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
-from textual.screen import ModalScreen, ScreenResultType
+from textual.screen import ModalScreen, Screen, ScreenResultType
 from textual.widgets import Input
 
 from ftui.errors import FtuiError
@@ -14,8 +14,9 @@ from ftui.text import shown
 
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line, paragraph
-from ..render.theme import Look
+from ..stage import stage
 
+T = TypeVar("T")
 DIALOG_WIDTH = 70
 TEXT = "text@panel"
 BLANK: Line = [("", TEXT)]
@@ -24,13 +25,9 @@ BLANK: Line = [("", TEXT)]
 class DialogScreen(ModalScreen[ScreenResultType]):
     """A few lines in the middle, over the screen below."""
 
-    def __init__(self, look: Look) -> None:
-        super().__init__()
-        self._look = look
-
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Canvas(self._look, id="question")
+            yield Canvas(stage(self).look, id="question")
 
     def on_mount(self) -> None:
         canvas = self.query_one("#question", Canvas)
@@ -54,8 +51,8 @@ class ConfirmScreen(DialogScreen[bool]):
         Binding("escape,q", "dismiss(None)", "no answer", id="later"),
     ]
 
-    def __init__(self, look: Look, question: str, yes: str, *, no: str = "no", later: str = "") -> None:
-        super().__init__(look)
+    def __init__(self, question: str, yes: str, *, no: str = "no", later: str = "") -> None:
+        super().__init__()
         self._question = question
         self._keys = [("y", yes), ("n", no), *([("esc", later)] if later else [])]
 
@@ -74,8 +71,8 @@ class MessageScreen(DialogScreen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,escape,q,space", "dismiss", "close", id="close")]
 
-    def __init__(self, look: Look, message: str, hint: str) -> None:
-        super().__init__(look)
+    def __init__(self, message: str, hint: str) -> None:
+        super().__init__()
         self._message, self._hint = message, hint
 
     def question_lines(self, width: int) -> list[Line]:
@@ -85,17 +82,17 @@ class MessageScreen(DialogScreen[None]):
         return [*lines, BLANK, [(" enter", "key@panel"), (" close", "muted@panel")]]
 
 
-class PromptScreen(DialogScreen[str | None]):
-    """One line of text; `check` raises an FtuiError for what cannot be taken, shown while it is typed.
+class PromptScreen(DialogScreen[Any]):
+    """One line of text; gives what `check` makes of it, `None` after Esc.
 
-    `replaced`: the first key typed takes the place of `text`, else it goes behind it.
+    `check` raises an FtuiError for what cannot be taken, shown while it is typed. `replaced`: the first key typed takes
+    the place of `text`, else it goes behind it.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "cancel", id="cancel")]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "cancel", id="cancel")]
 
     def __init__(
         self,
-        look: Look,
         question: str,
         text: str,
         check: Callable[[str], object],
@@ -103,17 +100,17 @@ class PromptScreen(DialogScreen[str | None]):
         enter: str = "take it",
         replaced: bool = False,
     ) -> None:
-        super().__init__(look)
+        super().__init__()
         self._question, self._text, self._check, self._enter = question, text, check, enter
         self._replaced = replaced
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Canvas(self._look, id="question")
+            yield Canvas(stage(self).look, id="question")
             field = Input(shown(self._text), compact=True, select_on_focus=False)
             field.cursor_blink = False  # 2 kB/s over the wire otherwise
             yield field
-            yield Canvas(self._look, id="problem")
+            yield Canvas(stage(self).look, id="problem")
 
     def on_mount(self) -> None:
         self.query_one("#problem", Canvas).styles.height = 3
@@ -145,20 +142,44 @@ class PromptScreen(DialogScreen[str | None]):
         self.call_later(take)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        self._problem_with(event.value)
+        self._check_text(event.value, lambda _: self._show_problem(""))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        if not self._problem_with(event.value):
-            self.dismiss(event.value)
+        self._check_text(event.value, self.dismiss)
 
-    def _problem_with(self, text: str) -> str:
+    def _check_text(self, text: str, then: Callable[[Any], object]) -> None:
         try:
-            self._check(text)
-            problem = ""
+            answer = self._check(text)
         except FtuiError as error:
-            problem = f"{error.message} {error.hint}".strip()
-        self._show_problem(problem)
-        return problem
+            self._show_problem(f"{error.message} {error.hint}".strip())
+        else:
+            then(answer)
 
-    def action_cancel(self) -> None:
-        self.dismiss(None)
+
+def confirm(screen: Screen[Any], question: str, yes: str, then: Callable[[], object]) -> None:
+    """Asks over `screen`, and goes on with `then` after a yes. `yes`: what that does."""
+
+    def on_answer(answer: bool | None) -> None:
+        if answer:
+            then()
+
+    screen.app.push_screen(ConfirmScreen(question, yes), on_answer)
+
+
+def prompt(
+    screen: Screen[Any],
+    question: str,
+    text: str,
+    check: Callable[[str], T],
+    then: Callable[[T], object],
+    *,
+    enter: str = "take it",
+    replaced: bool = False,
+) -> None:
+    """Asks for a line of text over `screen`; `then` gets what `check` makes of it. See `PromptScreen`."""
+
+    def on_answer(answer: T | None) -> None:
+        if answer is not None:
+            then(answer)
+
+    screen.app.push_screen(PromptScreen(question, text, check, enter=enter, replaced=replaced), on_answer)

@@ -5,6 +5,7 @@ The screens that it opens are loaded when they are first asked for: the first fr
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
@@ -143,32 +144,26 @@ class MonitorScreen(CanvasScreen[None]):
 
     def action_request(self, verb: str) -> None:
         """Send a control request; what ends the run is asked first."""
-        kind = REQUESTS[verb]
-        if verb not in QUESTIONS:
-            self._send(kind, {})
-            return
-        from .dialogs import ConfirmScreen
+        from .dialogs import confirm
 
-        question, yes = QUESTIONS[verb]
-
-        def answered(said_yes: bool | None) -> None:
-            if said_yes:
-                self._send(kind, {})
-
-        self.app.push_screen(ConfirmScreen(stage(self).look, question.format(self._run.name), yes), answered)
+        send = partial(self._send, REQUESTS[verb], {})
+        if verb in QUESTIONS:
+            question, yes = QUESTIONS[verb]
+            confirm(self, question.format(self._run.name), yes, send)
+        else:
+            send()
 
     def action_pause(self) -> None:
         self._send(Continue if self.run_view.state.phase == "held" else Pause, {})
 
     def action_change(self, text: str) -> None:
-        from .dialogs import PromptScreen
+        from .dialogs import prompt
 
-        def entered(answer: str | None) -> None:
-            if answer:
-                self._send(Set, settings_in(answer))
+        def send(settings: dict[str, object]) -> None:
+            if settings:
+                self._send(Set, settings)
 
-        look = stage(self).look
-        self.app.push_screen(PromptScreen(look, SETTINGS_QUESTION, text, settings_in, enter="send"), entered)
+        prompt(self, SETTINGS_QUESTION, text, settings_in, send, enter="send")
 
     def _send(self, kind: type[ControlRequest], fields: dict[str, object]) -> None:
         try:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 from textual.widgets import Input
 
-from ftui.errors import FtuiError
 from ftui.text import shown
 
 from ..drawing.editor.form_pick import Choice, PickPage, pick_details, pick_lines, pick_title
@@ -23,9 +23,9 @@ Facts = Callable[[Choice], tuple[str, ...]]
 class PickScreen(ListScreen[Choice | None]):
     """Gives the choice, `None` where there was none.
 
-    `takes_any`: what is typed is a choice too, and `check` raises an FtuiError for what cannot be taken. `facts` tells
-    more of a choice, once it is under the cursor. `toggle` is for lists of which several are chosen: enter hands it the
-    one under the cursor and shows the choices it returns, and nothing but leaving closes the list.
+    `takes_any`: what is typed is a choice too. `facts` tells more of a choice, once it is under the cursor. `toggle` is
+    for lists of which several are chosen: enter hands it the one under the cursor and shows the choices it returns, and
+    nothing but leaving closes the list.
     """
 
     HEADING = "a list to choose from"
@@ -36,7 +36,7 @@ class PickScreen(ListScreen[Choice | None]):
         Binding("pageup", f"move(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
         Binding("pagedown", f"move({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
         Binding("tab", "complete", "complete", show=False, tooltip="Type the one under the cursor", id="complete"),
-        Binding("escape", "leave", "back", key_display="esc", tooltip="Choose nothing", id="back"),
+        Binding("escape", "dismiss(None)", "back", key_display="esc", tooltip="Choose nothing", id="back"),
     ]
 
     def __init__(
@@ -46,17 +46,15 @@ class PickScreen(ListScreen[Choice | None]):
         *,
         text: str = "",
         takes_any: bool = False,
-        check: Callable[[str], object] = str,
         facts: Facts | None = None,
         hint: str = "",
         toggle: Callable[[Choice], Sequence[Choice]] | None = None,
     ) -> None:
         super().__init__()
         self._title, self._choices, self._text, self._takes_any = title, list(choices), text, takes_any
-        self._check, self._facts, self._hint, self._toggle = check, facts, hint, toggle
+        self._facts, self._hint, self._toggle = facts, hint, toggle
         self._known: dict[str, tuple[str, ...]] = {}
         self._typed = ""
-        self._problem = ""
         self.cursor = next((n for n, choice in enumerate(choices) if choice.is_current), 0)
 
     def compose(self) -> ComposeResult:
@@ -118,24 +116,8 @@ class PickScreen(ListScreen[Choice | None]):
         if self._toggle is not None:
             self._choices = list(self._toggle(chosen))
             self.draw()
-            return
-        self._problem = self._problem_with(chosen)
-        if self._problem:
-            self.draw()
         else:
             self.dismiss(chosen)
-
-    def action_leave(self) -> None:
-        self.dismiss(None)
-
-    def _problem_with(self, choice: Choice) -> str:
-        if not self._takes_any:
-            return ""
-        try:
-            self._check(str(choice.value))
-        except FtuiError as error:
-            return f"{error.message} {error.hint}".strip()
-        return ""
 
     def learn(self, value: str, words: str, facts: tuple[str, ...], tone: str) -> None:
         """More is known of a choice now than when the list was made."""
@@ -152,12 +134,10 @@ class PickScreen(ListScreen[Choice | None]):
             found[self.cursor] = replace(found[self.cursor], facts=more)
         total, hint = len(self._choices), self._hint
         page = PickPage(self._title, found, self.cursor, self._typed, self._takes_any, total, hint)
-        problem = self._problem_with(found[self.cursor]) if found and self._typed else ""
-
         self.show(
             title=lambda frame: pick_title(frame, page),
             body=lambda frame: pick_lines(frame, page),
-            details=lambda frame: pick_details(frame, page, problem),
+            details=lambda frame: pick_details(frame, page),
         )
 
     def _facts_of(self, choice: Choice) -> tuple[str, ...]:
@@ -167,3 +147,13 @@ class PickScreen(ListScreen[Choice | None]):
         if name not in self._known:
             self._known[name] = self._facts(choice)
         return self._known[name]
+
+
+def pick(screen: Screen[Any], choices: PickScreen, then: Callable[[Choice], object]) -> None:
+    """Opens the list over `screen`; `then` gets what is chosen, if anything is."""
+
+    def on_choice(choice: Choice | None) -> None:
+        if choice is not None:
+            then(choice)
+
+    screen.app.push_screen(choices, on_choice)

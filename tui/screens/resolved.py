@@ -4,8 +4,9 @@ This room loads pydantic: other screens import it when it is about to be shown.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -29,12 +30,11 @@ from ..state.launch_plan import (
     LaunchPlan,
     carry_out,
     check_new_name,
-    check_overrides,
-    overrides_in,
     plan_launch,
+    with_overrides,
 )
 from .canvas_screen import ListScreen
-from .dialogs import PromptScreen
+from .dialogs import prompt
 
 NAME_QUESTION = "The name of the run, which is also its folder's."
 FIND_QUESTION = "Words of a key: of its name, or of what it means."
@@ -129,42 +129,35 @@ class ResolvedScreen(ListScreen[None]):
         row = self._rows[self.cursor] if self._rows else ValueRow([])
         question = f"{VALUE_QUESTION}\n{row.meaning}" if row.meaning else VALUE_QUESTION
 
-        def entered(text: str) -> LaunchOptions:
-            new = overrides_in(text)
-            self._sought = new[-1].partition("=")[0].strip() if new else ""
-            return replace(self.options, overrides=(*self.options.overrides, *new))
+        def change(options: LaunchOptions) -> None:
+            self._sought = "".join(options.overrides[-1:]).partition("=")[0].strip()
+            self._change_to(options)
 
-        self._ask(question, row.entry, lambda text: check_overrides(self.options, text), entered)
+        prompt(self, question, row.entry, lambda text: with_overrides(self.options, text), change)
 
     def action_find(self) -> None:
-        found: list[int] = []
-
-        def check(text: str) -> None:
-            found[:] = matching(self._rows, text, self.cursor)
-            if text.strip() and not found:
+        def check(text: str) -> list[int]:
+            matches = matching(self._rows, text, self.cursor)
+            if text.strip() and not matches:
                 raise UsageError("No key has these words in its name or its help.")
+            return matches
 
-        def entered(answer: str | None) -> None:
-            if answer and found:
-                self.cursor = found[0]
+        def go(matches: list[int]) -> None:
+            if matches:
+                self.cursor = matches[0]
                 self.draw()
 
-        self.app.push_screen(PromptScreen(stage(self).look, FIND_QUESTION, "", check, enter="go there"), entered)
+        prompt(self, FIND_QUESTION, "", check, go, enter="go there")
 
     def action_rename(self) -> None:
         name = self.plan.run.name if self.plan is not None else ""
-        check = lambda text: check_new_name(self.options, text)  # noqa: E731
-        self._ask(NAME_QUESTION, name, check, lambda text: replace(self.options, name=text.strip()))
+        check = partial(check_new_name, self.options)
+        prompt(self, NAME_QUESTION, name, check, lambda name: self._change_to(replace(self.options, name=name)))
 
-    def _ask(
-        self, question: str, text: str, check: Callable[[str], object], changed: Callable[[str], LaunchOptions]
-    ) -> None:
-        def entered(answer: str | None) -> None:
-            if answer:
-                self._before.append(self.options)
-                self._change(changed(answer))
-
-        self.app.push_screen(PromptScreen(stage(self).look, question, text, check), entered)
+    def _change_to(self, options: LaunchOptions) -> None:
+        if options != self.options:
+            self._before.append(self.options)
+            self._change(options)
 
     # -- the dry run
 
@@ -177,7 +170,7 @@ class ResolvedScreen(ListScreen[None]):
         self.run_worker(self._count(self.plan), exclusive=True, group="count")
 
     def action_rows(self) -> None:
-        from .rows.open_rows import open_rows
+        from .rows.rows_screen import open_rows
 
         if self.plan is None:
             stage(self).say("There is no whole profile to read the rows of.", "warn")

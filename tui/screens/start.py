@@ -15,7 +15,7 @@ from ..stage import stage
 from ..state.run_list import RunList
 from ..state.start_choices import SHIPPED, StartChoice, filter_choices, find_choices
 from .canvas_screen import ListScreen
-from .dialogs import PromptScreen
+from .dialogs import prompt
 
 PATH_QUESTION = "The path of a profile, or the name of one that comes with ftui."
 FILTER_QUESTION = "Show only what has these words in it; nothing shows all."
@@ -104,29 +104,19 @@ class StartScreen(ListScreen[None]):
     def action_rows(self) -> None:
         if (choice := self.choice) is None:
             return
-        from .rows.open_rows import open_rows_of  # with pydantic (0.1 s)
+        from .rows.rows_screen import open_rows_of  # with pydantic (0.1 s)
 
         path = choice.profile if choice.run is None else choice.run.profile
         if path is not None:
             open_rows_of(self, path, choice.name)
 
     def action_other(self) -> None:
-        found: list[Path] = []
-
-        def check(text: str) -> None:
-            found[:] = [find_profile(text.strip())]
-
-        def entered(answer: str | None) -> None:
-            if answer is not None:
-                self._show(found[0])
-
-        self.app.push_screen(PromptScreen(stage(self).look, PATH_QUESTION, "", check), entered)
+        prompt(self, PATH_QUESTION, "", lambda text: find_profile(text.strip()), self._show)
 
     def action_filter(self) -> None:
-        def entered(answer: str | None) -> None:
-            if answer is not None:
-                self._filter = answer.strip()
-                self.follow_cursor()
-                self.draw()
+        def narrow(words: str) -> None:
+            self._filter = words
+            self.follow_cursor()
+            self.draw()
 
-        self.app.push_screen(PromptScreen(stage(self).look, FILTER_QUESTION, self._filter, str.strip), entered)
+        prompt(self, FILTER_QUESTION, self._filter, str.strip, narrow)

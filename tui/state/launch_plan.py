@@ -270,12 +270,14 @@ def overrides_in(text: str) -> tuple[str, ...]:
     return tuple(part for part in BETWEEN.split(text.strip()) if part)
 
 
-def check_overrides(options: LaunchOptions, text: str) -> None:
-    """Whether the profile is whole with them, and with those before them.
+def with_overrides(options: LaunchOptions, text: str) -> LaunchOptions:
+    """The same with these overrides behind those before them.
 
     Raises:
-        FtuiError: it is not; every fault is named.
+        FtuiError: the profile is not valid with them; every fault is named.
     """
+    changed = replace(options, overrides=(*options.overrides, *overrides_in(text)))
     path = options.run.profile if options.run is not None else options.profile
     assert path is not None, "a profile or a run is chosen"
-    resolve(path, overrides=(*options.overrides, *overrides_in(text)), below=options.below)
+    resolve(path, overrides=changed.overrides, below=options.below)
+    return changed

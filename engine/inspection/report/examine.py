@@ -1,9 +1,8 @@
 """What is found by looking at rows: each finding with its number and first examples."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 import numpy as np
 from msgspec import structs
@@ -92,18 +91,17 @@ def find_problems(looked: Examination) -> list[Finding]:
     return sorted(found, key=lambda one: (order[one.severity], names.index(one.name)))
 
 
-def _examples(looked: Examination, name: str, rows: Iterable[int]) -> list[Example]:
-    """The first of these rows, with what is wrong in them."""
-    tokenizer, its = looked.read.tokenizer, looked.rows
-    return [
-        Example(its.where(int(row)), make_excerpt(tokenizer, its, int(row), name)) for row in islice(rows, EXAMPLES)
-    ]
+def _example(looked: Examination, name: str, row: int, like: int | None = None) -> Example:
+    """A row with what is wrong in it, and the one it is `like`."""
+    excerpt = make_excerpt(looked.read.tokenizer, looked.rows, row, name)
+    return Example(looked.rows.where(row), excerpt, None if like is None else looked.rows.where(like))
 
 
 def _row_finding(looked: Examination, name: str, rows: np.ndarray, total: int, detail: str = "") -> Iterator[Finding]:
     """The finding, where there are such rows (their numbers)."""
     if len(rows):
-        yield make_finding(name, len(rows), total, _examples(looked, name, rows), detail=detail)
+        examples = [_example(looked, name, int(row)) for row in rows[:EXAMPLES]]
+        yield make_finding(name, len(rows), total, examples, detail=detail)
 
 
 def _skipped(looked: Examination) -> Iterator[Finding]:
@@ -194,16 +192,19 @@ def _too_long(looked: Examination) -> Iterator[Finding]:
         return
     max_length, stores = looked.profile.data.max_length, looked.read.stores
     firsts = np.cumsum([0, *(len(store.facts) for store in stores)])
-    cut = [store.rows[store.lengths > max_length] + first for store, first in zip(stores, firsts, strict=False)]
-    for one in _row_finding(looked, "truncated", distinct(np.concatenate(cut)), looked.num_trained):
+
+    def longer(limit: int) -> np.ndarray:
+        pairs = zip(stores, firsts, strict=False)
+        return distinct(np.concatenate([store.rows[store.lengths > limit] + first for store, first in pairs]))
+
+    for one in _row_finding(looked, "truncated", longer(max_length), looked.num_trained):
         yield structs.replace(one, fix=_length_fix(looked, one))
     pairs = [pair for pair in zip(stores, firsts, strict=False) if set(pair[0].counts.forms) != {"text"}]
     ends = [np.zeros(0, dtype=np.int64), *(cut_answers(store, max_length) + first for store, first in pairs)]
     for one in _row_finding(looked, "answers_cut_off", np.concatenate(ends), looked.num_trained):
         yield structs.replace(one, fix=_length_fix(looked, one))
     if longest := looked.limits.positions:
-        beyond = [store.rows[store.lengths > longest] + first for store, first in zip(stores, firsts, strict=False)]
-        yield from _row_finding(looked, "too_long_for_model", distinct(np.concatenate(beyond)), looked.num_trained)
+        yield from _row_finding(looked, "too_long_for_model", longer(longest), looked.num_trained)
 
 
 def _length_fix(looked: Examination, one: Finding) -> str:
@@ -245,11 +246,7 @@ def _parted_copies(looked: Examination) -> Iterator[Finding]:
 def _match_finding(looked: Examination, name: str, alike: Matches, total: int) -> Iterator[Finding]:
     if not alike.count:
         return
-    its, tokenizer = looked.rows, looked.read.tokenizer
-    examples = [
-        Example(its.where(row), make_excerpt(tokenizer, its, row, name), its.where(earlier))
-        for row, earlier in alike.examples
-    ]
+    examples = [_example(looked, name, row, earlier) for row, earlier in alike.examples]
     yield make_finding(name, alike.count, total, examples, detail="at least" if alike.is_least else "")
 
 

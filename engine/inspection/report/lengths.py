@@ -58,9 +58,7 @@ def cut_losses(stores: Sequence[Store], wanted: Iterable[int]) -> list[OtherLeng
     for max_length in wanted:
         num_cut = num_tokens = num_target_tokens = 0
         for store in stores:
-            longer = np.flatnonzero(store.lengths > max_length)
-            begins = store.starts[longer] + max_length
-            ends = store.starts[longer] + store.lengths[longer]
+            longer, begins, ends = _beyond(store, max_length)
             num_cut += len(distinct(store.rows[longer]))
             num_tokens += int((ends - begins).sum())
             num_target_tokens += int(store.count_trained(begins, ends).sum(dtype=np.int64))
@@ -70,7 +68,12 @@ def cut_losses(stores: Sequence[Store], wanted: Iterable[int]) -> list[OtherLeng
 
 def cut_answers(store: Store, max_length: int) -> np.ndarray:
     """The rows (numbers, ascending) of which a trained token stands beyond the limit."""
+    longer, begins, ends = _beyond(store, max_length)
+    return distinct(store.rows[longer[store.count_trained(begins, ends) > 0]])
+
+
+def _beyond(store: Store, max_length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The sequences that are longer (their numbers), and where what is beyond the limit begins and ends."""
     longer = np.flatnonzero(store.lengths > max_length)
-    begins = store.starts[longer] + max_length
-    lost = store.count_trained(begins, store.starts[longer] + store.lengths[longer])
-    return distinct(store.rows[longer[lost > 0]])
+    starts = store.starts[longer]
+    return longer, starts + max_length, starts + store.lengths[longer]

@@ -14,25 +14,29 @@ from ...data.stores.store import Store, read_column
 
 
 class RowIndex:
-    """The rows of all sources, one source after the other; `found` and `stores` belong together, one by one."""
+    """The rows of all sources, one source after the other; `sources` and `stores` belong together, one by one.
 
-    def __init__(self, found: Sequence[ResolvedSource], stores: Sequence[Store]) -> None:
-        self._found = list(found)
+    `bounds`: the first row of each source, and the number of all.
+    """
+
+    def __init__(self, sources: Sequence[ResolvedSource], stores: Sequence[Store]) -> None:
+        self._sources = list(sources)
         self._stores = list(stores)
-        self._bounds = np.concatenate([[0], np.cumsum([len(store.facts) for store in stores], dtype=np.int64)])
+        self.bounds = np.concatenate([[0], np.cumsum([len(store.facts) for store in stores], dtype=np.int64)])
         self._spans: tuple[np.ndarray, np.ndarray] | None = None
 
     def __len__(self) -> int:
-        return int(self._bounds[-1])
+        return int(self.bounds[-1])
 
     def column(self, name: str) -> np.ndarray:
         """One of the `FACTS` of each row."""
         return read_column(self._stores, name)
 
     def where(self, row: int) -> RowLocation:
-        source, number = self._place(row)
+        """Where a row stands in its file."""
+        source, number = self.place_of(row)
         fact = self._stores[source].facts[number]
-        place = self._found[source].places[int(fact["file"])]
+        place = self._sources[source].places[int(fact["file"])]
         return RowLocation(printable(place), int(fact["place"]), unit_of(place))
 
     def spans(self) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +56,7 @@ class RowIndex:
         begins, ends = (bound[rows] for bound in self.spans())
         sizes = np.minimum(ends - begins, most)
         heads = np.where((ends - begins > most) & from_both_ends, most // 2, sizes)
-        owners = np.searchsorted(self._bounds, rows, side="right") - 1
+        owners = np.searchsorted(self.bounds, rows, side="right") - 1
         spans = np.stack([begins, begins + heads, ends - (sizes - heads), ends], axis=1).reshape(-1, 2)
         parts = [
             self._stores[owner].tokens(spans[2 * start : 2 * end])
@@ -61,9 +65,10 @@ class RowIndex:
         ids, trained = (np.concatenate(each) for each in zip(*parts, strict=True))
         return ids.astype(np.int64), trained, sizes
 
-    def _place(self, row: int) -> tuple[int, int]:
-        source = int(np.searchsorted(self._bounds, row, side="right")) - 1
-        return source, row - int(self._bounds[source])
+    def place_of(self, row: int) -> tuple[int, int]:
+        """The source of a row, and its number there."""
+        source = int(np.searchsorted(self.bounds, row, side="right")) - 1
+        return source, row - int(self.bounds[source])
 
 
 def _spans(store: Store) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from ftui.engine.simulate.allocator import Allocator
-from ftui.engine.simulate.kernels import QUIRKS, cpu_kernels, cuda_kernels
+from ftui.engine.simulate.kernels import cpu_kernels, cuda_kernels
 from ftui.engine.simulate.profile_memory import find_peak
 from ftui.engine.simulate.sdpa_kernels import backend_for
 from ftui.engine.simulate.trace import Trace
@@ -75,7 +75,6 @@ def test_functions_are_put_back() -> None:
     with cuda_kernels(80).chosen():
         assert F.softmax is not before[0]
     assert (F.softmax, F.dropout, F.scaled_dot_product_attention) == before
-    assert all(quirk.source and quirk.since for quirk in QUIRKS)
 
 
 def _linear_step(bias: bool = False) -> Trace:

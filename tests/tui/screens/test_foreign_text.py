@@ -144,11 +144,11 @@ def test_lists_pages_and_dialogs_show_foreign_text(name: str) -> None:
         await visit.look(ResolvedScreen)
         await visit.press(*["down"] * 4, "e")
         await visit.look(PromptScreen, ours=False)
-        await visit.show(PromptScreen(visit.shown.app.look, text, text, str.strip))
+        await visit.show(PromptScreen(text, text, str.strip))
         await visit.look(PromptScreen, ours=False)
-        await visit.show(MessageScreen(visit.shown.app.look, text, text))
+        await visit.show(MessageScreen(text, text))
         await visit.look(MessageScreen, seen=True)
-        await visit.show(ConfirmScreen(visit.shown.app.look, text, text))
+        await visit.show(ConfirmScreen(text, text))
         await visit.look(ConfirmScreen, seen=True)
         visit.shown.app.complain(UsageError(text, hint=text))
         await visit.shown.pilot.pause()
@@ -219,7 +219,7 @@ def test_a_path_with_controls_in_it_is_not_copied() -> None:
 
 def test_what_is_pasted_comes_in_visible() -> None:
     async def play(visit: Visit) -> None:
-        await visit.show(PromptScreen(visit.shown.app.look, "?", "", str.strip))
+        await visit.show(PromptScreen("?", "", str.strip))
         await visit.look(PromptScreen)
         visit.shown.app.post_message(Paste("a\x1b]52;c;eA==\x07\u202eb\rsecond line"))
         await visit.shown.pilot.pause(0.1)

@@ -22,9 +22,9 @@ from ftui.tui.state.launch_plan import (
     LaunchPlan,
     carry_out,
     check_new_name,
-    check_overrides,
     overrides_in,
     plan_launch,
+    with_overrides,
 )
 from ftui.tui.state.resolved_values import Value
 from tests.support import shelf
@@ -256,7 +256,7 @@ def test_several_values_stand_in_one_line(path: Path) -> None:
     new = overrides_in(text)
     assert new == ("train.max_steps=5", 'adapter.target_modules=["a b", "c"]', "data.train = my rows.jsonl")
     assert plan_launch(LaunchOptions(path, overrides=new)).resolved.profile.adapter.target_modules == ("a b", "c")
-    check_overrides(LaunchOptions(path), text)
+    with_overrides(LaunchOptions(path), text)
     assert overrides_in("  ") == ()
 
 
@@ -266,7 +266,7 @@ def test_several_values_stand_in_one_line(path: Path) -> None:
 )
 def test_a_value_that_does_not_fit_is_refused(path: Path, text: str, words: str) -> None:
     with pytest.raises(FtuiError, match=words):
-        check_overrides(LaunchOptions(path), text)
+        with_overrides(LaunchOptions(path), text)
 
 
 def test_an_override_may_be_what_makes_a_profile_whole(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 None of it hides the curve: lines and their labels go behind it, and signs on it keep a distance from each other.
 """
 
+import math
 from collections.abc import Set
 from itertools import pairwise
 
@@ -25,6 +26,7 @@ TIP_REACH = 4  # rows above and below the tip in which its number may stand
 
 
 def put_grid(plot: Plot, axis: Axis, glyphs: Glyphs) -> None:
+    """Dots behind the curve in the rows that have a number at the axis."""
     for row, _ in axis.ticks:
         for column in range(GRID_EVERY // 2, plot.width, GRID_EVERY):
             plot.put(plot.rows - 1 - row, column, glyphs.grid, "rule", behind=True)
@@ -36,14 +38,10 @@ def epochs_shown(steps_per_epoch: int, view: View, width: int) -> list[tuple[int
         return []
     per_epoch = steps_per_epoch * width / (view.last - view.first)
     every = next(n * 10**power for power in range(20) for n in (1, 2, 5) if n * 10**power * per_epoch >= EPOCH_GAP)
-    found = []
-    number = max(1, int(view.first / (steps_per_epoch * every))) * every
-    while number * steps_per_epoch < view.last:
-        column = view.column(number * steps_per_epoch)
-        if column is not None:
-            found.append((column, number))
-        number += every
-    return found
+    first = max(1, int(view.first / (steps_per_epoch * every))) * every
+    numbers = range(first, math.ceil(view.last / steps_per_epoch), every)
+    columns = ((view.column(number * steps_per_epoch), number) for number in numbers)
+    return [(column, number) for column, number in columns if column is not None]
 
 
 def parts_shown(history: History, view: View, width: int) -> tuple[str, list[tuple[int, int]]]:
@@ -56,14 +54,17 @@ def parts_shown(history: History, view: View, width: int) -> tuple[str, list[tup
 
 def put_verticals(plot: Plot, history: History, view: View, glyphs: Glyphs) -> None:
     """Lines behind the curve where epochs end (or stages begin) and where attempts after the first begin."""
-    for column, _ in parts_shown(history, view, plot.width)[1]:
+    lines = [(column, glyphs.epoch, "rule") for column, _ in parts_shown(history, view, plot.width)[1]]
+    lines += [(column, glyphs.attempt, "faint") for column, _ in _attempts_shown(history, view)]
+    for column, sign, style in lines:
         for row in range(plot.rows):
-            plot.put(row, column, glyphs.epoch, "rule", behind=True)
-    for begin in history.attempt_starts:
-        column_there = view.column(begin.step)
-        if column_there is not None:
-            for row in range(plot.rows):
-                plot.put(row, column_there, glyphs.attempt, "faint", behind=True)
+            plot.put(row, column, sign, style, behind=True)
+
+
+def _attempts_shown(history: History, view: View) -> list[tuple[int, int]]:
+    """Columns in view where attempts after the first begin, and their numbers."""
+    columns = ((view.column(begin.step), begin.attempt) for begin in history.attempt_starts)
+    return [(column, attempt) for column, attempt in columns if column is not None]
 
 
 def put_labels(plot: Plot, history: History, view: View) -> None:
@@ -73,10 +74,8 @@ def put_labels(plot: Plot, history: History, view: View) -> None:
         near = min((b[0] - a[0] for a, b in pairwise(shown)), default=plot.width)
         for column, number in shown:
             _put_label(plot, 0, column, f"{word} {number}" if near >= EPOCH_WORD_GAP else f"{number}", "faint")
-    for begin in reversed(history.attempt_starts):
-        column_there = view.column(begin.step)
-        if column_there is not None:
-            _put_label(plot, plot.rows - 1, column_there, f"#{begin.attempt}", "muted")
+    for column, attempt in reversed(_attempts_shown(history, view)):
+        _put_label(plot, plot.rows - 1, column, f"#{attempt}", "muted")
 
 
 def _put_label(plot: Plot, row: int, column: int, text: str, style: str) -> None:
@@ -122,12 +121,11 @@ def put_bad(plot: Plot, columns: Columns, history: History, view: View, glyphs: 
 
 def put_tip(plot: Plot, dot: int, height: int, text: str, avoid: Set[tuple[int, int]]) -> None:
     """The newest value beside the tip of the curve (in dots), or above or below it at the right edge."""
-    row, column = plot.rows - 1 - height // DOTS_HIGH, dot // DOTS_WIDE + 1
-    if column + len(text) + 1 <= plot.width:
-        plot.put(row, column, f" {text}", "key")
-        return
-    text = f" {text}"
+    row, column, text = plot.rows - 1 - height // DOTS_HIGH, dot // DOTS_WIDE + 1, f" {text}"
     start = plot.width - len(text)
+    if column <= start:
+        plot.put(row, column, text, "key")
+        return
     for away in (n * sign for n in range(1, TIP_REACH + 1) for sign in (-1, 1)):
         at = row + away
         if 0 <= at < plot.rows and start >= 0 and not any((at, c) in avoid for c in range(start, plot.width)):

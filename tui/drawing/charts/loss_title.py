@@ -52,15 +52,12 @@ def _left(frame: Frame, standing: Standing, state: RunState) -> list[Line]:
 
 def _right(frame: Frame, history: History, state: RunState) -> list[Line]:
     parts: list[Line] = []
-    number = len(state.checkpoints)
-    if number:
-        noun = "checkpoint" if number == 1 else "checkpoints"
-        parts.append([(f"  {frame.glyphs.checkpoint} ", "good"), (f"{number} {noun} ", "muted")])
-    best = history.best
-    if best is not None and best.loss is not None:
-        parts.append(
-            [(f"  {frame.glyphs.best} ", "eval"), (loss(best.loss), "text"), (f" best @ {best.step:,} ", "muted")]
-        )
+    if number := len(state.checkpoints):
+        words = f"{number} checkpoint{'s' * (number != 1)} "
+        parts.append([(f"  {frame.glyphs.checkpoint} ", "good"), (words, "muted")])
+    if (best := history.best) is not None and best.loss is not None:
+        figure = (loss(best.loss), "text")
+        parts.append([(f"  {frame.glyphs.best} ", "eval"), figure, (f" best @ {best.step:,} ", "muted")])
     return parts
 
 

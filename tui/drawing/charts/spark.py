@@ -52,12 +52,12 @@ def spark(found: Sequence[Point], width: int, glyphs: Glyphs) -> tuple[str, str]
         columns.setdefault(min(width - 1, int(step / span * width)), []).append(value)
     bars = [sum(values) / len(values) for _, values in sorted(columns.items())]
     text = levels(bars, glyphs)
-    return text[:-1], text[-1]
+    return text[:-1], text[-1:]
 
 
 def levels(values: Sequence[float], glyphs: Glyphs) -> str:
     """Each value as one of eight bars between the lowest and the highest of them."""
-    low, high = min(values), max(values)
+    low, high = min(values, default=0.0), max(values, default=0.0)
     least = max(abs(high), abs(low)) * FLAT_SHARE
     if high - low < least:
         low = (low + high - least) / 2 + least / (2 * (len(glyphs.bars) - 1))  # the middle in the middle of a bar
@@ -68,8 +68,5 @@ def levels(values: Sequence[float], glyphs: Glyphs) -> str:
 
 def recent(values: Iterable[float | None], width: int, glyphs: Glyphs) -> tuple[str, str]:
     """The newest `width` values as bars; what is not known is left out."""
-    known = [value for value in values if value is not None][-width:]
-    if not known:
-        return "", ""
-    text = levels(known, glyphs)
-    return text[:-1], text[-1]
+    text = levels([value for value in values if value is not None][-width:], glyphs)
+    return text[:-1], text[-1:]

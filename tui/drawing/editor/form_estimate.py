@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ftui import units
-from ftui.estimate.result import PARTS, Duration, Estimate, Memory
-from ftui.hardware.devices import Card
+from ftui.estimate.estimate_text import parameter_words
+from ftui.estimate.result import PARTS, PHASES, Duration, Estimate, Memory
+from ftui.hardware.devices import Card, GiB, MiB
 
 from ...render.glyphs import Glyphs
 from ...render.spans import Frame, Line, Span, heading, left, paragraph, right, spread, width_of
@@ -20,11 +21,6 @@ PART_STYLES = {
     "weights": "loss", "quantisation": "loss", "adapters": "violet", "gradients": "eval", "optimizer": "eval",
     "activations": "good", "logits": "good", "workspace": "pink", "fragmentation": "muted", "context": "muted",
 }  # fmt: skip
-PHASES = {
-    "loading": "while loading", "forward": "in a forward pass", "backward": "in a backward pass",
-    "optimizer": "in an update", "evaluation": "in an evaluation",
-}  # fmt: skip
-GiB = 1 << 30
 NARROW_BAR, WIDE_BAR = 10, 24
 LABEL = 13
 
@@ -144,31 +140,23 @@ def _memory_facts(frame: Frame, memory: Memory) -> list[Line]:
 
 def _facts(estimate: Estimate) -> Sequence[tuple[str, str]]:
     """Labels and texts; a text is empty where its fact is not known."""
-    duration, parameters, speed = estimate.duration, "", ""
-    if estimate.num_parameters is not None and estimate.num_trainable is not None:
-        share = estimate.num_trainable / estimate.num_parameters if estimate.num_parameters else 0
-        trainable = units.count(estimate.num_trainable)
-        parameters = f"{units.count(estimate.num_parameters)}, trained {trainable} ({share:.2%})"
+    duration, speed = estimate.duration, ""
     if duration.tokens_per_second is not None:
         speed = f"~{duration.tokens_per_second:,.0f} tokens/s, give or take {duration.spread:.0%}; {duration.basis}"
     steps = "" if duration.num_steps is None else f"{duration.num_steps:,} steps"
     total = "" if duration.total_seconds is None else f"~{units.duration(duration.total_seconds)}"
+    sizes = ("RAM", estimate.ram), ("disk", estimate.disk)
     money = "" if duration.dollars is None else f"${duration.dollars:,.2f}"
     return [
-        ("parameters", parameters),
+        ("parameters", parameter_words(estimate)),
         ("speed", speed),
         ("run", ", ".join(part for part in (steps, total, money) if part)),
-        ("RAM", _optional(estimate.ram)),
-        ("disk", _optional(estimate.disk)),
+        *((label, "" if size is None else f"~{_size(size)}") for label, size in sizes),
     ]
 
 
 def _fact(label: str, text: str) -> Line:
     return [(" " + left(label, LABEL), "muted"), (text, "text")]
-
-
-def _optional(size: int | None) -> str:
-    return "" if size is None else f"~{_size(size)}"
 
 
 def _size(size: float) -> str:
@@ -183,4 +171,4 @@ def _number(size: float) -> str:
 
 
 def _fine(size: float) -> str:
-    return f"{size / GiB:.2f} GiB" if size >= GiB / 10 else f"{size / (1 << 20):.0f} MiB"
+    return f"{size / GiB:.2f} GiB" if size >= GiB / 10 else f"{size / MiB:.0f} MiB"

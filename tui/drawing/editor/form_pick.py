@@ -73,12 +73,10 @@ def _line(frame: Frame, choice: Choice, name: int, *, chosen: bool) -> Line:
     return on_cursor(line, chosen)
 
 
-def pick_details(frame: Frame, page: PickPage, problem: str = "") -> list[Line]:
-    """What is wrong with what is typed, else all that is known about the line under the cursor."""
+def pick_details(frame: Frame, page: PickPage) -> list[Line]:
+    """All that is known about the line under the cursor."""
     spans: list[Span] = []
-    if problem:
-        spans = [(problem, "bad")]
-    elif page.choices:
+    if page.choices:
         choice = page.choices[min(page.cursor, len(page.choices) - 1)]
         facts = choice.facts or ((choice.words,) if choice.words else ())
         spans = [(choice.name, "title"), *((fact, "muted") for fact in facts)]

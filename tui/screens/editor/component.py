@@ -14,7 +14,7 @@ from ftui.profile.toml_edit.document import ProfileDocument
 from ...form.edits import removed_keys
 from ...form.profile_form import ProfileForm
 from ...stage import Stage, stage
-from ..dialogs import ConfirmScreen
+from ..dialogs import confirm
 
 T = TypeVar("T")
 
@@ -58,9 +58,4 @@ class Component:
 
     def ask(self, question: str, yes: str, then: Callable[[], object]) -> None:
         """Asks, and goes on with `then` after a yes. `yes`: what that does."""
-
-        def on_answer(answer: bool | None) -> None:
-            if answer:
-                then()
-
-        self.screen.app.push_screen(ConfirmScreen(self.stage.look, question, yes), on_answer)
+        confirm(self.screen, question, yes, then)

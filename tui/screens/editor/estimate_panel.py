@@ -22,7 +22,7 @@ from ...drawing.editor.form_pick import Choice
 from ...form.edits import removed_keys, with_values
 from ...form.estimates import MachineCards, card_choices, change_choices, detect_cards, estimate_on
 from ...form.profile_form import ProfileForm
-from ..pick import PickScreen
+from ..pick import PickScreen, pick
 from .component import Component
 
 NOT_COUNTED = "It fits as it is. c counts the rows: if some are cut, f may find room for longer ones."
@@ -83,14 +83,13 @@ class EstimatePanel(Component):
     def choose_card(self) -> None:
         """A list of cards; the tier of the one that is chosen goes below the profile."""
 
-        def on_choice(choice: Choice | None) -> None:
-            if choice is not None:
-                recent.remember_tier(str(self.form.path), choice.value)
-                self._set_tier(choice.value)
+        def choose(choice: Choice) -> None:
+            recent.remember_tier(str(self.form.path), choice.value)
+            self._set_tier(choice.value)
 
         choices = card_choices(self.form.snapshot.profile, self.cards, self.form.tier_name)
         title = "the card to estimate for, and its tier below the profile"
-        self.screen.app.push_screen(PickScreen(title, choices), on_choice)
+        pick(self.screen, PickScreen(title, choices), choose)
 
     def _set_tier(self, name: str) -> None:
         """`name` is empty for no tier."""
@@ -108,14 +107,13 @@ class EstimatePanel(Component):
     async def _choose_change(self, profile: Profile, card: Card) -> None:
         draft, known, estimate = self.form.draft, self._known(profile), self.on_card.estimate
 
-        def on_choice(choice: Choice | None) -> None:
-            if choice is not None and self.form.draft.text == draft.text:
-                values = choice.value
-                if self.edit(lambda draft: with_values(draft, values)):
-                    changed = list(map(".".join, values))
-                    gone = [name for name in removed_keys(draft, self.form.draft, ()) if name not in changed]
-                    without = f", without {', '.join(gone)}" if gone else ""
-                    self.stage.say(f"Changed: {choice.name}{without}. u takes it back.", "good")
+        def change(choice: Choice) -> None:
+            values = choice.value
+            if self.form.draft.text == draft.text and self.edit(lambda draft: with_values(draft, values)):
+                changed = list(map(".".join, values))
+                gone = [name for name in removed_keys(draft, self.form.draft, ()) if name not in changed]
+                without = f", without {', '.join(gone)}" if gone else ""
+                self.stage.say(f"Changed: {choice.name}{without}. u takes it back.", "good")
 
         try:
             choices = await asyncio.to_thread(change_choices, profile, card, known)
@@ -125,7 +123,7 @@ class EstimatePanel(Component):
         is_too_large = estimate is not None and estimate.verdict in ("tight", "no")
         if choices:
             title = "what would make it fit" if is_too_large else "what would use the card better"
-            self.screen.app.push_screen(PickScreen(f"{title}: {card.title}", choices), on_choice)
+            pick(self.screen, PickScreen(f"{title}: {card.title}", choices), change)
         else:
             self.stage.say(_explain_no_change(estimate, is_counted=known.counts is not None))
 

@@ -21,10 +21,9 @@ from ...form.edits import with_value
 from ...form.form_fields import field_at
 from ...form.profile_form import ProfileForm
 from ...form.text_values import format_list
-from ...render.theme import Look
 from ...state import autosave
 from ...state.profile_paths import current_folder, is_shipped
-from ..dialogs import ConfirmScreen, PromptScreen
+from ..dialogs import ConfirmScreen, prompt
 from .component import Component
 from .row_findings import ALLOW, blocking_findings
 
@@ -43,8 +42,8 @@ class LeaveScreen(ConfirmScreen, inherit_bindings=False):
         Binding("n,escape,q", "dismiss(None)", "stay", id="stay"),
     ]
 
-    def __init__(self, look: Look, question: str) -> None:
-        super().__init__(look, question, "")
+    def __init__(self, question: str) -> None:
+        super().__init__(question, "")
         self._keys = [("s", "save and leave"), ("y", "leave without them"), ("n", "stay")]
 
 
@@ -85,12 +84,7 @@ class ProfileFile(Component):
             path = folder / path.name
         name = str(path.relative_to(folder)) if folder is not None and path.is_relative_to(folder) else str(path)
 
-        def on_answer(answer: str | None) -> None:
-            if answer is not None:
-                self._write_or_ask(check_path(answer), then)
-
-        prompt = PromptScreen(self.stage.look, NAME_QUESTION, name, check_path, enter="save")
-        self.screen.app.push_screen(prompt, on_answer)
+        prompt(self.screen, NAME_QUESTION, name, check_path, lambda path: self._write_or_ask(path, then), enter="save")
 
     def _write_or_ask(self, path: Path, then: Then | None) -> None:
         is_changed = self.attempt(lambda: self.form.is_changed_on_disk(path))
@@ -200,7 +194,7 @@ class ProfileFile(Component):
 
         if self.form.has_unsaved_work:
             question = f"{self.form.path.name} has changes that are not saved."
-            self.screen.app.push_screen(LeaveScreen(self.stage.look, question), on_answer)
+            self.screen.app.push_screen(LeaveScreen(question), on_answer)
         else:
             leave()
 
@@ -229,7 +223,7 @@ class ProfileFile(Component):
             if answer is not None:  # no answer: it is asked again the next time
                 copy.forget()
 
-        question = ConfirmScreen(self.stage.look, UNSAVED_QUESTION, "take them up", no="drop them", later="not now")
+        question = ConfirmScreen(UNSAVED_QUESTION, "take them up", no="drop them", later="not now")
         self.screen.app.push_screen(question, on_answer)
 
 

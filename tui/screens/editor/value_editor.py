@@ -19,7 +19,7 @@ from ...form.form_fields import Field
 from ...form.form_rows import FormRow
 from ...form.path_choices import data_choices, describe_data, describe_model, model_choices
 from ...form.text_values import NONE, format_list, format_value, parse_value
-from ..pick import PickScreen
+from ..pick import PickScreen, pick
 from .component import Component
 from .row_findings import ALLOW, findings_of
 
@@ -71,8 +71,8 @@ class ValueEditor(Component):
                 Choice(name, "the default" if name == default else "", name, is_current=name == current)
                 for name in field.choices
             ]
-            pick = PickScreen(f"{row.name}: {field.meaning}", choices)
-            self.screen.app.push_screen(pick, lambda choice: self._set(row, field, choice))
+            title = f"{row.name}: {field.meaning}"
+            pick(self.screen, PickScreen(title, choices), lambda choice: self._set(row, field, choice))
         else:
             is_model = field.picks == "model"
             choices = model_choices(self._folder, current) if is_model else data_choices(self._folder, [current])
@@ -88,29 +88,22 @@ class ValueEditor(Component):
         self,
         title: str,
         choices: list[Choice],
-        then: Callable[[Choice | None], None],
+        then: Callable[[Choice], None],
         *,
         text: str = "",
         is_model: bool = False,
     ) -> None:
         describe = describe_model if is_model else describe_data
-        pick = PickScreen(
-            title,
-            choices,
-            text=text,
-            takes_any=True,
-            facts=lambda choice: describe(str(choice.value), self._folder),
-            hint="Nothing here yet: type a path or a name.",
-        )
-        self.screen.app.push_screen(pick, then)
+        facts = lambda choice: describe(str(choice.value), self._folder)  # noqa: E731
+        hint = "Nothing here yet: type a path or a name."
+        opened = PickScreen(title, choices, text=text, takes_any=True, facts=facts, hint=hint)
+        pick(self.screen, opened, then)
         files = [choice for choice in choices if not is_model and self._file(choice).is_file()]
         if files:
-            work = self._recognize_forms(pick, files[:MOST_FILES])
+            work = self._recognize_forms(opened, files[:MOST_FILES])
             self.screen.run_worker(work, group="recognize", exclusive=True)
 
-    def _set(self, row: FormRow, field: Field, choice: Choice | None) -> None:
-        if choice is None:
-            return
+    def _set(self, row: FormRow, field: Field, choice: Choice) -> None:
         value = str(choice.value)
         self.edit(lambda draft: with_value(draft, field, row.key, parse_value(field, value)))
         if field.picks is not None and value != NONE:
@@ -149,9 +142,9 @@ class ValueEditor(Component):
             self.edit(lambda draft: with_value(draft, field, row.key, format_list(new)))
             return [replace(choice, is_current=choice.name in current()) for choice in choices]
 
-        pick = PickScreen(f"{row.name}: enter puts one in or takes it out, esc when done", choices, toggle=toggle)
-        pick.cursor = 0
-        self.screen.app.push_screen(pick)
+        opened = PickScreen(f"{row.name}: enter puts one in or takes it out, esc when done", choices, toggle=toggle)
+        opened.cursor = 0
+        self.screen.app.push_screen(opened)
 
     # -- one more
 
@@ -163,8 +156,8 @@ class ValueEditor(Component):
                 self._go_to_last(CURRICULUM, "sort_by")
         elif key in (("data", "train"), ("data", "eval")):
 
-            def add_source(choice: Choice | None) -> None:
-                if choice is not None and self.edit(lambda draft: with_source(draft, key, str(choice.value))):
+            def add_source(choice: Choice) -> None:
+                if self.edit(lambda draft: with_source(draft, key, str(choice.value))):
                     self._go_to_last(key, "path")
 
             self._pick_path(f"one more source of {'.'.join(key)}", data_choices(self._folder, []), add_source)

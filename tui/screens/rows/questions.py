@@ -1,13 +1,17 @@
-"""What the X-ray asks the helper, and what it says of the answer."""
+"""What the X-ray asks a person and the helper, and what it says of the answer."""
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 
+from ftui.dataset.locations import parse_location
 from ftui.dataset.report import RowLocation
 from ftui.dataset.row import NOTHING_CUT, RowView
+from ftui.errors import UsageError
 
+_PLACE = re.compile(r"(\d+)(?:/(\d+))?")
 MORE = 10  # times as many tokens of a row that is cut
 
 
@@ -88,3 +92,43 @@ def said_of(question: RowQuery, before: RowView | None, sample: RowView) -> str:
         return f"{NOTHING_CUT}: this is the longest."
     words = {"next": "This is the last row.", "previous": "This is the first row.", "random": ""}
     return words.get(question.given.get("jump", ""), "It is this row already.") if not wanted else ""
+
+
+def ask_number(sample: RowView) -> str:
+    """The question for a row; where there is but one row, a long text, for a part of it."""
+    if _is_one_text(sample):
+        return f"The number of a part, from 1 to {sample.num_parts:,}: there is but one row."
+    words = f"The number of a row, from 1 to {sample.num_rows:,}"
+    part = f"; a part of it behind a slash: {sample.number + 1}/2" if sample.num_parts > 1 else ""
+    return f"{words}{part}; or its place, FILE:LINE."
+
+
+def _is_one_text(sample: RowView) -> bool:
+    return sample.num_rows == 1 and sample.num_parts > 1
+
+
+def place_in(text: str, sample: RowView) -> tuple[int, int]:
+    """The row and its part, from 0, that somebody means who looks at `sample`.
+
+    Raises:
+        UsageError: it is no number, or there is no such row.
+    """
+    found = _PLACE.fullmatch(text.replace(",", "").replace(" ", ""))
+    number, part = (int(found[1][:18]), int((found[2] or "1")[:18])) if found else (0, 0)
+    if _is_one_text(sample):
+        number, part = (number, part) if found and found[2] else (1, number)
+        if number != 1 or not 1 <= part <= sample.num_parts:
+            raise UsageError(f"A number from 1 to {sample.num_parts:,}.")
+    elif not 1 <= number <= sample.num_rows or part < 1:
+        raise UsageError(f"A number from 1 to {sample.num_rows:,}.")
+    return number - 1, part - 1
+
+
+def parse_place(answer: str, sample: RowView) -> RowQuery:
+    """The query that leads to the row, or the part of it, that somebody means who looks at `sample`.
+
+    Raises:
+        UsageError: it is neither a number nor a place, or there is no such row.
+    """
+    where = parse_location(answer)
+    return going_to(*place_in(answer, sample)) if where is None else at(where)

@@ -6,6 +6,7 @@ A helper process reads and tokenises; this one loads no training library, and en
 import asyncio
 import random
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
@@ -16,20 +17,67 @@ from textual.screen import Screen
 
 from ftui.dataset.report import Report
 from ftui.dataset.row import RowView
-from ftui.errors import FtuiError
+from ftui.errors import FtuiError, UsageError
 from ftui.helper.client import Helper
+from ftui.profile.consent import check_remote_code
+from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
 
 from ...render.canvas import Canvas
-from ...stage import stage
+from ...stage import RowReport, stage
+from ..dialogs import prompt
 from . import questions as xray_questions
-from .prompts import ask_number, ask_text
-from .questions import RowQuery
-from .rows_bindings import ALWAYS, LEGEND, ON_REPORT, ON_ROWS, XRAY_KEYS
+from .questions import RowQuery, ask_number, parse_place
 from .rows_views import Shown
 
+FIND_QUESTION = "A text of a row as it stands in its file; the search goes on behind what is shown."
 STARTING = "opening the tokenizer and the rows ..."
 AGAIN = "reading the files again ..."
+
+ALWAYS = {"back"}
+ON_ROWS = {"go", "next-finding", "finding-before", "rows"}
+ON_REPORT = {"next", "before", "report", "raw", "boundaries", "more"}
+"""Keys (by their ids) that mean something before there is a row; nothing beside a row; nothing on the report."""
+
+NEXT = "The next row, or the next part of a long one; on the report: the next finding"
+BEFORE = "The row or the part before; on the report: the finding before"
+TURN = "What was found in the rows; again: the row"
+"""What a key does on either page: help tells it once."""
+
+LEGEND = {
+    "third line": "the whole row: thick where it is trained on, thin where it is not, dots where it is cut",
+    "beside": "{wall} a line with something to train on  {attempt} one that is cut  {cursor} one that was found",
+    "findings": "{best} red: a run would not start  {checkpoint} yellow  {idle} note",
+}
+"""What the signs on these pages mean."""
+
+XRAY_KEYS: list[BindingType] = [
+    Binding("enter", "go", "go to row", tooltip="On the report: the row under the cursor", id="go"),
+    Binding("n", "step(1)", "next", tooltip=NEXT, id="next"),
+    Binding("p", "step(-1)", "previous", tooltip=BEFORE, id="before"),
+    Binding("n", "step(1)", "next", tooltip=NEXT, id="next-finding"),
+    Binding("p", "step(-1)", "previous", tooltip=BEFORE, id="finding-before"),
+    Binding("R", "turn", "report", tooltip=TURN, id="report"),
+    Binding("R", "turn", "row", tooltip=TURN, id="rows"),
+    Binding("v", "raw", "raw", tooltip="The row as it stands in its file, beside or instead", id="raw"),
+    Binding("slash", "search", "find", key_display="/", tooltip="The next row with a text in it", id="search"),
+    Binding("l", "jump('longest')", "longest", tooltip="The longest row; again: the second longest", id="longest"),
+    Binding("c", "jump('most_truncated')", "most cut", tooltip="The row that loses most at max_length", id="cut"),
+    Binding("t", "jump('least_trained')", "least", tooltip="The row of which the least is trained on", id="least"),
+    Binding("r", "jump('random')", "random", tooltip="Any row, or any part of one", id="random"),
+    Binding("s", "jump('shortest')", "shortest", tooltip="The shortest row; again: the next one", id="shortest"),
+    Binding("g", "number", "number", tooltip="A row by its number or its place, FILE:LINE; a part", id="number"),
+    Binding("b", "boundaries", "tokens", tooltip="Where one token ends and the next begins", id="boundaries"),
+    Binding("m", "more", "more", show=False, tooltip="More of what is cut, where not all of it is shown", id="more"),
+    Binding("a", "again", "again", show=False, tooltip="Read the files again", id="again"),
+    Binding("up,k", "scroll(-1)", "up", show=False, tooltip="A line up", id="up"),
+    Binding("down,j", "scroll(1)", "down", show=False, tooltip="A line down", id="down"),
+    Binding("pageup", "page(-1)", "page up", show=False, tooltip="A page up", id="page-up"),
+    Binding("pagedown,space", "page(1)", "page down", show=False, tooltip="A page down", id="page-down"),
+    Binding("home", "scroll(-1000000)", "first", show=False, tooltip="The first line", id="first"),
+    Binding("end", "scroll(1000000)", "last", show=False, tooltip="The last line", id="last"),
+    Binding("escape,backspace,q", "leave", "back", key_display="esc", tooltip="To the row; from there back", id="back"),
+]
 
 
 class RowsScreen(Screen[None]):
@@ -203,12 +251,22 @@ class RowsScreen(Screen[None]):
             stage(self).say("This line is about no row.")
 
     def action_number(self) -> None:
-        if self.sample is not None:
-            ask_number(self, self.sample)
+        if (sample := self.sample) is not None:
+            question = lambda answer: parse_place(answer, sample)  # noqa: E731
+            prompt(self, ask_number(sample), "", question, self.go, enter="go there")
 
     def action_search(self) -> None:
+        def check(text: str) -> str:
+            if not text:
+                raise UsageError("Type some text.")
+            return text
+
+        def find(text: str) -> None:
+            self.sought = text
+            self.go(xray_questions.searching(text))
+
         if self.sample is not None:
-            ask_text(self)
+            prompt(self, FIND_QUESTION, self.sought, check, find, enter="find", replaced=True)
 
     def action_again(self) -> None:
         """With a new helper: files may have changed since the old one opened them."""
@@ -259,3 +317,31 @@ class RowsScreen(Screen[None]):
         self.shown.draw()
         if self.page == "report":
             stage(self).draw_keys()  # enter goes somewhere from some lines only
+
+
+def open_rows(screen: Screen[Any], profile: Profile, name: str, then: Callable[[], object] = lambda: None) -> None:
+    """Opens the X-ray over `screen`; `then` is called once there is a report.
+
+    A tokenizer's code is run where the profile allows it.
+    """
+
+    def tell(report: Report) -> None:
+        stage(screen).row_report = RowReport(profile, report)
+        then()
+
+    try:
+        check_remote_code(profile, ())
+    except FtuiError as error:
+        stage(screen).complain(error)
+        return
+    screen.app.push_screen(RowsScreen(name, profile, tell))
+
+
+def open_rows_of(screen: Screen[Any], path: Path, name: str) -> None:
+    """Opens the X-ray on the profile in a file."""
+    try:
+        profile = resolve(path).profile
+    except FtuiError as error:
+        stage(screen).complain(error)
+        return
+    open_rows(screen, profile, name)

@@ -29,7 +29,7 @@ from ftui.tui.screens.help import HelpScreen
 from ftui.tui.screens.pick import PickScreen
 from ftui.tui.screens.resolved import ResolvedScreen
 from ftui.tui.screens.rows import rows_screen
-from ftui.tui.screens.rows.prompts import place_in
+from ftui.tui.screens.rows.questions import place_in
 from ftui.tui.screens.rows.rows_screen import RowsScreen
 from ftui.tui.screens.start import StartScreen
 from tests.support.rows_helper import FILE, FINDINGS, PROFILE_OF_ROWS, REPORT, SAMPLES, StandIn
@@ -627,7 +627,7 @@ def test_a_broken_profile_is_told(project: Path) -> None:
 
 def test_the_screen_loads_no_training_library() -> None:
     code = (
-        "import ftui.tui.screens.rows.open_rows, ftui.tui.screens.rows.rows_views, sys;"
+        "import ftui.tui.screens.rows.rows_screen, ftui.tui.screens.rows.rows_views, sys;"
         "print({'torch', 'numpy', 'transformers', 'datasets', 'pyarrow'} & set(sys.modules))"
     )
     environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[4])}
