@@ -40,10 +40,15 @@ print(torch.backends.cpu.get_cpu_capability())
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="bitsandbytes is not installed there")
-@pytest.mark.parametrize("capability", ["default", "avx2", ""])
+@pytest.mark.parametrize(
+    "capability", [""] + [pytest.param(name, marks=pytest.mark.slow) for name in ("default", "avx2")]
+)
 def test_products_of_integers_are_exact_whatever_the_processor_can_do(capability: str) -> None:
     """numpy's 64-bit integers are the oracle. bitsandbytes chooses its kernel by what torch says of the processor."""
-    environment = os.environ | ({"ATEN_CPU_CAPABILITY": capability} if capability else {})
+    if not capability:  # what this process has, which `.ci/run` changes; every engine does the same
+        exec(PRODUCTS, {})
+        return
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": capability}
     command = [sys.executable, "-W", "ignore", "-c", PRODUCTS]
     made = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr

@@ -94,7 +94,7 @@ def test_files_that_are_not_there_empty_or_unknown(tmp_path: Path) -> None:
         lines_of(tmp_path / "empty.jsonl", b"\xef\xbb\xbf\r\n \n")
     with pytest.raises(DataError, match=r"rows\.xlsx: unknown kind of file") as caught:
         lines_of(tmp_path / "rows.xlsx", b"PK")
-    assert caught.value.hint.startswith("Rows are read from .jsonl, .json, .csv, .tsv, .parquet, .txt files")
+    assert caught.value.hint.startswith("Rows are read from .jsonl, .json, .csv, .tsv, .parquet, .arrow, .txt files")
 
 
 @given(st.lists(st.dictionaries(st.text(), st.text() | st.integers() | st.none() | st.lists(st.text())), min_size=1))
