@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ftui.dataset.report import RowLocation
+from ftui.profile.sections.row_forms import form_of
 
 from .encoding_guess import SAMPLE
 from .encodings import BOM, Utf8
@@ -103,6 +104,7 @@ def _with_ends(data: bytes) -> Iterator[bytes]:
         yield rest
 
 
+PREAMBLE = 20  # lines that are looked at for the header
 DELIMITERS = ",;\t|"
 SEPARATOR = re.compile(r'"?sep=([^"\w\s]|\t)"?', re.IGNORECASE)
 QUOTES = "A cell with the delimiter or a line end in it needs quotes, and a quote in it is doubled."
@@ -116,13 +118,14 @@ def csv_rows(
     """A header, then one row per record; a row's place is the line on which it begins.
 
     Without a `delimiter` it is the one of `,`, `;`, tab and `|` that cuts the header into the most columns. A first
-    line `sep=;`, as Excel reads it, says it itself.
+    line `sep=;`, as Excel reads it, says it itself. Titles and comments above the header are passed over.
 
     Raises:
         DataError: there is something wrong with the header.
     """
-    lines = CsvLines(path, chunks, offset)
-    header = _header(path, lines, delimiter)
+    head = next(chunks, b"")
+    lines = CsvLines(path, chain([head], chunks), offset)
+    header = _header(path, lines, delimiter, _count_preamble(head, delimiter))
     if header is None:
         return
     names, how = header
@@ -143,8 +146,9 @@ def reread_csv_row(
     path: str, chunks: Iterator[bytes], place: Iterator[bytes], delimiter: str | None = None
 ) -> RawRow | None:
     """The row that begins where the chunks of `place` do; `chunks` are those of the whole file, for its header."""
-    whole = CsvLines(path, chunks, 0)
-    header = _header(path, whole, delimiter)
+    head = next(chunks, b"")
+    whole = CsvLines(path, chain([head], chunks), 0)
+    header = _header(path, whole, delimiter, _count_preamble(head, delimiter))
     if header is None:
         return None
     names, how = header
@@ -159,15 +163,52 @@ def _row(path: str, names: list[str], record: list[str], place: int, offset: int
         return BadRow(RowLocation(path, place), "the header again", HEADER_AGAIN)
     if len(record) != len(names):
         words = f"{len(record)} cells, but the header names {len(names)} columns"
-        return BadRow(RowLocation(path, place), words, QUOTES, excerpt=record[0][:40])
+        above = f"The header was taken to be {names[0]!r}: delete what stands above the real one. "
+        hint = above + QUOTES if len(names) == 1 else QUOTES
+        return BadRow(RowLocation(path, place), words, hint, excerpt=record[0][:40])
     pairs = zip(names, record, strict=True)
     value = {name: cell for name, cell in pairs if name}  # pandas leaves its index without a name
     text = msgspec.json.encode(value)
     return RawRow(place, offset, text) if len(text) <= LONGEST else BadRow(RowLocation(path, place), TOO_LONG, QUOTES)
 
 
-def _header(path: str, lines: CsvLines, delimiter: str | None) -> tuple[list[str], dict[str, Any]] | None:
+def _count_preamble(head: bytes, delimiter: str | None) -> int:
+    """The number of lines above the header: none, unless the first line is no header.
+
+    A first line that is a comment, or has another number of cells than a later one with the columns of a known form, is
+    none; nor is a title of one cell above lines that all have the same number of cells, two or more.
+    """
+    texts = [line.decode(errors="replace") for line in head.removeprefix(BOM).splitlines()[:PREAMBLE]]
+    lines = [(number, text) for number, text in enumerate(texts) if text.strip()]
+    if not lines or SEPARATOR.fullmatch(lines[0][1]):
+        return 0
+    cells = {number: _cells(text, delimiter) for number, text in lines}
+    (first, title), *others = lines
+    is_comment = title.lstrip().startswith(("#", "//"))
+    if form_of(cells[first]) or (others and not is_comment and len(cells[first]) == len(cells[others[0][0]]) > 1):
+        return 0
+    for number, _ in others:
+        if form_of(cells[number]) and (is_comment or len(cells[number]) not in (1, len(cells[first]))):
+            return number
+    body = [(number, text) for number, text in others if not (is_comment and text.lstrip().startswith(("#", "//")))]
+    widths = {_num_columns(text, delimiter or _delimiter(body[0][1])) for _, text in body}
+    is_table = len(body) > 2 and len(widths) == 1 and widths != {1} and widths != {len(cells[first])}
+    return body[0][0] if is_table and (is_comment or len(cells[first]) == 1) else 0
+
+
+def _cells(line: str, delimiter: str | None) -> list[str]:
+    try:
+        return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter or _delimiter(line)), [])]
+    except csv.Error:  # too long a cell, which reading it will say too
+        return []
+
+
+def _header(
+    path: str, lines: CsvLines, delimiter: str | None, num_above: int
+) -> tuple[list[str], dict[str, Any]] | None:
     """The names of the columns, and how what follows is to be read; nothing where the file is blank."""
+    for _ in zip(range(num_above), _records(lines), strict=False):
+        pass
     first = _first_line(lines)
     if first is not None and (said := SEPARATOR.fullmatch(first.rstrip("\r\n"))):
         delimiter = said[1]

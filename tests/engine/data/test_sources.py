@@ -17,6 +17,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ftui.engine.data.files.blocks import read_blocks, reread_row
 from ftui.engine.data.files.folders import list_files
 from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.forms.formats import Chat, to_example
@@ -74,6 +75,41 @@ def refusal(path: Path, data: bytes) -> str:
 )
 def test_csv(data: bytes, expected: list[tuple[int, dict[str, Any]]], tmp_path: Path) -> None:
     assert rows_of(tmp_path / "rows.csv", data) == expected
+
+
+ROW = [{"instruction": "a b", "output": "c, d"}]
+
+
+@pytest.mark.parametrize(
+    ("data", "place", "value"),
+    [
+        ("# exported 2024-01-01\n\ninstruction;output\na b;c, d\n", 4, ROW),
+        ('# exported, by me\ninstruction,output\na b,"c, d"\n', 3, ROW),
+        ("My rows\r\n\r\nInstruction\tOutput\r\na b\tc, d\r\n", 4, [{"Instruction": "a b", "Output": "c, d"}]),
+        ("Report;2024;x\n\n\ninstruction;output\na b;c, d", 5, ROW),
+        (
+            "\ufeff// one\n// two\nfrage;antwort\n1;2\n3;4\n",
+            4,
+            [{"frage": "1", "antwort": "2"}, {"frage": "3", "antwort": "4"}],
+        ),
+        ("Export\n\nfrage;antwort\n1;2\n3;4\n", 4, [{"frage": "1", "antwort": "2"}, {"frage": "3", "antwort": "4"}]),
+        # a first line that is the header
+        ("#id,q,a\n1,2,3\n", 2, [{"#id": "1", "q": "2", "a": "3"}]),
+        ("text\ninstruction\n", 2, [{"text": "instruction"}]),
+        ("a,b\ninstruction,output\n", 2, [{"a": "instruction", "b": "output"}]),
+        ('prompt,completion\n"instruction\noutput",x\n', 2, [{"prompt": "instruction\noutput", "completion": "x"}]),
+        ("body\nhello\nworld\n", 2, [{"body": "hello"}, {"body": "world"}]),
+    ],
+)
+def test_the_header_is_found_below_a_preamble(
+    data: str, place: int, value: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.csv"
+    rows = rows_of(path, data.encode())
+    assert [row for _, row in rows] == value and rows[0][0] == place
+    (block,) = read_blocks([path])
+    for number, offset, row in zip(block.places, block.offsets, value, strict=True):
+        assert reread_row(path, number, offset)[0].value == row
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs"]))
