@@ -226,6 +226,5 @@ def _check_room(staged: Path, written: int, share: float) -> None:
 def _no_rows_error(found: ResolvedSource, sink: StoreWriter) -> DataError:
     names = ", ".join(map(printable, found.places))
     first = f" The first: {sink.skipped[0].message}" if sink.skipped else ""
-    return DataError(
-        f"All {sink.num_skipped} rows of {names} were left out.{first}", hint="Are data.format and data.columns right?"
-    )
+    hint = (sink.skipped[0].hint if sink.skipped else "") or "Are data.format and data.columns right?"
+    return DataError(f"All {sink.num_skipped} rows of {names} were left out.{first}", hint=hint)

@@ -16,6 +16,7 @@ from ..forms.examples import Chat, Completion, Example, Text, Tokens, trained_pa
 from ..forms.formats import to_example
 from .chat_template import RenderedText, render
 from .loss_mask import loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
+from .named_templates import advise_template
 from .special_token_check import SpecialTokens, find_special_tokens, has_special_text, oddities, strip_padding
 from .template_fit import TemplateRefusal
 
@@ -170,14 +171,22 @@ class Encoder:
         try:
             turns = render(self.tokenizer, chat, self.stops, self.loss_on)
         except TemplateRefusal as error:
-            raise row.error(str(error), hint=error.hint) from error
+            raise row.error(str(error), hint=error.hint or self._template_hint(chat, str(error))) from error
         if role := omitted_role(chat, [turn.text for turn in turns]):
-            way = 'data.roles = {developer = "system"}' if role == "developer" else "data.roles"
-            raise row.error(
-                f"it has a turn of the role {role!r}, and the chat template leaves it out",
-                hint=f"Name another template in data.chat_template, or give it a role that this one writes: {way}.",
-            )
+            reason = f"it has a turn of the role {role!r}, and the chat template leaves it out"
+            way = ' data.roles = {developer = "system"} writes it as one of the system.' if role == "developer" else ""
+            raise row.error(reason, hint=self._template_hint(chat, reason) + way)
         return [turn if turn.ends else _append_stop(turn, self._eos) for turn in turns]
+
+    def _template_hint(self, chat: Chat, reason: str) -> str:
+        """Made once for each reason: a million rows may be refused for the same one."""
+        if reason not in self._hints:
+            self._hints[reason] = advise_template(self.tokenizer, chat)
+        return self._hints[reason]
+
+    @cached_property
+    def _hints(self) -> dict[str, str]:
+        return {}
 
     @cached_property
     def _bos(self) -> str:

@@ -7,7 +7,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DataError
 
-from ..forms.examples import Message, shared_start
+from ..forms.examples import Chat, Message, shared_start
 from .chat_template import render_text
 from .template_fit import TemplateRefusal
 
@@ -81,6 +81,34 @@ def compare_with_own(tokenizer: PreTrainedTokenizerBase, wanted: str) -> list[st
             here, there = _from_difference(*texts)
             found.setdefault((here, there), f"with {name}: {here} here, {there} in the tokenizer's own")
     return list(found.values())
+
+
+def advise_template(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
+    """A hint for a conversation that the tokenizer's template refuses or shortens: which of ours take all of it."""
+    said = [str(message.get("content") or "").strip() for message in chat.messages]
+
+    def text(name: str, messages: list[Message]) -> str:
+        special = tokenizer.special_tokens_map | ({"eos_token": MARKS[name][-1]} if name in MARKS else {})
+        return _render_or_error(_template_text(tokenizer, name), special, messages, chat.tools)
+
+    known = tokenizer.get_vocab()
+    names = [name for name in template_names() if all(mark in known for mark in MARKS.get(name, ()))]
+    whole = {name: text(name, chat.messages) for name in names}
+    able = [name for name in names if whole[name][:1] != "\0" and all(part in whole[name] for part in said)]
+    own = tokenizer.get_chat_template(tools=chat.tools)
+    plain = PROBES["two answers"]
+    written = _render_or_error(own, tokenizer.special_tokens_map, plain, None)
+    alike = [name for name in able if text(name, plain) == written]
+    fold = " Or write what the system says into the user's first turn." if chat.messages[0]["role"] == "system" else ""
+    if alike:
+        name = alike[0]
+        return (
+            f'data.chat_template = "{name}" takes this row and writes the other turns as the model\'s own does.{fold}'
+        )
+    if able:
+        listed = " or ".join(f'"{name}"' for name in able[:3])
+        return f"data.chat_template = {listed} takes it, in another format than the model's own.{fold}"
+    return f"No template of data.chat_template takes this row.{fold}"
 
 
 def _render_or_error(template: str, special: dict[str, Any], messages: list[Message], tools: list[Any] | None) -> str:

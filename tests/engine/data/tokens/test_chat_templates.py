@@ -270,3 +270,32 @@ def test_of_a_conversation_that_the_assistant_begins_only_what_it_says_is_traine
     trained = str(tokenizer.decode(sequence.input_ids[sequence.targets].tolist()))
     stop = str(tokenizer.eos_token)
     assert [said.strip() for said in trained.split(stop)] == ["Hello", "Me", ""]
+
+
+STRICT = {
+    "a system turn": "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}",
+    "no system turn": "{% set messages = messages[1:] if messages[0].role == 'system' else messages %}",
+}
+
+
+@pytest.mark.parametrize("strictness", STRICT)
+@pytest.mark.parametrize("family", [*template_names(), "own"])
+def test_a_row_that_the_template_refuses_is_offered_one_that_takes_it(strictness: str, family: str) -> None:
+    """Obeyed, it trains on the same answers, and what the system says is read."""
+    tokenizer = with_template(family if family != "own" else "chatml")
+    body = str(tokenizer.chat_template) if family != "own" else "{% for m in messages %}<{{ m.content }}>{% endfor %}"
+    tokenizer.chat_template = STRICT[strictness] + body
+    row = Row(Path("rows.jsonl"), 1, {"messages": [SYSTEM, *TURNS]})
+    (error,) = Encoder(tokenizer, "sft", stop_texts(tokenizer, [])).encode_all([row], "messages")
+    if not isinstance(error, DataError):
+        assert "Be brief." in text(tokenizer, [SYSTEM, *TURNS]), "a template may find its system turn in another place"
+        return
+    assert "chat template" in error.message and "data.format" not in error.hint
+    offered = re.search(r'data.chat_template = "(\w+)"', error.hint)
+    assert offered is not None and "user's first turn" in error.hint
+    assert ("as the model's own" in error.hint) == (family not in ("own",)), error.hint
+    plain = text(tokenizer, TURNS)
+    assert set_template(tokenizer, offered[1]) == ()
+    assert "Be brief." in text(tokenizer, [SYSTEM, *TURNS])
+    if family != "own":
+        assert text(tokenizer, TURNS) == plain
