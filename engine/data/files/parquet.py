@@ -129,7 +129,8 @@ def _refuse_media(path: Path, schema: Any) -> None:
     ]
     if media:
         raise DataError(
-            f"{printable(path)} holds images, audio or video ({', '.join(media)}): only text can be trained on."
+            f"{printable(path)} holds images, audio or video ({', '.join(media)}): only text can be trained on.",
+            hint="Write its columns of text into a file of their own.",
         )
 
 

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ TABLES = (".parquet", ".arrow")
 """Kinds that have neither lines nor a text encoding."""
 PACKED = (".gz", ".zst")
 CHUNK = 1 << 20
+HEAD = 64  # bytes that tell what lies in the place of a file
 FEWEST = 256
 WINDOW = 1 << 31  # bytes that a frame may look back (`zstd --long=31`); without it 128 MiB, as `zstd` has it
 DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
@@ -43,6 +45,7 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         with path.open("rb") as packed:
+            _refuse_stand_in(path, packed.peek(HEAD)[:HEAD])
             yield _unpack(path, packed)
     except DAMAGED as error:
         raise DataError(
@@ -52,6 +55,20 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
         raise DataError(
             f"{printable(path)} cannot be read: {error.strerror or error}.", hint="Check data.train and data.eval."
         ) from error
+
+
+def _refuse_stand_in(path: Path, head: bytes) -> None:
+    """Raises `DataError` for what lies in the place of rows that were never downloaded."""
+    if head.startswith(b"version https://git-lfs.github.com/"):
+        raise DataError(
+            f"{printable(path)} is a pointer of Git LFS, not the file itself.",
+            hint="`git lfs pull` in its folder fetches it; or download it with `hf download`.",
+        )
+    if kind_of(path) != ".txt" and re.match(rb"\s*<(!doctype html|html)\b", head, re.IGNORECASE):
+        raise DataError(
+            f"{printable(path)} is a web page, not a file of rows.",
+            hint="Download the file itself: on the hub, its address has /resolve/ in place of /blob/.",
+        )
 
 
 def _unpack(path: Path, packed: IO[bytes]) -> BinaryIO:

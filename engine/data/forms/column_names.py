@@ -101,6 +101,7 @@ ANSWERS = {
     *("\u043e\u0442\u0432\u0435\u0442", "\u56de\u7b54", "\u7b54\u6848"),
 }
 """What columns are called that ask or answer beyond doubt: other pairs are asked about, not guessed."""
+MEDIA = ("images", "videos", "audios", "image", "video", "audio")
 SPEAKER_KEYS = {"role", "from", "speaker", "author", "sender", "who", "name"}
 TEXT_KEYS = {"content", "value", "text", "message", "utterance", "said", "body"}
 # Columns about a row, not of it: told by their names.
@@ -136,6 +137,9 @@ def naming_hint(rows: Sequence[Row], shape: ColumnNames) -> str:
     for name, values in cells.items():
         if (columns := _turn_columns(name, values)) is not None:
             return f"{name!r} holds turns: {_as_toml(columns)}. {FORMS}"
+    media = [name for name, values in cells.items() if any(_is_media(name, cell) for cell in values)]
+    if media:
+        return f"{', '.join(map(repr, media))} holds pictures or sound, and only text can be trained on. {FORMS}"
     words = [name for name, values in cells.items() if values and all(isinstance(cell, str) for cell in values)]
     words = [name for name in words if not ABOUT.fullmatch(name)]
     asks, answers = ([name for name in words if _side(name) in side] for side in (QUESTIONS, ANSWERS))
@@ -165,6 +169,11 @@ def _ask_for_names(words: list[str], others: list[str]) -> str:
 
 def _side(name: str) -> str:
     return re.sub(r"_(text|message|content)$", "", fold_name(name))
+
+
+def _is_media(name: str, cell: Any) -> bool:
+    """A struct of `bytes` and `path` is how `datasets` writes them."""
+    return (isinstance(cell, dict) and {"bytes", "path"} <= cell.keys()) or fold_name(name) in MEDIA
 
 
 def _turn_columns(name: str, cells: Sequence[Any]) -> dict[str, str] | None:

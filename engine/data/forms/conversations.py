@@ -3,21 +3,32 @@
 import re
 from typing import Any
 
-from ..files.raw_rows import Row
+from ..files.raw_rows import Row, kind_of_value
 from ..files.streams import kind_of
 from .column_names import ColumnNames
 from .examples import Chat, Completion, Message, Text
 from .line_wrapping import unwrap_lines
 from .turns import read_list, read_tools, read_turns, turns_or_text
 
+NOT_TEXT = {
+    "NaN": 'It is what pandas writes for an empty cell: frame.fillna("") before it is written.',
+    "number": 'Write it as text: "42", not 42.',
+    "boolean": 'Write it as text: "yes", not true.',
+    "list": "Write it as one text, its parts joined as the model shall say them.",
+    "object": "Write the text in it into a column of its own.",
+}
+"""What to do about a cell of this kind where text is read."""
 BELOW = ("context", "input")  # columns that may hold more of what is asked
 Turns = list[tuple[Message, bool]]  # turns, each with whether it is trained on if the assistant says it
 
 
 def read_string(row: Row, key: str, *, default: str | None = None) -> str:
     value = default if row.value.get(key) is None else row.value[key]
+    if value is None:
+        raise row.error(f"{key!r} is missing")
     if not isinstance(value, str):
-        raise row.error(f"{key!r} is {'missing' if value is None else 'not a string' + row.unlike(key)}")
+        kind = "NaN" if value != value else kind_of_value(value)
+        raise row.error(f"{key!r} is not a string{row.unlike(key) or f' ({kind})'}", hint=NOT_TEXT[kind])
     return value
 
 
@@ -109,12 +120,11 @@ def sharegpt(row: Row, shape: ColumnNames) -> Chat:
 
 def prompt_completion(row: Row, shape: ColumnNames) -> Chat | Completion:
     prompt, completion = turns_or_text(row, "prompt", shape), turns_or_text(row, "completion", shape)
-    if prompt is not None and completion is not None:  # the answers in the prompt are given, not trained on
-        return make_chat(
-            row, untrained_turns(conversation_turns(row, "prompt", shape)) + read_turns(row, "completion", shape)
-        )
-    if prompt is None and completion is None and system_text(row):  # only a conversation has a place for it
-        return _with_answer(row, question_turns(row, "prompt"), "completion")
+    if prompt is not None or completion is not None or system_text(row):  # only a conversation has a place for it
+        asked = question_turns(row, "prompt") if prompt is None else conversation_turns(row, "prompt", shape)
+        if completion is None:
+            return _with_answer(row, untrained_turns(asked), "completion")  # answers in the prompt are not trained on
+        return make_chat(row, untrained_turns(asked) + read_turns(row, "completion", shape))
     return Completion(read_string(row, "prompt"), read_string(row, "completion"))
 
 

@@ -6,7 +6,7 @@ from ftui.errors import DataError
 
 from ..files.raw_rows import Row
 from . import conversations, preferences
-from .column_names import STANDARD_NAMES, ColumnNames, missing_columns, rename_columns
+from .column_names import MEDIA, STANDARD_NAMES, ColumnNames, missing_columns, rename_columns
 from .examples import Chat, Completion, Example, JudgedAnswer, Message, Pair, Text, Tokens
 from .tokenized import read_tokens
 
@@ -37,7 +37,6 @@ READERS: dict[str, Callable[[Row, ColumnNames], Example]] = {
     "text": conversations.text,
     "tokenized": read_tokens,
 }
-_MEDIA = ("images", "videos", "audios", "image", "video", "audio")
 
 
 def to_example(row: Row, form: str, shape: ColumnNames = STANDARD_NAMES) -> Example:
@@ -47,9 +46,10 @@ def to_example(row: Row, form: str, shape: ColumnNames = STANDARD_NAMES) -> Exam
         DataError: the row does not have this form, or shows more than text; file and line are named.
     """
     named = rename_columns(row, shape)
-    for key in _MEDIA:
+    for key in MEDIA:
         if named.value.get(key) and form not in ("text", "tokenized"):  # text is whole without a picture beside it
-            raise row.error(f"it has {key}: only text can be trained on")
+            alone = f'To train on its text alone: data.columns = {{{key} = ""}}.'
+            raise row.error(f"it has {key}: only text can be trained on", hint=alone)
     try:
         return READERS[form](named, shape)
     except DataError as error:

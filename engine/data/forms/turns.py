@@ -177,7 +177,12 @@ def _with_calls(row: Row, made: Message, old_call: Any, what: str) -> Message:
         return made | {"tool_calls": [read_call(row, call, what) for call in calls]}
     if not isinstance(made.get("content"), str):
         has = "no content" if made.get("content") is None else f"content that is no text ({made['content']!r:.40})"
-        raise row.error(f"{what} has {has}")
+        hint = (
+            "Only a turn with calls (tool_calls) may have none: delete the turn, or the row."
+            if has == "no content"
+            else ""
+        )
+        raise row.error(f"{what} has {has}", hint=hint)
     return made
 
 

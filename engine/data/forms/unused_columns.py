@@ -10,6 +10,7 @@ from ..files.raw_rows import Row
 from .column_names import ABOUT, STANDARD_NAMES, match_form
 from .examples import Completion, Message, trained_part
 from .formats import READERS
+from .turns import ROLES
 
 _PROMPTS = ("prompt", "conversations", "messages", "instruction", "question")
 
@@ -38,11 +39,20 @@ def _is_read(row: Row, name: str, form: str) -> bool:
         form = match_form(row, SIGNS) or "prompt_completion"
     if name not in COLUMNS[form] - OF_TURNS or (name in OF_CHATS and _is_text_alone(row, form)):
         return False
+    if name in ("system", "system_prompt") and _has_system_turn(row, form):
+        return False
     if name in ("context", "input") and form == "preference" and next(filter(value.get, _PROMPTS), "") == "prompt":
         return False
     if name == "history":
         return isinstance(value[name], list) or value[name].lstrip().startswith("[")
     return name not in ("context", "input") or isinstance(value[name], str)
+
+
+def _has_system_turn(row: Row, form: str) -> bool:
+    """Whether the turns say themselves what the system says: then no column beside them is read."""
+    turns = row.value.get("conversations" if form == "sharegpt" else form)
+    first = turns[0] if isinstance(turns, list) and turns and isinstance(turns[0], dict) else {}
+    return ROLES.get(str(first.get("role", first.get("from"))).strip().lower()) == "system"
 
 
 def _is_text_alone(row: Row, form: str) -> bool:

@@ -1,5 +1,6 @@
 """How rows begin and end and what pads them, in words: from the tokenizer and the first rows as the model sees them."""
 
+import re
 from collections import Counter
 
 import numpy as np
@@ -106,4 +107,23 @@ def _named(tokenizer: PreTrainedTokenizerBase, token: int | None) -> str:
         return "nothing"
     if token in tokenizer.added_tokens_decoder:
         return f"{tokenizer.convert_ids_to_tokens(int(token))} ({token})"
-    return f"{tokenizer.decode([int(token)])!r}"
+    text = tokenizer.decode([int(token)])
+    if "\ufffd" not in text:
+        return repr(text)
+    piece = str(tokenizer.convert_ids_to_tokens(int(token)))
+    if re.fullmatch(r"<0x[0-9A-Fa-f]{2}>", piece):
+        return f"the byte {piece[1:-1]}, a part of a character"
+    codes = [_BYTES.get(letter) for letter in piece]
+    listed = " ".join(f"{code:#04x}" for code in codes if code is not None)
+    word = "byte" if len(codes) == 1 else "bytes"
+    return f"the {word} {listed}, with a part of a character" if None not in codes else repr(piece)
+
+
+def _byte_letters() -> dict[str, int]:
+    """The letters that byte-level tokenizers write for bytes: itself for a visible one, else the next from U+0100."""
+    visible = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [code for code in range(0x100) if code not in visible]
+    return {chr(code): code for code in visible} | {chr(0x100 + n): code for n, code in enumerate(others)}
+
+
+_BYTES = _byte_letters()

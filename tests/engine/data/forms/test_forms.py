@@ -275,7 +275,7 @@ def test_every_form(form: str, value: dict[str, Any], expected: Example) -> None
             "the call in turn 1 of 'conversations' is not JSON",
         ),
         ("prompt_completion", {"prompt": "why?", "completion": None}, "'completion' is missing"),
-        ("prompt_completion", {"prompt": "why?", "completion": [ASSISTANT]}, "'completion' is not a string"),
+        ("prompt_completion", {"prompt": "why?", "completion": ASSISTANT}, "'completion' is not a string"),
         (
             "prompt_completion",
             {"prompt": [USER], "completion": ["so"]},
