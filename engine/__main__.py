@@ -61,6 +61,7 @@ def main(arguments: list[str]) -> int:
     control = Control()
     control.listen()
     try:
+        run.check()
         lock = try_lock(run.engine_lock)
         if lock is None:
             print(f"another engine trains {run.name}", file=sys.stderr)

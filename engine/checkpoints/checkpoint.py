@@ -136,7 +136,7 @@ class CheckpointManager:
         self.events.write(CheckpointRemoved(step=checkpoint.step, path=f"checkpoints/{checkpoint.path.name}"))
 
     def _save_to(self, path: Path) -> None:
-        check_room(make_private_folder(path.parent), self.expected_bytes)
+        check_room(make_private_folder(path.parent, inside=self.run.folder), self.expected_bytes)
         ranks = gather_rank_states(self.ranks, self.parts, self.state.step)
 
         def write(folder: Path) -> None:

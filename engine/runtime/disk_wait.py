@@ -95,7 +95,7 @@ def deletable(run: Run) -> list[str]:
         f"`ftui delete {run.name} {c.path.name}` frees {size(total_size(c.path))}."
         for c in checkpoints_in(run.checkpoints)[1:]
     ]
-    for folder in (run.superseded, run.checkpoints / "quarantine"):
+    for folder in (run.superseded, run.quarantine):
         if folder.is_dir() and (room := total_size(folder)):
             sentences.append(f"{Path(folder.parent.name) / folder.name} takes {size(room)}.")
     return sentences

@@ -127,14 +127,15 @@ class EventWriter:
         """Begin a new engine.log when it has grown long: renamed and reopened under the same descriptors."""
         log = self._run.engine_log
         try:
-            own_output, size = os.fstat(1), os.stat(log).st_size
+            own_output, there = os.fstat(1), os.lstat(log)
         except FileNotFoundError:
             return
-        if size < LONGEST_LOG or (own_output.st_dev, own_output.st_ino) != (os.stat(log).st_dev, os.stat(log).st_ino):
+        if there.st_size < LONGEST_LOG or not os.path.samestat(own_output, there):
             return  # short, or our output goes elsewhere
         new = log.with_name(f".{log.name}.new")
+        new.unlink(missing_ok=True)
         try:
-            new_log = open_private(new, os.O_WRONLY | os.O_APPEND)
+            new_log = open_private(new, os.O_WRONLY | os.O_APPEND | os.O_EXCL)
         except OSError as error:
             if not is_disk_full(error):
                 raise

@@ -28,7 +28,7 @@ class TensorBoard:
 
     def __init__(self, subject: TrackedRun, position: Position) -> None:
         self._position = position
-        folder = make_private_folder(subject.folder / "tensorboard")
+        folder = make_private_folder(subject.folder / "tensorboard", inside=subject.folder)
         path = folder / position.event_file
         continues = bool(position.event_file) and path.is_file() and path.stat().st_size >= position.event_bytes
         if not continues:  # the first time, or the file is gone: all of it can be written again

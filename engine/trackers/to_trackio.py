@@ -17,7 +17,7 @@ class Trackio:
 
     def __init__(self, subject: TrackedRun, position: Position) -> None:
         folder = os.environ.setdefault("TRACKIO_DIR", str(subject.folder / "trackio"))
-        make_private_folder(subject.folder / "trackio")
+        make_private_folder(subject.folder / "trackio", inside=subject.folder)
         import trackio
 
         self._position = position

@@ -18,7 +18,7 @@ class Wandb:
     """A `Sink` that logs to wandb; without key or network (or by WANDB_MODE) to a folder for `wandb sync`."""
 
     def __init__(self, subject: TrackedRun, position: Position) -> None:
-        folder = make_private_folder(subject.folder / "wandb")
+        folder = make_private_folder(subject.folder / "wandb", inside=subject.folder)
         os.environ.setdefault("WANDB_CACHE_DIR", str(folder / "cache"))
         os.environ.setdefault("WANDB_DATA_DIR", str(folder / "data"))
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")

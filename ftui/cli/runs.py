@@ -19,10 +19,12 @@ from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import RunState, eta_seconds, phase_word, read_losses
 from ftui.runs.status import Status, is_running, read_status
 from ftui.supervisor.spawn import ensure_supervised
+from ftui.system.files import open_plain
 from ftui.system.process_id import is_alive
 from ftui.text import escape_document, shown
 
 LOOK_SECONDS = 0.25
+LONGEST_LINE = 1 << 20  # bytes of engine.log that are printed as one
 HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age")
 
 
@@ -65,6 +67,8 @@ def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
 def standing(status: Status) -> str:
     """The phase in the table's few words."""
     state, phase = status.state, phase_word(status.state.phase)
+    if status.unreadable:
+        return "unreadable"
     if status.frozen:
         return f"{phase}, frozen"
     if status.unwatched:
@@ -103,6 +107,8 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     date = time.localtime(opened) if opened is not None else None
     yield "opened", time.strftime("%Y-%m-%d %H:%M:%S", date) if date else units.MISSING
     yield "phase", " · ".join([describe.phase(state), *_troubles(status)])
+    if status.unreadable:
+        yield "unreadable", shown(status.unreadable)
     yield from _ending(status)
     yield "attempt", str(state.attempt)
     if (reproducibility := describe.reproducibility(state)) is not None:
@@ -193,6 +199,8 @@ def log_lines(run: Run, *, follow: bool) -> Iterator[str]:
     rest = b""
     for data in _log_pieces(run, follow=follow):
         *whole, rest = (rest + data).split(b"\n")
+        if len(rest) > LONGEST_LINE:
+            whole, rest = [*whole, rest], b""
         yield from (_log_line(line) for line in whole)
     if rest:
         yield _log_line(rest)
@@ -222,7 +230,7 @@ def _newest_log(run: Run, file: BinaryIO | None) -> Generator[bytes, None, tuple
         The file that was read last, and whether it is one that has yet to be read.
     """
     try:
-        log = run.engine_log.open("rb")
+        log = open(open_plain(run.engine_log), "rb")  # noqa: SIM115
     except FileNotFoundError:  # it is being moved aside in this moment
         return file, False
     if file is not None:
@@ -231,7 +239,7 @@ def _newest_log(run: Run, file: BinaryIO | None) -> Generator[bytes, None, tuple
             log.close()
             return file, False
     if run.engine_log_before.exists():
-        with run.engine_log_before.open("rb") as before:
+        with open(open_plain(run.engine_log_before), "rb") as before:
             if _inode(before) not in (_inode(log), -1 if file is None else _inode(file)):
                 yield from _rest_of(before)
     if file is not None:

@@ -38,7 +38,7 @@ from ftui.runs.status import Status, Watch, is_running, judge, read_status
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
-from ftui.system.files import make_private_folder, replace_file, sync_path, try_lock
+from ftui.system.files import make_private_folder, read_plain, replace_file, sync_path, try_lock
 from ftui.system.process_id import this_process
 from ftui.system.volume import disk_error, is_disk_full
 from ftui.text import shown
@@ -47,6 +47,7 @@ Decision = Literal["start", "attach", "resume", "finished"]
 
 SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
 START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
+LONGEST_LOSSES = 1 << 30  # bytes: four a row
 BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
 
 
@@ -81,6 +82,7 @@ def locate_run(
             raise no_profile from None
         if tier is not None:
             raise UsageError(f"{run.name} is a run and has all its values: --tier goes with a profile.") from None
+        run.check()
         folder = runs_root() / check_name(name) if name else run.folder
         return folder, resolve(run.profile, overrides=overrides)
     below = [] if tier is None else [tier_layer(tier)]
@@ -133,9 +135,9 @@ def _refuse_if_elsewhere(run: Run, status: Status) -> None:
         return
     if (own.boot, own.namespace) == (owner.boot, owner.namespace) or not run.beat.exists():
         return
-    before = run.beat.read_bytes()
+    before = read_plain(run.beat)
     time.sleep(BEAT_SECONDS)
-    if run.beat.read_bytes() != before:
+    if read_plain(run.beat) != before:
         raise LostRunError(
             f"{run.name} is being trained on another machine or in another container ({status.state.host}).",
             hint="Go there to see it, or use another --name here.",
@@ -194,6 +196,7 @@ def _open(
         before = judge(run, watch).state
         if decision not in ("start", "resume"):
             return OpenedRun(run, decision, before, watch, history=before.attempt - 1)
+        run.check()
         lock = try_lock(run.supervisor_lock)
         if lock is None:
             _wait_until_alive(run)
@@ -240,7 +243,7 @@ def create(
             link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
             losses = Run(checkpoint.path.parents[1]).losses
             if losses.exists():  # the order that the checkpoint's steps had
-                replace_file(new.losses, losses.read_bytes(), durable=True)
+                replace_file(new.losses, read_plain(losses, LONGEST_LOSSES), durable=True)
         replace_file(new.facts, msgspec.json.encode(facts), durable=True)
         if not rename_folder(temporary, run.folder):
             move_out(temporary, run.folder, first="")  # run.json last

@@ -1,6 +1,7 @@
 """A text that is no TOML in words: file, line, key, what is wrong there, what to write instead."""
 
 import re
+import stat
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,7 +39,10 @@ def read_text(path: Path) -> str:
         ProfileError: there is none, it is too long for one, or it is no text in UTF-8: which line.
     """
     try:
-        if path.stat().st_size > LONGEST:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):  # a FIFO would be waited for
+            raise ProfileError(f"{path} is no file, and a profile is one.", hint="Name a .toml file.")
+        if found.st_size > LONGEST:
             raise ProfileError(f"{path} is too long for a profile.")
         return path.read_bytes().decode()
     except FileNotFoundError as error:

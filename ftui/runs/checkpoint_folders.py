@@ -167,7 +167,7 @@ def newest_valid(root: Path, run_ids: str | Collection[str]) -> tuple[Checkpoint
 
 def quarantine(checkpoint: Checkpoint) -> Path:
     """Move a damaged checkpoint aside; returns where it is now (where it was, if the volume renames no folders)."""
-    folder = make_private_folder(checkpoint.path.parent / "quarantine")
+    folder = make_private_folder(checkpoint.path.parent / "quarantine", inside=checkpoint.path.parents[1])
     place = folder / f"{checkpoint.path.name}-{secrets.token_hex(4)}"
     return place if rename_folder(checkpoint.path, place) else checkpoint.path
 
@@ -184,7 +184,7 @@ def supersede(root: Path, above: int) -> list[Checkpoint]:
     for checkpoint in checkpoints_in(root):
         if checkpoint.step <= above:
             break
-        folder = make_private_folder(root / "superseded")
+        folder = make_private_folder(root / "superseded", inside=root.parent)
         place = folder / f"{checkpoint.path.name}-{secrets.token_hex(4)}"
         if not rename_folder(checkpoint.path, place):
             move_out(checkpoint.path, place, first=MANIFEST)

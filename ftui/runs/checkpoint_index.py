@@ -19,14 +19,14 @@ from ftui.runs.events import (
     EvaluationDone,
     RunStarted,
 )
-from ftui.runs.journal import Tail
+from ftui.runs.journal import PIECE, Tail
 from ftui.runs.manifest import Manifest, fault, read_manifest
 from ftui.runs.pins import read_pins
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
+from ftui.system.files import DAMAGED, read_json
 from ftui.system.volume import disk_error
 
-PIECE = 1 << 20  # bytes of the journal read at a time
 UNUSABLE = (NOT_FINITE, "belongs to another run", "written by a newer ftui")  # whole, but nobody continues from it
 ORDER = ("final", "best", "manual", "parked", "preempted", "last", "periodic", "inherited")
 _ASIDE = re.compile(r"checkpoint-(\d+)(-[0-9a-f]{8})?")
@@ -213,7 +213,7 @@ def checkpoint_places(run: Run, state: RunState) -> Iterator[tuple[Path, Place, 
         yield checkpoint.path, "checkpoints", checkpoint.step
     places: tuple[tuple[Place, Path], ...] = (
         ("superseded", run.superseded),
-        ("quarantine", run.checkpoints / "quarantine"),
+        ("quarantine", run.quarantine),
     )
     for place, root in places:
         aside = [(path, int(match[1])) for path in _children(root) if (match := _ASIDE.fullmatch(path.name))]
@@ -258,8 +258,8 @@ def best_step(run: Run, state: RunState) -> int | None:
 def read_stored_evaluation(path: Path) -> StoredEvaluation:
     """The evaluations that a checkpoint stores; the defaults where its state.json is missing or damaged."""
     try:
-        return msgspec.json.decode((path / "resume" / "state.json").read_bytes(), type=StoredEvaluation)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return read_json(path / "resume" / "state.json", StoredEvaluation)
+    except (OSError, *DAMAGED):
         return StoredEvaluation()
 
 
@@ -276,7 +276,7 @@ def describe_entry(entry: CheckpointEntry) -> str:
 def _manifest(path: Path) -> Manifest | None:
     try:
         return read_manifest(path)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except (OSError, *DAMAGED):
         return None
 
 

@@ -10,7 +10,9 @@ from typing import BinaryIO
 import msgspec
 
 from ftui.runs.curves import AttemptCurves, Curves, Series
+from ftui.runs.journal import LONGEST_LINE
 from ftui.runs.run_folder import Run
+from ftui.system.files import open_plain
 
 CLOSE_ENOUGH = 4096  # bytes; the rest is read in a row
 
@@ -37,7 +39,7 @@ def read_window(run: Run, curves: Curves, first: int, last: int, *, most_bytes: 
     of the file, or where it cannot be read.
     """
     try:
-        with run.metrics.open("rb") as file:
+        with open(open_plain(run.metrics), "rb") as file:
             size = file.seek(0, 2)
             begin = _find(file, size, (_attempt_at(curves, first), first))
             end = _find(file, size, (_attempt_at(curves, last), last + 1))
@@ -70,9 +72,9 @@ def _lines(file: BinaryIO, start: int, size: int) -> Iterator[_Line]:
     """The readable steps after byte `start`, which may lie within a line: that one is left out."""
     file.seek(max(0, start - 1))
     if start > 0:
-        file.readline()  # the end of the line before, or of the one that `start` lies in
+        file.readline(LONGEST_LINE)  # the end of the line before, or of the one that `start` lies in
     while file.tell() < size:
-        line = file.readline()
+        line = file.readline(LONGEST_LINE)
         if not line.endswith(b"\n"):
             return
         try:

@@ -14,7 +14,7 @@ import msgspec
 from ftui.runs.events import Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
-from ftui.system.files import replace_file
+from ftui.system.files import DAMAGED, read_json, replace_file
 
 FORM = 1
 BUCKETS = 512  # an even number
@@ -209,9 +209,9 @@ def write_curves(run: Run, reader: CurveReader) -> None:
 def read_stored_curves(run: Run) -> Curves:
     """curves.json, or empty curves where it is missing, damaged, of another form, or reaches beyond metrics.jsonl."""
     try:
-        curves = msgspec.json.decode(run.curves.read_bytes(), type=Curves)
+        curves = read_json(run.curves, Curves)
         size = run.metrics.stat().st_size if curves.offset else 0
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *DAMAGED):
         return Curves()
     return curves if curves.v == FORM and curves.offset <= size else Curves()
 
@@ -237,8 +237,8 @@ def read_loss(run: Run) -> list[Series]:
     Nothing where it is missing, damaged or of another form.
     """
     try:
-        curves = msgspec.json.decode(run.curves.read_bytes(), type=_Losses)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        curves = read_json(run.curves, _Losses)
+    except (OSError, *DAMAGED):
         return []
     losses = [attempt.series.loss for attempt in curves.attempts] if curves.v == FORM else []
     return [series for series in losses if series is not None]

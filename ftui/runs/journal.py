@@ -14,9 +14,11 @@ import msgspec
 
 from ftui.errors import DiskError, DiskFullError
 from ftui.runs.events import FORM, AnyRecord, Record
-from ftui.system.files import open_private, sync_open
+from ftui.system.files import UnsafePathError, open_plain, open_private, sync_open
 from ftui.system.volume import is_disk_full
 
+PIECE = 1 << 20  # bytes of a long file that are read at a time
+LONGEST_LINE = 4 << 20  # bytes; a record is a few hundred, one with samples a few thousand
 _KINDS = {str(record.__struct_config__.tag) for record in get_args(AnyRecord)}
 _decode_any = msgspec.json.Decoder(AnyRecord)
 _encoder = msgspec.json.Encoder()
@@ -111,21 +113,32 @@ class Tail:
         self.num_unknown = 0
         self.num_damaged = 0
 
-    def read(self, limit: int = -1) -> list[AnyRecord]:
+    def read(self, limit: int | None = None) -> list[AnyRecord]:
         """The records added since the last call (all of them at the first); a torn last line waits for its end.
 
         With a `limit` about that many bytes are read, so that a long file can be read in pieces; none are left when
         `offset` stands still.
+
+        Raises:
+            UnsafePathError: it is no plain file, or has a line that is too long to be a record.
         """
+        if limit is None:
+            records, before = self.read(PIECE), -1
+            while self.offset not in (before, 0):
+                before = self.offset
+                records += self.read(PIECE)
+            return records
         try:
-            with self.path.open("rb") as file:
+            with open(open_plain(self.path), "rb") as file:
                 file.seek(self.offset)
                 data = file.read(limit)
                 if len(data) == limit:
-                    data += file.readline()
+                    data += file.readline(LONGEST_LINE)
         except FileNotFoundError:
             return []
         end = data.rfind(b"\n") + 1
+        if not end and len(data) >= LONGEST_LINE:
+            raise UnsafePathError(f"{self.path} has a line too long to be a record.", hint="Remove the file.")
         self.offset += end
         return list(self._decode(data[:end].split(b"\n")[:-1]))
 

@@ -11,12 +11,13 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from ftui.system.files import replace_file
+from ftui.system.files import DAMAGED, open_plain, read_json, read_plain, replace_file
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 2
 _CHUNK = 1 << 20
-_UNREADABLE = (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+LONGEST_HEADER = 100_000_000  # bytes; safetensors itself reads no longer one
+_UNREADABLE = (OSError, *DAMAGED)
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
 
 def read_manifest(folder: Path) -> Manifest:
     """Raises OSError or msgspec.DecodeError when there is none or it cannot be read; `fault` checks its seal."""
-    return msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    return read_json(folder / MANIFEST, Manifest)
 
 
 def file_hash(path: Path, tick: Callable[[], object] | None = None) -> str:
@@ -64,7 +65,7 @@ def file_hash(path: Path, tick: Callable[[], object] | None = None) -> str:
     `tick` is called after each piece.
     """
     digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as file:
+    with open(open_plain(path), "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
             if tick is not None:
@@ -85,7 +86,7 @@ def fault(folder: Path, *, run_id: str | Collection[str] | None = None, quick: b
     and safetensors headers only (milliseconds); else every byte is read back and hashed.
     """
     try:
-        document = (folder / MANIFEST).read_bytes()
+        document = read_plain(folder / MANIFEST)
         manifest = msgspec.json.decode(document, type=Manifest)
     except FileNotFoundError:
         return f"{MANIFEST}: missing"
@@ -133,15 +134,23 @@ def _file_fault(path: Path, entry: FileEntry, quick: bool) -> str | None:
 
 def _header_fault(path: Path, size: int) -> str | None:
     """Check a safetensors header against the file's size (format: 8-byte little-endian length, JSON, data)."""
-    with path.open("rb") as file:
+    with open(open_plain(path), "rb") as file:
         length = int.from_bytes(file.read(8), "little")
         if length > size - 8:
             return "the safetensors header is longer than the file"
+        if length > LONGEST_HEADER:
+            return "the safetensors header is damaged"
         try:
             header = json.loads(file.read(length))
             ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
             fits = max(ends, default=0) == size - 8 - length
-        except (ValueError, TypeError, LookupError, AttributeError):  # one flipped bit makes any of them
+        except (
+            ValueError,
+            TypeError,
+            LookupError,
+            AttributeError,
+            RecursionError,
+        ):  # one flipped bit makes any of them
             return "the safetensors header is damaged"
     return None if fits else "the safetensors header does not fit the file"
 
@@ -152,7 +161,7 @@ def manifest_files(folder: Path, name: str = MANIFEST) -> list[str]:
     None where there is no readable manifest. `name` is the file it stands in.
     """
     try:
-        manifest = msgspec.json.decode((folder / name).read_bytes(), type=Manifest)
+        manifest = read_json(folder / name, Manifest)
         return [*filter(is_inside, manifest.files), name]
     except _UNREADABLE:
         return []

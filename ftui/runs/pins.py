@@ -6,7 +6,7 @@ import msgspec
 
 from ftui.runs.checkpoint_folders import Checkpoint
 from ftui.runs.run_folder import Run
-from ftui.system.files import replace_file
+from ftui.system.files import DAMAGED, read_json, replace_file
 from ftui.system.volume import disk_error
 
 
@@ -19,8 +19,8 @@ class Pins(msgspec.Struct, frozen=True):
 def read_pins(run: Run) -> frozenset[int]:
     """The pinned steps; none where the file is missing or damaged."""
     try:
-        return frozenset(msgspec.json.decode(run.pins.read_bytes(), type=Pins).steps)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return frozenset(read_json(run.pins, Pins).steps)
+    except (OSError, *DAMAGED):
         return frozenset()
 
 

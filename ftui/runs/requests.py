@@ -9,7 +9,6 @@ attempt left behind (a `stop` that came too late) is refused, not obeyed.
 import os
 import re
 import secrets
-import stat
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,9 +17,16 @@ from typing import Annotated
 
 import msgspec
 
-from ftui.errors import DiskError
 from ftui.runs.run_folder import Run
-from ftui.system.files import make_private_folder, replace_file
+from ftui.system.files import (
+    DAMAGED,
+    UnsafePathError,
+    make_private_folder,
+    open_folder,
+    read_plain,
+    replace_file,
+)
+from ftui.system.volume import disk_error
 
 LONGEST = 64 << 10  # bytes
 LONGEST_PROMPT = 8 << 10  # characters
@@ -140,18 +146,22 @@ def write_request(run: Run, request: AnyRequest) -> None:
         DiskError: it cannot be written.
     """
     try:
-        folder = make_private_folder(run.inbox)
+        folder = make_private_folder(run.inbox, inside=run.folder)
         replace_file(folder / f"{time.time_ns():020d}-{request.id}.json", msgspec.json.encode(request))
     except OSError as error:
-        raise DiskError(f"The request could not be written: {error}.", hint="Free some space.") from error
+        raise disk_error(error, "The request could not be written", run.folder) from error
 
 
 def read_requests(run: Run) -> Iterator[ReceivedRequest]:
     """The requests in the inbox folder, in the order in which they were sent. Other files are left alone."""
     try:
-        names = sorted(os.listdir(run.inbox))
-    except FileNotFoundError:
+        folder = open_folder(run.inbox, run.folder)
+    except (FileNotFoundError, UnsafePathError):  # a folder of somebody else's is none of ours to empty
         return
+    try:
+        names = sorted(os.listdir(folder))
+    finally:
+        os.close(folder)
     for name in names:
         if match := _FILE.fullmatch(name):
             yield _read_request(run.inbox / name, match[2])
@@ -159,20 +169,12 @@ def read_requests(run: Run) -> Iterator[ReceivedRequest]:
 
 def _read_request(path: Path, identity: str) -> ReceivedRequest:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                return ReceivedRequest(path, identity, None, "not a plain file")
-            data = os.read(descriptor, LONGEST + 1)
-        finally:
-            os.close(descriptor)
+        request = _decoder.decode(read_plain(path, LONGEST))
+    except UnsafePathError as error:
+        return ReceivedRequest(path, identity, None, error.message.removeprefix(f"{path} "))
     except OSError as error:
         return ReceivedRequest(path, identity, None, f"unreadable ({error.strerror})")
-    if len(data) > LONGEST:
-        return ReceivedRequest(path, identity, None, f"longer than {LONGEST >> 10} KiB")
-    try:
-        request = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except DAMAGED as error:
         return ReceivedRequest(path, identity, None, f"not a control request: {error}")
     if request.id != identity:
         return ReceivedRequest(path, identity, None, "its id is not the one in its name")

@@ -9,9 +9,18 @@ from pathlib import Path
 import msgspec
 
 from ftui.errors import UsageError
-from ftui.system.files import make_private_folder, replace_file, wait_lock
+from ftui.system.files import (
+    DAMAGED,
+    check_plain,
+    make_private_folder,
+    open_folder,
+    read_json,
+    replace_file,
+    wait_lock,
+)
 from ftui.system.user_folders import state_folder
 
+FOLDERS = frozenset({"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers"})
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
@@ -96,6 +105,11 @@ class Run:
         return self.checkpoints / "superseded"
 
     @property
+    def quarantine(self) -> Path:
+        """Damaged checkpoints, kept for a look."""
+        return self.checkpoints / "quarantine"
+
+    @property
     def inbox(self) -> Path:
         """Control requests to the engine, a file each (ftui/runs/requests.py)."""
         return self.folder / "inbox"
@@ -119,6 +133,11 @@ class Run:
     def supervisor_log(self) -> Path:
         """Starts, ends and stalls of the engine, one `SupervisorRecord` a line, appended by the supervisor."""
         return self.folder / "supervisor.jsonl"
+
+    @property
+    def supervisor_output(self) -> Path:
+        """What the supervisor's process prints: its own troubles."""
+        return self.folder / "supervisor.log"
 
     @property
     def status(self) -> Path:
@@ -155,11 +174,27 @@ class Run:
         """The lock whose holder is the run's only supervisor."""
         return self.folder / "supervisor.lock"
 
+    def check(self) -> None:
+        """See that whatever stands under the name of a file or folder of this run is one, before anybody writes to it.
+
+        Raises:
+            UnsafePathError: something is a link, a device ... (planted there, or the folder was put together by hand).
+        """
+        owner = os.stat(self.folder).st_uid
+        for name, member in vars(Run).items():
+            path = getattr(self, name) if isinstance(member, property) else None
+            if not isinstance(path, Path) or not os.path.lexists(path):
+                continue
+            if name in FOLDERS:
+                os.close(open_folder(path, self.folder))
+            else:
+                check_plain(path, os.lstat(path), owner)
+
     def read_facts(self) -> RunFacts:
         """Raises `UsageError` when the folder is not a run."""
         try:
-            return msgspec.json.decode(self.facts.read_bytes(), type=RunFacts)
-        except (OSError, msgspec.DecodeError) as error:
+            return read_json(self.facts, RunFacts)
+        except (OSError, *DAMAGED) as error:
             raise UsageError(f"{self.folder} is not a readable run: {error}") from error
 
 

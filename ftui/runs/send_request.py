@@ -104,6 +104,7 @@ def apply_directly(run: Run, verb: str, step: int) -> str:
 @contextlib.contextmanager
 def _as_writer(run: Run) -> Iterator[None]:
     """Take the engine's lock: whoever has it may change the run's files."""
+    run.check()
     lock = try_lock(run.engine_lock)
     if lock is None:
         raise LostRunError(f"{run.name} is being started at this moment.", hint="Send it again when it trains.")

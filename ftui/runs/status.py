@@ -10,15 +10,15 @@ import msgspec
 
 from ftui.errors import UsageError
 from ftui.runs.events import AnyRecord, Phase
-from ftui.runs.journal import Tail
+from ftui.runs.journal import PIECE, Tail
 from ftui.runs.reduce import fold
 from ftui.runs.restart_policy import may_follow
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
+from ftui.system.files import UnsafePathError, read_json
 from ftui.system.process_id import Identity, is_alive
 
 FORM = 2  # 1 knew nothing of restarts
-PIECE = 1 << 20  # bytes
 QUEUED_SECONDS = 60.0  # how long a run that was opened may wait for its supervisor before it counts as lost
 
 _ON_LINUX: bool = sys.platform == "linux"
@@ -36,7 +36,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The contents of status.json.
 
     Only readers set these: `unwatched`, the engine is running and nobody records how it will end;
-    `frozen`, it is running but was stopped by a signal.
+    `frozen`, it is running but was stopped by a signal; `unreadable`, what stands in place of one of its files.
     """
 
     v: int = FORM
@@ -47,15 +47,20 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     offsets: Offsets = Offsets()
     unwatched: bool = False
     frozen: bool = False
+    unreadable: str = ""
 
 
 class Watch:
-    """Follows one run: folds what is new in its record files into `state`, starting from status.json."""
+    """Follows one run: folds what is new in its record files into `state`, starting from status.json.
+
+    `problem`: why one of them cannot be read, where something else stands in its place.
+    """
 
     def __init__(self, run: Run) -> None:
         self._run = run
         last = _read_stored_status(run)
         self.state = last.state
+        self.problem = ""
         offsets = last.offsets
         # The journal last: whatever a metrics line builds on was in the journal before it.
         self._tails = (
@@ -75,24 +80,35 @@ class Watch:
             before = -1
             while tail.offset != before:
                 before = tail.offset
-                for record in tail.read(PIECE):
+                for record in self._read(tail, PIECE):
                     self.state = fold(self.state, record)
 
     def read(self) -> list[tuple[AnyRecord, RunState]]:
         """The records added since the last call, by time, each with the state it led to."""
-        batches = [tail.read() for tail in self._tails]
+        batches = [self._read(tail) for tail in self._tails]
         news = []
         for record in heapq.merge(*batches, key=lambda record: record.time):
             self.state = fold(self.state, record)
             news.append((record, self.state))
         return news
 
+    def _read(self, tail: Tail, limit: int | None = None) -> list[AnyRecord]:
+        try:
+            return tail.read(limit)
+        except UnsafePathError as error:
+            self.problem = error.message
+            return []
+
 
 def _read_stored_status(run: Run) -> Status:
     """status.json, or an empty one where it is missing, damaged, of another form, or not about these files."""
     try:
-        status = msgspec.json.decode(run.status.read_bytes(), type=Status)
-    except (OSError, msgspec.DecodeError):
+        status = read_json(run.status, Status)
+    except UnsafePathError as error:
+        return Status(unreadable=error.message)
+    except RecursionError:  # what a bad disk damages does not come out nested two thousand deep
+        return Status(unreadable=f"{run.status} holds no status of a run.")
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return Status()
     covered = (
         (run.metrics, status.offsets.metrics),
@@ -116,10 +132,12 @@ def read_status(run: Run) -> Status:
 
 def judge(run: Run, watch: Watch) -> Status:
     """The status of a run that is being watched: its state, and which of its processes are running."""
-    supervisor, engine = (
-        own_process(run, process) for process in (_read_stored_status(run).supervisor, watch.state.engine)
-    )
-    status = Status(time=time.time(), state=watch.state, supervisor=supervisor, engine=engine, offsets=watch.offsets)
+    stored = _read_stored_status(run)
+    supervisor, engine = (own_process(run, process) for process in (stored.supervisor, watch.state.engine))
+    status = Status(
+        time=time.time(), state=watch.state, supervisor=supervisor, engine=engine, offsets=watch.offsets,
+        unreadable=watch.problem or stored.unreadable,
+    )  # fmt: skip
     if is_alive(status.engine):
         return msgspec.structs.replace(
             status, unwatched=not is_alive(supervisor), frozen=status.engine is not None and is_frozen(status.engine)

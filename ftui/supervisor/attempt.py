@@ -31,7 +31,7 @@ from ftui.supervisor.settings import SupervisorSettings
 from ftui.supervisor.stall import StallDetector, read_beat
 from ftui.supervisor.telemetry import Sampler
 from ftui.supervisor.trackers import Trackers
-from ftui.system.files import replace_file
+from ftui.system.files import open_plain, replace_file
 from ftui.system.process_id import Identity, this_process
 
 TICK_SECONDS = 1.0
@@ -237,7 +237,7 @@ def after(log: Path, start: Mark) -> int:
 def last_lines(log: Path, start: int) -> list[str]:
     """The last lines of a log after byte `start` (of all of it where it is shorter), each cut to a bearable length."""
     try:
-        with log.open("rb") as file:
+        with open(open_plain(log), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(start if start <= size else 0, size - 4 * LAST_LINES * LONGEST_LINE))
             data = file.read()

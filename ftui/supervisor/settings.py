@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ftui.runs.run_folder import Run
+from ftui.system.files import read_plain
 
 KNOWN_TRACKERS = ("tensorboard", "wandb", "trackio")
 STALL_MINUTES = 5.0  # where an older profile does not say
@@ -25,8 +26,8 @@ class SupervisorSettings:
 def read_settings(run: Run) -> SupervisorSettings:
     """The settings in the run's profile.toml; the default for each one that is absent or no value."""
     try:
-        profile = tomllib.loads(run.profile.read_text())
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+        profile = tomllib.loads(read_plain(run.profile).decode())
+    except (OSError, ValueError, RecursionError):
         return SupervisorSettings()
     number = _value(profile, "hardware", "num_processes")
     minutes = _value(profile, "health", "stall_minutes")

@@ -4,9 +4,11 @@ import os
 import subprocess
 import sys
 
+import msgspec
+
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status
-from ftui.system.files import Lock, open_private, try_lock
+from ftui.system.files import Lock, UnsafePathError, open_private, try_lock
 
 FOLDERS = ("FTUI_CACHE", "FTUI_RUNS", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
 """Variables that name folders, which may be relative to where somebody stands."""
@@ -17,7 +19,7 @@ def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
 
     Its own troubles go to supervisor.log.
     """
-    log = open_private(run.folder / "supervisor.log", os.O_WRONLY | os.O_APPEND)
+    log = open_private(run.supervisor_output, os.O_WRONLY | os.O_APPEND)
     command = [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)]
     descriptors = () if lock is None else (lock.descriptor,)
     try:
@@ -43,9 +45,12 @@ def _environment() -> dict[str, str]:
 
 def ensure_supervised(run: Run, status: Status) -> Status:
     """The status of a run whose engine has a supervisor: one is started for an engine that lost its own."""
-    if status.unwatched and (lock := try_lock(run.supervisor_lock)) is not None:
-        try:
-            launch(run, lock)
-        finally:
-            os.close(lock.descriptor)
+    try:
+        if status.unwatched and (lock := try_lock(run.supervisor_lock)) is not None:
+            try:
+                launch(run, lock)
+            finally:
+                os.close(lock.descriptor)
+    except UnsafePathError as error:  # one bad folder is no reason to show none of the others
+        return msgspec.structs.replace(status, unreadable=error.message)
     return status

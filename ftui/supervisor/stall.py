@@ -6,10 +6,9 @@ give no alarm.
 
 from collections import deque
 
-import msgspec
-
 from ftui.runs.events import Beat, Phase, Stalled
 from ftui.runs.run_folder import Run
+from ftui.system.files import DAMAGED, read_json
 
 PATIENCE_SECONDS = 30 * 60.0  # how long anything may take whose pace is not known
 TIMES_THE_MEDIAN = 20
@@ -23,8 +22,8 @@ UNEVEN: frozenset[Phase] = frozenset({"starting", "preparing", "loading", "savin
 def read_beat(run: Run) -> Beat | None:
     """The engine's last sign of life; `None` before its first, or where it cannot be read."""
     try:
-        return msgspec.json.decode(run.beat.read_bytes(), type=Beat)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return read_json(run.beat, Beat)
+    except (OSError, *DAMAGED):
         return None
 
 

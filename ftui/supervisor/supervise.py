@@ -110,6 +110,7 @@ def main(arguments: Sequence[str]) -> int:
     run = Run(Path(arguments[0]).absolute())
     try:
         run.read_facts()
+        run.check()
         lock = _lock(run, arguments[1:])
         if lock is not None:
             supervise(run, engine_command(run))

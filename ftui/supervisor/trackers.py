@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from ftui.runs.run_folder import Run
-from ftui.system.files import make_private_folder, open_private
+from ftui.system.files import DAMAGED, make_private_folder, open_plain, open_private, read_json
 
 STILL_SECONDS = 60.0  # a tracker that takes nothing for so long is slow
 FINISH_SECONDS = 5.0  # how long the supervisor stays for what is left at the end
@@ -36,7 +36,7 @@ class Tracker:
     def __init__(self, run: Run, name: str) -> None:
         """Raises `OSError` when there is no space for its log or no process to be had."""
         self.name = name
-        self.log = make_private_folder(run.trackers) / f"{name}.log"
+        self.log = make_private_folder(run.trackers, inside=run.folder) / f"{name}.log"
         self._run = run
         self._process, self._lifeline = _start(run, name, self.log)
         self._state = run.trackers / f"{name}.json"
@@ -76,8 +76,8 @@ class Tracker:
 
     def _progress(self) -> Progress:
         try:
-            return msgspec.json.decode(self._state.read_bytes(), type=Progress)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return read_json(self._state, Progress)
+        except (OSError, *DAMAGED):
             return self._last_progress
 
 
@@ -91,7 +91,9 @@ class Trackers:
             try:
                 self._running.append(Tracker(run, name))
             except OSError as error:
-                self._news.append(f"{name} could not be started: {error}. The run continues without it.")
+                self._news.append(
+                    f"{name} could not be started: {str(error).rstrip('.')}. The run continues without it."
+                )
 
     def look(self) -> list[str]:
         """Look at each tracker: what it reports, that it is slow, or why it ended."""
@@ -144,7 +146,7 @@ def _start(run: Run, name: str, log: Path) -> tuple["subprocess.Popen[bytes]", i
 
 def _last_line(log: Path) -> str:
     try:
-        with log.open("rb") as file:
+        with open(open_plain(log), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
             lines = file.read().decode(errors="backslashreplace").split("\n")
     except OSError:

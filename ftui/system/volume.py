@@ -55,6 +55,8 @@ def disk_error(error: Exception, what: str, folder: Path, num_bytes: int | None 
 
     A DiskFullError where `is_disk_full`; it says what is free now and, if `num_bytes` is given, what is needed.
     """
+    if isinstance(error, DiskError):
+        return error
     number = _number(error)
     if number not in _FULL:
         reason = getattr(error, "strerror", None) or error

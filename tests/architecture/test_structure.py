@@ -247,6 +247,38 @@ def test_the_engine_reads_and_writes_no_pickle() -> None:
     assert calls == []
 
 
+WRITES_ELSEWHERE = {
+    "ftui/system/files.py": "the one way",
+}
+
+
+def opens_for_writing(call: ast.Call) -> bool:
+    """Whether a call makes or opens a file to be written by another way than `ftui.system.files`."""
+    function = ast.unparse(call.func)
+    texts = [ast.unparse(argument) for argument in (*call.args, *(keyword.value for keyword in call.keywords))]
+    if function.startswith("os."):
+        is_reading = function == "os.open" and any("O_RDONLY" in text for text in texts[1:2])
+        return not is_reading and function in {"os.open", "os.truncate", "os.mkfifo", "os.mknod", "os.symlink"}
+    if function == "open" or function.endswith(".open"):
+        mode = texts[1:2] if function == "open" else texts[:1]
+        return any(re.fullmatch(r"'[a-z+]+'", text) and set(text) & set("wax+") for text in mode)
+    name = function.rpartition(".")[2]
+    writers = {"write_bytes", "write_text", "touch", "symlink_to", "hardlink_to", "save_file", "save_pretrained"}
+    return name in writers or function in {
+        f"shutil.{kind}" for kind in ("copy", "copy2", "copyfile", "copytree", "move")
+    }
+
+
+def test_files_are_opened_for_writing_in_one_place() -> None:
+    """`open_private`, `replace_file` and `write_checked` look before they touch; any other way follows links."""
+    found = set()
+    for path in sources():
+        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        if any(opens_for_writing(call) for call in calls):
+            found.add(str(path.relative_to(ROOT)))
+    assert found == WRITES_ELSEWHERE.keys()
+
+
 @pytest.mark.slow
 def test_no_code_is_fetched_from_the_hub(tmp_path: Path) -> None:
     """`kernels` downloads and runs code as soon as a library imports it: to the engine it is not there."""

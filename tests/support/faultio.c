@@ -198,6 +198,20 @@ int rename(const char *from, const char *to) {
     return NEXT(rename)(from, to);
 }
 
+/* The name that `path` below the folder open as `fd` has; Python's files of a run are opened and renamed so. */
+static const char *full_name(int fd, const char *path, char *full, size_t size) {
+    if (path[0] == '/' || fd == AT_FDCWD || !name_of(fd, full, size)) return path;
+    size_t length = strlen(full);
+    snprintf(full + length, size - length, "/%s", path);
+    return full;
+}
+
+int renameat(int from_fd, const char *from, int to_fd, const char *to) {
+    char path[8192];
+    if (inside(full_name(to_fd, to, path, sizeof path)) && judge(MOVE, 0) == REFUSE) return -1;
+    return NEXT(renameat)(from_fd, from, to_fd, to);
+}
+
 int mkdir(const char *path, mode_t mode) {
     if (outside_full(path) && room <= 0) return refuse(ENOSPC);
     if (inside(path) && judge(MAKE, 0) == REFUSE) return -1;
@@ -247,3 +261,22 @@ static int has_no_room(const char *path, int flags) {
 
 OPEN_LIKE(open)
 OPEN_LIKE(open64)
+
+#define OPENAT_LIKE(name)                                                       \
+    int name(int fd, const char *path, int flags, ...) {                       \
+        char full[8192];                                                       \
+        const char *whole = full_name(fd, path, full, sizeof full);            \
+        mode_t mode = 0;                                                       \
+        if (flags & (O_CREAT | O_TMPFILE)) {                                   \
+            va_list rest;                                                      \
+            va_start(rest, flags);                                             \
+            mode = va_arg(rest, mode_t);                                       \
+            va_end(rest);                                                      \
+        }                                                                      \
+        if (has_no_room(whole, flags)) return refuse(ENOSPC);                  \
+        if (inside(whole) && changes(flags) && judge(OPEN, 0) == REFUSE) return -1; \
+        return NEXT(name)(fd, path, flags, mode);                              \
+    }
+
+OPENAT_LIKE(openat)
+OPENAT_LIKE(openat64)

@@ -127,6 +127,8 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
 def why(row: RunRow) -> tuple[str, str]:
     """Why a run stands where it stands, in words, and their style."""
     state = row.status.state
+    if row.status.unreadable:
+        return row.status.unreadable, "bad"
     if row.status.frozen:
         return "Its engine was stopped by a signal (SIGSTOP): `kill -CONT` wakes it.", "warn"
     if state.phase == "lost":

@@ -14,12 +14,16 @@ PHASE_STYLES = {
 
 
 def phase_style(status: Status) -> str:
+    if status.unreadable:
+        return "bad"
     return "warn" if status.frozen or status.unwatched else PHASE_STYLES[status.state.phase]
 
 
 def status_word(status: Status) -> str:
     """The phase, and what is odd about it."""
     state = status.state
+    if status.unreadable:
+        return "unreadable"
     if status.frozen:
         return f"{phase_word(state.phase)}, frozen"
     if state.restarting and state.phase == "starting":

@@ -76,6 +76,8 @@ class RunView:
             self._judge()
         elif news:
             self.status = replace(self.status, state=self._watch.state)
+        if self._watch.problem:  # what the other files say would be no more than a part of the story
+            return True
         events = self.history.look()
         for record in events:
             self.requests.take(record)

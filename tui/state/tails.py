@@ -6,6 +6,7 @@ from collections import deque
 from ftui.runs.events import Telemetry
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from ftui.system.files import UnsafePathError, open_plain
 
 LINES_KEPT = 2000
 LONGEST_LINE = 2000  # characters; a progress bar may write one line for an hour
@@ -27,12 +28,12 @@ class LogTail:
     def look(self) -> bool:
         """Take in what is new; False where nothing is."""
         try:
-            with self._run.engine_log.open("rb") as file:
+            with open(open_plain(self._run.engine_log), "rb") as file:
                 stat = os.fstat(file.fileno())
                 self._find_place(stat)
                 file.seek(self._offset)
                 data = file.read(PIECE)
-        except FileNotFoundError:  # not begun yet, or being moved aside in this moment
+        except (FileNotFoundError, UnsafePathError):  # not begun yet, or being moved aside in this moment
             return False
         self._offset += len(data)
         *whole, self._rest = (self._rest + data).split(b"\n")
@@ -77,12 +78,12 @@ class MachineTail:
 def start_near_end(run: Run) -> int | None:
     """The first line's start in the last piece of telemetry.jsonl; `None` while there is no such file."""
     try:
-        with run.telemetry.open("rb") as file:
+        with open(open_plain(run.telemetry), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             if size <= FIRST_BYTES:
                 return 0
             file.seek(size - FIRST_BYTES)
-            file.readline()
+            file.readline(FIRST_BYTES)
             return file.tell()
-    except FileNotFoundError:
+    except (FileNotFoundError, UnsafePathError):
         return None

@@ -45,10 +45,10 @@ def no_rename(number: int, *, files: bool) -> Callable[[Any, Any], None]:
     """A rename that refuses folders, and files too if `files` says so."""
     real = os.rename
 
-    def rename(source: Any, target: Any) -> None:
+    def rename(source: Any, target: Any, **folders: int) -> None:
         if os.path.isdir(source) or (files and not str(source).endswith(".tmp")):
             raise OSError(number, os.strerror(number))
-        real(source, target)
+        real(source, target, **folders)
 
     return rename
 
