@@ -18,7 +18,7 @@ from .models.methods import apply_method, storage_dtype
 from .models.model_parts import LossModule, ModelParts
 from .models.new_model import new_config, new_model
 from .models.packing_check import check_packing
-from .models.performance import prepare_base, prepare_trained
+from .models.performance import check_layers, prepare_base, prepare_trained
 from .models.quantization import keep_layout, quantized_loading
 from .models.special_tokens import check_new_tokens, fit_embeddings
 from .models.starting_point import StartingPoint
@@ -58,6 +58,7 @@ def build_model(profile: Profile, data: TrainingData, hardware: Hardware) -> Any
 def prepare_model(model: Any, profile: Profile, hardware: Hardware, start: StartingPoint) -> Any:
     """A base model, loaded or new, as it is trained."""
     settle_groups(hardware)
+    check_layers(model, profile.train)
     prepare_base(model, profile.train)
     trained = apply_method(model, profile, hardware, start)
     check_new_tokens(trained, start.new_token_ids)

@@ -1,6 +1,7 @@
 """A training run from start to end: hardware, rows, model, loop, result. The whole engine on one page."""
 
 import socket
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from ftui.system.user_folders import cache_folder
 from ftui.system.volume import check_room, probe, warnings
 
 from .build import assemble, build_model, describe_provenance
+from .check_profile import check_profile, find_config
 from .checkpoints.checkpoint import CheckpointManager
 from .checkpoints.export import export
 from .checkpoints.reproducibility import Provenance, reproducibility
@@ -21,12 +23,11 @@ from .checkpoints.resume import pin_commit, resume
 from .distributed.process_group import Action, ProcessGroup, RankCommand, join
 from .distributed.worker_rank import run_worker
 from .models.model_parts import ModelParts
-from .models.performance import settle_speed
 from .models.quantization import num_parameters
 from .runtime.control_flags import Control, Shutdown
 from .runtime.disk_wait import DiskWait
 from .runtime.event_writer import EventWriter
-from .system.device import Hardware, find_hardware
+from .system.device import Hardware, find_hardware, settle_torch
 from .system.environment import versions
 from .system.rng import seed_everything
 from .system.train_state import TrainState
@@ -52,7 +53,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         RankLostError: another rank of this run is gone.
     """
     hardware = find_hardware(profile)
-    settle_speed(profile.train, hardware)
+    settle_torch(profile, hardware)
     ranks = join(hardware, profile.hardware.num_processes)
     if ranks.is_leader:
         _introduce(run, hardware, events, ranks.size)
@@ -63,7 +64,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         events.progress(detail=detail)
 
     events.set_phase("preparing", "reading the rows")
-    data = ranks.leader_first(lambda: prepare(pin_commit(run, profile), cache, report))
+    data = ranks.leader_first(lambda: _check_and_prepare(pin_commit(run, profile), hardware, cache, report))
     for warning in data.warnings:
         events.warn(warning)
     control.poll()
@@ -86,6 +87,13 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         code = _lead(run, profile, data, parts, ranks, provenance, passes, disk_wait, events, control)
     ranks.order(RankCommand(Action.END))
     return code
+
+
+def _check_and_prepare(
+    profile: Profile, hardware: Hardware, cache: Path, report: Callable[[str], None]
+) -> TrainingData:
+    check_profile(profile, find_config(profile, cache, report), hardware)
+    return prepare(profile, cache, report)
 
 
 def _lead(

@@ -4,7 +4,9 @@ FtuiError                    70  a bug in ftui unless a subclass says otherwise
 ├── UsageError                2  the command line
 ├── ProfileError             30  the profile: file, line, key
 ├── DataError                31  the rows: file, line, reason
-├── ModelError               32  missing, gated, offline, refused
+├── ModelError               32  missing, refused
+│   ├── UnavailableError     32  its files cannot be fetched for now: offline, or no access yet
+│   └── NotSimulatedError    32  an estimate cannot be made of it, but it can be trained
 ├── HardwareError            33  no usable GPU, driver
 ├── DiskError                40  the volume fails or cannot do what is needed
 │   └── DiskFullError        40  no room, or a quota or a limit on files is reached
@@ -64,6 +66,14 @@ class ModelError(FtuiError):
     exit_code = 32
 
 
+class UnavailableError(ModelError):
+    """The model may be right: its files are on the hub, and cannot be fetched for now."""
+
+
+class NotSimulatedError(ModelError):
+    """Nothing is wrong with the model: an estimate goes on without the simulation."""
+
+
 class HardwareError(FtuiError):
     """A device, driver or package that the profile asks for is not here, or torch cannot use it."""
 
@@ -111,14 +121,13 @@ class LostRunError(FtuiError):
     exit_code = 50
 
 
-def error_with(exit_code: int, message: str, hint: str) -> FtuiError:
-    """The error of that exit code, as another process reported it."""
-    pending: list[type[FtuiError]] = [FtuiError]
-    for kind in pending:
-        if kind.exit_code == exit_code:
-            return kind(message, hint=hint)
-        pending += kind.__subclasses__()
-    return FtuiError(message, hint=hint)
+def error_with(exit_code: int, message: str, hint: str, name: str = "") -> FtuiError:
+    """The error of that exit code, as another process reported it: of the class of that name, if it has one."""
+    kinds: list[type[FtuiError]] = [FtuiError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    fitting = [kind for kind in kinds if kind.exit_code == exit_code] or [FtuiError]
+    return next((kind for kind in fitting if kind.__name__ == name), fitting[0])(message, hint=hint)
 
 
 EXIT_WORDS = {

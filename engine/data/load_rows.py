@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerBase
 from ftui.errors import DataError
 from ftui.profile.schema import Profile
 
-from ..models.adapter_files import check_tokens, starting_adapter
+from ..models.adapter_files import starting_adapter
 from ..models.files.hub import CODE, TOKENIZER, base_folder, model_folder, tokenizer_folder
 from ..models.load_model import eos_token_ids, longest_context
 from ..models.special_tokens import add_special_tokens
@@ -95,14 +95,10 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
     folder, commit, tokenizer = _tokenizer(profile, found, cache, report, weights=weights)
     new_token_ids = add_special_tokens(tokenizer, profile.model.extra_special_tokens)
     adapter = starting_adapter(profile.adapter, report) if weights else None
-    if adapter is not None:
-        check_tokens(adapter, tokenizer, new_token_ids)
     wanted = profile.data.chat_template
     unlike = tuple(compare_with_own(tokenizer, wanted)) if wanted else ()
     missing_marks = set_template(tokenizer, wanted) if wanted else ()
     longest = _context_length(profile, folder)
-    if weights:
-        _check_length(profile, longest)
     stops = stop_texts(tokenizer, eos_token_ids(folder, trusted=profile.model.trust_remote_code) if folder else [])
     encoder = Encoder(tokenizer, profile.run.stage, stops, profile.data.loss_on)
     manner = _read_options(profile)
@@ -165,14 +161,6 @@ def _context_length(profile: Profile, folder: Path | None) -> int | None:
         return longest_context(folder, trusted=profile.model.trust_remote_code)
     scratch = profile.model.from_scratch
     return scratch.max_position_embeddings if scratch else None
-
-
-def _check_length(profile: Profile, longest: int | None) -> None:
-    if longest is not None and profile.data.max_length > longest:
-        raise DataError(
-            f"data.max_length is {profile.data.max_length}, but the model sees at most {longest} tokens.",
-            hint=f"Set data.max_length = {longest} or less.",
-        )
 
 
 def _read_options(profile: Profile) -> ReadOptions:

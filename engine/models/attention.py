@@ -5,17 +5,26 @@ from typing import Any
 import torch
 from transformers.utils.import_utils import is_flash_attn_2_available
 
-from ..system.device import Hardware
+from ftui.errors import HardwareError, ModelError
+
+from ..system.device import AMPERE, Hardware
 from .transformers_internals import let_sdpa_share_keys, supports_flash
 
 FLASH = "flash_attention_2"
-AMPERE = 80
+OTHER = 'Set model.attn_implementation = "auto".'
 
 
 def attention_for(requested: str, config: Any, hardware: Hardware | None) -> str | None:
-    """The attention kernel to ask transformers for; without `hardware`, weights are only read, on the CPU."""
+    """The attention kernel to ask transformers for; without `hardware`, weights are only read, on the CPU.
+
+    Raises:
+        HardwareError: flash attention is asked for where it cannot run.
+        ModelError: this type of model does not have it.
+    """
     if hardware is None:
         return choose_attention(requested, device="cpu", dtype=torch.float32, is_importable=False, is_supported=False)
+    if requested == FLASH:
+        _check_flash(config, hardware)
     return choose_attention(
         requested,
         device=hardware.device.type,
@@ -36,6 +45,23 @@ def choose_attention(
         return requested
     can_work = device == "cuda" and dtype in (torch.float16, torch.bfloat16)
     return FLASH if is_importable and is_supported and can_work else None
+
+
+def _check_flash(config: Any, hardware: Hardware) -> None:
+    if hardware.capability < AMPERE or hardware.compute_dtype == torch.float32:
+        raise HardwareError(
+            f"Flash attention needs an NVIDIA GPU since Ampere and 16 bits, and this run trains on {hardware.name} "
+            f"in {hardware.precision}.",
+            hint=OTHER,
+        )
+    if hardware.is_here and not is_flash_attn_2_available():
+        raise HardwareError(
+            "Flash attention needs the package flash-attn, which is not installed here.",
+            hint=f"Install flash-attn. {OTHER}",
+        )
+    is_known = type(config).__module__.startswith("transformers.")  # code that comes with a model says nothing of it
+    if is_known and not supports_flash(config):
+        raise ModelError(f"Models of type {config.model_type} have no flash attention.", hint=OTHER)
 
 
 def settle_groups(hardware: Hardware) -> None:

@@ -76,7 +76,11 @@ def check_kind(config: Any, folder: Path) -> None:
 
 def longest_context(folder: Path, *, trusted: bool = False) -> int | None:
     """Positions the model was made for, `None` where its config does not say."""
-    config = read_config(folder, trusted=trusted)
+    return longest_in(read_config(folder, trusted=trusted))
+
+
+def longest_in(config: Any) -> int | None:
+    """The same of a config."""
     return getattr(config.get_text_config(), "max_position_embeddings", None)
 
 

@@ -13,34 +13,32 @@ from transformers import PreTrainedModel
 from transformers.integrations.liger import apply_liger_kernel
 from transformers.integrations.neftune import activate_neftune
 from transformers.modeling_layers import GradientCheckpointingLayer
-from transformers.utils.import_utils import enable_tf32, is_liger_kernel_available, is_torch_tf32_available
+from transformers.utils.import_utils import is_liger_kernel_available
 
 from ftui.errors import HardwareError, ModelError
 from ftui.profile.sections.train import TrainSection
 
 from ..optim.optimizer import check_optimizer
-from ..system.device import Hardware
+from ..system.device import AMPERE, Hardware
 
 BACKEND = "inductor"
 
 
-def settle_speed(train: TrainSection, hardware: Hardware) -> None:
-    """Refuse what this machine cannot do, before anything is read; set torch's rounding of matrix products.
+def check_machine(train: TrainSection, hardware: Hardware) -> None:
+    """Refuse what this hardware cannot do; of packages it can only be known which are on this machine.
 
     Raises:
-        HardwareError: a key asks for a GPU, a compiler or a package that is not here.
+        HardwareError: a key asks for a GPU, a compiler or a package that is not there.
     """
     check_optimizer(train.optim, hardware.device)
-    if train.tf32:
-        if hardware.device.type != "cuda" or not is_torch_tf32_available():
-            raise HardwareError(
-                f"train.tf32 needs an NVIDIA GPU since Ampere, and this run trains on {hardware.name}.",
-                hint="Set train.tf32 = false.",
-            )
-        enable_tf32(True)
+    if train.tf32 and hardware.capability < AMPERE:
+        raise HardwareError(
+            f"train.tf32 needs an NVIDIA GPU since Ampere, and this run trains on {hardware.name}.",
+            hint="Set train.tf32 = false.",
+        )
     if train.use_liger_kernel:
         _check_liger(hardware)
-    if train.torch_compile:
+    if train.torch_compile and hardware.is_here:
         _check_compiler(hardware)
 
 
@@ -50,7 +48,7 @@ def _check_liger(hardware: Hardware) -> None:
             f"train.use_liger_kernel: Liger's kernels run on a GPU only, and this run trains on {hardware.name}.",
             hint="Set train.use_liger_kernel = false.",
         )
-    if not is_liger_kernel_available():
+    if hardware.is_here and not is_liger_kernel_available():
         raise HardwareError(
             "train.use_liger_kernel needs the package liger-kernel (0.3 or newer), which is not installed here.",
             hint="pip install liger-kernel, or set train.use_liger_kernel = false.",
@@ -72,19 +70,30 @@ def _check_compiler(hardware: Hardware) -> None:
         )
 
 
-def prepare_base(model: PreTrainedModel, train: TrainSection) -> None:
-    """Liger's kernels and activation checkpointing, for the model without an adapter.
+def check_layers(model: PreTrainedModel, train: TrainSection) -> None:
+    """Refuse what makes nothing faster in this model.
 
     Raises:
-        ModelError: Liger does not know this type of model.
+        ModelError: Liger does not know its type (where it is installed), or it has no layers that could be compiled.
     """
-    if train.use_liger_kernel:
+    if train.use_liger_kernel and is_liger_kernel_available():
         kind = model.config.model_type
         supported = importlib.import_module("liger_kernel.transformers.monkey_patch").MODEL_TYPE_TO_APPLY_LIGER_FN
         if kind not in supported:  # it would say so in the log and continue without
             raise ModelError(
                 f"Liger has no kernels for models of type {kind}.", hint="Set train.use_liger_kernel = false."
             )
+    if train.torch_compile and not _layers(model):
+        raise ModelError("This model has no layers that could be compiled.", hint="Set train.torch_compile = false.")
+
+
+def _layers(model: torch.nn.Module) -> list[GradientCheckpointingLayer]:
+    return [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
+
+
+def prepare_base(model: PreTrainedModel, train: TrainSection) -> None:
+    """Liger's kernels and activation checkpointing, for the model without an adapter."""
+    if train.use_liger_kernel:
         apply_liger_kernel(model, {"cross_entropy": False, "fused_linear_cross_entropy": False})  # the loss is ours
     if train.activation_checkpointing:
         details = train.activation_checkpointing_kwargs
@@ -97,18 +106,12 @@ def prepare_trained(model: Any, train: TrainSection) -> None:
 
     The noise is drawn from torch's generator of the device, while training only. Layers are compiled one by one, for
     any length: those that are alike share their code, so a deep model takes no longer than a flat one.
-
-    Raises:
-        ModelError: it has no layers that could be compiled.
     """
     if train.neftune_noise_alpha is not None:
         activate_neftune(model, train.neftune_noise_alpha)
     if not train.torch_compile:
         return
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    if not layers:
-        raise ModelError("This model has no layers that could be compiled.", hint="Set train.torch_compile = false.")
-    for layer in layers:
+    for layer in _layers(model):
         layer.compile(dynamic=True, backend=BACKEND)
 
 

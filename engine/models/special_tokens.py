@@ -50,4 +50,4 @@ def fit_embeddings(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, n
             f"The tokenizer has {len(tokenizer) - len(new_ids)} entries, the model only {rows}.",
             hint="Use the tokenizer that belongs to the model.",
         )
-    model.resize_token_embeddings(len(tokenizer), mean_resizing=True)
+    model.resize_token_embeddings(len(tokenizer), mean_resizing=not embeddings.weight.is_meta)

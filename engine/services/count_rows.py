@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from ftui.dataset.row_counts import RowCounts
 from ftui.profile.schema import Profile
@@ -10,12 +11,15 @@ from ftui.system.user_folders import cache_folder
 
 from ..planning.curriculum_plan import CurriculumPlan, describe_stages
 from ..training.prepare import prepare
+from .check import check_given
 from .profile_text import given_profile
 
 
-def count_rows(on_detail: Callable[[str], None], profile: str) -> RowCounts:
-    """The dry run of a profile (TOML, every path absolute): see `count_profile`."""
-    return count_profile(given_profile(profile), on_detail)
+def count_rows(on_detail: Callable[[str], None], profile: str, card: dict[str, Any] | None = None) -> RowCounts:
+    """The dry run of a profile (TOML, every path absolute), for a card or this machine: see `count_profile`."""
+    given = given_profile(profile)
+    check_given(given, card, on_detail)
+    return count_profile(given, on_detail)
 
 
 def count_profile(profile: Profile, on_detail: Callable[[str], None] = lambda detail: None) -> RowCounts:

@@ -12,13 +12,13 @@ from ftui.runs.run_folder import Run
 from ftui.system.user_folders import cache_folder
 
 from ..build import assemble, build_model
+from ..check_profile import check_profile, find_config
 from ..distributed.process_group import ProcessGroup
-from ..models.performance import settle_speed
 from ..models.quantization import num_parameters
 from ..optim.optimizer import allocate_state
 from ..runtime.control_flags import Control
 from ..runtime.event_writer import EventWriter
-from ..system.device import find_hardware
+from ..system.device import find_hardware, settle_torch
 from ..system.environment import versions
 from ..system.rng import seed_everything
 from ..training.peak_memory import card_memory_in_use, evaluate_longest, peaks, run_longest
@@ -43,9 +43,10 @@ def probe(on_detail: Callable[[str], None], profile: str) -> dict[str, Any]:
 
 def _measure(profile: Any, run: Run, events: EventWriter, on_detail: Callable[[str], None]) -> dict[str, Any]:
     hardware = find_hardware(profile)
-    settle_speed(profile.train, hardware)
+    settle_torch(profile, hardware)
     before = card_memory_in_use(hardware.device)
     cache = cache_folder(run.folder / "cache")
+    check_profile(profile, find_config(profile, cache, on_detail), hardware)
     on_detail("reading the rows")
     data = prepare(profile, cache, on_detail)
     on_detail("loading the model")

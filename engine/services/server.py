@@ -31,6 +31,7 @@ LEAVE_SECONDS = 1.0  # for an interrupted answer to remove what it has half writ
 PAUSE_SECONDS = 0.1  # between two lines about the progress of an answer
 
 METHODS = {
+    "check": "check",
     "count_rows": "count_rows",
     "model_config": "models",
     "probe": "probe",
@@ -123,7 +124,7 @@ def _problem(error: Exception) -> Problem:
 
     expected = error if isinstance(error, FtuiError) else as_ftui_error(error)
     if expected is not None:
-        return Problem(expected.message, expected.hint, expected.exit_code)
+        return Problem(expected.message, expected.hint, expected.exit_code, type(expected).__name__)
     traceback.print_exc()
     return Problem(f"{type(error).__name__}: {error}", "This is a bug in ftui: please report it.")
 

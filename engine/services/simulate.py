@@ -1,15 +1,18 @@
 """The memory of a run, from its real model on the meta device."""
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import Card
+from ftui.system.user_folders import cache_folder
 
+from ..check_profile import find_config
 from ..simulate import profile_memory
-from .models import find_config
 from .profile_text import given_profile
 
 
@@ -23,4 +26,6 @@ def simulate(
     """
     parsed = given_profile(profile)
     card_facts = msgspec.convert(card, Card)
-    return profile_memory.simulate(parsed, find_config(parsed), card_facts, longest=longest, full_depth=full_depth)
+    with tempfile.TemporaryDirectory() as fallback:
+        config = find_config(parsed, cache_folder(Path(fallback)), on_detail)
+        return profile_memory.simulate(parsed, config, card_facts, longest=longest, full_depth=full_depth)

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 from ftui.errors import ModelError
 from ftui.hardware.cpu import usable_cores
@@ -24,6 +24,7 @@ from ..models.load_model import check_kind, read_config
 from ..models.methods import storage_dtype
 from ..models.new_model import new_config, new_model
 from ..models.quantization import keep_layout, quantization
+from ..models.special_tokens import fit_embeddings
 from ..models.starting_point import StartingPoint
 from ..system.device import Hardware, best_precision
 from .quantized_layers import pack_layers
@@ -58,26 +59,41 @@ class _Vocabulary:
 
 
 def card_hardware(profile: Profile, card: Card) -> Hardware:
-    """What `find_hardware` would find on a machine with this card. The CPU is this machine's own."""
+    """What `find_hardware` would find on a machine with this card. The CPU is this machine's own.
+
+    A GPU counts as one of this machine where torch has one of its kind.
+    """
     precision = profile.train.precision
     if precision == "auto" and card.kind == "cuda":
         precision = "bf16" if card.has_bf16 else "fp16"
     elif precision == "auto":
         precision = best_precision(torch.device(card.kind))
     threads = profile.hardware.num_threads or max(1, usable_cores() // profile.hardware.num_processes)
-    return Hardware(torch.device(card.kind), precision, threads, card.title, None, card.capability)
+    is_here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}.get(card.kind, True)
+    return Hardware(torch.device(card.kind), precision, threads, card.title, None, card.capability, is_here)
 
 
-def make_meta_model(profile: Profile, folder_or_config: Any, card: Card) -> MetaModel:
-    """The model of a profile as it would be trained on a card, at full depth, without memory for its weights.
+def make_meta_model(
+    profile: Profile,
+    folder_or_config: Any,
+    hardware: Hardware,
+    adapter: Path | None = None,
+    vocabulary: tuple[PreTrainedTokenizerBase, tuple[int, ...]] | None = None,
+) -> MetaModel:
+    """The model of a profile as it would be trained, at full depth, without memory for its weights.
 
-    `folder_or_config`: where its config.json lies, or transformers' config; for a model from scratch it is not looked
-    at. Compiled layers and Liger's kernels stand for the plain ones.
+    Compiled layers and Liger's kernels stand for the plain ones.
+
+    Args:
+        folder_or_config: where its config.json lies, or transformers' config; for a model from scratch it is not
+            looked at.
+        adapter: the folder of the one to go on from.
+        vocabulary: the tokenizer, and the ids of the entries that the profile has added to it; where it is not known,
+            the model is taken to have room for them.
 
     Raises:
-        ModelError: as loading it would; and for models that bring their own code, which is not run for an estimate.
+        ModelError: as loading it would; and for models that bring their own code, which is not run on `meta`.
     """
-    hardware = card_hardware(profile, card)
     dtype, section = storage_dtype(profile, hardware), profile.model
     config = _config(profile, folder_or_config)
     attention = attention_for(section.attn_implementation, config, hardware)
@@ -86,9 +102,10 @@ def make_meta_model(profile: Profile, folder_or_config: Any, card: Card) -> Meta
     with warnings.catch_warnings(), META, _skip_weight_init():
         warnings.simplefilter("ignore")
         base = _base(profile, config, dtype, attention, hardware)
-        tokens = _new_tokens(base, len(section.extra_special_tokens))
-        adapter = profile.adapter.name_or_path
-        start = StartingPoint(Path("base"), None, None if adapter is None else Path(adapter), tokens)
+        new_ids = _last_ids(base, len(section.extra_special_tokens)) if vocabulary is None else vocabulary[1]
+        if vocabulary is not None:
+            fit_embeddings(base, *vocabulary)
+        start = StartingPoint(Path("base"), None, adapter, new_ids)
         plain = profile.train.model_copy(update={"torch_compile": False, "use_liger_kernel": False})
         model = prepare_model(base, profile.model_copy(update={"train": plain}), hardware, start)
     return MetaModel(model.train(), base, config, hardware, masks)
@@ -145,8 +162,7 @@ def _skip_weight_init() -> Iterator[None]:
             setattr(nn.init, name, function)
 
 
-def _new_tokens(base: PreTrainedModel, number: int) -> tuple[int, ...]:
-    """Ids for as many special tokens: the last ones, as where the embeddings have room for them."""
+def _last_ids(base: PreTrainedModel, number: int) -> tuple[int, ...]:
     embeddings: Any = base.get_input_embeddings()
     rows = int(embeddings.weight.shape[0])
     return tuple(range(rows - number, rows))

@@ -4,11 +4,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from ftui.errors import NotSimulatedError
 from ftui.estimate.result import PARTS, Memory
 from ftui.hardware.devices import Card
 from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 
+from ..check_profile import check_profile
 from ..models.quantization import is_packed, number_of
 from .allocator import Allocator
 from .depth import UnfoldError
@@ -16,7 +18,7 @@ from .heap import resident_peak
 from .host import resident_bytes
 from .kernels import kernels_for
 from .loading import transformers_loader
-from .meta_model import MetaModel, make_meta_model
+from .meta_model import MetaModel, card_hardware
 from .meta_step import BatchShape, trace_step
 from .trace import Trace
 
@@ -40,9 +42,10 @@ def simulate(
         full_depth: compute every layer, rather than a few that stand for all; the answer is the same.
 
     Raises:
-        ModelError: the model cannot be loaded, or the profile does not fit it.
+        NotSimulatedError: the model brings its own code.
+        FtuiError: a run of the profile on this card would be refused.
     """
-    made = make_meta_model(profile, folder_or_config, card)
+    made = _made(profile, folder_or_config, card)
     length, left_mapped = profile.data.max_length, _left_mapped(made)  # a simulation takes layers out of the model
     if longest is not None and not profile.data.packing:
         length = min(longest, length)
@@ -53,12 +56,21 @@ def simulate(
     try:
         trace = trace_step(made, profile, kernels_for(card), rows, load, full_depth=full_depth)
     except UnfoldError:
-        made = make_meta_model(profile, folder_or_config, card)
+        made = _made(profile, folder_or_config, card)
         trace = trace_step(made, profile, kernels_for(card), rows, load, full_depth=True)
     doubts = unvalidated_settings(profile, made, card)
     if card.kind == "cuda":
         return _on_card(trace, profile, card, doubts)
     return _on_host(trace, made, left_mapped, doubts)
+
+
+def _made(profile: Profile, folder_or_config: Any, card: Card) -> MetaModel:
+    made = check_profile(profile, folder_or_config, card_hardware(profile, card))
+    if made is None:
+        raise NotSimulatedError(
+            "A model that brings its own Python code is not simulated.", hint="Its code runs in a run only."
+        )
+    return made
 
 
 def _eval_batch(profile: Profile) -> int:

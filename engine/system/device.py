@@ -5,17 +5,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from transformers.utils.import_utils import enable_tf32
 
 from ftui.errors import HardwareError
 from ftui.hardware import cpu
 from ftui.profile.schema import Profile
+
+AMPERE = 80  # the compute capability, times ten, from which on there are bf16, tf32 and flash attention
 
 
 @dataclass(frozen=True)
 class Hardware:
     """The device that trains. `precision` is the type of its heavy arithmetic: `bf16`, `fp16` or `fp32`.
 
-    `capability` is an NVIDIA card's compute capability times ten (89), else 0.
+    `capability` is an NVIDIA card's compute capability times ten (89), else 0. `is_here` = in this machine, whose
+    packages are those of the run then.
     """
 
     device: torch.device
@@ -24,6 +28,7 @@ class Hardware:
     name: str
     driver: str | None
     capability: int = 0
+    is_here: bool = True
 
     @property
     def compute_dtype(self) -> torch.dtype:
@@ -32,13 +37,11 @@ class Hardware:
 
 
 def find_hardware(profile: Profile) -> Hardware:
-    """Choose the device, set torch's threads.
+    """The device that the profile trains on here, and the precision. Changes nothing: see `settle_torch`.
 
     Raises:
         HardwareError: the profile asks for a device that torch cannot use, or NVML shows a GPU torch cannot use.
     """
-    if profile.train.full_determinism:
-        make_deterministic()
     kind: str = profile.hardware.device
     if kind == "auto":
         kind = _best_device()
@@ -47,7 +50,6 @@ def find_hardware(profile: Profile) -> Hardware:
     elif kind == "mps" and not torch.backends.mps.is_available():
         raise HardwareError("torch finds no MPS device here.", hint='Set hardware.device = "cpu".')
     num_threads = profile.hardware.num_threads or max(1, cpu.usable_cores() // profile.hardware.num_processes)
-    torch.set_num_threads(num_threads)  # 1 and 2 threads give other last bits: set, and recorded
     device = torch.device(kind)
     precision = profile.train.precision
     if precision == "auto":
@@ -57,6 +59,15 @@ def find_hardware(profile: Profile) -> Hardware:
         return Hardware(device, precision, num_threads, name, None)
     major, minor = torch.cuda.get_device_capability()
     return Hardware(device, precision, num_threads, name, _nvidia_driver(), 10 * major + minor)
+
+
+def settle_torch(profile: Profile, hardware: Hardware) -> None:
+    """Give torch the threads, the rounding and the determinism that the profile asks for, for the whole process."""
+    torch.set_num_threads(hardware.num_threads)  # 1 and 2 threads give other last bits: set, and recorded
+    if profile.train.tf32:
+        enable_tf32(True)
+    if profile.train.full_determinism:
+        make_deterministic()
 
 
 def _best_device() -> str:
@@ -119,7 +130,7 @@ def has_fast_bf16(device: torch.device) -> bool:
 
 
 def make_deterministic() -> None:
-    """Deterministic kernels only, wherever there are any. To be called before the GPU is first used.
+    """Deterministic kernels only, wherever there are any. To be called before anything is computed on the GPU.
 
     The variables are those of cuBLAS and FlashAttention for reproducible results.
     """

@@ -19,6 +19,7 @@ from ftui.dataset.report import Finding, Report, RowLocation
 from ftui.dataset.row import Jump, RowView
 from ftui.dataset.row_text import PieceKind, RowLine, Signs, layout_row
 from ftui.errors import FINISHED, DataError, UsageError
+from ftui.helper.checks import find_refusal
 from ftui.helper.client import Helper
 from ftui.launch.open_run import check_files, locate_run
 from ftui.text import cells, cut, shown, wrapped
@@ -52,7 +53,8 @@ def print_preview(
         31 where a finding would stop the run, as the run itself would, else 0.
 
     Raises:
-        FtuiError: the profile's model or rows are wrong; `UsageError`: there is no such row.
+        FtuiError: the profile's model or rows are wrong, or, once they are printed, a run here would be refused for
+            another reason; `UsageError`: there is no such row.
     """
     if num_rows < 0:
         raise UsageError(f"--rows {num_rows}: fewer than none.", hint="--rows 3, or --report for the report alone.")
@@ -63,11 +65,19 @@ def print_preview(
         ask = partial(helper.ask, on_detail=lines.draw, profile=resolved.profile)
         report = msgspec.convert(ask("report"), Report)
         samples = [] if only_report else _samples(ask, report, num_rows, jump)
+        refusal = find_refusal(helper, resolved.profile)
     if as_json:
-        told = {"profile": str(resolved.path), "report": report, "samples": [for_programs(one) for one in samples]}
+        told = {
+            "profile": str(resolved.path),
+            "report": report,
+            "samples": [for_programs(one) for one in samples],
+            "refusal": None if refusal is None else {"message": refusal.message, "hint": refusal.hint},
+        }
         print(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
     else:
         _print(resolved.path.stem, report, samples)
+    if refusal is not None:
+        raise refusal
     return DataError.exit_code if report.stopping else FINISHED
 
 

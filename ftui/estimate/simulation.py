@@ -5,7 +5,7 @@ import dataclasses
 import msgspec
 
 from ftui.dataset.row_counts import RowCounts
-from ftui.errors import FtuiError, ProfileError
+from ftui.errors import NotSimulatedError, UnavailableError
 from ftui.estimate.api import Known
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import Card
@@ -19,30 +19,29 @@ def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -
     Most often the model is not on this machine yet.
 
     Raises:
-        ProfileError: the profile itself is refused.
+        FtuiError: a run of the profile on the card would be refused.
     """
     try:
-        known = dataclasses.replace(known, counts=count_rows(helper, profile))
-    except ProfileError:
-        raise
-    except FtuiError as error:
+        known = dataclasses.replace(known, counts=count_rows(helper, profile, card))
+    except UnavailableError as error:
         known = dataclasses.replace(known, counting_problem=error)
     if known.parallel != "ddp":
         return known
     longest = None if known.counts is None else known.counts.longest
     try:
         return dataclasses.replace(known, simulated=simulate_memory(helper, profile, card, longest))
-    except FtuiError as error:
+    except (UnavailableError, NotSimulatedError) as error:
         return dataclasses.replace(known, simulation_problem=error)
 
 
-def count_rows(helper: Helper, profile: Profile) -> RowCounts:
-    """Rows, tokens and steps, as a run would have them.
+def count_rows(helper: Helper, profile: Profile, card: Card | None = None) -> RowCounts:
+    """Rows, tokens and steps, as a run would have them on this card (`None`: on the device of this machine).
 
     Raises:
-        FtuiError: the profile, its model's files or its rows are wrong, or the helper died.
+        FtuiError: such a run would be refused (engine/check_profile.py), its rows are wrong, or the helper died.
     """
-    return msgspec.convert(helper.ask("count_rows", profile=profile), RowCounts)
+    facts = None if card is None else dataclasses.asdict(card)
+    return msgspec.convert(helper.ask("count_rows", profile=profile, card=facts), RowCounts)
 
 
 def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int | None, *, full: bool = True) -> Memory:

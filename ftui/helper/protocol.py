@@ -21,10 +21,10 @@ class Problem(msgspec.Struct, frozen=True):
     message: str
     hint: str = ""
     exit_code: int = BUG
+    name: str = ""  # of its class
 
     def error(self) -> FtuiError:
-        """The error of that exit code."""
-        return error_with(self.exit_code, self.message, self.hint)
+        return error_with(self.exit_code, self.message, self.hint, self.name)
 
 
 class Response(msgspec.Struct, frozen=True):

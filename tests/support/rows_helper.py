@@ -126,9 +126,13 @@ PROFILE_OF_ROWS = Profile.model_validate(
 
 
 class StandIn:
-    """Answers at once what `ftui.helper.client.Helper` would. `problem`, if any, is what comes of every question."""
+    """Answers at once what `ftui.helper.client.Helper` would.
+
+    `problem`, if any, is what comes of every question, `refusal` of the one whether the profile can be trained.
+    """
 
     problem: FtuiError | None = None
+    refusal: FtuiError | None = None
     samples: list[RowView] = SAMPLES
     report: Report = REPORT
 
@@ -146,6 +150,10 @@ class StandIn:
             on_detail("tokenising 34 %")
         if self.problem is not None:
             raise self.problem
+        if question == "check":
+            if self.refusal is not None:
+                raise self.refusal
+            return None
         if question == "recognise":
             return [
                 {

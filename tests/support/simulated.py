@@ -7,7 +7,7 @@ from transformers import AutoConfig
 
 from ftui.engine.simulate.allocator import Allocator
 from ftui.engine.simulate.kernels import kernels_for
-from ftui.engine.simulate.meta_model import make_meta_model
+from ftui.engine.simulate.meta_model import card_hardware, make_meta_model
 from ftui.engine.simulate.meta_step import BatchShape, trace_step
 from ftui.engine.simulate.trace import Trace
 from ftui.hardware.devices import Card, GiB
@@ -55,7 +55,7 @@ def profile(**sections: dict[str, Any]) -> Profile:
 
 
 def traced(kind: str, chosen: Profile, card: Card, *, full_depth: bool) -> Trace:
-    made = make_meta_model(chosen, config(kind), card)
+    made = make_meta_model(chosen, config(kind), card_hardware(chosen, card))
     return trace_step(made, chosen, kernels_for(card), BatchShape(2, 2, 64), None, full_depth=full_depth)
 
 

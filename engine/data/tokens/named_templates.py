@@ -52,7 +52,7 @@ def set_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str, 
     tokenizer.chat_template = _template_text(tokenizer, wanted)
     marks = MARKS.get(wanted, ())
     missing = tuple(mark for mark in marks if mark not in tokenizer.get_vocab())
-    if marks and not missing:
+    if marks and marks[-1] not in missing:
         tokenizer.eos_token = marks[-1]
     return missing
 

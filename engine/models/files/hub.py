@@ -17,7 +17,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
 )
 from tqdm import tqdm
 
-from ftui.errors import DiskError, ModelError
+from ftui.errors import DiskError, ModelError, UnavailableError
 from ftui.profile.sections.model import ModelSection
 from ftui.units import size
 
@@ -96,7 +96,7 @@ def model_folder(
     try:
         HfApi().model_info(name_or_path, revision=revision)  # says what is wrong better than a download does
     except GatedRepoError as error:
-        raise ModelError(
+        raise UnavailableError(
             f"{name_or_path} is gated: its owner must let you in.",
             hint=f"Ask for access at https://huggingface.co/{name_or_path}, then set HF_TOKEN.",
         ) from error
@@ -125,7 +125,7 @@ def _find_cached(name: str, revision: str | None, cause: Exception, patterns: li
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns, local_files_only=True))
     except LocalEntryNotFoundError as error:
-        raise ModelError(
+        raise UnavailableError(
             f"The hub cannot be reached ({type(cause).__name__}) and {name} is not in the local cache.",
             hint="Check the connection (and HF_HUB_OFFLINE), or set model.name_or_path to a local folder.",
         ) from error
@@ -149,7 +149,7 @@ def _fetch(name: str, revision: str | None, report: Report, patterns: list[str])
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=patterns, tqdm_class=Progress))
     except (HTTPError, LocalEntryNotFoundError) as error:
-        raise ModelError(
+        raise UnavailableError(
             f"The download of {name} broke off ({type(error).__name__}).",
             hint="Start the run again: what has arrived stays.",
         ) from error

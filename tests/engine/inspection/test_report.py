@@ -2,6 +2,7 @@
 
 import random
 import textwrap
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -383,6 +384,24 @@ def test_what_the_tokenizer_does_to_the_ends_of_rows(model_folder: Path, tmp_pat
     ]
     assert seen("same", make_tokenizer(), chat_template="chatml")[0] == []
     assert seen("other", make_tokenizer(), chat_template="vicuna")[0] == ["unlike_template"]
+
+
+@pytest.mark.parametrize("known", [(), ("<end_of_turn>",), ("<start_of_turn>",), ("<mine>",)])
+def test_obeying_the_advice_on_missing_marks_gives_the_template_all_its_marks(
+    known: tuple[str, ...], model_folder: Path, tmp_path: Path
+) -> None:
+    """What the profile names already stays in the advice."""
+    rows = write_rows(tmp_path / "rows.jsonl", GOOD)
+    data = {"chat_template": "gemma"}
+    report, its = reported(model_folder, rows, data=data, model={"extra_special_tokens": list(known)})
+    (found,) = [one for one in report.findings if one.name == "missing_marks"]
+    assert found.severity == "yellow" and found.count == 2 - len(set(known) & {"<start_of_turn>", "<end_of_turn>"})
+    advice = tomllib.loads(found.message.partition("; model.")[2].partition(" makes tokens")[0])
+    assert set(advice["extra_special_tokens"]) == {*known, "<start_of_turn>", "<end_of_turn>"}
+    obeyed, its = reported(model_folder, rows, data=data, model=advice)
+    assert not [one for one in obeyed.findings if one.name == "missing_marks"]
+    ids = {its.tokenizer.convert_tokens_to_ids(mark) for mark in ("<start_of_turn>", "<end_of_turn>")}
+    assert ids <= set(its.stores[0].ids.tolist()) and its.tokenizer.eos_token == "<end_of_turn>"
 
 
 def test_tokens_the_model_does_not_have(model_folder: Path, tmp_path: Path) -> None:

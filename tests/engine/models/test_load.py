@@ -26,6 +26,7 @@ from transformers import (
     dynamic_module_utils,
 )
 
+from ftui.engine import check_profile
 from ftui.engine.checkpoints.resume import pin_commit
 from ftui.engine.models.attention import choose_attention
 from ftui.engine.models.files import hub
@@ -186,7 +187,8 @@ class Branch:
 
     def __init__(self, commits: dict[str, Path], patch: pytest.MonkeyPatch) -> None:
         self.commits, self.now = commits, next(iter(commits))
-        patch.setattr(hub, "model_folder", self.folder)
+        for module in (hub, check_profile):
+            patch.setattr(module, "model_folder", self.folder)
 
     def folder(self, name: str, revision: str | None, *_: Any, **__: Any) -> tuple[Path, str]:
         commit = self.now if revision in (None, "v1") else str(revision)

@@ -4,6 +4,7 @@ import copy
 import math
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +19,8 @@ from transformers.integrations import liger
 
 from ftui.engine.models import performance
 from ftui.engine.objectives.loss import Batch, summed_loss
-from ftui.engine.system.device import Hardware
+from ftui.engine.system import device
+from ftui.engine.system.device import Hardware, settle_torch
 from ftui.errors import HardwareError, ModelError
 from ftui.profile.sections.train import TrainSection
 from ftui.runs.events import Step
@@ -120,28 +122,34 @@ def test_compiled_layers_train_the_same_under_the_same_names(monkeypatch: pytest
 
 
 def test_what_this_machine_cannot_do_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    performance.settle_speed(section(torch_compile=True), hardware())
+    performance.check_machine(section(torch_compile=True), hardware())
     with pytest.raises(HardwareError, match="tf32 needs an NVIDIA GPU since Ampere, and this run"):
-        performance.settle_speed(section(tf32=True), hardware())
+        performance.check_machine(section(tf32=True), hardware())
     with pytest.raises(HardwareError, match="run on a GPU only"):
-        performance.settle_speed(section(use_liger_kernel=True), hardware())
+        performance.check_machine(section(use_liger_kernel=True), hardware())
     with pytest.raises(HardwareError, match="needs the package liger-kernel"):
-        performance.settle_speed(section(use_liger_kernel=True), hardware("cuda"))
+        performance.check_machine(section(use_liger_kernel=True), hardware("cuda"))
+    elsewhere = replace(hardware("cuda"), is_here=False)
+    performance.check_machine(section(use_liger_kernel=True), elsewhere)
     with pytest.raises(HardwareError, match="bitsandbytes, which has none for mps"):
-        performance.settle_speed(section(optim="adamw_8bit"), hardware("mps"))
+        performance.check_machine(section(optim="adamw_8bit"), hardware("mps"))
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(HardwareError, match="needs a C\\+\\+ compiler"):
-        performance.settle_speed(section(torch_compile=True), hardware())
+        performance.check_machine(section(torch_compile=True), hardware())
 
 
-def test_tf32_is_turned_on_where_there_is_such_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tf32_is_turned_on_where_there_is_such_a_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     turned: list[bool] = []
-    monkeypatch.setattr(performance, "enable_tf32", turned.append)
-    monkeypatch.setattr(performance, "is_torch_tf32_available", lambda: True)
-    performance.settle_speed(section(), hardware("cuda"))
+    monkeypatch.setattr(device, "enable_tf32", turned.append)
+    profile = make_profile(tmp_path, tmp_path)
+    settle_torch(profile, hardware("cuda"))
     assert turned == []
-    performance.settle_speed(section(tf32=True), hardware("cuda"))
+    train = profile.train.model_copy(update={"tf32": True})
+    performance.check_machine(train, replace(hardware("cuda"), capability=80))
+    settle_torch(profile.model_copy(update={"train": train}), hardware("cuda"))
     assert turned == [True]
+    with pytest.raises(HardwareError, match="since Ampere"):
+        performance.check_machine(train, replace(hardware("cuda"), capability=75))
 
 
 def test_liger_gets_the_model_but_not_the_loss(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,12 +163,12 @@ def test_liger_gets_the_model_but_not_the_loss(monkeypatch: pytest.MonkeyPatch) 
     for module in (liger, performance):
         monkeypatch.setattr(module, "is_liger_kernel_available", lambda: True)
     train, llama = section(use_liger_kernel=True), LlamaForCausalLM(LLAMA)
-    performance.settle_speed(train, hardware("cuda"))
+    performance.check_machine(train, hardware("cuda"))
     performance.prepare_base(llama, train)
     assert given == [(llama, {"cross_entropy": False, "fused_linear_cross_entropy": False})]
     other = GPT2LMHeadModel(GPT2Config(vocab_size=40, n_embd=16, n_layer=1, n_head=2, bos_token_id=1, eos_token_id=2))
     with pytest.raises(ModelError, match="no kernels for models of type gpt2"):
-        performance.prepare_base(other, train)
+        performance.check_layers(other, train)
 
 
 RESUMED: list[dict[str, Any]] = [

@@ -11,7 +11,7 @@ from ftui.engine.models.model_parts import LossModule
 from ftui.engine.objectives import make_objective
 from ftui.engine.objectives.loss import Batch
 from ftui.engine.simulate.kernels import kernels_for
-from ftui.engine.simulate.meta_model import MetaModel, make_meta_model
+from ftui.engine.simulate.meta_model import MetaModel, card_hardware, make_meta_model
 from ftui.engine.simulate.meta_ops import assume_full_rows
 from ftui.engine.simulate.meta_step import loss_module
 from ftui.engine.simulate.tracker import READ_SCALAR
@@ -59,7 +59,7 @@ def test_same_tensors_as_torch_makes(kind: str, method: str, checkpointing: bool
     chosen = profile(
         adapter={"method": method}, train={"precision": "bf16", "activation_checkpointing": checkpointing}
     )  # fmt: skip
-    simulated = make_meta_model(chosen, config(kind), CPU)
+    simulated = make_meta_model(chosen, config(kind), card_hardware(chosen, CPU))
     with kernels_for(CPU).chosen(), assume_full_rows(LENGTH):
         on_meta = made(loss_module(simulated, chosen), "meta")
     on_cpu = made(real(chosen, kind), "cpu")
@@ -69,7 +69,7 @@ def test_same_tensors_as_torch_makes(kind: str, method: str, checkpointing: bool
 
 def real(chosen: Profile, kind: str) -> LossModule:
     """The same model with weights, under torch's own autocast."""
-    simulated: MetaModel = make_meta_model(chosen, config(kind), CPU)
+    simulated: MetaModel = make_meta_model(chosen, config(kind), card_hardware(chosen, CPU))
     model = simulated.model.to_empty(device="cpu")
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.02)

@@ -20,7 +20,7 @@ from ftui.dataset.report import Example, Finding, Report, RowLocation
 from ftui.dataset.report_text import describe_fix, gravity, percent, sort_findings, tally
 from ftui.dataset.row import RowView, Token, Turn
 from ftui.dataset.row_text import Signs, layout_row, raw_lines
-from ftui.errors import DataError
+from ftui.errors import DataError, HardwareError
 from ftui.text import cells
 from tests.support.evil import EVIL, steers
 from tests.support.rows_helper import FINDINGS, MAX_LENGTH, REPORT, SAMPLES, StandIn, sample_of
@@ -91,6 +91,16 @@ def test_nothing_red_ends_well(capsys: pytest.CaptureFixture[str], monkeypatch: 
     assert code == 0 and "yellow (allowed) placeholders" in out and "row 1" not in out
 
 
+def test_what_else_would_stop_the_run_is_said_below_the_rows_with_its_own_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(StandIn, "refusal", HardwareError("There is no GPU here.", hint="Rent one."))
+    code, out, err = printed(capsys, "--rows", "1")
+    assert code == 33 and "row 1 of 4" in out and "There is no GPU here." in err and "Rent one." in err
+    code, out, err = printed(capsys, "--json", "--rows", "1")
+    assert code == 33 and json.loads(out)["refusal"] == {"message": "There is no GPU here.", "hint": "Rent one."}
+
+
 def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = printed(capsys, "--json", "--rows", "1", "--jump", "3")
     told = json.loads(out)
@@ -156,8 +166,8 @@ def test_parts_of_a_long_text(capsys: pytest.CaptureFixture[str], monkeypatch: p
         report = msgspec.structs.replace(NOT_RED, num_rows=1)
 
         def ask(self, question: str, **given: Any) -> Any:
-            if question == "report":
-                return msgspec.to_builtins(self.report)
+            if question in ("report", "check"):
+                return super().ask(question, **given)
             by = {"next": 1, "number": 0}[given["jump"]]
             return msgspec.to_builtins(parts[min(8, given["part"] + by)])
 

@@ -17,12 +17,14 @@ MORE = 10  # times as many tokens of a row that is cut
 
 @dataclass(frozen=True)
 class RowQuery:
-    """About a row (`sample`, `search`), or for the report. `doing` says so in words.
+    """About a row (`sample`, `search`), for the report, or whether it can be trained here (`check`).
+
+    `doing` says so in words.
 
     `stays`: the answer is the row that is shown already, and is shown from where the page stands.
     """
 
-    ask: Literal["sample", "search", "report"]
+    ask: Literal["sample", "search", "report", "check"]
     doing: str
     given: dict[str, Any] = field(default_factory=dict)
     stays: bool = False
@@ -35,6 +37,10 @@ class RowQuery:
             number, part = (-1, 0) if sample is None else (sample.number, sample.part)
             return self.given | {"after": number, "part": part}
         return self.given
+
+
+CHECK = RowQuery("check", "checking whether it can be trained here ...")
+LATER = {"report": 1, "check": 2}  # they may take a while: questions about rows come before them
 
 
 def report(doing: str) -> RowQuery:

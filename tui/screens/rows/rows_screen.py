@@ -145,7 +145,8 @@ class RowsScreen(Screen[None]):
         self.problem, self.report, self._rank, self._is_reading = None, None, 0, True
         doing = STARTING if self.sample is None else AGAIN
         stage(self).draw_keys()
-        self._ask(xray_questions.opening(doing, self.sample), xray_questions.report("looking for what is wrong ..."))
+        report = xray_questions.report("looking for what is wrong ...")
+        self._ask(xray_questions.opening(doing, self.sample), report, xray_questions.CHECK)
 
     def go(self, question: RowQuery) -> None:
         """A question that leads to another row."""
@@ -153,7 +154,7 @@ class RowsScreen(Screen[None]):
         self._ask(question)
 
     def _ask(self, *questions: RowQuery) -> None:
-        self._pending = sorted([*self._pending, *questions], key=lambda one: one.ask == "report")  # it may take a while
+        self._pending = sorted([*self._pending, *questions], key=lambda one: xray_questions.LATER.get(one.ask, 0))
         if not self._is_asking:
             self._is_asking = True
             self.run_worker(self._answers(), group="helper")
@@ -203,6 +204,8 @@ class RowsScreen(Screen[None]):
             self.report = msgspec.convert(answer, Report)
             if self._tell_report is not None:
                 self._tell_report(self.report)
+        elif question.ask == "check":
+            return
         elif answer is None:
             stage(self).say(f"No row has {self.sought!r} in it.", "warn")
         else:

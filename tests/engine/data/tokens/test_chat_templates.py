@@ -231,7 +231,7 @@ def test_reasoning_is_trained_on_in_the_text_where_the_template_has_no_place_for
 
 
 @pytest.mark.parametrize("name", MARKS)
-def test_marks_that_are_no_tokens_are_warned_of(name: str) -> None:
+def test_marks_that_are_no_tokens_are_returned(name: str) -> None:
     tokenizer = with_template(name, marks=False)
     if name in ("chatml", "qwen"):
         assert set_template(tokenizer, name) == (), "the tiny tokenizer speaks ChatML"
@@ -239,6 +239,14 @@ def test_marks_that_are_no_tokens_are_warned_of(name: str) -> None:
     assert set_template(tokenizer, name) == MARKS[name]
     assert tokenizer.eos_token == "</s>"
     assert trained(tokenizer, TURNS)[-1].endswith("</s>"), "the end is trained on all the same"
+
+
+@pytest.mark.parametrize("name", ["llama3", "gemma", "phi"])
+def test_the_end_of_a_turn_stops_even_where_another_mark_is_missing(name: str) -> None:
+    tokenizer = with_template(name, marks=False)
+    tokenizer.add_special_tokens({"extra_special_tokens": [MARKS[name][-1]]})
+    assert set_template(tokenizer, name) == MARKS[name][:-1]
+    assert tokenizer.eos_token == MARKS[name][-1]
 
 
 def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:

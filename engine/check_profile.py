@@ -1,0 +1,100 @@
+"""Every check of a profile that needs the training libraries, but neither rows nor weights.
+
+A run asks it before it reads a row; the dry run, the preview, the estimate, the form and the page before a start ask it
+through the helper process. What is refused here is refused everywhere, in the same words.
+
+The model is made on torch's `meta` device, without memory for its weights, by the functions that make the model of a
+run: whatever these refuse (names of layers, patterns, quantisation, an adapter of another base) is refused here. It
+takes 0.1 s for a small model and some seconds for one of 70 B.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoConfig, PreTrainedTokenizerBase
+
+from ftui.errors import DataError, UnavailableError
+from ftui.models.known import known_config
+from ftui.profile.schema import Profile
+
+from .models.adapter_files import check_tokens, starting_adapter
+from .models.files.hub import CODE, TOKENIZER, base_folder, model_folder
+from .models.load_model import longest_context, longest_in
+from .models.performance import check_layers, check_machine
+from .models.special_tokens import add_special_tokens
+from .models.tokenizer import load_tokenizer
+from .simulate.meta_model import MetaModel, make_meta_model
+from .system.device import Hardware
+
+
+def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -> MetaModel | None:
+    """Refuse what cannot be trained on this hardware, whatever the rows are.
+
+    Args:
+        folder_or_config: what `find_config` returns.
+
+    Returns:
+        The model on the `meta` device; `None` for one that brings its own code, which is only run to train it.
+
+    Raises:
+        HardwareError, ModelError, DataError: what a run of the profile on this hardware would fail with.
+    """
+    check_machine(profile.train, hardware)
+    _check_length(profile, folder_or_config)
+    adapter = starting_adapter(profile.adapter, lambda detail: None)
+    if profile.model.trust_remote_code:
+        return None
+    vocabulary = _read_vocabulary(profile, folder_or_config)
+    if adapter is not None and vocabulary is not None:
+        check_tokens(adapter, *vocabulary)
+    made = make_meta_model(profile, folder_or_config, hardware, adapter, vocabulary)
+    check_layers(made.base, profile.train)
+    return made
+
+
+def find_config(profile: Profile, cache: Path, report: Callable[[str], None]) -> Any:
+    """The folder with the config of the profile's model (of one on the hub, its small files are fetched), or a config.
+
+    Where the hub cannot be reached it is the config that comes with ftui, if there is one. `None`: the model is new.
+
+    Raises:
+        ModelError: there is none.
+    """
+    section = profile.model
+    if section.name_or_path is None:
+        return None
+    if section.name_or_path.lower().endswith(".gguf"):
+        return base_folder(section, cache, report)[0]
+    patterns = [*TOKENIZER, *CODE] if section.trust_remote_code else TOKENIZER
+    try:
+        return model_folder(section.name_or_path, section.revision, report, patterns=patterns)[0]
+    except UnavailableError:
+        known = known_config(section.name_or_path)
+        if known is None:
+            raise
+    return AutoConfig.for_model(**known)
+
+
+def _check_length(profile: Profile, folder_or_config: Any) -> None:
+    scratch = profile.model.from_scratch
+    longest: int | None
+    if scratch is not None:
+        longest = scratch.max_position_embeddings
+    elif isinstance(folder_or_config, Path):
+        longest = longest_context(folder_or_config, trusted=profile.model.trust_remote_code)
+    else:
+        longest = longest_in(folder_or_config)
+    if longest is not None and profile.data.max_length > longest:
+        raise DataError(
+            f"data.max_length is {profile.data.max_length}, but the model sees at most {longest} tokens.",
+            hint=f"Set data.max_length = {longest} or less.",
+        )
+
+
+def _read_vocabulary(profile: Profile, folder_or_config: Any) -> tuple[PreTrainedTokenizerBase, tuple[int, ...]] | None:
+    """The tokenizer and the ids of the entries that the profile adds to it; `None` where its files are not at hand."""
+    if not isinstance(folder_or_config, Path):
+        return None
+    tokenizer = load_tokenizer(folder_or_config)
+    return tokenizer, add_special_tokens(tokenizer, profile.model.extra_special_tokens)
