@@ -28,6 +28,7 @@ from ftui.importers.rules import (
 from ftui.importers.tools.llamafactory import STAGES, TEMPLATES
 from ftui.importers.tools.trainer import CARRIED, HUB, LAUNCH, TRAINER, held_out, report_to
 from ftui.importers.values import Unfit, flag, is_on, one_of, word, word_or
+from ftui.profile.aliases import SPELLINGS
 
 FEWEST = 3  # keys that a file of no tool must have in common with these shapes
 LORA_TABLES = ("lora", "qlora", "peft", "adapter", "lora_config", "peft_config", "method", "qlora_config")
@@ -41,6 +42,7 @@ _METHODS = {"lora": "lora", "qlora": "qlora", "full": "full", "full_finetune": "
 NAMES_METHOD = (
     "training_type", "finetuning_type", "finetune_type", "peft_method", "tuning_type", "peft_type", "training_method",
 )  # fmt: skip
+QUANTISED = "bnb_4bit_quant_type bnb_4bit_use_double_quant bnb_4bit_compute_dtype"
 BITS = ("bits", "quantization_bit", "quantization", "quantization_bits")
 _PREFERRING = ("dpo", "kto", "ppo", "orpo", "grpo", "rm", "rlhf", "simpo", "reward")
 NAMES_FORM = ("format_type", "dataset_format", "data_format", "dataset_type", "format", "type")
@@ -210,6 +212,16 @@ def _stage(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.carry(leaf, "run.stage", one_of(KNOWN_STAGES, "stage")(leaf.value))
 
 
+def _spelled(section: str, own: str = "", gate: Gate | None = None) -> dict[str, Rule]:
+    """The rules for keys of a section by the names that they have elsewhere, and for `own`, which have that of here."""
+    rules: dict[str, Rule] = {}
+    for key, names in SPELLINGS.items():
+        name = key.partition(".")[2]
+        if key.startswith(f"{section}.") and (name in QUANTISED.split()) == (gate is _QLORA):
+            rules |= each(CARRIED[name], names) if name in CARRIED else carries(section, gate, **{name: names})
+    return rules | carries(section, gate, **{name: name for name in own.split()})
+
+
 def _within(tables: tuple[str, ...], rules: dict[str, Rule]) -> dict[str, Rule]:
     """The rules for keys that have this meaning in these tables only."""
     return {f"{table}.{name}": rule for table in tables for name, rule in rules.items()}
@@ -226,24 +238,20 @@ RULES: dict[str, Rule] = {
             " huggingface_id pretrained_model_name_or_path base_model_id hf_model_id model.name"),
     **_within(MODEL_TABLES, each(_MODEL, "path id name_or_path")),
     "base_model.name": _base_name,
-    **carries("model", revision="model_revision revision", trust_remote_code="trust_remote_code",
-              dtype="torch_dtype dtype model_dtype", attn_implementation="attn_implementation"),
+    **_spelled("model", "revision trust_remote_code dtype attn_implementation"),
     **each(if_on("model.attn_implementation", "flash_attention_2"),
             "use_flash_attention use_flash_attention_2 flash_attention flash_attn"),
     **each(_stage, "stage training_stage task trainer_type"),
     **each(_names_method, " ".join((*NAMES_METHOD, *FOUR, "use_lora use_peft method adapter trainer algorithm"))),
     **_within(("method", "adapter", "peft", "lora"), each(_names_method, "type")),
     **each(_quantization, " ".join(BITS)),
-    **carries("adapter", _LORA, r="lora_r lora_rank .r .rank", lora_alpha="lora_alpha", lora_dropout="lora_dropout",
-              target_modules="target_modules lora_target_modules lora_target", load_in_8bit="load_in_8bit use_8bit",
-              modules_to_save="modules_to_save lora_modules_to_save", bias="lora_bias .bias",
-              use_rslora="use_rslora", use_dora="use_dora", init_lora_weights="init_lora_weights"),
+    **_spelled("adapter", "lora_alpha lora_dropout target_modules load_in_8bit modules_to_save use_rslora use_dora"
+               " init_lora_weights", _LORA),
+    **carries("adapter", _LORA, r=".r .rank", bias=".bias"),
     **_within(LORA_TABLES,
               carries("adapter", _LORA, r="r rank", lora_alpha="alpha", lora_dropout="dropout", bias="bias")),
     **_within(LORA_TABLES, each(_switch, "enabled enable use")),
-    **carries("adapter", _QLORA, bnb_4bit_quant_type="bnb_4bit_quant_type quant_type",
-              bnb_4bit_use_double_quant="bnb_4bit_use_double_quant use_double_quant double_quant use_nested_quant"
-              " double_quantization", bnb_4bit_compute_dtype="bnb_4bit_compute_dtype compute_dtype"),
+    **_spelled("adapter", QUANTISED, _QLORA),
     **each(_TRAIN, "dataset dataset_name dataset_path data_path train_file train_path train_data train_dataset"
             " training_file training_data train_data_path dataset_id hf_dataset local_dataset"),
     **_within(DATA_TABLES, each(_TRAIN, "path name train file train_files input_path train_file")),
@@ -252,7 +260,6 @@ RULES: dict[str, Rule] = {
     **each(_part_of_rows("text", "[data] cannot rename columns yet: name the column text in the file"),
             "text_column text_field dataset_text_field"),
     **drops("the file's name says it", "input_type file_type ds_type"),
-    **carries("hardware", num_processes="gpus"),
     **each(_EVAL, "val_file eval_file validation_file eval_path val_path eval_data val_data validation_data"
             " eval_dataset validation_path eval_data_path val_data_path"),
     **_within(DATA_TABLES, each(_EVAL, "eval val validation valid")),
@@ -262,28 +269,18 @@ RULES: dict[str, Rule] = {
     **_within(DATA_TABLES, each(_FORM, "format type")),
     **each(to("data.chat_template", one_of(TEMPLATES | {"phi-3": "phi", "llama-3": "llama3"}, "template")),
             "chat_template template prompt_template conversation_template"),
-    **carries("data", max_length="max_seq_length max_length max_seq_len sequence_length sequence_len"
-              " cutoff_len block_size model_max_length context_length seq_length", packing="packing sample_packing"),
+    **_spelled("data", "max_length packing"),
     **each(_answers_only, "train_on_completions train_on_responses_only train_on_inputs completion_only_loss"
             " assistant_only_loss"),
-    **each(CARRIED["num_train_epochs"], "epochs num_epochs n_epochs"),
-    **carries("train", per_device_train_batch_size="batch_size micro_batch_size train_batch_size per_device_batch_size",
-              gradient_accumulation_steps="grad_accum gradient_accumulation grad_accum_steps accumulation_steps"
-              " grad_accumulation_steps accumulate_grad_batches", learning_rate="lr",
-              lr_scheduler_type="lr_scheduler scheduler scheduler_type", optim="optimizer", warmup_steps="warmup",
-              max_grad_norm="gradient_clip gradient_clip_val grad_clip clip_grad_norm gradient_clipping"
-              " max_gradient_norm", seed="random_seed random_state", neftune_noise_alpha="neftune_alpha"),
+    **{name: rule for section in ("train", "eval", "checkpoint", "log", "hardware")
+       for name, rule in _spelled(section).items()},
+    **carries("eval", early_stopping_patience="early_stopping_patience"),
     **_within(("scheduler", "lr_scheduler"),
               carries("train", lr_scheduler_type="type name", warmup_steps="num_warmup_steps warmup_steps")),
     **_within(("optimizer",), carries("train", optim="type name")),
-    **carries("eval", per_device_eval_batch_size="eval_batch_size", eval_steps="eval_every eval_interval",
-              early_stopping_patience="early_stopping_patience"),
     **_within(("evaluation", "eval"), carries("eval", eval_steps="steps interval", eval_strategy="strategy")),
-    **carries("checkpoint", save_steps="save_every save_interval"),
     **_within(SAVING_TABLES, {name: CARRIED[key] for key, names in _SAVING.items() for name in names.split()}),
-    **carries("log", logging_steps="log_steps log_interval log_every"),
     **_within(("logging", "log"), carries("log", logging_steps="steps interval")),
-    **each(CARRIED["gradient_checkpointing"], "use_gradient_checkpointing"),
     **each(_PRECISION, "mixed_precision precision"),
     **each(_tracker("wandb"), "use_wandb enable_wandb"),
     **each(_tracker("tensorboard"), "use_tensorboard enable_tensorboard"),
