@@ -27,6 +27,7 @@ class ProfileFault:
         message: what is wrong, without place and key.
         fix: what to write instead, a whole sentence; empty where the message says it.
         others: the further keys of a contradiction.
+        meant: of a key or table that there is not: the one that was probably meant.
     """
 
     key: Key
@@ -34,6 +35,7 @@ class ProfileFault:
     message: str
     fix: str = ""
     others: tuple[Key, ...] = ()
+    meant: Key | None = None
 
 
 def origin_of(key: Key, origins: Mapping[Key, ValueOrigin]) -> ValueOrigin | None:

@@ -4,11 +4,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ftui.profile.checks.messages import SUGGESTED_KEY
 from ftui.profile.origins import Key, ProfileFault
-from ftui.profile.schema import Profile
 
-from .form_fields import Field, field_at, headings
+from .form_fields import Field, headings
 from .snapshot import Snapshot, Source, has_value, value_at, values_under
 from .text_values import format_value
 
@@ -179,21 +177,7 @@ def _unknown(snapshot: Snapshot, key: Key) -> FormRow:
         text = format_value(value_at(snapshot.file_values, key))
     else:
         text = f"a table with {', '.join(inner[-1] for inner in values_under(snapshot.file_values, key))}"
-    meant = next((name for fault in faults if (name := _meant_key(key, fault.fix))), None)
+    meant = next((fault.meant for fault in faults if fault.meant is not None), None)
     origin = next((fault.origin for fault in faults if fault.origin is not None), None)
     note = _line_note(origin.line if origin is not None else None)
     return FormRow("unknown", key, text, None, "file", note, faults=faults, meant=meant)
-
-
-def _meant_key(key: Key, fix: str) -> Key | None:
-    """The key that the complaint about an unknown one names."""
-    match = SUGGESTED_KEY.search(fix)
-    if match is None:
-        return None
-    name = tuple(match[1].rstrip(".").split("."))
-    if len(key) == 1:
-        return name if len(name) == 1 and name[0] in Profile.model_fields else None
-    place = tuple(part for part in key if not part.isdigit())
-    if name[:-1] == place[:-1]:
-        name = (*key[:-1], name[-1])
-    return name if field_at(name) is not None else None

@@ -33,10 +33,6 @@ ROWS = "Write a file, a folder, a data set on the hub (owner/name), or a list of
 BOUNDS = {"ge": "greater than or equal to", "gt": "greater than", "le": "less than or equal to", "lt": "less than"}
 
 
-SUGGESTED_KEY = re.compile(r"(?:Did you mean|Use) \[?([\w.]+)")
-"""Finds in the fix for an unknown key the key or table that was probably meant; the editor offers it."""
-
-
 def profile_error(problems: Sequence[ProfileFault], path: Path) -> ProfileError:
     """All problems as one error, a line for each: place, key and reason, and the fix, as the hint where it is one."""
     lines = [
@@ -78,6 +74,10 @@ def _key(detail: ErrorDetails, given: Any) -> Key:
 
 
 def _problem(key: Key, details: list[ErrorDetails], origins: Mapping[Key, ValueOrigin]) -> ProfileFault:
+    origin = nearest_origin(key, origins)
+    if details[-1]["type"] == "extra_forbidden":
+        fix, meant = _unknown_key(key, details[-1].get("input"))
+        return ProfileFault(key, origin, "there is no such key", fix or _way_out(key), meant=meant)
     words = [_words(detail, tuple(part for part in key if not part.isdigit())) for detail in details]
     message, fix = words[-1]
     if all(detail["type"].endswith("_type") for detail in details):  # of a union, all that it may be
@@ -87,7 +87,7 @@ def _problem(key: Key, details: list[ErrorDetails], origins: Mapping[Key, ValueO
         if key in FILES:
             kinds["a list"] = None
         message = f"input should be {' or '.join(kinds)}, not {_told(details[0].get('input'))}"
-    return ProfileFault(key, nearest_origin(key, origins), message, fix or _way_out(key))
+    return ProfileFault(key, origin, message, fix or _way_out(key))
 
 
 def _precise(problem: ProfileFault, given: Mapping[str, Any]) -> ProfileFault:
@@ -136,10 +136,6 @@ def _field(key: Key) -> FieldInfo | None:
 
 def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
     kind, given = detail["type"], detail.get("input")
-    if kind == "extra_forbidden":
-        if len(key) > 1 and key[-1] in Profile.model_fields and isinstance(given, dict):
-            return "there is no such key", _below(key[-1], given)
-        return "there is no such key", _nearest_table(key[0]) if _is_table(key, given) else _nearest(key)
     if kind == "missing":
         where = f"Add {key[-1]} to [{'.'.join(key[:-1])}]." if len(key) > 1 else f"Add a [{key[-1]}] table."
         return "is missing", where
@@ -158,10 +154,18 @@ def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
     return f"{message}, not {_told(given)}", _another_kind(kind, given, key)
 
 
-def _below(section: str, given: dict[str, Any]) -> str:
-    """The fix for `data.allow = ...` as messages have it, written below a head: there it is a table in that table."""
-    lines = ", ".join(f"{name} = {_told(value)}" for name, value in given.items())
-    return f'Below [{section}], write it without "{section}.": {lines}.'
+def _unknown_key(key: Key, given: Any) -> tuple[str, Key | None]:
+    """The fix for a key that there is not, and the key or table that was probably meant."""
+    place, section = tuple(part for part in key if not part.isdigit()), key[-1]
+    if len(place) > 1 and section in Profile.model_fields and isinstance(given, dict):
+        # `data.allow = ...` as messages have it, written below a head: there it is a table in that table
+        lines = ", ".join(f"{name} = {_told(value)}" for name, value in given.items())
+        return f'Below [{section}], write it without "{section}.": {lines}.', None
+    is_table = len(place) == 1 and isinstance(given, dict)
+    fix, meant = _nearest_table(place[0]) if is_table else _nearest(place)
+    if meant is None or (len(meant) == 1) != (len(place) == 1):
+        return fix, None
+    return fix, (*key[:-1], meant[-1]) if meant[:-1] == place[:-1] else meant
 
 
 def _another_kind(kind: str, given: Any, key: Key) -> str:
@@ -237,35 +241,34 @@ def _range(detail: ErrorDetails, key: Key) -> str:
     return " and ".join(f"{words} {ends[name]}" for name, words in BOUNDS.items() if name in ends)
 
 
-def _nearest(key: Key) -> str:
-    """What was probably meant by a key that is not known."""
-    name = key[-1]
+def _nearest(key: Key) -> tuple[str, Key | None]:
+    """The fix for a key that is not known, and which one was probably meant."""
+    name, known = key[-1], all_keys()
     if name in OLD_SPELLINGS:
-        return f"Use {OLD_SPELLINGS[name]}."
+        instead = tuple(OLD_SPELLINGS[name].split()[0].rstrip(",").split("."))
+        is_key = any(other[: len(instead)] == instead for other in known)
+        return f"Use {OLD_SPELLINGS[name]}.", instead if is_key else None
     if name in WITHOUT_NEED:
-        return f"Leave it out: {WITHOUT_NEED[name]}."
-    known = all_keys()
+        return f"Leave it out: {WITHOUT_NEED[name]}.", None
     if elsewhere := [k for k in known if k[-1] == name]:
         elsewhere = [k for k in elsewhere if k[0] != "curriculum"] or elsewhere  # stages repeat keys of [train]
-        return f"Did you mean {' or '.join('.'.join(k) for k in elsewhere)}?"
+        return f"Did you mean {' or '.join('.'.join(k) for k in elsewhere)}?", elsewhere[0]
     if len(key) == 1:
         return _nearest_table(name)
     here = [k for k in known if k[:-1] == key[:-1]]
     for pool, likeness in ((here, 0.6), (known, 0.75)):  # far from here only what is very much alike
         if close := difflib.get_close_matches(name.lower(), [k[-1] for k in pool], n=1, cutoff=likeness):
-            return f"Did you mean {'.'.join(next(k for k in pool if k[-1] == close[0]))}?"
-    return f"The keys of [{'.'.join(key[:-1])}] are {', '.join(k[-1] for k in here)}." if here else ""
+            meant = next(k for k in pool if k[-1] == close[0])
+            return f"Did you mean {'.'.join(meant)}?", meant
+    return f"The keys of [{'.'.join(key[:-1])}] are {', '.join(k[-1] for k in here)}." if here else "", None
 
 
-def _is_table(key: Key, value: Any) -> bool:
-    return len(key) == 1 and isinstance(value, dict)
-
-
-def _nearest_table(name: str) -> str:
+def _nearest_table(name: str) -> tuple[str, Key | None]:
     tables = list(Profile.model_fields)
     close = difflib.get_close_matches(name.lower(), tables, n=1, cutoff=0.6)
-    meant = OTHER_TABLES.get(name.lower()) or (close[0] if close else None)
-    return f"Did you mean [{meant}]?" if meant else f"The tables are [{'], ['.join(tables)}]."
+    if meant := OTHER_TABLES.get(name.lower()) or (close[0] if close else None):
+        return f"Did you mean [{meant}]?", (meant,)
+    return f"The tables are [{'], ['.join(tables)}].", None
 
 
 def all_keys(section: type[BaseModel] = Profile, above: Key = ()) -> list[Key]:
