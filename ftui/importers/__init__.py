@@ -1,6 +1,6 @@
 """Training files of other tools become profiles: `ftui import`."""
 
 from ftui.importers.convert import import_file
-from ftui.importers.outcome import Carried, Dropped, Imported
+from ftui.importers.draft import Carried, Dropped, Imported
 
 __all__ = ["Carried", "Dropped", "Imported", "import_file"]

@@ -3,16 +3,14 @@
 from pathlib import Path
 
 from ftui.errors import ProfileError
-from ftui.importers.command import read_arguments
+from ftui.importers.command import UNKNOWN, read_arguments
 from ftui.importers.config_file import Document, Leaf, find_references, read_tables, read_text, resolve_references
-from ftui.importers.draft import ProfileDraft
-from ftui.importers.outcome import Dropped, Imported, Key
+from ftui.importers.draft import Dropped, Imported, ProfileDraft
 from ftui.importers.rules import apply_rules
-from ftui.importers.shell import UNKNOWN
 from ftui.importers.tools import find_tool
 from ftui.importers.write import write_profile
 from ftui.profile.layers import examine, text_layer
-from ftui.profile.origins import ProfileFault
+from ftui.profile.origins import Key, ProfileFault
 from ftui.system.redact import redact
 from ftui.text import shown
 

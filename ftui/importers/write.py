@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import tomlkit
-
-from ftui.importers.draft import ProfileDraft
-from ftui.importers.outcome import Dropped, Key
+from ftui.importers.draft import Dropped, ProfileDraft
+from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
+from ftui.profile.toml_edit.document import toml_source
 from ftui.text import cut, escape_document, shown
 
 VALUE_WIDTH = 60
@@ -74,18 +73,7 @@ def _section(draft: ProfileDraft, section: str, own: dict[Key, Any]) -> list[str
 
 
 def _value(value: Any) -> str:
-    return escape_document(str(tomlkit.item(_inline(value)).as_string()))
-
-
-def _inline(value: Any) -> Any:
-    if isinstance(value, dict):
-        table = tomlkit.inline_table()
-        for name, inside in value.items():
-            table[name] = _inline(inside)
-        return table
-    if isinstance(value, list):
-        array = tomlkit.array()
-        for element in value:
-            array.append(_inline(element))
-        return array.multiline(len(value) > 1 and any(isinstance(element, dict) for element in value))
-    return value
+    """TOML; several tables stand in lines of their own."""
+    if isinstance(value, list) and len(value) > 1 and any(isinstance(element, dict) for element in value):
+        return "[\n" + "".join(f"    {_value(element)},\n" for element in value) + "]"
+    return escape_document(toml_source(value))

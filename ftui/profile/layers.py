@@ -110,10 +110,10 @@ def resolve(path: Path, *, overrides: Iterable[str] = (), below: Iterable[Profil
         UsageError: an override is not of the form section.key=value.
     """
     layers = [*below, file_layer(path), override_layer(overrides)]
-    found = examine(layers, path)
-    if found.profile is None:
-        raise profile_error(_in_order([*found.problems, *found.missing_files], layers), path)
-    return ResolvedProfile(found.profile, found.origins, path, found.missing_files)
+    result = examine(layers, path)
+    if result.profile is None:
+        raise profile_error(_in_order([*result.problems, *result.missing_files], layers), path)
+    return ResolvedProfile(result.profile, result.origins, path, result.missing_files)
 
 
 def examine(layers: Sequence[ProfileLayer], path: Path) -> ProfileExamination:
@@ -124,13 +124,13 @@ def examine(layers: Sequence[ProfileLayer], path: Path) -> ProfileExamination:
         copies = {layer.name for layer in layers if layer.is_written_out}
         wished = {key for key, origin in origins.items() if origin.layer not in copies}
         faulty = {problem.key for problem in problems}
-        profile, found = validate_values(values, origins, wished, faulty)
+        profile, value_problems = validate_values(values, origins, wished, faulty)
         yielding = {layer.name for layer in layers if layer.gives_way}
-        gone = _giving_way(found, origins, yielding) - without
+        gone = _giving_way(value_problems, origins, yielding) - without
         if not gone:
-            told = _in_order([*problems, *found], layers)
-            lacking = tuple(find_missing_files(values, origins, faulty | {problem.key for problem in found}))
-            return ProfileExamination(None if told else profile, values, origins, told, lacking)
+            missing = find_missing_files(values, origins, faulty | {problem.key for problem in value_problems})
+            in_order = _in_order([*problems, *value_problems], layers)
+            return ProfileExamination(None if in_order else profile, values, origins, in_order, tuple(missing))
         without |= gone
 
 

@@ -45,5 +45,5 @@ def origin_of(key: Key, origins: Mapping[Key, ValueOrigin]) -> ValueOrigin | Non
 
 def nearest_origin(key: Key, origins: Mapping[Key, ValueOrigin]) -> ValueOrigin | None:
     """The same; for a key that was not given, where the table was that it is missing in."""
-    found = (origin_of(key[:length], origins) for length in range(len(key), 0, -1))
-    return next((origin for origin in found if origin is not None), None)
+    candidates = (origin_of(key[:length], origins) for length in range(len(key), 0, -1))
+    return next((origin for origin in candidates if origin is not None), None)

@@ -25,8 +25,8 @@ def resolve_paths(key: Key, value: Any, folder: Path) -> Any:
     """
     if key in FILES:
         each = value if isinstance(value, list) else [value]
-        found = [_source(one, folder) for one in each]
-        return found if isinstance(value, list) else found[0]
+        located = [_source(one, folder) for one in each]
+        return located if isinstance(value, list) else located[0]
     if key == CURRICULUM and isinstance(value, list):
         return [_with_offs(one) if isinstance(one, dict) else one for one in value]
     if key == TEMPLATE and isinstance(value, str) and value.endswith(".jinja"):

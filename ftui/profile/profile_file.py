@@ -56,20 +56,20 @@ def relocate_paths(text: str, old: Path, new: Path) -> str:
     if old == new:
         return text
     for key in [*FILES, TEMPLATE, *FOLDERS]:
-        text = _moved(text, key, old, new)
+        text = _relocate(text, key, old, new)
     return text
 
 
-def _moved(text: str, key: Key, old: Path, new: Path) -> str:
+def _relocate(text: str, key: Key, old: Path, new: Path) -> str:
     given = _value(text, key)
     if not isinstance(given, list):
-        moved = _path(key, given, old, new)
-        return text if moved is None else set_key(text, key, toml_source(moved))
+        relocated = _path(key, given, old, new)
+        return text if relocated is None else set_key(text, key, toml_source(relocated))
     for number, one in enumerate(given):
         inside = (*key, str(number), "path") if isinstance(one, dict) else (*key, str(number))
-        moved = _path(key, one.get("path") if isinstance(one, dict) else one, old, new)
-        if moved is not None:
-            text = set_key(text, inside, toml_source(moved))
+        relocated = _path(key, one.get("path") if isinstance(one, dict) else one, old, new)
+        if relocated is not None:
+            text = set_key(text, inside, toml_source(relocated))
     return text
 
 

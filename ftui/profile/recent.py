@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -44,14 +44,8 @@ def _read() -> Recent:
 
 def remember(kind: Kind, name: str) -> None:
     """Remember that it was used now. A read-only home is no reason to fail."""
-    if not name or len(name) > LONGEST:
-        return
-    _change(lambda found: _with(found, kind, name))
-
-
-def _with(found: Recent, kind: Kind, name: str) -> Recent:
-    names = [name, *(one for one in getattr(found, kind) if one != name)][:MOST]
-    return msgspec.structs.replace(found, **{kind: names})
+    if name and len(name) <= LONGEST:
+        _change(lambda recent: {kind: [name, *(other for other in getattr(recent, kind) if other != name)][:MOST]})
 
 
 def last_tier(profile: str) -> str:
@@ -62,19 +56,19 @@ def last_tier(profile: str) -> str:
 def remember_tier(profile: str, tier: str) -> None:
     """Remember it; empty for none."""
 
-    def changed(found: Recent) -> Recent:
-        others = {path: name for path, name in found.tiers.items() if path != profile}
-        kept = dict(list(others.items())[-MOST + 1 :])
-        return msgspec.structs.replace(found, tiers={**kept, profile: tier} if tier else kept)
+    def add_tier(recent: Recent) -> dict[str, Any]:
+        others = [(path, name) for path, name in recent.tiers.items() if path != profile][-MOST + 1 :]
+        return {"tiers": dict([*others, (profile, tier)] if tier else others)}
 
-    _change(changed)
+    _change(add_tier)
 
 
-def _change(changed: Callable[[Recent], Recent]) -> None:
+def _change(new_fields: Callable[[Recent], dict[str, Any]]) -> None:
     path = _file()
     try:
         make_private_folder(path.parent)
         with wait_lock(path.with_suffix(".lock")):
-            replace_file(path, msgspec.json.encode(changed(_read())))
+            recent = _read()
+            replace_file(path, msgspec.json.encode(msgspec.structs.replace(recent, **new_fields(recent))))
     except (OSError, UnicodeEncodeError):
         return

@@ -11,7 +11,7 @@ from ftui.profile.sections.adapter import AdapterSection
 from ftui.profile.sections.curriculum import CurriculumStage
 from ftui.profile.sections.data import DataSection
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
-from ftui.profile.sections.fields import Section, conduct, weights
+from ftui.profile.sections.fields import Section, conduct, tuple_of_list, weights
 from ftui.profile.sections.model import ModelSection
 from ftui.profile.sections.train import TrainSection
 from ftui.runs.run_folder import check_name
@@ -56,9 +56,7 @@ class LogSection(Section):
     @field_validator("report_to", mode="before")
     @classmethod
     def _one_or_none(cls, given: Any) -> Any:
-        if isinstance(given, str | None):
-            return () if given is None else (given,)
-        return tuple(given) if isinstance(given, list) else given  # what a validator returns is taken for Python
+        return (given,) if isinstance(given, str) else tuple_of_list(given)
 
 
 class HardwareSection(Section):
@@ -107,14 +105,12 @@ class Profile(Section):
     def _list_of_tables(cls, given: Any) -> Any:
         if isinstance(given, dict):
             raise ValueError("is a list of tables: write [[curriculum]] above each stage")
-        if given is None:
-            return ()
-        return tuple(given) if isinstance(given, list) else given  # what a validator returns is taken for Python
+        return tuple_of_list(given)
 
     @model_validator(mode="after")
     def _sections_agree(self, info: ValidationInfo) -> Self:
         """The first contradiction, however a profile is made; `examine` looks for all of them by itself."""
         if info.context != EXAMINING:
-            for found in contradictions(KnownValues(dict(self))):
-                raise ValueError(f"{'.'.join(found.key)}: {found.message}")
+            for fault in contradictions(KnownValues(dict(self))):
+                raise ValueError(f"{'.'.join(fault.key)}: {fault.message}")
         return self

@@ -96,8 +96,8 @@ def _compared(profile: Profile) -> dict[Key, Any]:
     if profile.curriculum:  # as what was said, so that a key that is new to stages changes nothing
         values[CURRICULUM] = tuple(stage.model_dump(exclude_defaults=True) for stage in profile.curriculum)
     each = sources(profile.data.train)
-    told = [source.model_dump(exclude_defaults=True, exclude={"path", "revision"}) for source in each]
-    return values | ({FILES[0]: told} if any(told) else {})
+    contents = [source.model_dump(exclude_defaults=True, exclude={"path", "revision"}) for source in each]
+    return values | ({FILES[0]: contents} if any(contents) else {})
 
 
 def weights_difference(old: Profile, new: Profile) -> list[str]:

@@ -27,7 +27,7 @@ def read_toml(text: str, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise _complaint(str(error), text, path) from error
+        raise _syntax_error(str(error), text, path) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
         raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
 
@@ -70,16 +70,16 @@ def _not_utf8(error: UnicodeDecodeError, path: Path) -> ProfileError:
     return ProfileError(what, hint="Save the file as UTF-8.")
 
 
-def _complaint(said: str, text: str, path: Path) -> ProfileError:
-    match = _PLACE.search(said)
+def _syntax_error(reported: str, text: str, path: Path) -> ProfileError:
+    match = _PLACE.search(reported)
     lines = text.split("\n")
     number = int(match[1]) if match and match[1] else max(1, len(text.rstrip("\n").split("\n")))
-    said = said[: match.start()] if match else said
-    number = _opening(lines, number) if said.startswith("Unclosed") else number
+    reported = reported[: match.start()] if match else reported
+    number = _opening(lines, number) if reported.startswith("Unclosed") else number
     heads = [head[1].strip() for line in lines[: number - 1] if (head := _HEAD.match(line))]
     pair = _PAIR.match(lines[number - 1])
     key = ".".join([*heads[-1:], *([pair[1]] if pair else [])]) if pair else ""
-    reason, fix = _reason(said, lines, number)
+    reason, fix = _reason(reported, lines, number)
     where = f"{path}:{number}: {shown(key)}: " if key else f"{path}:{number}: "
     return ProfileError(f"{where}this is not TOML: {reason}.", hint=fix)
 
@@ -91,35 +91,35 @@ def _opening(lines: Sequence[str], number: int) -> int:
     )
 
 
-def _reason(said: str, lines: Sequence[str], number: int) -> tuple[str, str]:
+def _reason(reported: str, lines: Sequence[str], number: int) -> tuple[str, str]:
     """What is wrong in the line, and the fix."""
     line = lines[number - 1]
-    if said.startswith(("Cannot overwrite", "Cannot redefine", "Cannot mutate", "Duplicate inline")):
+    if reported.startswith(("Cannot overwrite", "Cannot redefine", "Cannot mutate", "Duplicate inline")):
         return _twice(lines, number)
-    if said.startswith("Cannot declare"):
+    if reported.startswith("Cannot declare"):
         return _table_twice(lines, number)
-    if said.startswith("Invalid value"):
+    if reported.startswith("Invalid value"):
         return _no_value(line)
-    if said.startswith("Expected newline"):
+    if reported.startswith("Expected newline"):
         return _too_much(line)
-    if said.startswith((r"Illegal character '\n'", r"Illegal character '\r'", "Unterminated string")):
+    if reported.startswith((r"Illegal character '\n'", r"Illegal character '\r'", "Unterminated string")):
         return (
             "a quoted text has no closing quote on its line",
             "Add the quote; a text of several lines goes in three quotes.",
         )
-    if "escape" in said.lower() or "Unescaped" in said or "hex value" in said:
+    if "escape" in reported.lower() or "Unescaped" in reported or "hex value" in reported:
         return r"a \ in a text begins a special character", r"Write paths with /, or in single quotes: 'C:\rows'."
-    if said.startswith("Expected '=' after a key"):
+    if reported.startswith("Expected '=' after a key"):
         return _no_pair(line)
-    if said.startswith("Expected ']'"):
+    if reported.startswith("Expected ']'"):
         return "the name of a table is not closed", f"Write {line.split('#')[0].strip().rstrip(']')}]."
-    if said.startswith("Unclosed array"):
+    if reported.startswith("Unclosed array"):
         return "a list is not closed", "Close it with ]."
-    if said.startswith("Unclosed inline"):
+    if reported.startswith("Unclosed inline"):
         return "a table in one line is not closed", "Close it with }."
     if line.lstrip().startswith(("{", "<")):
         return "it looks like JSON or something else", USUAL
-    return said[:1].lower() + said[1:], USUAL
+    return reported[:1].lower() + reported[1:], USUAL
 
 
 def _twice(lines: Sequence[str], number: int) -> tuple[str, str]:
@@ -153,15 +153,15 @@ def _no_value(line: str) -> tuple[str, str]:
     name, value = (pair[1], pair[2].strip()) if pair else ("key", "")
     if not value:
         return "there is no value", "Write one behind the =, or leave the line out."
-    told = shown(cut(value, 40))
+    excerpt = shown(cut(value, 40))
     if value.lower() in ("none", "null", "nil", "~"):
-        return f"{told} is no value", f'Write {name} = "none": that turns a key off.'
+        return f"{excerpt} is no value", f'Write {name} = "none": that turns a key off.'
     if value.lower() in ("true", "yes", "on", "false", "no", "off"):
         meant = "true" if value.lower() in ("true", "yes", "on") else "false"
-        return f"{told} is no value", f"Write {name} = {meant}."
+        return f"{excerpt} is no value", f"Write {name} = {meant}."
     if re.fullmatch(r"[\w./~:@ +-]+", value):
-        return f"{told} is no value", f'Write texts in quotes: {name} = "{told}".'
-    return f"{told} is no value", USUAL
+        return f"{excerpt} is no value", f'Write texts in quotes: {name} = "{excerpt}".'
+    return f"{excerpt} is no value", USUAL
 
 
 def _too_much(line: str) -> tuple[str, str]:

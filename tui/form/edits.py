@@ -9,7 +9,7 @@ from ftui.profile.layers import EXCLUSIVE
 from ftui.profile.origins import Key
 from ftui.profile.paths import CURRICULUM
 from ftui.profile.toml_edit.document import ProfileDocument, parse_toml_value, toml_source
-from ftui.profile.toml_edit.placement import swap_key
+from ftui.profile.toml_edit.statements import swap_key
 
 from .form_fields import Field
 from .form_rows import FormRow

@@ -31,8 +31,8 @@ def _mixture(values: KnownValues) -> Iterator[ProfileFault]:
             yield contradiction(f"{here}.num_samples {here}.weight", why, "Leave one of them out.")
     amounts = [(n, one, key) for n, one in enumerate(each) for key in AMOUNTS if getattr(one, key) not in (1, None)]
     if amounts and temperature is not None:
-        told = ", ".join(f"{cut_front(shown(one.path), LONGEST_NAME)} has {key}" for _, one, key in amounts)
-        why = f"mixing_temperature sets the weights of all sources, and {told}"
+        reasons = ", ".join(f"{cut_front(shown(one.path), LONGEST_NAME)} has {key}" for _, one, key in amounts)
+        why = f"mixing_temperature sets the weights of all sources, and {reasons}"
         keys = " ".join(["data.mixing_temperature", *(f"data.train.{n}.{key}" for n, _, key in amounts)])
         names = " and ".join(key for key in AMOUNTS if any(key == one for _, _, one in amounts))
         yield contradiction(keys, why, f"Leave mixing_temperature out, or {names} of every source.")

@@ -43,8 +43,8 @@ def profile_error(problems: Sequence[ProfileFault], path: Path) -> ProfileError:
     following = [*((problem.key[:2], problem.fix) for problem in problems[1:]), ((), "")]
     # what mends several entries of one key is told once, below the last
     fixes = ["" if (one.key[:2], one.fix) == after else one.fix for one, after in zip(problems, following, strict=True)]
-    told = zip(lines, fixes, strict=True)
-    return ProfileError("\n".join(f"{line}\n    {fix}" if fix else line for line, fix in told))
+    entries = zip(lines, fixes, strict=True)
+    return ProfileError("\n".join(f"{line}\n    {fix}" if fix else line for line, fix in entries))
 
 
 def describe_errors(
@@ -86,7 +86,7 @@ def _problem(key: Key, details: list[ErrorDetails], origins: Mapping[Key, ValueO
             kinds.pop("a whole number", None)
         if key in FILES:
             kinds["a list"] = None
-        message = f"input should be {' or '.join(kinds)}, not {_told(details[0].get('input'))}"
+        message = f"input should be {' or '.join(kinds)}, not {_spell(details[0].get('input'))}"
     return ProfileFault(key, origin, message, fix or _way_out(key))
 
 
@@ -151,7 +151,7 @@ def _words(detail: ErrorDetails, key: Key) -> tuple[str, str]:
         return _choice(given, choices, key)
     if set(detail.get("ctx", {})) & BOUNDS.keys():
         message = f"input should be {_range(detail, key)}"
-    return f"{message}, not {_told(given)}", _another_kind(kind, given, key)
+    return f"{message}, not {_spell(given)}", _another_kind(kind, given, key)
 
 
 def _unknown_key(key: Key, given: Any) -> tuple[str, Key | None]:
@@ -159,7 +159,7 @@ def _unknown_key(key: Key, given: Any) -> tuple[str, Key | None]:
     place, section = tuple(part for part in key if not part.isdigit()), key[-1]
     if len(place) > 1 and section in Profile.model_fields and isinstance(given, dict):
         # `data.allow = ...` as messages have it, written below a head: there it is a table in that table
-        lines = ", ".join(f"{name} = {_told(value)}" for name, value in given.items())
+        lines = ", ".join(f"{name} = {_spell(value)}" for name, value in given.items())
         return f'Below [{section}], write it without "{section}.": {lines}.', None
     is_table = len(place) == 1 and isinstance(given, dict)
     fix, meant = _nearest_table(place[0]) if is_table else _nearest(place)
@@ -176,10 +176,10 @@ def _another_kind(kind: str, given: Any, key: Key) -> str:
         return ""
     if kind in ("int_type", "float_type", "bool_type"):
         return "Write numbers and true/false without quotes."
-    return f"Write [{given if given.isdigit() else _told(given)}]." if kind in ("tuple_type", "list_type") else ""
+    return f"Write [{given if given.isdigit() else _spell(given)}]." if kind in ("tuple_type", "list_type") else ""
 
 
-def _told(given: Any) -> str:
+def _spell(given: Any) -> str:
     """A value as a profile spells it, in bounds."""
     return repr(given) if isinstance(given, float) else cut(toml_value(given), LONGEST_VALUE)
 
@@ -211,20 +211,20 @@ def refuse_table(override: str, value: Any) -> None:
 
 def _choice(given: Any, choices: list[str], key: Key) -> tuple[str, str]:
     """What is wrong with a name that is none of a choice, and which one was meant; the nearest names first."""
-    wanted = str(given).lower()
-    meant = OTHER_NAMES.get(key, {}).get(wanted)
-    likely = difflib.get_close_matches(wanted, choices, n=1, cutoff=0.4) if isinstance(given, str) else []
+    name = str(given).lower()
+    meant = OTHER_NAMES.get(key, {}).get(name)
+    likely = difflib.get_close_matches(name, choices, n=1, cutoff=0.4) if isinstance(given, str) else []
     close = likely if meant is None else [meant]
     fix = f"Did you mean {close[0]!r}?" if close else ""
     if len(choices) > MOST:
-        choices.sort(key=lambda one: (one not in close, -difflib.SequenceMatcher(None, wanted, one).ratio()))
-        told = (
+        choices.sort(key=lambda one: (one not in close, -difflib.SequenceMatcher(None, name, one).ratio()))
+        options = (
             f"{', '.join(map(repr, choices[:LIKELIEST]))} or one of {len(choices) - LIKELIEST} more (docs/profile.md)"
         )
     else:
         *others, last = map(repr, choices)
-        told = f"{', '.join(others)} or {last}" if others else last
-    return f"input should be {told}, not {_told(given)}", fix
+        options = f"{', '.join(others)} or {last}" if others else last
+    return f"input should be {options}, not {_spell(given)}", fix
 
 
 def _range(detail: ErrorDetails, key: Key) -> str:

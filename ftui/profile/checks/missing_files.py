@@ -52,14 +52,16 @@ def _reason(key: Key, path: str) -> tuple[str, str]:
             return "", ""  # a name on the hub
         what = "file" if is_file else "folder"
         return (
-            f"there is no {what} {_told(path)} here, and it is not a valid name on the hub",
+            f"there is no {what} {_shorten(path)} here, and it is not a valid name on the hub",
             "Names there are owner/name.",
         )
     if os.path.exists(path):
         return "", ""
     what = "file or folder" if key in FILES else "file" if is_file else "folder"
     place = Path(path)
-    return f"there is no {what} {_told(place.name)} in {_told(str(place.parent))}", _near(place, is_rows=key in FILES)
+    return f"there is no {what} {_shorten(place.name)} in {_shorten(str(place.parent))}", _near(
+        place, is_rows=key in FILES
+    )
 
 
 def _near(path: Path, *, is_rows: bool) -> str:
@@ -67,15 +69,15 @@ def _near(path: Path, *, is_rows: bool) -> str:
     if entry := _entry_meant(path):
         return entry
     if not path.parent.is_dir():
-        return f"There is no folder {_told(str(path.parent))} either."
+        return f"There is no folder {_shorten(str(path.parent))} either."
     try:
         names = os.listdir(path.parent)
     except OSError:  # a folder that nobody may look into
         return ""
     close = difflib.get_close_matches(path.name, names, n=1, cutoff=0.7)
     if close:
-        return f"Did you mean {_told(close[0])}?"
-    entry = f'; an entry of a {TABLE} is {{ path = "{TABLE}", subset = "{_told(path.name)}" }}'
+        return f"Did you mean {_shorten(close[0])}?"
+    entry = f'; an entry of a {TABLE} is {{ path = "{TABLE}", subset = "{_shorten(path.name)}" }}'
     return f"Paths are relative to the profile's folder{entry if is_rows and not path.suffix else ''}."
 
 
@@ -97,8 +99,10 @@ def _entry_meant(path: Path) -> str:
             return ""
         if not isinstance(known, dict) or name not in known:
             return ""
-    return f'Write train = {{ path = "{_told(str(table))}", subset = "{_told(name)}" }}, for an entry of that file.'
+    return (
+        f'Write train = {{ path = "{_shorten(str(table))}", subset = "{_shorten(name)}" }}, for an entry of that file.'
+    )
 
 
-def _told(path: str) -> str:
+def _shorten(path: str) -> str:
     return cut(shown(path), LONGEST_PATH)

@@ -45,22 +45,26 @@ def _scheduler_takes(values: KnownValues) -> Iterator[ProfileFault]:
 
 def _scheduler_needs(values: KnownValues) -> Iterator[ProfileFault]:
     kind, here = values("train.lr_scheduler_type"), "train.lr_scheduler_kwargs"
-    found = explicit_values(values(here))
-    lowest = found.keys() & {"min_lr", "min_lr_rate"}
+    options = explicit_values(values(here))
+    lowest = options.keys() & {"min_lr", "min_lr_rate"}
     if kind in HAVE_LOWEST and len(lowest) != 1 and _are_known(values, f"{here}.min_lr", f"{here}.min_lr_rate"):
         why = f'lr_scheduler_type = "{kind}" needs one of lr_scheduler_kwargs.min_lr and min_lr_rate'
         keys = "train.lr_scheduler_type", *(f"{here}.{name}" for name in sorted(lowest))
         yield contradiction(" ".join(keys), why, "lr_scheduler_kwargs = { min_lr_rate = 0.1 } is usual.")
-    if kind == "warmup_stable_decay" and "num_decay_steps" not in found and values.is_known(f"{here}.num_decay_steps"):
+    if (
+        kind == "warmup_stable_decay"
+        and "num_decay_steps" not in options
+        and values.is_known(f"{here}.num_decay_steps")
+    ):
         why = f'lr_scheduler_type = "{kind}" needs lr_scheduler_kwargs.num_decay_steps'
         yield contradiction("train.lr_scheduler_type", why, "A tenth of all steps is usual.")
 
 
 def _scheduler_falls(values: KnownValues) -> Iterator[ProfileFault]:
     kind, here = values("train.lr_scheduler_type"), "train.lr_scheduler_kwargs"
-    highest, found = values("train.learning_rate"), explicit_values(values(here))
+    highest, options = values("train.learning_rate"), explicit_values(values(here))
     for name in ("min_lr", "lr_end"):
-        lowest = found.get(name, LR_END if name == "lr_end" and kind == "polynomial" else 0.0)
+        lowest = options.get(name, LR_END if name == "lr_end" and kind == "polynomial" else 0.0)
         assert isinstance(lowest, int | float)
         if lowest and lowest >= highest and values.is_known(f"{here}.{name}"):
             why = f"lr_scheduler_kwargs.{name} = {lowest:g} must be less than learning_rate = {highest:g}"
@@ -69,20 +73,20 @@ def _scheduler_falls(values: KnownValues) -> Iterator[ProfileFault]:
 
 def _optimizer(values: KnownValues) -> Iterator[ProfileFault]:
     optim, here = values("train.optim"), "train.optim_args"
-    found, takes = explicit_values(values(here)), OPTIM_TAKES.get(values("train.optim"), ())
-    foreign = [name for name in found if name not in takes]
+    options, takes = explicit_values(values(here)), OPTIM_TAKES.get(values("train.optim"), ())
+    foreign = [name for name in options if name not in takes]
     for name in foreign:
         why = f'optim_args.{name} is not for optim = "{optim}", which takes {", ".join(takes) or "nothing"}'
         yield contradiction(f"{here}.{name} train.optim", why, f"Leave {name} out.")
     if foreign or not _are_known(values, *(f"{here}.{name}" for name in takes)):
         return
     momentum = f"Set {here}.momentum = 0.9."
-    if found.get("nesterov") and (not found.get("momentum") or found.get("dampening")):
+    if options.get("nesterov") and (not options.get("momentum") or options.get("dampening")):
         why = "optim_args.nesterov needs a momentum, and no dampening"
         yield contradiction(f"{here}.nesterov {here}.momentum", why, momentum)
-    elif found.get("dampening") and not found.get("momentum"):
+    elif options.get("dampening") and not options.get("momentum"):
         yield contradiction(f"{here}.dampening {here}.momentum", "optim_args.dampening needs a momentum", momentum)
-    alpha = found.get("alpha") or 0
+    alpha = options.get("alpha") or 0
     if optim == "rmsprop" and isinstance(alpha, int | float) and alpha >= 1:
         why = f"optim_args.alpha of rmsprop is below 1, not {alpha:g}"
         yield contradiction(f"{here}.alpha train.optim", why, "0.99 is usual.")

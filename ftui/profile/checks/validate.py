@@ -55,10 +55,10 @@ def validate_values(
             profile = Profile.model_validate_json(json.dumps(nested), context=EXAMINING)
             break
         except ValidationError as error:
-            found = describe_errors(error, nested, origins)
-            problems += found
-            wrong |= {problem.key for problem in found}
-            for problem in found:
+            faults = describe_errors(error, nested, origins)
+            problems += faults
+            wrong |= {problem.key for problem in faults}
+            for problem in faults:
                 _take_away(nested, problem.key)
     assert profile is not None, f"a fault stays though it was taken away: {problems[-1:]}"
     for fault in contradictions(KnownValues(dict(profile), wrong, frozenset(wished))):

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from ftui.profile.sections.fields import Section, weights
+from ftui.profile.sections.fields import Section, refuse_address, weights
 
 # Keys without effect under another method. A value other than the default is a misunderstanding there; of the keys that
 # shape each adapter, so is any value written by hand (copies of old runs have all of them).
@@ -18,12 +18,9 @@ QLORA_ONLY = ("bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_comp
 FREEZE_ONLY = ("trainable_layers", "trainable_modules")
 
 # Starts of an adapter that are refused, and why.
+_REWRITES = "rewrites the base weights, so that the adapter would be wrong on the base you have"
 REFUSED_STARTS = {
-    "pissa": "rewrites the base weights, so that the adapter would be wrong on the base you have",
-    "olora": "rewrites the base weights, so that the adapter would be wrong on the base you have",
-    "loftq": "rewrites the base weights, so that the adapter would be wrong on the base you have",
-    "corda": "rewrites the base weights, so that the adapter would be wrong on the base you have",
-    "lora_ga": "rewrites the base weights, so that the adapter would be wrong on the base you have",
+    **dict.fromkeys(("pissa", "olora", "loftq", "corda", "lora_ga"), _REWRITES),
     "eva": "needs a pass over the rows before training, which is not built yet",
     "mica": "freezes half of the adapter, which is not built yet",
 }
@@ -147,12 +144,7 @@ class AdapterSection(Section):
             raise ValueError(f"decoder layers are counted from 0: there is no layer {wrong[0]}")
         return layers
 
-    @field_validator("name_or_path")
-    @classmethod
-    def _no_address(cls, name: str | None) -> str | None:
-        if "://" in (name or ""):  # it could hold a password, and a profile is copied into its run
-            raise ValueError("name_or_path is a hub id or a folder, not an address; HF_ENDPOINT names another hub")
-        return name
+    _no_address = field_validator("name_or_path")(refuse_address)
 
     @property
     def is_lora(self) -> bool:

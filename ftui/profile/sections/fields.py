@@ -24,6 +24,22 @@ def conduct(default: Any = ..., **limits: Any) -> Any:
     return Field(default, json_schema_extra={"affects_weights": False}, **limits)
 
 
+def refuse_address(name: str | None) -> str | None:
+    """A validator of the name or path of something on the hub.
+
+    Raises:
+        ValueError: it is an address, which could hold a password, and a profile is copied into its run.
+    """
+    if "://" in (name or ""):
+        raise ValueError("name_or_path is a hub id or a folder, not an address; HF_ENDPOINT names another hub")
+    return name
+
+
+def tuple_of_list(given: object) -> object:
+    """A list as a tuple, `None` as an empty one: pydantic takes what a validator returns for Python."""
+    return () if given is None else tuple(given) if isinstance(given, list) else given
+
+
 def affects_weights(field: FieldInfo) -> bool:
     """Whether the key was declared with `weights`."""
     extra = field.json_schema_extra

@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
-from ftui.profile.sections.fields import Section, weights
+from ftui.profile.sections.fields import Section, refuse_address, weights
 from ftui.profile.sections.from_scratch import FromScratch
 
 FULL_COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -35,12 +35,7 @@ class ModelSection(Section):
     extra_special_tokens: tuple[str, ...] = weights(())
     """Special tokens to add to the tokenizer if it lacks them. The embeddings grow if they have no spare rows."""
 
-    @field_validator("name_or_path")
-    @classmethod
-    def _no_address(cls, name: str | None) -> str | None:
-        if "://" in (name or ""):  # it could hold a password, and a profile is copied into its run
-            raise ValueError("name_or_path is a hub id or a folder, not an address; HF_ENDPOINT names another hub")
-        return name
+    _no_address = field_validator("name_or_path")(refuse_address)
 
     @field_validator("extra_special_tokens")
     @classmethod

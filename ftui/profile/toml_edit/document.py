@@ -18,8 +18,16 @@ from tomlkit.items import AoT, Array
 from ftui.errors import ProfileError
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
-from ftui.profile.toml_edit.placement import add_beside, add_tables, add_to_table, replace_value
-from ftui.profile.toml_edit.statements import lines_to_keep, remove_statements, statements
+from ftui.profile.toml_edit.statements import (
+    add_beside,
+    add_tables,
+    add_to_table,
+    head_of,
+    lines_to_keep,
+    remove_statements,
+    replace_value,
+    statements,
+)
 from ftui.profile.toml_reader import BOM
 
 MOST_TEXTS = 2000  # a text is a few KiB
@@ -80,14 +88,10 @@ class ProfileDocument:
 def toml_source(value: Any) -> str:
     """The value as TOML spells it, in one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_bare(name)} = {toml_source(one)}" for name, one in value.items()) + "}"
+        return "{" + ", ".join(f"{head_of((name,))} = {toml_source(one)}" for name, one in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_source(one) for one in value) + "]"
     return tomlkit.item("none" if value is None else value).as_string()
-
-
-def _bare(name: str) -> str:
-    return tomlkit.item({name: 0}).as_string().partition(" =")[0].strip()
 
 
 def parse_toml_value(source: str) -> Any:
@@ -111,31 +115,31 @@ def set_key(text: str, key: Key, source: str) -> str:
         f"{key}{source}".encode()
     except UnicodeEncodeError as error:  # the name of a file that is no UTF-8
         raise ProfileError(f"{source!r} is not valid text.", hint="Give the file another name.") from error
-    wanted = _placed(_read(text), key, parse_toml_value(source))
-    for way in (replace_value, _replaced, _appended, add_beside, add_key, _instead, _in_whole):
-        found = _tried(way, text, key, source, [wanted], about=key[:-1] if way is _in_whole else key)
-        if found is not None:
-            return found
+    goal = _with_value(_read(text), key, parse_toml_value(source))
+    for way in (replace_value, _replace_inside, _append, add_beside, add_key, _replace_tables, _rewrite_around):
+        edited = _try(way, text, key, source, [goal], about=key[:-1] if way is _rewrite_around else key)
+        if edited is not None:
+            return edited
     raise ProfileError(f"{'.'.join(key)} cannot be set in this text.", hint="Write it into the file by hand.")
 
 
 def remove_key(text: str, key: Key) -> str:
     """The text without the key; a table inside a section that is left empty goes too."""
     values = _read(text)
-    if _found(values, key) is None:
+    if _value_at(values, key) is None:
         return text
-    wanted = _without(values, key)
-    while (len(key) > 2 or (len(key) == 2 and key[1].isdigit())) and _found(wanted, key[:-1]) in ({}, []):
+    goal = _without(values, key)
+    while (len(key) > 2 or (len(key) == 2 and key[1].isdigit())) and _value_at(goal, key[:-1]) in ({}, []):
         key = key[:-1]
-        wanted = _without(wanted, key)
-    accepted = [wanted]
+        goal = _without(goal, key)
+    accepted = [goal]
     for length in range(len(key) - 1, 0, -1):  # a table that only this key made goes with it
-        if _found(accepted[-1], key[:length]) == {}:
+        if _value_at(accepted[-1], key[:length]) == {}:
             accepted.append(_without(accepted[-1], key[:length]))
-    for way in (_taken_out, _deleted):
-        found = _tried(way, text, key, "", accepted, about=key)
-        if found is not None:
-            return found
+    for way in (_remove_whole, _delete_inside):
+        edited = _try(way, text, key, "", accepted, about=key)
+        if edited is not None:
+            return edited
     raise ProfileError(f"{'.'.join(key)} cannot be removed from this text.", hint="Remove it by hand.")
 
 
@@ -143,22 +147,20 @@ def add_key(text: str, key: Key, source: str) -> str:
     """A new key at the end of its table; a new table where the reference has it."""
     if len(key) == 1 or (len(key) == 2 and key[1].isdigit()):  # a list of tables at the top, or one more of it
         tables = parse_toml_value(source) if len(key) == 1 else [parse_toml_value(source)]
-        lines = [[f"{_bare(name)} = {toml_source(one)}" for name, one in table.items()] for table in tables]
+        lines = [[f"{head_of((name,))} = {toml_source(one)}" for name, one in table.items()] for table in tables]
         return add_tables(text, key[0], lines, list(Profile.model_fields))
     values = _read(text)
-    blocking = next((key[:n] for n in range(1, len(key)) if not _can_hold(_found(values, key[:n]), key[n])), None)
+    blocking = next((key[:n] for n in range(1, len(key)) if not _can_hold(_value_at(values, key[:n]), key[n])), None)
     if blocking is not None:  # such as optim_args = "none"
         text = remove_statements(text, blocking, keeps_remarks=True)
-    return add_to_table(text, key[:-1], f"{_bare(key[-1])} = {source}", list(Profile.model_fields))
+    return add_to_table(text, key[:-1], f"{head_of(key[-1:])} = {source}", list(Profile.model_fields))
 
 
 def _can_hold(value: Any, name: str) -> bool:
     return value is None or isinstance(value, dict) or (isinstance(value, list) and name.isdigit())
 
 
-def _tried(
-    way: Writer, text: str, key: Key, source: str, wanted: Sequence[Mapping[str, Any]], *, about: Key
-) -> str | None:
+def _try(way: Writer, text: str, key: Key, source: str, goal: Sequence[Mapping[str, Any]], *, about: Key) -> str | None:
     """What the way makes of the text, if that means one of what was wanted. Line ends and a byte order mark stay.
 
     `about`: the key or table whose own lines may change.
@@ -167,7 +169,7 @@ def _tried(
     is_dos = "\r\n" in body and body.count("\n") == body.count("\r\n")
     try:
         made = way(body.replace("\r\n", "\n") if is_dos else body, key, source)
-        if _told(tomllib.loads(made)) not in map(_told, wanted) or not _keeps_lines(body, made, about):
+        if _comparable(tomllib.loads(made)) not in map(_comparable, goal) or not _keeps_lines(body, made, about):
             return None
     except (*QUIRKS, ProfileError):
         return None
@@ -180,7 +182,7 @@ def _keeps_lines(before: str, made: str, key: Key) -> bool:
     return all(line in lines for line in lines_to_keep(before.replace("\r\n", "\n"), key))
 
 
-def _told(values: Mapping[str, Any]) -> str:
+def _comparable(values: Mapping[str, Any]) -> str:
     """Comparable: NaN is NaN, and 1 is not 1.0."""
     return json.dumps(values, sort_keys=True, default=repr)
 
@@ -195,7 +197,7 @@ def _read(text: str) -> dict[str, Any]:
 # -- values
 
 
-def _found(values: Any, key: Key) -> Any:
+def _value_at(values: Any, key: Key) -> Any:
     """The value there, `None` where there is none."""
     for name in key:
         if isinstance(values, list) and name.isdigit() and int(name) < len(values):
@@ -207,16 +209,16 @@ def _found(values: Any, key: Key) -> Any:
     return values
 
 
-def _placed(values: Any, key: Key, value: Any) -> Any:
+def _with_value(values: Any, key: Key, value: Any) -> Any:
     if not key:
         return value
     name, rest = key[0], key[1:]
     if isinstance(values, list) and name.isdigit():
         place = int(name)
         inner = values[place] if place < len(values) else None
-        return [*values[:place], _placed(inner, rest, value), *values[place + 1 :]]
+        return [*values[:place], _with_value(inner, rest, value), *values[place + 1 :]]
     table = values if isinstance(values, dict) else {}
-    return {**table, name: _placed(table.get(name), rest, value)}
+    return {**table, name: _with_value(table.get(name), rest, value)}
 
 
 def _without(values: Any, key: Key) -> Any:
@@ -230,7 +232,7 @@ def _without(values: Any, key: Key) -> Any:
 # -- ways of writing
 
 
-def _replaced(text: str, key: Key, source: str) -> str:
+def _replace_inside(text: str, key: Key, source: str) -> str:
     """A value inside another one.
 
     Raises:
@@ -245,17 +247,17 @@ def _replaced(text: str, key: Key, source: str) -> str:
     return document.as_string()
 
 
-def _instead(text: str, key: Key, source: str) -> str:
+def _replace_tables(text: str, key: Key, source: str) -> str:
     """A value in the place of tables; what stood behind their keys is kept in lines of its own."""
     return add_key(remove_statements(text, key, keeps_remarks=True), key, source)
 
 
-def _taken_out(text: str, key: Key, source: str) -> str:
+def _remove_whole(text: str, key: Key, source: str) -> str:
     """Without the statements about the key."""
     return remove_statements(text, key)
 
 
-def _appended(text: str, key: Key, source: str) -> str:
+def _append(text: str, key: Key, source: str) -> str:
     """One more at the end of a list."""
     document = tomlkit.parse(text)
     values: Any = _inside(document, key[:-1])
@@ -271,15 +273,15 @@ def _appended(text: str, key: Key, source: str) -> str:
     return document.as_string()
 
 
-def _in_whole(text: str, key: Key, source: str) -> str:
+def _rewrite_around(text: str, key: Key, source: str) -> str:
     """The table or list around it anew, in one line."""
     if len(key) < 2:
         raise KeyError(key[-1])
-    around = _found(_read(text), key[:-1])
-    return set_key(text, key[:-1], toml_source(_placed(around, key[-1:], parse_toml_value(source))))
+    around = _value_at(_read(text), key[:-1])
+    return set_key(text, key[:-1], toml_source(_with_value(around, key[-1:], parse_toml_value(source))))
 
 
-def _deleted(text: str, key: Key, source: str) -> str:
+def _delete_inside(text: str, key: Key, source: str) -> str:
     document = tomlkit.parse(text)
     table: Any = _inside(document, key[:-1])
     del table[int(key[-1]) if isinstance(table, AoT | Array) else key[-1]]
