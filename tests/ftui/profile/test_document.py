@@ -215,7 +215,15 @@ def test_a_list_of_tables_at_the_top_comes_grows_and_goes() -> None:
 
 
 def test_a_writer_that_loses_something_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("replace_value", "_replace_inside", "_append", "add_beside", "add_key", "_replace_tables", "_rewrite_around"):
+    for name in (
+        "replace_value",
+        "_replace_inside",
+        "_append",
+        "add_beside",
+        "add_key",
+        "_replace_tables",
+        "_rewrite_around",
+    ):
         monkeypatch.setattr(document, name, lambda text, key, source: "[train]\nseed = 7\n")
     with pytest.raises(ProfileError, match="cannot be set"):
         ProfileDocument("[train]\nseed = 1\nmax_steps = 3\n").set(("train", "seed"), 7)
