@@ -39,7 +39,7 @@ def choose_split(name: str, split: str | None, splits: Sequence[str], *, evaluat
     meant = [split] if split else ["validation", "test", "train"] if evaluation else ["train"]
     for word in meant:
         for there in splits:
-            if _WORDS.get(there, there) == _WORDS.get(word, word):
+            if _WORDS.get(there.lower(), there) == _WORDS.get(word.lower(), word):
                 return there
     if split is None and len(splits) == 1:
         return splits[0]

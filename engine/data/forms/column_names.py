@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ftui.profile.sections.row_forms import COLUMNS, OUR_COLUMNS, fold_name, respelled_columns
+from ftui.profile.sections.row_forms import COLUMNS, OUR_COLUMNS, SIGNS, fold_name, respelled_columns
 from ftui.text import cut, shown, toml_value
 
 from ..files.raw_rows import Row
@@ -142,6 +142,8 @@ def naming_hint(rows: Sequence[Row], shape: ColumnNames) -> str:
         return f"{', '.join(map(repr, media))} holds pictures or sound, and only text can be trained on. {FORMS}"
     words = [name for name, values in cells.items() if values and all(isinstance(cell, str) for cell in values)]
     words = [name for name in words if not ABOUT.fullmatch(name)]
+    if misspelt := _find_misspelt(names, words):
+        return f"Is {next(iter(misspelt.values()))!r} meant? {_as_toml(misspelt)}. {FORMS}"
     asks, answers = ([name for name in words if _side(name) in side] for side in (QUESTIONS, ANSWERS))
     asks = asks if len(asks) < 2 else [name for name in asks if fold_name(name) != "input"]  # which is more of a prompt
     if len(asks) == len(answers) == 1:
@@ -153,6 +155,18 @@ def naming_hint(rows: Sequence[Row], shape: ColumnNames) -> str:
     if len(words) == 1 and not others and any(len(cell.split()) > 1 for cell in cells[words[0]]):
         return f"To train on {words[0]!r} as plain text: {_as_toml({'text': words[0]})}. {FORMS}"
     return _ask_for_names(words, [name for name in others if cells[name]])
+
+
+def _find_misspelt(names: list[str], words: list[str]) -> dict[str, str]:
+    """The mapping for a column of text whose name is nearly the one that a form still lacks."""
+    folded = set(map(fold_name, names))
+    for signs in SIGNS.values():
+        missing = signs - folded
+        if len(missing) == 1 < len(signs):
+            (ours,) = missing
+            if close := get_close_matches(ours, words, n=1, cutoff=0.8):
+                return {ours: close[0]}
+    return {}
 
 
 def _ask_for_names(words: list[str], others: list[str]) -> str:

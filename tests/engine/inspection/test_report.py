@@ -16,6 +16,7 @@ from ftui.cli.preview import report_lines
 from ftui.dataset.report import Finding, Report
 from ftui.dataset.report_text import describe_fix, percent
 from ftui.engine.data.load_rows import LoadedData, load_data
+from ftui.engine.data.tokens.named_templates import MARKS
 from ftui.engine.inspection.report import findings, make_report
 from ftui.engine.inspection.report.lengths import cut_losses, histogram
 from ftui.engine.inspection.report.row_index import RowIndex
@@ -519,3 +520,25 @@ def test_a_column_that_differs_in_case_is_asked_about(model_folder: Path, tmp_pa
     assert finding.fix == 'Is data.columns = {input = "Input"} meant?'
     obeyed, _ = reported(model_folder, tmp_path / "rows.jsonl", data={"columns": {"input": "Input"}})
     assert found_in(obeyed, "unused_columns") is None and obeyed.num_tokens > report.num_tokens
+
+
+@pytest.mark.parametrize("template", ["gemma", "llama3", "phi"])
+@pytest.mark.parametrize("tokens", [0, 1])
+def test_marks_of_a_template_that_are_no_tokens_are_told_everywhere(
+    template: str, tokens: int, model_folder: Path, tmp_path: Path
+) -> None:
+    """Obeyed, the advice keeps what is there already and makes tokens of all."""
+    rows = write_rows(tmp_path / "rows.jsonl", GOOD)
+    there = list(MARKS[template][:tokens])
+    sections: dict[str, dict[str, Any]] = {"data": {"chat_template": template, "allow": ["answers_cut_off"]}}
+    own = {"name_or_path": str(model_folder), "extra_special_tokens": there}
+    report, _ = reported(model_folder, rows, **sections, model=own)
+    finding = found_in(report, "missing_marks")
+    assert finding is not None and finding.severity == "yellow"
+    profile = make_profile(model_folder, rows, **sections, model=own)
+    assert finding.message in prepare(profile, cache_folder(Path()), lambda detail: None).warnings
+    advice = tomllib.loads("tokens = " + finding.message.partition("tokens = ")[2].partition(" makes")[0])["tokens"]
+    assert advice == list(MARKS[template])
+    obeyed, its = reported(model_folder, rows, **sections, model=own | {"extra_special_tokens": advice})
+    assert found_in(obeyed, "missing_marks") is None
+    assert its.tokenizer.eos_token == MARKS[template][-1]

@@ -167,5 +167,9 @@ def test_every_command_tells_the_same(model_folder: Path, tmp_path: Path) -> Non
     prepared = prepare(profile, tmp_path / "cache", lambda detail: None)  # dry run, estimate, start
     (warning,) = [text for text in prepared.warnings if "to evaluate on it" in text]
     assert 'the split "test"' in warning and prepared.train.num_rows == 40
-    report = make_report(load_data(profile, tmp_path / "cache", lambda detail: None, weights=False), profile)
+    read = load_data(profile, tmp_path / "cache", lambda detail: None, weights=False)
+    report = make_report(read, profile)
+    alone = make_profile(model_folder, tmp_path / "rows" / "data" / "train-00000-of-00001.jsonl")
+    same = load_data(alone, tmp_path / "cache", lambda detail: None, weights=False).train.sequences.counts.fingerprint
+    assert read.train.sequences.counts.fingerprint == same, "a run begun with all files is refused at a resume"
     assert warning in [finding.message for finding in report.findings]  # preview and its screen
