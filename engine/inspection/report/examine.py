@@ -148,7 +148,7 @@ def _unused(looked: Examination) -> Iterator[Finding]:
     if names:
         more = f" and {len(names) - COLUMNS_SHOWN} more" if len(names) > COLUMNS_SHOWN else ""
         finding = make_finding("unused_columns", len(names), len(names), detail=", ".join(names[:COLUMNS_SHOWN]) + more)
-        meant = {fold_name(name): name for name in names if fold_name(name) in OUR_COLUMNS}
+        meant = {fold_name(name): name for name in names if name != fold_name(name) in OUR_COLUMNS}
         fix = f"Is data.columns = {toml_value(meant)} meant?"
         yield structs.replace(finding, severity="yellow", fix=fix) if meant else finding
 
