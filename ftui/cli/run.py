@@ -126,7 +126,7 @@ def _fork(origin: ForkOrigin, text: str, resolved: ResolvedProfile, wishes: Wish
 
 
 def attend(opened: OpenedRun, text: str, resolved: ResolvedProfile, wishes: Wishes) -> int:
-    """Tell what was opened and follow it; Ctrl-C ends the run, Ctrl-\\ leaves it alone."""
+    """Tell what was opened and follow it; Ctrl-C ends a run that this command started, Ctrl-\\ leaves it alone."""
     lines = LiveOutput(sys.stdout)
     command = command_for(opened.run, text, wishes.overrides)
     _introduce(opened, resolved.profile, lines)
@@ -137,7 +137,9 @@ def attend(opened: OpenedRun, text: str, resolved: ResolvedProfile, wishes: Wish
             wait_for_start(opened)
         return _detached(opened, command, lines, code=0)
     if lines.live:
-        lines.print("Ctrl-C saves and ends the run; Ctrl-\\ leaves it running.")
+        attached = opened.decision == "attach"
+        ends = "Ctrl-C saves and ends the run; Ctrl-\\ leaves it running."
+        lines.print(f"Ctrl-C leaves it running; `ftui stop {opened.run.name}` ends it." if attached else ends)
     before = signal.signal(signal.SIGQUIT, _leave_alone)
     try:
         return _attended(opened, resolved.profile, lines, command)
@@ -168,7 +170,12 @@ def _leave_alone(number: int, frame: FrameType | None) -> None:
 
 
 def _asked_to_end(opened: OpenedRun, lines: LiveOutput, interrupts: int) -> bool:
-    """Send the request for the first and the second Ctrl-C; False for the third, and where no engine is running."""
+    """Send the request for the first and the second Ctrl-C.
+
+    False for the third, where no engine is running, and where this command only attached: the run is not its own.
+    """
+    if opened.decision == "attach":
+        return False
     run, status = opened.run, read_status(opened.run)
     if interrupts > 2 or not is_running(status) or status.state.attempt <= opened.history:
         return False

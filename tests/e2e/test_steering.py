@@ -147,6 +147,24 @@ def test_ctrl_c_ends_the_run_and_says_how(workbench: Workbench, presses: int) ->
     assert is_running(status(workbench, "keys")) is False
 
 
+def test_ctrl_c_of_who_only_attached_leaves_the_run_to_who_started_it(workbench: Workbench) -> None:
+    command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("shared")), *LONG]
+    own = {"cwd": workbench.folder, "env": workbench.env, "stdout": subprocess.PIPE, "text": True}
+    starter: subprocess.Popen[str] = subprocess.Popen(command, **own)
+    run = workbench.run("shared")
+    wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 2)
+    attached: subprocess.Popen[str] = subprocess.Popen(command, **own)
+    assert attached.stdout is not None and "attached to it" in attached.stdout.readline()
+    time.sleep(0.5)
+    attached.send_signal(signal.SIGINT)
+    output, _ = attached.communicate(timeout=30)
+    assert attached.returncode == 130 and "the run shared goes on" in output
+    before = len(steps(run))
+    wait_until(lambda: len(steps(run)) > before)
+    starter.send_signal(signal.SIGINT)
+    assert "saves a checkpoint and ends" in starter.communicate(timeout=60)[0] and starter.returncode == 10
+
+
 def test_ctrl_backslash_leaves_the_run_alone(workbench: Workbench) -> None:
     command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("left")), *LONG]
     process = subprocess.Popen(command, cwd=workbench.folder, env=workbench.env, stdout=subprocess.PIPE, text=True)

@@ -236,6 +236,33 @@ def test_ctrl_c_asks_for_a_stop_then_for_an_abort_then_leaves(
     assert {request.attempt for request in letters if request} == {1}
 
 
+@pytest.mark.parametrize("verb", ["run", "resume", "run by its name"])
+def test_ctrl_c_leaves_a_run_that_this_command_only_attached_to(
+    verb: str, path: Path, append: Any, living: Identity, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def launch(run: Run, lock: Lock | None = None) -> None:
+        append(run.supervisor_log, EngineStarted(identity=living), attempt=1)
+
+    def interrupt(*_: Any) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(open_run, "launch", launch)
+    monkeypatch.setattr(headless, "wait_for_start", lambda opened: None)
+    assert run_headless(str(path), Wishes(name="mine", detach=True)) == 0
+    monkeypatch.setattr(headless, "follow", interrupt)
+    capsys.readouterr()
+    attach = {
+        "run": lambda: run_headless(str(path), Wishes(name="mine")),
+        "resume": lambda: headless.resume_headless("mine", None, Wishes()),
+        "run by its name": lambda: run_headless("mine", Wishes()),
+    }
+    assert attach[verb]() == 130
+    output = capsys.readouterr().out
+    assert "attached to it" in output and "the run mine goes on" in output and "saves a checkpoint" not in output
+    assert list(read_requests(Run(runs_root() / "mine"))) == []
+
+
 def test_detaching_at_once_waits_for_the_start(
     path: Path, append: Any, living: Identity, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
