@@ -20,6 +20,7 @@ from ftui.runs import describe
 from ftui.runs.requests import Abort, ControlRequest, Stop, write_request
 from ftui.runs.run_folder import Run, check_name, find_run
 from ftui.runs.send_request import address_request
+from ftui.runs.state import has_begun
 from ftui.runs.status import is_running, read_status
 from ftui.system.logind import kills_on_logout
 from ftui.text import shown
@@ -225,7 +226,8 @@ def _introduce(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> None:
             if keys := pending_changes(run, profile):
                 lines.print(f"The profile has changed in {', '.join(keys)}: a running run keeps what it started with.")
         case "resume":
-            lines.print(f"resuming {run.name}: {describe.history(state)}")
+            verb = "resuming" if has_begun(state) else "starting again"
+            lines.print(f"{verb} {run.name}: {describe.history(state)}")
         case "start":
             lines.print(f"starting {run.name} in {shown(str(run.folder))}")
     if opened.supervisor is not None and (warning := kills_on_logout()):

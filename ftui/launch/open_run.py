@@ -33,7 +33,7 @@ from ftui.runs.run_folder import (
     note_root,
     runs_root,
 )
-from ftui.runs.state import RunState, has_ended
+from ftui.runs.state import RunState, has_begun, has_ended
 from ftui.runs.status import Status, Watch, is_running, judge, read_status
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
@@ -103,7 +103,8 @@ def decide(folder: Path, *, again: bool = False, resume_stopped: bool = False) -
         status = _wait_until_settled(run)
         if is_running(status):
             return run, "attach"
-        if not has_ended(status.state) or (resume_stopped and status.state.phase == "stopped"):
+        state, stopped = status.state, status.state.phase == "stopped"
+        if not has_ended(state) or (stopped and (resume_stopped or not has_begun(state))):
             _refuse_if_elsewhere(run, status)
             return run, "resume"
         if not again:

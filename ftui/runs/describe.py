@@ -24,12 +24,11 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState, eta_seconds, has_ended, phase_word, read_losses
+from ftui.runs.state import RunState, eta_seconds, has_ended, how_to_continue, phase_word, read_losses
 from ftui.text import complaint, shown
 
 LOST = "The engine and its supervisor ended without writing why (the pod was restarted, or both were killed)."
 ENDED_WHILE_RESTARTING = "It crashed at step {}, and its supervisor was ended before it could start it again."
-LOST_HINT = "The same command continues from the newest checkpoint."
 
 PEFT = ("peft", "AutoPeftModelForCausalLM")
 LOADERS = {"lora": PEFT, "qlora": PEFT, "full": ("transformers", "AutoModelForCausalLM")}  # freeze: as full
@@ -287,12 +286,12 @@ def lost_reason(state: RunState) -> str:
 def failure(run: Run, state: RunState) -> str:
     """Why a run failed or was lost, what to do, and the last lines of an engine that could not say it itself."""
     if state.phase == "lost":
-        return complaint(f"{run.name}: {lost_reason(state)}", LOST_HINT)
+        return complaint(f"{run.name}: {lost_reason(state)}", how_to_continue(state))
     message = state.message
     if (last := state.restarts[-1] if state.restarts else None) and last.attempt == state.attempt - 1:
         times = "once" if last.number == 1 else f"{last.number} times"
         message += f"\nIt had been started again {times}; the crash before, at step {last.step}: {last.error}"
-    text = complaint(f"{run.name}: {message}", state.hint)
+    text = complaint(f"{run.name}: {message}", how_to_continue(state))
     if state.last_lines:
         text += "\nthe engine's last lines:\n" + "\n".join(f"  {shown(line)}" for line in state.last_lines)
     return text

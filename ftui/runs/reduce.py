@@ -328,7 +328,7 @@ def _with_engine_end(state: RunState, record: EngineEnded) -> RunState:
         phase="failed",
         exit_code=exit_code,
         message=message,
-        hint="The same command continues from the newest checkpoint.",
+        hint="The same command continues from the newest checkpoint, or starts it again if it has saved none.",
         error=error,
         last_lines=record.last_lines,
     )

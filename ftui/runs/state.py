@@ -221,6 +221,20 @@ def phase_word(phase: str) -> str:
     return "paused" if phase == "held" else phase
 
 
+def has_begun(state: RunState) -> bool:
+    """Whether training began in any attempt: from then on the run has its name for good."""
+    return state.max_steps is not None
+
+
+def how_to_continue(state: RunState) -> str:
+    """The hint for a run that failed or was lost; what was ended from outside could not say what to do."""
+    if state.ended_by != "supervisor" and state.phase != "lost":
+        return state.hint
+    return "The same command " + (
+        "continues from the newest checkpoint." if state.checkpoints else "starts it again: it has saved nothing yet."
+    )
+
+
 def has_ended(state: RunState) -> bool:
     """Whether the run came to an end that the same command does not continue: finished, or stopped on purpose."""
     return state.phase == "finished" or (state.phase == "stopped" and state.exit_code == STOPPED)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ftui.errors import BUG, EXIT_WORDS, PREEMPTED_NOT_SAVED
 from ftui.runs import describe
 from ftui.runs.events import EngineEnded
-from ftui.runs.state import RunState, phase_word
+from ftui.runs.state import RunState, how_to_continue, phase_word
 
 from ..render.spans import Frame, Line, heading, labelled, paragraph, spread
 
@@ -21,7 +21,7 @@ CAUSES = {
     40: "The disk is full or its volume has trouble; nothing that was saved is lost.",
     41: "GPU memory: even one row at a time did not fit.",
     42: "Host memory (RAM), not the GPU's: the kernel ended the engine.",
-    43: "The loss or the gradients were no numbers any more: often a learning rate that is too high.",
+    43: "A NaN or infinite loss or gradient: often too high a learning rate, or fp16.",
     44: "The engine stood still (a hanging volume, driver or download); its stacks are in the log.",
     50: "Another process wrote to this run.",
     20: "The machine was taken away (SIGTERM); it had time to save.",
@@ -32,6 +32,7 @@ AGAIN = "Profile mended: start it again (its form, or `ftui --run`); r goes on w
 NEXT = {
     30: AGAIN,
     31: f"Rows mended: r. {AGAIN}",
+    32: AGAIN,
     41: "A shorter data.max_length, activation_checkpointing = true or a smaller adapter.r, in a new run.",
     42: "Fewer processes beside it, or a pod with more RAM; r goes on from the newest checkpoint.",
     43: "`ftui resume RUN --fork --set train.learning_rate=...` goes on from the newest checkpoint with a lower one.",
@@ -91,12 +92,21 @@ def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, 
     if state.phase in ("lost", "failed"):
         code = state.exit_code if state.exit_code is not None else PREEMPTED_NOT_SAVED
         lines += _part(frame, "cause", CAUSES.get(code, ""), "text")
-        hint = state.hint if state.phase != "lost" else describe.LOST_HINT
-        following = NEXT.get(code, GO_ON).replace("RUN", name)
+        hint = how_to_continue(state)
+        following = _following(code, name, has_saved=state.newest_checkpoint is not None)
         lines += _part(frame, "do", "\n".join(part for part in (hint, following) if part), "good")
     newest = state.newest_checkpoint
     saved = f"checkpoint-{newest.step}" + (", read back whole" if newest.verified else "") if newest else "none"
     return lines + _part(frame, "saved", saved, "text")
+
+
+def _following(code: int, name: str, *, has_saved: bool) -> str:
+    """What to do next; a run without a checkpoint begins anew."""
+    if has_saved:
+        return NEXT.get(code, GO_ON).replace("RUN", name)
+    return (
+        AGAIN if code == 43 else NEXT.get(code, GO_ON).replace("goes on from the newest checkpoint", "starts it again")
+    )
 
 
 def how(state: RunState, ended: EngineEnded | None) -> str:

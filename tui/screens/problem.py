@@ -17,7 +17,9 @@ class ProblemScreen(TextScreen):
 
     HEADING = "an ending"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("r", "resume", "resume", tooltip="Go on from the newest checkpoint", id="resume"),
+        Binding(
+            "r", "resume", "resume", tooltip="Resume the run, or start it again if it has saved nothing", id="resume"
+        ),
         *SCROLL_KEYS,
         Binding(
             "escape,backspace,w,enter",

@@ -30,7 +30,7 @@ from ftui.profile.tiers import tier_layer
 from ftui.runs import checkpoint_folders
 from ftui.runs.describe import place
 from ftui.runs.run_folder import Run, check_name, runs_root
-from ftui.runs.state import phase_word
+from ftui.runs.state import has_begun, phase_word
 from ftui.runs.status import Status, is_running, read_status, run_is_running
 from ftui.system.logind import kills_on_logout
 
@@ -247,9 +247,15 @@ def check_new_name(options: LaunchOptions, text: str) -> str:
     """
     name = check_name(text.strip())
     run = Run((runs_root() if options.run is None else options.run.folder.parent) / name)
-    if run.folder.exists() and name != _own_name(options):
+    if run.folder.exists() and name != _own_name(options) and (not run.facts.exists() or _has_its_name(run)):
         raise _taken(run)
     return name
+
+
+def _has_its_name(run: Run) -> bool:
+    """Whether another run cannot take the name: this one is running, or its training began."""
+    status = read_status(run)
+    return is_running(status) or has_begun(status.state)
 
 
 def _own_name(options: LaunchOptions) -> str:

@@ -17,9 +17,11 @@ from ftui.launch.open_run import create, decide, open_run, pending_changes, resu
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.runs.events import EngineStarted, RunFailed, RunFinished
 from ftui.runs.run_folder import Run, all_runs, runs_root
+from ftui.runs.state import how_to_continue
+from ftui.runs.status import read_status
 from ftui.supervisor.spawn import launch
 from ftui.system.process_id import Identity, this_process
-from tests.support.events import make_run_stopped
+from tests.support.events import make_run_started, make_run_stopped
 
 
 @pytest.fixture
@@ -37,11 +39,13 @@ def profile(tmp_path: Path) -> Any:
 
 @pytest.fixture
 def ended(make_run: Any, append: Any, dead: Identity) -> Any:
-    """Makes a run whose only attempt came to this end (None: to none)."""
+    """Makes a run whose only attempt came to this end (None: to none), in training unless told otherwise."""
 
-    def make(record: Any, name: str = "mine") -> Run:
+    def make(record: Any, name: str = "mine", *, has_begun: bool = True) -> Run:
         run: Run = make_run(name)
         append(run.supervisor_log, EngineStarted(identity=dead), attempt=1)
+        if has_begun:
+            append(run.journal, make_run_started(), attempt=1)
         if record is not None:
             append(run.journal, record, attempt=1)
         return run
@@ -68,6 +72,27 @@ FAILED = RunFailed(message="m", hint="", exit_code=31, error="")
 def test_what_is_done_about_a_run_that_does_not_live(ended: Any, record: Any, decision: str) -> None:
     run = ended(record)
     assert decide(run.folder) == (run, decision)
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        *(RunFailed(message="m", hint="", exit_code=code, error="") for code in (30, 31, 32, 33, 40, 41, 43, 70)),
+        make_run_stopped(10, step=0, reason="stopped before training began"),
+        make_run_stopped(10, step=0, reason="aborted before training began"),
+        make_run_stopped(11, step=0, reason="parked before training began"),
+        make_run_stopped(21, step=0, reason="pre-empted (SIGTERM) before training began"),
+        None,
+    ],
+)
+def test_a_run_that_never_began_to_train_does_not_hold_its_name(record: Any, ended: Any, profile: Any) -> None:
+    """Whatever kept it from that was mended in the profile: the same name starts it with the new values."""
+    run = ended(record, has_begun=False)
+    run.profile.write_bytes(profile("model.name_or_path=hub/misspelt").path.read_bytes())
+    assert decide(run.folder) == (run, "resume")
+    resume(run, profile("model.name_or_path=hub/right", "train.learning_rate=0.1").profile)
+    assert stored_profile(run).model.name_or_path == "hub/right"
+    assert record is not None or "starts it again" in how_to_continue(read_status(run).state)
 
 
 def test_an_absent_run_is_started() -> None:

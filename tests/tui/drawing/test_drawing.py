@@ -1,6 +1,7 @@
 """The drawing rooms beside the chart: numbers as they are written, tiles, header, panes, endings."""
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,8 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from ftui.runs import describe
 from ftui.runs.curves import AttemptCurves, Curves, Series
 from ftui.runs.events import EngineEnded, Gpu, Telemetry
+from ftui.runs.run_folder import Run
 from ftui.runs.state import Restart, RunState, SavedCheckpoint
 from ftui.runs.status import Status
 from ftui.system.process_id import this_process
@@ -236,6 +239,18 @@ def test_an_ending_says_what_how_cause_and_what_to_do() -> None:
     ):  # fmt: skip
         assert part in text, part
     assert "line 9" not in text.split("last lines")[1].split(), "30 lines, not all of them"
+
+
+@pytest.mark.parametrize("code", [20, 21, 30, 31, 32, 33, 40, 41, 42, 43, 44, 50, 70])
+@pytest.mark.parametrize("by", ["engine", "supervisor", "lost"])
+def test_nobody_is_sent_to_a_checkpoint_that_is_not_there(code: int, by: str) -> None:
+    phase, ended_by = ("lost", "") if by == "lost" else ("failed", by)
+    state = replace(FAILED, phase=phase, ended_by=ended_by, exit_code=code, checkpoints=[], hint="")
+    text = " ".join(drawn_failure(state, None, 60).split())
+    assert "newest checkpoint" not in text and "saved none" in text
+    assert "newest checkpoint" not in describe.failure(Run(Path("mine")), state)
+    with_one = replace(state, checkpoints=FAILED.checkpoints)
+    assert code in (30, 31, 32, 41) or "newest checkpoint" in " ".join(drawn_failure(with_one, None, 60).split())
 
 
 def test_a_short_screen_shows_the_newest_lines_first_and_all_on_demand() -> None:
