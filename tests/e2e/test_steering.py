@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -149,7 +150,7 @@ def test_ctrl_c_ends_the_run_and_says_how(workbench: Workbench, presses: int) ->
 
 def test_ctrl_c_of_who_only_attached_leaves_the_run_to_who_started_it(workbench: Workbench) -> None:
     command = [sys.executable, "-m", "ftui", "--run", str(workbench.profile("shared")), *LONG]
-    own = {"cwd": workbench.folder, "env": workbench.env, "stdout": subprocess.PIPE, "text": True}
+    own: dict[str, Any] = {"cwd": workbench.folder, "env": workbench.env, "stdout": subprocess.PIPE, "text": True}
     starter: subprocess.Popen[str] = subprocess.Popen(command, **own)
     run = workbench.run("shared")
     wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 2)
