@@ -4,8 +4,8 @@ A run asks it before it reads a row; the dry run, the preview, the estimate, the
 through the helper process. What is refused here is refused everywhere, in the same words.
 
 The model is made on torch's `meta` device, without memory for its weights, by the functions that make the model of a
-run: whatever these refuse (names of layers, patterns, quantisation, an adapter of another base) is refused here. It
-takes 0.1 s for a small model and some seconds for one of 70 B.
+run: whatever these refuse (names of layers, patterns, quantisation, an adapter of another base) is refused here. On one
+core it takes 0.02 s without an adapter, with one 0.3 s for a model of 8 B and 1 s for one of 70 B.
 """
 
 from collections.abc import Callable
