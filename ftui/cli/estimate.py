@@ -49,6 +49,8 @@ def print_estimate(
     if not quick:
         with closing(Helper(allow)) as helper:
             known = with_libraries(helper, values, asked_card, known)
+        if known.refusal is not None:
+            raise known.refusal
         if (problem := known.simulation_problem) is not None:
             print(complaint(f"Not simulated: {problem.message}", problem.hint), file=sys.stderr)
     result = estimate(values, asked_card, known)

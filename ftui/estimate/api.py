@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from ftui.dataset.row_counts import RowCounts
-from ftui.errors import FtuiError, ModelError
+from ftui.errors import FtuiError, ModelError, UnavailableError
 from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
 from ftui.estimate.result import FIT, Duration, Estimate, Memory, verdict
@@ -35,6 +35,11 @@ class Known:
     parallel: Parallel = "ddp"
     counting_problem: FtuiError | None = None
     simulation_problem: FtuiError | None = None
+
+    @property
+    def refusal(self) -> FtuiError | None:
+        """Why a run would be refused because of its rows. Files that cannot be fetched for now are no reason."""
+        return None if isinstance(self.counting_problem, UnavailableError) else self.counting_problem
 
 
 NOTHING = Known()

@@ -5,7 +5,7 @@ import dataclasses
 import msgspec
 
 from ftui.dataset.row_counts import RowCounts
-from ftui.errors import NotSimulatedError, UnavailableError
+from ftui.errors import FtuiError, NotSimulatedError, UnavailableError
 from ftui.estimate.api import Known
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import Card
@@ -19,11 +19,11 @@ def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -
     Most often the model is not on this machine yet.
 
     Raises:
-        FtuiError: a run of the profile on the card would be refused.
+        FtuiError: a run of the profile on the card would be refused, whatever its rows are.
     """
     try:
         known = dataclasses.replace(known, counts=count_rows(helper, profile, card))
-    except UnavailableError as error:
+    except FtuiError as error:
         known = dataclasses.replace(known, counting_problem=error)
     if known.parallel != "ddp":
         return known

@@ -50,6 +50,12 @@ def told(work: Callable[[], object]) -> tuple[str, str, str, int] | None:
     return None
 
 
+def estimated(helper: Any, profile: Profile, card: Card) -> None:
+    """What `ftui estimate` ends with before it prints anything."""
+    if (refusal := with_libraries(helper, profile, card, Known()).refusal) is not None:
+        raise refusal
+
+
 def answers(profile: Profile, folder: Path) -> dict[str, Any]:
     """What each command says of a profile on the CPU of this machine."""
     helper: Any = InProcess()
@@ -62,7 +68,7 @@ def answers(profile: Profile, folder: Path) -> dict[str, Any]:
         "start": told(lambda: attempt(Run(folder / "run"), profile)),
         "dry run": told(lambda: helper.ask("count_rows", profile=profile)),
         "preview": told(refuse),
-        "estimate": told(lambda: with_libraries(helper, profile, machine_card(), Known())),
+        "estimate": told(lambda: estimated(helper, profile, machine_card())),
         "probe": told(lambda: helper.ask("probe", profile=profile)),
     }
 
@@ -157,7 +163,7 @@ def test_missing_rows_are_the_estimates_fault_too(model_folder: Path, tmp_path: 
     helper: Any = InProcess()
     said = [
         told(lambda: helper.ask("count_rows", profile=profile)),
-        told(lambda: with_libraries(helper, profile, machine_card(), Known())),
+        told(lambda: estimated(helper, profile, machine_card())),
         told(lambda: attempt(Run(tmp_path / "run"), profile)),
     ]
     assert said[0] is not None and said[0][3] == 31 and said == [said[0]] * 3
