@@ -30,11 +30,12 @@ from ftui.system.volume import disk_error
 
 LONGEST = 64 << 10  # bytes
 LONGEST_PROMPT = 8 << 10  # characters
+MOST_FACTOR, MOST_STEPS = 1000, 10**12
 _FILE = re.compile(r"(\d{20})-([0-9a-f]{16})\.json")
 
 Id = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{16}$")]
 Step = Annotated[int, msgspec.Meta(ge=0)]
-Count = Annotated[int, msgspec.Meta(ge=1, le=10**12)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST_STEPS)]
 
 
 class ControlRequest(msgspec.Struct, frozen=True, kw_only=True, tag_field="verb", forbid_unknown_fields=True):
@@ -105,7 +106,7 @@ class Delete(ControlRequest, frozen=True, tag="delete_checkpoint"):
 class Set(ControlRequest, frozen=True, tag="set"):
     """Change the run from its next step on. Fields that are `None` stay as they are."""
 
-    learning_rate_factor: Annotated[float, msgspec.Meta(ge=0, le=1000)] | None = None
+    learning_rate_factor: Annotated[float, msgspec.Meta(ge=0, le=MOST_FACTOR)] | None = None
     max_steps: Count | None = None
     save_steps: Count | None = None
     eval_steps: Count | None = None
@@ -118,6 +119,13 @@ class Set(ControlRequest, frozen=True, tag="set"):
 
 
 SETTINGS = ("learning_rate_factor", "max_steps", "save_steps", "eval_steps", "logging_steps")
+BOUNDS = {
+    "learning_rate_factor": f"a number from 0 to {MOST_FACTOR}",
+    **dict.fromkeys(SETTINGS[1:], "a whole number from 1 to 10^12"),
+    "prompts": f"texts of 1 to {LONGEST_PROMPT:,} characters",
+    "step": "a whole number from 0 on",
+}
+"""What may stand in a field, in words."""
 AnyRequest = (
     Pause | Continue | Park | Save | Stop | Abort | Evaluate | GenerateSamples | Pin | Unpin | Delete | Set
 )  # fmt: skip

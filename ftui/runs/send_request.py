@@ -13,6 +13,9 @@ from ftui.runs.events import CheckpointRemoved
 from ftui.runs.journal import Writer
 from ftui.runs.pins import read_pins, undeletable, write_pins
 from ftui.runs.requests import (
+    BOUNDS,
+    MOST_FACTOR,
+    MOST_STEPS,
     SETTINGS,
     Abort,
     AnyRequest,
@@ -66,24 +69,26 @@ def address_request(run: Run, status: Status, kind: type[ControlRequest], fields
         request: AnyRequest = msgspec.convert(document, AnyRequest)
         return request
     except msgspec.ValidationError as error:
-        raise UsageError(f"`{verb}` cannot be sent: {error}.") from error
+        needs = "; ".join(f"{name} must be {BOUNDS[name]}" for name in fields if name in BOUNDS)
+        raise UsageError(f"`{verb}` cannot be sent: {needs}.") from error
 
 
 def parse_setting(text: str) -> tuple[str, float]:
     """The key and the number of `KEY=NUMBER`, as `ftui set` takes it.
 
     Raises:
-        UsageError: no such key, or no number.
+        UsageError: no such key, or no number within its bounds.
     """
     key, equals, value = text.partition("=")
     if not equals or key not in SETTINGS:
         raise UsageError(f"{text!r} cannot be set.", hint=f"One of {', '.join(f'{name}=...' for name in SETTINGS)}.")
-    try:
-        return key, float(value) if key == "learning_rate_factor" else int(value)
-    except ValueError:
-        raise UsageError(
-            f"{key} must be a number, not {value!r}.", hint=f"For instance {key}=0.5 or {key}=100."
-        ) from None
+    is_factor = key == "learning_rate_factor"
+    with contextlib.suppress(ValueError):
+        number = float(value) if is_factor else int(value)
+        if 0 <= number <= MOST_FACTOR if is_factor else 1 <= number <= MOST_STEPS:
+            return key, number
+    hint = f"For instance {key}={0.5 if is_factor else 100}."
+    raise UsageError(f"{key} must be {BOUNDS[key]}, not {value!r}.", hint=hint)
 
 
 def apply_directly(run: Run, verb: str, step: int) -> str:

@@ -2,14 +2,17 @@
 
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ftui.errors import UsageError
 from ftui.runs.requests import (
     LONGEST,
     AnyRequest,
@@ -23,6 +26,10 @@ from ftui.runs.requests import (
     write_request,
 )
 from ftui.runs.run_folder import Run
+from ftui.runs.send_request import address_request, parse_setting
+from ftui.runs.state import RunState
+from ftui.runs.status import Status
+from ftui.system.process_id import this_process
 from tests.support.examples import examples
 
 ID = "0123456789abcdef"
@@ -131,3 +138,52 @@ def test_a_set_says_what_it_sets() -> None:
     change = Set(id=ID, attempt=1, token="t", learning_rate_factor=0.5, save_steps=7)
     assert change.settings == {"learning_rate_factor": 0.5, "save_steps": 7}
     assert GenerateSamples(id=ID, attempt=1, token="t").verb == "sample"
+
+
+FACTOR, COUNT = "must be a number from 0 to 1000", "must be a whole number from 1 to 10^12"
+KEYS = ("max_steps", "save_steps", "eval_steps", "logging_steps")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        *((f"learning_rate_factor={value}", FACTOR) for value in ("-3", "-0.1", "1001", "nan", "inf", "x", "", "1,5")),
+        *((f"{key}={value}", COUNT) for key in KEYS for value in ("0", "-1", "1.5", "1e3", "x", "", "9" * 20)),
+        *((text, "cannot be set") for text in ("seed=1", "learning_rate=1", "max_steps", "=3", "")),
+    ],
+)
+def test_what_cannot_be_set_is_refused_in_our_words(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(words)) as raised:
+        parse_setting(text)
+    assert raised.value.hint
+    assert not re.search(r"Expected|\$\.|`(int|float|str)`", raised.value.message)
+
+
+@pytest.mark.parametrize("text", ["learning_rate_factor=0", "learning_rate_factor=1e3", "learning_rate_factor=.5"])
+def test_the_bounds_of_a_factor_can_be_sent(text: str) -> None:
+    msgspec.convert({"verb": "set", "id": ID, "attempt": 1, "token": ""} | dict([parse_setting(text)]), AnyRequest)
+
+
+@pytest.mark.parametrize(("key", "number"), [(key, number) for key in KEYS for number in (1, 10**12)])
+def test_the_bounds_of_a_number_of_steps_can_be_sent(key: str, number: int) -> None:
+    fields = dict([parse_setting(f"{key}={number}")])
+    assert fields == {key: number}
+    msgspec.convert({"verb": "set", "id": ID, "attempt": 1, "token": ""} | fields, AnyRequest)
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "words"),
+    [
+        (GenerateSamples, {"prompts": ("",)}, "prompts must be texts of 1 to 8,192 characters"),
+        (GenerateSamples, {"prompts": ("x" * 8193,)}, "prompts must be texts of 1 to 8,192 characters"),
+        (Delete, {"step": -1}, "step must be a whole number from 0 on"),
+        (Set, {"learning_rate_factor": -3.0}, FACTOR),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_in_our_words(
+    kind: Any, fields: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    status = Status(state=RunState(attempt=1), engine=this_process())
+    with pytest.raises(UsageError, match=words) as raised:
+        address_request(Run(tmp_path), status, kind, fields)
+    assert "Expected" not in raised.value.message

@@ -121,10 +121,15 @@ def test_a_wrong_setting_is_named_while_it_is_typed_and_not_sent(recorded: Recor
     run = recorded("wiki-style-lora", living=True)
 
     async def play(shown: ShownApp) -> None:
-        await shown.press("m", *"many")
-        assert "must be a number" in shown.text()
-        await shown.press("enter")
-        assert shown.shows(PromptScreen)
+        for typed in ("many", "-3", "0.5"):
+            await shown.press("m", *typed)
+            assert "must be a whole number from 1 to 10^12" in " ".join(shown.text().split())
+            await shown.press("enter")
+            assert shown.shows(PromptScreen) and f"max_steps={typed}" in shown.text(), "the text stays"
+            await shown.press("escape")
+        await shown.press("f", "ctrl+u", *"learning_rate_factor=-3", "enter")
+        assert "must be a number from 0 to 1000" in " ".join(shown.text().split())
+        assert shown.shows(PromptScreen) and " learning_rate_factor=-3" in shown.text()
         await shown.press("escape")
         assert shown.shows(MonitorScreen)
 
