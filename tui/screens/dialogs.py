@@ -67,7 +67,7 @@ class ConfirmScreen(DialogScreen[bool]):
 
 
 class MessageScreen(DialogScreen[None]):
-    """A message that is too long for one line, until it has been read."""
+    """A message that is too long for one line, until it has been read. An empty `message`: nothing is wrong, and the hint is the answer."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,escape,q,space", "dismiss", "close", id="close")]
 
@@ -76,9 +76,8 @@ class MessageScreen(DialogScreen[None]):
         self._message, self._hint = message, hint
 
     def question_lines(self, width: int) -> list[Line]:
-        lines = paragraph(self._message, width, "bad@panel") + (
-            paragraph(self._hint, width, TEXT) if self._hint else []
-        )
+        lines = paragraph(self._message, width, "bad@panel") if self._message else []
+        lines += paragraph(self._hint, width, TEXT) if self._hint else []
         return [*lines, BLANK, [(" enter", "key@panel"), (" close", "muted@panel")]]
 
 

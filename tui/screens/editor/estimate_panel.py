@@ -22,6 +22,7 @@ from ...drawing.editor.form_pick import Choice
 from ...form.edits import removed_keys, with_values
 from ...form.estimates import MachineCards, card_choices, change_choices, detect_cards, estimate_on
 from ...form.profile_form import ProfileForm
+from ..dialogs import MessageScreen
 from ..pick import PickScreen, pick
 from .component import Component
 
@@ -125,7 +126,8 @@ class EstimatePanel(Component):
             title = "what would make it fit" if is_too_large else "what would use the card better"
             pick(self.screen, PickScreen(f"{title}: {card.title}", choices), change)
         else:
-            self.stage.say(_explain_no_change(estimate, is_counted=known.counts is not None))
+            answer = _explain_no_change(estimate, is_counted=known.counts is not None)
+            self.screen.app.push_screen(MessageScreen("", answer))  # a line at the bottom would be cut, and vanish
 
     def _profile_and_card(self) -> tuple[Profile, Card] | None:
         """What can be estimated; says what is missing."""
