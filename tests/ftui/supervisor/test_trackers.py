@@ -135,7 +135,7 @@ def test_nobody_waits_for_one_that_hangs(run: Run, fake: Any, monkeypatch: pytes
     warned = train(run, '"wandb"', 2.0)
     assert time.monotonic() - begun < 10
     assert warned[0] == "wandb has taken nothing for 0 s. The run does not wait for it."
-    assert warned[1].startswith("wandb has not taken all of the run yet: it goes on for 30 s at most")
+    assert warned[1].startswith("wandb has not taken all of the run yet: it continues for 30 s at most")
     assert len(warned) == 2
     os.kill(int((run.folder / "pid").read_text()), signal.SIGKILL)
 
