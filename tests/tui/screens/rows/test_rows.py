@@ -401,7 +401,7 @@ def test_reading_again_keeps_the_place_and_the_keys(monkeypatch: pytest.MonkeyPa
         await shown.app.workers.wait_for_complete()
         await shown.pilot.pause()
         assert "row 4 of 4" in shown.text()
-        assert sorted(ask for ask, _ in asked(shown)) == ["report", "sample", "sample"]
+        assert sorted(ask for ask, _ in asked(shown)) == ["check", "report", "sample", "sample"]
         await press(shown, "R", "a")
         assert "few_rows" in shown.text(), "the page stays too"
         monkeypatch.setattr(StandIn, "problem", DataError("The file is gone."))
