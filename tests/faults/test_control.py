@@ -118,7 +118,7 @@ def untouched(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zygo
 
 def test_what_is_asked_for_moves_nothing(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
     """Neither the best nor the patience, which three evaluations without a better loss would end."""
-    impatient = ("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7")
+    impatient = ("eval.early_stopping_patience=3", "eval.early_stopping_threshold=1000")
     life = life_at(bench_source, tmp_path / "asked", zygote, *impatient)
     engine = life.start({"slow": [0.03]})
     until_step(life, engine, 6)

@@ -46,8 +46,8 @@ CONFIGURATIONS = {
     "cosine": Configuration(overrides=("train.lr_scheduler_type=cosine", "train.warmup_steps=0.3")),
     "warmup": Configuration("lora", overrides=("train.lr_scheduler_type=constant_with_warmup", "train.warmup_steps=9")),
     "early": Configuration(
-        overrides=("eval.early_stopping_patience=3", "eval.early_stopping_threshold=0.7"),
-        killed_in=14,  # two evaluations into the patience
+        overrides=("eval.early_stopping_patience=3", "eval.early_stopping_threshold=1000"),
+        killed_in=17,  # two evaluations into the patience
     ),
     "factor": Configuration("lora", request=True),
     "qlora": Configuration("qlora", overrides=("train.optim=paged_adamw_8bit", "train.neftune_noise_alpha=5")),
@@ -158,7 +158,7 @@ def changes_of(run: Run) -> tuple[tuple[int, float], ...]:
 
 
 def test_early_stopping_does_stop_early(references: References) -> None:
-    assert 15 <= max(measured(references.run("early"))) < 30
+    assert max(measured(references.run("early"))) == 20, "the fourth evaluation, whatever the losses are"
 
 
 def test_a_schedule_is_drawn_from_its_seed() -> None:
