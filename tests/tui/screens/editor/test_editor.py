@@ -610,9 +610,10 @@ def test_the_draft_is_compared() -> None:
             assert "data.packing true false" in at.words("body") and "+packing = true" in at.words("body")
             await at.press("q", "d", *"quickstart", "enter")
             assert at.shows(DiffScreen)
-            pages = [at.words("body")]
-            while (await at.press("pagedown"), at.words("body"))[1] != pages[-1]:  # its paths are as long as they are
-                pages.append(at.words("body"))
+            pages = [""]
+            while (page := at.words("body")) != pages[-1]:  # how many there are is up to the length of paths
+                pages.append(page)
+                await at.press("pagedown")
             assert any("train.learning_rate 2e-4 4e-3" in page.replace("0.004", "4e-3") for page in pages)
             await at.press("down", "up", "escape")
             assert at.shows(EditorScreen)
