@@ -68,9 +68,9 @@ class LoadedData:
     commit: str | None
     longest: int | None
     encoder: Encoder
-    found: list[ResolvedSource]
+    sources: list[ResolvedSource]
     stores: list[Store]
-    eval_found: list[ResolvedSource]
+    eval_sources: list[ResolvedSource]
     eval_stores: list[Store]
     train: DataSplit
     evaluation: DataSplit | None
@@ -91,45 +91,45 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
     Raises:
         ModelError, DataError, DiskError: see the functions that do the work.
     """
-    found = find_sources(profile.data, report, stage=profile.run.stage)
-    folder, commit, tokenizer = _tokenizer(profile, found, cache, report, weights=weights)
+    sources = find_sources(profile.data, report, stage=profile.run.stage)
+    folder, commit, tokenizer = _tokenizer(profile, sources, cache, report, weights=weights)
     new_token_ids = add_special_tokens(tokenizer, profile.model.extra_special_tokens)
     adapter = starting_adapter(profile.adapter, report) if weights else None
-    wanted = profile.data.chat_template
-    unlike = tuple(compare_with_own(tokenizer, wanted)) if wanted else ()
-    missing_marks = set_template(tokenizer, wanted) if wanted else ()
+    template = profile.data.chat_template
+    unlike = tuple(compare_with_own(tokenizer, template)) if template else ()
+    missing_marks = set_template(tokenizer, template) if template else ()
     longest = _context_length(profile, folder)
     stops = stop_texts(tokenizer, eos_token_ids(folder, trusted=profile.model.trust_remote_code) if folder else [])
     encoder = Encoder(tokenizer, profile.run.stage, stops, profile.data.loss_on)
-    manner = _read_options(profile)
-    stores = [load_store(one, encoder, cache, report, manner) for one in found]
-    train, evaluation = _split(profile, _model_view(profile, found, stores, weights=weights))
-    eval_found = find_sources(profile.data, report, stage=profile.run.stage, evaluation=True)
+    options = _read_options(profile)
+    stores = [load_store(one, encoder, cache, report, options) for one in sources]
+    train, evaluation = _split(profile, _model_view(profile, sources, stores, weights=weights))
+    eval_sources = find_sources(profile.data, report, stage=profile.run.stage, evaluation=True)
     what = "tokenising evaluation rows"
-    eval_stores = [load_store(one, encoder, cache, report, manner, what=what) for one in eval_found]
+    eval_stores = [load_store(one, encoder, cache, report, options, what=what) for one in eval_sources]
     if eval_stores:
-        apart = _model_view(profile, eval_found, eval_stores, weights=weights)
+        apart = _model_view(profile, eval_sources, eval_stores, weights=weights)
         evaluation = DataSplit(apart, np.arange(len(apart), dtype=np.int32))
     return LoadedData(
-        tokenizer, folder, commit, longest, encoder, found, stores, eval_found, eval_stores, train, evaluation,
-        (*_notes_on_files(found, stores), *_notes_on_files(eval_found, eval_stores)), adapter, new_token_ids, unlike,
-        missing_marks, tuple(_find_misread((*found, *eval_found))),
+        tokenizer, folder, commit, longest, encoder, sources, stores, eval_sources, eval_stores, train, evaluation,
+        (*_notes_on_files(sources, stores), *_notes_on_files(eval_sources, eval_stores)), adapter, new_token_ids,
+        unlike, missing_marks, tuple(_find_misread((*sources, *eval_sources))),
     )  # fmt: skip
 
 
-def _notes_on_files(found: list[ResolvedSource], stores: list[Store]) -> list[str]:
+def _notes_on_files(sources: list[ResolvedSource], stores: list[Store]) -> list[str]:
     """What was left out of folders."""
-    told = [note for one in found for note in one.notes]
-    for one, store in zip(found, stores, strict=True):
+    notes = [note for one in sources for note in one.notes]
+    for one, store in zip(sources, stores, strict=True):
         if store.counts.empty:
-            told.append(
+            notes.append(
                 f"{first_names(one.places[number] for number in store.counts.empty)}: no rows in it, passed over"
             )
-    return told
+    return notes
 
 
-def _find_misread(found: Sequence[ResolvedSource]) -> Iterator[str]:
-    for source in found:
+def _find_misread(sources: Sequence[ResolvedSource]) -> Iterator[str]:
+    for source in sources:
         for place in source.places if source.encoding else ():
             if isinstance(place, Path) and kind_of(place) not in TABLES:
                 with open_stream(place) as stream:
@@ -139,21 +139,21 @@ def _find_misread(found: Sequence[ResolvedSource]) -> Iterator[str]:
 
 
 def _tokenizer(
-    profile: Profile, found: list[ResolvedSource], cache: Path, report: Report, *, weights: bool
+    profile: Profile, sources: list[ResolvedSource], cache: Path, report: Report, *, weights: bool
 ) -> tuple[Path | None, str | None, PreTrainedTokenizerBase]:
     model, scratch = profile.model, profile.model.from_scratch
     if scratch is None:
         if weights or (model.name_or_path or "").lower().endswith(".gguf"):
             folder, commit = base_folder(model, cache, report)
         else:
-            wanted = [*TOKENIZER, *CODE] if model.trust_remote_code else TOKENIZER
-            folder, commit = model_folder(str(model.name_or_path), model.revision, report, patterns=wanted)
+            patterns = [*TOKENIZER, *CODE] if model.trust_remote_code else TOKENIZER
+            folder, commit = model_folder(str(model.name_or_path), model.revision, report, patterns=patterns)
         return folder, commit, load_tokenizer(folder, trusted=model.trust_remote_code)
     if scratch.tokenizer is not None:
         return None, None, load_tokenizer(tokenizer_folder(scratch.tokenizer, report))
     report("training the tokenizer")
     skips = profile.data.on_bad_row == "skip"
-    return None, None, train_tokenizer(scratch, (text for one in found for text in texts_in(one, skips=skips)))
+    return None, None, train_tokenizer(scratch, (text for one in sources for text in texts_in(one, skips=skips)))
 
 
 def _context_length(profile: Profile, folder: Path | None) -> int | None:
@@ -169,14 +169,14 @@ def _read_options(profile: Profile) -> ReadOptions:
     return ReadOptions(profile.data.on_bad_row == "skip", 1 if alone else profile.data.dataset_num_proc)
 
 
-def _model_view(profile: Profile, found: list[ResolvedSource], stores: list[Store], *, weights: bool) -> Sequences:
+def _model_view(profile: Profile, sources: list[ResolvedSource], stores: list[Store], *, weights: bool) -> Sequences:
     """What the model sees of all sources.
 
     Raises:
         DataError: nothing of one of them is trained on (with `weights`).
     """
     parts = [cut_to_length(store, profile.run.stage, profile.data.max_length) for store in stores]
-    for part, one in zip(parts, found, strict=True):
+    for part, one in zip(parts, sources, strict=True):
         if weights and not len(part):
             are_judged = set(part.stores[0].counts.forms) == {"kto"} and not part.stores[0].counts.num_sequences
             raise DataError(

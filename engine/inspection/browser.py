@@ -45,7 +45,7 @@ class RowBrowser:
 
     @cached_property
     def rows(self) -> RowIndex:
-        return RowIndex(self.read.found, self.read.stores)
+        return RowIndex(self.read.sources, self.read.stores)
 
     @cached_property
     def lengths(self) -> np.ndarray:
@@ -123,7 +123,7 @@ class RowBrowser:
     def taken(self, number: int) -> LoadedRow:
         """A row read again, and what stands of it among the tokens."""
         source, local = self.rows.place_of(number)
-        found, store = self.read.found[source], self.read.stores[source]
+        found, store = self.read.sources[source], self.read.stores[source]
         fact = store.facts[local]
         place = found.places[int(fact["file"])]
         key = (number, _stamp(place))
@@ -231,7 +231,7 @@ def _number_of(data: RowBrowser, file: str, place: int) -> int:
     """Raises `DataError` where no row of the training data stands there, or the name is that of several files."""
     places = [
         (printable(one), source, number)
-        for source, found in enumerate(data.read.found)
+        for source, found in enumerate(data.read.sources)
         for number, one in enumerate(found.places)
     ]
     meant = [one for one in places if one[0] == file] or [one for one in places if matches_file(file, one[0])]

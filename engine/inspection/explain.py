@@ -42,7 +42,7 @@ def explain_row(encoder: Encoder, row: Row, form: str) -> list[Explanation]:
     Raises:
         DataError: the row cannot be trained on.
     """
-    taken = encoder.taken(row, form)
+    taken = encoder.prepare(row, form)
     if isinstance(taken, DataError):
         raise taken
     if taken.tokens is not None:

@@ -18,7 +18,7 @@ def find_rows(data: "RowBrowser", text: str, after: int, tell: Callable[[str], N
         FtuiError: a file cannot be read any more.
     """
     wanted = _spellings(text)
-    files = [(source, file) for source, one in enumerate(data.read.found) for file in range(len(one.places))]
+    files = [(source, file) for source, one in enumerate(data.read.sources) for file in range(len(one.places))]
     source, local = data.rows.place_of(max(0, after))
     fact = data.read.stores[source].facts[local]
     start = files.index((source, int(fact["file"])))
@@ -38,7 +38,7 @@ def _hits_in(
     last: int | None = None,
 ) -> Iterator[int]:
     """The good rows of a file with one of these in them; as far as place `last`."""
-    found = data.read.found[source]
+    found = data.read.sources[source]
     if file in data.read.stores[source].counts.empty:
         return  # passed over, as when it was read
     tell(f"searching {printable(found.places[file])}")

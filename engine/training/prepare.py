@@ -82,7 +82,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
     report("looking for what is wrong with the rows")
     findings = make_report(rows, profile)
     refuse_red_findings(findings)
-    shares = compute_training_shares(rows.found, rows.train, profile.data.mixing_temperature)
+    shares = compute_training_shares(rows.sources, rows.train, profile.data.mixing_temperature)
     sequences, indices = rows.train.sequences, rows.train.indices
     plan = make_run_plan(profile, sequences.lengths[indices], sequences.num_targets[indices], shares)
     learning_rate_curve(profile.train, plan.max_steps)  # one that is longer than the run is refused now

@@ -51,8 +51,8 @@ def is_damaged(text: str) -> bool:
     if "\ufffd" in text or _CONTROL.search(text) or _INSIDE.search(text):
         return True
     has_run = False
-    for found in _SUSPECT.finditer(text):
-        near = text[max(0, found.start() - 1) : found.end() + 1]
+    for match in _SUSPECT.finditer(text):
+        near = text[max(0, match.start() - 1) : match.end() + 1]
         if SIGNS.search(near):
             return True
         if not has_run and _is_latin_run(near):
@@ -63,8 +63,8 @@ def is_damaged(text: str) -> bool:
 
 
 def _is_damaged_from(text: str, suspect: re.Pattern[str]) -> bool:
-    found = suspect.search(text)
-    return found is not None and SIGNS.search(text, found.start()) is not None
+    match = suspect.search(text)
+    return match is not None and SIGNS.search(text, match.start()) is not None
 
 
 def _is_latin_run(text: str) -> bool:
@@ -86,8 +86,8 @@ def _has_latin_words(text: str) -> bool:
     runs = {run.group() for run in _LATIN_RUN.finditer(text)}
     if any(_has_many(run) and len(set(run)) < len(run) for run in runs):
         return True
-    for found in _TWO_RUNS.finditer(text):
-        one, other = (set(word.lower()) for word in found.groups())
+    for match in _TWO_RUNS.finditer(text):
+        one, other = (set(word.lower()) for word in match.groups())
         if one & other and not (one <= other or other <= one):
             return True
     return False

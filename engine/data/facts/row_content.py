@@ -35,8 +35,8 @@ def row_content(example: Example) -> RowContent:
         case Chat():
             return _of_chat(example)
         case Completion(prompt, completion):
-            asked: list[Message] = [{"role": "user", "content": prompt}] if prompt else []
-            return _of_chat(Chat([*asked, {"role": "assistant", "content": completion}]))
+            question_turns: list[Message] = [{"role": "user", "content": prompt}] if prompt else []
+            return _of_chat(Chat([*question_turns, {"role": "assistant", "content": completion}]))
         case Text(text):
             return RowContent([text], text, text.encode(), words=_plain(text).encode())
         case Pair(chosen):

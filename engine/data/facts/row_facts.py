@@ -102,33 +102,33 @@ def hash_of(content: bytes) -> int:
 
 
 def _oddities(encoded: EncodedRow, its: RowContent) -> int:
-    found = Oddity(0)
+    flags = Oddity(0)
     for note in encoded.notes:
-        found |= _NOTED.get(note, Oddity(0))
+        flags |= _NOTED.get(note, Oddity(0))
     if encoded.sequences and not any(sequence.num_targets for sequence in encoded.sequences):
-        found |= Oddity.NO_TARGET
-    return int(found) | text_oddities(its) | order_oddities(encoded.example)
+        flags |= Oddity.NO_TARGET
+    return int(flags) | text_oddities(its) | order_oddities(encoded.example)
 
 
 def text_oddities(its: RowContent) -> int:
     """What is odd about the words alone."""
-    found = 0
+    flags = 0
     for answer in its.answers:
         bare = answer.strip()
         word = bare.lower().rstrip(".") if len(bare) < 16 else ""
         if not bare:
-            found |= Oddity.EMPTY_ANSWER
+            flags |= Oddity.EMPTY_ANSWER
         elif word in _NOTHINGS:
-            found |= Oddity.PLACEHOLDER
+            flags |= Oddity.PLACEHOLDER
         elif word in _NO_ANSWERS or _is_unfilled(bare):
-            found |= Oddity.PLACEHOLDER | (Oddity.UNFILLED if its.question and _is_new(bare, its) else 0)
+            flags |= Oddity.PLACEHOLDER | (Oddity.UNFILLED if its.question and _is_new(bare, its) else 0)
     if "{{" in its.text and _SLOT.search(its.text) and "```" not in its.text and "{%" not in its.text:
-        found |= Oddity.PLACEHOLDER
+        flags |= Oddity.PLACEHOLDER
     if "orem ipsum dolor" in its.text or ("nsert " in its.text and _INSERT.search(its.text)):
-        found |= Oddity.PLACEHOLDER
+        flags |= Oddity.PLACEHOLDER
     if any(sign in its.text for sign in _EXCUSES) and any(_EXCUSE.search(answer) for answer in its.answers):
-        found |= Oddity.BOILERPLATE
-    return int(found | (Oddity.DAMAGED_TEXT if is_damaged(its.text) else 0))
+        flags |= Oddity.BOILERPLATE
+    return int(flags | (Oddity.DAMAGED_TEXT if is_damaged(its.text) else 0))
 
 
 def _is_unfilled(answer: str) -> bool:
@@ -151,10 +151,10 @@ def order_oddities(example: Example) -> int:
     trained = trained_part(example)
     if not isinstance(trained, Chat):
         return 0
-    found = Oddity(0)
+    flags = Oddity(0)
     for fault in _faults(trained.messages):
-        found |= fault | Oddity.ROLE_ORDER
-    return int(found)
+        flags |= fault | Oddity.ROLE_ORDER
+    return int(flags)
 
 
 def _faults(messages: list[Message]) -> Iterator[Oddity]:

@@ -32,11 +32,11 @@ def count_scripts(texts: Sequence[str]) -> dict[str, int]:
 def join_japanese(letters: Mapping[str, int]) -> dict[str, int]:
     """Scripts that one language is written in counted together, the most first: Kana among Han is Japanese."""
     kana, han = letters.get("Kana", 0), letters.get("Han", 0)
-    found = dict(letters)
+    counts = dict(letters)
     if kana and han and kana >= JAPANESE * (kana + han):
-        found = {name: number for name, number in letters.items() if name not in ("Kana", "Han")}
-        found["Japanese"] = kana + han
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+        counts = {name: number for name, number in letters.items() if name not in ("Kana", "Han")}
+        counts["Japanese"] = kana + han
+    return dict(sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def _script(code: int) -> int:

@@ -143,7 +143,7 @@ def _json_rows(path: Path, chunks: Iterator[bytes], offset: int, encoding: str |
 
 
 def _column_kinds(block: RowBlock) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    kinds: dict[str, dict[str, int]] = {}
     first = replace(
         block, places=block.places[:LOOKED_AT], offsets=block.offsets[:LOOKED_AT], texts=block.texts[:LOOKED_AT],
         lines=block.lines[:LOOKED_AT], columns=block.columns[:LOOKED_AT], bad=[],
@@ -151,25 +151,25 @@ def _column_kinds(block: RowBlock) -> dict[str, dict[str, int]]:
     for row in parse_block(first):
         if isinstance(row, Row):
             for key, value in row.value.items():
-                found.setdefault(key, {}).setdefault(kind_of_value(value), row.place)
-    return found
+                kinds.setdefault(key, {}).setdefault(kind_of_value(value), row.place)
+    return kinds
 
 
 def parse_block(block: RowBlock) -> list[Row | BadRow]:
     """The rows, or what is wrong with them, in the order of the file; those that the cutting refused among them."""
     path, unit = Path(block.path), block.unit
     lines, columns = block.lines or [0] * len(block.texts), block.columns or [1] * len(block.texts)
-    found: list[Row | BadRow] = []
+    rows: list[Row | BadRow] = []
     for place, offset, text, line, column in zip(block.places, block.offsets, block.texts, lines, columns, strict=True):
         value = parse_row(text, path, place, unit, offset, line)
         if isinstance(value, BadRow):
-            found.append(value.behind(line, column))
+            rows.append(value.behind(line, column))
         else:
-            found.append(Row(path, place, value, unit, block.kinds))
+            rows.append(Row(path, place, value, unit, block.kinds))
     if block.bad:
-        found += block.bad
-        found.sort(key=_place)
-    return found
+        rows += block.bad
+        rows.sort(key=_place)
+    return rows
 
 
 def _place(row: Row | BadRow) -> int:

@@ -46,18 +46,18 @@ def resolve_entry(source: DataSource) -> DataSource:
         raise refused(f"has {', '.join(media)}: only text can be trained on", "")
     if entry.get("folder"):
         raise refused("is one folder of a data set, and these are read whole", "Name its files in data.train.")
-    form, found = _form(entry, columns, source.format, refused)
+    form, names = _form(entry, columns, source.format, refused)
     if columns:  # LLaMA-Factory reads no others, whatever they are called
-        found |= dict.fromkeys(sorted(row_forms.COLUMNS[form] - row_forms.OF_TURNS - found.keys()), "")
+        names |= dict.fromkeys(sorted(row_forms.COLUMNS[form] - row_forms.OF_TURNS - names.keys()), "")
     tags = _table(entry, "tags", refused)
     keys = {"role": (tags.get("role_tag"), ROLE_KEYS), "content": (tags.get("content_tag"), CONTENT_KEYS)}
-    found |= {ours: theirs for ours, (theirs, known) in keys.items() if theirs and theirs not in known}
+    names |= {ours: theirs for ours, (theirs, known) in keys.items() if theirs and theirs not in known}
     roles = {tags[tag]: role for tag, role in SPEAKERS.items() if tags.get(tag) and ROLES.get(tags[tag]) != role}
     of_the_hub = bool(entry.get("hf_hub_url"))
     changed = {
         "path": _path_or_hub_name(path, entry, refused),
         "format": source.format or form,
-        "columns": {ours: theirs for ours, theirs in found.items() if ours != theirs} | source.columns,
+        "columns": {ours: theirs for ours, theirs in names.items() if ours != theirs} | source.columns,
         "roles": roles | source.roles,
         "num_samples": source.num_samples or entry.get("num_samples"),
         "subset": entry.get("subset") if of_the_hub else None,
@@ -126,7 +126,7 @@ def _path_or_hub_name(path: Path, entry: Mapping[str, Any], refused: Refusal) ->
 
 
 def _form(
-    entry: Mapping[str, Any], columns: dict[str, Any], wanted: Form | None, refused: Refusal
+    entry: Mapping[str, Any], columns: dict[str, Any], named_form: Form | None, refused: Refusal
 ) -> tuple[Form, dict[str, str]]:
     """The form of the rows, and what their columns are called. An entry that names columns uses no others."""
     beside = {name: columns[name] for name in BESIDE if columns.get(name)}
@@ -142,7 +142,7 @@ def _form(
     prompt, query, response = (named[name] for name in COLUMNS)
     if not prompt:
         raise refused("names no column for the prompt", "Set columns.prompt.")
-    if wanted == "text" or (not response and not is_judged):
+    if named_form == "text" or (not response and not is_judged):
         return "text", {"text": prompt}
     if query or is_judged == "kto":
         answer = {} if is_judged == "preference" else {"output": str(response)}

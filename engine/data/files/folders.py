@@ -112,7 +112,7 @@ def _walk(top: Path) -> tuple[list[Path], list[Path]]:
     Links come last, so that what lies in the folder is found by its own name. One that leads to a folder it lies in, or
     to one that was entered, is not.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     passed: list[Path] = []
     entered: set[str] = set()
     folders, links = [top], list[Path]()
@@ -126,10 +126,10 @@ def _walk(top: Path) -> tuple[list[Path], list[Path]]:
         entered.add(real)
         for path in _entries(folder):
             if not path.is_dir():
-                found.append(path)
+                paths.append(path)
             else:
                 (links if path.is_symlink() else folders).append(path)
-    return sorted(found, key=lambda one: one.relative_to(top).as_posix()), passed
+    return sorted(paths, key=lambda one: one.relative_to(top).as_posix()), passed
 
 
 def _is_cached(file: Path) -> bool:
@@ -164,8 +164,8 @@ def _entries(folder: Path) -> list[Path]:
 
 def _deduplicate(files: list[Path]) -> tuple[list[Path], list[Path]]:
     """Each file once, by its own name where it has one here, and the links that lead to the same."""
-    taken: dict[str, Path] = {}
+    names: dict[str, Path] = {}
     for file in sorted(files, key=lambda one: one.is_symlink()):
-        taken.setdefault(os.path.realpath(file), file)
-    chosen = set(taken.values())
+        names.setdefault(os.path.realpath(file), file)
+    chosen = set(names.values())
     return [one for one in files if one in chosen], [one for one in files if one not in chosen]

@@ -156,9 +156,9 @@ class JsonWindow:
 
 
 def _end(pattern: re.Pattern[bytes], held: bytes, pos: int) -> int:
-    found = pattern.match(held, pos)
-    assert found is not None, "it matches nothing too"
-    return found.end()
+    match = pattern.match(held, pos)
+    assert match is not None, "it matches nothing too"
+    return match.end()
 
 
 TURN_KEYS = {"role", "from", "content", "value"}
@@ -257,9 +257,9 @@ def _value(path: str, window: JsonWindow) -> bytes | None:
         return window.value()
     except EndOfFile:
         torn = BadRow(RowLocation(path, line), "the JSON ends in the middle")
-        found = parse_row(window.held[window.pos :], Path(path), line, "line", offset)
-        told = found.behind(line, column) if isinstance(found, BadRow) else torn
-        raise replace(told, hint="Mend the file there, or copy it again.").error() from None
+        match = parse_row(window.held[window.pos :], Path(path), line, "line", offset)
+        fault = match.behind(line, column) if isinstance(match, BadRow) else torn
+        raise replace(fault, hint="Mend the file there, or copy it again.").error() from None
 
 
 def _object_rows(path: str, window: JsonWindow) -> Generator[RawRow | BadRow, None, bool]:

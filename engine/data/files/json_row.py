@@ -86,7 +86,7 @@ def _explain_fault(error: Exception, text: bytes, where: RowLocation, offset: in
             return _not_json(error, where, line)
         case _DuplicateKey():
             name = str(error)
-            second = [found.start() for found in re.finditer(re.escape(json.dumps(name)), said)][1:2]
+            second = [match.start() for match in re.finditer(re.escape(json.dumps(name)), said)][1:2]
             return _fault_at(
                 said, second[0] if second else None, where, line, f"the key {name!r} stands twice in an object"
             )

@@ -35,9 +35,9 @@ def text_rows(path: str, chunks: Iterator[bytes], offset: int) -> Iterator[RawRo
 def _cut(held: bytearray) -> int:
     """Behind the last blank line that fits, else the last line, else the last character."""
     for end in (b"\n\n", b"\n\r\n", b"\n"):
-        found = held.rfind(end, 0, PIECE)
-        if found > 0:
-            return found + len(end)
+        position = held.rfind(end, 0, PIECE)
+        if position > 0:
+            return position + len(end)
     whole = PIECE
     while whole > PIECE - 4 and held[whole] & 0xC0 == 0x80:  # in the middle of a character
         whole -= 1

@@ -31,8 +31,8 @@ def reread_text(place: Path | HubRows, number: int, offset: int, encoding: str |
     kind, path = kind_of(place), printable(place)
     if kind in TABLES:
         with open_stream(place) as stream:
-            found = next(iter(table_rows(place, stream, first=number)), None)
-        return found.text if isinstance(found, RawRow) else None
+            raw = next(iter(table_rows(place, stream, first=number)), None)
+        return raw.text if isinstance(raw, RawRow) else None
     with _chunks_from(place, offset, encoding) as chunks:
         match kind:
             case ".jsonl":
@@ -40,12 +40,12 @@ def reread_text(place: Path | HubRows, number: int, offset: int, encoding: str |
             case ".json":
                 return _value(chunks)
             case ".txt":
-                found = next(text_rows(path, chunks, offset), None)
+                raw = next(text_rows(path, chunks, offset), None)
             case _:
                 with open_stream(place) as stream:
                     whole = utf8_chunks(path, stream, encoding)[1]
-                    found = reread_csv_row(path, whole, chunks, "\t" if kind == ".tsv" else None)
-    return found.text if isinstance(found, RawRow) else None
+                    raw = reread_csv_row(path, whole, chunks, "\t" if kind == ".tsv" else None)
+    return raw.text if isinstance(raw, RawRow) else None
 
 
 @contextmanager
@@ -67,12 +67,12 @@ def _behind(chunks: Iterator[bytes], num_bytes: int) -> Iterator[bytes]:
 
 
 def _line(chunks: Iterator[bytes]) -> bytes:
-    found = b""
+    raw = b""
     for chunk in chunks:
-        found += chunk
-        if b"\n" in chunk or len(found) > LONGEST:
+        raw += chunk
+        if b"\n" in chunk or len(raw) > LONGEST:
             break
-    return found.partition(b"\n")[0]
+    return raw.partition(b"\n")[0]
 
 
 def _value(chunks: Iterator[bytes]) -> bytes | None:

@@ -35,9 +35,9 @@ STANDARD_NAMES = ColumnNames()
 """Everything is called as the forms call it."""
 
 
-def nearest_name_hint(wanted: str | None, there: Iterable[str]) -> str:
+def nearest_name_hint(name: str | None, there: Iterable[str]) -> str:
     """A hint: what may have been meant by a name that is not there."""
-    close = get_close_matches(wanted or "", list(there), n=1, cutoff=0.6)
+    close = get_close_matches(name or "", list(there), n=1, cutoff=0.6)
     return f"Is {close[0]!r} meant?" if close else ""
 
 
@@ -62,8 +62,8 @@ def match_form(row: Row, signs: Mapping[str, Collection[str]]) -> str | None:
     """
     full = {name for name, value in row.value.items() if value or name not in MAY_BE_EMPTY}
     for there in (full, row.value.keys()):
-        if (found := next((form for form, needed in signs.items() if there >= set(needed)), None)) is not None:
-            return found
+        if (match := next((form for form, needed in signs.items() if there >= set(needed)), None)) is not None:
+            return match
     return None
 
 

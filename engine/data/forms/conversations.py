@@ -121,10 +121,10 @@ def sharegpt(row: Row, shape: ColumnNames) -> Chat:
 def prompt_completion(row: Row, shape: ColumnNames) -> Chat | Completion:
     prompt, completion = turns_or_text(row, "prompt", shape), turns_or_text(row, "completion", shape)
     if prompt is not None or completion is not None or system_text(row):  # only a conversation has a place for it
-        asked = question_turns(row, "prompt") if prompt is None else conversation_turns(row, "prompt", shape)
+        before = question_turns(row, "prompt") if prompt is None else conversation_turns(row, "prompt", shape)
         if completion is None:
-            return _with_answer(row, untrained_turns(asked), "completion")  # answers in the prompt are not trained on
-        return make_chat(row, untrained_turns(asked) + read_turns(row, "completion", shape))
+            return _with_answer(row, untrained_turns(before), "completion")  # answers in the prompt are not trained on
+        return make_chat(row, untrained_turns(before) + read_turns(row, "completion", shape))
     return Completion(read_string(row, "prompt"), read_string(row, "completion"))
 
 

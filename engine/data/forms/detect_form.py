@@ -70,10 +70,10 @@ def detect_form(rows: Sequence[Row], shape: ColumnNames = STANDARD_NAMES, form: 
     known = Counter(form_of_row(rename_columns(row, shape)) for row in rows)
     if form != "auto":
         return _judge_form(rows, shape, form, "the profile says so")
-    found = [one for one in known if one]
-    if not found:
+    forms = [one for one in known if one]
+    if not forms:
         return Detection("", 0.0, len(rows), "no known keys", *_unknown(rows, shape))
-    best = max(found, key=lambda one: (_share(rows, shape, one), known[one]))
+    best = max(forms, key=lambda one: (_share(rows, shape, one), known[one]))
     detected = _judge_form(rows, shape, best, _why(best))
     turns = [row for row in rows if best == "text" and _is_single_turn(rename_columns(row, shape))]
     if 2 * len(turns) > len(rows):  # a few may be of people who work as assistants

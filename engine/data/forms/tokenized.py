@@ -32,8 +32,8 @@ def read_tokens(row: Row, shape: ColumnNames) -> Tokens:
             raise row.error(f"{key!r} has {len(column)} values, 'input_ids' has {len(ids)}")
     targets = _targets(row, ids, columns)
     attended = columns["attention_mask"]
-    kept = np.ones(len(ids), bool) if attended is None else attended != 0
-    return Tokens(ids[kept].astype(np.int32), targets[kept], is_bare=attended is not None)
+    attended_mask = np.ones(len(ids), bool) if attended is None else attended != 0
+    return Tokens(ids[attended_mask].astype(np.int32), targets[attended_mask], is_bare=attended is not None)
 
 
 def _targets(row: Row, ids: np.ndarray, columns: dict[str, np.ndarray | None]) -> np.ndarray:

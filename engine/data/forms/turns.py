@@ -126,15 +126,15 @@ def _key(row: Row, turn: dict[str, Any], ours: str, what: str, shape: ColumnName
     """The key under which this turn has its role or content. Without any of them it has no content, which may be."""
     theirs = shape.columns.get(ours)
     known = (theirs,) if theirs else ROLE_KEYS if ours == "role" else CONTENT_KEYS
-    found = next((key for key in known if key in turn), None)
-    found = found or next((key for key in turn if fold_name(key) in known), None)
-    if found is None and ours == "role":
+    parts = next((key for key in known if key in turn), None)
+    parts = parts or next((key for key in turn if fold_name(key) in known), None)
+    if parts is None and ours == "role":
         there = ", ".join(map(repr, turn)) or "(none)"
         hint = (
             nearest_name_hint(theirs, turn) or "Name the keys of its turns: data.columns = {role = ..., content = ...}."
         )
         raise row.error(f"{what} has no {' or '.join(map(repr, known))} to say who speaks, only {there}", hint=hint)
-    return found or known[0]
+    return parts or known[0]
 
 
 def _role(row: Row, said: Any, what: str, shape: ColumnNames) -> str:
@@ -188,8 +188,8 @@ def _with_calls(row: Row, made: Message, old_call: Any, what: str) -> Message:
 
 def _of_parts(row: Row, message: Message, what: str) -> Message:
     """What typed parts amount to: text, reasoning, and LLaMA-Factory's `tool_call` with its JSON."""
-    found: dict[str, list[str]] = {"text": [], "reasoning": [], "tool_call": []}
-    kinds = {"input_text": "text", "output_text": "text", "thinking": "reasoning"} | {kind: kind for kind in found}
+    parts: dict[str, list[str]] = {"text": [], "reasoning": [], "tool_call": []}
+    kinds = {"input_text": "text", "output_text": "text", "thinking": "reasoning"} | {kind: kind for kind in parts}
     for part in message["content"]:
         kind = part.get("type") if isinstance(part, dict) else "text" if isinstance(part, str) else None
         said = part if isinstance(part, str) else part.get("text", part.get("value", part.get(kind))) if kind else None
@@ -197,14 +197,14 @@ def _of_parts(row: Row, message: Message, what: str) -> Message:
             raise row.error(
                 f"{what} has a part that is no text ({kind or 'without a type'}): only text can be trained on"
             )
-        found[kinds[kind]].append(said)
+        parts[kinds[kind]].append(said)
     calls = [
         *(message.get("tool_calls") or []),
-        *(c for text in found["tool_call"] for c in read_calls(row, text, what)),
+        *(c for text in parts["tool_call"] for c in read_calls(row, text, what)),
     ]
-    made: Message = {"content": "".join(found["text"]) if found["text"] or not calls else None}
-    if found["reasoning"]:
-        made["reasoning_content"] = "".join(found["reasoning"])
+    made: Message = {"content": "".join(parts["text"]) if parts["text"] or not calls else None}
+    if parts["reasoning"]:
+        made["reasoning_content"] = "".join(parts["reasoning"])
     return made | ({"tool_calls": calls} if calls else {})
 
 

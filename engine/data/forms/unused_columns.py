@@ -21,10 +21,10 @@ def unused_columns(rows: Iterable[Row], form: str) -> tuple[str, ...]:
     Only those that hold text or more in one of the rows: numbers are no words. What is about a row (an id, its source,
     a date ...) is no news.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for row in rows:
-        found |= {name: None for name, value in row.value.items() if _says(value) and not _is_read(row, name, form)}
-    return tuple(name for name in found if not ABOUT.fullmatch(name))
+        names |= {name: None for name, value in row.value.items() if _says(value) and not _is_read(row, name, form)}
+    return tuple(name for name in names if not ABOUT.fullmatch(name))
 
 
 def _says(value: Any) -> bool:

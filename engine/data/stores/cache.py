@@ -51,7 +51,7 @@ class ReadOptions:
 
 
 def load_store(
-    found: ResolvedSource, encoder: Encoder, folder: Path, report: Callable[[str], None],
+    source: ResolvedSource, encoder: Encoder, folder: Path, report: Callable[[str], None],
     manner: ReadOptions | None = None, *, what: str = "tokenising",
 ) -> Store:  # fmt: skip
     """A source tokenised, from the cache in `folder` where the same rows were tokenised in this way before.
@@ -64,8 +64,8 @@ def load_store(
         DiskError: no room for the tokens.
     """
     manner = manner or ReadOptions()
-    encoder = replace(encoder, shape=found.shape)
-    work = _Job(found, encoder, manner, Meter(found.places, report, what=what), folder, report)
+    encoder = replace(encoder, shape=source.shape)
+    work = _Job(source, encoder, manner, Meter(source.places, report, what=what), folder, report)
     contents = work.contents()
     key = _key(work, contents)
     place = folder / TOKENS / key
@@ -73,7 +73,7 @@ def load_store(
         lock = lock_entry(place)  # before the look: what is held is not pruned
         if (counts := verified_counts(place, lambda: report("checking the tokens in the cache"))) is not None:
             mark_used(place)
-            return map_store(place, _with_current_names(counts, found), lock)
+            return map_store(place, _with_current_names(counts, source), lock)
         if lock is not None:
             report("the tokens in the cache are damaged: they are made again")
         _build(work, place, key, contents)
@@ -83,9 +83,9 @@ def load_store(
     )
 
 
-def _with_current_names(counts: StoreCounts, found: ResolvedSource) -> StoreCounts:
+def _with_current_names(counts: StoreCounts, source: ResolvedSource) -> StoreCounts:
     """The same bytes may have been read under other names: rows that were left out stand where they are found now."""
-    here = [printable(place) for place in found.places]
+    here = [printable(place) for place in source.places]
     names = dict(zip(counts.sources, here, strict=True))
     skipped = [_skipped_under(names[one.where.file], one) for one in counts.skipped]
     return msgspec.structs.replace(counts, sources=here, skipped=skipped)
@@ -101,10 +101,10 @@ def _key(work: "_Job", contents: list[str]) -> str:
     digest = hashlib.sha256()
     for content in contents:
         digest.update(content.encode() + b"\0")
-    found, encoder, manner = work.found, work.encoder, work.manner
-    shape = [sorted(found.shape.columns.items()), sorted(found.shape.roles.items())]
+    source, encoder, manner = work.source, work.encoder, work.manner
+    shape = [sorted(source.shape.columns.items()), sorted(source.shape.roles.items())]
     how = [
-        FORM, str(FACTS.descr), found.form, found.encoding, shape, manner.skips, encoder.stage, sorted(encoder.stops),
+        FORM, str(FACTS.descr), source.form, source.encoding, shape, manner.skips, encoder.stage, sorted(encoder.stops),
         encoder.loss_on, tokenizer_fingerprint(encoder.tokenizer),
     ]  # fmt: skip
     digest.update(json.dumps(how).encode())
@@ -115,7 +115,7 @@ def _key(work: "_Job", contents: list[str]) -> str:
 class _Job:
     """Rows that are to be read, and in what way."""
 
-    found: ResolvedSource
+    source: ResolvedSource
     encoder: Encoder
     manner: ReadOptions
     meter: Meter
@@ -128,7 +128,7 @@ class _Job:
         Raises:
             DataError: one cannot be read.
         """
-        return [one.fingerprint if isinstance(one, HubRows) else self._content(one) for one in self.found.places]
+        return [one.fingerprint if isinstance(one, HubRows) else self._content(one) for one in self.source.places]
 
     def _content(self, path: Path) -> str:
         try:
@@ -154,10 +154,10 @@ def _build(work: _Job, place: Path, key: str, contents: list[str]) -> None:
     try:
         with ExitStack() as stack:
             with _disk_errors(staged):
-                sink, tasks = StoreWriter(staged, stack), Tasks(work.found)
+                sink, tasks = StoreWriter(staged, stack), Tasks(work.source)
             _fill(work, sink, tasks, staged)
             counts = sink.counts(
-                forms=tasks.forms, confidence=tasks.confidence, sources=[printable(one) for one in work.found.places],
+                forms=tasks.forms, confidence=tasks.confidence, sources=[printable(one) for one in work.source.places],
                 fingerprint=key, empty=tasks.empty, unused=tasks.unused,
             )  # fmt: skip
         _refuse_changed(work, contents)
@@ -170,7 +170,7 @@ def _build(work: _Job, place: Path, key: str, contents: list[str]) -> None:
 
 def _refuse_changed(work: _Job, contents: list[str]) -> None:
     """What was read of a file that changed meanwhile is neither what it was nor what it is: nobody must find it."""
-    for place, before, now in zip(work.found.places, contents, work.contents(), strict=True):
+    for place, before, now in zip(work.source.places, contents, work.contents(), strict=True):
         if before != now:
             raise DataError(
                 f"{printable(place)} changed while its rows were read.", hint="Start again when nobody writes to it."
@@ -179,10 +179,10 @@ def _refuse_changed(work: _Job, contents: list[str]) -> None:
 
 def _fill(work: _Job, sink: StoreWriter, tasks: Tasks, staged: Path) -> None:
     tokenizer = staged / "tokenizer"
-    done = encode_tasks(iter(tasks), work.encoder, size=work.size, pays=work.pays, folder=tokenizer)
+    portions = encode_tasks(iter(tasks), work.encoder, size=work.size, pays=work.pays, folder=tokenizer)
     is_checked = False
-    with contextlib.closing(done):
-        for task, portion in done:
+    with contextlib.closing(portions):
+        for task, portion in portions:
             if portion.skipped and not work.manner.skips:
                 first = portion.skipped[0]
                 hint = first.hint if SKIPPED in first.hint else f"{first.hint} {SKIPPING}".strip()
@@ -195,7 +195,7 @@ def _fill(work: _Job, sink: StoreWriter, tasks: Tasks, staged: Path) -> None:
                 _check_room(staged, sink.num_bytes, work.meter.share)
     shutil.rmtree(tokenizer, ignore_errors=True)
     if not sink.num_rows:
-        raise _no_rows_error(work.found, sink)
+        raise _no_rows_error(work.source, sink)
 
 
 @contextmanager
@@ -205,11 +205,13 @@ def _disk_errors(staged: Path, num_bytes: int | None = None) -> Iterator[None]:
         yield
     except (OSError, DiskFullError) as error:
         what, there = "Tokens could not be written", staged if staged.exists() else staged.parent.parent
-        told = error if isinstance(error, DiskError) else disk_error(error, what, there, num_bytes)
+        shortage = error if isinstance(error, DiskError) else disk_error(error, what, there, num_bytes)
         freed = prunable(staged.parent.parent)
-        if isinstance(told, DiskFullError) and freed:
-            told.hint = f"`ftui cache --prune --all` frees {size(freed)} of other rows' tokens; FTUI_CACHE moves them."
-        raise told from error
+        if isinstance(shortage, DiskFullError) and freed:
+            shortage.hint = (
+                f"`ftui cache --prune --all` frees {size(freed)} of other rows' tokens; FTUI_CACHE moves them."
+            )
+        raise shortage from error
 
 
 def _check_room(staged: Path, written: int, share: float) -> None:
@@ -223,8 +225,8 @@ def _check_room(staged: Path, written: int, share: float) -> None:
         check_room(staged, needed)
 
 
-def _no_rows_error(found: ResolvedSource, sink: StoreWriter) -> DataError:
-    names = ", ".join(map(printable, found.places))
+def _no_rows_error(source: ResolvedSource, sink: StoreWriter) -> DataError:
+    names = ", ".join(map(printable, source.places))
     first = f" The first: {sink.skipped[0].message}" if sink.skipped else ""
     hint = (sink.skipped[0].hint if sink.skipped else "") or "Are data.format and data.columns right?"
     return DataError(f"All {sink.num_skipped} rows of {names} were left out.{first}", hint=hint)

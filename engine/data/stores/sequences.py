@@ -72,13 +72,19 @@ def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
     else:
         starts, lengths, rows = _pieces(store, max_length)
         num_targets = store.count_trained(starts + 1, starts + lengths) if cut.any() else np.array(store.num_targets)
-    kept = num_targets > 0
-    if not kept.all():
-        starts, lengths, rows, num_targets = starts[kept], lengths[kept], rows[kept], num_targets[kept]
+    has_targets = num_targets > 0
+    if not has_targets.all():
+        starts, lengths, rows, num_targets = (
+            starts[has_targets],
+            lengths[has_targets],
+            rows[has_targets],
+            num_targets[has_targets],
+        )
     counts = SequenceCounts(
         num_rows=store.counts.num_rows, num_skipped=store.counts.num_skipped, num_sequences=len(lengths),
         num_tokens=int(lengths.sum(dtype=np.int64)), num_target_tokens=int(num_targets.sum(dtype=np.int64)),
-        num_cut=int(cut.sum()), num_without_target=int(len(kept) - kept.sum()), longest=int(lengths.max(initial=0)),
+        num_cut=int(cut.sum()), num_without_target=int(np.count_nonzero(~has_targets)),
+        longest=int(lengths.max(initial=0)),
         fingerprint=hashlib.sha256(f"{store.counts.fingerprint}\n{max_length}".encode()).hexdigest(),
     )  # fmt: skip
     return Sequences(counts, lengths, num_targets, rows, starts, (0, len(lengths)), (store,))

@@ -118,13 +118,13 @@ class Store:
 
     def tokens(self, spans: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Ids and which are trained on of the tokens in `spans` (n, 2), one after another, with plain reads."""
-        found = []
+        values = []
         for name, kind in PER_TOKEN.items():
             with (self.folder / name).open("rb", buffering=0) as file:
                 size, descriptor = kind.itemsize, file.fileno()
                 read = [os.pread(descriptor, size * (end - start), size * start) for start, end in spans.tolist()]
-            found.append(np.frombuffer(b"".join(read), kind))
-        return found[0], found[1].astype(bool)
+            values.append(np.frombuffer(b"".join(read), kind))
+        return values[0], values[1].astype(bool)
 
     def count_trained(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         """The number of trained tokens (int32) in each span of tokens; the spans ascend and do not overlap.
@@ -132,7 +132,7 @@ class Store:
         One that ends before it begins is empty: the span behind the first token of a sequence that has none.
         Read with plain reads, too.
         """
-        found = np.zeros(len(starts), dtype=np.int32)
+        values = np.zeros(len(starts), dtype=np.int32)
         starts = np.minimum(starts, ends)
         for first in range(0, len(starts), _SPANS):
             begins, stops = starts[first : first + _SPANS], ends[first : first + _SPANS]
@@ -140,21 +140,21 @@ class Store:
             read = np.fromfile(self.folder / "targets.bin", "u1", max(0, size), offset=base)
             bounds = np.stack([begins, stops], axis=1).reshape(-1) - base
             sums = np.add.reduceat(np.append(read, np.uint8(0)), bounds, dtype=np.int32)[::2]
-            found[first : first + _SPANS] = np.where(stops > begins, sums, 0)
-        return found
+            values[first : first + _SPANS] = np.where(stops > begins, sums, 0)
+        return values
 
 
 def read_column(stores: Iterable[Store], name: str) -> np.ndarray:
     """One of the `FACTS` of each row, store after store, with plain reads: mapped pages would count as memory."""
     stores = list(stores)
-    found = np.empty(sum(store.counts.num_rows for store in stores), dtype=FACTS[name])
+    values = np.empty(sum(store.counts.num_rows for store in stores), dtype=FACTS[name])
     start = 0
     for store in stores:
         with (store.folder / "facts.bin").open("rb") as file:
             while len(read := np.fromfile(file, FACTS, _ROWS)):
-                found[start : start + len(read)] = read[name]
+                values[start : start + len(read)] = read[name]
                 start += len(read)
-    return found
+    return values
 
 
 def read_counts(folder: Path) -> StoreCounts | None:

@@ -48,10 +48,10 @@ def render(
         writer, messages = _prepare(tokenizer, chat)
         if loss_on == "everything":
             return [_render_whole(writer.text(messages), stops)]
-        wanted = _trained_messages(chat, loss_on)
+        trained_messages = _trained_messages(chat, loss_on)
         if GENERATION.search(writer.template):
-            return [_render_marked(writer, messages, stops, wanted)]
-        return _render_by_prefixes(writer, messages, stops, wanted)
+            return [_render_marked(writer, messages, stops, trained_messages)]
+        return _render_by_prefixes(writer, messages, stops, trained_messages)
 
 
 def render_text(
@@ -167,17 +167,19 @@ def _render_whole(text: str, stops: frozenset[str]) -> RenderedText:
     return RenderedText(text, ((0, len(text)),), text.rstrip().endswith(tuple(stops)))
 
 
-def _render_marked(writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]) -> RenderedText:
+def _render_marked(
+    writer: _Writer, messages: list[Message], stops: frozenset[str], trained_messages: list[int]
+) -> RenderedText:
     """The template marks the assistant's turns itself (`{% generation %}`)."""
     text, spans = writer.marked(messages)
     said = [number for number, message in enumerate(messages) if message["role"] == "assistant"]
-    if wanted != said:  # a turn's marks are those that come with it
-        before = {n: len(writer.marked(messages[:n])[1]) if n else 0 for n in wanted}
-        through = {n: len(writer.marked(messages[: n + 1])[1]) for n in wanted}
-        spans = [span for n in wanted for span in spans[before[n] : through[n]]]
-    kept = tuple(_include_stop(text, span, stops) for span in spans)
-    ends = not kept or text[: kept[-1][1]].rstrip().endswith(tuple(stops))
-    return RenderedText(text, kept, ends)
+    if trained_messages != said:  # a turn's marks are those that come with it
+        before = {n: len(writer.marked(messages[:n])[1]) if n else 0 for n in trained_messages}
+        through = {n: len(writer.marked(messages[: n + 1])[1]) for n in trained_messages}
+        spans = [span for n in trained_messages for span in spans[before[n] : through[n]]]
+    trained_spans = tuple(_include_stop(text, span, stops) for span in spans)
+    ends = not trained_spans or text[: trained_spans[-1][1]].rstrip().endswith(tuple(stops))
+    return RenderedText(text, trained_spans, ends)
 
 
 def _include_stop(text: str, span: Span, stops: frozenset[str]) -> Span:
@@ -187,17 +189,17 @@ def _include_stop(text: str, span: Span, stops: frozenset[str]) -> Span:
 
 
 def _render_by_prefixes(
-    writer: _Writer, messages: list[Message], stops: frozenset[str], wanted: list[int]
+    writer: _Writer, messages: list[Message], stops: frozenset[str], trained_messages: list[int]
 ) -> list[RenderedText]:
     """A turn is what the template adds between "the assistant speaks now" and the conversation with that turn.
 
     Two renderings for each turn that is trained on, and one of the whole where that ends with another's turn.
     """
     turns: list[RenderedText] = []
-    for index in wanted:
+    for index in trained_messages:
         through = writer.text(messages[: index + 1])
         turns.append(_turn(through, _answer_start(writer, messages[:index], through), stops))
-    at_the_end = bool(wanted) and wanted[-1] == len(messages) - 1
+    at_the_end = bool(trained_messages) and trained_messages[-1] == len(messages) - 1
     whole = turns[-1].text if at_the_end else writer.text(messages)
     if not turns:
         return [RenderedText(whole, (), ends=True)]
@@ -210,8 +212,8 @@ def _answer_start(writer: _Writer, before: list[Message], through: str) -> int:
     """Where the assistant's words begin in the conversation `through` them."""
     if not before:
         return _first_answer_start(writer, through)
-    asked = writer.text(before, add_generation_prompt=True)
-    return len(asked) if through.startswith(asked) else _probe_answer_start(writer, before, through)
+    opened = writer.text(before, add_generation_prompt=True)
+    return len(opened) if through.startswith(opened) else _probe_answer_start(writer, before, through)
 
 
 def _first_answer_start(writer: _Writer, through: str) -> int:
@@ -244,8 +246,8 @@ def _opening(writer: _Writer, before: list[Message]) -> str:
 
     It stands where it did if the answer changes earlier turns (gpt-oss's drops what was thought before a call).
     """
-    asked = writer.text(before, add_generation_prompt=True)
-    return asked.removeprefix(shared_start(asked, writer.text(before[:-1])))
+    opened = writer.text(before, add_generation_prompt=True)
+    return opened.removeprefix(shared_start(opened, writer.text(before[:-1])))
 
 
 def _turn(through: str, start: int, stops: frozenset[str]) -> RenderedText:

@@ -74,10 +74,10 @@ class Encoder:
 
     def encode_all(self, rows: list[Row], form: str) -> list[EncodedRow | DataError]:
         """One for each row, in order: what it became, or the fault for which it became nothing."""
-        found = [self.taken(row, form) for row in rows]
-        made = self._made([turn for one in found if isinstance(one, PreparedRow) for turn in one.turns])
+        prepared = [self.prepare(row, form) for row in rows]
+        made = self._made([turn for one in prepared if isinstance(one, PreparedRow) for turn in one.turns])
         encoded: list[EncodedRow | DataError] = []
-        for number, one in enumerate(found):
+        for number, one in enumerate(prepared):
             if isinstance(one, DataError):
                 encoded.append(one)
                 continue
@@ -128,7 +128,7 @@ class Encoder:
         assert encodings is not None, "the tokenizer is a fast one"
         return encodings
 
-    def taken(self, row: Row, form: str) -> "PreparedRow | DataError":
+    def prepare(self, row: Row, form: str) -> "PreparedRow | DataError":
         """The row as an example and what is trained on of it as text, or what is wrong with it."""
         try:
             example = to_example(row, form, self.shape)

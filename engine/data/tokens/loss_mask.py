@@ -119,11 +119,11 @@ def mask_difference(
     tokenizer: PreTrainedTokenizerBase, encoding: Encoding, text: str, spans: Sequence[Span], mask: LossMask
 ) -> str:
     """In words, the first place where the trained tokens, read back, are not the trained text; empty = nowhere."""
-    told = (
+    reasons = (
         spelling_difference(tokenizer, encoding.ids[first:after], text[start:end])
         for (start, end), (first, after) in zip(spans, mask.runs, strict=True)
     )
-    return mask.differs or next(filter(None, told), "")
+    return mask.differs or next(filter(None, reasons), "")
 
 
 def spelling_difference(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int], said: str) -> str:

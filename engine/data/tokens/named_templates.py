@@ -41,7 +41,7 @@ PROBES: dict[str, list[Message]] = {
 SHOWN = 40  # characters of a template's text in words about it
 
 
-def set_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str, ...]:
+def set_template(tokenizer: PreTrainedTokenizerBase, template_name: str) -> tuple[str, ...]:
     """Give the tokenizer the template of this name or in this `.jinja` file; returns its marks that are no tokens.
 
     The token that ends a turn becomes its end of text, so that whoever loads the result stops there.
@@ -49,25 +49,25 @@ def set_template(tokenizer: PreTrainedTokenizerBase, wanted: str) -> tuple[str, 
     Raises:
         DataError: the file cannot be read.
     """
-    tokenizer.chat_template = _template_text(tokenizer, wanted)
-    marks = MARKS.get(wanted, ())
+    tokenizer.chat_template = _template_text(tokenizer, template_name)
+    marks = MARKS.get(template_name, ())
     missing = tuple(mark for mark in marks if mark not in tokenizer.get_vocab())
     if marks and marks[-1] not in missing:
         tokenizer.eos_token = marks[-1]
     return missing
 
 
-def compare_with_own(tokenizer: PreTrainedTokenizerBase, wanted: str) -> list[str]:
+def compare_with_own(tokenizer: PreTrainedTokenizerBase, template_name: str) -> list[str]:
     """In words, how our template of this name differs from the tokenizer's own, the first place of each conversation.
 
     Ask before `take_template`. Nothing is said of a tokenizer without a template, nor of a file of the user's.
     """
-    if not tokenizer.chat_template or wanted not in template_names():
+    if not tokenizer.chat_template or template_name not in template_names():
         return []
-    ours, special = _template_text(tokenizer, wanted), dict(tokenizer.special_tokens_map)
-    if wanted in MARKS:
-        special["eos_token"] = MARKS[wanted][-1]
-    found: dict[tuple[str, str], str] = {}
+    ours, special = _template_text(tokenizer, template_name), dict(tokenizer.special_tokens_map)
+    if template_name in MARKS:
+        special["eos_token"] = MARKS[template_name][-1]
+    differences: dict[tuple[str, str], str] = {}
     for name, messages in PROBES.items():
         tools = [{"type": "function", "function": _FUNCTION}] if name == "tools" else None
         own = tokenizer.get_chat_template(tools=tools)
@@ -79,8 +79,8 @@ def compare_with_own(tokenizer: PreTrainedTokenizerBase, wanted: str) -> list[st
         ]
         if texts[0] != texts[1]:
             here, there = _from_difference(*texts)
-            found.setdefault((here, there), f"with {name}: {here} here, {there} in the tokenizer's own")
-    return list(found.values())
+            differences.setdefault((here, there), f"with {name}: {here} here, {there} in the tokenizer's own")
+    return list(differences.values())
 
 
 def advise_template(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
@@ -136,16 +136,16 @@ def template_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.jinja")))
 
 
-def _template_text(tokenizer: PreTrainedTokenizerBase, wanted: str) -> str:
+def _template_text(tokenizer: PreTrainedTokenizerBase, template_name: str) -> str:
     """The text of the template; of ours, without a BOS for a tokenizer that does not begin with one."""
-    text = _read_template(wanted)
-    if wanted in template_names() and not _begins_with_bos(tokenizer):
+    text = _read_template(template_name)
+    if template_name in template_names() and not _begins_with_bos(tokenizer):
         return text.replace("{{- bos_token }}\n", "").replace("bos_token + ", "")
     return text
 
 
-def _read_template(wanted: str) -> str:
-    path = Path(wanted) if wanted.endswith(".jinja") else FOLDER / f"{wanted}.jinja"
+def _read_template(template_name: str) -> str:
+    path = Path(template_name) if template_name.endswith(".jinja") else FOLDER / f"{template_name}.jinja"
     try:
         return path.read_text(encoding="utf-8").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:

@@ -31,8 +31,8 @@ class SpecialTokens:
 
 def find_special_tokens(tokenizer: PreTrainedTokenizerBase, stops: frozenset[str]) -> SpecialTokens:
     """An unknown token that has another use too (GPT-2's is its end of text) says nothing."""
-    found = (tokenizer.convert_tokens_to_ids(text) for text in stops)
-    ids = frozenset(one for one in found if isinstance(one, int))
+    notes = (tokenizer.convert_tokens_to_ids(text) for text in stops)
+    ids = frozenset(one for one in notes if isinstance(one, int))
     unknown = tokenizer.unk_token_id
     others = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, *ids}
     added = {
@@ -46,14 +46,14 @@ def find_special_tokens(tokenizer: PreTrainedTokenizerBase, stops: frozenset[str
 def oddities(sequence: "Sequence", special: SpecialTokens) -> list[str]:
     """Names of the findings that this sequence adds to."""
     ids, trained = sequence.input_ids, np.flatnonzero(sequence.targets)
-    found = []
+    notes = []
     if special.bos is not None and len(ids) > 1 and ids[0] == ids[1] == special.bos:
-        found.append("two_bos")
+        notes.append("two_bos")
     if len(trained) and special.stops.isdisjoint(ids[trained[-3:]].tolist()):  # a line's end may follow
-        found.append("no_eos")
+        notes.append("no_eos")
     if special.unknown is not None and special.unknown in ids:
-        found.append("unknown_tokens")
-    return found
+        notes.append("unknown_tokens")
+    return notes
 
 
 def has_special_text(special: SpecialTokens, chat: Chat, text: str, encoding: Encoding) -> bool:

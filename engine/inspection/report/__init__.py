@@ -28,7 +28,7 @@ __all__ = ["make_report"]
 def make_report(read: LoadedData, profile: Profile) -> Report:
     """The report on what was read: 3 to 8 s of a million rows; what takes them is kept in the cache for the next."""
     data, seen, limits = profile.data, read.train.sequences, limits_of(read, profile)
-    rows = RowIndex([*read.found, *read.eval_found], [*read.stores, *read.eval_stores])
+    rows = RowIndex([*read.sources, *read.eval_sources], [*read.stores, *read.eval_stores])
     num_trained = sum(len(store.facts) for store in read.stores)
     longest = max(store.counts.longest for store in read.stores)
     tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage == "sft" else []
@@ -79,16 +79,18 @@ def _num_judged_bad(store: Store) -> int:
 def _shares(read: LoadedData, profile: Profile) -> tuple[SourceShare, ...]:
     """How much of each source comes in an epoch of the run; none where one of them has no token to train on."""
     numbers = np.diff(np.searchsorted(read.train.indices, read.train.sequences.bounds))
-    return compute_training_shares(read.found, read.train, profile.data.mixing_temperature) if all(numbers) else ()
+    return compute_training_shares(read.sources, read.train, profile.data.mixing_temperature) if all(numbers) else ()
 
 
 def _sources(read: LoadedData, shares: Sequence[SourceShare]) -> list[SourceFacts]:
     total = sum(share.per_epoch for share in shares)
-    parts: list[float | None] = [None] * len(read.found)
+    parts: list[float | None] = [None] * len(read.sources)
     if any(share.weight != 1 for share in shares) and len(shares) > 1:
         parts = [share.per_epoch / total for share in shares]
-    trained = [_source(*one) for one in zip(read.found, read.stores, parts, strict=True)]
-    return trained + [_source(*one, None, is_eval=True) for one in zip(read.eval_found, read.eval_stores, strict=True)]
+    trained = [_source(*one) for one in zip(read.sources, read.stores, parts, strict=True)]
+    return trained + [
+        _source(*one, None, is_eval=True) for one in zip(read.eval_sources, read.eval_stores, strict=True)
+    ]
 
 
 def _source(found: ResolvedSource, store: Store, share: float | None, *, is_eval: bool = False) -> SourceFacts:

@@ -177,8 +177,8 @@ def _faults(flags: np.ndarray) -> str:
 
 def _without_target(looked: Examination) -> Iterator[Finding]:
     """As bad as it is for the source that loses the largest part. One that loses all lets no run start."""
-    its = find_untrained_rows(looked.read.found, looked.read.stores, looked.seen)
-    detail = its.detail if len(looked.read.found) > 1 else ""
+    its = find_untrained_rows(looked.read.sources, looked.read.stores, looked.seen)
+    detail = its.detail if len(looked.read.sources) > 1 else ""
     for one in _row_finding(looked, "no_target_tokens", its.rows, its.num_rows, detail):
         _, lost, there = its.shares[0]
         severity = KINDS[one.name].severity(lost, there)
@@ -222,7 +222,7 @@ def _repeated(looked: Examination) -> Iterator[Finding]:
     yield from _match_finding(looked, "duplicate_rows", same.duplicates, trained)
     yield from _match_finding(looked, "similar_rows", same.similar, trained)
     yield from _match_finding(looked, "leaked_rows", same.leaked, len(looked.rows) - trained)
-    if same.duplicates.count and not looked.read.eval_found:
+    if same.duplicates.count and not looked.read.eval_sources:
         yield from _parted_copies(looked)
     yield from _match_finding(looked, "repeated_prompts", same.prompts, trained)
 

@@ -494,7 +494,7 @@ def test_tokens_of_many_rows_are_those_of_each(model_folder: Path, tmp_path: Pat
     """In any order, over several sources, whole or from both ends."""
     files = [write_rows(tmp_path / f"{name}.jsonl", [long_chat(number) for number in range(9)]) for name in "ab"]
     _, its = reported(model_folder, files[0], data={"train": [{"path": str(file)} for file in files]})
-    rows, chance = RowIndex(its.found, its.stores), np.random.default_rng(1)
+    rows, chance = RowIndex(its.sources, its.stores), np.random.default_rng(1)
     whole = [(store[n].input_ids, store[n].targets) for store in its.stores for n in range(9)]
     for most in (7, 20, 10_000):
         for both in (False, True):
