@@ -22,6 +22,7 @@ Rules = Mapping[str, Rule]
 NULL = "=null"  # ends the name of a rule for a key that says something by being null
 MANY = 100  # keys that are dropped: what is meant by further ones is not worth its 2 ms each
 OFF = "off, as it is here"
+TRAIN_SPLIT = "train: as here where nothing is said"
 OTHER_TRACKER = "ftui reports to tensorboard, wandb and trackio only"
 OWN_TRACKER = "the tracker's own settings are its environment variables (WANDB_PROJECT ...)"
 OWN_FOLDER = "a run has a folder of its own under runs/, named for the profile"
@@ -71,6 +72,15 @@ def to(ours: str, convert: Convert, note: str = "") -> Rule:
     return rule
 
 
+def says(ours: str, value: Callable[[ProfileDraft, Leaf], Any], note: str = "") -> Rule:
+    """Carry to this key of the profile what the whole file says of it."""
+
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        draft.carry(leaf, ours, value(draft, leaf), note)
+
+    return rule
+
+
 def carries(section: str, gate: Gate | None = None, /, **names: str) -> dict[str, Rule]:
     """Rules for keys that mean what a key of the profile means: its name, then the foreign names of it.
 
@@ -111,13 +121,52 @@ def path_to(ours: str) -> Rule:
     return rule
 
 
-def if_on(ours: str, value: Any) -> Rule:
-    """A flag that says a key of the profile where it is on."""
+def if_on(ours: str, value: Any, off: str = OFF) -> Rule:
+    """A flag that says a key of the profile where it is on; `off` is why nothing is lost where it is not."""
 
     def rule(draft: ProfileDraft, leaf: Leaf) -> None:
-        draft.carry(leaf, ours, value) if flag(leaf.value) else draft.drop(leaf, OFF)
+        draft.carry(leaf, ours, value) if flag(leaf.value) else draft.drop(leaf, off)
 
     return rule
+
+
+def only(usual: Any, otherwise: str, reason: str = "as it is read here") -> Rule:
+    """A key whose value `usual` (or each of several, in a tuple) says what is so here; another one is unfit."""
+
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        if leaf.value not in (usual if isinstance(usual, tuple) else (usual,)):
+            raise Unfit(otherwise)
+        draft.drop(leaf, reason)
+
+    return rule
+
+
+def split_of(source: Rule) -> Rule:
+    """The name of a split, which `source` carries with what else says the rows."""
+
+    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+        if "[" in text(leaf.value):
+            raise Unfit("a part of a split cannot be named; all of it is read")
+        draft.drop(leaf, TRAIN_SPLIT) if leaf.value == "train" else source(draft, leaf)
+
+    return rule
+
+
+def trackers(**flags: str) -> dict[str, Rule]:
+    """Rules for flags that turn trackers on, each by the names of its flags; those that are on make one list."""
+
+    def rule_of(name: str) -> Rule:
+        def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+            if not flag(leaf.value):
+                draft.drop(leaf, OFF)
+                return
+            others = [tracker for tracker in draft.given("log.report_to") or [] if tracker != name]
+            draft.values[("log", "report_to")] = [*others, name]
+            draft.carry(leaf, "log.report_to", [*others, name])
+
+        return rule
+
+    return {key: rule for name, names in flags.items() for key, rule in each(rule_of(name), names).items()}
 
 
 def drops(reason: str, names: str, *, matters: bool = False) -> dict[str, Rule]:

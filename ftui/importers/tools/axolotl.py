@@ -1,6 +1,7 @@
 """Axolotl's files. Names and defaults as of src/axolotl/utils/schemas, 2025 to 2026."""
 
 import re
+from typing import Any
 
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
@@ -18,6 +19,7 @@ from ftui.importers.rules import (
     path_to,
     refuse,
     same,
+    says,
     to,
 )
 from ftui.importers.tools import axolotl_data, guides
@@ -56,16 +58,13 @@ def _has_lora(draft: ProfileDraft) -> bool:
 _LORA = Gate(_has_lora, lambda draft: NO_ADAPTER)
 
 
-def _adapter(draft: ProfileDraft, leaf: Leaf) -> None:
-    if not _has_lora(draft):
+def _adapter(draft: ProfileDraft, leaf: Leaf) -> str:
+    """adapter and load_in_4bit."""
+    if leaf.name == "adapter" and not _has_lora(draft):
         raise Unfit(f"there is no method {_method(draft)} here")
-    draft.carry(leaf, "adapter.method", _method(draft))
-
-
-def _four(draft: ProfileDraft, leaf: Leaf) -> None:
-    if flag(leaf.value) and _method(draft) != "qlora":
+    if leaf.name == "load_in_4bit" and flag(leaf.value) and _method(draft) != "qlora":
         raise Unfit("without an adapter nothing is frozen")
-    draft.carry(leaf, "adapter.method", _method(draft))
+    return _method(draft)
 
 
 def _eight(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -88,17 +87,13 @@ def _all_linear(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.carry(leaf, "adapter.target_modules", "all-linear")
 
 
-def _unfrozen(draft: ProfileDraft, leaf: Leaf) -> None:
+def _unfrozen(draft: ProfileDraft, leaf: Leaf) -> list[str]:
     patterns = texts(leaf.value)
     if _method(draft) != "freeze":
         raise Unfit("beside an adapter, give adapter.modules_to_save")
     if parts := [pattern for pattern in patterns if re.search(r"\[[\d:]+\]$", pattern)]:
         raise Unfit(f"parts of a weight cannot be trained: {parts[0]}")
-    draft.carry(leaf, "adapter.trainable_modules", patterns)
-
-
-def _rl(draft: ProfileDraft, leaf: Leaf) -> None:
-    refuse(draft, leaf, f"training by {leaf.value}")
+    return patterns
 
 
 def _reward(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -114,14 +109,14 @@ def _val_set(draft: ProfileDraft, leaf: Leaf) -> None:
     held_out(draft, leaf)
 
 
-def _precision(draft: ProfileDraft, leaf: Leaf) -> None:
+def _precision(draft: ProfileDraft, leaf: Leaf) -> str:
     named = [name for name in PRECISIONS if is_on(draft.raw(name))]
     decided = PRECISIONS[named[0]] if named else "fp32"
     if (not named and draft.raw("bf16") is None) or str(draft.raw("bf16")).lower() == "auto":
         decided = "auto"
     if is_on(leaf.value) and decided not in ("auto", PRECISIONS[leaf.name]):
         raise Unfit(f"{named[0]} is on too, and comes first")
-    draft.carry(leaf, "train.precision", decided)
+    return decided
 
 
 def _per_epoch(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -159,17 +154,17 @@ def _lowest_rate(draft: ProfileDraft, leaf: Leaf) -> None:
     draft.values[("train", "lr_scheduler_type")] = "cosine_with_min_lr"
 
 
-def _curve(draft: ProfileDraft, leaf: Leaf) -> None:
+def _curve(draft: ProfileDraft, leaf: Leaf) -> Any:
     curve = convert_for("train.lr_scheduler_type", scheduler, leaf.value)
-    lowest = curve == "cosine" and draft.raw("cosine_min_lr_ratio") is not None
-    draft.carry(leaf, "train.lr_scheduler_type", "cosine_with_min_lr" if lowest else curve)
+    has_lowest = curve == "cosine" and draft.raw("cosine_min_lr_ratio") is not None
+    return "cosine_with_min_lr" if has_lowest else curve
 
 
-def _batch(draft: ProfileDraft, leaf: Leaf) -> None:
+def _batch(draft: ProfileDraft, leaf: Leaf) -> int:
     micro = above_zero(draft.raw("micro_batch_size") or 1)
     if whole(leaf.value) % micro:
         raise Unfit("no multiple of micro_batch_size")
-    draft.carry(leaf, "train.gradient_accumulation_steps", whole(leaf.value) // micro, "batch_size there, on one GPU")
+    return whole(leaf.value) // micro
 
 
 def _tracker(name: str) -> Rule:
@@ -202,25 +197,24 @@ RULES: dict[str, Rule] = {
               neftune_noise_alpha="noisy_embedding_alpha",
               use_liger_kernel="liger_rope liger_rms_norm liger_glu_activation"),
     **carries("eval", per_device_eval_batch_size="eval_batch_size"),
-    **each(_precision, "bf16 bfloat16 fp16 float16"),
+    **each(says("train.precision", _precision), "bf16 bfloat16 fp16 float16"),
     **each(_per_epoch, "evals_per_epoch saves_per_epoch"),
     **each(_steps, "eval_steps save_steps"),
     **each(_tracker("wandb"), "use_wandb wandb_project"),
     **each(_reward, "reward_model process_reward_model"),
     "base_model": path_to("model.name_or_path"),
     "tokens": to("model.extra_special_tokens", texts, "there they are no special ones"),
-    "adapter": _adapter,
-    "load_in_4bit": _four,
+    **each(says("adapter.method", _adapter), "adapter load_in_4bit"),
     "load_in_8bit": _eight,
     "lora_model_dir": path_to("adapter.name_or_path"),
     "lora_target_linear": _all_linear,
-    "unfrozen_parameters": _unfrozen,
-    "rl": _rl,
+    "unfrozen_parameters": says("adapter.trainable_modules", _unfrozen),
+    "rl": lambda draft, leaf: refuse(draft, leaf, f"training by {leaf.value}"),
     "val_set_size": _val_set,
     "train_on_inputs": to("data.loss_on", either("everything", "assistant")),
-    "batch_size": _batch,
+    "batch_size": says("train.gradient_accumulation_steps", _batch, "batch_size there, on one GPU"),
     "num_epochs": CARRIED["num_train_epochs"],
-    "lr_scheduler": _curve,
+    "lr_scheduler": says("train.lr_scheduler_type", _curve),
     "cosine_min_lr_ratio": _lowest_rate,
     "use_tensorboard": _tracker("tensorboard"),
     "use_trackio": _tracker("trackio"),

@@ -5,8 +5,8 @@ from typing import Any
 
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft, as_text, list_sources, other_split
-from ftui.importers.rules import OFF, Rule, drops, each, template_file
-from ftui.importers.values import Unfit, flag, text, texts
+from ftui.importers.rules import Rule, drops, each, only, split_of, template_file
+from ftui.importers.values import Unfit, text, texts
 
 # The types of rows that have a form here.
 TYPES = {
@@ -140,12 +140,6 @@ def _type(draft: ProfileDraft, leaf: Leaf) -> None:
     _source(draft, leaf)
 
 
-def _split(draft: ProfileDraft, leaf: Leaf) -> None:
-    if "[" in text(leaf.value):
-        raise Unfit("a part of a split cannot be named; all of it is read")
-    _source(draft, leaf)
-
-
 def _column(draft: ProfileDraft, leaf: Leaf) -> None:
     """What a column is called, or a key of a turn."""
     form, key = _form(draft, leaf), leaf.name.partition("].")[2]
@@ -166,7 +160,7 @@ def _speaker(draft: ProfileDraft, leaf: Leaf) -> None:
 
 
 def _roles(draft: ProfileDraft, leaf: Leaf) -> None:
-    if texts(leaf.value) not in (["assistant"], ["gpt"], ["assistant", "gpt"], ["gpt", "assistant"]):
+    if not {"assistant", "gpt"} >= set(texts(leaf.value)) != set():
         raise Unfit("the loss is on what the assistant says, or on everything (data.loss_on)")
     draft.drop(leaf, "the assistant's turns are trained on, as here")
 
@@ -209,15 +203,8 @@ def _jinja(draft: ProfileDraft, leaf: Leaf) -> None:
     template_file(draft, leaf, otherwise)
 
 
-def _ends(draft: ProfileDraft, leaf: Leaf) -> None:
-    """train_on_eos and train_on_eot."""
-    if leaf.value != "turn":
-        raise Unfit("the end of each trained turn is trained on too, and no other")
-    draft.drop(leaf, "the end of a trained turn is trained on, as here")
-
-
-def _training_flag(draft: ProfileDraft, leaf: Leaf) -> None:
-    draft.drop(leaf, OFF if not flag(leaf.value) else "code of data sets is never run")
+_ENDS = only("turn", "the end of each trained turn is trained on too, and no other",
+             "the end of a trained turn is trained on, as here")  # fmt: skip
 
 
 def _entry_rules(name: str) -> dict[str, Rule]:
@@ -226,16 +213,16 @@ def _entry_rules(name: str) -> dict[str, Rule]:
         **each(_source, "path name revision data_files"),
         **each(_column, " ".join(NAMES)),
         **each(_speaker, " ".join(f"roles.{role}" for role in ROLES)),
-        **each(_ends, "train_on_eos train_on_eot"),
+        **each(_ENDS, "train_on_eos train_on_eot"),
         "type": _type,
-        "split": _split,
+        "split": split_of(_source),
         "chat_template": _template,
         "chat_template_jinja": _jinja,
         "roles_to_train": _roles,
-        "trust_remote_code": _training_flag,
         **drops("data.chat_template writes the words around a row", "type.*", matters=True),
         **drops("the file's name says it", "ds_type"),
         **drops("rows are read in one process", "preprocess_shards"),
+        **drops("code of data sets is never run", "trust_remote_code"),
         **drops("[data] has no such setting yet", "*", matters=True),
     }
     return {f"{name}[].{key}": rule for key, rule in rules.items()}

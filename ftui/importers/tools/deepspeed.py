@@ -2,7 +2,7 @@
 
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
-from ftui.importers.rules import Rule, SourceTool, carries, drops, if_on, same, to
+from ftui.importers.rules import Rule, SourceTool, carries, drops, each, only, same, says, to, trackers
 from ftui.importers.tools.trainer import LAUNCH, SHARDED
 from ftui.importers.values import Unfit, above_zero, is_on, optimizer, real, text, whole
 
@@ -22,12 +22,12 @@ def _batch(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.carry(leaf, "train.gradient_accumulation_steps", total // micro, "train_batch_size there, on one GPU")
 
 
-def _precision(draft: ProfileDraft, leaf: Leaf) -> None:
+def _precision(draft: ProfileDraft, leaf: Leaf) -> str:
     bf16 = is_on(draft.raw("bf16.enabled")) or is_on(draft.raw("bfloat16.enabled"))
     fp16 = is_on(draft.raw("fp16.enabled"))
     if leaf.path[0] == "fp16" and is_on(leaf.value) and bf16:
         raise Unfit("bf16 is on too")
-    draft.carry(leaf, "train.precision", "bf16" if bf16 else "fp16" if fp16 else "fp32")
+    return "bf16" if bf16 else "fp16" if fp16 else "fp32"
 
 
 def _betas(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -39,11 +39,11 @@ def _betas(draft: ProfileDraft, leaf: Leaf) -> None:
     draft.notes[("train", "adam_beta2")] = leaf.name
 
 
-def _optimizer(draft: ProfileDraft, leaf: Leaf) -> None:
+def _optimizer(draft: ProfileDraft, leaf: Leaf) -> str:
     name = text(leaf.value)
     if name.lower() == "adam" and not is_on(draft.raw("optimizer.params.adam_w_mode") or True):
         raise Unfit("Adam whose decay is a part of the gradient is not built")
-    draft.carry(leaf, "train.optim", "adamw_torch_fused" if name.lower() in ("adam", "adamw") else optimizer(name))
+    return "adamw_torch_fused" if name.lower() in ("adam", "adamw") else str(optimizer(name))
 
 
 def _activations(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -52,12 +52,6 @@ def _activations(draft: ProfileDraft, leaf: Leaf) -> None:
 
 WARMUP, LOG = "scheduler.params.warmup_type", "warms up by the logarithm of the step there, here in a straight line"
 LOGARITHMIC = ("WarmupLR", "WarmupDecayLR", "WarmupCosineLR")  # deepspeed/runtime/lr_schedules.py: log by default
-
-
-def _warmup_type(draft: ProfileDraft, leaf: Leaf) -> None:
-    if leaf.value != "linear":
-        raise Unfit(f"{draft.raw('scheduler.type')} {LOG}")
-    draft.drop(leaf, "as it is here")
 
 
 _KEYS: dict[str, Rule] = {
@@ -69,15 +63,12 @@ _KEYS: dict[str, Rule] = {
     **carries("train.optim_args", momentum="optimizer.params.momentum"),
     **carries("log", logging_steps="steps_per_print"),
     "train_batch_size": _batch,
-    "optimizer.type": _optimizer,
+    "optimizer.type": says("train.optim", _optimizer),
     "optimizer.params.betas": _betas,
     "scheduler.params.warmup_num_steps": to("train.warmup_steps", whole),
-    WARMUP: _warmup_type,
-    "fp16.enabled": _precision,
-    "bf16.enabled": _precision,
-    "bfloat16.enabled": _precision,
-    "tensorboard.enabled": if_on("log.report_to", ["tensorboard"]),
-    "wandb.enabled": if_on("log.report_to", ["wandb"]),
+    WARMUP: only("linear", LOG, "as it is here"),
+    **each(says("train.precision", _precision), "fp16.enabled bf16.enabled bfloat16.enabled"),
+    **trackers(tensorboard="tensorboard.enabled", wandb="wandb.enabled"),
     "activation_checkpointing.*": _activations,
     **drops(SHARDED, "zero_optimization.* zero_allow_untested_optimizer zero_force_ds_cpu_optimizer aio.*"
             " tensor_parallel.* pipeline.*", matters=True),

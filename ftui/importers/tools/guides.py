@@ -21,13 +21,16 @@ from ftui.importers.rules import (
     drops,
     each,
     if_on,
+    only,
     path_to,
     refuse,
+    says,
     to,
+    trackers,
 )
 from ftui.importers.tools.llamafactory import STAGES, TEMPLATES
 from ftui.importers.tools.trainer import CARRIED, HUB, LAUNCH, TRAINER, held_out, report_to
-from ftui.importers.values import Unfit, flag, is_on, one_of, word, word_or
+from ftui.importers.values import Unfit, either, flag, is_on, one_of, word, word_or
 from ftui.profile.aliases import SPELLINGS
 
 FEWEST = 3  # keys that a file of no tool must have in common with these shapes
@@ -158,22 +161,6 @@ def _rows(ours: str) -> Rule:
     return rule
 
 
-def _part_of_rows(usual: str, why: str) -> Rule:
-    """A split or a column, of which there is one that is read anyway."""
-
-    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
-        if leaf.value != usual:
-            raise Unfit(why)
-        draft.drop(leaf, "as it is read here")
-
-    return rule
-
-
-def _switch(draft: ProfileDraft, leaf: Leaf) -> None:
-    """`enabled` in a table of the adapter."""
-    draft.carry(leaf, "adapter.method", _method(draft) or "lora")
-
-
 def _base_name(draft: ProfileDraft, leaf: Leaf) -> None:
     if _first_value(draft, "huggingface_id") is None:
         _MODEL(draft, leaf)
@@ -185,23 +172,6 @@ def _fraction(draft: ProfileDraft, leaf: Leaf) -> None:
     if isinstance(leaf.value, str) and not leaf.value.replace(".", "").isdigit():
         raise Unfit("the name of a split: give data.eval a [[data.eval]] table with path and split")
     held_out(draft, leaf)
-
-
-def _answers_only(draft: ProfileDraft, leaf: Leaf) -> None:
-    on = flag(leaf.value) != (_key(leaf) == "train_on_inputs")
-    draft.carry(leaf, "data.loss_on", "assistant" if on else "everything")
-
-
-def _tracker(name: str) -> Rule:
-    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
-        if not flag(leaf.value):
-            draft.drop(leaf, OFF)
-        else:
-            others = [tracker for tracker in draft.given("log.report_to") or [] if tracker != name]
-            draft.values[("log", "report_to")] = [*others, name]
-            draft.carry(leaf, "log.report_to", [*others, name])
-
-    return rule
 
 
 def _stage(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -228,7 +198,8 @@ def _within(tables: tuple[str, ...], rules: dict[str, Rule]) -> dict[str, Rule]:
 
 
 _MODEL, _TRAIN, _EVAL = path_to("model.name_or_path"), _rows("data.train"), _rows("data.eval")
-_SPLIT = _part_of_rows("train", "give a [[data.train]] table path and split")
+_SWITCH = says("adapter.method", lambda draft, _: _method(draft) or "lora")
+_SPLIT = only("train", "give a [[data.train]] table path and split")
 _FORM = to("data.format", one_of(FORMS, "form of rows"))
 _SAVING = {"save_steps": "steps interval", "save_strategy": "strategy", "save_total_limit": "total_limit limit keep"}
 
@@ -250,14 +221,14 @@ RULES: dict[str, Rule] = {
     **carries("adapter", _LORA, r=".r .rank", bias=".bias"),
     **_within(LORA_TABLES,
               carries("adapter", _LORA, r="r rank", lora_alpha="alpha", lora_dropout="dropout", bias="bias")),
-    **_within(LORA_TABLES, each(_switch, "enabled enable use")),
+    **_within(LORA_TABLES, each(_SWITCH, "enabled enable use")),
     **_spelled("adapter", QUANTISED, _QLORA),
     **each(_TRAIN, "dataset dataset_name dataset_path data_path train_file train_path train_data train_dataset"
             " training_file training_data train_data_path dataset_id hf_dataset local_dataset"),
     **_within(DATA_TABLES, each(_TRAIN, "path name train file train_files input_path train_file")),
     **_within(DATA_TABLES, each(_SPLIT, "split")),
     **each(_SPLIT, "dataset_split train_split"),
-    **each(_part_of_rows("text", "[data] cannot rename columns yet: name the column text in the file"),
+    **each(only("text", "[data] cannot rename columns yet: name the column text in the file"),
             "text_column text_field dataset_text_field"),
     **drops("the file's name says it", "input_type file_type ds_type"),
     **each(_EVAL, "val_file eval_file validation_file eval_path val_path eval_data val_data validation_data"
@@ -270,8 +241,9 @@ RULES: dict[str, Rule] = {
     **each(to("data.chat_template", one_of(TEMPLATES | {"phi-3": "phi", "llama-3": "llama3"}, "template")),
             "chat_template template prompt_template conversation_template"),
     **_spelled("data", "max_length packing"),
-    **each(_answers_only, "train_on_completions train_on_responses_only train_on_inputs completion_only_loss"
-            " assistant_only_loss"),
+    **each(to("data.loss_on", either("assistant", "everything")), "train_on_completions train_on_responses_only"
+            " completion_only_loss assistant_only_loss"),
+    "train_on_inputs": to("data.loss_on", either("everything", "assistant")),
     **{name: rule for section in ("train", "eval", "checkpoint", "log", "hardware")
        for name, rule in _spelled(section).items()},
     **carries("eval", early_stopping_patience="early_stopping_patience"),
@@ -282,8 +254,7 @@ RULES: dict[str, Rule] = {
     **_within(SAVING_TABLES, {name: CARRIED[key] for key, names in _SAVING.items() for name in names.split()}),
     **_within(("logging", "log"), carries("log", logging_steps="steps interval")),
     **each(_PRECISION, "mixed_precision precision"),
-    **each(_tracker("wandb"), "use_wandb enable_wandb"),
-    **each(_tracker("tensorboard"), "use_tensorboard enable_tensorboard"),
+    **trackers(wandb="use_wandb enable_wandb", tensorboard="use_tensorboard enable_tensorboard"),
     **each(report_to, "tracker"),
     **each(CARRIED["run_name"], "experiment_name"),
     **drops(OWN_TRACKER, "wandb_project wandb_entity wandb_name wandb_run_name wandb_mode tensorboard_dir"

@@ -21,9 +21,11 @@ from ftui.importers.rules import (
     carries,
     drops,
     each,
+    if_on,
     path_to,
     refuse,
     same,
+    says,
     to,
 )
 from ftui.importers.tools import trl
@@ -37,10 +39,11 @@ from ftui.importers.tools.trainer import (
     precision,
     suppose_trainer,
 )
-from ftui.importers.values import Unfit, either, flag, is_on, one_of, text, texts, whole, word, word_or
+from ftui.importers.values import Unfit, either, flag, is_on, one_of, texts, whole, word, word_or
 from ftui.profile.paths import DATA_SUFFIXES, HUB_ID
 
 TOOL = "LLaMA-Factory"
+TURNS = "off: the assistant's turns are trained on, as here"
 STAGES = {"sft": "sft", "pt": "pretrain"}
 LATER = {"dpo": "preference pairs", "kto": "verdicts", "rm": "reward models", "ppo": "reinforcement learning"}
 
@@ -73,11 +76,10 @@ def _method(draft: ProfileDraft) -> str:
     return "qlora" if kind == "lora" and str(bits) == "4" else kind
 
 
-def _finetuning_type(draft: ProfileDraft, leaf: Leaf) -> None:
-    method = _method(draft)
-    if method not in ("lora", "qlora", "full", "freeze"):
+def _finetuning_type(draft: ProfileDraft, leaf: Leaf) -> str:
+    if (method := _method(draft)) not in ("lora", "qlora", "full", "freeze"):
         raise Unfit(f"there is no method {method} here")
-    draft.carry(leaf, "adapter.method", method)
+    return method
 
 
 def _bits(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -115,13 +117,6 @@ def _freeze(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.carry(leaf, "adapter.trainable_modules", [re.escape(name) for name in texts(leaf.value)])
 
 
-def _template(draft: ProfileDraft, leaf: Leaf) -> None:
-    name = text(leaf.value).lower()
-    if name not in TEMPLATES:
-        raise Unfit(f"there is no such template; the tokenizer's own is used, or one of {', '.join(TEMPLATES)}")
-    draft.carry(leaf, "data.chat_template", TEMPLATES[name])
-
-
 def _packing(draft: ProfileDraft, leaf: Leaf) -> None:
     packed = is_on(draft.raw("packing")) or is_on(draft.raw("neat_packing"))
     apart = "" if is_on(draft.raw("neat_packing")) or not packed else "unlike there, rows do not see each other"
@@ -136,22 +131,12 @@ def _pure(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.drop(leaf, "off, as it is here")
 
 
-def _trained_part(value_if_on: str) -> Rule:
-    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
-        if flag(leaf.value):
-            draft.carry(leaf, "data.loss_on", value_if_on)
-        else:
-            draft.drop(leaf, "off: the assistant's turns are trained on, as here")
-
-    return rule
-
-
-def _adapter(draft: ProfileDraft, leaf: Leaf) -> None:
+def _adapter(draft: ProfileDraft, leaf: Leaf) -> str:
     if len(texts(leaf.value)) > 1:
         raise Unfit("several adapters cannot be merged into the base; merge them first")
     if is_on(draft.raw("create_new_adapter")):
         raise Unfit("it is merged into the base before a new adapter is made there; merge it first")
-    draft.carry(leaf, "adapter.name_or_path", draft.folder_or_id(leaf.value))
+    return draft.folder_or_id(leaf.value)
 
 
 def _rows(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -259,12 +244,13 @@ RULES: dict[str, Rule] = {
     "model_revision": branch,
     "flash_attn": to("model.attn_implementation", one_of(ATTENTION, "attention kernel")),
     "disable_gradient_checkpointing": to("train.activation_checkpointing", either(False, True)),
-    "finetuning_type": _finetuning_type,
+    "finetuning_type": says("adapter.method", _finetuning_type),
     "quantization_bit": _bits,
-    "adapter_name_or_path": _adapter,
-    "template": _template,
-    "train_on_prompt": _trained_part("everything"),
-    "mask_history": _trained_part("last"),
+    "adapter_name_or_path": says("adapter.name_or_path", _adapter),
+    "template": to("data.chat_template", one_of(TEMPLATES, f"template; the tokenizer's own is used, or one of"
+                                                           f" {', '.join(TEMPLATES)}")),
+    "train_on_prompt": if_on("data.loss_on", "everything", TURNS),
+    "mask_history": if_on("data.loss_on", "last", TURNS),
     "val_size": held_out,
     "disable_shuffling": to("train.train_sampling_strategy", either("sequential", "random")),
     **drops(REENTRANT, "use_reentrant_gc"),

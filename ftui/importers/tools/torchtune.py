@@ -18,6 +18,8 @@ from ftui.importers.rules import (
     path_to,
     refuse,
     same,
+    says,
+    split_of,
     to,
 )
 from ftui.importers.tools.trainer import LOGS, SHARDED, launched
@@ -52,17 +54,16 @@ def _method(draft: ProfileDraft) -> str:
     return "qlora" if builder.startswith("qlora_") else "lora" if builder.startswith("lora_") else "full"
 
 
-def _model(draft: ProfileDraft, leaf: Leaf) -> None:
+def _model(draft: ProfileDraft, leaf: Leaf) -> str:
     if "_qat" in text(leaf.value) or "dora" in text(leaf.value):
         raise Unfit("that builder is not known here")
-    draft.carry(leaf, "adapter.method", _method(draft))
+    return _method(draft)
 
 
-def _targets(draft: ProfileDraft, leaf: Leaf) -> None:
+def _targets(draft: ProfileDraft, leaf: Leaf) -> list[str]:
     names = ["o_proj" if name == "output_proj" else name for name in texts(draft.raw("model.lora_attn_modules") or [])]
     names += MLP if is_on(draft.raw("model.apply_lora_to_mlp")) else []
-    names += ["lm_head"] if is_on(draft.raw("model.apply_lora_to_output")) else []
-    draft.carry(leaf, "adapter.target_modules", names)
+    return names + (["lm_head"] if is_on(draft.raw("model.apply_lora_to_output")) else [])
 
 
 def _loss(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -73,21 +74,20 @@ def _loss(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.drop(leaf, "the loss over the targets, as here")
 
 
-def _optimizer(draft: ProfileDraft, leaf: Leaf) -> None:
+def _optimizer(draft: ProfileDraft, leaf: Leaf) -> Any:
     name = text(leaf.value)
     fused = name == "torch.optim.AdamW" and is_on(draft.raw("optimizer.fused"))
-    draft.carry(leaf, "train.optim", "adamw_torch_fused" if fused else convert_for("train.optim", optimizer, name))
+    return "adamw_torch_fused" if fused else convert_for("train.optim", optimizer, name)
 
 
-def _scheduler(draft: ProfileDraft, leaf: Leaf) -> None:
-    ours, name = "train.lr_scheduler_type", _component(draft, "lr_scheduler")
-    draft.carry(leaf, ours, convert_for(ours, one_of(SCHEDULERS, "scheduler"), name))
+def _schedule(value: Any) -> Any:
+    return one_of(SCHEDULERS, "scheduler")(text(value).rpartition(".")[2])
 
 
 def _tracker(draft: ProfileDraft, leaf: Leaf) -> None:
-    trackers = {"WandBLogger": ["wandb"], "TensorBoardLogger": ["tensorboard"]}
-    if (name := _component(draft, "metric_logger")) in trackers:
-        draft.carry(leaf, "log.report_to", trackers[name])
+    names = {"WandBLogger": ["wandb"], "TensorBoardLogger": ["tensorboard"]}
+    if (name := _component(draft, "metric_logger")) in names:
+        draft.carry(leaf, "log.report_to", names[name])
     else:
         draft.drop(leaf, "every step is recorded in the run's folder")
 
@@ -138,8 +138,7 @@ def _sources(draft: ProfileDraft) -> Any:
     return sources[0] if len(sources) == 1 and isinstance(sources[0], str) and not files else sources
 
 
-def _source(draft: ProfileDraft, leaf: Leaf) -> None:
-    draft.carry(leaf, "data.train", _sources(draft))
+_source = says("data.train", lambda draft, _: _sources(draft))
 
 
 def _style(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -159,15 +158,6 @@ def _column(draft: ProfileDraft, leaf: Leaf) -> None:
         raise Unfit("which form the rows have is not said: set data.format and data.columns")
 
 
-def _split(draft: ProfileDraft, leaf: Leaf) -> None:
-    if "[" in text(leaf.value):
-        raise Unfit("a part of a split cannot be named; all of it is read")
-    if leaf.value == "train":
-        draft.drop(leaf, "train: as here where nothing is said")
-    else:
-        _source(draft, leaf)
-
-
 RULES: dict[str, Rule] = {
     **same("train", "seed gradient_accumulation_steps"),
     **carries("adapter", r="model.lora_rank", lora_alpha="model.lora_alpha", lora_dropout="model.lora_dropout",
@@ -178,18 +168,19 @@ RULES: dict[str, Rule] = {
               max_grad_norm="clip_grad_norm", torch_compile="compile",
               activation_checkpointing="enable_activation_checkpointing"),
     **carries("log", logging_steps="log_every_n_steps"),
-    **each(_targets, "model.lora_attn_modules model.apply_lora_to_mlp model.apply_lora_to_output"),
+    **each(says("adapter.target_modules", _targets),
+           "model.lora_attn_modules model.apply_lora_to_mlp model.apply_lora_to_output"),
     **each(_source, "dataset._component_ dataset.source dataset.data_files dataset.name"),
     **each(_column, "dataset.conversation_column dataset.column dataset.column_map.*"),
-    "model._component_": _model,
+    "model._component_": says("adapter.method", _model),
     "checkpointer.checkpoint_dir": path_to("model.name_or_path"),
     "tokenizer.max_seq_len=null": not_shortened("checkpointer.checkpoint_dir", "dataset.packed"),
-    "dataset.split": _split,
+    "dataset.split": split_of(_source),
     "dataset.conversation_style": _style,
     "dataset.train_on_input": to("data.loss_on", either("everything", "assistant")),
     "shuffle": to("train.train_sampling_strategy", either("random", "sequential")),
-    "optimizer._component_": _optimizer,
-    "lr_scheduler._component_": _scheduler,
+    "optimizer._component_": says("train.optim", _optimizer),
+    "lr_scheduler._component_": to("train.lr_scheduler_type", _schedule),
     "lr_scheduler.num_warmup_steps": to("train.warmup_steps", whole),
     "dtype": to("train.precision", one_of(DTYPES, "precision")),
     "loss._component_": _loss,

@@ -5,7 +5,7 @@ from typing import Any, get_args
 from ftui.importers.command import ENVIRONMENT, LAUNCHER
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
-from ftui.importers.rules import OTHER_TRACKER, OWN_FOLDER, Rule, carries, drops, each, same, to
+from ftui.importers.rules import OTHER_TRACKER, OWN_FOLDER, Rule, carries, drops, each, same, says, to
 from ftui.importers.values import (
     Unfit,
     above_zero,
@@ -44,16 +44,16 @@ def precision(neither: str) -> Rule:
         neither: what the tool computes in where all of them are off.
     """
 
-    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
+    def value(draft: ProfileDraft, leaf: Leaf) -> str:
         own = [name for name in ("bf16", "pure_bf16", "bfloat16") if is_on(draft.raw(_sibling(leaf, name)))]
         half = [name for name in ("fp16", "float16") if is_on(draft.raw(_sibling(leaf, name)))]
         autos = [name for name in (*own, *half) if str(draft.raw(_sibling(leaf, name))).lower() == "auto"]
         decided = "auto" if autos else "bf16" if own else "fp16" if half else neither
         if leaf.path[-1] in half and own:
             raise Unfit(f"{own[0]} is on too, and comes first")
-        draft.carry(leaf, "train.precision", decided)
+        return decided
 
-    return rule
+    return says("train.precision", value)
 
 
 def _sibling(leaf: Leaf, name: str) -> str:

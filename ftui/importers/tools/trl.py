@@ -1,10 +1,12 @@
 """TRL's flat files: the keys of SFTConfig, ModelConfig and ScriptArguments (1.16)."""
 
+from functools import partial
 from typing import Any
 
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft, as_text, list_sources
 from ftui.importers.rules import (
+    TRAIN_SPLIT,
     Gate,
     Rule,
     SourceTool,
@@ -15,6 +17,7 @@ from ftui.importers.rules import (
     not_shortened,
     path_to,
     same,
+    says,
     template_file,
 )
 from ftui.importers.tools import axolotl_data
@@ -23,6 +26,7 @@ from ftui.importers.values import Unfit, flag, is_on, text, word_or
 
 PREFERRING = "beta reward_funcs num_generations max_completion_length max_prompt_length ref_model rpo_alpha cpo_alpha"
 PEFT_TARGETS = ["q_proj", "v_proj"]  # peft 0.21 for Llama, Mistral, Qwen2, Qwen3, Gemma and their kin
+JINJA = "a .jinja file is needed; another model's template can be saved as one"
 PEFT_NOTE = "PEFT's own choice for Llama, Mistral, Qwen and Gemma"
 
 
@@ -73,20 +77,16 @@ def _dataset(draft: ProfileDraft, leaf: Leaf) -> None:
         else:
             draft.carry(leaf, "data.eval", tests)
     elif leaf.name == "dataset_train_split" and leaf.value == "train":
-        draft.drop(leaf, "train: as here where nothing is said")
+        draft.drop(leaf, TRAIN_SPLIT)
     else:
         draft.carry(leaf, "data.train", train)
         if tests is not None:
             draft.suppose("data.eval", tests, "the split that TRL evaluates on")
 
 
-def _loss(draft: ProfileDraft, leaf: Leaf) -> None:
+def _loss(draft: ProfileDraft, leaf: Leaf) -> str:
     on = is_on(draft.raw("assistant_only_loss")) or is_on(draft.raw("completion_only_loss"))
-    draft.carry(leaf, "data.loss_on", "assistant" if on else "everything")
-
-
-def _template(draft: ProfileDraft, leaf: Leaf) -> None:
-    template_file(draft, leaf, "a .jinja file is needed; another model's template can be saved as one")
+    return "assistant" if on else "everything"
 
 
 RULES: dict[str, Rule] = {
@@ -101,12 +101,12 @@ RULES: dict[str, Rule] = {
     **{name: rule for name, rule in axolotl_data.RULES.items() if name.startswith("datasets[].")},
     **each(_adapter, "use_peft load_in_4bit load_in_8bit"),
     **each(_dataset, "dataset_name dataset_config dataset_config_name dataset_train_split dataset_test_split"),
-    **each(_loss, "assistant_only_loss completion_only_loss"),
+    **each(says("data.loss_on", _loss), "assistant_only_loss completion_only_loss"),
     "model_name_or_path": path_to("model.name_or_path"),
     "model_revision": branch,
     "max_length=null": not_shortened("model_name_or_path", "packing"),
     "max_grad_norm=null": no_clipping,
-    "chat_template_path": _template,
+    "chat_template_path": partial(template_file, otherwise=JINJA),
     "dataset_text_field": _text_field,
     **drops(LOADER, "dataset_num_proc dataset_streaming dataset_kwargs dataset_kwargs.* dataset_batch_size"
                     " shuffle_dataset streaming"),

@@ -11,9 +11,11 @@ from ftui.profile.sections.model import FULL_COMMIT
 
 def _one_source(values: KnownValues) -> Iterator[ProfileFault]:
     named, new = values("model.name_or_path"), values("model.from_scratch")
-    if (named is None) == (new is None):
-        both = "model.name_or_path model.from_scratch" if named is not None else "model"
-        yield contradiction(both, "give one of name_or_path and from_scratch", "Leave the other out.")
+    why = "give one of name_or_path and from_scratch"
+    if named is not None and new is not None:
+        yield contradiction("model.name_or_path model.from_scratch", why, "Leave the other out.")
+    elif named is None and new is None:
+        yield contradiction("model", why, "Set model.name_or_path to the model to train: a folder, or owner/name.")
 
 
 def _trusted_code(values: KnownValues) -> Iterator[ProfileFault]:

@@ -1,5 +1,6 @@
 """`[data]`: the rows, and which of their tokens are trained on."""
 
+from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Discriminator, Field, Tag, field_validator
@@ -185,7 +186,9 @@ class DataSection(Section):
     def _known_template(cls, given: str | None) -> str | None:
         known = get_args(Template)
         if given is not None and given not in known and not given.endswith(".jinja"):
-            raise ValueError(f"there is no template {given!r}: {', '.join(known)}, or a .jinja file")
+            close = get_close_matches(given.lower(), known, n=1, cutoff=0.5)
+            fix = f"\nDid you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"there is no template {given!r}: {', '.join(known)}, or a .jinja file{fix}")
         return given
 
 

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import field_validator
 
+from ftui.profile.consent import REMOTE_CODE
 from ftui.profile.sections.fields import Section, refuse_address, weights
 from ftui.profile.sections.from_scratch import FromScratch
 
@@ -29,8 +30,11 @@ class ModelSection(Section):
     attn_implementation: Literal["auto", "eager", "sdpa", "flash_attention_2"] = weights("auto")
     """Attention kernel. `auto`: `flash_attention_2` where it is installed and works, else transformers' choice."""
 
-    trust_remote_code: bool = weights(False)
-    """Run the Python code that comes with the model. Needs `--allow remote-code` and a full commit as revision."""
+    trust_remote_code: bool = weights(
+        False,
+        description="Run the Python code that comes with the model."
+        f" Needs `--allow {REMOTE_CODE}` and a full commit as revision.",
+    )
 
     extra_special_tokens: tuple[str, ...] = weights(())
     """Special tokens to add to the tokenizer if it lacks them. The embeddings grow if they have no spare rows."""

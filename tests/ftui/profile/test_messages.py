@@ -115,3 +115,26 @@ def test_an_override_of_a_table_says_how(override: str, words: str, hint: str, t
     with pytest.raises(FtuiError) as caught:
         resolve(path, overrides=[override])
     assert words in caught.value.message and caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("llama-3", "llama3"), ("Llama3", "llama3"), ("llama_2", "llama2"), ("chat-ml", "chatml"), ("ChatML", "chatml"),
+        ("qwen2.5", "qwen"), ("mistral_v1", "mistral"), ("gemma2", "gemma"), ("phi-3", "phi"), ("alpaca2", "alpaca"),
+    ],
+)  # fmt: skip
+def test_the_template_that_was_meant_is_named(given: str, meant: str) -> None:
+    (problem,) = told_of(f"{WHOLE}data.chat_template = '{given}'\n")
+    assert problem.fix == f"Did you mean {meant!r}?"
+
+
+def test_a_template_like_no_other_is_not_guessed_at() -> None:
+    (problem,) = told_of(f"{WHOLE}data.chat_template = 'xyz'\n")
+    assert "Did you mean" not in problem.fix
+
+
+def test_a_model_that_is_not_named_is_asked_for() -> None:
+    problems = told_of("run.stage = 'sft'\ndata.train = 'rows.jsonl'\n[model]\n")
+    (problem,) = [problem for problem in problems if problem.key == ("model",)]
+    assert "Leave" not in problem.fix and "model.name_or_path" in problem.fix
