@@ -76,7 +76,7 @@ class Abort(ControlRequest, frozen=True, tag="abort"):
 
 
 class Evaluate(ControlRequest, frozen=True, tag="evaluate"):
-    """Evaluate now, beside the plan."""
+    """Evaluate now; an extra evaluation, which counts as the newest and never as the best."""
 
 
 class GenerateSamples(ControlRequest, frozen=True, tag="sample"):

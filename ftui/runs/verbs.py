@@ -8,7 +8,7 @@ RUN_VERBS = {
     "checkpoint": "save now, and keep that checkpoint for good",
     "stop": "save, write final/ and end the run",
     "abort": "end the run at once, save nothing",
-    "evaluate": "evaluate now, beside the plan",
+    "evaluate": "evaluate now (extra)",
     "sample": "answer prompts with the model as it is now",
 }
 CHECKPOINT_VERBS = {
