@@ -4,8 +4,8 @@ Each rule names its source: a file of torch 2.13 (aten/src/ATen, torch/optim), f
 the function in it. Figures are bytes.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -57,8 +57,7 @@ class Kernels:
     workspace: int
     temporaries: Mapping[Any, OpWorkspace]
 
-    @contextmanager
-    def chosen(self) -> Iterator[None]:
+    def chosen(self) -> AbstractContextManager[None]:
         """While it is open, torch's functions take on `meta` the kernels they would take on the device.
 
         Functions are replaced, since a mode for functions would not be seen by what a checkpoint computes again in the
@@ -72,8 +71,7 @@ class Kernels:
             lists = "_get_foreach_kernels_supported_devices", lambda: ["cuda", "meta"]
             changes += [(F, "softmax", _softmax), (F, "dropout", _dropout)]
             changes += [(torch_optimizer, *lists), (_foreach_utils, *lists)]
-        with patch_functions(changes):
-            yield
+        return patch_functions(changes)
 
 
 def kernels_for(card: Card) -> Kernels:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from transformers.core_model_loading import dot_natural_key
 
-from .trace import Loader, note_tensor, quantization_constants
+from .trace import Loader, note_tensor, note_weight, quantization_constants
 from .tracker import MemoryTracker
 
 CODES = 256
@@ -75,7 +75,7 @@ def transformers_loader(*, loaded: torch.dtype, prepared: bool) -> Loader:
             if state is not None:
                 size = state.shape.numel() * loaded.itemsize
                 whole = tracker.take(size, "workspace")
-                _note_packed(tracker, weight)
+                note_weight(tracker, weight)
                 tracker.give_back(whole, size)
             elif prepared and weight.dtype == torch.float32:
                 size = weight.numel() * loaded.itemsize
@@ -88,12 +88,6 @@ def transformers_loader(*, loaded: torch.dtype, prepared: bool) -> Loader:
                 tracker.give_back(*early[id(weight)])
 
     return load
-
-
-def _note_packed(tracker: MemoryTracker, weight: nn.Parameter) -> None:
-    note_tensor(tracker, weight, "weights")
-    for tensor in quantization_constants(weight):
-        note_tensor(tracker, tensor, "quantisation")
 
 
 def _base_weights(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:

@@ -2,8 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from ..models.quantization import keep_layout, quantization
 from ..models.special_tokens import fit_embeddings
 from ..models.starting_point import StartingPoint
 from ..system.device import Hardware, best_precision
+from .meta_ops import patch_functions
 from .quantized_layers import pack_layers
 
 META = torch.device("meta")
@@ -144,22 +144,14 @@ def _base(
     return made
 
 
-@contextmanager
-def _skip_weight_init() -> Iterator[None]:
+def _skip_weight_init() -> AbstractContextManager[None]:
     """While it is open, no weights are drawn: on `meta` that costs torch 0.25 ms each, for nothing."""
 
     def leave(tensor: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
         return tensor
 
     names = ("uniform_", "normal_", "zeros_", "ones_", "kaiming_uniform_", "orthogonal_")
-    own = {name: getattr(nn.init, name) for name in names}
-    try:
-        for name in names:
-            setattr(nn.init, name, leave)
-        yield
-    finally:
-        for name, function in own.items():
-            setattr(nn.init, name, function)
+    return patch_functions([(nn.init, name, leave) for name in names])
 
 
 def _last_ids(base: PreTrainedModel, number: int) -> tuple[int, ...]:

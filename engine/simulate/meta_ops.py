@@ -1,7 +1,7 @@
 """What tensors on `meta` cannot tell or do: answers that depend on values, and operations torch has not for them."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ Replacement = tuple[Any, str, Any]
 
 @contextmanager
 def patch_functions(changes: Sequence[Replacement]) -> Iterator[None]:
+    """While it is open, each of these stands in the place of what was there."""
     kept = [(home, name, getattr(home, name)) for home, name, _ in changes]
     try:
         for home, name, value in changes:
@@ -24,8 +25,7 @@ def patch_functions(changes: Sequence[Replacement]) -> Iterator[None]:
             setattr(home, name, value)
 
 
-@contextmanager
-def assume_full_rows(length: int) -> Iterator[None]:
+def assume_full_rows(length: int) -> AbstractContextManager[None]:
     """While it is open, values are those of a batch of full rows of `length`, their experts evenly used.
 
     New tensors and norms are made without torch's Python code for `meta`, which takes most of a simulation's time.
@@ -49,8 +49,7 @@ def assume_full_rows(length: int) -> Iterator[None]:
         (torch, "unique", columns), (torch, "zeros_like", like), (torch.linalg, "vector_norm", norm),
         (torch, "autocast", autocast), (torch, "_grouped_mm", _grouped), (F, "grouped_mm", _grouped),
     ]  # fmt: skip
-    with patch_functions(changes):
-        yield
+    return patch_functions(changes)
 
 
 def _grouped(rows: Tensor, weights: Tensor, *rest: Any, **named: Any) -> Tensor:

@@ -5,8 +5,7 @@ transformers' own quantizer chooses the layers and puts bitsandbytes' in their p
 
 import importlib
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 from transformers.quantizers.auto import AutoHfQuantizer
 
 from .loading import pack_layer
+from .meta_ops import patch_functions
 
 
 def pack_layers(model: PreTrainedModel, config: BitsAndBytesConfig) -> None:
@@ -38,11 +38,9 @@ def pack_layers(model: PreTrainedModel, config: BitsAndBytesConfig) -> None:
             module.bias = nn.Parameter(module.bias.to(dtype), requires_grad=False)
 
 
-@contextmanager
-def multiply_in_8bit(device: str) -> Iterator[None]:
+def multiply_in_8bit(device: str) -> AbstractContextManager[None]:
     """While it is open, an 8-bit layer on `meta` multiplies as it would on this device, with no outliers."""
     bitsandbytes: Any = importlib.import_module("bitsandbytes")
-    own = bitsandbytes.matmul
     product = _OnCuda if device == "cuda" else _Dequantised
 
     def matmul(
@@ -50,14 +48,21 @@ def multiply_in_8bit(device: str) -> Iterator[None]:
     ) -> Any:
         return product.apply(A, state.CB, state.SCB, bias)  # type: ignore[no-untyped-call]
 
-    bitsandbytes.matmul = matmul
-    try:
-        yield
-    finally:
-        bitsandbytes.matmul = own
+    return patch_functions([(bitsandbytes, "matmul", matmul)])
 
 
-class _OnCuda(torch.autograd.Function):
+class _Product(torch.autograd.Function):
+    """Inputs times a packed weight; backward, the weight is dequantised."""
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
+        gradient = grad_outputs[0]
+        flat = gradient.reshape(-1, gradient.shape[-1]).contiguous()
+        whole = ctx.packed.to(ctx.kept.dtype, copy=True).mul_(ctx.scales.unsqueeze(1).mul(1.0 / 127.0))
+        return torch.matmul(flat.to(ctx.kept.dtype), whole).view(ctx.shape), None, None, None
+
+
+class _OnCuda(_Product):
     """bitsandbytes 0.50 `MatMul8bitLt` and its kernels for CUDA: float16 inside, the input is kept as it came."""
 
     @staticmethod
@@ -73,12 +78,8 @@ class _OnCuda(torch.autograd.Function):
         ctx.kept, ctx.packed, ctx.scales, ctx.shape, ctx.statistics = inputs, packed, scales, inputs.shape, statistics
         return output.to(dtype).reshape(*inputs.shape[:-1], len(packed))
 
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        return _input_gradient(ctx, grad_outputs[0]), None, None, None
 
-
-class _Dequantised(torch.autograd.Function):
+class _Dequantised(_Product):
     """bitsandbytes 0.50 `MatMul8bitFp`, which it takes where it has no kernels: the weight is made whole each time."""
 
     @staticmethod
@@ -86,13 +87,3 @@ class _Dequantised(torch.autograd.Function):
         whole = packed.to(inputs.dtype).mul_(scales.unsqueeze(1).mul(1.0 / 127.0))
         ctx.kept, ctx.packed, ctx.scales, ctx.shape = inputs, packed, scales, inputs.shape
         return nn.functional.linear(inputs, whole, bias)
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> Any:
-        return _input_gradient(ctx, grad_outputs[0]), None, None, None
-
-
-def _input_gradient(ctx: Any, gradient: Tensor) -> Tensor:
-    flat = gradient.reshape(-1, gradient.shape[-1]).contiguous()
-    whole = ctx.packed.to(ctx.kept.dtype, copy=True).mul_(ctx.scales.unsqueeze(1).mul(1.0 / 127.0))
-    return torch.matmul(flat.to(ctx.kept.dtype), whole).view(ctx.shape)

@@ -42,9 +42,7 @@ def note_model(tracker: MemoryTracker, model: nn.Module) -> None:
     """Note all weights and buffers that have not been noted, and say of all what they are."""
     for name, weight in model.named_parameters():
         is_adapter = weight.requires_grad and any(word in name for word in ADAPTERS)
-        note_tensor(tracker, weight, "adapters" if is_adapter else "weights")
-        for tensor in quantization_constants(weight):
-            note_tensor(tracker, tensor, "quantisation")
+        note_weight(tracker, weight, "adapters" if is_adapter else "weights")
     for _, buffer in model.named_buffers():
         note_tensor(tracker, buffer, "weights")
 
@@ -57,6 +55,13 @@ def note_tensor(tracker: MemoryTracker, tensor: Tensor, part: str) -> None:
     """See and label."""
     tracker.see(tensor, part)
     tracker.label(tensor, part)
+
+
+def note_weight(tracker: MemoryTracker, weight: nn.Parameter, part: str = "weights") -> None:
+    """See and label a weight, and the constants beside it where bitsandbytes holds it."""
+    note_tensor(tracker, weight, part)
+    for tensor in quantization_constants(weight):
+        note_tensor(tracker, tensor, "quantisation")
 
 
 def quantization_constants(weight: Any) -> list[Tensor]:
@@ -72,6 +77,8 @@ def quantization_constants(weight: Any) -> list[Tensor]:
 
 
 def mark_layer(tracker: MemoryTracker, number: int, layer: nn.Module) -> Iterable[Any]:
+    """Let the tracker know when the layer's forward and backward passes begin; returns the handles of its hooks."""
+
     def begins(*_: Any) -> None:
         tracker.enter_layer(number)
 
@@ -85,6 +92,7 @@ def mark_layer(tracker: MemoryTracker, number: int, layer: nn.Module) -> Iterabl
 
 
 def label_trained(tracker: MemoryTracker, trained_weights: Sequence[nn.Parameter], optimizer: Any) -> None:
+    """Say which tensors are gradients, and which are the optimizer's."""
     for weight in trained_weights:
         if weight.grad is not None:
             tracker.label(weight.grad, "gradients")

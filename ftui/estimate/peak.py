@@ -7,7 +7,7 @@ and at the end of the backward pass, in the optimizer's update, while evaluating
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ftui.estimate.activations import LayerBytes, layer_bytes, widens
+from ftui.estimate.activations import FP32, LayerBytes, layer_bytes, widens
 from ftui.estimate.result import Phase
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import gradient_bytes, moment_bytes, share_between_ranks, update_bytes, weight_bytes
@@ -15,7 +15,6 @@ from ftui.estimate.trained import TrainedWeights, find_trained
 from ftui.hardware.devices import MiB
 from ftui.models.logits import CHUNK_BYTES, PLAIN_HEADS
 
-FP32 = 4
 HOPPER = 90
 
 
@@ -57,7 +56,6 @@ class _WidePoints:
         self.layers = self._layers()
         weights, constants, adapters = weight_bytes(setup, trained)
         whole = gradient_bytes(setup, trained)
-        self.all_gradients = whole
         per_rank = share_between_ranks(setup, weights, whole, moment_bytes(setup, trained), _largest_layer(setup))
         self.static = {
             "weights": per_rank.weights, "quantisation": constants, "adapters": adapters,

@@ -1,6 +1,6 @@
 """The signs the screens draw with: one set for terminals that know Unicode, one in ASCII for those that do not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,7 @@ UNICODE = Glyphs(
     attempt="╎", full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="⣿", curve="⣿",
     dash="\N{EN DASH}", separator="·", bars="▁▂▃▄▅▆▇█", newline="↵",
 )  # fmt: skip
-BLOCK = Glyphs(
-    dots=False, alive="●", idle="○", rule="─", wall="│", tick="┤", corner="└", mark="┴", grid="·", epoch="┊",
-    attempt="│", full="━", half="╸", best="◆", evaluation="◇", checkpoint="▲", cursor="▸", band="░", curve="█",
-    dash="\N{EN DASH}", separator="·", bars="▁▂▃▄▅▆▇█", newline="↵",
-)  # fmt: skip
+BLOCK = replace(UNICODE, dots=False, corner="└", attempt="│", band="░", curve="█")
 ASCII = Glyphs(
     dots=False, alive="*", idle="o", rule="-", wall="|", tick="+", corner="+", mark="+", grid=".", epoch=":",
     attempt="!", full="=", half="-", best="@", evaluation="o", checkpoint="^", cursor=">", band=":", curve="*",

@@ -38,12 +38,11 @@ LIGHT: Palette = {
 }  # fmt: skip
 LIGHT_256: Palette = {
     "background": "#ffffff", "panel": "#eeeeee", "rule": "#c6c6c6", "faint": "#808080", "muted": "#626262",
-    "text": "#303030", "bright": "#000000", "cursor": "#d7dfff",
+    "text": "#303030", "bright": "#000000", "cursor": "#d7d7ff",
     "loss": "#005faf", "loss_dim": "#87afd7", "band": "#afd7ff", "eval": "#af5f00", "eval_dim": "#d7af87",
     "good": "#00875f", "good_dim": "#87d7af", "warn": "#af5f00", "bad": "#d70000", "violet": "#5f5faf",
     "violet_dim": "#afafd7", "pink": "#af005f", "pink_dim": "#d7afaf",
 }  # fmt: skip
-LIGHT_256 = {**LIGHT_256, "cursor": "#d7d7ff"}
 
 BOLD = {"title": "text", "number": "bright", "key": "loss", "alarm": "bad", "special": "violet"}
 """Styles that are another one in bold."""

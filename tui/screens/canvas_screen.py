@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
 from textual.screen import Screen, ScreenResultType
 from textual.timer import Timer
 
@@ -55,6 +56,32 @@ class CanvasScreen(Screen[ScreenResultType]):
         """Give the canvases of these names what they show; a canvas repaints only what has changed."""
         for name, paint in paints.items():
             self.query_one(f"#{name}", Canvas).show(paint)
+
+
+class SplitScreen(Screen[None]):
+    """A title over a list with its details, another canvas beside or instead of them, the footer last."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-beside")]  # noqa: RUF012 (Textual declares it so)
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        yield Canvas(look, id="title")
+        with Horizontal(id="middle"):
+            with Vertical(id="form"):
+                yield Canvas(look, id="body")
+                yield Canvas(look, id="details")
+            yield Canvas(look, id="aside")
+        yield Canvas(look, id="keys")
+
+    def on_screen_resume(self) -> None:
+        stage(self).draw_keys()
+
+    def on_resize(self) -> None:
+        self.draw()
+
+    def draw(self) -> None:
+        """Give every canvas what it shows now."""
+        raise NotImplementedError
 
 
 class ListScreen(CanvasScreen[ScreenResultType]):

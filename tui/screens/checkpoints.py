@@ -127,14 +127,12 @@ class CheckpointsScreen(ListScreen[None]):
         if reason := reason_set_aside(entry) or entry.problem:
             stage(self).say(f"Nobody can continue from {entry.name}: {reason}.", "warn")
             return
-        from ftui.launch.open_run import successors  # with pydantic, which browsing does without
-
+        from ..state.launch_plan import first_free  # with pydantic, which browsing does without
         from .resolved import ResolvedScreen
 
         screen = ResolvedScreen(run=self._run, checkpoint=entry.step)
         if own_run and entry.newest:
-            free = next(run for run in successors(self._run) if not run.folder.exists())
-            screen.options = replace(screen.options, name=free.name)
+            screen.options = replace(screen.options, name=first_free(self._run).name)
         self.app.push_screen(screen)
 
     # -- reading back

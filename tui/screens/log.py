@@ -30,15 +30,12 @@ class LogScreen(TextScreen):
         self._up = 0  # lines between the last one shown and the newest
 
     def on_mount(self) -> None:
-        self._read()
+        self.tick()
 
     def tick(self) -> None:
-        self._read()
-        self.draw()
-
-    def _read(self) -> None:
         while self._tail.look():
             continue
+        self.draw()
 
     def action_scroll(self, by: int) -> None:
         self._up = max(0, min(self._up - by, len(self._tail.lines) - 1))

@@ -89,9 +89,9 @@ class ResolvedScreen(ListScreen[None]):
 
     def _look(self) -> None:
         self._doing = "looking ..."
-        self.run_worker(self._looked(), exclusive=True, group="look")
+        self.run_worker(self._show_plan(), exclusive=True, group="look")
 
-    async def _looked(self, problem: FtuiError | None = None) -> None:
+    async def _show_plan(self, problem: FtuiError | None = None) -> None:
         """`problem`: what came of the last try to start it, which stays on the screen."""
         try:
             self.plan = await asyncio.to_thread(plan_launch, self.options)
@@ -203,16 +203,13 @@ class ResolvedScreen(ListScreen[None]):
     async def _start(self, plan: LaunchPlan) -> None:
         try:
             run = await asyncio.to_thread(carry_out, self.options, plan)
-        except FtuiError as error:
-            await self._refused(error)
-        except OSError as error:
-            await self._refused(DiskError(f"{plan.run.folder} cannot be opened: {error}."))
+        except (FtuiError, OSError) as error:
+            if isinstance(error, OSError):
+                error = DiskError(f"{plan.run.folder} cannot be opened: {error}.")
+            self._is_opening = False
+            await self._show_plan(error)
         else:
             self._land(run)
-
-    async def _refused(self, error: FtuiError) -> None:
-        self._is_opening = False
-        await self._looked(error)
 
     def _land(self, run: Run) -> None:
         """On the live view, with nothing but the list of runs behind it."""
@@ -253,12 +250,9 @@ class ResolvedScreen(ListScreen[None]):
             told.append((MENDING, "muted"))
         if self._doing:
             told.append((self._doing, "loss"))
-        source = (
-            f"run {place(options.run.folder)}"
-            if options.run is not None
-            else f"profile {place(options.profile or Path())}"
-        )
-        source += f" over tier {options.tier}" if options.tier else ""
+        source = f"profile {place(options.profile or Path())}" + (f" over tier {options.tier}" if options.tier else "")
+        if options.run is not None:
+            source = f"run {place(options.run.folder)}"
         values = plan.values if plan is not None else ()
         return ResolvedPage(source, [(text, style) for text, style in told if text], self._counts(width), values)
 

@@ -32,19 +32,16 @@ class RunsScreen(ListScreen[None]):
         self.run_list = RunList()
 
     def on_mount(self) -> None:
-        self._refresh_list()
+        self.tick()
 
     def tick(self) -> None:
-        self._refresh_list()
-        self.draw()
-
-    def _refresh_list(self) -> None:
         try:
             self.run_list.look()
         except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
             stage(self).say(f"Not all runs can be read: {error}.", "bad")
         if self._cursor_id is not None:  # else it stays at the top, where a new run appears
             self.follow_cursor()
+        self.draw()
 
     def line_ids(self) -> Sequence[object]:
         return [row.run.folder for row in self.run_list.rows]

@@ -156,7 +156,7 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
     if step is None:
         raise UsageError(f"{parent.name} has no valid checkpoint to continue from.", hint="n gives a new run its name.")
     own_name = options.name if options.name != parent.name else None
-    run = Run(parent.folder.with_name(check_name(own_name))) if own_name else _first_free(parent)
+    run = Run(parent.folder.with_name(check_name(own_name))) if own_name else first_free(parent)
     if run.folder.exists():
         raise _taken(run)
     sentence = f"A child run {run.name} continues from checkpoint-{step} of {parent.name}, which stays as it is."
@@ -170,7 +170,8 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
     )
 
 
-def _first_free(parent: Run) -> Run:
+def first_free(parent: Run) -> Run:
+    """The first run beside `parent` that could be its child: no folder has its name."""
     return next(run for run in successors(parent) if not run.folder.exists())
 
 

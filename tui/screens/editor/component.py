@@ -1,22 +1,25 @@
-"""What the components of the editor share: the form they work on, and a screen to speak and to open lists through.
+"""What the components of the editor share: the form, a screen to speak through, the findings in the draft's rows.
 
 A component knows the form and the screen's general abilities, never the editor's screen itself or its other parts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from textual.screen import Screen
 
+from ftui.dataset.report import Finding
 from ftui.errors import FtuiError
+from ftui.profile.schema import Profile
 from ftui.profile.toml_edit.document import ProfileDocument
 
 from ...form.edits import removed_keys
 from ...form.profile_form import ProfileForm
-from ...stage import Stage, stage
+from ...stage import RowReport, Stage, stage
 from ..dialogs import confirm
 
 T = TypeVar("T")
+ALLOW = ("data", "allow")
 
 
 class Component:
@@ -59,3 +62,21 @@ class Component:
     def ask(self, question: str, yes: str, then: Callable[[], object]) -> None:
         """Asks, and goes on with `then` after a yes. `yes`: what that does."""
         confirm(self.screen, question, yes, then)
+
+
+def findings_of(last: RowReport | None, profile: Profile | None) -> Sequence[Finding]:
+    """What was found in the rows that the profile means; nothing where others, or none, were looked at."""
+    if profile is None or last is None or _rows_of(last.profile) != _rows_of(profile):
+        return ()
+    return last.report.findings
+
+
+def blocking_findings(last: RowReport | None, profile: Profile | None) -> list[Finding]:
+    """Those that would stop a run of the profile."""
+    allowed = profile.data.allow if profile is not None else ()
+    return [each for each in findings_of(last, profile) if each.severity == "red" and each.name not in allowed]
+
+
+def _rows_of(profile: Profile) -> tuple[object, ...]:
+    """All that the report depends on."""
+    return profile.data.model_copy(update={ALLOW[1]: ()}), profile.model, profile.run.stage

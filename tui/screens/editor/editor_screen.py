@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Literal
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -20,10 +19,10 @@ from ...drawing.wording import place
 from ...form.comparison import compare, list_comparisons
 from ...form.profile_form import ProfileForm
 from ...key_table import bindings_of
-from ...render.canvas import Canvas
 from ...stage import stage
 from ...state import autosave
 from ...state.profile_paths import current_folder, free_name, is_shipped
+from ..canvas_screen import SplitScreen
 from ..dialogs import prompt
 from ..diff import DiffScreen
 from ..pick import PickScreen, pick
@@ -85,12 +84,11 @@ EDITOR_KEYS: list[BindingType] = [
 COPY_QUESTION = "A profile that comes with ftui stays as it is. The name of your copy, which w writes:"
 
 
-class EditorScreen(Screen[None]):
+class EditorScreen(SplitScreen):
     """Hands keys to the form and to the components, each of which has a state of its own."""
 
     HEADING = "the editor of a profile"
     AUTO_FOCUS = ""  # the line of input has the keys only while it is shown
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-beside")]  # noqa: RUF012 (Textual declares it so)
     BINDINGS: ClassVar[list[BindingType]] = EDITOR_KEYS
 
     def __init__(self, form: ProfileForm) -> None:
@@ -103,14 +101,7 @@ class EditorScreen(Screen[None]):
         self.form_view = FormView(self, form, self.entry, self._estimate)
 
     def compose(self) -> ComposeResult:
-        look = stage(self).look
-        yield Canvas(look, id="title")
-        with Horizontal(id="middle"):
-            with Vertical(id="form"):
-                yield Canvas(look, id="body")
-                yield Canvas(look, id="details")
-            yield Canvas(look, id="aside")
-        yield Canvas(look, id="keys")
+        yield from super().compose()
         entry = Input(compact=True, select_on_focus=False, id="entry")
         entry.cursor_blink = False  # 2 kB/s over the wire otherwise
         yield entry
@@ -126,12 +117,6 @@ class EditorScreen(Screen[None]):
     def on_unmount(self) -> None:
         self._file.release()
         self._estimate.close()
-
-    def on_screen_resume(self) -> None:
-        stage(self).draw_keys()
-
-    def on_resize(self) -> None:
-        self.draw()
 
     def draw(self) -> None:
         """Draws everything anew."""

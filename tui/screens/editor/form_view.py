@@ -11,9 +11,9 @@ from ...form.profile_form import ProfileForm
 from ...render.canvas import Canvas
 from ...render.spans import Frame, Line, paragraph
 from ...stage import stage
+from .component import blocking_findings
 from .entry_line import EntryLine
 from .estimate_panel import EstimatePanel
-from .row_findings import blocking_findings
 
 View = Literal["form", "toml", "estimate"]
 FIND = " find  "

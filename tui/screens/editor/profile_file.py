@@ -24,8 +24,7 @@ from ...form.text_values import format_list
 from ...state import autosave
 from ...state.profile_paths import current_folder, is_shipped
 from ..dialogs import ConfirmScreen, prompt
-from .component import Component
-from .row_findings import ALLOW, blocking_findings
+from .component import ALLOW, Component, blocking_findings
 
 Then = Callable[[], object]
 RED_QUESTION = "A run would not start with these rows: {} (r shows them). Allow that in data.allow, and go on?"

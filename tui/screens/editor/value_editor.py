@@ -20,8 +20,7 @@ from ...form.form_rows import FormRow
 from ...form.path_choices import data_choices, describe_data, describe_model, model_choices
 from ...form.text_values import NONE, format_list, format_value, parse_value
 from ..pick import PickScreen, pick
-from .component import Component
-from .row_findings import ALLOW, findings_of
+from .component import ALLOW, Component, findings_of
 
 MOST_FILES = 60  # whose form is looked at, one after the other
 

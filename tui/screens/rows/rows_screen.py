@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import msgspec
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 
 from ftui.dataset.report import Report
@@ -25,6 +23,7 @@ from ftui.profile.schema import Profile
 
 from ...render.canvas import Canvas
 from ...stage import RowReport, stage
+from ..canvas_screen import SplitScreen
 from ..dialogs import prompt
 from . import questions as xray_questions
 from .questions import RowQuery, ask_number, parse_place
@@ -80,7 +79,7 @@ XRAY_KEYS: list[BindingType] = [
 ]
 
 
-class RowsScreen(Screen[None]):
+class RowsScreen(SplitScreen):
     """The rows of `profile`, whose paths are absolute; `name` is what it is called.
 
     `tell` gets the report once it is there.
@@ -88,7 +87,6 @@ class RowsScreen(Screen[None]):
 
     HEADING = "the rows of a profile"
     LEGEND = LEGEND
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-beside")]  # noqa: RUF012 (Textual declares it so)
     BINDINGS: ClassVar[list[BindingType]] = XRAY_KEYS
 
     def __init__(self, name: str, profile: Profile, tell: Callable[[Report], object] | None = None) -> None:
@@ -107,27 +105,11 @@ class RowsScreen(Screen[None]):
         self.sought = self.found = ""  # what was last looked for; that of it which led to the row that is shown
         self.shown = Shown(self)
 
-    def compose(self) -> ComposeResult:
-        look = stage(self).look
-        yield Canvas(look, id="title")
-        with Horizontal(id="middle"):
-            with Vertical(id="form"):
-                yield Canvas(look, id="body")
-                yield Canvas(look, id="details")
-            yield Canvas(look, id="aside")
-        yield Canvas(look, id="keys")
-
     def on_mount(self) -> None:
         self._begin()
 
     def on_unmount(self) -> None:
         self.helper.close()  # in the middle of its work too
-
-    def on_screen_resume(self) -> None:
-        stage(self).draw_keys()
-
-    def on_resize(self) -> None:
-        self.draw()
 
     @property
     def hidden_keys(self) -> set[str]:
