@@ -95,8 +95,8 @@ class RowBrowser:
             targets[long] = store.count_trained(store.starts[long] + 1, store.starts[long] + cut)
             return targets
 
-        seen = self._combine_by_row(lambda store: np.minimum(store.lengths, np.int32(cut)))
-        return np.asarray(self._combine_by_row(num_trained) / np.maximum(seen, 1))
+        num_seen = self._combine_by_row(lambda store: np.minimum(store.lengths, np.int32(cut)))
+        return np.asarray(self._combine_by_row(num_trained) / np.maximum(num_seen, 1))
 
     @cached_property
     def orders(self) -> dict[str, np.ndarray]:
@@ -123,21 +123,21 @@ class RowBrowser:
     def taken(self, number: int) -> LoadedRow:
         """A row read again, and what stands of it among the tokens."""
         source, local = self.rows.place_of(number)
-        found, store = self.read.sources[source], self.read.stores[source]
+        source_files, store = self.read.sources[source], self.read.stores[source]
         fact = store.facts[local]
-        place = found.places[int(fact["file"])]
+        place = source_files.places[int(fact["file"])]
         key = (number, _stamp(place))
         if key in self._taken:  # the parts of a long text come one after the other: it is tokenised once
             return self._taken[key]
-        row, raw = reread_row(place, int(fact["place"]), int(fact["offset"]), encoding=found.encoding)
+        row, raw = reread_row(place, int(fact["place"]), int(fact["offset"]), encoding=source_files.encoding)
         first, last = np.searchsorted(store.rows, local), np.searchsorted(store.rows, local, side="right")
         self._taken.clear()
         self._taken[key] = LoadedRow(
-            number=number, num_rows=len(self.rows), source=found.name, form=store.counts.forms[int(fact["file"])],
+            number=number, num_rows=len(self.rows), source=source_files.name, form=store.counts.forms[int(fact["file"])],
             row=row, where=self.rows.where(number), raw=raw,
             flags=int(fact["flags"]),
             sequences=[store[index] for index in range(int(first), int(last))],
-            encoder=replace(self.read.encoder, shape=found.shape), max_length=self.profile.data.max_length,
+            encoder=replace(self.read.encoder, shape=source_files.shape), max_length=self.profile.data.max_length,
             is_plain=isinstance(place, Path) and kind_of(place) == ".txt",
         )  # fmt: skip
         return self._taken[key]
@@ -162,10 +162,10 @@ def open_browser(profile: str, tell: Report) -> RowBrowser:
     """
     if profile not in _open_browsers:
         _open_browsers.clear()
-        found = given_profile(profile)
+        resolved = given_profile(profile)
         with tempfile.TemporaryDirectory() as fallback:
             _open_browsers[profile] = RowBrowser(
-                found, load_data(found, cache_folder(Path(fallback)), tell, weights=False)
+                resolved, load_data(resolved, cache_folder(Path(fallback)), tell, weights=False)
             )
     return _open_browsers[profile]
 
@@ -206,10 +206,10 @@ def view_row(
     if where is not None:
         return make_row_view(data.taken(_number_of(data, where["file"], where["number"])), 0)
     if jump in data.orders:
-        found = data.taken(int(data.orders[jump][number % len(data.rows)]))
-        longest = int(data.longest_sequences[found.number])
-        words = SPLIT if data.profile.run.stage != "sft" else NOT_CUT if longest <= found.max_length else ""
-        return make_row_view(found, 0, [words.format(found.max_length)] if jump == "most_truncated" and words else [])
+        row = data.taken(int(data.orders[jump][number % len(data.rows)]))
+        longest = int(data.longest_sequences[row.number])
+        words = SPLIT if data.profile.run.stage != "sft" else NOT_CUT if longest <= row.max_length else ""
+        return make_row_view(row, 0, [words.format(row.max_length)] if jump == "most_truncated" and words else [])
     if jump == "random":
         number, part = data.any_part(seed)
         return make_row_view(data.taken(number), part)
@@ -230,13 +230,15 @@ def view_row(
 def _number_of(data: RowBrowser, file: str, place: int) -> int:
     """Raises `DataError` where no row of the training data stands there, or the name is that of several files."""
     places = [
-        (printable(one), source, number)
-        for source, found in enumerate(data.read.sources)
-        for number, one in enumerate(found.places)
+        (printable(path), source, number)
+        for source, files in enumerate(data.read.sources)
+        for number, path in enumerate(files.places)
     ]
-    meant = [one for one in places if one[0] == file] or [one for one in places if matches_file(file, one[0])]
-    if len(files := sorted({name for name, _, _ in meant})) > 1:
-        raise DataError(f"{file} may be {files[0]} or {files[1]}.", hint="Write more of its path.")
+    meant = [where for where in places if where[0] == file] or [
+        where for where in places if matches_file(file, where[0])
+    ]
+    if len(names := sorted({name for name, _, _ in meant})) > 1:
+        raise DataError(f"{file} may be {names[0]} or {names[1]}.", hint="Write more of its path.")
     for _, source, number in meant:
         if (at := data.number_at(source, number, place)) is not None:
             return at
@@ -255,10 +257,10 @@ def search_rows(profile: str, text: str, after: int, tell: Report, part: int = 0
     data = open_browser(profile, tell)
     if 0 <= after < len(data.rows) and data.parts[after] > 1:
         here = data.taken(after)
-        if (found := find_part(here, text, part + 1)) is not None:
-            return make_row_view(here, found, sought=text)
+        if (match := find_part(here, text, part + 1)) is not None:
+            return make_row_view(here, match, sought=text)
     number = next(find_rows(data, text, after, tell), None)
     if number is None:
         return None
-    taken = data.taken(number)
-    return make_row_view(taken, find_part(taken, text) or 0, sought=text)
+    row = data.taken(number)
+    return make_row_view(row, find_part(row, text) or 0, sought=text)

@@ -42,19 +42,19 @@ def explain_row(encoder: Encoder, row: Row, form: str) -> list[Explanation]:
     Raises:
         DataError: the row cannot be trained on.
     """
-    taken = encoder.prepare(row, form)
-    if isinstance(taken, DataError):
-        raise taken
-    if taken.tokens is not None:
-        return [_of_tokens(encoder.tokenizer, taken.tokens)]
-    found = []
-    for rendered, encoding in zip(taken.turns, encoder.tokenised([one.text for one in taken.turns]), strict=True):
+    encoded = encoder.prepare(row, form)
+    if isinstance(encoded, DataError):
+        raise encoded
+    if encoded.tokens is not None:
+        return [_of_tokens(encoder.tokenizer, encoded.tokens)]
+    explanations = []
+    for rendered, encoding in zip(encoded.turns, encoder.tokenised([turn.text for turn in encoded.turns]), strict=True):
         mask = loss_mask(encoding, rendered.text, rendered.spans)
-        turns = _turns(encoder, trained_part(taken.example), rendered)
+        turns = _turns(encoder, trained_part(encoded.example), rendered)
         differs = mask_difference(encoder.tokenizer, encoding, rendered.text, rendered.spans, mask)
         targets = mask.targets.tolist()
-        found.append(Explanation(rendered.text, encoding.ids, encoding.offsets, targets, turns, differs))
-    return found
+        explanations.append(Explanation(rendered.text, encoding.ids, encoding.offsets, targets, turns, differs))
+    return explanations
 
 
 def _turns(encoder: Encoder, example: Any, rendered: RenderedText) -> list[TurnSpan]:
@@ -75,8 +75,8 @@ def _of_tokens(tokenizer: PreTrainedTokenizerBase, tokens: Tokens) -> Explanatio
     ids, text = tokens.input_ids.tolist(), ""
     offsets: list[tuple[int, int]] = []
     pending: list[int] = []
-    for number, one in enumerate(ids):
-        pending.append(one)
+    for number, token in enumerate(ids):
+        pending.append(token)
         piece = str(tokenizer.decode(pending, skip_special_tokens=False, clean_up_tokenization_spaces=False))
         is_part = piece.endswith(PART) and len(pending) < MOST_BYTES and number + 1 < len(ids)
         if not is_part:  # several tokens may make up one character

@@ -64,37 +64,37 @@ class LoadedRow:
         return explain_row(self.encoder, self.row, self.form)
 
 
-def count_parts(taken: LoadedRow) -> int:
+def count_parts(row: LoadedRow) -> int:
     """Sequences that the model sees of it; at least one is shown."""
-    return max(1, len(_pieces(taken)))
+    return max(1, len(_pieces(row)))
 
 
-def _pieces(taken: LoadedRow) -> list[tuple[int, int, int]]:
+def _pieces(row: LoadedRow) -> list[tuple[int, int, int]]:
     """(sequence, first token, behind the last) of each part. Stage sft cuts, every other one splits.
 
     A last piece of one token would be predicted from nothing: it gets one of the piece before (as in sequences.py).
     """
     pieces = []
-    for index, sequence in enumerate(taken.sequences):
+    for index, sequence in enumerate(row.sequences):
         length = len(sequence.input_ids)
-        if taken.encoder.stage == "sft":
+        if row.encoder.stage == "sft":
             pieces.append((index, 0, length))
             continue
-        starts = list(range(0, length, taken.max_length))
+        starts = list(range(0, length, row.max_length))
         if len(starts) > 1 and length - starts[-1] == 1:
             starts[-1] -= 1
         pieces += [(index, start, end) for start, end in zip(starts, [*starts[1:], length], strict=True)]
     return pieces
 
 
-def find_part(taken: LoadedRow, text: str, first: int = 0) -> int | None:
+def find_part(row: LoadedRow, text: str, first: int = 0) -> int | None:
     """The first part from `first` on in which this text begins, whatever the case and the blanks in it."""
-    pieces, wanted = _pieces(taken), _pattern(text)
+    pieces, pattern = _pieces(row), _pattern(text)
     for number, (index, start, _) in enumerate(pieces):
-        if number < first or index >= len(taken.explained) or (number > first and start):
+        if number < first or index >= len(row.explained) or (number > first and start):
             continue  # one look at a sequence finds the first of all its parts
-        one = taken.explained[index]
-        if (hit := next(_hits(one, wanted, start), None)) is not None:
+        explanation = row.explained[index]
+        if (hit := next(_hits(explanation, pattern, start), None)) is not None:
             its = (n for n, (other, _, end) in enumerate(pieces) if n >= number and other == index and hit[0] < end)
             return next(its, None)
     return None
@@ -104,97 +104,97 @@ def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(r"\s+".join(map(re.escape, text.split())) or re.escape(text), re.IGNORECASE)
 
 
-def _hits(one: Explanation, wanted: re.Pattern[str], start: int) -> Iterator[tuple[int, int]]:
+def _hits(explanation: Explanation, pattern: re.Pattern[str], start: int) -> Iterator[tuple[int, int]]:
     """The tokens of each place where it is found, from token `start` on: the first, and behind the last."""
-    begins, ends = [offset[0] for offset in one.offsets], [offset[1] for offset in one.offsets]
-    for found in wanted.finditer(one.text, begins[start] if start < len(begins) else len(one.text)):
-        yield bisect_right(ends, found.start()), bisect_left(begins, found.end())
+    begins, ends = [offset[0] for offset in explanation.offsets], [offset[1] for offset in explanation.offsets]
+    for match in pattern.finditer(explanation.text, begins[start] if start < len(begins) else len(explanation.text)):
+        yield bisect_right(ends, match.start()), bisect_left(begins, match.end())
 
 
-def _hits_within(one: Explanation, text: str, start: int, end: int) -> list[tuple[int, int]]:
+def _hits_within(explanation: Explanation, text: str, start: int, end: int) -> list[tuple[int, int]]:
     """The same of those that begin before token `end`, counted from `start`."""
-    found: list[tuple[int, int]] = []
-    for first, last in _hits(one, _pattern(text), start) if text else ():
-        if first >= end or len(found) == MOST_HITS:
+    hits: list[tuple[int, int]] = []
+    for first, last in _hits(explanation, _pattern(text), start) if text else ():
+        if first >= end or len(hits) == MOST_HITS:
             break
-        found.append((first - start, min(last, end) - start))
-    return found
+        hits.append((first - start, min(last, end) - start))
+    return hits
 
 
 def make_row_view(
-    taken: LoadedRow, part: int, extra: Sequence[str] = (), *, most_cut: int = MOST_CUT, sought: str = ""
+    row: LoadedRow, part: int, extra: Sequence[str] = (), *, most_cut: int = MOST_CUT, sought: str = ""
 ) -> RowView:
     """Part `part` of a row, with `extra` notes, up to `most_cut` tokens beyond data.max_length, and where `sought` is.
 
     Raises:
         DataError: its file has changed, and what stands there now cannot be trained on.
     """
-    pieces = _pieces(taken)
+    pieces = _pieces(row)
     index, start, end = pieces[min(part, len(pieces) - 1)] if pieces else (0, 0, 0)
-    one = taken.explained[index] if index < len(taken.explained) else None
-    notes = [words for oddity, words in WORDS.items() if taken.flags & oddity]
-    if one is None:
+    explanation = row.explained[index] if index < len(row.explained) else None
+    notes = [words for oddity, words in WORDS.items() if row.flags & oddity]
+    if explanation is None:
         tokens, turns, hits = [], [], []
     else:
-        notes += [f"Of an answer, {one.differs}."] if one.differs else []
-        its = taken.sequences[index].input_ids if pieces else np.asarray(one.ids)
-        if not np.array_equal(np.asarray(one.ids), its):
+        notes += [f"Of an answer, {explanation.differs}."] if explanation.differs else []
+        its = row.sequences[index].input_ids if pieces else np.asarray(explanation.ids)
+        if not np.array_equal(np.asarray(explanation.ids), its):
             notes.append(CHANGED)
         if not pieces:
-            end = len(one.ids)
-        cut = taken.max_length if taken.encoder.stage == "sft" else end
-        hits = _hits_within(one, sought, start, end)
+            end = len(explanation.ids)
+        cut = row.max_length if row.encoder.stage == "sft" else end
+        hits = _hits_within(explanation, sought, start, end)
         last = min(end, start + max(cut + most_cut, hits[0][1] + BEHIND_HIT if hits else 0))
-        tokens = _tokens(taken.encoder.tokenizer, one, start, last, cut)
-        turns = _turns(one, start, last)
+        tokens = _tokens(row.encoder.tokenizer, explanation, start, last, cut)
+        turns = _turns(explanation, start, last)
     num_trained = sum(token.is_target and not token.is_cut for token in tokens)
     if not num_trained and tokens and any(token.is_target for token in tokens):
-        notes.append(
-            f"None of it is trained on: all that would be stands beyond data.max_length = {taken.max_length:,}."
-        )
-    raw, raw_line = _raw_text(taken, one, start, end, is_part=len(pieces) > 1)
+        notes.append(f"None of it is trained on: all that would be stands beyond data.max_length = {row.max_length:,}.")
+    raw, raw_line = _raw_text(row, explanation, start, end, is_part=len(pieces) > 1)
     return RowView(
-        number=taken.number, num_rows=taken.num_rows, where=taken.where, source=taken.source, form=taken.form,
+        number=row.number, num_rows=row.num_rows, where=row.where, source=row.source, form=row.form,
         part=min(part, max(0, len(pieces) - 1)), num_parts=max(1, len(pieces)), tokens=tokens, turns=turns,
         num_tokens=end - start, num_target_tokens=num_trained,
-        max_length=taken.max_length, raw=raw, raw_line=raw_line, notes=[*extra, *notes],
+        max_length=row.max_length, raw=raw, raw_line=raw_line, notes=[*extra, *notes],
         hits=[(first, min(behind, len(tokens))) for first, behind in hits if first < len(tokens)],
-        num_row_tokens=sum(len(sequence.input_ids) for sequence in taken.sequences) or end - start,
+        num_row_tokens=sum(len(sequence.input_ids) for sequence in row.sequences) or end - start,
     )  # fmt: skip
 
 
 def _raw_text(
-    taken: LoadedRow, one: Explanation | None, start: int, end: int, *, is_part: bool
+    row: LoadedRow, explanation: Explanation | None, start: int, end: int, *, is_part: bool
 ) -> tuple[str, int | None]:
-    said, share = "", 0.0
-    if one is not None and is_part and start < end <= len(one.offsets):
-        begin, behind = one.offsets[start][0], one.offsets[end - 1][1]
-        said, share = one.text[begin:behind], begin / max(1, len(one.text))
-    return raw_text(taken.raw, is_plain=taken.is_plain, line=taken.where.number, said=said, share=share)
+    part, share = "", 0.0
+    if explanation is not None and is_part and start < end <= len(explanation.offsets):
+        begin, behind = explanation.offsets[start][0], explanation.offsets[end - 1][1]
+        part, share = explanation.text[begin:behind], begin / max(1, len(explanation.text))
+    return raw_text(row.raw, is_plain=row.is_plain, line=row.where.number, part=part, share=share)
 
 
-def _tokens(tokenizer: PreTrainedTokenizerBase, one: Explanation, start: int, end: int, cut: int) -> list[Token]:
+def _tokens(
+    tokenizer: PreTrainedTokenizerBase, explanation: Explanation, start: int, end: int, cut: int
+) -> list[Token]:
     """Each character stands in one token: what several make up (bytes of it) in the first, a gap in the one behind."""
     special = {number for number, added in tokenizer.added_tokens_decoder.items() if added.special}
-    covered = one.offsets[start - 1][1] if start else 0
+    covered = explanation.offsets[start - 1][1] if start else 0
     tokens = []
     for at in range(start, end):
-        last = max(covered, one.offsets[at][1])
-        number, is_target = int(one.ids[at]), bool(one.targets[at]) and at > start
-        tokens.append(Token(number, one.text[covered:last], is_target, number in special, at - start >= cut))
+        last = max(covered, explanation.offsets[at][1])
+        number, is_target = int(explanation.ids[at]), bool(explanation.targets[at]) and at > start
+        tokens.append(Token(number, explanation.text[covered:last], is_target, number in special, at - start >= cut))
         covered = last
     return tokens
 
 
-def _turns(one: Explanation, start: int, end: int) -> list[Turn]:
+def _turns(explanation: Explanation, start: int, end: int) -> list[Turn]:
     """Turns by their tokens. What stands before the first belongs to it."""
-    if not one.turns:
+    if not explanation.turns:
         return []
-    begins = [offset[0] for offset in one.offsets]
-    firsts = [int(np.searchsorted(begins, at)) for _, at, _ in one.turns]
+    begins = [offset[0] for offset in explanation.offsets]
+    firsts = [int(np.searchsorted(begins, at)) for _, at, _ in explanation.turns]
     firsts[0] = 0
-    found = []
-    for (role, _, _), first, last in zip(one.turns, firsts, [*firsts[1:], len(begins)], strict=True):
+    turns = []
+    for (role, _, _), first, last in zip(explanation.turns, firsts, [*firsts[1:], len(begins)], strict=True):
         if first < end and last > start:
-            found.append(Turn(str(role), max(first, start) - start, min(last, end) - start))
-    return found
+            turns.append(Turn(str(role), max(first, start) - start, min(last, end) - start))
+    return turns

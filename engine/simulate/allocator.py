@@ -49,14 +49,14 @@ class Allocator:
 
     def replay(self, events: Iterable[tuple[int, int]]) -> Replay:
         """Follow the events to their end; may be called again with more of them."""
-        held = self._held
+        blocks = self._held
         for number, size in events:
             if size > 0:
-                held[number] = self._take(size)
+                blocks[number] = self._take(size)
             elif size == 0:  # tracker.CLEAR
                 self.forget_idle()
-            elif number in held:
-                self._give_back(held.pop(number))
+            elif number in blocks:
+                self._give_back(blocks.pop(number))
         return Replay(self.peak_allocated, self.peak_reserved)
 
     def forget_idle(self) -> None:
@@ -118,11 +118,11 @@ class Allocator:
             second.after.before = first
 
     def _grow(self, size: int, small: bool) -> Block:
-        wanted = SMALL_SEGMENT if small else LARGE_SEGMENT if size < LARGE else -(-size // STEP) * STEP
-        self.reserved += wanted
+        segment = SMALL_SEGMENT if small else LARGE_SEGMENT if size < LARGE else -(-size // STEP) * STEP
+        self.reserved += segment
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        block = Block(wanted, self._next, small)
-        self._next += wanted + SMALL  # never beside the one before: segments do not merge
+        block = Block(segment, self._next, small)
+        self._next += segment + SMALL  # never beside the one before: segments do not merge
         return block
 
     def _is_whole(self, block: Block) -> bool:

@@ -31,8 +31,8 @@ class LayerPlan:
 
 def find_layers(base: Any) -> list[nn.Module]:
     """The decoder layers, in their order; empty where they are in no list of that length."""
-    found = _find_stack(base)
-    return [] if found is None else list(found[2])
+    stack = _find_stack(base)
+    return [] if stack is None else list(stack[2])
 
 
 def _find_stack(base: Any) -> tuple[nn.Module, str, nn.ModuleList] | None:
@@ -55,13 +55,13 @@ def layer_kinds(base: Any, layers: Sequence[nn.Module]) -> list[Hashable]:
         if id(weight) in inside:
             break
         flows |= weight.requires_grad
-    found: list[Hashable] = []
+    kinds: list[Hashable] = []
     for number, layer in enumerate(layers):
         modules = tuple((type(module).__name__, *_flags(module)) for module in layer.modules())
         weights = tuple((name, w.shape, w.dtype, w.requires_grad) for name, w in layer.named_parameters())
-        found.append((flows, modules, weights, tuple(str(values[number]) for values in lists)))
+        kinds.append((flows, modules, weights, tuple(str(values[number]) for values in lists)))
         flows |= any(weight.requires_grad for weight in layer.parameters())
-    return found
+    return kinds
 
 
 def _flags(module: nn.Module) -> list[tuple[str, Any]]:
@@ -74,13 +74,13 @@ def plan_layers(kinds: Sequence[Hashable]) -> LayerPlan:
     """Keep as few layers as show every kind of layer between its neighbours."""
     last = len(kinds) - 1
     among = [tuple(kinds[max(0, number - 1) : number + 2]) for number in range(last + 1)]
-    kept, wanted = [0], set(among[1:last])
+    kept, missing = [0], set(among[1:last])
     while kept[-1] != last:
         here = kept[-1]
         following = [n for n in range(here + 1, last + 1) if (kinds[n - 1], kinds[n]) == (kinds[here], kinds[here + 1])]
-        goal = next((number for number in range(here + 1, last) if among[number] in wanted), last)
+        goal = next((number for number in range(here + 1, last) if among[number] in missing), last)
         kept.append(max((number for number in following if number <= goal), default=here + 1))
-        wanted.discard(among[kept[-1]])
+        missing.discard(among[kept[-1]])
     stands = {among[number]: place for place, number in enumerate(kept) if 0 < number < last}
     between = [stands[among[number]] for number in range(1, last)]
     return LayerPlan(tuple(kept), (0, *between, *([len(kept) - 1] if last else [])))
@@ -128,20 +128,20 @@ def _stretches(trace: Trace) -> tuple[list[_Stretch], list[PhaseMark]]:
     """What is between two layers belongs to the first of them; what comes after the last one belongs to none."""
     ends = [mark.index for mark in trace.marks[1:]] + [len(trace.events)]
     phases: list[PhaseMark] = []
-    found: list[_Stretch] = []
+    stretches: list[_Stretch] = []
     for mark, end in zip(trace.marks, ends, strict=True):
         if not phases or (mark.phase, mark.iteration) != (phases[-1].phase, phases[-1].iteration):
             phases.append(mark)
         number, begin = len(phases) - 1, mark.index
-        before = found[-1] if found and found[-1].phase == number and found[-1].is_inside else None
+        before = stretches[-1] if stretches and stretches[-1].phase == number and stretches[-1].is_inside else None
         if mark.layer is None and before is not None and mark.phase != "backward":
             follows = next((other for other in trace.marks if other.index >= end), None)
             between = follows is not None and follows.layer is not None
             begin = end if between else _first_made(trace, begin, end)
-            found[-1] = replace(before, end=begin)
+            stretches[-1] = replace(before, end=begin)
         if begin < end:
-            found.append(_Stretch(number, mark.layer, begin, end))
-    return found, phases
+            stretches.append(_Stretch(number, mark.layer, begin, end))
+    return stretches, phases
 
 
 def _first_made(trace: Trace, begin: int, end: int) -> int:
@@ -160,13 +160,13 @@ class _Unfolding:
         self._owner: dict[int, int] = {}
         self._alive: dict[tuple[int, int | None], int] = {}
         self._borrowed: dict[tuple[int, int, int], list[int]] = {}
-        seen: set[tuple[int, int]] = set()
+        pairs: set[tuple[int, int]] = set()
         for stretch in stretches:
             if stretch.layer is None:
                 continue
-            if (stretch.phase, stretch.layer) in seen:
+            if (stretch.phase, stretch.layer) in pairs:
                 raise UnfoldError(f"layer {stretch.layer} runs twice")
-            seen.add((stretch.phase, stretch.layer))
+            pairs.add((stretch.phase, stretch.layer))
             for number, size in trace.events[stretch.begin : stretch.end]:
                 if size > 0:
                     self._owner[number] = stretch.layer
@@ -176,7 +176,7 @@ class _Unfolding:
     def told(self) -> Trace:
         for (number, is_inside), group in groupby(self._stretches, lambda stretch: (stretch.phase, stretch.is_inside)):
             phase = self._phases[number]
-            for position, stretch in self._in_order(list(group)) if is_inside else ((None, one) for one in group):
+            for position, stretch in self._in_order(list(group)) if is_inside else ((None, other) for other in group):
                 self._marks.append(PhaseMark(len(self._events), phase.iteration, phase.phase, position))
                 self._tell(stretch, position)
         return Trace(tuple(self._events), tuple(self._parts), tuple(self._marks))
@@ -228,8 +228,8 @@ class _Unfolding:
             return
         target = position + distance
         stands = self._plan.sample[target]
-        given = self._borrowed[stretch.phase, stretch.layer, distance]
+        ours = self._borrowed[stretch.phase, stretch.layer, distance]
         theirs = self._borrowed.get((stretch.phase, stands - distance, distance), [])
-        if len(given) != len(theirs):
+        if len(ours) != len(theirs):
             raise UnfoldError(f"neighbours differ at layer {position}")
-        self._give_back(theirs[given.index(number)], target, size)
+        self._give_back(theirs[ours.index(number)], target, size)

@@ -94,45 +94,45 @@ class Heap:
 
     def _aligned(self, size: int) -> Chunk:
         """posix_memalign: a chunk with room to move in, cut at both ends."""
-        wanted = _chunk_size(size)
-        address, found = self._take(wanted + ALIGNMENT + LEAST)
+        needed = _chunk_size(size)
+        address, room = self._take(needed + ALIGNMENT + LEAST)
         if address < 0:
-            return address, found
+            return address, room
         begin = -(-(address + 16) // ALIGNMENT) * ALIGNMENT - 16
         if 0 < begin - address < LEAST:
             begin += ALIGNMENT
         if begin > address:
             self._free(address, begin - address)
-        rest = address + found - begin - wanted
+        rest = address + room - begin - needed
         if rest < LEAST:
-            return begin, wanted + rest
-        self._free(begin + wanted, rest)
-        return begin, wanted
+            return begin, needed + rest
+        self._free(begin + needed, rest)
+        return begin, needed
 
     def _small(self, size: int) -> Chunk:
-        wanted = _chunk_size(size)
-        if cached := self._cached.get(wanted):
-            return cached.pop(), wanted
-        return self._take(wanted)
+        needed = _chunk_size(size)
+        if cached := self._cached.get(needed):
+            return cached.pop(), needed
+        return self._take(needed)
 
-    def _take(self, wanted: int) -> Chunk:
+    def _take(self, needed: int) -> Chunk:
         """The smallest free chunk that is large enough, else a mapping, else from the heap's end."""
-        place = bisect_left(self._sizes, (wanted, 0))
+        place = bisect_left(self._sizes, (needed, 0))
         if place < len(self._sizes):
-            found, address = self._sizes[place]
-            self._pull(address, found)
-            if found - wanted < LEAST:
-                return address, found
-            self._put(address + wanted, found - wanted)
-            return address, wanted
-        if self._end - self._top < wanted + LEAST:
-            if wanted >= self._threshold:
-                size = -(-(wanted + 8) // PAGE) * PAGE
+            room, address = self._sizes[place]
+            self._pull(address, room)
+            if room - needed < LEAST:
+                return address, room
+            self._put(address + needed, room - needed)
+            return address, needed
+        if self._end - self._top < needed + LEAST:
+            if needed >= self._threshold:
+                size = -(-(needed + 8) // PAGE) * PAGE
                 self.resident += size
                 return -1, size
-            self._grow(-(-(wanted + PAD + LEAST - (self._end - self._top)) // PAGE) * PAGE)
-        address, self._top = self._top, self._top + wanted
-        return address, wanted
+            self._grow(-(-(needed + PAD + LEAST - (self._end - self._top)) // PAGE) * PAGE)
+        address, self._top = self._top, self._top + needed
+        return address, needed
 
     def _grow(self, size: int) -> None:
         self._end += size

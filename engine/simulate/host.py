@@ -28,26 +28,26 @@ def resident_bytes(folder: Path, num_threads: int) -> int:
     note = folder / "host.json"
     key = json.dumps([versions(), sys.executable, num_threads], sort_keys=True)
     try:
-        known = json.loads(note.read_bytes())
+        sizes = json.loads(note.read_bytes())
     except (OSError, ValueError):
-        known = {}
-    if key in known:
-        return int(known[key])
-    found = _measure(num_threads)
-    if found is None:
+        sizes = {}
+    if key in sizes:
+        return int(sizes[key])
+    size = _measure(num_threads)
+    if size is None:
         return LIKELY
-    replace_file(note, msgspec.json.encode({key: found}))
-    return found
+    replace_file(note, msgspec.json.encode({key: size}))
+    return size
 
 
 @functools.cache
 def _measure(num_threads: int) -> int | None:
     command = [sys.executable, "-P", "-m", __name__, str(num_threads)]
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True).stdout
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=True).stdout
     except (subprocess.SubprocessError, OSError):
         return None
-    return int(told.split()[-1])
+    return int(answer.split()[-1])
 
 
 def main(arguments: list[str]) -> int:

@@ -15,13 +15,13 @@ Replacement = tuple[Any, str, Any]
 @contextmanager
 def patch_functions(changes: Sequence[Replacement]) -> Iterator[None]:
     """While it is open, each of these stands in the place of what was there."""
-    kept = [(home, name, getattr(home, name)) for home, name, _ in changes]
+    originals = [(home, name, getattr(home, name)) for home, name, _ in changes]
     try:
         for home, name, value in changes:
             setattr(home, name, value)
         yield
     finally:
-        for home, name, value in kept:
+        for home, name, value in originals:
             setattr(home, name, value)
 
 
@@ -33,8 +33,8 @@ def assume_full_rows(length: int) -> AbstractContextManager[None]:
     own_autocast, own_norm = torch.autocast, torch.linalg.vector_norm
 
     def columns(values: Tensor, *rest: Any, return_inverse: bool = False, **named: Any) -> Any:
-        found = torch.empty(length - 1, dtype=torch.int64, device=values.device)  # of a batch, those with a target
-        return (found, torch.empty_like(values)) if return_inverse else found
+        places = torch.empty(length - 1, dtype=torch.int64, device=values.device)  # of a batch, those with a target
+        return (places, torch.empty_like(values)) if return_inverse else places
 
     def norm(values: Tensor, *rest: Any, **named: Any) -> Tensor:
         return own_norm(values, *rest, **named) if rest[1:] or named else values.new_empty(())

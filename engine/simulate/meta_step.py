@@ -82,14 +82,14 @@ def trace_step(
 def _absent(tracker: MemoryTracker, model: nn.Module, weights: list[nn.Parameter]) -> list[tuple[nn.Parameter, Tensor]]:
     """Gradients for the weights of layers that are not computed: told layers' events stand for them."""
     present = {id(weight) for weight in model.parameters()}
-    found = [
+    gradients = [
         (weight, torch.empty(weight.shape, dtype=weight.dtype, device=META))
         for weight in weights
         if id(weight) not in present
     ]
-    for _, gradient in found:
+    for _, gradient in gradients:
         tracker.ignore(gradient)
-    return found
+    return gradients
 
 
 def _step(
@@ -107,10 +107,10 @@ def _step(
         tracker.enter(phase, number)
         tracker.take_workspace()  # outside the layers, so that it is told once
 
-    def computed(_: nn.Module, __: Any, told: Any) -> None:
+    def computed(_: nn.Module, __: Any, output: Any) -> None:
         """The backward pass comes next; with its end, what follows is in no layer."""
         done = torch.autograd.Variable._execution_engine.queue_callback
-        told[0].register_hook(lambda _: done(lambda: tracker.enter_layer(None)))
+        output[0].register_hook(lambda _: done(lambda: tracker.enter_layer(None)))
         enter("backward", tracker.marks[-1].iteration)
 
     module = loss_module(made, profile)

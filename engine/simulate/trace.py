@@ -32,10 +32,10 @@ class Trace:
                 alive[number] = size
             else:
                 alive.pop(number, None)
-        found: dict[str, int] = {}
+        parts: dict[str, int] = {}
         for number, size in alive.items():
-            found[self.parts[number]] = found.get(self.parts[number], 0) + size
-        return found
+            parts[self.parts[number]] = parts.get(self.parts[number], 0) + size
+        return parts
 
 
 def note_model(tracker: MemoryTracker, model: nn.Module) -> None:
@@ -66,14 +66,14 @@ def note_weight(tracker: MemoryTracker, weight: nn.Parameter, part: str = "weigh
 
 def quantization_constants(weight: Any) -> list[Tensor]:
     """The constants beside a weight that bitsandbytes holds in few bits."""
-    found: list[Tensor] = []
+    constants: list[Tensor] = []
     state = getattr(weight, "quant_state", None)
     while state is not None:
         tensors = (state.absmax, state.code, state.offset)
-        found += [tensor for tensor in tensors if isinstance(tensor, Tensor)]
+        constants += [tensor for tensor in tensors if isinstance(tensor, Tensor)]
         state = state.state2
     scale = getattr(weight, "SCB", None)
-    return [*found, scale] if isinstance(scale, Tensor) else found
+    return [*constants, scale] if isinstance(scale, Tensor) else constants
 
 
 def mark_layer(tracker: MemoryTracker, number: int, layer: nn.Module) -> Iterable[Any]:

@@ -112,15 +112,15 @@ class MemoryTracker(TorchDispatchMode):
             kind = args[0].dtype
             return self.truth if kind == torch.bool else 1.0 if kind.is_floating_point else 1
         inside = self._temporaries.get(func)
-        held = self._hold(inside.sizes(args, kwargs)) if inside is not None and inside.is_first else []
+        temporaries = self._hold(inside.sizes(args, kwargs)) if inside is not None and inside.is_first else []
         result = func(*args, **kwargs)
         for tensor in _tensors(result):
             self.see(tensor, "logits" if tensor.dim() and tensor.shape[-1] == self.vocab_size else "activations")
         if func in PRODUCTS:
             self.take_workspace()
         if inside is not None and not inside.is_first:
-            held = self._hold(inside.sizes(args, kwargs))
-        for number, size in held:
+            temporaries = self._hold(inside.sizes(args, kwargs))
+        for number, size in temporaries:
             self.give_back(number, size)
         return result
 

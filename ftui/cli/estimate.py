@@ -17,7 +17,7 @@ from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.result import Estimate, Verdict
 from ftui.estimate.run_probe import probe as measure
 from ftui.estimate.setup import Parallel, TrainingSetup
-from ftui.estimate.simulation import carried_over, with_libraries
+from ftui.estimate.simulation import carry_over, with_libraries
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, find_card, price_of
 from ftui.helper.client import Helper
@@ -121,7 +121,7 @@ def _others(profile: Profile, card: Card, known: Known) -> dict[str, Estimate]:
     estimates = {}
     for other in CARDS:
         if other.name != card.name:
-            simulated = None if known.simulated is None else carried_over(known.simulated, card, other)
+            simulated = None if known.simulated is None else carry_over(known.simulated, card, other)
             estimates[other.name] = estimate(profile, other, dataclasses.replace(known, simulated=simulated))
     return estimates
 

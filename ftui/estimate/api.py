@@ -54,15 +54,15 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
             card.name, profile.hardware.num_processes, "unknown", None, nothing, None, None, None, None, (setup,)
         )
     memory = memory_of(setup, known)
-    told = timing_of(profile, setup, known)
-    impossible = "; ".join(lever.reason for lever in levers.needed(setup))
-    notes = tuple(_notes(setup, known, told, price_of(card, profile.hardware.price_per_hour)))
+    time = timing_of(profile, setup, known)
+    impossible = "; ".join(lever.reason for lever in levers.list_needed(setup))
+    notes = tuple(_notes(setup, known, time, price_of(card, profile.hardware.price_per_hour)))
     return Estimate(
         card=card.name,
         num_cards=setup.num_processes,
         verdict="no" if impossible else verdict(memory, setup.card),
         memory=memory,
-        duration=told,
+        duration=time,
         ram=memory.process * setup.num_processes if card.kind == "cpu" else closed_form.host_memory(setup),
         disk=disk.run_bytes(setup, profile.checkpoint.save_total_limit),
         num_parameters=setup.shape.num_parameters,
@@ -99,9 +99,9 @@ def memory_of(setup: TrainingSetup, known: Known = NOTHING) -> Memory:
 def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
     """Time and money; from the speed of an earlier probe where there is one: of the same setting, else of another one
     of that model, card and method."""
-    found = find_probe(setup, known.probes) if setup.parallel == "ddp" else None
+    probe = find_probe(setup, known.probes) if setup.parallel == "ddp" else None
     per_step = tokens_per_step(setup, known)
-    seconds = None if found is None else seconds_by(*found, setup, per_step)
+    seconds = None if probe is None else seconds_by(*probe, setup, per_step)
     num_steps, counts = _num_steps(profile, known), known.counts
     saves, evaluated = 1, 0.0
     if num_steps is not None and counts is not None and counts.steps_per_epoch:
@@ -116,7 +116,7 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         num_steps=num_steps,
         tokens_per_step=per_step,
         measured_step_seconds=seconds,
-        is_elsewhere=found is not None and not found[1],
+        is_elsewhere=probe is not None and not probe[1],
         price_per_hour=price_of(setup.card, profile.hardware.price_per_hour),
         evaluated_tokens=evaluated,
         num_checkpoints=saves,
@@ -142,12 +142,12 @@ def suggestions(setup: TrainingSetup, known: Known = NOTHING) -> list[fit.Change
         return memory_of(changed, replace(known, simulated=None))
 
     tokens = tokens_per_step(setup, known)
-    if levers.needed(setup):
-        return fit.possible(setup, memory, tokens)
+    if levers.list_needed(setup):
+        return fit.find_possible(setup, memory, tokens)
     if verdict(memory_of(setup, known), setup.card) not in FIT:
-        return fit.cheapest(setup, memory, tokens)
-    now, found = memory(setup), (fit.largest_micro_batch(setup, memory, tokens), fit.longest_rows(setup, memory))
-    return [change for change in found if change is not None and change.memory != now]
+        return fit.find_cheapest(setup, memory, tokens)
+    now, changes = memory(setup), (fit.largest_micro_batch(setup, memory, tokens), fit.longest_rows(setup, memory))
+    return [change for change in changes if change is not None and change.memory != now]
 
 
 def shape_for(profile: Profile) -> ModelShape | str:
@@ -162,8 +162,8 @@ def shape_for(profile: Profile) -> ModelShape | str:
         return error.message
     if path is not None:
         return _shape_at(path, path.stat().st_mtime_ns)
-    known = known_config(name)
-    shape = None if known is None else read_shape(known)
+    config = known_config(name)
+    shape = None if config is None else read_shape(config)
     if shape is not None:
         return shape
     return f"The architecture of {name} is not known: it is not on this machine, and was not fetched from the hub."
@@ -195,13 +195,13 @@ def _num_steps(profile: Profile, known: Known) -> int | None:
     return counts.max_steps if counts is not None and counts.max_steps is not None else profile.train.max_steps
 
 
-def _notes(setup: TrainingSetup, known: Known, told: Duration, price: float | None) -> list[str]:
+def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | None) -> list[str]:
     notes = []
     if known.counting_problem is not None:
         notes.append(f"The rows could not be counted: {known.counting_problem.message}")
     elif known.counts is None:
         notes.append(f"The rows were not read: all are taken to be {setup.length} tokens long.")
-    if told.step_seconds is None:
+    if time.step_seconds is None:
         notes.append(f"How fast {setup.card.title} computes in {setup.precision} is not known before a probe.")
     elif price is None and setup.card.kind == "cuda":
         notes.append(f"The price of {setup.card.name} is not known: set hardware.price_per_hour.")

@@ -19,7 +19,7 @@ from ftui.estimate.levers import (
     apply_levers,
     effective,
     list_axes,
-    needed,
+    list_needed,
 )
 from ftui.estimate.result import FIT, SAFE, Memory, Verdict, usable, verdict
 from ftui.estimate.setup import TrainingSetup, with_length
@@ -55,21 +55,21 @@ class Change:
     verdict: Verdict
 
 
-def possible(
+def find_possible(
     setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
 ) -> list[Change]:
     """Where the card cannot train it whatever its memory: what must be changed, and what more it takes to fit then."""
-    must = needed(setup)
+    must = list_needed(setup)
     changed = apply_levers(setup, must)
     memory, values = memory_of(changed), {key: value for lever in must for key, value in lever.values.items()}
     reasons = tuple(lever.reason for lever in must)
     if (fits := verdict(memory, setup.card)) in FIT:
         return [Change(values, reasons, None, memory, fits)]
-    more = cheapest(changed, memory_of, tokens)
+    more = find_cheapest(changed, memory_of, tokens)
     return [replace(change, values={**values, **change.values}, reasons=(*reasons, *change.reasons)) for change in more]
 
 
-def cheapest(
+def find_cheapest(
     setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
 ) -> list[Change]:
     """Changes that make it fit, the best of each kind: those that cost speed alone come first, then those that make it
@@ -154,17 +154,17 @@ class _Search:
         self._fit: list[Steps] = []
         self._fail: list[Steps] = []
 
-    def smallest(self, names: Sequence[str], needed: Sequence[str] = ()) -> list[Steps]:
-        """Those that fit and pull only these axes, one of `needed` at least, and none of them further than it must."""
+    def smallest(self, names: Sequence[str], among: Sequence[str] = ()) -> list[Steps]:
+        """Those that fit and pull only these axes, one of `among` at least, and none of them further than it must."""
         ranges = [range(len(levers) + 1 if name in names else 1) for name, levers in self._axes.items()]
-        places = [place for place, name in enumerate(self._axes) if not needed or name in needed]
+        places = [place for place, name in enumerate(self._axes) if not among or name in among]
         unknown = sorted(
             (
                 steps
                 for steps in product(*ranges)
                 if any(steps[place] for place in places)
-                and not any(_is_within(known, steps) for known in self._fit)
-                and not any(self._fails_too(steps, known) for known in self._fail)
+                and not any(_is_within(tried, steps) for tried in self._fit)
+                and not any(self._fails_too(steps, tried) for tried in self._fail)
             ),
             key=sum,
         )

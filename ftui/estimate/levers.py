@@ -64,7 +64,7 @@ def list_axes(setup: TrainingSetup) -> dict[str, list[Lever]]:
     }  # fmt: skip
 
 
-def needed(setup: TrainingSetup) -> list[Lever]:
+def list_needed(setup: TrainingSetup) -> list[Lever]:
     """What must be changed for the card to train it at all, however much memory it has.
 
     The engine refuses it there, and a profile that names such a device is refused at once

@@ -77,8 +77,8 @@ class _WidePoints:
             key = id(layer), tuple(ranks.items()), own
             if key not in counted:
                 counted[key] = layer_bytes(setup, layer, ranks, own, self.residual)
-            taken = counted[key]
-            layers.append(taken if number >= first else LayerBytes(0, taken.forward, 0, 0, taken.fixed))
+            own_bytes = counted[key]
+            layers.append(own_bytes if number >= first else LayerBytes(0, own_bytes.forward, 0, 0, own_bytes.fixed))
         return layers
 
     def _first_trained(self, trained: dict[int, set[str]]) -> int:
@@ -107,12 +107,12 @@ class _WidePoints:
 
     def _at_head(self) -> MemoryPoint:
         """The end of the forward pass: everything is kept, and the head computes."""
-        held = self.gradients if self.setup.accumulation > 1 else 0
+        waiting = self.gradients if self.setup.accumulation > 1 else 0
         logits = self._logits(self.tokens, is_training=True)
         head = self._head_gradient() if self.is_chunked else 0
-        kept = self._saved(self._kept()) + self._ends()
+        activations = self._saved(self._kept()) + self._ends()
         weights = self._narrow_copies() + self.gathered
-        return self._point("forward", gradients=held + head, activations=kept, logits=logits, weights=weights)
+        return self._point("forward", gradients=waiting + head, activations=activations, logits=logits, weights=weights)
 
     def _kept(self) -> list[LayerBytes]:
         """Layers as they stand at the end of the forward pass; of a forgotten one only its input is kept."""
@@ -214,14 +214,14 @@ class _WidePoints:
     def _whole_logits(self) -> MemoryPoint:
         """The head's backward pass where all logits were made at once: their gradient, widened and narrowed."""
         setup, shape, c = self.setup, self.setup.shape, self.c
-        held = self.gradients if setup.accumulation > 1 else 0
+        waiting = self.gradients if setup.accumulation > 1 else 0
         numbers = self.tokens * shape.vocab_size
         logits = numbers * (3 * FP32 + (c if shape.model_type == "gemma2" else 0))
         made = self._head_gradient() / FP32 * self._product()
-        kept = self._saved(self._kept()) + self._ends()
+        activations = self._saved(self._kept()) + self._ends()
         forgets, head = setup.checkpointing is not None, self._head_copy()
         return self._point(
-            "backward", gradients=held, activations=kept, logits=max(logits, 2 * c * numbers + made),
+            "backward", gradients=waiting, activations=activations, logits=max(logits, 2 * c * numbers + made),
             weights=(head if forgets else self._narrow_copies()) + self.gathered,
         )  # fmt: skip
 

@@ -22,22 +22,24 @@ def probe(profile: Profile, card: Card, on_detail: Callable[[str], object], allo
         FtuiError: it does not run here, or does not fit.
     """
     with closing(Helper(allow)) as helper:  # a process of its own: it takes the device
-        told = helper.ask("probe", on_detail=on_detail, profile=profile)
-    counts = RowCounts(longest=told["longest"], num_sequences=told["micro_batch"], num_eval_rows=told["eval_batch"])
+        answer = helper.ask("probe", on_detail=on_detail, profile=profile)
+    counts = RowCounts(
+        longest=answer["longest"], num_sequences=answer["micro_batch"], num_eval_rows=answer["eval_batch"]
+    )
     setup = setup_for(profile, card, Known(counts=counts))
     if isinstance(setup, str):
         raise FtuiError(f"It was measured, but cannot be kept for later estimates: {setup}")
-    if told["process"] is None:
+    if answer["process"] is None:
         raise HardwareError("The driver hides how much memory is used here: nothing could be measured.")
     setup = dataclasses.replace(setup, num_processes=1)
-    found = ProbeRecord(
+    record = ProbeRecord(
         what=describe_subject(setup), setting=describe_setting(setup), estimated=closed_form.memory(setup).process,
-        allocated=told["allocated"], reserved=told["reserved"], process=told["process"],
-        step_seconds=told["step_seconds"], num_tokens=told["num_tokens"], versions=told["versions"], time=time.time(),
-        estimated_seconds=timing.step_seconds(dataclasses.replace(setup, accumulation=1), told["num_tokens"]),
+        allocated=answer["allocated"], reserved=answer["reserved"], process=answer["process"],
+        step_seconds=answer["step_seconds"], num_tokens=answer["num_tokens"], versions=answer["versions"], time=time.time(),
+        estimated_seconds=timing.step_seconds(dataclasses.replace(setup, accumulation=1), answer["num_tokens"]),
     )  # fmt: skip
     try:
-        save_probe(found)
+        save_probe(record)
     except OSError as error:
         raise DiskError(f"What was measured could not be kept: {error}.") from error
-    return found
+    return record

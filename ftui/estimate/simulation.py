@@ -54,7 +54,7 @@ def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int |
     return msgspec.convert(answer, Memory)
 
 
-def carried_over(simulated: Memory, card: Card, other: Card) -> Memory | None:
+def carry_over(simulated: Memory, card: Card, other: Card) -> Memory | None:
     """A simulation for one NVIDIA card as one for another whose kernels are the same; `None` where they are not."""
     if (card.kind, other.kind) != ("cuda", "cuda") or _kernels(card) != _kernels(other):
         return None

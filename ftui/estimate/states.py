@@ -68,10 +68,10 @@ def moment_bytes(setup: TrainingSetup, trained: TrainedWeights) -> int:
             return gradients * (1 + setup.momentum + setup.centered)
         case "adafactor":
             return FP32 * sum(rows + columns if columns else rows for rows, columns in _matrices(setup, trained))
-    number, held = MOMENTS[setup.optim]
-    if held == "own":
+    number, kind = MOMENTS[setup.optim]
+    if kind == "own":
         return number * gradients
-    if held == "32":
+    if kind == "32":
         return number * FP32 * trained.total
     whole = sum(elements for name, elements in _weights(trained) if _is_whole(setup.shape, name, elements))
     return number * round(whole * FP32 + (trained.total - whole) * (1 + FP32 / MOMENT_BLOCK))

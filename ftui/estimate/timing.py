@@ -99,12 +99,12 @@ def step_seconds(setup: TrainingSetup, tokens_per_step: float) -> float | None:
     products = card.tflops * 1e12 * card.efficiency[0 if setup.is_lora else 1] * PRODUCTS
     gradients, passes = gradient_bytes(setup, trained), _passes(setup)
     moments = moment_bytes(setup, trained)
-    held = 2 * gradients + moments  # weights are as large as their gradients
+    num_bytes = 2 * gradients + moments  # weights are as large as their gradients
     return (
         tokens * operations(setup, trained) / products
         + passes * tokens * (TRAFFIC * saved_bytes(setup, trained) + _scores(setup)) / bandwidth
         + passes * setup.accumulation * (setup.shape.num_layers * LAYER_SECONDS + _dequantised(setup) / bandwidth)
-        + UPDATE_BYTES / 2 * held / bandwidth
+        + UPDATE_BYTES / 2 * num_bytes / bandwidth
         + 2 * _moved_out(setup, moments) / LINK
         + (2 * gradients / LINK if setup.num_processes > 1 else 0.0)
     )

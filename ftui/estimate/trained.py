@@ -78,10 +78,10 @@ def _adapters(setup: TrainingSetup) -> tuple[tuple[Mapping[str, int], ...], int,
     """Ranks by layer, the elements of all matrices, and which of embeddings and head have some."""
     shape, total, ends = setup.shape, 0, set()
     choice, layers = _Choice(setup), []
-    known: dict[int, tuple[dict[str, int], int]] = {}  # layers that are alike have the same adapters
+    counted: dict[int, tuple[dict[str, int], int]] = {}  # layers that are alike have the same adapters
     for number, layer in enumerate(shape.layers):
-        if choice.is_by_name and id(layer) in known:
-            ranks, elements = known[id(layer)]
+        if choice.is_by_name and id(layer) in counted:
+            ranks, elements = counted[id(layer)]
         else:
             start, ranks, elements = f"{shape.stack}.{number}.", {}, 0
             for path, (inputs, outputs) in layer.linears.items():
@@ -89,7 +89,7 @@ def _adapters(setup: TrainingSetup) -> tuple[tuple[Mapping[str, int], ...], int,
                     ranks[path] = rank
                     elements += rank * (inputs + outputs) + (outputs if setup.use_dora else 0)
             elements += _of_experts(setup, layer)
-            known[id(layer)] = ranks, elements
+            counted[id(layer)] = ranks, elements
         total += elements
         layers.append(ranks)
     at_ends = {name: choice.rank(name, is_end=True) for name in (shape.embeddings, shape.head)}

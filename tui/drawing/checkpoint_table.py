@@ -64,11 +64,11 @@ def _row(
     size = units.size(entry.size) if entry.size is not None else "-"
     pinned = (", pinned" if state >= 16 else " pin") if entry.pinned else ""
     words, style = ("verifying", "loss") if reads else (describe_entry(entry), state_style(entry))
-    text = fitted(words, state - len(pinned))
+    text = fit_words(words, state - len(pinned))
     return [
         (f" {frame.glyphs.cursor if chosen else ' '} ", "key"),
         (right(step, STEP) + "  ", "number" if chosen else "text"),
-        (left(kinds(entry, kind), kind) + "  ", _kind_style(entry)),
+        (left(describe_kinds(entry, kind), kind) + "  ", _kind_style(entry)),
         (right(loss(entry.eval_loss, finite=entry.eval_finite), LOSS) + "  ", "text"),
         (right(size, SIZE) + (f"  {right(clock(_age(entry, now)), AGE)}  " if age else "  "), "muted"),
         (text, style),
@@ -76,13 +76,13 @@ def _row(
     ]
 
 
-def kinds(entry: CheckpointEntry, width: int) -> str:
+def describe_kinds(entry: CheckpointEntry, width: int) -> str:
     """Why it is kept; where there is no room for all, the first and the number of the others."""
     text = ", ".join(entry.kinds) or "-"
     return text if len(text) <= width else f"{entry.kinds[0]} +{len(entry.kinds) - 1}"
 
 
-def fitted(words: str, width: int) -> str:
+def fit_words(words: str, width: int) -> str:
     """How it stands in at most `width` columns: where the reason would be a stump, without it."""
     words = harmless(words)
     if cells(words) > width < STUMP:

@@ -70,15 +70,15 @@ def without_tracebacks(lines: Sequence[str], message: str) -> list[str]:
 
     A traceback ends with the first line that is not indented, the error; what follows of its text is in `message`.
     """
-    kept, inside, said = [], False, set(message.split("\n"))
+    rest, inside, own_words = [], False, set(message.split("\n"))
     for line in lines:
         if line.startswith(TRACEBACK):
             inside = True
         elif inside:
             inside = line[:1] in (" ", "")
-        elif line.strip() and line not in said and not line.startswith(CHAINED):
-            kept.append(line)
-    return kept
+        elif line.strip() and line not in own_words and not line.startswith(CHAINED):
+            rest.append(line)
+    return rest
 
 
 def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str) -> list[Line]:
@@ -87,7 +87,7 @@ def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, 
     lines: list[Line] = [spread(frame.width, title, [(f"{describe.place(state)} ", "muted")]), []]
     message = describe.lost_reason(state) if state.phase == "lost" else state.message or state.reason
     lines += _part(frame, "what", message, "text")
-    lines += _part(frame, "how", how(state, ended), "text")
+    lines += _part(frame, "how", describe_ending(state, ended), "text")
     lines += _part(frame, "last event", last, "muted")
     if state.phase in ("lost", "failed"):
         code = state.exit_code if state.exit_code is not None else PREEMPTED_NOT_SAVED
@@ -109,7 +109,7 @@ def _following(code: int, name: str, *, has_saved: bool) -> str:
     )
 
 
-def how(state: RunState, ended: EngineEnded | None) -> str:
+def describe_ending(state: RunState, ended: EngineEnded | None) -> str:
     """Exit code and signal, as the supervisor saw them; the engine's own code where it said one."""
     parts = []
     if state.exit_code is not None:

@@ -22,9 +22,9 @@ def rule(frame: Frame, title: str, request: SentRequest | None) -> Line:
     return spread(frame.width, [*left, (line, "rule")], right)
 
 
-def events(frame: Frame, found: Sequence[Event], height: int) -> list[Line]:
+def events(frame: Frame, history: Sequence[Event], height: int) -> list[Line]:
     """The newest events, with their time of day."""
-    return [[(f" {time_of_day(event.time)} ", "faint"), (event.text, event.tone)] for event in list(found)[-height:]]
+    return [[(f" {time_of_day(event.time)} ", "faint"), (event.text, event.tone)] for event in list(history)[-height:]]
 
 
 def time_of_day(seconds: float) -> str:
@@ -35,21 +35,21 @@ def time_of_day(seconds: float) -> str:
         return "        "
 
 
-def log(found: Sequence[str], height: int) -> list[Line]:
+def log(lines: Sequence[str], height: int) -> list[Line]:
     """The newest lines the engine printed."""
-    return [[(" ", "text"), (line, "muted")] for line in list(found)[-height:]]
+    return [[(" ", "text"), (line, "muted")] for line in list(lines)[-height:]]
 
 
 def pane(
-    frame: Frame, found: Sequence[Event], lines: Sequence[str], request: SentRequest | None, *, show_log: bool
+    frame: Frame, history: Sequence[Event], lines: Sequence[str], request: SentRequest | None, *, show_log: bool
 ) -> list[Line]:
     """Events or log under a rule; both, side by side, where there is room."""
     height = frame.height - 1
     if frame.width < SIDE_BY_SIDE:
-        body = log(lines, height) if show_log else events(frame, found, height)
+        body = log(lines, height) if show_log else events(frame, history, height)
         return [rule(frame, "log" if show_log else "events", request), *body]
     half = frame.width // 2
-    left, right = events(frame, found, height), log(lines, height)
+    left, right = events(frame, history, height), log(lines, height)
     both: Iterable[tuple[Line, Line]] = zip_longest(left, right, fillvalue=[])
     drawn = [[*spread(half, start), *clipped(end, frame.width - half)] for start, end in both]
     return [rule(frame, "events and log", request), *drawn]

@@ -52,12 +52,12 @@ def report_title(frame: Frame, name: str, report: Report | None) -> list[Line]:
         (f" {report.num_train_rows:,}", "number"), (" rows  ", "muted"), (short(report.num_tokens), "number"),
         (" tokens  ", "muted"), (short(report.num_target_tokens), "number"), (f" trained {share}", "muted"),
     ]  # fmt: skip
-    told = report_text.tally(report)
-    found: Line = [(f" {words} ", SEVERITY_STYLES[severity]) for severity, words in told]
+    tally = report_text.tally(report)
+    numbers_found: Line = [(f" {words} ", SEVERITY_STYLES[severity]) for severity, words in tally]
     verdict: Span = ("a run would not start ", "bad") if report.stopping else ("a run may start ", "good")
     return [
         spread(frame.width, head, [verdict]),
-        spread(frame.width, numbers, found or [("no findings ", "good")]),
+        spread(frame.width, numbers, numbers_found or [("no findings ", "good")]),
         _share(frame, report),
     ]
 
@@ -164,8 +164,8 @@ def _histogram(frame: Frame, report: Report) -> list[Line]:
         full = max(1, round(width * rows / most)) if rows else 0
         is_cut = longest > report.max_length
         bar: Span = (frame.glyphs.half * full, "warn") if is_cut else (frame.glyphs.full * full, "loss")
-        told: Line = [(right(f"to {longest:,}", 12), "muted"), (right(short(rows), 8), "bright"), ("  ", "text"), bar]
-        lines.append(told)
+        line: Line = [(right(f"to {longest:,}", 12), "muted"), (right(short(rows), 8), "bright"), ("  ", "text"), bar]
+        lines.append(line)
     return lines
 
 

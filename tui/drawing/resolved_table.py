@@ -38,15 +38,15 @@ class ValueRow:
     whole: str = ""
 
 
-def resolved_page(frame: Frame, page: ResolvedPage, found: Sequence[ValueRow], cursor: int) -> list[Line]:
+def resolved_page(frame: Frame, page: ResolvedPage, value_rows: Sequence[ValueRow], cursor: int) -> list[Line]:
     """What will happen at the top, then as many rows as fit, the one under the cursor among them."""
     head = _paragraphs([(page.source, "faint"), *page.told], frame.width)
-    if not found:
+    if not value_rows:
         return [*head, []][: frame.height]
     head = [*head[: max(3, frame.height // 2)], _rule(frame, page)]
-    meaning = _meaning(found[cursor], frame.width - 2)
+    meaning = _meaning(value_rows[cursor], frame.width - 2)
     height = max(1, frame.height - len(head) - MEANING_ROWS)
-    shown = around(found, cursor, height)
+    shown = around(value_rows, cursor, height)
     body = [on_cursor(spread(frame.width, row.line)) if chosen else row.line for row, chosen in shown]
     body += [[]] * (height - len(body))
     return [*head, *body, *([(" " + line, "muted")] for line in meaning)]
@@ -70,16 +70,16 @@ def _rule(frame: Frame, page: ResolvedPage) -> Line:
 
 def rows(frame: Frame, page: ResolvedPage) -> list[ValueRow]:
     """Everything below the rule: counts, then the values by section."""
-    found = [ValueRow(line) for line in _paragraphs(page.counts, frame.width)]
+    value_rows = [ValueRow(line) for line in _paragraphs(page.counts, frame.width)]
     width = min(WIDEST_VALUE, max(VALUE, frame.width - KEY - ORIGIN - 6))
     section = None
     for value in page.values:
         if value.section != section:
             section = value.section
-            found.append(ValueRow([(f" [{section}]", "title")], f"{section}."))
+            value_rows.append(ValueRow([(f" [{section}]", "title")], f"{section}."))
         whole = "" if cells(harmless(value.text)) <= width else value.text
-        found.append(ValueRow(_value_line(value, width), f"{value.name}={value.text}", value.meaning, whole))
-    return found
+        value_rows.append(ValueRow(_value_line(value, width), f"{value.name}={value.text}", value.meaning, whole))
+    return value_rows
 
 
 def _value_line(value: Value, width: int) -> Line:
@@ -104,18 +104,18 @@ def count_spans(lines: Sequence[str], width: int) -> list[Span]:
     if width < 2 * longest + 6:
         return [(line, "text") for line in counts] + below
     beside = [*counts[half:], *[""] * (2 * half - len(counts))]
-    both = [f"{one:<{longest}}    {other}".rstrip() for one, other in zip(counts[:half], beside, strict=True)]
+    both = [f"{first:<{longest}}    {other}".rstrip() for first, other in zip(counts[:half], beside, strict=True)]
     return [(line, "text") for line in both] + below
 
 
-def matching(found: Sequence[ValueRow], text: str, cursor: int) -> list[int]:
+def find_rows(value_rows: Sequence[ValueRow], text: str, cursor: int) -> list[int]:
     """Numbers of the rows whose key or meaning has every word; names first, then the nearest below the cursor."""
     words = text.casefold().replace("_", " ").split()
-    names = [row.entry.partition("=")[0].casefold().replace("_", " ") for row in found]
+    names = [row.entry.partition("=")[0].casefold().replace("_", " ") for row in value_rows]
 
     def rank(number: int) -> tuple[bool, bool, int]:
         return not all(word in names[number] for word in words), number <= cursor, number
 
-    whole = [f"{name} {row.meaning.casefold()}" for name, row in zip(names, found, strict=True)]
-    hits = [n for n, row in enumerate(found) if row.meaning and words and all(word in whole[n] for word in words)]
+    whole = [f"{name} {row.meaning.casefold()}" for name, row in zip(names, value_rows, strict=True)]
+    hits = [n for n, row in enumerate(value_rows) if row.meaning and words and all(word in whole[n] for word in words)]
     return sorted(hits, key=rank)

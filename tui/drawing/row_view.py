@@ -40,8 +40,8 @@ def text_width(width: int) -> int:
 # -- above
 
 
-def title(frame: Frame, name: str, sample: RowView | None, report: Report | None, seen: range) -> list[Line]:
-    """Which row it is, its numbers, and a map of its tokens; `seen` are those that the page shows."""
+def title(frame: Frame, name: str, sample: RowView | None, report: Report | None, page: range) -> list[Line]:
+    """Which row it is, its numbers, and a map of its tokens; `page` are those that the page shows."""
     if sample is None:
         return [[(f" {name}", "title"), ("  rows", "muted")]]
     here: Line = [(f" row {sample.number + 1:,}", "title"), (f" of {sample.num_rows:,}", "muted")]
@@ -51,7 +51,7 @@ def title(frame: Frame, name: str, sample: RowView | None, report: Report | None
     return [
         spread(frame.width, here, [(f"{where} ", "faint")]),
         _of_row(frame, sample, report),
-        token_map(frame, sample, seen),
+        token_map(frame, sample, page),
     ]
 
 
@@ -60,26 +60,28 @@ def _of_row(frame: Frame, sample: RowView, report: Report | None) -> Line:
     numbers = next(
         line for word in (" kept", "") if width_of(line := _numbers(sample, word)) <= frame.width or not word
     )
-    found, form = tally(report), [(f"{sample.form} ", "muted")]
-    if found:
-        found = [("all rows: ", "faint"), *found]
+    findings, form = tally(report), [(f"{sample.form} ", "muted")]
+    if findings:
+        findings = [("all rows: ", "faint"), *findings]
     room = frame.width - width_of(numbers) - 2
-    return spread(frame.width, numbers, next((w for w in ([*found, *form], found, form) if width_of(w) <= room), []))
+    return spread(
+        frame.width, numbers, next((w for w in ([*findings, *form], findings, form) if width_of(w) <= room), [])
+    )
 
 
 def _numbers(sample: RowView, word: str) -> Line:
     """`word` stands behind the number of the tokens that are kept, of which the share is."""
-    seen = min(sample.num_tokens, sample.max_length)
-    share = report_text.percent(sample.num_target_tokens, seen)
+    num_seen = min(sample.num_tokens, sample.max_length)
+    share = report_text.percent(sample.num_target_tokens, num_seen)
     whole = f" of {sample.num_row_tokens:,}" if sample.num_row_tokens > sample.num_tokens else ""
-    kept = f" of {seen:,}{word}" if sample.num_tokens > seen else ""
+    of_seen = f" of {num_seen:,}{word}" if sample.num_tokens > num_seen else ""
     line: Line = [
         (f" {sample.num_tokens:,}", "number"), (f"{whole} tokens  ", "muted"),
         (f"{sample.num_target_tokens:,}", "number" if sample.num_target_tokens else "alarm"),
-        (f" trained {share}{kept}", "muted" if sample.num_target_tokens else "bad"),
+        (f" trained {share}{of_seen}", "muted" if sample.num_target_tokens else "bad"),
     ]  # fmt: skip
-    if sample.num_tokens > seen:
-        line.append((f"  {sample.num_tokens - seen:,} cut", "bad"))
+    if sample.num_tokens > num_seen:
+        line.append((f"  {sample.num_tokens - num_seen:,} cut", "bad"))
     return line
 
 
@@ -99,7 +101,7 @@ def where_words(where: RowLocation, width: int) -> str:
     return cut_front(harmless(str(RowLocation(path.rpartition("/")[2], where.number, where.unit))), width)
 
 
-def token_map(frame: Frame, sample: RowView, seen: range) -> Line:
+def token_map(frame: Frame, sample: RowView, page: range) -> Line:
     """All tokens in one line: thick where one is trained on, thin where none is, dots where the model sees nothing."""
     width, number = max(1, frame.width - 2), len(sample.tokens)
     if not number:
@@ -108,7 +110,7 @@ def token_map(frame: Frame, sample: RowView, seen: range) -> Line:
     for column in range(width):
         first = column * number // width
         last = max(first + 1, (column + 1) * number // width)
-        spans.append(_column(frame.glyphs, sample.tokens[first:last], first < seen.stop and last > seen.start))
+        spans.append(_column(frame.glyphs, sample.tokens[first:last], first < page.stop and last > page.start))
     return joined(spans)
 
 
@@ -133,13 +135,13 @@ def notes(sample: RowView, width: int) -> list[Line]:
 
 
 def token_lines(
-    frame: Frame, lines: Sequence[RowLine], *, boundaries: bool, found: Sequence[tuple[int, int]] = ()
+    frame: Frame, lines: Sequence[RowLine], *, boundaries: bool, hits: Sequence[tuple[int, int]] = ()
 ) -> list[Line]:
     """The lines with a bar beside those with something to train on; with `boundaries` every other token is tinted.
 
-    `found` are runs of tokens (the first, behind the last) that are marked.
+    `hits` are runs of tokens (the first, behind the last) that are marked.
     """
-    marked = frozenset(number for first, behind in found for number in range(first, behind))
+    marked = frozenset(number for first, behind in hits for number in range(first, behind))
     return [_token_line(frame.glyphs, line, boundaries, marked) for line in lines]
 
 
@@ -171,50 +173,50 @@ def _span(piece: Piece, boundaries: bool, marked: frozenset[int]) -> Span:
 # -- beside, and instead
 
 
-def raw_page(frame: Frame, sample: RowView, lines: Sequence[str], top: int, found: str = "") -> list[Line]:
-    """The row as it stands in the file, under a heading; `found` is marked where it is."""
+def raw_page(frame: Frame, sample: RowView, lines: Sequence[str], top: int, sought: str = "") -> list[Line]:
+    """The row as it stands in the file, under a heading; `sought` is marked where it is."""
     head: Line = [(" in the file ", "title")]
     where = sample.where
     number = sample.raw_line or where.number
-    told = f" line {number:,} " if where.unit == "line" else f" row {number:,} "
-    head.append((frame.glyphs.rule * max(0, frame.width - width_of(head) - len(told)), "rule"))
+    place_words = f" line {number:,} " if where.unit == "line" else f" row {number:,} "
+    head.append((frame.glyphs.rule * max(0, frame.width - width_of(head) - len(place_words)), "rule"))
     page = lines[top : top + frame.height - 1]
-    wanted = _spelt(found)
-    return [[*head, (told, "faint")], *(_raw_line(line, wanted) for line in page)]
+    pattern = _spelt(sought)
+    return [[*head, (place_words, "faint")], *(_raw_line(line, pattern) for line in page)]
 
 
 def _spelt(text: str) -> re.Pattern[str] | None:
     """As it stands in JSON or in plain text, whatever the case; `None` for no text."""
-    spellings = dict.fromkeys(shown(one) for one in (text, json.dumps(text, ensure_ascii=False)[1:-1]))
+    spellings = dict.fromkeys(shown(spelling) for spelling in (text, json.dumps(text, ensure_ascii=False)[1:-1]))
     return re.compile("|".join(map(re.escape, spellings)), re.IGNORECASE) if text else None
 
 
-def _raw_line(line: str, wanted: re.Pattern[str] | None) -> Line:
+def _raw_line(line: str, pattern: re.Pattern[str] | None) -> Line:
     spans: Line = [(" ", "text")]
     at = 0
-    for found in wanted.finditer(line) if wanted is not None else ():
-        spans += [(line[at : found.start()], "text"), (found[0], FOUND)]
-        at = found.end()
+    for match in pattern.finditer(line) if pattern is not None else ():
+        spans += [(line[at : match.start()], "text"), (match[0], FOUND)]
+        at = match.end()
     return [*spans, (line[at:], "text")]
 
 
 def first_with(lines: Sequence[str], text: str) -> int:
     """The first line with the text in it, else the first of all."""
-    wanted = _spelt(text)
-    return next((n for n, line in enumerate(lines) if wanted is not None and wanted.search(line)), 0)
+    pattern = _spelt(text)
+    return next((n for n, line in enumerate(lines) if pattern is not None and pattern.search(line)), 0)
 
 
 def loading(frame: Frame, name: str, detail: str) -> list[Line]:
     """What is being done, and how far it is where that is known."""
     lines: list[Line] = [[], [("  opening the rows of ", "muted"), (name, "title")], []]
     lines += paragraph(detail, frame.width, "loss", indent=2)
-    found = PERCENT.search(detail)
-    if found is not None:
+    percent = PERCENT.search(detail)
+    if percent is not None:
         width = max(4, min(LOADING_BAR, frame.width - 4))
-        full = min(width, round(width * float(found[1]) / 100))
+        full = min(width, round(width * float(percent[1]) / 100))
         lines.append([("  ", "text"), (frame.glyphs.full * full, "loss"), (frame.glyphs.rule * (width - full), "rule")])
-    told = "No weights are needed. What is tokenised is kept: the next look and the run itself start at once."
-    return [*lines, [], *paragraph(told, frame.width, "faint", indent=2)][: frame.height]
+    words = "No weights are needed. What is tokenised is kept: the next look and the run itself start at once."
+    return [*lines, [], *paragraph(words, frame.width, "faint", indent=2)][: frame.height]
 
 
 def problem(frame: Frame, message: str, hint: str) -> list[Line]:

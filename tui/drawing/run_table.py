@@ -119,12 +119,12 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
         facts.append(f"best evaluation {loss(evaluation.loss)} at step {evaluation.step:,}")
     if (checkpoint := state.newest_checkpoint) is not None:
         facts.append(Path(checkpoint.path).name)
-    text, style = why(row)
+    text, style = explain_status(row)
     lines: list[Line] = [thin_line(frame), first, [(" " + separator.join(facts), "text")]]
     return [*lines, *paragraph(text, frame.width, style)][: frame.height]
 
 
-def why(row: RunRow) -> tuple[str, str]:
+def explain_status(row: RunRow) -> tuple[str, str]:
     """Why a run stands where it stands, in words, and their style."""
     state = row.status.state
     if row.status.unreadable:

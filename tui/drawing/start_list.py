@@ -16,9 +16,9 @@ NOTHING = {
 }
 
 
-def title(frame: Frame, filter_text: str, shown: int, found: int) -> list[Line]:
+def title(frame: Frame, filter_text: str, shown: int, total: int) -> list[Line]:
     """What this is, and what it was narrowed to."""
-    narrowed: Line = [(f"{shown} of {found} with {filter_text!r} ", "warn")] if filter_text else []
+    narrowed: Line = [(f"{shown} of {total} with {filter_text!r} ", "warn")] if filter_text else []
     return [spread(frame.width, [(" start a run, or go on with one", "title")], narrowed), []][: frame.height]
 
 

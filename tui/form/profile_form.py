@@ -12,7 +12,7 @@ from ftui.profile.profile_file import read_if_exists, relocate_paths, save_text
 from ftui.profile.toml_edit.document import ProfileDocument
 from ftui.profile.toml_reader import read_text
 
-from ..state.profile_paths import moved
+from ..state.profile_paths import relocate_texts
 from .edits import enter_text, rename_key, unset_row, with_value
 from .form_fields import all_fields
 from .form_rows import FormRow, make_rows
@@ -309,7 +309,7 @@ class ProfileForm:
         text = relocate_paths(self.draft.text, self.path.parent, path.parent)
         save_text(path, text)
         if text != self.draft.text:  # what u brings back must mean the same files too
-            self.draft = ProfileDocument(text, tuple(moved(self.draft.past, self.path.parent, path.parent)))
+            self.draft = ProfileDocument(text, tuple(relocate_texts(self.draft.past, self.path.parent, path.parent)))
         self.path, self.on_disk = path.absolute(), text
         self._saved_values = read_keys(text)
         self.set_draft(self.draft)

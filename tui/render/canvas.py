@@ -64,9 +64,9 @@ class Canvas(Widget, can_focus=False):
         width, height = self.size
         lines = [] if self._paint is None else self._paint(Frame(width, height, self.look.glyphs))[:height]
         lines = [*lines, *[[]] * (height - len(lines))]
-        known = dict(enumerate(zip(self._lines, self._strips, strict=True)))
+        before = dict(enumerate(zip(self._lines, self._strips, strict=True)))
         self._strips = [
-            known[y][1] if y in known and known[y][0] == line else self._strip(line, width)
+            before[y][1] if y in before and before[y][0] == line else self._strip(line, width)
             for y, line in enumerate(lines)
         ]
         self._lines, self._drawn_for = lines, self.size
@@ -74,8 +74,8 @@ class Canvas(Widget, can_focus=False):
     def _strip(self, line: Line, width: int) -> Strip:
         segments, used = [], 0
         is_ascii = self.look.glyphs.rule.isascii()
-        for given, style in clipped(line, width):
-            text = given.translate(PLAIN) if is_ascii else given
+        for own, style in clipped(line, width):
+            text = own.translate(PLAIN) if is_ascii else own
             name, _, on = style.partition("@")
             segments.append(Segment(text, self.look.style(name, on=on or "background")))
             used += cells(text)

@@ -58,19 +58,19 @@ def spread(width: int, left: Sequence[Span], right: Sequence[Span] = ()) -> Line
 
 def clipped(line: Sequence[Span], width: int) -> Line:
     """The line in at most `width` columns, ending in `…` where something was cut away."""
-    kept: Line = []
+    spans: Line = []
     for text, style in line:
         text = harmless(text)
         size = cells(text)
         if size > width:
             if width > 0:
-                kept.append((cut(text, width), style))
-            elif kept:
-                kept[-1] = (cut(kept[-1][0] + " ", cells(kept[-1][0])), kept[-1][1])
+                spans.append((cut(text, width), style))
+            elif spans:
+                spans[-1] = (cut(spans[-1][0] + " ", cells(spans[-1][0])), spans[-1][1])
             break
-        kept.append((text, style))
+        spans.append((text, style))
         width -= size
-    return kept
+    return spans
 
 
 def left(text: str, width: int) -> str:

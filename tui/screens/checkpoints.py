@@ -68,16 +68,16 @@ class CheckpointsScreen(ListScreen[None]):
 
     async def _look(self) -> None:
         try:
-            seen = await asyncio.to_thread(self._browsed.look)
+            look = await asyncio.to_thread(self._browsed.look)
         except FtuiError as error:  # it is tried again in a moment: no dialog
             stage(self).say(error.message, "bad")
             return
         finally:
             self._is_looking = False
-        self._seen = seen
-        for record in seen.answers:
+        self._seen = look
+        for record in look.answers:
             self._requests.take(record)
-        if not seen.is_running:
+        if not look.is_running:
             self._requests.give_up()
         if any(request.outcome == "sent" for request in self._requests.all):
             self.set_timer(SOON_SECONDS, self.tick)
@@ -149,13 +149,13 @@ class CheckpointsScreen(ListScreen[None]):
         """In a process of its own: hashing would hold up the keys, and a read that hangs can be killed."""
         helper = Helper()
         try:
-            found = msgspec.convert(
+            checked = msgspec.convert(
                 await asyncio.to_thread(helper.ask, "verify", run=str(self._run.folder), checkpoint=entry.path),
                 CheckpointEntry,
             )
-            self._checked[entry.path] = found
-            words, tone = f"{entry.name}: {describe_entry(found)}", "bad"
-            if found.problem is None:
+            self._checked[entry.path] = checked
+            words, tone = f"{entry.name}: {describe_entry(checked)}", "bad"
+            if checked.problem is None:
                 words, tone = f"{entry.name}: every byte is what it was when it was saved.", "good"
         except FtuiError as error:
             words, tone = f"{entry.name} could not be verified. {' '.join(error.message.split())}", "bad"

@@ -40,10 +40,10 @@ class HelpScreen(TextScreen):
 
 def merge_entries(entries: list[Entry]) -> list[Entry]:
     """Each key once, also where another page of the screen has another word for it."""
-    found: dict[tuple[str, str], Entry] = {}
+    merged: dict[tuple[str, str], Entry] = {}
     for key, word, explanation in entries:
-        found.setdefault((key, explanation), (key, word, explanation))
-    return list(found.values())
+        merged.setdefault((key, explanation), (key, word, explanation))
+    return list(merged.values())
 
 
 def help_lines(frame: Frame, entries: list[Entry], legend: Mapping[str, str]) -> list[Line]:

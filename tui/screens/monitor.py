@@ -18,7 +18,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.send_request import REQUESTS, parse_setting
 from ftui.runs.state import phase_word
 
-from ..drawing.charts.loss_chart import ChartSettings, Scale, chart, panned, smoother, zoomed
+from ..drawing.charts.loss_chart import ChartSettings, Scale, change_smoothing, chart, pan, zoom
 from ..drawing.header import header
 from ..drawing.panes import pane
 from ..drawing.tiles import tiles
@@ -163,7 +163,7 @@ class MonitorScreen(CanvasScreen[None]):
             if settings:
                 self._send(Set, settings)
 
-        prompt(self, SETTINGS_QUESTION, text, settings_in, send, enter="send")
+        prompt(self, SETTINGS_QUESTION, text, parse_settings, send, enter="send")
 
     def _send(self, kind: type[ControlRequest], fields: dict[str, object]) -> None:
         try:
@@ -221,16 +221,16 @@ class MonitorScreen(CanvasScreen[None]):
         self.app.push_screen(CheckpointsScreen(self._run))
 
     def action_zoom(self, factor: float) -> None:
-        self._set(zoomed(self.settings, self.run_view.state, factor))
+        self._set(zoom(self.settings, self.run_view.state, factor))
 
     def action_pan(self, share: float) -> None:
-        self._set(panned(self.settings, self.run_view.state, share))
+        self._set(pan(self.settings, self.run_view.state, share))
 
     def action_all(self) -> None:
         self._set(ChartSettings(log=self.settings.log, smoothing=self.settings.smoothing))
 
     def action_smooth(self, by: int) -> None:
-        self._set(smoother(self.settings, by))
+        self._set(change_smoothing(self.settings, by))
 
     def action_log_axis(self) -> None:
         self._set(ChartSettings(not self.settings.log, self.settings.window, self.settings.smoothing))
@@ -264,7 +264,7 @@ class MonitorScreen(CanvasScreen[None]):
             self.app.push_screen(RunsScreen())
 
 
-def settings_in(text: str) -> dict[str, object]:
+def parse_settings(text: str) -> dict[str, object]:
     """`key=value` words as the fields of a `set` request.
 
     Raises:

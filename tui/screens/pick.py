@@ -76,11 +76,11 @@ class PickScreen(ListScreen[Choice | None]):
     def choices(self) -> list[Choice]:
         """What there is for what is typed."""
         words = self._typed.casefold().split()
-        found = [c for c in self._choices if all(word in f"{c.name} {c.words}".casefold() for word in words)]
-        is_one = any(choice.name == self._typed for choice in found)
+        matches = [c for c in self._choices if all(word in f"{c.name} {c.words}".casefold() for word in words)]
+        is_one = any(choice.name == self._typed for choice in matches)
         if not self._takes_any or not self._typed or is_one:
-            return found
-        return [Choice(self._typed, "as it is typed", self._typed), *found]
+            return matches
+        return [Choice(self._typed, "as it is typed", self._typed), *matches]
 
     def type_ahead(self, character: str) -> None:
         """Take a key that was pressed before the line of input could have it."""
@@ -106,8 +106,8 @@ class PickScreen(ListScreen[Choice | None]):
             self.query_one(Input).action_end()
 
     def _chosen(self) -> Choice | None:
-        found = self.choices
-        return found[self.cursor] if self.cursor < len(found) else None
+        choices = self.choices
+        return choices[self.cursor] if self.cursor < len(choices) else None
 
     def action_choose(self) -> None:
         chosen = self._chosen()
@@ -128,12 +128,12 @@ class PickScreen(ListScreen[Choice | None]):
         self.draw()
 
     def draw(self) -> None:
-        found = self.choices
-        self.cursor = max(0, min(self.cursor, len(found) - 1))
-        if found and (more := self._facts_of(found[self.cursor])):
-            found[self.cursor] = replace(found[self.cursor], facts=more)
+        choices = self.choices
+        self.cursor = max(0, min(self.cursor, len(choices) - 1))
+        if choices and (more := self._facts_of(choices[self.cursor])):
+            choices[self.cursor] = replace(choices[self.cursor], facts=more)
         total, hint = len(self._choices), self._hint
-        page = PickPage(self._title, found, self.cursor, self._typed, self._takes_any, total, hint)
+        page = PickPage(self._title, choices, self.cursor, self._typed, self._takes_any, total, hint)
         self.show(
             title=lambda frame: pick_title(frame, page),
             body=lambda frame: pick_lines(frame, page),

@@ -19,7 +19,7 @@ from ftui.helper.client import Helper
 from ftui.profile.consent import REMOTE_CODE
 from ftui.runs.run_folder import Run
 
-from ..drawing.resolved_table import ResolvedPage, ValueRow, count_spans, matching, resolved_page, rows
+from ..drawing.resolved_table import ResolvedPage, ValueRow, count_spans, find_rows, resolved_page, rows
 from ..drawing.wording import place
 from ..form.estimates import describe_fit
 from ..key_table import BACK, CURSOR_KEYS
@@ -137,7 +137,7 @@ class ResolvedScreen(ListScreen[None]):
 
     def action_find(self) -> None:
         def check(text: str) -> list[int]:
-            matches = matching(self._rows, text, self.cursor)
+            matches = find_rows(self._rows, text, self.cursor)
             if text.strip() and not matches:
                 raise UsageError("No key has these words in its name or its help.")
             return matches
@@ -233,28 +233,28 @@ class ResolvedScreen(ListScreen[None]):
         page = self._page(frame.width)
         self._rows = rows(frame, page)
         if self._sought and self._rows:
-            found = (n for n, row in enumerate(self._rows) if row.entry.startswith(f"{self._sought}="))
-            self.cursor, self._sought = next(found, self.cursor), ""
+            places = (n for n, row in enumerate(self._rows) if row.entry.startswith(f"{self._sought}="))
+            self.cursor, self._sought = next(places, self.cursor), ""
         self.cursor = max(0, min(self.cursor, len(self._rows) - 1))
         return resolved_page(frame, page, self._rows, self.cursor)
 
     def _page(self, width: int) -> ResolvedPage:
         plan, options = self.plan, self.options
-        told: list[Span] = []
+        paragraphs: list[Span] = []
         if self._problem is not None:
-            told += [(self._problem.message, "bad"), (self._problem.hint, "good")]
+            paragraphs += [(self._problem.message, "bad"), (self._problem.hint, "good")]
         if plan is not None:
-            told += [(plan.sentence, "title"), *((note, "warn") for note in plan.notes)]
-            told += [self._verdict] if self._verdict is not None and plan.act != "attach" else []
+            paragraphs += [(plan.sentence, "title"), *((note, "warn") for note in plan.notes)]
+            paragraphs += [self._verdict] if self._verdict is not None and plan.act != "attach" else []
         elif not self._doing:
-            told.append((MENDING, "muted"))
+            paragraphs.append((MENDING, "muted"))
         if self._doing:
-            told.append((self._doing, "loss"))
+            paragraphs.append((self._doing, "loss"))
         source = f"profile {place(options.profile or Path())}" + (f" over tier {options.tier}" if options.tier else "")
         if options.run is not None:
             source = f"run {place(options.run.folder)}"
         values = plan.values if plan is not None else ()
-        return ResolvedPage(source, [(text, style) for text, style in told if text], self._counts(width), values)
+        return ResolvedPage(source, [(text, style) for text, style in paragraphs if text], self._counts(width), values)
 
     def _counts(self, width: int) -> list[Span]:
         if self._is_counting:

@@ -40,17 +40,17 @@ class Autosave:
 
         Where nothing can be written, nobody is left to be told.
         """
-        wanted = None if text is None else (path, text)
-        if self._is_over or wanted == self._kept:
+        draft = None if text is None else (path, text)
+        if self._is_over or draft == self._kept:
             return
         with contextlib.suppress(OSError, UnicodeEncodeError):
-            if self._kept is not None and (wanted is None or wanted[0] != self._kept[0]):
+            if self._kept is not None and (draft is None or draft[0] != self._kept[0]):
                 self._file(self._kept[0]).unlink(missing_ok=True)
-            if wanted is not None:
+            if draft is not None:
                 make_private_folder(_folder())
                 self._lock = self._lock or try_lock(_folder() / f"{self._name}.lock")
-                replace_file(self._file(wanted[0]), wanted[1].encode())
-        self._kept = wanted
+                replace_file(self._file(draft[0]), draft[1].encode())
+        self._kept = draft
 
     def end(self) -> None:
         """The draft is saved, or not wanted any more: nothing of it is kept from now on."""

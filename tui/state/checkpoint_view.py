@@ -81,13 +81,13 @@ def reason_set_aside(entry: CheckpointEntry) -> str | None:
             return None
 
 
-def reason_to_keep(run: Run, seen: CheckpointLook, entry: CheckpointEntry) -> str | None:
+def reason_to_keep(run: Run, look: CheckpointLook, entry: CheckpointEntry) -> str | None:
     """Why a checkpoint cannot be deleted, as far as can be said without asking the run."""
     if reason := reason_set_aside(entry):
         return reason
     present = [
         (Checkpoint(run.folder / e.path, e.step), e)
-        for e in seen.entries
+        for e in look.entries
         if e.place == "checkpoints" and e.step is not None
     ]
     chosen = next((checkpoint for checkpoint, e in present if e.path == entry.path), None)
@@ -95,5 +95,5 @@ def reason_to_keep(run: Run, seen: CheckpointLook, entry: CheckpointEntry) -> st
         return "it is gone"
     pins = [checkpoint.step for checkpoint, e in present if e.pinned]
     best = next((checkpoint.step for checkpoint, e in present if "best" in e.kinds), None)
-    over = not seen.is_running and has_ended(seen.status.state)
+    over = not look.is_running and has_ended(look.status.state)
     return undeletable(chosen, [checkpoint for checkpoint, _ in present], pins, best, has_ended=over)

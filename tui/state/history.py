@@ -116,7 +116,7 @@ class History:
                 self.ended = None
             case EngineEnded():
                 self.ended = record
-        for text in told(record):
+        for text in event_texts(record):
             self.events.append(Event(record.time, text, tone_of(record), isinstance(record, ENDS)))
 
     def _mark(self, record: EvaluationDone) -> None:
@@ -159,7 +159,7 @@ def tone_of(record: AnyRecord) -> str:
     return TONES.get(type(record), "text")
 
 
-def told(record: AnyRecord) -> list[str]:
+def event_texts(record: AnyRecord) -> list[str]:
     """The lines a record is worth among the events; it may have none."""
     match record:
         case Step():

@@ -272,7 +272,7 @@ def _taken(run: Run) -> UsageError:
     return UsageError(words, hint="Give another name; to go on with that run, choose it in the list.")
 
 
-def overrides_in(text: str) -> tuple[str, ...]:
+def split_overrides(text: str) -> tuple[str, ...]:
     """The single ones of `section.key=value section.key=value`."""
     return tuple(part for part in BETWEEN.split(text.strip()) if part)
 
@@ -283,7 +283,7 @@ def with_overrides(options: LaunchOptions, text: str) -> LaunchOptions:
     Raises:
         FtuiError: the profile is not valid with them; every fault is named.
     """
-    changed = replace(options, overrides=(*options.overrides, *overrides_in(text)))
+    changed = replace(options, overrides=(*options.overrides, *split_overrides(text)))
     path = options.run.profile if options.run is not None else options.profile
     assert path is not None, "a profile or a run is chosen"
     resolve(path, overrides=changed.overrides, below=options.below)

@@ -30,12 +30,12 @@ def free_name(folder: Path, stem: str) -> Path:
     return next(folder / name for name in names if not (folder / name).exists())
 
 
-def moved(texts: Sequence[str], old: Path, new: Path) -> list[str]:
+def relocate_texts(texts: Sequence[str], old: Path, new: Path) -> list[str]:
     """The newest of the texts with paths that are right in another folder, back to one that is no TOML."""
-    found: list[str] = []
+    moved_texts: list[str] = []
     for text in reversed(texts[-MOST_MOVED:]):
         try:
-            found.insert(0, relocate_paths(text, old, new))
+            moved_texts.insert(0, relocate_paths(text, old, new))
         except ProfileError:
             break
-    return found
+    return moved_texts

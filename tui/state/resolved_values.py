@@ -38,15 +38,15 @@ def values_of(resolved: "ResolvedProfile", before: "Profile") -> list[Value]:
 
     sections: dict[str, list[Value]] = {}
     old = flat_values(before)
-    for key, given in flat_values(resolved.profile).items():
-        if not key[:-1] and not given:  # a list of tables that is empty stands nowhere
+    for key, setting in flat_values(resolved.profile).items():
+        if not key[:-1] and not setting:  # a list of tables that is empty stands nowhere
             continue
-        text, was = (toml_value(value).replace(f'"{Path.home()}/', '"~/') for value in (given, old.get(key)))
+        text, was = (toml_value(value).replace(f'"{Path.home()}/', '"~/') for value in (setting, old.get(key)))
         origin = str(resolved.origin(key)).replace(str(resolved.path), resolved.path.name)
         section = ".".join(key[:-1]) or key[-1]
         value = Value(section, key[-1], text, origin, None if was == text else was, _meaning(resolved.profile, key))
         sections.setdefault(section, []).append(value)
-    return [value for found in sections.values() for value in found]
+    return [value for values in sections.values() for value in values]
 
 
 def _meaning(section: Any, key: Sequence[str]) -> str:

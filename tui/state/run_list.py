@@ -56,8 +56,8 @@ class RunList:
     def look(self) -> None:
         if time.monotonic() >= self._next_find:
             self._next_find = time.monotonic() + FIND_SECONDS
-            found = {run.folder: run for run in self._find()}
-            self._rows = {folder: self._rows.get(folder) or _opened(run) for folder, run in found.items()}
+            runs = {run.folder: run for run in self._find()}
+            self._rows = {folder: self._rows.get(folder) or _opened(run) for folder, run in runs.items()}
         for row in self._rows.values():
             _renew(row)
         self.rows = sorted(

@@ -45,12 +45,12 @@ def find_choices(folder: Path, run_list: RunList) -> list[StartChoice]:
     return [*_profiles(folder), *runs, *shipped]  # the longest last
 
 
-def filter_choices(found: list[StartChoice], text: str) -> list[StartChoice]:
+def filter_choices(choices: list[StartChoice], text: str) -> list[StartChoice]:
     """Those with every word of `text` somewhere in them."""
     words = text.casefold().split()
     return [
         choice
-        for choice in found
+        for choice in choices
         if all(word in f"{choice.name} {choice.words} {choice.whole}".casefold() for word in words)
     ]
 
@@ -100,7 +100,7 @@ def _values(table: dict[str, object], section: str, key: str) -> list[str]:
     inner = table.get(section)
     value = inner.get(key) if isinstance(inner, dict) else None
     each = [] if value is None else value if isinstance(value, list) else [value]
-    return [one for one in map(str, each) if one]
+    return [text for text in map(str, each) if text]
 
 
 def _sources(table: dict[str, object], named: Callable[[str], str]) -> list[str]:
@@ -108,9 +108,11 @@ def _sources(table: dict[str, object], named: Callable[[str], str]) -> list[str]
     inner = table.get("data")
     value = inner.get("train") if isinstance(inner, dict) else None
     each = value if isinstance(value, list) else [value]
-    found = []
-    for one in each:
-        path, subset = (one.get("path", one), one.get("subset")) if isinstance(one, dict) else (one, None)
+    paths = []
+    for source in each:
+        path, subset = (
+            (source.get("path", source), source.get("subset")) if isinstance(source, dict) else (source, None)
+        )
         if path:
-            found.append(named(str(path)) + (f" ({subset})" if subset else ""))
-    return found
+            paths.append(named(str(path)) + (f" ({subset})" if subset else ""))
+    return paths

@@ -27,15 +27,15 @@ __all__ = ["make_report"]
 
 def make_report(read: LoadedData, profile: Profile) -> Report:
     """The report on what was read: 3 to 8 s of a million rows; what takes them is kept in the cache for the next."""
-    data, seen, limits = profile.data, read.train.sequences, limits_of(read, profile)
+    data, sequences, limits = profile.data, read.train.sequences, limits_of(read, profile)
     rows = RowIndex([*read.sources, *read.eval_sources], [*read.stores, *read.eval_stores])
     num_trained = sum(len(store.facts) for store in read.stores)
     longest = max(store.counts.longest for store in read.stores)
     tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage == "sft" else []
     same = load_comparisons(rows, [*read.stores, *read.eval_stores], num_trained, tried)
     shares, scripts = _shares(read, profile), _scripts(read.stores)
-    padding = padding_of(profile, seen.lengths[read.train.indices], shares) if shares else None
-    looked = Examination(read, profile, limits, rows, num_trained, seen, same.sameness, padding, scripts)
+    padding = padding_of(profile, sequences.lengths[read.train.indices], shares) if shares else None
+    examination = Examination(read, profile, limits, rows, num_trained, sequences, same.sameness, padding, scripts)
     lengths = np.concatenate([store.lengths for store in read.stores])
     letters = sum(scripts.values())
     return Report(
@@ -52,12 +52,12 @@ def make_report(read: LoadedData, profile: Profile) -> Report:
         max_length=data.max_length,
         lengths=percentiles(lengths),
         histogram=histogram(lengths),
-        target_shares=percentiles(seen.num_targets / np.maximum(1, seen.lengths)),
+        target_shares=percentiles(sequences.num_targets / np.maximum(1, sequences.lengths)),
         other_lengths=same.losses,
         padding=padding,
         scripts=[(name, count / letters) for name, count in scripts.items()],
-        special=describe_special_tokens(read.tokenizer, seen),
-        findings=find_problems(looked),
+        special=describe_special_tokens(read.tokenizer, sequences),
+        findings=find_problems(examination),
     )
 
 
@@ -87,17 +87,17 @@ def _sources(read: LoadedData, shares: Sequence[SourceShare]) -> list[SourceFact
     parts: list[float | None] = [None] * len(read.sources)
     if any(share.weight != 1 for share in shares) and len(shares) > 1:
         parts = [share.per_epoch / total for share in shares]
-    trained = [_source(*one) for one in zip(read.sources, read.stores, parts, strict=True)]
+    trained = [_source(*facts) for facts in zip(read.sources, read.stores, parts, strict=True)]
     return trained + [
-        _source(*one, None, is_eval=True) for one in zip(read.eval_sources, read.eval_stores, strict=True)
+        _source(*facts, None, is_eval=True) for facts in zip(read.eval_sources, read.eval_stores, strict=True)
     ]
 
 
-def _source(found: ResolvedSource, store: Store, share: float | None, *, is_eval: bool = False) -> SourceFacts:
+def _source(source: ResolvedSource, store: Store, share: float | None, *, is_eval: bool = False) -> SourceFacts:
     counts = store.counts
     return SourceFacts(
-        found.name, counts.form, counts.confidence, counts.num_rows, counts.num_skipped, counts.num_tokens,
-        counts.num_target_tokens, is_eval, found.weight, share,
+        source.name, counts.form, counts.confidence, counts.num_rows, counts.num_skipped, counts.num_tokens,
+        counts.num_target_tokens, is_eval, source.weight, share,
     )  # fmt: skip
 
 

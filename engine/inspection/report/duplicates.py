@@ -85,8 +85,8 @@ def _same_words(rows: RowIndex, num_trained: int) -> np.ndarray:
     differs = np.zeros(num_trained, dtype=bool)
     differs[asked[words[:num_trained] != words[asked]]] = True
     trained = first[evaluated]
-    told = (question[trained] == 0) | ~differs[asked[trained]]
-    return np.stack([trained[told], evaluated[told]], axis=1)
+    counts = (question[trained] == 0) | ~differs[asked[trained]]
+    return np.stack([trained[counts], evaluated[counts]], axis=1)
 
 
 def _matches(pairs: np.ndarray, *, is_least: bool = False) -> Matches:
@@ -134,7 +134,7 @@ def _verify_pairs(rows: RowIndex, pairs: np.ndarray) -> np.ndarray:
     same words, and a long one if the prompts differ in few tokens only, or it is very long. (Where data.loss_on lets
     all be trained on, nobody can tell: there rows with a question count only if their words are the same.)
     """
-    found = np.zeros(len(pairs), dtype=bool)
+    mask = np.zeros(len(pairs), dtype=bool)
     begins, ends = rows.spans()
     words, question = rows.column("words"), rows.column("question")
     sizes = np.minimum(ends - begins, LONGEST)[pairs].sum(axis=1)
@@ -143,17 +143,17 @@ def _verify_pairs(rows: RowIndex, pairs: np.ndarray) -> np.ndarray:
         part = np.flatnonzero(portion == number)
         sides = [_Tokens(*rows.tokens_of(pairs[part, side], LONGEST, from_both_ends=True)) for side in (0, 1)]
         are_long = np.maximum(*(side.sizes for side in sides)) > LONG
-        one, other = (_runs(side, are_long) for side in sides)
-        is_like = _jaccard(one, other, len(part)) >= LIKE
-        is_like &= _jaccard(one.trained(), other.trained(), len(part)) >= LIKE
+        first, other = (_runs(side, are_long) for side in sides)
+        is_like = _jaccard(first, other, len(part)) >= LIKE
+        is_like &= _jaccard(first.trained(), other.trained(), len(part)) >= LIKE
         same = (words[pairs[part]][:, 0] == words[pairs[part]][:, 1]) | (question[pairs[part]] == 0).all(axis=1)
         num_trained = np.minimum(*(side.num_trained() for side in sides))
         has_prompt = np.logical_and(*(side.sizes - side.num_trained() > 1 for side in sides))
         same |= has_prompt & (num_trained >= MANY_TRAINED)
         for place in np.flatnonzero(is_like & ~same & has_prompt & (num_trained >= LEAST_TRAINED)):
             same[place] = _are_similar_prompts(*(side.prompt(int(place)) for side in sides))
-        found[part] = is_like & same
-    return found
+        mask[part] = is_like & same
+    return mask
 
 
 class _Tokens(NamedTuple):
@@ -174,21 +174,21 @@ class _Tokens(NamedTuple):
         return np.asarray(self.ids[its][~self.are_trained[its]])
 
 
-def _are_similar_prompts(one: np.ndarray, other: np.ndarray) -> bool:
+def _are_similar_prompts(first: np.ndarray, other: np.ndarray) -> bool:
     """Whether prompts are nearly the same between what both begin and what both end with.
 
     That is a few tokens, or a piece that only one of them has, or it is alike by a half.
     """
-    same = one[: len(other)] == other[: len(one)]
+    same = first[: len(other)] == other[: len(first)]
     begin = len(same) if same.all() else int(same.argmin())
-    one, other = one[begin:], other[begin:]
-    least = min(len(one), len(other))
-    same = one[len(one) - least :][::-1] == other[len(other) - least :][::-1]
+    first, other = first[begin:], other[begin:]
+    least = min(len(first), len(other))
+    same = first[len(first) - least :][::-1] == other[len(other) - least :][::-1]
     end = least if same.all() else int(same.argmin())
-    one, other = one[: len(one) - end], other[: len(other) - end]
-    if max(len(one), len(other)) <= FEW or not len(one) or not len(other):
+    first, other = first[: len(first) - end], other[: len(other) - end]
+    if max(len(first), len(other)) <= FEW or not len(first) or not len(other):
         return True
-    runs = [{tuple(side[place : place + 3].tolist()) for place in range(len(side))} for side in (one, other)]
+    runs = [{tuple(side[place : place + 3].tolist()) for place in range(len(side))} for side in (first, other)]
     return 2 * len(runs[0] & runs[1]) >= len(runs[0] | runs[1])
 
 
@@ -213,9 +213,9 @@ def _runs(side: _Tokens, are_long: np.ndarray) -> _Runs:
     return _Runs(np.where(are_long[owners], longer, hashes), owners, side.are_trained)
 
 
-def _jaccard(one: _Runs, other: _Runs, number: int) -> np.ndarray:
+def _jaccard(first: _Runs, other: _Runs, number: int) -> np.ndarray:
     """Of each pair: runs that both have / runs that either has; 0 where neither has any: nothing is alike there."""
-    (keys, of), (other_keys, of_other) = one.once(), other.once()
+    (keys, of), (other_keys, of_other) = first.once(), other.once()
     _, shared, _ = np.intersect1d(keys, other_keys, assume_unique=True, return_indices=True)
     both = np.bincount(of[shared], minlength=number)
     either = np.bincount(of, minlength=number) + np.bincount(of_other, minlength=number) - both

@@ -25,9 +25,9 @@ def make_excerpt(tokenizer: PreTrainedTokenizerBase, rows: RowIndex, row: int, f
     is_known = (ids >= 0) & (ids < len(tokenizer))
     ids, trained = ids[is_known], trained[is_known]
     text = _decode(tokenizer, ids)
-    found = _PLACES[finding].search(text) if finding in _PLACES else None
-    start = max(0, found.start() - _BEFORE) if found else 0
-    if not found:
+    match = _PLACES[finding].search(text) if finding in _PLACES else None
+    start = max(0, match.start() - _BEFORE) if match else 0
+    if not match:
         text = _last_question(tokenizer, ids, trained) or text
     piece = text[start : start + WIDTH]
     return ("..." if start else "") + piece + ("..." if start + WIDTH < len(text) else "")

@@ -222,19 +222,19 @@ def refuse_red_findings(report: Report) -> None:
     stopping = report.stopping
     if not stopping:
         return
-    lines = [f"{one.message}{_first(one)}. {one.fix}" for one in stopping]
-    names = ", ".join(f'"{name}"' for name in dict.fromkeys(one.name for one in stopping))
+    lines = [f"{finding.message}{_first(finding)}. {finding.fix}" for finding in stopping]
+    names = ", ".join(f'"{name}"' for name in dict.fromkeys(finding.name for finding in stopping))
     allow = f"To train on them all the same, write allow = [{names}] below [data] in the profile and start it anew."
     raise DataError(
         "The rows would spoil the run:\n" + "\n".join(f"  {line}" for line in lines),
-        hint=allow if all(one.is_allowable for one in stopping) else "",
+        hint=allow if all(finding.is_allowable for finding in stopping) else "",
     )
 
 
-def _first(one: Finding, *, short: bool = False) -> str:
-    if not one.examples:
+def _first(finding: Finding, *, short: bool = False) -> str:
+    if not finding.examples:
         return ""
-    where, excerpt = one.examples[0].where, one.examples[0].excerpt
+    where, excerpt = finding.examples[0].where, finding.examples[0].excerpt
     if short:
         return f", first {structs.replace(where, file=PurePath(where.file).name)}"
     return f", first {where}" + (f': "{excerpt}"' if excerpt else "")
@@ -246,11 +246,14 @@ def warnings(report: Report) -> list[str]:
     Rows that are cut in an answer are all cut: where these are all that are, they are told once.
     """
     order = {"red": 0, "yellow": 1}
-    found = sorted((one for one in report.findings if one.severity in order), key=lambda one: order[one.severity])
-    found = [one for one in found if one.allowed or one.severity == "yellow"]
-    counts = {one.name: one.count for one in found}
+    findings = sorted(
+        (finding for finding in report.findings if finding.severity in order),
+        key=lambda finding: order[finding.severity],
+    )
+    findings = [finding for finding in findings if finding.allowed or finding.severity == "yellow"]
+    counts = {finding.name: finding.count for finding in findings}
     if counts.get("truncated") == counts.get("answers_cut_off"):
-        found = [one for one in found if one.name != "truncated"]
-    lines = [f"{one.message}{_first(one, short=True)}" for one in found]
+        findings = [finding for finding in findings if finding.name != "truncated"]
+    lines = [f"{finding.message}{_first(finding, short=True)}" for finding in findings]
     more = len(lines) - MOST_WARNINGS
     return lines if more <= 0 else [*lines[:MOST_WARNINGS], f"and {more} more: ftui preview"]

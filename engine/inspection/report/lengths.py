@@ -19,8 +19,8 @@ def percentiles(values: np.ndarray) -> list[tuple[float, float]]:
     """[percentile, value]; values between two are those of the one below. Without values there are none."""
     if not len(values):
         return []
-    found = np.percentile(values, PERCENTILES, method="lower")
-    return [(float(at), float(value)) for at, value in zip(PERCENTILES, found, strict=True)]
+    bounds = np.percentile(values, PERCENTILES, method="lower")
+    return [(float(at), float(value)) for at, value in zip(PERCENTILES, bounds, strict=True)]
 
 
 def histogram(lengths: np.ndarray) -> list[tuple[int, int]]:
@@ -52,18 +52,18 @@ def lengths_to_try(max_length: int, longest: int, positions: int | None) -> list
     return sorted(tried)
 
 
-def cut_losses(stores: Sequence[Store], wanted: Iterable[int]) -> list[OtherLength]:
+def cut_losses(stores: Sequence[Store], limits: Iterable[int]) -> list[OtherLength]:
     """What is cut off at each of these lengths: rows, their tokens beyond it, and those of them that are trained on."""
-    found = []
-    for max_length in wanted:
+    losses = []
+    for max_length in limits:
         num_cut = num_tokens = num_target_tokens = 0
         for store in stores:
             longer, begins, ends = _beyond(store, max_length)
             num_cut += len(distinct(store.rows[longer]))
             num_tokens += int((ends - begins).sum())
             num_target_tokens += int(store.count_trained(begins, ends).sum(dtype=np.int64))
-        found.append(OtherLength(max_length, num_cut, num_tokens, num_target_tokens))
-    return found
+        losses.append(OtherLength(max_length, num_cut, num_tokens, num_target_tokens))
+    return losses
 
 
 def cut_answers(store: Store, max_length: int) -> np.ndarray:

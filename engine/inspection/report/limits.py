@@ -37,13 +37,13 @@ def rows_outside_vocabulary(read: LoadedData, limits: Limits) -> np.ndarray:
 
     Only where the tokenizer knows more than the model, or rows came as tokens, there can be any.
     """
-    size, first, found = limits.vocabulary, 0, [np.zeros(0, dtype=np.int64)]
+    size, first, rows = limits.vocabulary, 0, [np.zeros(0, dtype=np.int64)]
     for store in read.stores:
         if size is not None and (len(read.tokenizer) > size or "tokenized" in store.counts.forms):
             for start in range(0, len(store.ids), _CHUNK):
                 ids = store.ids[start : start + _CHUNK]
                 places = np.flatnonzero((ids >= size) | (ids < 0)) + start
                 sequences = np.searchsorted(store.starts, places, side="right") - 1
-                found.append(distinct(store.rows[sequences]) + first)
+                rows.append(distinct(store.rows[sequences]) + first)
         first += len(store.facts)
-    return distinct(np.concatenate(found))
+    return distinct(np.concatenate(rows))

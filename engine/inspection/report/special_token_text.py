@@ -43,10 +43,10 @@ def _are_among(values: np.ndarray, ascending: np.ndarray) -> np.ndarray:
     return np.asarray(ascending[places] == values) if len(ascending) else np.zeros(len(values), dtype=bool)
 
 
-def _first(sequences: Sequences, wanted: np.ndarray) -> list[int]:
+def _first(sequences: Sequences, mask: np.ndarray) -> list[int]:
     """The first places of each source that are wanted (a mask)."""
     bounds = zip(sequences.bounds, sequences.bounds[1:], strict=False)
-    return [int(start + n) for start, end in bounds for n in np.flatnonzero(wanted[start:end])[:LOOKED_AT]]
+    return [int(start + n) for start, end in bounds for n in np.flatnonzero(mask[start:end])[:LOOKED_AT]]
 
 
 def _last_trained(row: Row) -> int:

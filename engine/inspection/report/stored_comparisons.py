@@ -36,9 +36,11 @@ def load_comparisons(
     file = stores[0].folder / f"report-{hashlib.sha256(names.encode()).hexdigest()[:16]}.json"
     if (data := read_sealed(file)) is not None:
         return msgspec.json.decode(data, type=StoredComparisons)
-    found = StoredComparisons(compare_rows(rows, num_trained, load_likely_pairs(stores)), cut_losses(trained, lengths))
-    write_sealed(file, msgspec.json.encode(found))
-    return found
+    comparisons = StoredComparisons(
+        compare_rows(rows, num_trained, load_likely_pairs(stores)), cut_losses(trained, lengths)
+    )
+    write_sealed(file, msgspec.json.encode(comparisons))
+    return comparisons
 
 
 def _first_stores(stores: Sequence[Store], num_rows: int) -> list[Store]:

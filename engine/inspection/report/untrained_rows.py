@@ -36,17 +36,19 @@ class UntrainedRows:
     @property
     def fix(self) -> str:
         reasons = ((NO_ANSWER, len(self.rows) - self.num_too_long), (TOO_LONG, self.num_too_long))
-        told = [(words, number) for words, number in reasons if number]
-        return " ".join(f"{number:,}: {words}" if len(told) > 1 else words for words, number in told)
+        causes = [(words, number) for words, number in reasons if number]
+        return " ".join(f"{number:,}: {words}" if len(causes) > 1 else words for words, number in causes)
 
 
-def find_untrained_rows(found: Sequence[ResolvedSource], stores: Sequence[Store], seen: Sequences) -> UntrainedRows:
+def find_untrained_rows(
+    sources: Sequence[ResolvedSource], stores: Sequence[Store], sequences: Sequences
+) -> UntrainedRows:
     """Rows that have no sequence on purpose (answers judged bad) are none of them."""
     rows, shares = [], []
     first = num_rows = num_too_long = 0
-    for source, store in zip(found, stores, strict=True):
+    for source, store in zip(sources, stores, strict=True):
         there = distinct(store.rows)
-        lost = there[~np.isin(there + first, seen.rows)]
+        lost = there[~np.isin(there + first, sequences.rows)]
         num_too_long += int(np.isin(lost, store.rows[store.num_targets > 0]).sum())
         if len(lost):
             shares.append((PurePath(source.name).name, len(lost), len(there)))

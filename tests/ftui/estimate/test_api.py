@@ -14,7 +14,7 @@ from ftui.estimate.api import Known, estimate, setup_for, suggestions
 from ftui.estimate.estimate_text import estimate_lines
 from ftui.estimate.result import Memory
 from ftui.estimate.setup import TrainingSetup
-from ftui.estimate.simulation import carried_over
+from ftui.estimate.simulation import carry_over
 from ftui.hardware.devices import CARDS, find_card
 from ftui.models.known import known_models
 from ftui.profile.layers import examine, file_layer, override_layer, resolve
@@ -157,7 +157,7 @@ def test_a_simulation_is_carried_to_cards_with_the_same_kernels(tmp_path: Path) 
     setup = setup_for(profile(tmp_path), find_card("rtx4090"))
     assert isinstance(setup, TrainingSetup)
     simulated = replace(closed_form.memory(setup), basis="simulated")
-    carried = {card.name: carried_over(simulated, find_card("rtx4090"), card) for card in CARDS}
+    carried = {card.name: carry_over(simulated, find_card("rtx4090"), card) for card in CARDS}
     assert {name for name, memory in carried.items() if memory is None} == {"mps", "cpu", "t4", "h100", "h200"}
     near = carried["rtx3090"]
     assert isinstance(near, Memory) and near.process - near.reserved == find_card("rtx3090").context

@@ -90,7 +90,7 @@ def test_a_change_does_what_it_says(path: Path, method: str, memory_gib: int) ->
 
 def told_for(setup: TrainingSetup, tokens: float | None = None) -> list[fit.Change]:
     more = (fit.largest_micro_batch(setup, tokens=tokens), fit.longest_rows(setup))
-    return [*fit.cheapest(setup, tokens=tokens), *(one for one in more if one is not None)]
+    return [*fit.find_cheapest(setup, tokens=tokens), *(one for one in more if one is not None)]
 
 
 def rows_a_step(setup: TrainingSetup) -> int:
@@ -234,7 +234,7 @@ def test_each_kind_is_told_what_costs_least_first(path: Path) -> None:
     for overrides in (["adapter.method=full"], ["data.max_length=4096"], METHODS["freeze"], METHODS["checkpointed"]):
         for memory_gib in (24, 48, 80):
             setup = build_setup(resolve(path, overrides=overrides).profile, shape(), card(memory_gib))
-            changes = fit.cheapest(setup)
+            changes = fit.find_cheapest(setup)
             kinds = [kind_of(setup, change) for change in changes]
             assert kinds == sorted(kinds) and len(changes) <= fit.MOST
             for kind in set(kinds):
@@ -255,7 +255,7 @@ def kind_of(setup: TrainingSetup, change: fit.Change) -> int:
 
 def test_a_large_model_is_trained_whole_where_16_bits_and_8_bit_moments_are_enough(path: Path) -> None:
     setup = build_setup(resolve(path, overrides=["adapter.method=full"]).profile, shape(), card(80))
-    first = fit.cheapest(setup)[0]
+    first = fit.find_cheapest(setup)[0]
     assert first.values[levers.DTYPE] == "bfloat16" and first.values[levers.OPTIM] == "adamw_8bit"
     assert levers.METHOD not in first.values
     assert first.verdict == "tight" and first.memory.process * 1.15 < 80 * GiB  # in doubt, but no more than that
@@ -264,7 +264,7 @@ def test_a_large_model_is_trained_whole_where_16_bits_and_8_bit_moments_are_enou
 def test_smaller_micro_batches_may_need_more(path: Path) -> None:
     """Gradients that are added up are held through the forward pass: without them, 80 GiB are enough."""
     whole = ["adapter.method=full", "train.per_device_train_batch_size=4", "train.gradient_accumulation_steps=1"]
-    first = fit.cheapest(build_setup(resolve(path, overrides=whole).profile, shape(), card(80)))[0]
+    first = fit.find_cheapest(build_setup(resolve(path, overrides=whole).profile, shape(), card(80)))[0]
     assert levers.MICRO_BATCH not in first.values and first.values[levers.DTYPE] == "bfloat16"
     assert first.verdict in FIT
 
@@ -283,11 +283,11 @@ def test_a_lower_rank_is_one_that_is_taken_and_scales_as_before(path: Path) -> N
 
 def test_only_the_keys_that_change_are_written(path: Path) -> None:
     setup = build_setup(resolve(path, overrides=["data.max_length=4096"]).profile, shape(), card(24))
-    written = [change.values for change in fit.cheapest(setup) if levers.CHECKPOINTING in change.values]
+    written = [change.values for change in fit.find_cheapest(setup) if levers.CHECKPOINTING in change.values]
     assert any(levers.CHECKPOINTING_KWARGS not in values for values in written)
     assert all(values.get(levers.CHECKPOINTING_KWARGS, {}) != "none" for values in written)
     freeze = build_setup(resolve(path, overrides=METHODS["freeze"]).profile, shape(), card(24))
-    assert all(levers.MODULES not in change.values for change in fit.cheapest(freeze))
+    assert all(levers.MODULES not in change.values for change in fit.find_cheapest(freeze))
 
 
 def test_longer_rows_are_proposed_only_where_some_are_cut(path: Path) -> None:
@@ -313,7 +313,9 @@ def test_the_work_is_bounded(path: Path) -> None:
     for overrides in (METHODS["lora"], ["adapter.modules_to_save=['lm_head']", "data.max_length=8192"]):
         for memory_gib in (8, 12, 16, 24):
             number = 0
-            fit.cheapest(build_setup(resolve(path, overrides=overrides).profile, shape(), card(memory_gib)), memory)
+            fit.find_cheapest(
+                build_setup(resolve(path, overrides=overrides).profile, shape(), card(memory_gib)), memory
+            )
             assert number <= 200
 
 

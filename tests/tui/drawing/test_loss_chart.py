@@ -21,12 +21,12 @@ from ftui.tui.drawing.charts.loss_chart import (
     RIGHT,
     ChartSettings,
     Scale,
+    change_smoothing,
     chart,
-    panned,
-    smoother,
-    zoomed,
+    pan,
+    zoom,
 )
-from ftui.tui.drawing.charts.smoothing import SMOOTHINGS, smoothed, stretches, with_fine
+from ftui.tui.drawing.charts.smoothing import SMOOTHINGS, smooth, stretches, with_fine
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE, Glyphs
 from ftui.tui.render.spans import Frame, Line, width_of
 from ftui.tui.render.theme import BOLD, DARK
@@ -190,7 +190,7 @@ def reference(values: Values, constant: float) -> list[float | None]:
 @given(st.lists(st.none() | st.floats(-100, 100), min_size=1, max_size=512), st.floats(1, 1000))
 @settings(max_examples=examples(60))
 def test_the_average_of_single_steps_is_that_of_the_books(values: Values, constant: float) -> None:
-    found = smoothed(stretches(curves_of(values)), constant)
+    found = smooth(stretches(curves_of(values)), constant)
     for ours, theirs in zip(found, reference(values, constant), strict=True):
         assert ours == (None if theirs is None else pytest.approx(theirs, abs=1e-9))
 
@@ -201,17 +201,17 @@ def test_a_bucket_weighs_as_much_as_its_steps(values: Values, constant: float) -
     steps = [value for value in values for _ in range(16)]  # 1,024: two a bucket
     line = stretches(curves_of(steps))
     assert len(line) == 512
-    assert smoothed(line, constant) == pytest.approx(reference(steps, constant)[1::2], abs=1e-9)
+    assert smooth(line, constant) == pytest.approx(reference(steps, constant)[1::2], abs=1e-9)
 
 
 def test_the_average_runs_on_across_attempts() -> None:
     values: Values = [math.sin(n) for n in range(60)]
     whole, parts = curves_of(values), curves_of(values[:20], values[20:45], values[45:])
-    assert smoothed(stretches(parts), 9.0) == pytest.approx(smoothed(stretches(whole), 9.0))
+    assert smooth(stretches(parts), 9.0) == pytest.approx(smooth(stretches(whole), 9.0))
 
 
 def test_no_smoothing_shows_the_steps_themselves() -> None:
-    assert smoothed(stretches(curves_of([3.0, None, 1.0])), 0.0) == [3.0, None, 1.0]
+    assert smooth(stretches(curves_of([3.0, None, 1.0])), 0.0) == [3.0, None, 1.0]
 
 
 def test_the_average_in_the_title_does_not_depend_on_the_window() -> None:
@@ -550,17 +550,17 @@ def test_fine_steps_that_a_later_attempt_took_back_are_not_shown() -> None:
 
 def test_zooming_in_keeps_the_newest_step_in_its_place() -> None:
     state = RunState(step=750, max_steps=1000)
-    closer = zoomed(ChartSettings(log=True, smoothing=3), state, 0.5)
+    closer = zoom(ChartSettings(log=True, smoothing=3), state, 0.5)
     assert closer == ChartSettings(True, (375.0, 875.0), 3)
-    assert zoomed(closer, state, 2.0) == ChartSettings(True, None, 3)
+    assert zoom(closer, state, 2.0) == ChartSettings(True, None, 3)
 
 
 def test_only_a_window_can_be_moved_and_only_within_the_plan() -> None:
     state = RunState(step=500, max_steps=1000)
-    assert panned(ChartSettings(), state, 0.25) == ChartSettings()
-    assert panned(ChartSettings(window=(100.0, 300.0)), state, 0.25).window == (150.0, 350.0)
-    assert panned(ChartSettings(window=(100.0, 300.0)), state, -1).window == (0.0, 200.0)
-    assert panned(ChartSettings(window=(700.0, 900.0)), state, 3).window == (800.0, 1000.0)
+    assert pan(ChartSettings(), state, 0.25) == ChartSettings()
+    assert pan(ChartSettings(window=(100.0, 300.0)), state, 0.25).window == (150.0, 350.0)
+    assert pan(ChartSettings(window=(100.0, 300.0)), state, -1).window == (0.0, 200.0)
+    assert pan(ChartSettings(window=(700.0, 900.0)), state, 3).window == (800.0, 1000.0)
 
 
 @given(
@@ -574,7 +574,7 @@ def test_a_window_stays_in_the_plan_and_holds_twenty_steps(
     assume(plan is None or step <= plan)
     state, chosen = RunState(step=step, max_steps=plan), ChartSettings()
     for key, amount in keys:
-        chosen = zoomed(chosen, state, amount) if key == "zoom" else panned(chosen, state, amount)
+        chosen = zoom(chosen, state, amount) if key == "zoom" else pan(chosen, state, amount)
         if chosen.window is not None:
             first, last = chosen.window
             assert first >= 0 and last - first >= 20 - 1e-6
@@ -583,6 +583,6 @@ def test_a_window_stays_in_the_plan_and_holds_twenty_steps(
 
 def test_smoothing_ends_at_both_ends() -> None:
     chosen = ChartSettings(smoothing=1)
-    assert smoother(chosen, -1).smoothing == 0
-    assert smoother(smoother(chosen, -1), -1).smoothing == 0
-    assert smoother(chosen, 99).smoothing == len(SMOOTHINGS) - 1
+    assert change_smoothing(chosen, -1).smoothing == 0
+    assert change_smoothing(change_smoothing(chosen, -1), -1).smoothing == 0
+    assert change_smoothing(chosen, 99).smoothing == len(SMOOTHINGS) - 1

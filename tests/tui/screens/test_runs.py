@@ -12,7 +12,7 @@ from textual.widgets import Input
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Status
-from ftui.tui.drawing.run_table import details, run_table, why
+from ftui.tui.drawing.run_table import details, explain_status, run_table
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, width_of
 from ftui.tui.screens.checkpoints import CheckpointsScreen
@@ -239,4 +239,4 @@ def test_ended_runs_are_not_read_again(recorded: Recorded) -> None:
 def test_words_for_a_frozen_engine(recorded: Recorded) -> None:
     row = row_of(recorded("full-parked"))
     row.status = msgspec.structs.replace(row.status, frozen=True)
-    assert "SIGSTOP" in why(row)[0]
+    assert "SIGSTOP" in explain_status(row)[0]

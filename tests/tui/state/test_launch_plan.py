@@ -22,8 +22,8 @@ from ftui.tui.state.launch_plan import (
     LaunchPlan,
     carry_out,
     check_new_name,
-    overrides_in,
     plan_launch,
+    split_overrides,
     with_overrides,
 )
 from ftui.tui.state.resolved_values import Value
@@ -253,11 +253,11 @@ def test_its_own_name_may_be_given_back(path: Path, parked: Run) -> None:
 
 def test_several_values_stand_in_one_line(path: Path) -> None:
     text = 'train.max_steps=5  adapter.target_modules=["a b", "c"] data.train = my rows.jsonl'
-    new = overrides_in(text)
+    new = split_overrides(text)
     assert new == ("train.max_steps=5", 'adapter.target_modules=["a b", "c"]', "data.train = my rows.jsonl")
     assert plan_launch(LaunchOptions(path, overrides=new)).resolved.profile.adapter.target_modules == ("a b", "c")
     with_overrides(LaunchOptions(path), text)
-    assert overrides_in("  ") == ()
+    assert split_overrides("  ") == ()
 
 
 @pytest.mark.parametrize(

@@ -154,11 +154,11 @@ def _nearest_ticks(bottom: float, per_row: float, rows: int) -> tuple[Tick, ...]
 
 def _distinct(ticks: tuple[Tick, ...]) -> tuple[Tick, ...]:
     """Those that can be written; where the room is too small to tell two apart, the first of them."""
-    seen: dict[str, int] = {}
+    rows: dict[str, int] = {}
     for row, label in ticks:
         if len(label) <= LABEL + 1:
-            seen.setdefault(label, row)
-    return tuple((row, label) for label, row in seen.items())
+            rows.setdefault(label, row)
+    return tuple((row, label) for label, row in rows.items())
 
 
 def round_numbers(low: float, high: float, most: int) -> tuple[list[float], float]:

@@ -23,14 +23,14 @@ def stroke(low: int, high: int) -> int:
 
 def cells(columns: Sequence[int], rows: int, whole: str | None = None) -> Cells:
     """The cells of two columns of dots each; `whole`: the sign of every cell in place of braille."""
-    found: Cells = {}
+    signs: Cells = {}
     for column in range(len(columns) // DOTS_WIDE):
         left, right = columns[DOTS_WIDE * column], columns[DOTS_WIDE * column + 1]
         row = rows - 1
         while left or right:
             if left & 15 or right & 15:
-                found[row, column] = whole or _CHARACTERS[_LEFT[left & 15] | _RIGHT[right & 15]]
+                signs[row, column] = whole or _CHARACTERS[_LEFT[left & 15] | _RIGHT[right & 15]]
             left >>= DOTS_HIGH
             right >>= DOTS_HIGH
             row -= 1
-    return found
+    return signs

@@ -13,10 +13,10 @@ from .loss_columns import Columns, View, columns_of, range_shown
 from .loss_marks import put_bad, put_evaluations, put_grid, put_labels, put_tip, put_verticals, step_axis
 from .loss_title import Standing, title
 from .plot import Plot
-from .smoothing import SMOOTHINGS, smoothed, stretches, with_fine
+from .smoothing import SMOOTHINGS, smooth, stretches, with_fine
 from .spark import span_of
 
-__all__ = ["ChartSettings", "Scale", "chart", "panned", "smoother", "zoomed"]
+__all__ = ["ChartSettings", "Scale", "change_smoothing", "chart", "pan", "zoom"]
 
 LEAST_WINDOW = 20.0  # steps
 LEFT, RIGHT = LABEL + 2, 1  # columns beside the plot: a number, a blank and the axis; a margin
@@ -48,7 +48,7 @@ def chart(
     last = max(state.step, line[-1].last if line else 0)
     plan = _plan(state, last)
     constant = _constant(settings, plan)
-    averages = smoothed(line, constant)
+    averages = smooth(line, constant)
     average = next((value for value in reversed(averages) if value is not None), None)
     standing = Standing(average, constant)
     width, rows = frame.width - LEFT - RIGHT, frame.height - OTHER_ROWS
@@ -58,7 +58,7 @@ def chart(
     view = View(first, end if end >= first + 1 else first + 1, width * DOTS_WIDE)
     if fine is not None and settings.window is not None:
         line = with_fine(line, fine, curves)
-        averages = smoothed(line, constant)
+        averages = smooth(line, constant)
     columns = columns_of(line, averages, view)
     axis, note = _axis(columns, history, view, settings, scale, rows)
     plot = _plot(frame, columns, history, view, axis, Plot(width, rows), _tip(columns, view, last, average))
@@ -90,10 +90,10 @@ def _axis(
 ) -> tuple[Axis | None, str]:
     """The loss axis, and what there is to say about it; `None` where there is nothing to make it for."""
     evaluations = [m.loss for m in history.evaluations if m.loss is not None and view.column(m.step) is not None]
-    found = range_shown(columns, evaluations)
-    if found is None:
+    ends = range_shown(columns, evaluations)
+    if ends is None:
         return None, ""
-    low, high = found
+    low, high = ends
     log = settings.log and low > 0
     note = "log: not possible" if settings.log and not log else ""
     return scale.fit(low, high, rows=rows, log=log, window=settings.window), note
@@ -141,29 +141,29 @@ def _plot(
 
 def _band(columns: Columns, axis: Axis) -> list[int]:
     """From the lowest to the highest loss of each column of dots, and on to that of the column before."""
-    found = []
+    dots = []
     before: tuple[int, int] | None = None
     for low, high in zip(columns.low, columns.high, strict=True):
         if low is None or high is None:
-            found.append(0)
+            dots.append(0)
             before = None
             continue
         bottom, top = axis.dot(low), axis.dot(high)
         joined = (bottom, top) if before is None else (min(bottom, before[1] + 1), max(top, before[0] - 1))
-        found.append(stroke(*joined))
+        dots.append(stroke(*joined))
         before = bottom, top
-    return found
+    return dots
 
 
 def _curve(columns: Columns, axis: Axis) -> list[int]:
     """The smoothed line, each column joined to the one before."""
-    found = []
+    dots = []
     thick = axis.rows >= THICK_ROWS
     full = stroke(0, DOTS_HIGH * axis.rows - 1)
     before: int | None = None
     for value in columns.average:
         if value is None:
-            found.append(0)
+            dots.append(0)
             before = None
             continue
         dot = axis.dot(value)
@@ -171,9 +171,9 @@ def _curve(columns: Columns, axis: Axis) -> list[int]:
             column = stroke(dot, dot)
         else:
             column = stroke(before + 1, dot) if dot > before else stroke(dot, before - 1)
-        found.append((column | column << 1) & full if thick else column)
+        dots.append((column | column << 1) & full if thick else column)
         before = dot
-    return found
+    return dots
 
 
 def _put_message(plot: Plot, text: str) -> None:
@@ -194,7 +194,7 @@ def _beside(frame: Frame, plot: Plot, axis: Axis | None) -> list[Line]:
     return lines
 
 
-def zoomed(settings: ChartSettings, state: RunState, factor: float) -> ChartSettings:
+def zoom(settings: ChartSettings, state: RunState, factor: float) -> ChartSettings:
     """`factor` times as many steps: the newest one stays where it is, or the middle, where that is not in view."""
     plan = _plan(state, state.step)
     first, last = settings.window or (0.0, plan)
@@ -206,7 +206,7 @@ def zoomed(settings: ChartSettings, state: RunState, factor: float) -> ChartSett
     return replace(settings, window=_within(start, size, plan))
 
 
-def panned(settings: ChartSettings, state: RunState, share: float) -> ChartSettings:
+def pan(settings: ChartSettings, state: RunState, share: float) -> ChartSettings:
     """The window moved by a share of itself; the whole plan cannot be moved."""
     if settings.window is None:
         return settings
@@ -220,6 +220,6 @@ def _within(start: float, size: float, plan: float) -> tuple[float, float]:
     return start, start + size
 
 
-def smoother(settings: ChartSettings, by: int) -> ChartSettings:
+def change_smoothing(settings: ChartSettings, by: int) -> ChartSettings:
     """More smoothing, or less for a negative `by`."""
     return replace(settings, smoothing=min(max(0, settings.smoothing + by), len(SMOOTHINGS) - 1))

@@ -71,29 +71,29 @@ class Point(NamedTuple):
 
 def columns_of(line: Sequence[Stretch], averages: Sequence[float | None], view: View) -> Columns:
     """The line of history as columns. Where the steps have no number there is nothing, and no line leads across."""
-    found = Columns([None] * view.dots, [None] * view.dots, [None] * view.dots)
+    columns = Columns([None] * view.dots, [None] * view.dots, [None] * view.dots)
     since: Point | None = None
     per_step, offset, dots = view.per_step, view.first, view.dots
     for (first, last, low, high, _, _, num_missing), average in zip(line, averages, strict=True):
         start, end = math.floor((first - offset) * per_step), math.floor((last - offset) * per_step)
         if num_missing:
-            found.bad.update(range(max(0, start), min(dots, end + 1)))
+            columns.bad.update(range(max(0, start), min(dots, end + 1)))
         if average is None or low is None or high is None:
             since = None
             continue
         point = Point(end, low, high, average)
         if end >= 0:
-            found.num_stretches += 1
-            found.widen(start, end, low, high)
+            columns.num_stretches += 1
+            columns.widen(start, end, low, high)
             if since is not None and end > since.dot:
-                found.join(since, start, point)
+                columns.join(since, start, point)
             else:
                 for at in range(max(0, start), min(dots, end + 1)):
-                    found.average[at] = average
+                    columns.average[at] = average
         if start >= dots:
             break
         since = point
-    return found
+    return columns
 
 
 def _between(a: float, b: float, share: float) -> float:
@@ -106,8 +106,8 @@ def range_shown(columns: Columns, evaluations: Sequence[float]) -> tuple[float, 
     Of many a few high ones are left out: they would make all others small. Never the newest average: a run that
     diverges is not cut off.
     """
-    found = [*columns.low, *columns.high, *evaluations]
-    values = sorted(value for value in found if value is not None)
+    losses = [*columns.low, *columns.high, *evaluations]
+    values = sorted(value for value in losses if value is not None)
     if not values:
         return None
     high = values[int(len(values) * (1 - CLIPPED))] if columns.num_stretches > MANY else values[-1]

@@ -27,12 +27,12 @@ class Stretch(NamedTuple):
 
 def stretches(curves: Curves) -> list[Stretch]:
     """The loss of all attempts, oldest step first."""
-    found: list[Stretch] = []
+    line: list[Stretch] = []
     for attempt in curves.attempts:
         series = attempt.series.get("loss")
         if series is not None:
-            found += _of(series)
-    return found
+            line += _of(series)
+    return line
 
 
 def _of(series: Series) -> list[Stretch]:
@@ -72,7 +72,7 @@ def _part(stretch: Stretch, first: int, last: int) -> Stretch:
     return stretch._replace(first=first, last=last, num_values=stretch.num_values * share)
 
 
-def smoothed(line: Sequence[Stretch], constant: float) -> list[float | None]:
+def smooth(line: Sequence[Stretch], constant: float) -> list[float | None]:
     """The debiased exponential moving average at the last step of each stretch; `None` where it has no number.
 
     `constant`: steps in which the weight of a value falls to 1/e; 0 for no smoothing. A stretch of n steps weighs as

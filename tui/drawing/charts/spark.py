@@ -21,19 +21,19 @@ def points(curves: Curves, quantity: str) -> list[Point]:
 
 def points_of(all_series: Iterable[Series]) -> list[Point]:
     """The same, of the series of one quantity."""
-    found = []
+    means = []
     for series in all_series:
         for first, last, mean in zip(series.first, series.last, series.means(), strict=True):
             if mean is not None:
-                found.append(((first + last) / 2, mean))
-    return found
+                means.append(((first + last) / 2, mean))
+    return means
 
 
 def extent(curves: Curves, quantity: str) -> tuple[float, float] | None:
     """The lowest and the highest value ever measured."""
-    found = [attempt.series[quantity] for attempt in curves.attempts if quantity in attempt.series]
-    lows = [low for series in found for low in series.low if low is not None]
-    highs = [high for series in found for high in series.high if high is not None]
+    all_series = [attempt.series[quantity] for attempt in curves.attempts if quantity in attempt.series]
+    lows = [low for series in all_series for low in series.low if low is not None]
+    highs = [high for series in all_series for high in series.high if high is not None]
     return (min(lows), max(highs)) if lows else None
 
 
@@ -42,13 +42,13 @@ def span_of(steps: float) -> float:
     return GROWTH ** math.ceil(math.log(max(8.0, steps), GROWTH))
 
 
-def spark(found: Sequence[Point], width: int, glyphs: Glyphs) -> tuple[str, str]:
+def spark(curve: Sequence[Point], width: int, glyphs: Glyphs) -> tuple[str, str]:
     """The bars, and the last one apart; nothing where there are no points."""
-    if not found or width < 1:
+    if not curve or width < 1:
         return "", ""
-    span = span_of(found[-1][0])
+    span = span_of(curve[-1][0])
     columns: dict[int, list[float]] = {}
-    for step, value in found:
+    for step, value in curve:
         columns.setdefault(min(width - 1, int(step / span * width)), []).append(value)
     bars = [sum(values) / len(values) for _, values in sorted(columns.items())]
     text = levels(bars, glyphs)

@@ -47,7 +47,7 @@ def report(doing: str) -> RowQuery:
     return RowQuery("report", doing)
 
 
-def opening(doing: str, shown: RowView | None) -> RowQuery:
+def open_row(doing: str, shown: RowView | None) -> RowQuery:
     """The first row, or the one that was shown before."""
     if shown is None:
         return RowQuery("sample", doing, {"jump": "number", "number": 0})
@@ -64,7 +64,7 @@ def jump_to(jump: str, rank: int, seed: int) -> RowQuery:
     return RowQuery("sample", f"looking for it: {jump.replace('_', ' ')} ...", given)
 
 
-def going_to(number: int, part: int) -> RowQuery:
+def go_to_row(number: int, part: int) -> RowQuery:
     words = f"going to row {number + 1:,}" + (f", part {part + 1:,}" if part else "")
     return RowQuery("sample", f"{words} ...", {"jump": "number", "number": number, "part": part})
 
@@ -78,11 +78,11 @@ def more_of(sample: RowView) -> RowQuery:
     return RowQuery("sample", "more of the row ...", given, stays=True)
 
 
-def searching(text: str) -> RowQuery:
+def search_for(text: str) -> RowQuery:
     return RowQuery("search", f"searching for {text!r} ...", {"text": text})
 
 
-def said_of(question: RowQuery, before: RowView | None, sample: RowView) -> str:
+def describe_answer(question: RowQuery, before: RowView | None, sample: RowView) -> str:
     """What a person is told about the answer, beside the row itself; mostly nothing."""
     if before is None or question.stays:
         return ""
@@ -90,14 +90,14 @@ def said_of(question: RowQuery, before: RowView | None, sample: RowView) -> str:
     if question.ask == "search":
         around = "" if there > here else "It is nowhere else. " if there == here else "From the start again. "
         return around + ("" if sample.hits else "It stands in the file, not in what the model sees: v shows the file.")
-    if (wanted := question.given.get("part", 0)) > sample.part and "jump" in question.given:
+    if (part := question.given.get("part", 0)) > sample.part and "jump" in question.given:
         return f"Row {sample.number + 1:,} has {sample.num_parts:,} parts; this is the last."
     if here != there:
         return ""
     if any(note.startswith(NOTHING_CUT) for note in sample.notes):
         return f"{NOTHING_CUT}: this is the longest."
     words = {"next": "This is the last row.", "previous": "This is the first row.", "random": ""}
-    return words.get(question.given.get("jump", ""), "It is this row already.") if not wanted else ""
+    return words.get(question.given.get("jump", ""), "It is this row already.") if not part else ""
 
 
 def ask_number(sample: RowView) -> str:
@@ -119,10 +119,10 @@ def place_in(text: str, sample: RowView) -> tuple[int, int]:
     Raises:
         UsageError: it is no number, or there is no such row.
     """
-    found = _PLACE.fullmatch(text.replace(",", "").replace(" ", ""))
-    number, part = (int(found[1][:18]), int((found[2] or "1")[:18])) if found else (0, 0)
+    match = _PLACE.fullmatch(text.replace(",", "").replace(" ", ""))
+    number, part = (int(match[1][:18]), int((match[2] or "1")[:18])) if match else (0, 0)
     if _is_one_text(sample):
-        number, part = (number, part) if found and found[2] else (1, number)
+        number, part = (number, part) if match and match[2] else (1, number)
         if number != 1 or not 1 <= part <= sample.num_parts:
             raise UsageError(f"A number from 1 to {sample.num_parts:,}.")
     elif not 1 <= number <= sample.num_rows or part < 1:
@@ -137,4 +137,4 @@ def parse_place(answer: str, sample: RowView) -> RowQuery:
         UsageError: it is neither a number nor a place, or there is no such row.
     """
     where = parse_location(answer)
-    return going_to(*place_in(answer, sample)) if where is None else at(where)
+    return go_to_row(*place_in(answer, sample)) if where is None else at(where)

@@ -128,7 +128,7 @@ class RowsScreen(SplitScreen):
         doing = STARTING if self.sample is None else AGAIN
         stage(self).draw_keys()
         report = xray_questions.report("looking for what is wrong ...")
-        self._ask(xray_questions.opening(doing, self.sample), report, xray_questions.CHECK)
+        self._ask(xray_questions.open_row(doing, self.sample), report, xray_questions.CHECK)
 
     def go(self, question: RowQuery) -> None:
         """A question that leads to another row."""
@@ -136,7 +136,7 @@ class RowsScreen(SplitScreen):
         self._ask(question)
 
     def _ask(self, *questions: RowQuery) -> None:
-        self._pending = sorted([*self._pending, *questions], key=lambda one: xray_questions.LATER.get(one.ask, 0))
+        self._pending = sorted([*self._pending, *questions], key=lambda query: xray_questions.LATER.get(query.ask, 0))
         if not self._is_asking:
             self._is_asking = True
             self.run_worker(self._answers(), group="helper")
@@ -196,7 +196,7 @@ class RowsScreen(SplitScreen):
     def _show(self, sample: RowView, question: RowQuery) -> None:
         before, self.sample = self.sample, sample
         self.found = question.given.get("text", "")
-        stage(self).say(xray_questions.said_of(question, before, sample))  # what was said before has ended
+        stage(self).say(xray_questions.describe_answer(question, before, sample))  # what was said before has ended
         if not question.stays:
             if self.page == "report" and before is not None:
                 self.action_turn()
@@ -248,7 +248,7 @@ class RowsScreen(SplitScreen):
 
         def find(text: str) -> None:
             self.sought = text
-            self.go(xray_questions.searching(text))
+            self.go(xray_questions.search_for(text))
 
         if self.sample is not None:
             prompt(self, FIND_QUESTION, self.sought, check, find, enter="find", replaced=True)

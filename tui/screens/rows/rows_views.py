@@ -49,8 +49,8 @@ class Shown:
         else:
             limit = raw
             at = row_view.first_with(self._raw_of(sample, aside.size.width), self._screen.found)
-        wanted = max(0, min(limit, at - ABOVE_FOUND))
-        self._top = -(-wanted * max(tokens, raw) // limit) if limit else 0
+        top = max(0, min(limit, at - ABOVE_FOUND))
+        self._top = -(-top * max(tokens, raw) // limit) if limit else 0
 
     def scroll(self, by: int) -> None:
         if self._screen.page == "report":
@@ -77,7 +77,9 @@ class Shown:
         report = self._screen.report
         if report is None:
             return False
-        return self.where is not None if self._report_lines else any(one.examples for one in report.findings[:1])
+        return (
+            self.where is not None if self._report_lines else any(finding.examples for finding in report.findings[:1])
+        )
 
     @property
     def _under_cursor(self) -> ReportLine | None:
@@ -128,7 +130,7 @@ class Shown:
         lines = self._tokens(sample, frame.width, frame.glyphs)
         top = self._tops(frame.height)[0]
         page = lines[max(0, top - len(notes)) :][: frame.height]
-        shown = row_view.token_lines(frame, page, boundaries=screen.boundaries, found=sample.hits)
+        shown = row_view.token_lines(frame, page, boundaries=screen.boundaries, hits=sample.hits)
         return [*notes[top:], *shown][: frame.height]
 
     def _nothing_yet(self, frame: Frame) -> list[Line]:
