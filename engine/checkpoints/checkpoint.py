@@ -17,7 +17,6 @@ from types import TracebackType
 
 import msgspec
 from safetensors import SafetensorError
-from safetensors.torch import save_file
 from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DiskError
@@ -26,13 +25,13 @@ from ftui.runs.checkpoint_folders import Checkpoint, Manifest
 from ftui.runs.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified
 from ftui.runs.pins import read_pins
 from ftui.runs.run_folder import Run
-from ftui.system.files import PRIVATE_FOLDER, make_private_folder
+from ftui.system.files import PRIVATE_FOLDER, MiswrittenError, Pieces, make_private_folder
 from ftui.system.volume import check_room, disk_error, is_refused
 
 from ..distributed.process_group import ProcessGroup
 from ..distributed.rank_state import decode_random_state, gather_rank_states
 from ..models.model_parts import ModelParts
-from ..models.weights import all_finite, dtypes, is_adapted, read_tensors, read_weights, write_weights
+from ..models.weights import all_finite, dtypes, is_adapted, read_tensors, read_weights, safetensors_file, write_weights
 from ..optim.optimizer_state import load, state_bytes, state_of
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
@@ -41,6 +40,7 @@ from ..system.rng import RngState
 from ..system.train_state import TrainState
 from .reproducibility import Provenance
 
+MISWRITTEN_TRIES = 3
 SMALL_FILES = 16 << 20  # bytes: tokenizer, configs, generators
 
 
@@ -109,7 +109,7 @@ class CheckpointManager:
         path = self.run.checkpoints / f"checkpoint-{self.state.step}"
         return f"checkpoints/{path.name}" if checkpoint_folders.fault(path, quick=True) is None else None
 
-    def publish_final(self, write: Callable[[Path], None]) -> None:
+    def publish_final(self, write: Callable[[Path], dict[str, Pieces]]) -> None:
         """Write RUN/final by the same protocol as a checkpoint."""
         self.disk_wait.retry(lambda: self._publish(self.run.final, write))
 
@@ -139,13 +139,13 @@ class CheckpointManager:
         check_room(make_private_folder(path.parent, inside=self.run.folder), self.expected_bytes)
         ranks = gather_rank_states(self.ranks, self.parts, self.state.step)
 
-        def write(folder: Path) -> None:
-            write_weights(self.parts.model, self.tokenizer, folder)
-            write_resume_state(self.parts, self.state, self.boundary, ranks, folder / "resume")
+        def write(folder: Path) -> dict[str, Pieces]:
+            files = write_weights(self.parts.model, self.tokenizer, folder)
+            return files | write_resume_state(self.parts, self.state, self.boundary, ranks, folder / "resume")
 
         self._publish(path, write)
 
-    def _publish(self, target: Path, write: Callable[[Path], None]) -> None:
+    def _publish(self, target: Path, write: Callable[[Path], dict[str, Pieces]]) -> None:
         manifest = Manifest(
             run_id=self.run.read_facts().run_id,
             attempt=self.events.attempt,
@@ -159,7 +159,14 @@ class CheckpointManager:
             created=time.time(),
         )
         with _DiskErrors(f"{target.name} could not be saved (older checkpoints are intact)", target.parent):
-            checkpoint_folders.publish(target, manifest, write)
+            for tries_left in reversed(range(MISWRITTEN_TRIES)):
+                try:
+                    checkpoint_folders.publish(target, manifest, write)
+                    break
+                except MiswrittenError as error:
+                    if not tries_left:
+                        raise
+                    self.events.warn(f"{target.name}: {error.message}; it is written again")
 
 
 def expected_bytes(parts: ModelParts) -> int:
@@ -190,17 +197,22 @@ class _DiskErrors:
 
 def write_resume_state(
     parts: ModelParts, state: TrainState, rng: RngState, ranks: dict[int, bytes], folder: Path
-) -> None:
-    """Write all that a resumed run needs beside the weights. `ranks`: the states of the other ranks, by rank."""
+) -> dict[str, Pieces]:
+    """Write all that a resumed run needs beside the weights; the tensors are returned as files of the checkpoint.
+
+    `ranks`: the states of the other ranks, by rank.
+    """
     folder.mkdir(mode=PRIVATE_FOLDER)
     tensors, plain = state_of(parts.optimizer)
-    save_file(tensors, folder / "optimizer.safetensors")
     (folder / "optimizer.json").write_text(json.dumps(plain))
-    save_file(rng.tensors(), folder / "rng.safetensors")
     (folder / "rng.json").write_text(json.dumps(rng.plain()))
     for rank, data in ranks.items():
         (folder / f"rng-{rank}.safetensors").write_bytes(data)
     (folder / "state.json").write_bytes(msgspec.json.encode(state))
+    return {
+        "resume/optimizer.safetensors": safetensors_file(tensors),
+        "resume/rng.safetensors": safetensors_file(rng.tensors()),
+    }
 
 
 def restore(parts: ModelParts, state: TrainState, checkpoint: Checkpoint, rank: int = 0) -> None:

@@ -6,6 +6,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs import checkpoint_folders
 from ftui.runs.run_folder import Run
+from ftui.system.files import Pieces
 
 from ..models.model_parts import ModelParts
 from ..models.weights import is_adapted, read_weights, write_weights
@@ -37,9 +38,9 @@ def export(
     events.set_phase("saving", "final")
     card = _model_card(run, profile, parts, state, data, step, loss)
 
-    def write(folder: Path) -> None:
-        write_weights(parts.model, data.tokenizer, folder)
+    def write(folder: Path) -> dict[str, Pieces]:
         (folder / "README.md").write_text(card)
+        return write_weights(parts.model, data.tokenizer, folder)
 
     checkpoints.publish_final(write)
     return step, loss

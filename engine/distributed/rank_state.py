@@ -5,12 +5,12 @@ import json
 from typing import Any
 
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import load
 
 from ftui.errors import FtuiError
 
 from ..models.model_parts import ModelParts
-from ..models.weights import trainable
+from ..models.weights import safetensors_file, trainable
 from ..system.rng import RngState
 from .process_group import Action, ProcessGroup, RankCommand
 
@@ -20,7 +20,8 @@ BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 def encode_rank_state(parts: ModelParts) -> bytes:
     """This rank's random state as a safetensors file; the digest of its weights stands in the metadata."""
     rng = RngState.capture(parts.device)
-    return save(rng.tensors(), {"plain": json.dumps(rng.plain()), "weights": weights_digest(parts.model)})
+    metadata = {"plain": json.dumps(rng.plain()), "weights": weights_digest(parts.model)}
+    return b"".join(safetensors_file(rng.tensors(), metadata)())
 
 
 def gather_rank_states(ranks: ProcessGroup, parts: ModelParts, step: int) -> dict[int, bytes]:

@@ -2,28 +2,68 @@
 
 import json
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
-from safetensors.torch import load, load_file, save_file
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from safetensors.torch import load, load_file
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
 
 from ftui.errors import ModelError
+from ftui.system.files import Pieces
 
 from .adapter_files import ADAPTER
 
+DTYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
+    torch.int32: "I32", torch.int16: "I16", torch.int8: "I8", torch.uint8: "U8", torch.uint16: "U16",
+    torch.uint32: "U32", torch.uint64: "U64", torch.bool: "BOOL", torch.float8_e4m3fn: "F8_E4M3",
+    torch.float8_e5m2: "F8_E5M2", torch.complex64: "C64",
+}  # fmt: skip
+"""Names that safetensors gives to types."""
 
-def write_weights(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """The adapter, or the whole model, with its config, generation config and tokenizer (chat template included)."""
+
+def write_weights(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> dict[str, Pieces]:
+    """The adapter, or the whole model, with its config, generation config and tokenizer (chat template included).
+
+    The small files are written into `folder`, those of weights are returned.
+    """
     if is_adapted(model):
-        write_adapter(model, folder)
+        files = write_adapter(model, folder)
         model.get_base_model().generation_config.save_pretrained(folder)
     else:
-        write_model(model, folder)
+        files = write_model(model, folder)
     tokenizer.save_pretrained(folder)
+    return files
+
+
+def safetensors_file(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> Pieces:
+    """A safetensors file of these tensors in pieces: always the same bytes, and no tensor is copied but from the GPU.
+
+    (The library writes its metadata in another order each time, and cannot say what it was about to write.)
+    """
+    header: dict[str, Any] = {} if metadata is None else {"__metadata__": dict(sorted(metadata.items()))}
+    names, end = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name)), 0
+    for name in names:
+        tensor, start = tensors[name], end
+        end += tensor.numel() * tensor.element_size()
+        header[name] = {
+            "dtype": DTYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [start, end],
+        }  # fmt: skip
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+
+    def pieces() -> Iterator[bytes | memoryview]:
+        yield len(text).to_bytes(8, "little") + text
+        for name in names:
+            data = tensors[name].detach().cpu().contiguous().reshape(-1)
+            yield memoryview(data.view(torch.uint8).numpy())
+
+    return pieces
 
 
 def is_adapted(model: Any) -> bool:
@@ -31,24 +71,32 @@ def is_adapted(model: Any) -> bool:
     return hasattr(model, "peft_config")
 
 
-def write_adapter(adapted: Any, folder: Path) -> None:
-    """Weights and config of an adapter, as PEFT writes them."""
-    save_file(adapter_tensors(adapted), folder / ADAPTER, metadata={"format": "pt"})
+def write_adapter(adapted: Any, folder: Path) -> dict[str, Pieces]:
+    """Weights and config of an adapter, as PEFT writes them; the weights are returned."""
     config = adapted.peft_config["default"]
     config.inference_mode = True  # as PEFT does: the folder is loaded for use
     config.save_pretrained(folder)
     config.inference_mode = False
+    return {ADAPTER: safetensors_file(adapter_tensors(adapted), {"format": "pt"})}
 
 
-def write_model(model: PreTrainedModel, folder: Path) -> None:
-    """A whole model. What is trained only in part is stored in two types: its config says to load it in float32.
+def write_model(model: PreTrainedModel, folder: Path) -> dict[str, Pieces]:
+    """A whole model; its weights are returned.
 
-    transformers says the type of the first weight, and would round the trained ones to that of the frozen.
+    What is trained only in part is stored in two types, and its config says to load it in float32: transformers
+    says the type of the first weight, and would round the trained ones to that of the frozen.
     """
-    model.save_pretrained(folder, max_shard_size="5GB")
+    files: dict[str, Pieces] = {}
+
+    def take(tensors: dict[str, torch.Tensor], path: str, metadata: dict[str, str] | None = None) -> None:
+        files[Path(path).name] = safetensors_file(dict(tensors), metadata)
+
+    with mock.patch.object(modeling_utils, "safe_save_file", take):  # it knows which tensors go by which names
+        model.save_pretrained(folder, max_shard_size="5GB")
     if len({weight.dtype for weight in model.parameters()}) > 1:
         config = folder / "config.json"
         config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "float32"}, indent=2) + "\n")
+    return files
 
 
 def adapter_tensors(adapted: Any) -> dict[str, torch.Tensor]:

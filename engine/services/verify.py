@@ -17,6 +17,6 @@ def verify(on_detail: Callable[[str], None], run: str, checkpoint: str) -> Check
     """
     run_folder = Run(Path(run))
     for entry in read_checkpoints(run_folder, read_status(run_folder).state):
-        if entry.path == checkpoint:
-            return verify_entry(run_folder, entry)
+        if entry.path == checkpoint and (verified := verify_entry(run_folder, entry)) is not None:
+            return verified
     raise UsageError(f"{run_folder.name} has no {checkpoint}.")

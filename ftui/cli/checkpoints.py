@@ -46,7 +46,7 @@ def verify_checkpoints(run: Run, entries: Sequence[CheckpointEntry], checkpoint:
     """
     chosen = [find_entry(run, entries, checkpoint)] if checkpoint else [e for e in entries if e.place != "quarantine"]
     done = []
-    for entry in (verify_entry(run, entry) for entry in chosen):
+    for entry in filter(None, (verify_entry(run, entry) for entry in chosen)):
         done.append(entry)
         if not as_json:
             # flushed: hashing the next may take minutes

@@ -17,8 +17,9 @@ import os
 import re
 import secrets
 import shutil
+import tempfile
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,8 @@ from ftui.runs.manifest import (
     write_manifest,
 )
 from ftui.system.file_tree import delete, link_files, move_files, move_out, plain_files, rename_folder, sync_folders
-from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, make_private_folder, sync_path
+from ftui.system.files import PRIVATE_FOLDER, Pieces, make_private_folder, sync_path, write_checked
+from ftui.system.volume import free_bytes
 
 __all__ = [
     "MANIFEST",
@@ -59,6 +61,7 @@ __all__ = [
     "total_size",
 ]  # fmt: skip
 
+SCRATCH_BYTES = 256 << 20  # tokenizers have up to 35 MB
 NOT_FINITE = "holds NaN or infinite weights"
 DISCARDED = "DISCARDED.json"  # the manifest of a folder that is being deleted where it stands
 _NAME = re.compile(r"checkpoint-(\d+)")
@@ -73,8 +76,12 @@ class Checkpoint:
     step: int
 
 
-def publish(target: Path, manifest: Manifest, fill: Callable[[Path], None]) -> Manifest:
-    """Let `fill` write into a private folder, then make that folder appear at `target` whole, durably, in one rename.
+def publish(target: Path, manifest: Manifest, fill: Callable[[Path], Mapping[str, Pieces] | None]) -> Manifest:
+    """Make a folder of files appear at `target` whole, durably, in one rename.
+
+    `fill` puts the small files into a scratch folder in memory, as libraries write them, and returns the large ones as
+    the pieces they are made of. So each file's content is known before the disk has it, and what the disk then says it
+    has is compared with that (`write_checked`).
 
     A folder already at `target` is moved to trash first (only `final/` is ever written twice). Whatever stops this
     (a kill, a full disk) leaves no valid folder under a final name.
@@ -83,9 +90,22 @@ def publish(target: Path, manifest: Manifest, fill: Callable[[Path], None]) -> M
         The manifest as written, with every file's size and hash.
     """
     with _staged(target) as staged:
-        fill(staged)
-        files = {path.relative_to(staged).as_posix(): _entry(path) for path in sorted(plain_files(staged))}
+        files = {}
+        for name, pieces in sorted(_contents(staged, fill).items()):
+            make_private_folder((staged / name).parent)
+            files[name] = FileEntry(*write_checked(staged / name, pieces))
         return write_manifest(staged, msgspec.structs.replace(manifest, files=files, created=time.time()))
+
+
+def _contents(staged: Path, fill: Callable[[Path], Mapping[str, Pieces] | None]) -> dict[str, Pieces]:
+    """All files by name. A disk's scratch folder would do, too, but then its faults could not be seen."""
+    memory = Path("/dev/shm")
+    is_usable = os.access(memory, os.W_OK | os.X_OK) and (free_bytes(memory) or 0) > SCRATCH_BYTES
+    with tempfile.TemporaryDirectory(prefix="ftui-", dir=memory if is_usable else staged) as name:
+        scratch = Path(name)
+        large = fill(scratch) or {}
+        small = {path.relative_to(scratch).as_posix(): path.read_bytes() for path in plain_files(scratch)}
+    return {name: lambda data=data: (data,) for name, data in small.items()} | dict(large)  # type: ignore[misc]
 
 
 def link_copy(source: Path, target: Path) -> Manifest:
@@ -119,14 +139,6 @@ def _staged(target: Path) -> Iterator[Path]:
             move_files(staged, target, last=MANIFEST)
     finally:
         shutil.rmtree(staged, ignore_errors=True)  # what a failed save took is room for the next one
-
-
-def _entry(path: Path) -> FileEntry:
-    """Hash a file as it stands, make it private, and push it to the disk."""
-    path.chmod(PRIVATE_FILE)
-    entry = FileEntry(path.stat().st_size, file_hash(path))
-    sync_path(path)
-    return entry
 
 
 def checkpoints_in(root: Path) -> list[Checkpoint]:

@@ -1,5 +1,6 @@
 """What checkpoints a run has and how each stands: from folders, manifests and the journal. Nothing is hashed."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +21,7 @@ from ftui.runs.events import (
     RunStarted,
 )
 from ftui.runs.journal import PIECE, Tail
-from ftui.runs.manifest import Manifest, fault, read_manifest
+from ftui.runs.manifest import MANIFEST, Manifest, fault, read_manifest
 from ftui.runs.pins import read_pins
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
@@ -241,9 +242,12 @@ def find_problem(path: Path, ids: Family | None, *, quick: bool) -> str | None:
     return NOT_FINITE if manifest is not None and not manifest.finite else None
 
 
-def verify_entry(run: Run, entry: CheckpointEntry) -> CheckpointEntry:
-    """The entry after every byte of it was read and hashed."""
-    problem = find_problem(run.folder / entry.path, family(run), quick=False)
+def verify_entry(run: Run, entry: CheckpointEntry) -> CheckpointEntry | None:
+    """The entry after every byte of it was read and hashed; `None` where it has been removed meanwhile."""
+    path = run.folder / entry.path
+    problem = find_problem(path, family(run), quick=False)
+    if problem and entry.created is not None and not os.path.lexists(path / MANIFEST):  # which is what goes first
+        return None
     return replace(entry, problem=problem, verified=problem is None)
 
 

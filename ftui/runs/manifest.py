@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from ftui.system.files import DAMAGED, open_plain, read_json, read_plain, replace_file
+from ftui.system.files import DAMAGED, open_plain, read_json, read_plain, write_checked
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 2
@@ -50,7 +50,8 @@ def write_manifest(folder: Path, manifest: Manifest) -> Manifest:
     manifest = msgspec.structs.replace(manifest, format=FORMAT, seal="")
     document = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
     sealed = msgspec.structs.replace(manifest, seal=hashlib.sha256(document).hexdigest())
-    replace_file(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(sealed), indent=1), durable=True)
+    text = msgspec.json.format(msgspec.json.encode(sealed), indent=1)
+    write_checked(folder / MANIFEST, lambda: (text,))
     return sealed
 
 

@@ -5,13 +5,13 @@ Links are never followed where something is moved or deleted: what is outside a 
 
 import errno
 import os
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ftui.system.files import PRIVATE_FILE, PRIVATE_FOLDER, sync_path
+from ftui.system.files import PRIVATE_FOLDER, sync_path, write_checked
 
 _NO_RENAME = frozenset({errno.ENOSYS, errno.EXDEV, errno.EOPNOTSUPP, errno.EPERM, errno.EINVAL})
+_PIECE = 1 << 20
 _NO_LINK = _NO_RENAME | {errno.EMLINK, errno.EACCES}
 
 
@@ -75,9 +75,13 @@ def link_files(source: Path, target: Path, names: Iterable[str]) -> None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    shutil.copyfile(source, target)
-    target.chmod(PRIVATE_FILE)
-    sync_path(target)
+    def pieces() -> Iterator[bytes]:
+        with source.open("rb", buffering=0) as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+    target.unlink(missing_ok=True)  # what a commit that was cut short has left
+    write_checked(target, pieces)
 
 
 def _make_parents(folder: Path, name: str) -> None:

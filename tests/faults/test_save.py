@@ -54,6 +54,20 @@ def test_kill_at_every_write_of_a_save_and_its_rotation(workbench: Workbench, sh
     account.words += [f"kills while saving: {len(found)} of {len(found)} whole"]
 
 
+def test_no_write_that_lies_is_certified(workbench: Workbench, shim: Path, stride: int, account: Account) -> None:
+    """Half of it, zeros, or one other bit, once or for good, in any file: it is written again, or the save fails."""
+    run = opened(workbench, workbench.profile("lying"))
+    found = [trial for trial in trials(run, workbench, shim, "lie", stride) if trial["struck"]]
+    assert {trial["fault"].removesuffix(" for good") for trial in found} == {"short", "zeros", "flip"}
+    assert {(trial["fault"].endswith("for good"), trial["end"]) for trial in found} <= {
+        (False, "saved"), (True, "DiskError"), (True, "MiswrittenError"), (True, "saved"),
+    }  # fmt: skip
+    assert any(trial["end"] == "MiswrittenError" for trial in found)
+    assert [trial for trial in found if trial["invalid"] or trial["older_changed"] or trial["left"]] == []
+    assert all(trial["repaired"] == ["saved", ""] and trial["restored"] for trial in found)
+    account.words += [f"writes that lied: {len(found)}, none certified"]
+
+
 ENDS = {  # of a save, by what has failed
     "ENOSPC": {"saved"}, "EDQUOT": {"saved"}, "half, ENOSPC": {"saved"}, "EINTR": {"saved"},
     "ENOSPC for good": {"saved", "full"}, "EDQUOT for good": {"saved", "full"},

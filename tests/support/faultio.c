@@ -3,6 +3,7 @@
  * It sees what Python, Rust (safetensors) and C++ do alike, since all of them call libc.
  *   faultio_arm(folder, n, how, error, sticky): strike at operation n (0 = only count).
  *     how: 0 kill; 1 write half of the bytes, then kill; 2 fail with `error`; 3 write half, then fail at the next one.
+ *     4, 5, 6: the write says that all is well, but only half is written, zeros are, or one bit is another.
  *     sticky: every later operation fails, too. A full disk still lets delete, rename and cut off; EINTR only comes
  *     where POSIX allows it, EBUSY only where something is renamed or deleted.
  *   faultio_count(): operations so far. faultio_struck(): those of them that failed.
@@ -28,9 +29,9 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum how { KILL, HALF_KILL, FAIL, HALF_FAIL };
+enum how { KILL, HALF_KILL, FAIL, HALF_FAIL, LIE_SHORT, LIE_ZEROS, LIE_FLIP };
 enum kind { WRITE, SYNC, GROW, CUT, MAKE, OPEN, MOVE, REMOVE };
-enum verdict { PASS, REFUSE, HALF };
+enum verdict { PASS, REFUSE, HALF, LIE };
 
 static char folder[4096];
 static long strike_at, count, struck;
@@ -108,6 +109,11 @@ static enum verdict judge(enum kind kind, size_t size) {
     long now = __sync_add_and_fetch(&count, 1);
     if (!strike_at || now < strike_at) return PASS;
     if (now == strike_at && kind == WRITE && size > 1 && (how == HALF_KILL || how == HALF_FAIL)) return HALF;
+    if (how >= LIE_SHORT) {
+        if (kind != WRITE || size < 2 || (now > strike_at && (!sticky && struck))) return PASS;
+        __sync_add_and_fetch(&struck, 1);
+        return LIE;
+    }
     if (how == KILL || how == HALF_KILL) {
         if (now > strike_at) return PASS;
         kill(getpid(), SIGKILL);
@@ -138,6 +144,17 @@ static size_t taken(size_t size) {
     return fits;
 }
 
+static ssize_t lie(int fd, const char *bytes, size_t size) {
+    char *other = malloc(size);
+    if (!other) abort();
+    memcpy(other, bytes, size);
+    if (how == LIE_ZEROS) memset(other, 0, size);
+    if (how == LIE_FLIP) other[size / 2] ^= 4;
+    if (NEXT(write)(fd, other, how == LIE_SHORT ? size / 2 : size) < 0) abort();
+    free(other);
+    return (ssize_t)size;
+}
+
 ssize_t write(int fd, const void *bytes, size_t size) {
     if (outside_full_fd(fd)) {
         size_t fits = taken(size);
@@ -146,6 +163,7 @@ ssize_t write(int fd, const void *bytes, size_t size) {
     }
     enum verdict verdict = inside_fd(fd) ? judge(WRITE, size) : PASS;
     if (verdict == REFUSE) return -1;
+    if (verdict == LIE) return lie(fd, bytes, size);
     ssize_t written = NEXT(write)(fd, bytes, verdict == HALF ? size / 2 : size);
     if (verdict == HALF) kill_after_half();
     return written;

@@ -1,7 +1,7 @@
 """Forks a child for the I/O operations of one save and its rotation, to kill it there or let one of them fail.
 
-`save_trials.py RUN_DIR kill|fail STRIDE`, with the shim of faultio.c in LD_PRELOAD. Imports torch once; prints one JSON
-object a trial (see `killed` and `failed`). Every STRIDE-th operation is tried.
+`save_trials.py RUN_DIR kill|fail|lie STRIDE`, with the shim of faultio.c in LD_PRELOAD. Imports torch once; prints one
+JSON object a trial (see `killed` and `failed`). Every STRIDE-th operation is tried.
 """
 
 import ctypes
@@ -42,7 +42,7 @@ from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.system.user_folders import cache_folder
 
-KILL, HALF_KILL, FAIL, HALF_FAIL = range(4)  # of faultio.c
+KILL, HALF_KILL, FAIL, HALF_FAIL, LIE_SHORT, LIE_ZEROS, LIE_FLIP = range(7)  # of faultio.c
 PATIENCE_SECONDS = 0.03
 STEP = 4  # the step that is saved under the shim; 1 to 3 are there
 # Name: (how, errno, for good).
@@ -58,6 +58,11 @@ FAULTS = {
     "half, ENOSPC": (HALF_FAIL, errno.ENOSPC, False),
     "half, ENOSPC for good": (HALF_FAIL, errno.ENOSPC, True),
     "half, EIO": (HALF_FAIL, errno.EIO, False),
+}
+LIES = {
+    f"{name}{' for good' * for_good}": (how, 0, for_good)
+    for name, how in (("short", LIE_SHORT), ("zeros", LIE_ZEROS), ("flip", LIE_FLIP))
+    for for_good in (False, True)
 }
 
 
@@ -169,9 +174,16 @@ def killed(trial: Trial, shim: Shim, total: int, stride: int) -> Iterator[dict[s
             yield line | state_of(trial.run)
 
 
-def failed(trial: Trial, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
+def lied(trial: Trial, shim: Shim, total: int, stride: int) -> Iterator[dict[str, Any]]:
+    """A write that says that all is well and has written something else, otherwise as `failed`."""
+    return failed(trial, shim, total, stride, LIES)
+
+
+def failed(
+    trial: Trial, shim: Shim, total: int, stride: int, faults: dict[str, tuple[int, int, bool]] = FAULTS
+) -> Iterator[dict[str, Any]]:
     """An error at the operation: how the save ended, what it waited for, the folder; then all that after the repair."""
-    for name, (how, error, for_good) in FAULTS.items():
+    for name, (how, error, for_good) in faults.items():
         for operation in range(1, total + 1, stride):
             arm = {"operation": operation, "how": how, "error": error, "for_good": for_good}
             yield {"fault": name, "operation": operation, "total": total} | child(
@@ -182,7 +194,7 @@ def failed(trial: Trial, shim: Shim, total: int, stride: int) -> Iterator[dict[s
 def failing_save(trial: Trial, shim: Shim, **arm: Any) -> dict[str, Any]:
     """Save under the armed shim, look, then save again in the same process with the shim off, and restore that."""
     checkpoints, waits = trial.checkpoints(), spied(trial)
-    shim.arm(trial.run.folder, **arm)
+    shim.arm(trial.run.checkpoints if arm["how"] >= LIE_SHORT else trial.run.folder, **arm)
     end, words = ending(lambda: save(trial, STEP, checkpoints))
     count, struck = shim.disarm()
     found: dict[str, Any] = {"end": end, "words": words, "waits": waits, "count": count, "struck": struck}
@@ -280,10 +292,10 @@ def main() -> None:
     before, folder = run.folder / "before", run.checkpoints
     shutil.copytree(folder, before)
     fresh_copy(before, folder)
-    armed = folder if mode == "kill" else run.folder
+    armed = run.folder if mode == "fail" else folder
     total = child(lambda: counted(trial, shim, armed))["total"]
     fresh_copy(before, folder)
-    for line in (killed if mode == "kill" else failed)(trial, shim, total, stride):
+    for line in {"kill": killed, "fail": failed, "lie": lied}[mode](trial, shim, total, stride):
         print(json.dumps(line), file=answers, flush=True)
         fresh_copy(before, folder)
 

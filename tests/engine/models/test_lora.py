@@ -31,6 +31,7 @@ from ftui.errors import ModelError, ProfileError
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.profile.sections.model import ModelSection
 from tests.support.tiny import make_tokenizer
+from tests.support.written import put
 
 CPU = Hardware(torch.device("cpu"), "fp32", 1, "a CPU", None)
 IDS = torch.arange(3, 51).reshape(3, 16)
@@ -127,7 +128,7 @@ def test_an_adapter_comes_back_and_loads_with_plain_peft(kind: str, bases: dict[
     model = adapted(bases[name], keys, seed=1)
     before = trainable(model)
     assert all(weight.dtype == torch.float32 for weight in before.values())
-    write_adapter(model, tmp_path)
+    put(tmp_path, write_adapter(model, tmp_path))
 
     other = adapted(bases[name], keys, seed=2)
     fill_adapter(other, tmp_path)
@@ -203,7 +204,7 @@ def test_embeddings_of_new_tokens_are_trained_and_found_by_plain_peft(
     for weight in trainable(model).values():
         weight.data += 0.1 * torch.randn_like(weight)
     folder.mkdir()
-    write_adapter(model, folder)
+    put(folder, write_adapter(model, folder))
     tokenizer.save_pretrained(folder)
 
     inputs = torch.tensor([[5, ids[0], 7, ids[1], 9]])
@@ -248,7 +249,7 @@ def test_an_adapter_to_go_on_from_trains_every_new_row(
         model.resize_token_embeddings(62)
         return model
 
-    write_adapter(get_peft_model(grown(), keys), tmp_path)
+    put(tmp_path, write_adapter(get_peft_model(grown(), keys), tmp_path))
     if not fits:
         with pytest.raises(ModelError, match="does not train them"):
             continued_adapter(grown(), section(), tmp_path, BaseReference(str(base)), new)
@@ -298,7 +299,7 @@ def test_names_that_are_not_there_are_refused_by_name(case: str, bases: dict[str
 
 def test_an_adapter_to_go_on_from_must_fit(bases: dict[str, Path], tmp_path: Path) -> None:
     base = bases["biased"]
-    write_adapter(adapted(base, section(target_modules=["q_proj", "v_proj"]), seed=1), tmp_path)
+    put(tmp_path, write_adapter(adapted(base, section(target_modules=["q_proj", "v_proj"]), seed=1), tmp_path))
 
     def go_on(model: PreTrainedModel, keys: AdapterSection, new_ids: tuple[int, ...] = ()) -> Any:
         return continued_adapter(model, keys, tmp_path, BaseReference(str(base)), new_ids)

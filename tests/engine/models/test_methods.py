@@ -20,6 +20,7 @@ from ftui.runs.run_folder import Run
 from tests.support.attempts import attempt, killed_attempt, plain_loss, records
 from tests.support.sameness import same_runs
 from tests.support.tiny import chats, make_profile, write_rows
+from tests.support.written import put
 
 NUM_STEPS = 7
 
@@ -110,7 +111,7 @@ def test_a_model_of_two_types_is_read_in_the_wider_one(model_folder: Path, tmp_p
     section = AdapterSection(method="freeze", trainable_layers=1)
     model = freeze(AutoModelForCausalLM.from_pretrained(model_folder), section, frozen=torch.bfloat16)
     assert model.dtype == torch.bfloat16, "the type of the first weight, which is what transformers writes down"
-    write_model(model, tmp_path)
+    put(tmp_path, write_model(model, tmp_path))
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert loaded.dtype == torch.float32
     own = dict(model.named_parameters())

@@ -14,6 +14,7 @@ import pytest
 from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import MANIFEST, Checkpoint, FileEntry, Manifest
+from ftui.system.files import MiswrittenError
 
 RUN_ID = "0123456789abcdef"
 FILES = ("config.json", "model.bin", "resume/deep/state.json", "resume/state.json")
@@ -111,6 +112,70 @@ def test_a_commit_cut_short_is_no_checkpoint_at_any_file(
             assert checkpoint_folders.fault(root / "checkpoint-5") == f"{MANIFEST}: missing"
             patch.setattr(file_tree, "_move_file", real)
             assert checkpoint_folders.fault(publish(root, 5).path) is None
+
+
+def cut_short(data: bytes) -> bytes:
+    return data[: len(data) // 2]
+
+
+def blank(data: bytes) -> bytes:
+    return bytes(len(data))
+
+
+def flip_a_bit(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 1]) + data[middle + 1 :]
+
+
+def drop_it(data: bytes) -> bytes:
+    return b""
+
+
+def write_twice(data: bytes) -> bytes:
+    return data + data[-1:]
+
+
+@pytest.mark.parametrize("lie", [cut_short, blank, flip_a_bit, drop_it, write_twice])
+def test_what_reads_back_as_something_else_is_never_certified(
+    lie: Callable[[bytes], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk, a library or a cable that changes a write and reports it as done, in each file and the manifest."""
+    publish(tmp_path, 1)
+    real = os.write
+    for at in range(len(FILES) + 1):
+        count = 0
+
+        def write(descriptor: int, data: bytes, at: int = at) -> int:
+            nonlocal count
+            if not Path(os.readlink(f"/proc/self/fd/{descriptor}")).is_relative_to(tmp_path):
+                return real(descriptor, data)
+            count += 1
+            real(descriptor, lie(bytes(data)) if count == at + 1 else bytes(data))
+            return len(data)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", write)
+            with pytest.raises(MiswrittenError, match="reads back from the disk"):
+                publish(tmp_path, 2)
+        assert count == at + 1
+        assert names(tmp_path) == ["checkpoint-1"]
+    assert checkpoint_folders.fault(tmp_path / "checkpoint-1") is None
+    assert checkpoint_folders.fault(publish(tmp_path, 2).path) is None
+
+
+def test_a_volume_that_copies_is_read_back_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a commit by copying nor a child run's copy of a checkpoint certifies what nobody wrote."""
+    source = publish(tmp_path / "parent", 3).path
+    monkeypatch.setattr(os, "link", refuse_links)
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, flip_a_bit(bytes(data))))
+    with pytest.raises(MiswrittenError):
+        checkpoint_folders.link_copy(source, tmp_path / "child" / "checkpoint-3")
+    assert names(tmp_path / "child") == []
+
+
+def refuse_links(*arguments: Any, **options: Any) -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
 
 
 def test_a_full_disk_in_a_commit_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
