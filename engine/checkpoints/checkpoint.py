@@ -25,7 +25,8 @@ from ftui.runs.checkpoint_folders import Checkpoint, Manifest
 from ftui.runs.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified
 from ftui.runs.pins import read_pins
 from ftui.runs.run_folder import Run
-from ftui.system.files import PRIVATE_FOLDER, MiswrittenError, Pieces, make_private_folder
+from ftui.system.checked_write import MiswrittenError, Pieces
+from ftui.system.files import PRIVATE_FOLDER, make_private_folder
 from ftui.system.volume import check_room, disk_error, is_refused
 
 from ..distributed.process_group import ProcessGroup

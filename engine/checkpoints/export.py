@@ -6,7 +6,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs import checkpoint_folders
 from ftui.runs.run_folder import Run
-from ftui.system.files import Pieces
+from ftui.system.checked_write import Pieces
 
 from ..models.model_parts import ModelParts
 from ..models.weights import is_adapted, read_weights, write_weights

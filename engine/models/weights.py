@@ -14,7 +14,7 @@ from safetensors.torch import load, load_file
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
 
 from ftui.errors import ModelError
-from ftui.system.files import Pieces
+from ftui.system.checked_write import Pieces
 
 from .adapter_files import ADAPTER
 
@@ -61,7 +61,7 @@ def safetensors_file(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str,
         yield len(text).to_bytes(8, "little") + text
         for name in names:
             data = tensors[name].detach().cpu().contiguous().reshape(-1)
-            yield memoryview(data.view(torch.uint8).numpy())
+            yield data.view(torch.uint8).numpy().data
 
     return pieces
 

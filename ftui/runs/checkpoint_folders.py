@@ -36,8 +36,9 @@ from ftui.runs.manifest import (
     read_manifest,
     write_manifest,
 )
+from ftui.system.checked_write import Pieces, write_checked
 from ftui.system.file_tree import delete, link_files, move_files, move_out, plain_files, rename_folder, sync_folders
-from ftui.system.files import PRIVATE_FOLDER, Pieces, make_private_folder, sync_path, write_checked
+from ftui.system.files import PRIVATE_FOLDER, make_private_folder, sync_path
 from ftui.system.volume import free_bytes
 
 __all__ = [
@@ -105,7 +106,7 @@ def _contents(staged: Path, fill: Callable[[Path], Mapping[str, Pieces] | None])
         scratch = Path(name)
         large = fill(scratch) or {}
         small = {path.relative_to(scratch).as_posix(): path.read_bytes() for path in plain_files(scratch)}
-    return {name: lambda data=data: (data,) for name, data in small.items()} | dict(large)  # type: ignore[misc]
+    return {name: lambda data=data: (data,) for name, data in small.items()} | dict(large)
 
 
 def link_copy(source: Path, target: Path) -> Manifest:

@@ -11,7 +11,8 @@ from pathlib import Path, PurePosixPath
 
 import msgspec
 
-from ftui.system.files import DAMAGED, open_plain, read_json, read_plain, write_checked
+from ftui.system.checked_write import write_checked
+from ftui.system.files import DAMAGED, open_plain, read_json, read_plain
 
 MANIFEST = "MANIFEST.json"
 FORMAT = 2

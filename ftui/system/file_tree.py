@@ -8,7 +8,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ftui.system.files import PRIVATE_FOLDER, sync_path, write_checked
+from ftui.system.checked_write import write_checked
+from ftui.system.files import PRIVATE_FOLDER, sync_path
 
 _NO_RENAME = frozenset({errno.ENOSYS, errno.EXDEV, errno.EOPNOTSUPP, errno.EPERM, errno.EINVAL})
 _PIECE = 1 << 20

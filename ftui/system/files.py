@@ -3,14 +3,12 @@
 import contextlib
 import errno
 import fcntl
-import hashlib
-import io
 import os
 import secrets
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -31,11 +29,6 @@ DAMAGED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading JSON may raise where a file does not hold what was written to it."""
 
 T = TypeVar("T")
-Pieces = Callable[[], Iterable[bytes | memoryview]]
-"""The content of a file, piece by piece, from the beginning each time it is called."""
-
-_CHUNK = 4 << 20
-_MISWRITTEN = "{} reads back from the disk as something else than was written to it"
 _KINDS_OF_FILE = {
     stat.S_IFREG: "a plain file",
     stat.S_IFDIR: "a folder",
@@ -224,55 +217,6 @@ def replace_file(path: Path, data: bytes, *, durable: bool = False) -> None:
             sync_open(folder)
     finally:
         os.close(folder)
-
-
-class MiswrittenError(DiskError):
-    """What stands on the disk is not what was written, though no call failed."""
-
-
-def write_checked(path: Path, pieces: Pieces) -> tuple[int, str]:
-    """Write a new file, push it to the disk, and read it back from there; returns its size and SHA-256 (hex).
-
-    The hash is that of the bytes in memory, so that no file can be certified that a bad disk, cable or library has
-    changed on the way. Takes one more read of the file, and memory for one chunk.
-
-    Raises:
-        MiswrittenError: it reads back as something else.
-        OSError: as ever; nothing is deleted.
-    """
-    descriptor = open_private(path, os.O_RDWR | os.O_EXCL)
-    try:
-        for piece in pieces():
-            write_all(descriptor, piece)
-        sync_open(descriptor)
-        if hasattr(os, "posix_fadvise"):  # else what is read back may be no more than the kernel's copy
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-        with open(descriptor, "rb", buffering=0, closefd=False) as file:
-            file.seek(0)
-            size, digest = 0, hashlib.sha256()
-            for piece in pieces():
-                for meant in _chunks(memoryview(piece)):
-                    digest.update(meant)
-                    size += len(meant)
-                    if _read_chunk(file, len(meant)) != meant.tobytes():
-                        raise MiswrittenError(_MISWRITTEN.format(path.name), hint="Check the volume.")
-            if file.read(1):
-                raise MiswrittenError(_MISWRITTEN.format(path.name), hint="Check the volume.")
-    finally:
-        os.close(descriptor)
-    return size, digest.hexdigest()
-
-
-def _chunks(view: memoryview) -> Iterator[memoryview]:
-    return (view[start : start + _CHUNK] for start in range(0, len(view), _CHUNK))
-
-
-def _read_chunk(file: io.FileIO, size: int) -> bytes:
-    """The next bytes of a file; fewer only at its end."""
-    chunk = file.read(size)
-    while 0 < len(chunk) < size and (more := file.read(size - len(chunk))):
-        chunk += more
-    return chunk
 
 
 def sync_open(descriptor: int) -> None:

@@ -249,14 +249,13 @@ def test_the_engine_reads_and_writes_no_pickle() -> None:
 
 WRITES_ELSEWHERE = {
     "ftui/system/files.py": "the one way",
-    "ftui/system/file_tree.py": "copies into a folder just made, on a volume without links",
     "ftui/system/volume.py": "tries a volume in a folder just made",
     "ftui/cli/main.py": "/dev/null",
     "ftui/helper/client.py": "a temporary folder of its own",
     "tui/screens/editor/profile_file.py": "a temporary folder for $EDITOR",
-    "engine/checkpoints/checkpoint.py": "a folder just made",
-    "engine/checkpoints/export.py": "a folder just made",
-    "engine/models/weights.py": "a folder just made",
+    "engine/checkpoints/checkpoint.py": "a scratch folder just made: `publish` writes its files",
+    "engine/checkpoints/export.py": "a scratch folder just made: `publish` writes its files",
+    "engine/models/weights.py": "a scratch folder just made: `publish` writes its files",
     "engine/models/files/gguf.py": "a folder of the cache just made",
     "engine/models/files/hub.py": "/dev/null",
     "engine/data/stores/worker_pool.py": "a temporary folder of its own",

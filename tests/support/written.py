@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from ftui.system.files import Pieces, make_private_folder, write_checked
+from ftui.system.checked_write import Pieces, write_checked
+from ftui.system.files import make_private_folder
 
 
 def put(folder: Path, files: Mapping[str, Pieces]) -> None:

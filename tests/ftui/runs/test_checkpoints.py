@@ -14,7 +14,7 @@ import pytest
 from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import MANIFEST, Checkpoint, FileEntry, Manifest
-from ftui.system.files import MiswrittenError
+from ftui.system.checked_write import MiswrittenError
 
 RUN_ID = "0123456789abcdef"
 FILES = ("config.json", "model.bin", "resume/deep/state.json", "resume/state.json")

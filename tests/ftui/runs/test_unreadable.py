@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from ftui.cli.main import main
-from ftui.runs.checkpoint_index import read_checkpoints, verify_entry
+from ftui.runs.checkpoint_folders import discard, publish
+from ftui.runs.checkpoint_index import CheckpointEntry, read_checkpoints, verify_entry
+from ftui.runs.manifest import MANIFEST, Manifest
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
 from ftui.tui.state.run_list import RunList
@@ -56,6 +59,7 @@ NOT_FILES: list[Spoil] = [fifo, endless, sparse, folder, loop]
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("FTUI_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     replay("wiki-style-finished", tmp_path / "runs")
     return tmp_path / "runs"
@@ -99,7 +103,7 @@ def test_what_only_adds_to_the_picture_hides_nothing(
     name: str, spoil: Spoil, root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = replay("full-parked", root)
-    (bad.folder / name).unlink()
+    (bad.folder / name).unlink(missing_ok=True)
     spoil(bad.folder / name)
     begin = time.monotonic()
     assert main(["runs"]) == 0
@@ -109,31 +113,50 @@ def test_what_only_adds_to_the_picture_hides_nothing(
     assert time.monotonic() - begin < SECONDS
 
 
-@pytest.mark.parametrize("spoil", [nested, *NOT_FILES])
-@pytest.mark.parametrize("name", ["MANIFEST.json", "resume/state.json", "adapter_model.safetensors"])
-def test_a_checkpoint_that_cannot_be_read_is_damaged(name: str, spoil: Spoil, root: Path) -> None:
+NAMES = ("adapter_model.safetensors", "resume/state.json")
+
+
+@pytest.fixture
+def saved(root: Path) -> Run:
+    """A run with two whole checkpoints."""
     run = Run(root / "wiki-style-finished")
-    first = read_checkpoints(run, read_status(run).state)
-    path = next(iter(run.checkpoints.glob(f"checkpoint-*/{name}")))
+    shutil.rmtree(run.checkpoints)
+
+    def fill(scratch: Path) -> None:
+        (scratch / "resume").mkdir()
+        (scratch / NAMES[0]).write_bytes((2).to_bytes(8, "little") + b"{}")
+        (scratch / NAMES[1]).write_text("{}")
+
+    for step in (1, 2):
+        manifest = Manifest(
+            run_id=run.read_facts().run_id, attempt=1, token="t", step=step, versions={}, fingerprints={}, dtypes={},
+            finite=True, created=0.0,
+        )  # fmt: skip
+        publish(run.checkpoints / f"checkpoint-{step}", manifest, fill)
+    return run
+
+
+def entries_of(run: Run) -> list[CheckpointEntry]:
+    return [entry for entry in read_checkpoints(run, read_status(run).state) if entry.place == "checkpoints"]
+
+
+@pytest.mark.parametrize("spoil", [nested, *NOT_FILES])
+@pytest.mark.parametrize("name", [MANIFEST, *NAMES])
+def test_a_checkpoint_that_cannot_be_read_is_damaged(name: str, spoil: Spoil, saved: Run) -> None:
+    path = saved.checkpoints / "checkpoint-2" / name
     path.unlink()
     spoil(path)
     begin = time.monotonic()
-    after = read_checkpoints(run, read_status(run).state)
-    assert len(after) == len(first)
-    step = int(path.relative_to(run.checkpoints).parts[0].removeprefix("checkpoint-"))
-    entry = next(entry for entry in after if entry.place == "checkpoints" and entry.step == step)
-    verified = verify_entry(run, entry)
-    assert verified is not None and verified.problem is not None and name in verified.problem
+    newest, older = (verify_entry(saved, entry) for entry in entries_of(saved))
+    assert newest is not None and newest.problem is not None and name in newest.problem
+    assert older is not None and older.problem is None
     assert time.monotonic() - begin < SECONDS
 
 
-def test_a_checkpoint_that_goes_while_it_is_verified_is_not_damaged(root: Path) -> None:
-    from ftui.runs.checkpoint_folders import discard
-
-    run = Run(root / "wiki-style-finished")
-    entries = [e for e in read_checkpoints(run, read_status(run).state) if e.place == "checkpoints"]
-    discard(run.folder / entries[0].path)
-    assert verify_entry(run, entries[0]) is None
-    (run.folder / entries[1].path / "adapter_model.safetensors").unlink()
-    damaged = verify_entry(run, entries[1])
-    assert damaged is not None and damaged.problem == "adapter_model.safetensors: missing"
+def test_a_checkpoint_that_goes_while_it_is_verified_is_not_damaged(saved: Run) -> None:
+    newest, older = entries_of(saved)
+    discard(saved.folder / newest.path)
+    assert verify_entry(saved, newest) is None
+    (saved.folder / older.path / NAMES[0]).unlink()
+    damaged = verify_entry(saved, older)
+    assert damaged is not None and damaged.problem == f"{NAMES[0]}: missing"
