@@ -93,7 +93,7 @@ def _signature(run: Run) -> Signature:
 
 def _stamp(path: Path) -> tuple[int, int]:
     try:
-        stat = os.stat(path)
+        stat = os.lstat(path)
     except FileNotFoundError:
         return 0, 0
     return stat.st_mtime_ns, stat.st_size
