@@ -144,8 +144,8 @@ def test_evaluation_counts_where_there_is_one() -> None:
 
 
 def test_longest_row_is_what_counts() -> None:
-    chosen, small = profile(data={"max_length": 1024}), profile(data={"max_length": 256})
-    full, shorter = (simulate(chosen, config("llama"), A100, longest=longest) for longest in (None, 256))
+    chosen, small = profile(data={"max_length": 256}), profile(data={"max_length": 64})
+    full, shorter = (simulate(chosen, config("llama"), A100, longest=longest) for longest in (None, 64))
     assert shorter.process == simulate(small, config("llama"), A100).process < full.process
 
 
@@ -176,7 +176,7 @@ def test_the_engine_s_own_functions_are_what_is_simulated(monkeypatch: pytest.Mo
 
 
 def test_a_model_that_brings_code_is_not_simulated() -> None:
-    chosen = profile(model={"name_or_path": "/x", "trust_remote_code": True})
+    chosen = profile(model={"name_or_path": "/x", "trust_remote_code": True}, data={"max_length": 64})
     with pytest.raises(ModelError, match="own Python code"):
         simulate(chosen, config("llama"), A100)
 
