@@ -133,7 +133,8 @@ class RowBrowser:
         first, last = np.searchsorted(store.rows, local), np.searchsorted(store.rows, local, side="right")
         self._taken.clear()
         self._taken[key] = LoadedRow(
-            number=number, num_rows=len(self.rows), source=source_files.name, form=store.counts.forms[int(fact["file"])],
+            number=number, num_rows=len(self.rows), source=source_files.name,
+            form=store.counts.forms[int(fact["file"])],
             row=row, where=self.rows.where(number), raw=raw,
             flags=int(fact["flags"]),
             sequences=[store[index] for index in range(int(first), int(last))],

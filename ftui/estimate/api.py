@@ -1,4 +1,4 @@
-"""What a profile will take on a card: the rooms of `ftui.estimate` put together, for the command and for the form."""
+"""What a profile will take on a card: the modules of `ftui.estimate` put together, for the command and for the form."""
 
 import json
 from collections.abc import Sequence

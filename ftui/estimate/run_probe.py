@@ -35,7 +35,8 @@ def probe(profile: Profile, card: Card, on_detail: Callable[[str], object], allo
     record = ProbeRecord(
         what=describe_subject(setup), setting=describe_setting(setup), estimated=closed_form.memory(setup).process,
         allocated=answer["allocated"], reserved=answer["reserved"], process=answer["process"],
-        step_seconds=answer["step_seconds"], num_tokens=answer["num_tokens"], versions=answer["versions"], time=time.time(),
+        step_seconds=answer["step_seconds"], num_tokens=answer["num_tokens"], versions=answer["versions"],
+        time=time.time(),
         estimated_seconds=timing.step_seconds(dataclasses.replace(setup, accumulation=1), answer["num_tokens"]),
     )  # fmt: skip
     try:

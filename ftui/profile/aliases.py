@@ -22,7 +22,8 @@ SPELLINGS = {
     "train.lr_scheduler_type": "lr_scheduler scheduler scheduler_type",
     "train.optim": "optimizer",
     "train.warmup_steps": "warmup",
-    "train.max_grad_norm": "gradient_clipping clip_grad_norm gradient_clip gradient_clip_val grad_clip max_gradient_norm",
+    "train.max_grad_norm":
+        "gradient_clipping clip_grad_norm gradient_clip gradient_clip_val grad_clip max_gradient_norm",
     "train.neftune_noise_alpha": "neftune_alpha",
     "train.seed": "random_seed random_state",
     "train.activation_checkpointing": "gradient_checkpointing use_gradient_checkpointing",
@@ -33,7 +34,7 @@ SPELLINGS = {
     "log.logging_steps": "log_steps log_interval log_every",
     "hardware.num_processes": "num_gpus gpus",
 }  # fmt: skip
-"""Keys, and what older releases, other tools and guides call them. Files of tools that nobody knows are read by these."""
+"""Keys, and what older releases, other tools and guides call them. Files of unknown tools are read by these."""
 
 # What else to write in a profile for a name that stands there: further keys, and keys with a value.
 _INSTEAD = {

@@ -18,7 +18,7 @@ class Evaluation(msgspec.Struct, frozen=True):
 
 
 class SavedCheckpoint(msgspec.Struct, frozen=True):
-    """A saved checkpoint. `path` is below the run's folder; `verified`: every byte was read back after it was written."""
+    """A saved checkpoint. `path` is below the run's folder; `verified`: every byte was read back after the save."""
 
     step: int
     path: str

@@ -205,7 +205,7 @@ def test_the_live_view_in_tmux(watched_bench: Workbench) -> None:
         lines = until(lambda lines: "mine  training" in lines[0])
         assert "q detach" in lines[23] and "┤" in "".join(lines)
         tmux("send-keys", "Space")
-        until(lambda lines: "mine  paused" in lines[0] and "paused at step" in lines[18])
+        until(lambda lines: "mine  paused" in lines[0] and any("paused at step" in line for line in lines[1:]))
         tmux("resize-window", "-x", "120", "-y", "40")
         until(lambda lines: len(lines) == 40 and "q detach" in lines[39] and "mine  paused" in lines[0])
         tmux("send-keys", "m")

@@ -67,7 +67,10 @@ class ConfirmScreen(DialogScreen[bool]):
 
 
 class MessageScreen(DialogScreen[None]):
-    """A message that is too long for one line, until it has been read. An empty `message`: nothing is wrong, and the hint is the answer."""
+    """A message that is too long for one line, until it has been read.
+
+    An empty `message`: nothing is wrong, and the hint is the answer.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,escape,q,space", "dismiss", "close", id="close")]
 

@@ -65,7 +65,7 @@ class Event:
 
 @dataclass(frozen=True)
 class EvaluationMark:
-    """An evaluation: its step, its loss (`None`: not finite), whether it was the best so far (an extra one never is)."""
+    """An evaluation: its step, its loss (`None`: not finite), whether it was the best so far (no extra one is)."""
 
     step: int
     loss: float | None

@@ -15,7 +15,7 @@ edit engine/inspection/report/, not this page.
 `ftui preview PROFILE` tells it before anything is paid for; a dry run and a run look at the same things.
 
 - **red**: a run does not start. `allow = ["name"]` below `[data]` lets it start all the same.
-- **yellow**: a run is warned and goes on.
+- **yellow**: the run trains, with a warning.
 - **note**: only the report says it.
 
 Each finding tells how many rows have it, and file and line of the first. Whether it is red or yellow may depend on

@@ -123,11 +123,11 @@ class DataSection(Section):
     """`[data]`: the rows. Paths are relative to the profile's folder."""
 
     train: Sources = weights()
-    """What to train on: a file (`.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet`, `.arrow`, `.txt`, also with `.gz` or `.zst`
-    appended; a text file is one document, cut at blank lines beyond 8 MiB), a folder of such files (in `sft` its text
-    files only if it has no others; of a data set with splits the split `train`), a data set on the hub (`owner/name`),
-    or a list of these; or tables `[[data.train]]` with `path` and settings of their own. For an entry of
-    LLaMA-Factory's `dataset_info.json`, give that file as `path` and the entry's name as `subset`."""
+    """What to train on: a file (`.jsonl`, `.json`, `.csv`, `.tsv`, `.parquet`, `.arrow`, `.txt`, also with `.gz` or
+    `.zst` appended; a text file is one document, cut at blank lines beyond 8 MiB), a folder of such files (in `sft`
+    its text files only if it has no others; of a data set with splits the split `train`), a data set on the hub
+    (`owner/name`), or a list of these; or tables `[[data.train]]` with `path` and settings of their own. For an entry
+    of LLaMA-Factory's `dataset_info.json`, give that file as `path` and the entry's name as `subset`."""
 
     eval: Sources | None = conduct(None)
     """What to evaluate on: as `train`, without weights."""

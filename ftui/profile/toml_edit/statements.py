@@ -1,4 +1,4 @@
-"""A TOML text cut into its statements, each with its lines and its key, and where in it a value stands or a new key goes.
+"""A TOML text cut into its statements, each with its lines and key, and where a value stands or a new key goes.
 
 By hand, since tomllib keeps no positions, and tomlkit's change when it edits.
 """

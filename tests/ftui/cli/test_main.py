@@ -99,8 +99,8 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 COMMANDS = [
-    "", "run p", "resume r", "runs", "attach", "status r", "log r", "set r a=1", "sample r", "checkpoints r", "profiles",
-    "estimate p", "preview p", "split f --eval 10%", "import f", "cache",
+    "", "run p", "resume r", "runs", "attach", "status r", "log r", "set r a=1", "sample r", "checkpoints r",
+    "profiles", "estimate p", "preview p", "split f --eval 10%", "import f", "cache",
     *(f"{verb} r" for verb in RUN_VERBS), *(f"{verb} r 1" for verb in CHECKPOINT_VERBS),
 ]  # fmt: skip
 

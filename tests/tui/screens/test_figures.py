@@ -30,7 +30,7 @@ def written(loss: float | None, record: dict[str, Any]) -> str:
 
 
 def recorded_figures(run: Run) -> Figures:
-    """By the files alone: the newest attempt's last step, and the last evaluation that a resume did not go back behind."""
+    """By the files alone: the newest attempt's last step, and the last evaluation that no resume went back behind."""
     journal = lines_of(run.journal)
     attempt = max(record["attempt"] for record in [*journal, *lines_of(run.supervisor_log)])
     steps = [record for record in lines_of(run.metrics) if record["attempt"] == attempt]
