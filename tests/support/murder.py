@@ -69,13 +69,13 @@ def arm(place: str, number: int) -> None:
     elif place == "optimizer":
         kill_at(step, "update_weights", number, after=True)
     elif place == "save":
-        kill_at(ftui.runs.checkpoint_folders, "_entry", number)
+        kill_at(ftui.runs.checkpoint_folders, "write_checked", number)
     elif place == "evaluation":
         kill_at(evaluate, "collate", number)
     elif place == "final":
         kill_at(checkpoint.CheckpointManager, "publish_final", number, after=True)
     elif place == "rotation":  # checkpoints are renamed to trash before they are deleted
-        kill_at(ftui.runs.checkpoint_folders, "_delete_named", number)
+        kill_at(ftui.runs.checkpoint_folders, "_delete_manifest_files", number)
     elif place == "record":
         kill_at(Writer, "write", number, after=True)
     elif place == "torn record":
