@@ -6,10 +6,12 @@ these.
 """
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from torch import Tensor
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, modeling_utils
 from transformers.integrations import sdpa_attention
 
 _original_use_gqa = sdpa_attention.use_gqa_in_sdpa
@@ -31,6 +33,20 @@ def supports_flash(config: Any) -> bool:
 def let_sdpa_share_keys(share: bool) -> None:
     """Whether sdpa gets the keys and values that heads share as they are, or repeated for each head."""
     setattr(sdpa_attention, "use_gqa_in_sdpa", _original_use_gqa if share else _never)  # noqa: B010
+
+
+@contextmanager
+def redirect_weight_files(take: Callable[..., None]) -> Iterator[None]:
+    """While it is open, `save_pretrained` calls `take(tensors, path, metadata=...)` for each file of weights.
+
+    Only it knows which tensors go by which names into which file. The file is not written.
+    """
+    original = getattr(modeling_utils, "safe_save_file")  # noqa: B009
+    setattr(modeling_utils, "safe_save_file", take)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(modeling_utils, "safe_save_file", original)  # noqa: B010
 
 
 def _never(attention_mask: Tensor | None, key: Tensor, value: Tensor) -> bool:

@@ -5,18 +5,18 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import torch
 from peft import get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors import SafetensorError
 from safetensors.torch import load, load_file
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, modeling_utils
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ftui.errors import ModelError
 from ftui.system.checked_write import Pieces
 
 from .adapter_files import ADAPTER
+from .transformers_internals import redirect_weight_files
 
 DTYPES = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64",
@@ -91,7 +91,7 @@ def write_model(model: PreTrainedModel, folder: Path) -> dict[str, Pieces]:
     def take(tensors: dict[str, torch.Tensor], path: str, metadata: dict[str, str] | None = None) -> None:
         files[Path(path).name] = safetensors_file(dict(tensors), metadata)
 
-    with mock.patch.object(modeling_utils, "safe_save_file", take):  # it knows which tensors go by which names
+    with redirect_weight_files(take):
         model.save_pretrained(folder, max_shard_size="5GB")
     if len({weight.dtype for weight in model.parameters()}) > 1:
         config = folder / "config.json"

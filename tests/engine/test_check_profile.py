@@ -1,7 +1,7 @@
 """What needs the training libraries to be refused is refused by every command, with one message and one exit code."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,15 @@ import pytest
 import torch
 from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
+from ftui.cli import dry_run, estimate, preview
 from ftui.engine.services.server import answer
-from ftui.errors import FtuiError
+from ftui.errors import DataError, FtuiError
 from ftui.estimate.api import Known
 from ftui.estimate.simulation import with_libraries
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card, find_card
-from ftui.helper.checks import find_refusal
 from ftui.helper.protocol import Request
+from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.run_folder import Run
@@ -29,13 +30,17 @@ CUDA = find_card("rtx4090")
 class InProcess:
     """`ftui.helper.client.Helper` without the process: the server's own answers."""
 
-    def ask(self, method: str, **params: Any) -> Any:
+    def __init__(self, allow: Collection[str] = ()) -> None: ...
+
+    def ask(self, method: str, *, on_detail: object = None, **params: Any) -> Any:
         if isinstance(profile := params.get("profile"), Profile):
             params["profile"] = to_toml(profile)
         response = answer(Request(1, method, params), lambda detail: None)
         if response.problem is not None:
             raise response.problem.error()
         return response.answer
+
+    def close(self) -> None: ...
 
 
 def machine_card() -> Card:
@@ -50,27 +55,29 @@ def told(work: Callable[[], object]) -> tuple[str, str, str, int] | None:
     return None
 
 
-def estimated(helper: Any, profile: Profile, card: Card) -> None:
-    """What `ftui estimate` ends with before it prints anything."""
-    if (refusal := with_libraries(helper, profile, card, Known()).refusal) is not None:
-        raise refusal
+@pytest.fixture(autouse=True)
+def commands_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (dry_run, preview, estimate):
+        monkeypatch.setattr(module, "Helper", InProcess)
 
 
 def answers(profile: Profile, folder: Path) -> dict[str, Any]:
     """What each command says of a profile on the CPU of this machine."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "p.toml"
+    path.write_text(to_toml(profile))
     helper: Any = InProcess()
-
-    def refuse() -> None:
-        if (refusal := find_refusal(helper, profile)) is not None:
-            raise refusal
-
     return {
         "start": told(lambda: attempt(Run(folder / "run"), profile)),
-        "dry run": told(lambda: helper.ask("count_rows", profile=profile)),
-        "preview": told(refuse),
-        "estimate": told(lambda: estimated(helper, profile, machine_card())),
+        "dry run": told(lambda: dry_run.preview(resolve(path))),
+        "preview": told(lambda: preview.print_preview(str(path), [], None, [], 0, None, True, False)),
+        "estimate": told(lambda: estimated(path)),
         "probe": told(lambda: helper.ask("probe", profile=profile)),
     }
+
+
+def estimated(path: Path) -> None:
+    estimate.print_estimate(str(path), [], None, machine_card().name, [], False, False, False, "ddp", True)
 
 
 @pytest.fixture
@@ -161,12 +168,23 @@ def test_an_adapter_of_another_base_is_refused_alike(model_folder: Path, moe_fol
 def test_missing_rows_are_the_estimates_fault_too(model_folder: Path, tmp_path: Path) -> None:
     profile = make_profile(model_folder, tmp_path / "nowhere.jsonl", train={"max_steps": 1})
     helper: Any = InProcess()
-    said = [
-        told(lambda: helper.ask("count_rows", profile=profile)),
-        told(lambda: estimated(helper, profile, machine_card())),
-        told(lambda: attempt(Run(tmp_path / "run"), profile)),
-    ]
-    assert said[0] is not None and said[0][3] == 31 and said == [said[0]] * 3
+    known = with_libraries(helper, profile, machine_card(), Known())
+    assert known.simulated is not None and isinstance(known.refusal, DataError), (
+        "the form shows the memory all the same"
+    )
+    assert told(lambda: helper.ask("count_rows", profile=profile)) == told(lambda: refuse(known.refusal))
+
+
+def refuse(error: FtuiError | None) -> None:
+    if error is not None:
+        raise error
+
+
+def test_rows_that_a_run_would_refuse_end_an_estimate_alike(model_folder: Path, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [*chats(4), {"nothing": "known"}, *chats(4)])
+    found = answers(make_profile(model_folder, rows, train={"max_steps": 1}), tmp_path)
+    assert found["start"] is not None and found["start"][3] == 31
+    assert len({found[name] for name in ("start", "dry run", "estimate", "probe", "preview")}) == 1, found
 
 
 @pytest.mark.parametrize("what", ["flash attention on a CPU", "Liger on a CPU", "tf32 on a CPU"])

@@ -6,13 +6,24 @@ import re
 from pathlib import Path
 
 import pytest
-from transformers import LlamaConfig, MambaConfig
+import torch
+from safetensors.torch import load_file
+from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig
 from transformers.integrations import sdpa_attention
 from transformers.models.mixtral import modeling_mixtral
 from transformers.models.qwen3_moe import modeling_qwen3_moe
 
 import ftui.engine.models
-from ftui.engine.models.transformers_internals import knows_gguf_split, let_sdpa_share_keys, supports_flash
+from ftui.engine.models.transformers_internals import (
+    knows_gguf_split,
+    let_sdpa_share_keys,
+    redirect_weight_files,
+    supports_flash,
+)
+
+SMALL = LlamaConfig(
+    vocab_size=40, hidden_size=16, intermediate_size=24, num_hidden_layers=4, num_attention_heads=2, pad_token_id=0,
+)  # fmt: skip
 
 
 def test_model_types_say_whether_they_have_flash_attention() -> None:
@@ -40,13 +51,28 @@ def test_the_balance_loss_takes_a_mask(module: object) -> None:
     assert parameters == ["gate_logits", "num_experts", "top_k", "attention_mask"]
 
 
+def test_files_of_weights_are_handed_over_and_not_written(tmp_path: Path) -> None:
+    model = LlamaForCausalLM(SMALL)
+    files: dict[str, dict[str, torch.Tensor]] = {}
+    with redirect_weight_files(lambda tensors, path, metadata=None: files.update({Path(path).name: dict(tensors)})):
+        model.save_pretrained(tmp_path / "redirected", max_shard_size="20KB")
+    model.save_pretrained(tmp_path / "written", max_shard_size="20KB")
+    written = {path.name: load_file(path) for path in (tmp_path / "written").glob("*.safetensors")}
+    assert len(files) > 1 and not list((tmp_path / "redirected").glob("*.safetensors"))
+    assert {name: list(map(torch.Tensor.tolist, tensors.values())) for name, tensors in sorted(files.items())} == {
+        name: [tensors[key].tolist() for key in files[name]] for name, tensors in sorted(written.items())
+    }
+
+
 def test_gguf_splits_have_names() -> None:
     assert knows_gguf_split("llama-bpe")
     assert not knows_gguf_split("no such split")
 
 
 def test_nothing_else_in_the_package_is_private() -> None:
-    private = re.compile(r"_model_mapping|_supports_flash_attn|use_gqa_in_sdpa|load_balancing_loss_func|GGUF_PRE_TOK")
+    private = re.compile(
+        r"_model_mapping|_supports_flash_attn|use_gqa_in_sdpa|load_balancing_loss_func|GGUF_PRE_TOK|safe_save"
+    )
     folder = Path(str(ftui.engine.models.__file__)).parent
     files = [*folder.rglob("*.py"), *folder.parent.joinpath("objectives").glob("*.py")]
     users = [path.name for path in files if private.search(path.read_text())]
