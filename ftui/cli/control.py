@@ -21,6 +21,7 @@ from ftui.runs.run_folder import Run, find_run
 from ftui.runs.send_request import CHECKPOINT_REQUESTS, REQUESTS, address_request, apply_directly, parse_setting
 from ftui.runs.state import phase_word
 from ftui.runs.status import Watch, is_running, judge, read_status
+from ftui.runs.verbs import verb_name
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.text import shown
 
@@ -82,7 +83,7 @@ def _answered(run: Run, watch: Watch, request: AnyRequest) -> int:
                 case Sampled(requested=True) if isinstance(request, GenerateSamples):
                     print("\n".join(event_lines(record)))
                 case ControlRefused(request=request.id, reason=reason):
-                    raise UsageError(f"{run.name} refused `{request.verb}`: {shown(reason)}.")
+                    raise UsageError(f"{run.name} refused `{verb_name(request.verb)}`: {shown(reason)}.")
         status = judge(run, watch)
         if not is_running(status):
             return _too_late(run, watch, request)

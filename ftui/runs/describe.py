@@ -25,6 +25,7 @@ from ftui.runs.events import (
 )
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState, eta_seconds, has_ended, how_to_continue, phase_word, read_losses
+from ftui.runs.verbs import verb_name
 from ftui.text import complaint, shown
 
 LOST = "The engine and its supervisor ended without writing why (the pod was restarted, or both were killed)."
@@ -167,7 +168,7 @@ def _answer(record: ControlApplied | ControlRefused | MicroBatchChanged) -> str:
             change = f"from {record.old} to {_rows(record.new)}"
             return f"memory ran out in step {record.step} ({shown(record.place)}): micro-batches {change}"
         case ControlRefused():
-            return f"{shown(record.verb)} refused at step {record.step}: {shown(record.reason)}"
+            return f"{shown(verb_name(record.verb))} refused at step {record.step}: {shown(record.reason)}"
         case ControlApplied():
             action = APPLIED.get(record.verb, shown(record.verb))
             settings = ", ".join(f"{shown(name)} = {value:g}" for name, value in record.settings.items())

@@ -16,3 +16,9 @@ CHECKPOINT_VERBS = {
     "unpin": "let a checkpoint go when its time comes",
     "delete": "delete a checkpoint that the run does not need",
 }
+_NAMES = {"hold": "pause", "delete_checkpoint": "delete checkpoint"}
+
+
+def verb_name(verb: str) -> str:
+    """The name that people know for a verb of a run's files."""
+    return _NAMES.get(verb, verb)

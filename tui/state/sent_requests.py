@@ -10,9 +10,9 @@ from ftui.runs.requests import AnyRequest, ControlRequest, Set, write_request
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import address_request
 from ftui.runs.status import Status
+from ftui.runs.verbs import verb_name
 
 KEPT = 50
-VERBS = {"hold": "pause", "delete_checkpoint": "delete checkpoint"}  # as a person writes them
 
 Outcome = Literal["sent", "applied", "refused", "unread"]
 OUTCOME_STYLES: dict[Outcome, str] = {"sent": "muted", "applied": "good", "refused": "warn", "unread": "warn"}
@@ -78,4 +78,4 @@ def summarize(request: AnyRequest) -> str:
     if isinstance(request, Set):
         return "set " + ", ".join(f"{name} = {value:g}" for name, value in request.settings.items())
     step = getattr(request, "step", None)
-    return VERBS.get(request.verb, request.verb) + (f" at step {step}" if step is not None else "")
+    return verb_name(request.verb) + (f" at step {step}" if step is not None else "")

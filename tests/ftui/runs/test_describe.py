@@ -29,8 +29,10 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.reduce import fold
+from ftui.runs.requests import ControlRequest
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
+from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
 from ftui.system.process_id import Identity
 from tests.support.events import make_run_finished, make_run_started, make_step
 
@@ -105,6 +107,7 @@ def test_nothing_that_was_not_measured_is_shown() -> None:
         ),
         (ControlApplied(request="x", verb="new\x1b", step=1, detail="d\x1b"), ["new\u241b at step 1: d\u241b"]),
         (ControlRefused(request="x", verb="pin", step=3, reason="no\x1b"), ["pin refused at step 3: no\u241b"]),
+        (ControlRefused(request="x", verb="hold", step=3, reason="no"), ["pause refused at step 3: no"]),
         (
             MicroBatchChanged(step=7, old=2, new=1, place="backward"),
             ["memory ran out in step 7 (backward): micro-batches from 2 to 1 row"],
@@ -286,3 +289,11 @@ def test_the_micro_batch_is_named_with_the_step_it_began_at() -> None:
     assert describe.micro_batch(RunState()) is None
     state = state_of(MicroBatchChanged(step=7, old=8, new=4, place="backward", attempt=1))
     assert describe.micro_batch(state) == "4 rows from step 7 on (memory ran out)"
+
+
+@pytest.mark.parametrize("kind", ControlRequest.__subclasses__())
+def test_a_request_is_called_by_the_command_that_sends_it(kind: type[ControlRequest]) -> None:
+    """In the event of a refusal, whatever the verb in the run's files is."""
+    record = ControlRefused(request="x", verb=str(kind.__struct_config__.tag), step=3, reason="no")
+    (line,) = describe.event_lines(record)
+    assert line.split()[0] in {*RUN_VERBS, *CHECKPOINT_VERBS, "set"} - {"hold"}, line
