@@ -134,7 +134,7 @@ def murder_the_screen(bench: Workbench) -> None:
 
 
 def park_and_go_on(bench: Workbench, run: Run) -> str | None:
-    """Returns the checkpoint that the second attempt is to go on from."""
+    """Returns the checkpoint that the second attempt is to resume from."""
     with at_screen(bench, "attach", "mine") as screen:
         header(screen, "mine  training")
         screen.press("p")

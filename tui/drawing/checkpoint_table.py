@@ -20,9 +20,9 @@ LOOKING = "Looking ..."
 EMPTY = "{} has saved no checkpoint yet; s on its screen saves one, checkpoint.save_steps in its profile saves them."
 
 MEANINGS = {
-    "final": "The result: weights, tokenizer and model card, ready to be used; there is nothing in it to go on from.",
-    "superseded": "Of a line of steps that the run has left: a later attempt went on from an earlier checkpoint.",
-    "quarantine": "It was found damaged and moved aside; the run never goes on from it.",
+    "final": "The result: weights, tokenizer and model card, ready to be used; there is nothing in it to resume from.",
+    "superseded": "Of a line of steps that the run has left: a later attempt resumed from an earlier checkpoint.",
+    "quarantine": "It was found damaged and moved aside; the run never resumes from it.",
 }
 
 
@@ -121,7 +121,7 @@ def details(
     if entry.place in MEANINGS:
         texts.append((MEANINGS[entry.place], "muted"))
     elif entry.newest:
-        texts.append(("The newest that is whole: the run goes on from here.", "text"))
+        texts.append(("The newest that is whole: the run resumes from here.", "text"))
     separator = f" {frame.glyphs.separator} "
     facts = [] if (age := _age(entry, now)) is None else [f"saved {clock(age)} ago by attempt {entry.attempt}"]
     facts += [f"tags: {', '.join(entry.tags)}"] if entry.tags else []

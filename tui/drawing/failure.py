@@ -28,18 +28,18 @@ CAUSES = {
     21: "It was killed from outside (a person, the pod's owner, or the kernel); the run itself had no fault.",
     70: "A fault of the program or of a library under it.",
 }
-AGAIN = "Profile mended: start it again (its form, or `ftui --run`); r goes on with the run's own copy of it."
+RESUME, RESTART = "r resumes from the newest checkpoint.", "r starts it again."
+AGAIN = "Profile mended: start it again (its form, or `ftui --run`); r resumes with the run's own copy of it."
 NEXT = {
     30: AGAIN,
     31: f"Rows mended: r. {AGAIN}",
     32: AGAIN,
     41: "A shorter data.max_length, activation_checkpointing = true or a smaller adapter.r, in a new run.",
-    42: "Fewer processes beside it, or a pod with more RAM; r goes on from the newest checkpoint.",
-    43: "`ftui resume RUN --fork --set train.learning_rate=...` goes on from the newest checkpoint with a lower one.",
+    42: f"Fewer processes beside it, or a pod with more RAM; {RESUME}",
+    43: "`ftui resume RUN --fork --set train.learning_rate=...` resumes from the newest checkpoint with a lower one.",
 }
 TRACEBACK = "Traceback (most recent call last):"
 CHAINED = ("During handling of the above exception", "The above exception was the direct cause")
-GO_ON = "r goes on from the newest checkpoint."
 
 
 def failure(
@@ -103,10 +103,8 @@ def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, 
 def _following(code: int, name: str, *, has_saved: bool) -> str:
     """What to do next; a run without a checkpoint begins anew."""
     if has_saved:
-        return NEXT.get(code, GO_ON).replace("RUN", name)
-    return (
-        AGAIN if code == 43 else NEXT.get(code, GO_ON).replace("goes on from the newest checkpoint", "starts it again")
-    )
+        return NEXT.get(code, RESUME).replace("RUN", name)
+    return AGAIN if code == 43 else NEXT.get(code, RESUME).replace(RESUME, RESTART)
 
 
 def describe_ending(state: RunState, ended: EngineEnded | None) -> str:

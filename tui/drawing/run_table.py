@@ -138,7 +138,7 @@ def explain_status(row: RunRow) -> tuple[str, str]:
     if state.phase == "starting" and state.detail:
         return state.detail, "warn"
     if state.phase == "held":
-        words = "Paused: its GPU memory stays in use. `ftui continue` goes on."
+        words = "Paused: its GPU memory stays in use. `ftui continue` ends that."
         return f"paused: {state.detail}" if state.detail else words, "warn"
     if state.reason:
         share = share_done(state)

@@ -19,7 +19,7 @@ NOTHING = {
 def title(frame: Frame, filter_text: str, shown: int, total: int) -> list[Line]:
     """What this is, and what it was narrowed to."""
     narrowed: Line = [(f"{shown} of {total} with {filter_text!r} ", "warn")] if filter_text else []
-    return [spread(frame.width, [(" start a run, or go on with one", "title")], narrowed), []][: frame.height]
+    return [spread(frame.width, [(" start a run, or resume one", "title")], narrowed), []][: frame.height]
 
 
 def start_list(frame: Frame, find_choices: Sequence[StartChoice], cursor: int, filter_text: str) -> list[Line]:

@@ -61,7 +61,7 @@ class MonitorScreen(CanvasScreen[None]):
     LEGEND = LEGEND
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space,h", "pause", "pause", key_display="space", tooltip=PAUSE, id="pause"),
-        Binding("p", "request('park')", "park", tooltip="Save, free the GPU, leave; r goes on later", id="park"),
+        Binding("p", "request('park')", "park", tooltip="Save, free the GPU, leave; r resumes it later", id="park"),
         Binding("s", "request('checkpoint')", "save", tooltip="Save a checkpoint now, and keep it for good", id="save"),
         Binding("x", "request('stop')", "stop", tooltip="Save, write final/ and end the run", id="stop"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),

@@ -19,7 +19,7 @@ class RunsScreen(ListScreen[None]):
     HEADING = "the list of runs"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "open", "open", tooltip="Watch this run", id="open"),
-        Binding("n", "start", "new", tooltip="Start a run, or go on with one", id="new"),
+        Binding("n", "start", "new", tooltip="Start a run, or resume one", id="new"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
         *CURSOR_KEYS,
         Binding("q", "app.leave", "quit", tooltip="Leave ftui; every run goes on", id="back"),

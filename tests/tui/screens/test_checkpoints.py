@@ -133,7 +133,7 @@ def test_every_checkpoint_has_a_row_and_the_chosen_one_its_details(run: Run) -> 
         assert "ready to be used" in shown.text("details")
         await shown.press("down")
         assert shown.row().split()[1:4] == ["12", "periodic", "2.5000"] and shown.row().endswith("valid")
-        assert "goes on from here" in shown.text("details") and "tags: periodic" in shown.text("details")
+        assert "resumes from here" in shown.text("details") and "tags: periodic" in shown.text("details")
         await shown.press("end")
         assert shown.row().split()[1] == "4" and shown.row().endswith("verified")
         await shown.press("pageup", "j", "k", "pagedown", "up", "home", "up")
