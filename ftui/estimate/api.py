@@ -48,11 +48,13 @@ NOTHING = Known()
 def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
     """All that can be told without running it. A model that is not known here has no memory and no verdict."""
     setup = setup_for(profile, card, known)
+    warnings = () if known.counts is None else tuple(known.counts.warnings)
     if isinstance(setup, str):
-        nothing = Duration(_num_steps(profile, known), None, None, None, None, 0.0, "closed form")
         return Estimate(
-            card.name, profile.hardware.num_processes, "unknown", None, nothing, None, None, None, None, (setup,)
-        )
+            card=card.name, num_cards=profile.hardware.num_processes, verdict="unknown", memory=None,
+            duration=Duration(_num_steps(profile, known), None, None, None, None, 0.0, "closed form"),
+            ram=None, disk=None, num_parameters=None, num_trainable=None, notes=(setup,), warnings=warnings,
+        )  # fmt: skip
     memory = memory_of(setup, known)
     time = timing_of(profile, setup, known)
     impossible = "; ".join(lever.reason for lever in levers.list_needed(setup))
@@ -69,6 +71,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
         num_trainable=closed_form.num_trainable(setup),
         notes=notes,
         impossible=impossible,
+        warnings=warnings,
     )
 
 

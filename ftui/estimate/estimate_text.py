@@ -12,6 +12,7 @@ from ftui.text import toml_value
 
 LABEL = 11  # columns of the labels
 NARROWEST, WIDEST = 60, 120
+MOST_WARNINGS = 5
 
 
 def width() -> int:
@@ -37,8 +38,16 @@ def estimate_lines(estimate: Estimate, card: Card, price: float | None) -> list[
         ),
         ("time", duration_words(estimate.duration, price)),
         *(("note", note) for note in estimate.notes),
+        *(("warning", warning) for warning in _first(estimate.warnings)),
     ]
     return [*lines, *(line for label, text in facts if text for line in _line(label, text))]
+
+
+def _first(warnings: Sequence[str]) -> list[str]:
+    """The first few; how many there are beside them, and which command names all."""
+    left_out = len(warnings) - MOST_WARNINGS
+    more = [f"{left_out} more; `ftui run PROFILE --dry-run` shows all"] if left_out > 0 else []
+    return [*warnings[:MOST_WARNINGS], *more]
 
 
 def memory_lines(memory: Memory) -> list[str]:

@@ -72,6 +72,7 @@ class Estimate:
         num_parameters, num_trainable: of the model; `None` where unknown.
         notes: what a reader must know: what was assumed, what is not known.
         impossible: why the card cannot train it whatever its memory; empty where it can.
+        warnings: what a run would warn of, of its rows and its values; empty where the rows were not read.
     """
 
     card: str
@@ -85,6 +86,7 @@ class Estimate:
     num_trainable: int | None
     notes: tuple[str, ...] = ()
     impossible: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 SAFE = 1.15

@@ -90,6 +90,18 @@ def test_rows_that_were_counted(tmp_path: Path) -> None:
     assert estimate(given, card, Known(counts=counts)).duration.num_steps == 2
 
 
+@pytest.mark.parametrize(("name", "number"), [("Qwen/Qwen3-8B", 1), ("Qwen/Qwen3-8B", 5), ("nobody/nothing", 9)])
+def test_what_a_dry_run_warns_of_is_told(tmp_path: Path, name: str, number: int) -> None:
+    """The first five in full, the others as a number; also where the model is not known."""
+    texts = [f"{n} of 47 rows say exactly what an earlier row says, first rows.jsonl:{40 + n}" for n in range(number)]
+    card = find_card("rtx4090")
+    found = estimate(profile(tmp_path, name=name), card, Known(counts=RowCounts(warnings=texts)))
+    assert found.warnings == tuple(texts)
+    lines = " ".join(" ".join(estimate_lines(found, card, None)).split())
+    assert [text in lines for text in texts] == [n < 5 for n in range(number)]
+    assert ("warning 4 more; `ftui run PROFILE --dry-run` shows all" in lines) == (number == 9)
+
+
 def test_processes_on_a_cpu_share_its_memory(tmp_path: Path) -> None:
     cpu = replace(find_card("cpu"), memory=40 << 30)
     name = "HuggingFaceTB/SmolLM2-360M-Instruct"
