@@ -71,7 +71,7 @@ class UnavailableError(ModelError):
 
 
 class NotSimulatedError(ModelError):
-    """Nothing is wrong with the model: an estimate goes on without the simulation."""
+    """Nothing is wrong with the model: an estimate does without the simulation."""
 
 
 class HardwareError(FtuiError):

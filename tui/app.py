@@ -56,7 +56,7 @@ class FtuiApp(FaultApp[list[str]]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark,f1", "help", "help", key_display="?", tooltip="The keys of this screen", id="help"),
         Binding("T", "other_theme", "theme", tooltip="Light or dark", id="theme", show=False),
-        Binding("ctrl+q", "app.leave", "leave", tooltip="Leave ftui; runs go on", id="leave", show=False),
+        Binding("ctrl+q", "app.leave", "leave", tooltip="Leave ftui; runs keep running", id="leave", show=False),
     ]
 
     def __init__(
@@ -192,7 +192,7 @@ class FtuiApp(FaultApp[list[str]]):
 
     def action_help_quit(self) -> None:
         """Ctrl-C: no run ever ends because of it."""
-        self.say("q leaves; every run goes on. x on a run's screen ends it.")
+        self.say("q leaves; every run keeps running. x on a run's screen ends it.")
 
     def action_leave(self) -> None:
         """Ends the program, unless a screen has something unsaved and asks first."""

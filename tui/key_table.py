@@ -1,6 +1,7 @@
 """Keys from one table: the bindings of a screen are its footer, its help and its commands in the palette."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from textual.binding import Binding, BindingType
@@ -46,9 +47,22 @@ Key = tuple[str, str]
 """The key as it is written, and what it does in a word or two."""
 
 
+Meaning = tuple[str, str]
+"""What a key does now: the word for the footer, and a sentence."""
+
+
 def bindings_of(screen: Screen[Any]) -> list[Binding]:
-    """The screen's own bindings, then those of the application."""
-    return [*_bindings(type(screen).BINDINGS), *_bindings(type(screen.app).BINDINGS)]
+    """The screen's own bindings, then those of the application, with what each key means now.
+
+    A screen on which a key (by its id) does not always do the same says so in `key_meanings`.
+    """
+    meanings: Mapping[str, Meaning] = getattr(screen, "key_meanings", {})
+    return [
+        replace(binding, description=meanings[binding.id][0], tooltip=meanings[binding.id][1])
+        if binding.id in meanings
+        else binding
+        for binding in (*_bindings(type(screen).BINDINGS), *_bindings(type(screen.app).BINDINGS))
+    ]
 
 
 def _bindings(found: Iterable[BindingType]) -> Iterator[Binding]:

@@ -10,6 +10,7 @@ from ftui.system.checked_write import Pieces
 
 from ..models.model_parts import ModelParts
 from ..models.weights import is_adapted, read_weights, write_weights
+from ..planning.curriculum_plan import RunPlan
 from ..runtime.event_writer import EventWriter
 from ..system.train_state import TrainState
 from ..training.evaluate import non_finite
@@ -79,7 +80,7 @@ def _model_card(
         ("base model", f"`{Path(base).name if base.startswith('/') else base}`"),
         ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
         *([("base stored in", _describe_bits(profile.adapter))] if profile.adapter.is_quantised else []),
-        ("weights", f"step {step} of {state.step} ({data.plan.epoch_of(state.step):.2f} epochs)"),
+        ("weights", describe_weights(step, state.step, data.plan)),
         ("evaluation loss", f"{_describe_loss(state.loss_before)} at step 0, {_describe_loss(loss)} here"),
         ("learning rate", f"{profile.train.learning_rate:g}, {profile.train.lr_scheduler_type}"),
         ("effective batch", f"{data.plan.effective_batch}"),
@@ -89,6 +90,11 @@ def _model_card(
     table = "\n".join(f"| {name} | {value} |" for name, value in rows)
     header = f"base_model: {base}\nlibrary_name: {'peft' if is_adapted(parts.model) else 'transformers'}"
     return f"---\n{header}\n---\n\n# {run.name}\n\nTrained with ftui.\n\n| | |\n|---|---|\n{table}\n"
+
+
+def describe_weights(step: int, last_step: int, plan: RunPlan) -> str:
+    """Where in a run of `last_step` steps the weights of `step` stood: the best ones are older than the last."""
+    return f"step {step} of {last_step} (epoch {plan.epoch_of(step):.2f})"
 
 
 def _describe_bits(adapter: AdapterSection) -> str:

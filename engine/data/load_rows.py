@@ -53,7 +53,7 @@ class DataSplit:
 
 @dataclass(frozen=True)
 class LoadedData:
-    """`folder` and `commit` are those of the base model, `adapter` is the one to go on from (`None` for new ones).
+    """`folder` and `commit` are those of the base model, `adapter` is the one to continue from (`None` for new ones).
 
     `new_token_ids` are entries of the tokenizer that the profile has added: the base has never seen them. `longest` is
     the most tokens that the model sees, where that is known. `found` and `stores` are the sources of data.train in

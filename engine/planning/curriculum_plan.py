@@ -195,12 +195,12 @@ def describe_stage(section: CurriculumStage, strategy: str) -> str:
     return f"{words}, {section.num_train_epochs:g} epoch{'' if section.num_train_epochs == 1 else 's'}"
 
 
-def describe_stages(course: CurriculumPlan, train: TrainSection) -> list[str]:
+def describe_stages(plan: CurriculumPlan, train: TrainSection) -> list[str]:
     """A line of each stage: its steps, the sequences of an epoch, and its rows."""
     lines = []
-    for stage, section, first in zip(course.stages, course.sections, course.first_steps, strict=True):
-        last = min(first + stage.max_steps - 1, course.max_steps)
-        steps = f"steps {first:,} to {last:,}" if first <= last else f"never: train.max_steps is {course.max_steps:,}"
+    for stage, section, first in zip(plan.stages, plan.sections, plan.first_steps, strict=True):
+        last = min(first + stage.max_steps - 1, plan.max_steps)
+        steps = f"steps {first:,} to {last:,}" if first <= last else f"never: train.max_steps is {plan.max_steps:,}"
         rate = train.learning_rate if section.learning_rate is None else section.learning_rate
         words = describe_stage(section, train.train_sampling_strategy)
         lines.append(f"{steps}: {words} of {stage.rows_per_epoch:,} sequences, learning rate {rate:g}")

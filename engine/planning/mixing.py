@@ -134,10 +134,10 @@ def make_run_plan(
     room = profile.data.max_length if profile.data.packing else None
     if profile.curriculum:
         pool = SequencePool(lengths, num_targets, losses)
-        course = make_curriculum_plan(
+        plan_of_stages = make_curriculum_plan(
             profile.curriculum, pool, train, effective_batch=size, packing_length=room, sources=shares
         )
-        return _check_end(course, "the epochs of its stages")
+        return _check_end(plan_of_stages, "the epochs of its stages")
     plan = make_plan(
         lengths, effective_batch=size, max_steps=train.max_steps, num_train_epochs=train.num_train_epochs,
         strategy=train.train_sampling_strategy, seed=train.rows_seed, packing_length=room, sources=shares,

@@ -87,7 +87,7 @@ def make_meta_model(
     Args:
         folder_or_config: where its config.json lies, or transformers' config; for a model from scratch it is not
             looked at.
-        adapter: the folder of the one to go on from.
+        adapter: the folder of the one to continue from.
         vocabulary: the tokenizer, and the ids of the entries that the profile has added to it; where it is not known,
             the model is taken to have room for them.
 

@@ -14,7 +14,7 @@ from ftui.profile.schema import Profile
 from ..data.load_rows import DataSplit, load_data
 from ..data.tokens.encode import Encoder
 from ..inspection.report import make_report
-from ..inspection.report.findings import refuse_red_findings, warnings
+from ..inspection.report.findings import refuse_errors, warnings
 from ..models.files.fingerprints import source_of
 from ..models.starting_point import StartingPoint
 from ..optim.schedule import learning_rate_curve
@@ -81,7 +81,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
     rows = load_data(profile, cache, report)
     report("looking for what is wrong with the rows")
     findings = make_report(rows, profile)
-    refuse_red_findings(findings)
+    refuse_errors(findings)
     shares = compute_training_shares(rows.sources, rows.train, profile.data.mixing_temperature)
     sequences, indices = rows.train.sequences, rows.train.indices
     plan = make_run_plan(profile, sequences.lengths[indices], sequences.num_targets[indices], shares)

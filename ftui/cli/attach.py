@@ -13,7 +13,7 @@ from ftui.supervisor.spawn import ensure_supervised
 from ftui.text import shown
 
 START_PAGE = """\
-ftui fine-tunes language models. A run goes on when the terminal is gone.
+ftui fine-tunes language models. A run keeps running when the terminal is closed.
 
   ftui                              every run on one screen: watch them, control them, start new ones
   ftui attach [RUN]                 watch and control one (--plain: as lines)

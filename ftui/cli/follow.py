@@ -1,4 +1,4 @@
-"""Follows a run in plain lines until it ends. A reader only: whatever happens here, the run goes on."""
+"""Follows a run in plain lines until it ends. A reader only: whatever happens here, the run keeps running."""
 
 import sys
 import time

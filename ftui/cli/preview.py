@@ -37,7 +37,7 @@ COLOURS: dict[PieceKind, str] = {
     "alarm": "31",
 }  # fmt: skip
 """Numbers of terminal styles: bold and dim are seen on light and on dark backgrounds."""
-SEVERITY_COLOURS = {"red": "1;31", "yellow": "33", "note": "36"}
+SEVERITY_COLOURS = {"error": "1;31", "warning": "33", "note": "36"}
 
 
 def print_preview(
@@ -218,7 +218,7 @@ def _wrapped(text: str, before: str) -> list[str]:
 
 def _finding(finding: Finding, names: Names, coloured: bool) -> list[str]:
     severity = report_text.gravity(finding)
-    allowed = " (allowed)" if finding.allowed and finding.severity == "red" else ""
+    allowed = " (allowed)" if finding.allowed and finding.severity == "error" else ""
     head = _styled(f"{severity}{allowed}", SEVERITY_COLOURS[severity] if coloured else "")
     lines = [f"{head} {cut(shown(finding.name), width() - len(severity) - len(allowed) - 1)}"]
     lines += _wrapped(finding.message, "  ")
@@ -237,7 +237,7 @@ def row_lines(sample: RowView, width: int, signs: Signs, *, coloured: bool = Fal
     """One row: where it stands and how much of it is trained on, what is odd, then its tokens."""
     yield from wrapped(headline(sample), width)
     for note in sample.notes:
-        yield from (_styled(line, SEVERITY_COLOURS["yellow"] if coloured else "") for line in wrapped(note, width))
+        yield from (_styled(line, SEVERITY_COLOURS["warning"] if coloured else "") for line in wrapped(note, width))
     seen = msgspec.structs.replace(sample, tokens=sample.tokens[: sample.max_length + MOST_CUT])
     for line in layout_row(seen, width, signs):
         yield _row_line(line, coloured)

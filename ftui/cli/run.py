@@ -240,7 +240,7 @@ def farewell(run: Run, command: str) -> list[str]:
     begins = status.state.max_steps is None
     more = "; it reads its rows first, and may still refuse them" if begins else ""
     lines = [
-        f"Detached: the run {run.name} goes on{more}." if is_running(status) else f"Detached from {run.name}.",
+        f"Detached: the run {run.name} keeps running{more}." if is_running(status) else f"Detached from {run.name}.",
         f"  attach again   {shown(command)}",
         f"  look           ftui status {run.name}",
     ]

@@ -57,7 +57,7 @@ def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
     return (
         shown(run.name),
         standing(status),
-        f"{state.step}/{units.MISSING if state.max_steps is None else state.max_steps}",
+        describe.place(state).removeprefix("step "),
         *describe.loss_figures(state),
         units.count(state.tokens_per_second),
         units.duration(now - opened) if opened is not None and opened <= now else units.MISSING,

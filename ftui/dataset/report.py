@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-Severity = Literal["red", "yellow", "note"]
+Severity = Literal["error", "warning", "note"]
 
 
 class RowLocation(msgspec.Struct, frozen=True):
@@ -27,9 +27,9 @@ class Example(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """Something to know about the rows. `name` is what data.allow calls it; red ones stop a run that does not allow it.
+    """Something to know about the rows. `name` is what data.allow calls it; errors stop a run that does not allow it.
 
-    `count` rows (or what `unit` says) of `total` have it; the first few are `examples`. Not `is_allowable` is a red one
+    `count` rows (or what `unit` says) of `total` have it; the first few are `examples`. Not `is_allowable` is an error
     that leaves a run nothing to train on.
     """
 
@@ -116,4 +116,4 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def stopping(self) -> list[Finding]:
         """The findings for which a run would not start."""
-        return [finding for finding in self.findings if finding.severity == "red" and not finding.allowed]
+        return [finding for finding in self.findings if finding.severity == "error" and not finding.allowed]

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from ftui import units
 from ftui.dataset.report import Finding, OtherLength, Report, Severity, SourceFacts
 
-SEVERITIES: tuple[Severity, ...] = ("red", "yellow", "note")
-PLURALS = {"red": "red", "yellow": "yellow", "note": "notes"}
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 PERCENTILES = (0, 50, 90, 95, 99, 100)
 NAMES = {0: "shortest", 50: "half below", 100: "longest"}
 
@@ -27,30 +26,30 @@ def percent(part: float, whole: float = 1.0) -> str:
 
 
 def sort_findings(findings: Sequence[Finding]) -> list[Finding]:
-    """The gravest first; of the same gravity in their own order. Those that are allowed stand with the yellow ones."""
+    """The gravest first; of the same gravity in their own order. Those that are allowed stand with the warnings."""
     return sorted(findings, key=lambda finding: SEVERITIES.index(gravity(finding)))
 
 
 def gravity(finding: Finding) -> Severity:
-    """The severity that counts: a red finding that the profile allows stops nothing, so it is yellow."""
-    return "yellow" if finding.severity == "red" and finding.allowed else finding.severity
+    """The severity that counts: an error that the profile allows stops nothing, so it is a warning."""
+    return "warning" if finding.severity == "error" and finding.allowed else finding.severity
 
 
 def tally(report: Report) -> list[tuple[Severity, str]]:
-    """The number of findings of each gravity, in words: `2 red`, `1 yellow`, `3 notes`."""
+    """The number of findings of each gravity, in words: `2 errors`, `1 warning`, `3 notes`."""
     grades = [gravity(finding) for finding in report.findings]
     counts: list[tuple[Severity, str]] = []
     for severity in SEVERITIES:
         number = grades.count(severity)
         if number:
-            counts.append((severity, f"{number} {PLURALS[severity] if number > 1 else severity}"))
+            counts.append((severity, f"{number} {severity}{'s' * (number > 1)}"))
     return counts
 
 
 def describe_fix(finding: Finding) -> str:
     """The advice on a finding and, where it stops a run, the key that allows it."""
     allow = f'data.allow = ["{finding.name}"] lets a run start with it.'
-    if finding.severity != "red" or not finding.is_allowable:
+    if finding.severity != "error" or not finding.is_allowable:
         return finding.fix
     return f"{finding.fix} {'It is allowed by data.allow.' if finding.allowed else allow}".strip()
 
@@ -105,7 +104,8 @@ def length_facts(report: Report) -> list[Fact]:
 
 def share_facts(report: Report) -> str:
     """The share of a row that is trained: least, median, most."""
-    percentiles, names = dict(report.target_shares), {0: "least", 50: "half the rows below", 100: "most"}
+    percentiles = dict(report.target_shares)
+    names = {0: "least trained", 50: "half the rows below", 100: "most trained"}
     return ", ".join(f"{name} {percent(percentiles[p])}" for p, name in names.items() if p in percentiles)
 
 

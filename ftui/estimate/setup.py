@@ -28,7 +28,7 @@ class TrainingSetup:
         evaluates: whether there are rows to evaluate on.
         momentum: whether `sgd` or `rmsprop` keep one; `centered`: whether `rmsprop` keeps a mean.
         rank_is_free: whether `r` and `lora_alpha` say it all: no other ranks or alphas by pattern, none taken over from
-            an adapter to go on from; `even_rank`: whether an odd one is refused.
+            an adapter to continue from; `even_rank`: whether an odd one is refused.
         dtype, attn_implementation: as they stand in the profile.
         has_bitsandbytes: whether the device that the profile asks for has it.
         rows_are_cut: whether some row is known to be longer than `data.max_length`.

@@ -10,7 +10,7 @@ from ftui.system.process_id import Identity
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """An evaluation's loss; `None` when it was not finite. `requested`: an extra one, beside the plan."""
+    """An evaluation's loss; `None` when it was not finite. `requested`: an extra one."""
 
     step: int
     loss: float | None

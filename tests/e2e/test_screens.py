@@ -97,7 +97,7 @@ def start(bench: Workbench) -> None:
         wait_until(lambda: len(steps(run)) >= 3)
         screen.press("q")
         assert screen.ended() == 0
-        assert b"The run mine goes on." in screen.wire()
+        assert b"The run mine keeps running." in screen.wire()
 
 
 def steer_and_leave(bench: Workbench, run: Run) -> None:
@@ -123,7 +123,7 @@ def steer_and_leave(bench: Workbench, run: Run) -> None:
         screen.press("q")
         assert screen.ended() == 0
         farewell = screen.wire().rpartition(LEAVE.encode())[2].decode()
-        assert "The run mine goes on." in farewell and "ftui attach mine" in farewell
+        assert "The run mine keeps running." in farewell and "ftui attach mine" in farewell
 
 
 def murder_the_screen(bench: Workbench) -> None:

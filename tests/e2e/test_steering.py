@@ -159,7 +159,7 @@ def test_ctrl_c_of_who_only_attached_leaves_the_run_to_who_started_it(workbench:
     time.sleep(0.5)
     attached.send_signal(signal.SIGINT)
     output, _ = attached.communicate(timeout=30)
-    assert attached.returncode == 130 and "the run shared goes on" in output
+    assert attached.returncode == 130 and "the run shared keeps running" in output
     before = len(steps(run))
     wait_until(lambda: len(steps(run)) > before)
     starter.send_signal(signal.SIGINT)
@@ -173,7 +173,7 @@ def test_ctrl_backslash_leaves_the_run_alone(workbench: Workbench) -> None:
     wait_until(lambda: run.metrics.exists() and len(steps(run)) >= 2)
     process.send_signal(signal.SIGQUIT)
     output, _ = process.communicate(timeout=30)
-    assert process.returncode == 0 and "the run left goes on" in output
+    assert process.returncode == 0 and "the run left keeps running" in output
     before = len(steps(run))
     wait_until(lambda: len(steps(run)) > before)
     workbench.ftui("abort", "left")

@@ -74,13 +74,13 @@ SAMPLES = [
 ]
 FINDINGS = [
     Finding(
-        "placeholders", "red", 1, 4,
+        "placeholders", "error", 1, 4,
         "1 of 4 rows hold a placeholder such as {{name}}, TODO or lorem ipsum instead of text",
         "Replace it by what it stands for: the model learns it as it is.",
         examples=[Example(RowLocation(FILE, 4), "{{answer}}")],
     ),
     Finding(
-        "truncated", "yellow", 1, 4, "1 of 4 rows are longer than data.max_length and are cut",
+        "truncated", "warning", 1, 4, "1 of 4 rows are longer than data.max_length and are cut",
         "data.max_length = 512 holds all of them.",
         examples=[Example(RowLocation(FILE, 3), "A kernel is the part of an operating")],
     ),
@@ -109,7 +109,7 @@ def evil(text: str) -> tuple[list[RowView], Report]:
         sample_of(n, [(text, text), ("assistant", text)], num_rows=2, notes=[text], where=RowLocation(text, n + 1))
         for n in range(2)
     ]
-    finding = Finding(text, "red", 1, 1, text, text, text, [Example(RowLocation(f"/{text}", 1, "row"), text)])
+    finding = Finding(text, "error", 1, 1, text, text, text, [Example(RowLocation(f"/{text}", 1, "row"), text)])
     source = SourceFacts(text, text, 0.5, 1, 1, 1, 1)
     told = {"findings": [finding] * 3, "sources": [source], "special": [text], "scripts": [(text, 1.0)]}
     return rows, msgspec.structs.replace(REPORT, **told)

@@ -31,7 +31,7 @@ def title(frame: Frame, name: str, entries: Sequence[CheckpointEntry]) -> list[L
     number = sum(entry.place == "checkpoints" for entry in entries)
     total = units.size(sum(entry.size or 0 for entry in entries))
     facts: Line = [(f"{number}", "text"), (f" checkpoint{'s' * (number != 1)}  ", "muted")]
-    facts += [(total.split()[0], "text"), (f" {total.split()[1]} in all ", "muted")]
+    facts += [(total.split()[0], "text"), (f" {total.split()[1]} total ", "muted")]
     return [spread(frame.width, [(" checkpoints of ", "muted"), (name, "title")], facts if entries else []), []]
 
 

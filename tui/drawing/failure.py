@@ -25,7 +25,7 @@ CAUSES = {
     44: "The engine stood still (a hanging volume, driver or download); its stacks are in the log.",
     50: "Another process wrote to this run.",
     20: "The machine was taken away (SIGTERM); it had time to save.",
-    21: "It was killed from outside (a person, the pod's owner, or the kernel); the run itself had no fault.",
+    21: "It was killed from outside (a person, the pod's owner, or the kernel); nothing is wrong with the run itself.",
     70: "A fault of the program or of a library under it.",
 }
 RESUME, RESTART = "r resumes from the newest checkpoint.", "r starts it again."
@@ -59,7 +59,7 @@ def failure(
     if top == 0 and 3 <= room < len(printed):
         note = f"the last {room} of {len(printed)}, down shows all "
         return [*facts, [], heading(frame, TITLE, note=note), *printed[-room:]], 0
-    none = " it printed nothing else" if note else " it printed none"
+    none = " no other output" if note else " no output"
     lines = [*facts, [], heading(frame, TITLE, note=note), *(printed or [[(none, "faint")]])]
     top = min(top, max(0, len(lines) - frame.height))
     return lines[top : top + frame.height], top

@@ -54,7 +54,7 @@ def report_title(frame: Frame, name: str, report: Report | None) -> list[Line]:
     ]  # fmt: skip
     tally = report_text.tally(report)
     numbers_found: Line = [(f" {words} ", SEVERITY_STYLES[severity]) for severity, words in tally]
-    verdict: Span = ("a run would not start ", "bad") if report.stopping else ("a run may start ", "good")
+    verdict: Span = ("a run would not start ", "bad") if report.stopping else ("ready to start ", "good")
     return [
         spread(frame.width, head, [verdict]),
         spread(frame.width, numbers, numbers_found or [("no findings ", "good")]),
@@ -91,7 +91,7 @@ def _first(finding: Finding) -> RowLocation | None:
 
 def _head(frame: Frame, finding: Finding) -> Line:
     gravity = report_text.gravity(finding)
-    sign = {"red": frame.glyphs.best, "yellow": frame.glyphs.checkpoint, "note": frame.glyphs.idle}[gravity]
+    sign = {"error": frame.glyphs.best, "warning": frame.glyphs.checkpoint, "note": frame.glyphs.idle}[gravity]
     style = SEVERITY_STYLES[gravity]
     head: Line = [(f"   {sign} ", style), (left(finding.name, NAME), style)]
     fits = width_of([*head, (finding.message, "text")]) <= frame.width
@@ -105,7 +105,7 @@ def finding_details(frame: Frame, line: ReportLine | None) -> list[Line]:
         return [thin_line(frame)]
     finding = line.finding
     gravity = report_text.gravity(finding)
-    allowed = ", allowed" if finding.allowed and finding.severity == "red" else ""
+    allowed = ", allowed" if finding.allowed and finding.severity == "error" else ""
     state: Span = (f"{gravity}{allowed} ", SEVERITY_STYLES[gravity])
     lines = [thin_line(frame), spread(frame.width, [(f" {finding.name}", "title")], [state])]
     lines += paragraph(finding.message, frame.width, "text")

@@ -20,7 +20,7 @@ STYLES: dict[PieceKind, str] = {
     "cut": "faint", "mark": "faint", "trained mark": "faint@panel", "role": "title", "rule": "rule", "note": "faint",
     "alarm": "bad",
 }  # fmt: skip
-SEVERITY_STYLES = {"red": "bad", "yellow": "warn", "note": "loss"}
+SEVERITY_STYLES = {"error": "bad", "warning": "warn", "note": "loss"}
 FOUND = "background@warn"  # what was sought
 GUTTER = 2
 OF_TOKENS: tuple[PieceKind, ...] = ("trained", "ignored", "trained special", "special", "cut")

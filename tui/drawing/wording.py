@@ -89,6 +89,11 @@ def gib(num_bytes: float | None) -> str:
     return "-" if num_bytes is None else f"{num_bytes / 2**30:.1f}"
 
 
+def count_words(number: int, noun: str) -> str:
+    """`1 error`, `3 errors`."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
 def steps(state: RunState) -> str:
     """`120/400`; `120` while the plan is not known."""
     return f"{state.step:,}" if state.max_steps is None else f"{state.step:,}/{state.max_steps:,}"

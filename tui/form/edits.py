@@ -20,7 +20,7 @@ NEW_STAGE = {"sort_by": "length", "num_train_epochs": 1}
 
 
 def enter_text(draft: ProfileDocument, row: FormRow, text: str) -> ProfileDocument:
-    """The draft with what was typed into the row; no text unsets the key, so that the layer below counts.
+    """The draft with what was typed into the row; no text unsets the key.
 
     Raises:
         ProfileError: it is no value, or the text cannot take it.
@@ -91,7 +91,7 @@ def rename_key(draft: ProfileDocument, key: Key, meant: Key) -> ProfileDocument:
 
 
 def unset_row(draft: ProfileDocument, row: FormRow) -> ProfileDocument:
-    """The draft without the row's key, so that the layer below counts; one step.
+    """The draft without the row's key; one step.
 
     A source that is a text goes with its path, and a stage that says nothing with any of its keys.
     """

@@ -58,7 +58,7 @@ def estimate_on(profile: Profile | None, card: Card | None, known: Known) -> Car
     if card is None:
         return CardEstimate(None, None)
     if profile is None:
-        return CardEstimate(card, None, "the profile has faults")
+        return CardEstimate(card, None, "the profile has errors")
     try:
         return CardEstimate(card, estimate(profile, card, known))
     except FtuiError as error:

@@ -1,7 +1,7 @@
 """The checkpoints of a run: look at them, read them back, keep or delete them, continue from one of them."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -17,13 +17,14 @@ from ftui.runs.send_request import CHECKPOINT_REQUESTS, apply_directly
 from ftui.text import shown
 
 from ..drawing.checkpoint_table import checkpoint_table, details, title
-from ..key_table import BACK, CURSOR_KEYS
+from ..key_table import BACK, CURSOR_KEYS, Meaning
 from ..stage import stage
 from ..state.checkpoint_view import CheckpointLook, CheckpointView, reason_set_aside, reason_to_keep, with_checked
 from ..state.sent_requests import SentRequests
 from .canvas_screen import ListScreen
 from .dialogs import confirm
 
+UNPIN = ("unpin", "Let rotation delete it when its time comes")
 SOON_SECONDS = 0.4  # until the next look while a request waits for its answer
 
 
@@ -32,10 +33,10 @@ class CheckpointsScreen(ListScreen[None]):
 
     HEADING = "the checkpoints of a run"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,r", "resume", "resume", tooltip="Go on from this one (not the newest: in a child run)", id="go"),
+        Binding("enter,r", "resume", "resume", tooltip="Resume from this one (an older one: in a child run)", id="go"),
         Binding("f", "fork", "fork", tooltip="Start a run of its own from this one", id="fork"),
         Binding("v", "verify", "verify", tooltip="Read every byte of it back and hash it", id="verify"),
-        Binding("p", "pin", "pin", tooltip="Keep it for good; again: let it go when its time comes", id="pin"),
+        Binding("p", "pin", "pin", tooltip="Keep it for good", id="pin"),
         Binding("d", "delete", "delete", tooltip="Delete it; asks first", id="delete"),
         Binding("y", "copy", "copy path", tooltip="Copy the path of its folder", id="copy"),
         *CURSOR_KEYS,
@@ -97,9 +98,15 @@ class CheckpointsScreen(ListScreen[None]):
     def line_ids(self) -> Sequence[object]:
         return [entry.path for entry in self.entries or []]
 
+    @property
+    def key_meanings(self) -> Mapping[str, Meaning]:
+        """What p does to the checkpoint under the cursor."""
+        return {"pin": UNPIN} if self.entry is not None and self.entry.pinned else {}
+
     def draw(self) -> None:
         name, entries, entry, cursor = self._run.name, self.entries, self.entry, self.cursor
         reading, request, now = self._reading, self._requests.newest, stage(self).clock()
+        stage(self).draw_keys()
         self.show(
             header=lambda frame: title(frame, name, entries or []),
             body=lambda frame: checkpoint_table(frame, name, entries, cursor, reading, now),
@@ -112,7 +119,7 @@ class CheckpointsScreen(ListScreen[None]):
         entry = self.entry
         if entry is not None and entry.newest and self._seen is not None and self._seen.is_running:
             stage(self).say(
-                f"{self._run.name} is running and goes on by itself; f starts another run from here.", "warn"
+                f"{self._run.name} is running; f starts another run from here.", "warn"
             )
         else:
             self._go_on(own_run=False)
@@ -121,7 +128,7 @@ class CheckpointsScreen(ListScreen[None]):
         self._go_on(own_run=True)
 
     def _go_on(self, *, own_run: bool) -> None:
-        """The next screen tells what would happen: from the newest the run itself goes on, unless a name says no."""
+        """The next screen tells what would happen: without a name the run itself resumes from its newest one."""
         if (entry := self.entry) is None:
             return
         if reason := reason_set_aside(entry) or entry.problem:

@@ -49,5 +49,5 @@ class LogScreen(TextScreen):
             frame.width, [(f" {self._run.name} ", "title"), ("engine.log", "muted")], [(f"{where} ", "faint")]
         )
         if not lines:
-            return [head, [(" The engine has printed nothing yet.", "muted")]]
+            return [head, [(" No output yet.", "muted")]]
         return [head, *([(" ", "text"), (line, "text")] for line in lines[max(0, end - frame.height + 1) : end])]

@@ -4,7 +4,7 @@ The screens that it opens are loaded when they are first asked for: the first fr
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -22,16 +22,19 @@ from ..drawing.charts.loss_chart import ChartSettings, Scale, change_smoothing, 
 from ..drawing.header import header
 from ..drawing.panes import pane
 from ..drawing.tiles import tiles
+from ..key_table import Meaning
 from ..stage import stage
 from ..state.run_view import RunView
 from .canvas_screen import CanvasScreen
 
 FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
 FAILURES = ("failed", "lost")
-GOES_ON = {"resume": "goes on", "attach": "is running already", "start": "starts"}
+GOES_ON = {"resume": "resumes", "attach": "is running already", "start": "starts"}
 """What r does to a run that is not running, by what would happen."""
 
-PAUSE = "Pause the run and keep its GPU memory; again: continue"
+PAUSE = "Pause the run and keep its GPU memory"
+CONTINUE = ("continue", "Continue the paused run")
+QUIT = ("quit", "Leave ftui")
 FACTOR = "The planned learning rate times a factor, from now on"
 LEGEND = {
     "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA)",
@@ -84,7 +87,7 @@ class MonitorScreen(CanvasScreen[None]):
         Binding("w", "why", "why", show=False, tooltip="How it ended or stands, and its last lines", id="why"),
         Binding("X", "request('abort')", "abort", show=False, tooltip="End the run at once; saves nothing", id="abort"),
         Binding("escape,backspace", "back", "runs", show=False, tooltip="To the list of runs", id="runs"),
-        Binding("q", "detach", "detach", tooltip="Leave ftui; the run goes on", id="back"),
+        Binding("q", "detach", "detach", tooltip="Leave ftui; the run keeps running", id="back"),
     ]
     CANVASES: ClassVar[Sequence[str]] = ("header", "chart", "tiles", "pane")
 
@@ -96,7 +99,6 @@ class MonitorScreen(CanvasScreen[None]):
         self._fine: Curves | None = None
         self._shows_log = False
         self._has_shown_failure = False
-        self._hidden: frozenset[str] = frozenset()
 
     def on_mount(self) -> None:
         self.run_view = RunView(self._run, stage(self).clock)
@@ -110,9 +112,7 @@ class MonitorScreen(CanvasScreen[None]):
             stage(self).say(f"The files of {self._run.name} cannot be read: {error}.", "bad")
             return
         self.draw()
-        if self.hidden_keys != self._hidden:
-            self._hidden = self.hidden_keys
-            stage(self).draw_keys()
+        stage(self).draw_keys()
         self._show_failure()
 
     def _show_failure(self) -> None:
@@ -139,6 +139,16 @@ class MonitorScreen(CanvasScreen[None]):
         if self.run_view.is_running:
             return NEEDS_NO_ENGINE
         return NEEDS_ENGINE | NEEDS_NO_ENGINE if self.run_view.state.phase == "finished" else NEEDS_ENGINE
+
+    @property
+    def key_meanings(self) -> Mapping[str, Meaning]:
+        """Space continues a paused run; q detaches from a run only while there is one to detach from."""
+        meanings = {}
+        if self.run_view.state.phase == "held":
+            meanings["pause"] = CONTINUE
+        if not self.run_view.goes_on:
+            meanings["back"] = QUIT
+        return meanings
 
     # -- controls
 
@@ -251,8 +261,9 @@ class MonitorScreen(CanvasScreen[None]):
 
     def action_detach(self) -> None:
         name, run_view = self._run.name, self.run_view
-        goes_on = f"The run {name} goes on." if run_view.goes_on else f"{name} is {phase_word(run_view.state.phase)}."
-        stage(self).leave([goes_on, f"  attach again   ftui attach {name}", f"  look           ftui status {name}"])
+        standing = "keeps running" if run_view.goes_on else f"is {phase_word(run_view.state.phase)}"
+        ways_back = [f"  attach again   ftui attach {name}", f"  look           ftui status {name}"]
+        stage(self).leave([f"The run {name} {standing}.", *ways_back])
 
     def action_back(self) -> None:
         """To the list, also when the live view was opened first."""

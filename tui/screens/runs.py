@@ -22,7 +22,7 @@ class RunsScreen(ListScreen[None]):
         Binding("n", "start", "new", tooltip="Start a run, or resume one", id="new"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
         *CURSOR_KEYS,
-        Binding("q", "app.leave", "quit", tooltip="Leave ftui; every run goes on", id="back"),
+        Binding("q", "app.leave", "quit", tooltip="Leave ftui; every run keeps running", id="back"),
     ]
 
     refresh_seconds = 1.0

@@ -1,4 +1,4 @@
-"""What can be started: one list of profiles and of runs to go on with."""
+"""What can be started: one list of profiles and of runs to resume."""
 
 from collections.abc import Sequence
 from pathlib import Path

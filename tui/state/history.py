@@ -74,7 +74,7 @@ class EvaluationMark:
 
 @dataclass(frozen=True)
 class AttemptStart:
-    """An attempt after the first, and the step it went on from."""
+    """An attempt after the first, and the step it resumed from."""
 
     attempt: int
     step: int

@@ -162,7 +162,7 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
     sentence = f"A child run {run.name} continues from checkpoint-{step} of {parent.name}, which stays as it is."
     notes, before = _warnings(), stored_profile(parent)
     if weights_difference(before, resolved.profile):
-        notes = (f"{parent.name} itself could not go on with other values of what its weights depend on.", *notes)
+        notes = (f"{parent.name} itself cannot resume with different training values.", *notes)
     if run_is_running(parent):
         notes = (f"{parent.name} is running: both would share this machine.", *notes)
     return LaunchPlan(
@@ -269,7 +269,7 @@ def _taken(run: Run) -> UsageError:
     if not run.facts.exists():
         return UsageError(f"{run.folder} exists and is not a run.", hint="Give another name.")
     words = f"There is a run {run.name}: it {how_it_stands(read_status(run))}."
-    return UsageError(words, hint="Give another name; to go on with that run, choose it in the list.")
+    return UsageError(words, hint="Give another name; to resume that run, choose it in the list.")
 
 
 def split_overrides(text: str) -> tuple[str, ...]:

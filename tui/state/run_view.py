@@ -53,7 +53,7 @@ class RunView:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it has ended for now, in whatever way, and will not go on by itself."""
+        """Whether it has ended for now, in whatever way, and will not continue by itself."""
         return self.state.phase == "lost" or (is_final(self.status) and not self.is_running)
 
     @property

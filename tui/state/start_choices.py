@@ -1,4 +1,4 @@
-"""What can be started: profiles in the current folder, those that come with ftui, and runs to go on with."""
+"""What can be started: profiles in the current folder, those that come with ftui, and runs to resume."""
 
 import tomllib
 from collections.abc import Callable, Iterator
@@ -31,7 +31,7 @@ class StartChoice:
     whole: str = ""
 
 
-HERE, SHIPPED, RUNS = "profiles in this folder", "profiles that come with ftui", "runs to go on with"
+HERE, SHIPPED, RUNS = "profiles in this folder", "profiles that come with ftui", "runs to resume"
 
 
 def find_choices(folder: Path, run_list: RunList) -> list[StartChoice]:

@@ -85,7 +85,7 @@ def find_problems(examination: Examination) -> list[Finding]:
         _amounts,
         _padding,
     )
-    order, names = {"red": 0, "yellow": 1, "note": 2}, list(KINDS)
+    order, names = {"error": 0, "warning": 1, "note": 2}, list(KINDS)
     allow = examination.profile.data.allow
     findings = [
         structs.replace(finding, allowed=finding.name in allow) for part in parts for finding in part(examination)
@@ -139,10 +139,10 @@ def _files(examination: Examination) -> Iterator[Finding]:
 
 
 def _misread(examination: Examination) -> Iterator[Finding]:
-    """Never red: a language that is not in the table may be meant."""
+    """Never an error: a language that is not in the table may be meant."""
     for note in examination.read.misread_files:
         finding = structs.replace(make_finding("damaged_text", 1, 1), message=note, unit="files")
-        yield _never_red(finding)
+        yield _at_most_warning(finding)
 
 
 def _unused(examination: Examination) -> Iterator[Finding]:
@@ -154,7 +154,7 @@ def _unused(examination: Examination) -> Iterator[Finding]:
         finding = make_finding("unused_columns", len(names), len(names), detail=", ".join(names[:COLUMNS_SHOWN]) + more)
         meant = {fold_name(name): name for name in names if name != fold_name(name) in OUR_COLUMNS}
         fix = f"Is data.columns = {toml_value(meant)} meant?"
-        yield structs.replace(finding, severity="yellow", fix=fix) if meant else finding
+        yield structs.replace(finding, severity="warning", fix=fix) if meant else finding
 
 
 def _odd(examination: Examination) -> Iterator[Finding]:
@@ -166,12 +166,13 @@ def _odd(examination: Examination) -> Iterator[Finding]:
         detail = _faults(flags) if name == "role_order" else ""
         for finding in _row_finding(examination, name, rows, examination.num_trained, detail):
             num_sure = int((flags & np.uint32(Oddity.UNFILLED) > 0).sum()) if name == "placeholders" else len(rows)
-            yield finding if KINDS[name].severity(num_sure, examination.num_trained) == "red" else _never_red(finding)
+            is_error = KINDS[name].severity(num_sure, examination.num_trained) == "error"
+            yield finding if is_error else _at_most_warning(finding)
 
 
-def _never_red(finding: Finding) -> Finding:
-    """The finding, but never red."""
-    return structs.replace(finding, severity="yellow") if finding.severity == "red" else finding
+def _at_most_warning(finding: Finding) -> Finding:
+    """The finding, an error as a warning."""
+    return structs.replace(finding, severity="warning") if finding.severity == "error" else finding
 
 
 def _faults(flags: np.ndarray) -> str:
@@ -246,7 +247,7 @@ def _parted_copies(examination: Examination) -> Iterator[Finding]:
         examination, "leaked_rows", whole[np.isin(content[whole], content[trained])], len(apart)
     ):
         fix = "There are more copies of one row than may be set aside: delete them, or name other rows in data.eval."
-        yield structs.replace(_never_red(finding), fix=fix)
+        yield structs.replace(_at_most_warning(finding), fix=fix)
 
 
 def _match_finding(examination: Examination, name: str, alike: Matches, total: int) -> Iterator[Finding]:

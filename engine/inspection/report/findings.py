@@ -22,38 +22,38 @@ _OF_ONE = {
 
 @dataclass(frozen=True)
 class FindingKind:
-    """`title` goes on where "N of M rows" stops. From the share `yellow` on it warns, from `red` on it stops a run.
+    """`title` goes on where "N of M rows" stops. From the share `warning` on it warns, from `error` on it stops a run.
 
-    Below `yellow`, or without one, it is a note.
+    Below `warning`, or without one, it is a note.
     """
 
     name: str
     title: str
     fix: str
-    yellow: float | None = None
-    red: float | None = None
+    warning: float | None = None
+    error: float | None = None
     why: str = ""
     unit: str = "rows"
     in_percent: bool = False
 
     def severity(self, count: int, total: int) -> Severity:
         share = count / max(1, total)
-        if self.red is not None and share >= self.red:
-            return "red"
-        return "yellow" if self.yellow is not None and share >= self.yellow else "note"
+        if self.error is not None and share >= self.error:
+            return "error"
+        return "warning" if self.warning is not None and share >= self.warning else "note"
 
 
 # fmt: off
 _TABLE = (
     FindingKind(
         "rows_skipped", "cannot be read and are left out",
-        "Mend them: each is named, of many the first twenty.", yellow=0, red=0.3,
+        "Mend them: each is named, of many the first twenty.", warning=0, error=0.3,
         why="Where so many rows are left out, the file is likely not what it is taken for.",
     ),
     FindingKind(
         "files_left_out", "of a folder are not trained on",
         "Nothing, if they are not meant; else list them in data.train.",
-        yellow=0, unit="files",
+        warning=0, unit="files",
     ),
     FindingKind(
         "unused_columns", "hold words that the form of the rows has no place for: they are not trained on",
@@ -62,63 +62,63 @@ _TABLE = (
     ),
     FindingKind(
         "empty_answers", "have an empty answer: the model would learn to say nothing",
-        "Delete these rows or give them an answer.", yellow=0, red=0.2,
+        "Delete these rows or give them an answer.", warning=0, error=0.2,
     ),
     FindingKind(
         "placeholders", "hold a placeholder such as {{name}}, TODO or lorem ipsum instead of text",
-        "Replace it by what it stands for: the model learns it as it is.", yellow=0, red=0.5,
-        why="Red counts only answers to something that are nothing but one, or have one for the name of the AI that "
-        "answers: templates, wiki text and code may hold them on purpose.",
+        "Replace it by what it stands for: the model learns it as it is.", warning=0, error=0.5,
+        why="Only answers to something that are nothing but one, or have one for the name of the AI that answers, "
+        "count towards the error: templates, wiki text and code may hold them on purpose.",
     ),
     FindingKind(
         "boilerplate", 'have an answer that says "as an AI language model" or the like',
-        "Delete these rows unless the model shall talk like that.", yellow=0.02,
+        "Delete these rows unless the model shall talk like that.", warning=0.02,
     ),
     FindingKind(
         "damaged_text", "hold text that was read with the wrong encoding, as in \u00c3\u00a9 for \u00e9",
-        "Read the original again with data.encoding, or mend the text (ftfy does).", yellow=0, red=0.2,
+        "Read the original again with data.encoding, or mend the text (ftfy does).", warning=0, error=0.2,
     ),
     FindingKind(
         "role_order", "have turns that do not follow each other as in a conversation",
-        "Check the rows: a turn may be missing. Where speakers have other names, set data.roles.", yellow=0,
+        "Check the rows: a turn may be missing. Where speakers have other names, set data.roles.", warning=0,
     ),
     FindingKind(
         "no_target_tokens", "have no token to train on and are left out",
         "Are there turns of the assistant, does data.roles know its name, does data.max_length leave room for them?",
-        yellow=0, red=0.5,
+        warning=0, error=0.5,
         why="Counts for each source by itself: where one loses most of its rows, the run trains on other things than "
         "meant.",
     ),
     FindingKind(
         "truncated", "are longer than data.max_length and are cut",
         'Raise data.max_length, or shorten the rows. Plain text is split, not cut, with run.stage = "pretrain".',
-        yellow=0,
+        warning=0,
     ),
     FindingKind(
         "answers_cut_off", "are cut in an answer, so that its end is not trained on",
         "Raise data.max_length, or leave these rows out: the model learns to stop from the ends of answers.",
-        yellow=0.01, red=0.5,
+        warning=0.01, error=0.5,
         why="Where most answers have no end, the model does not learn to stop.",
     ),
     FindingKind(
         "duplicate_rows", "say exactly what an earlier row says",
-        "Delete the later ones, or give the source a weight if they shall come more often.", yellow=0.01,
+        "Delete the later ones, or give the source a weight if they shall come more often.", warning=0.01,
         why="A row that comes n times is trained on n times an epoch; Lee et al. 2022 (arXiv 2107.06499) found that "
         "models recite ten times less once such rows are gone.",
     ),
     FindingKind(
         "similar_rows", "are nearly what an earlier row says (0.8 of all runs of three tokens in common)",
-        "Look at a few of them; delete those that teach nothing new.", yellow=0.05,
+        "Look at a few of them; delete those that teach nothing new.", warning=0.05,
     ),
     FindingKind(
         "leaked_rows", "are also trained on, exactly or nearly: their loss says nothing about new text",
         "`ftui split FILE --eval 10%` keeps what is alike on one side; or delete these rows from data.eval.",
-        yellow=0, red=0.2, unit="rows to evaluate on",
+        warning=0, error=0.2, unit="rows to evaluate on",
         why="Copies that data.eval_fraction or data.eval_num_rows had to part stop no run.",
     ),
     FindingKind(
         "repeated_prompts", "ask what an earlier row asks and answer something else",
-        "Nothing, if several answers are wanted; else keep the best one.", yellow=0.2,
+        "Nothing, if several answers are wanted; else keep the best one.", warning=0.2,
     ),
     FindingKind(
         "mixed_scripts", "are of another script than most",
@@ -126,11 +126,11 @@ _TABLE = (
     ),
     FindingKind(
         "two_bos", "begin with two tokens that start a text: the model has never seen that",
-        "A text has one: take the other out of the rows or out of data.chat_template.", yellow=0, red=0.05,
+        "A text has one: take the other out of the rows or out of data.chat_template.", warning=0, error=0.05,
     ),
     FindingKind(
         "no_eos", "end without a token that ends a turn: the model would not learn to stop",
-        "Use a data.chat_template that ends turns with the model's end-of-text token.", yellow=0, red=0.95,
+        "Use a data.chat_template that ends turns with the model's end-of-text token.", warning=0, error=0.95,
         why="Where it is all of them, the model never stops when it is used. In stage pretrain, pieces of text end "
         "anywhere: there it is not looked at.",
     ),
@@ -141,11 +141,11 @@ _TABLE = (
     ),
     FindingKind(
         "unknown_tokens", "hold characters the tokenizer does not know",
-        "Is it the tokenizer for this language? model.extra_special_tokens adds single entries.", yellow=0, red=0.2,
+        "Is it the tokenizer for this language? model.extra_special_tokens adds single entries.", warning=0, error=0.2,
     ),
     FindingKind(
         "outside_vocabulary", "hold a token that the model has no embedding for",
-        "Use the tokenizer that belongs to the model.", yellow=0, red=0,
+        "Use the tokenizer that belongs to the model.", warning=0, error=0,
     ),
     FindingKind(
         "too_long_for_model", "are longer than the positions the model was made for",
@@ -153,38 +153,38 @@ _TABLE = (
     ),
     FindingKind(
         "few_rows", "are few for this method",
-        "Get more rows, or train an adapter; compare with the base model before trusting it.", yellow=0,
+        "Get more rows, or train an adapter; compare with the base model before trusting it.", warning=0,
         why="An adapter: fewer than 50 (OpenAI's guide to fine-tuning sees clear gains from 50 to 100 examples). "
         "All weights: fewer than 1,000 (as many were enough in LIMA, Zhou et al. 2023, arXiv 2305.11206). "
         "Plain text: fewer than 100,000 tokens (a rule of thumb).",
     ),
     FindingKind(
         "much_eval", "are there to evaluate on, more than to train on",
-        "Lower data.eval_fraction or data.eval_num_rows, or train on some of data.eval.", yellow=0,
+        "Lower data.eval_fraction or data.eval_num_rows, or train on some of data.eval.", warning=0,
     ),
     FindingKind(
         "much_padding", "in the micro-batches of an epoch hold padding, which costs time and memory",
-        'Set data.packing = true, or train.train_sampling_strategy = "group_by_length".', yellow=0.3, unit="places",
+        'Set data.packing = true, or train.train_sampling_strategy = "group_by_length".', warning=0.3, unit="places",
         in_percent=True,
     ),
     FindingKind(
         "missing_marks", "of the data.chat_template are no tokens of the tokenizer: each is cut into pieces",
-        "Make tokens of them with model.extra_special_tokens.", yellow=0, unit="marks",
+        "Make tokens of them with model.extra_special_tokens.", warning=0, unit="marks",
     ),
     FindingKind(
         "unlike_template", "between data.chat_template and the tokenizer's own template",
         "Leave data.chat_template out, unless the model shall learn another format, or its own has no place for what "
-        "the rows have, such as tools.", yellow=0, unit="differences",
+        "the rows have, such as tools.", warning=0, unit="differences",
     ),
     FindingKind(
         "masks_differ", "have an answer that the tokens to train on do not spell out",
         "Look at them with `ftui preview`; a chat template with {% generation %} marks tells the answers exactly.",
-        yellow=0, red=0.05,
+        warning=0, error=0.05,
     ),
     FindingKind(
         "special_in_text", "have the text of a special token inside a turn, which becomes that token",
         "Take it out: the model reads it as the mark itself, such as the end of the turn, and learns it in an answer.",
-        yellow=0,
+        warning=0,
     ),
     FindingKind(
         "joined_lines", "are text with hard line breaks, joined to paragraphs",
@@ -213,11 +213,11 @@ def _singular(kind: FindingKind, *, is_all: bool) -> tuple[str, str]:
     return unit, f"{_OF_ONE.get(verb, verb)} {rest}"
 
 
-def refuse_red_findings(report: Report) -> None:
+def refuse_errors(report: Report) -> None:
     """Let no run start on rows that would spoil it.
 
     Raises:
-        DataError: naming every red finding that data.allow does not name, its first example, and what to do.
+        DataError: naming every error that data.allow does not name, its first example, and what to do.
     """
     stopping = report.stopping
     if not stopping:
@@ -241,16 +241,16 @@ def _first(finding: Finding, *, short: bool = False) -> str:
 
 
 def warnings(report: Report) -> list[str]:
-    """What a run is warned of: yellow findings, red ones that are allowed; not more than eight lines and one.
+    """What a run is warned of: its warnings, and errors that are allowed; not more than eight lines and one.
 
     Rows that are cut in an answer are all cut: where these are all that are, they are told once.
     """
-    order = {"red": 0, "yellow": 1}
+    order = {"error": 0, "warning": 1}
     findings = sorted(
         (finding for finding in report.findings if finding.severity in order),
         key=lambda finding: order[finding.severity],
     )
-    findings = [finding for finding in findings if finding.allowed or finding.severity == "yellow"]
+    findings = [finding for finding in findings if finding.allowed or finding.severity == "warning"]
     counts = {finding.name: finding.count for finding in findings}
     if counts.get("truncated") == counts.get("answers_cut_off"):
         findings = [finding for finding in findings if finding.name != "truncated"]

@@ -14,12 +14,12 @@ edit engine/inspection/report/, not this page.
 
 `ftui preview PROFILE` tells it before anything is paid for; a dry run and a run look at the same things.
 
-- **red**: a run does not start. `allow = ["name"]` below `[data]` lets it start all the same.
-- **yellow**: the run trains, with a warning.
+- **error**: a run does not start. `allow = ["name"]` below `[data]` lets it start all the same.
+- **warning**: the run trains, with a warning.
 - **note**: only the report says it.
 
-Each finding tells how many rows have it, and file and line of the first. Whether it is red or yellow may depend on
-their share. Where no source is named, the figures are rules of thumb.
+Each finding tells how many rows have it, and file and line of the first. Whether it is an error or a warning may
+depend on their share. Where no source is named, the figures are rules of thumb.
 
 ## How it is found out
 
@@ -77,8 +77,9 @@ def _form(form: str) -> str:
 
 
 def _entry(kind: FindingKind) -> str:
-    levels = [f"{word} {_share(at)}" for word, at in (("yellow", kind.yellow), ("red", kind.red)) if at is not None]
-    if kind.red == 0:
+    shares = (("warning", kind.warning), ("error", kind.error))
+    levels = [f"{word} {_share(at)}" for word, at in shares if at is not None]
+    if kind.error == 0:
         levels = levels[1:]
     why = f" {kind.why}" if kind.why else ""
     return f"- **`{kind.name}`** ({', '.join(levels) or 'a note'}): {kind.unit} {kind.title}. {kind.fix}{why}"

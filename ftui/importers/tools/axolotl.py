@@ -239,7 +239,7 @@ RULES: dict[str, Rule] = {
             " multipack_real_batches batch_flattening pretrain_multipack_*"
             " pretraining_sample_concatenation preprocess_iterable is_preprocess streaming streaming_*"
             " total_num_tokens total_supervised_tokens axolotl_config_path"),
-    **drops("a run goes on by itself, and ends when its loss stays NaN (health.max_bad_steps)",
+    **drops("a run resumes by itself, and ends when its loss stays NaN (health.max_bad_steps)",
             "auto_resume_from_checkpoints loss_watchdog_threshold loss_watchdog_patience gc_steps profiler_*"
             " save_first_step dynamic_checkpoint dynamic_checkpoint.*"),
     **drops("evaluation measures the loss only", "eval_table_size eval_max_new_tokens do_causal_lm_eval"

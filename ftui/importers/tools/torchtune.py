@@ -194,7 +194,7 @@ RULES: dict[str, Rule] = {
     **drops(LOGS, "log_peak_memory_stats log_level profiler profiler.*"),
     **drops(OWN_TRACKER, "metric_logger.*"),
     **drops(OWN_FOLDER, "output_dir checkpointer.output_dir metric_logger.log_dir profiler.output_dir"),
-    **drops("`ftui resume` goes on from a checkpoint", "resume_from_checkpoint checkpointer.recipe_checkpoint"),
+    **drops("`ftui resume` resumes from a checkpoint", "resume_from_checkpoint checkpointer.recipe_checkpoint"),
     **drops("checkpoints hold what is trained, the adapter alone of a LoRA, and can be resumed always",
             "save_adapter_weights_only enable_async_checkpointing"),
     **drops("the update comes after the backward pass: the same weights, all gradients in memory", "optimizer_in_bwd"),

@@ -246,7 +246,7 @@ TRAINER: dict[str, Rule] = {
     **drops(OWN_FOLDER,
             "output_dir overwrite_output_dir logging_dir project trackio_space_id trackio_bucket_id"
             " trackio_static_space_id"),
-    **drops("`ftui --run` trains, evaluates and goes on by itself; `ftui resume` names a checkpoint",
+    **drops("`ftui --run` trains, evaluates and resumes by itself; `ftui resume` names a checkpoint",
             "do_train do_eval do_predict resume_from_checkpoint ignore_data_skip"
             " restore_callback_states_from_checkpoint auto_find_batch_size enable_jit_checkpoint"),
     **drops(HUB, "push_to_hub hub_model_id hub_strategy hub_private_repo hub_always_push hub_revision"

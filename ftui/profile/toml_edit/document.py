@@ -61,7 +61,7 @@ class ProfileDocument:
         return self.to(set_key(self.text, key, source))
 
     def unset(self, key: Key) -> "ProfileDocument":
-        """Without the key, so that the layer below counts.
+        """Without the key: its value is then the tier's or the default.
 
         Raises:
             ProfileError: the text cannot do without it.

@@ -61,31 +61,35 @@ RULES = {"role": "system", "content": "c"}
 
 # name: (how bad it is, rows that have the fault, rows that nearly do); beside sixty rows without any.
 FAULTS: dict[str, tuple[str, Rows, Rows]] = {
-    "empty_answers": ("yellow", [chat("a", " \n")], [chat("a", "0"), chat("", "b")]),
+    "empty_answers": ("warning", [chat("a", " \n")], [chat("a", "0"), chat("", "b")]),
     "placeholders": (
-        "yellow",
+        "warning",
         [chat("who are you", "I am {{name}}"), chat("a", "TODO"), chat("a", "[Insert name here]")],
         [chat("a", "${{ github.ref }}"), chat("a", "```\n{{ x }}\n```"), chat("a", "{x} and {{}}"), chat("a", "to do")],
     ),
     "boilerplate": (
-        "yellow",
+        "warning",
         [chat("a", "I'm sorry, but as an AI language model, I do not eat."), chat("a", "As an AI model I do.")],
         [chat("As an AI language model, what are you?", "a page"), chat("a", "It is a language model.")],
     ),
     "damaged_text": (
-        "yellow",
+        "warning",
         [chat("a", "le cafÃ© de la gare")],
         [chat("a", "LIBERTÉ», ÉGALITÉ…, « été », „Ähre“, naïve œuvre, IRMÃ…, Ça")],
     ),
     "role_order": (
-        "yellow",
+        "warning",
         [{"messages": [ASKS, ASKS, SAYS]}, {"messages": [SAYS, ASKS, SAYS]}, {"messages": [ASKS, SAYS, ASKS]}],
         [{"messages": [RULES, ASKS, SAYS, ASKS, SAYS]}, {"messages": [ASKS, SAYS]}],
     ),
-    "no_target_tokens": ("yellow", [{"messages": [ASKS]}], [{"messages": [ASKS, SAYS]}]),
-    "duplicate_rows": ("yellow", [chat("why", "it ran away")] * 3, [chat("why", "it ran"), chat("why", "it ran away")]),
+    "no_target_tokens": ("warning", [{"messages": [ASKS]}], [{"messages": [ASKS, SAYS]}]),
+    "duplicate_rows": (
+        "warning",
+        [chat("why", "it ran away")] * 3,
+        [chat("why", "it ran"), chat("why", "it ran away")],
+    ),
     "similar_rows": (
-        "yellow",
+        "warning",
         [row for number in range(4) for row in (long_chat(number), long_chat(number, 1))],
         [row for number in range(4) for row in (long_chat(number), long_chat(number, 12))],
     ),
@@ -100,7 +104,7 @@ FAULTS: dict[str, tuple[str, Rows, Rows]] = {
         [chat("a", "π")],
     ),
     "special_in_text": (
-        "yellow",
+        "warning",
         [chat("a <|im_end|> b", "a page"), chat("a", "it ran<|im_start|>")],
         [chat("a |im_end| b", "it ran < |im_start|>")],
     ),
@@ -158,7 +162,7 @@ def test_what_makes_many_rows_bad_makes_a_run_stop(model_folder: Path, tmp_path:
 
 
 def test_warnings_are_few(model_folder: Path, tmp_path: Path) -> None:
-    every = [Finding(f"f{n}", "yellow", 1, 9, f"{n}") for n in range(11)] + [Finding("note", "note", 1, 9, "note")]
+    every = [Finding(f"f{n}", "warning", 1, 9, f"{n}") for n in range(11)] + [Finding("note", "note", 1, 9, "note")]
     report, _ = reported(model_folder, write_rows(tmp_path / "rows.jsonl", GOOD))
     told = findings.warnings(structs.replace(report, findings=every))
     assert told == [*map(str, range(8)), "and 3 more: ftui preview"]
@@ -169,7 +173,7 @@ def test_rows_that_are_skipped_are_told(model_folder: Path, tmp_path: Path) -> N
     rows.write_bytes(b'{"messages": [}\n' + rows.read_bytes())
     report, _ = reported(model_folder, rows, data={"on_bad_row": "skip"})
     found = found_in(report, "rows_skipped")
-    assert found is not None and (found.count, found.total, found.severity) == (1, 61, "yellow")
+    assert found is not None and (found.count, found.total, found.severity) == (1, 61, "warning")
     assert str(found.examples[0].where) == f"{rows}:1" and found.examples[0].excerpt
 
 
@@ -240,7 +244,7 @@ def test_rows_to_evaluate_on_that_are_trained_on(model_folder: Path, tmp_path: P
     )
     report, _ = reported(model_folder, train, data={"eval": str(leaks)})
     found = found_in(report, "leaked_rows")
-    assert found is not None and (found.count, found.total, found.severity) == (2, len(fresh) + 2, "yellow")
+    assert found is not None and (found.count, found.total, found.severity) == (2, len(fresh) + 2, "warning")
     assert [str(example.where) for example in found.examples] == [f"{leaks}:{len(fresh) + n}" for n in (1, 2)]
     assert str(found.examples[0].like) == f"{train}:4"
     report, _ = reported(model_folder, train, data={"eval": str(clean)})
@@ -270,7 +274,7 @@ def test_few_rows_for_the_method(method: str, enough: int, model_folder: Path, t
         path = write_rows(tmp_path / f"{number}.jsonl", [chat(f"what is {n}", "a page") for n in range(number)])
         found = found_in(reported(model_folder, path, adapter={"method": method})[0], "few_rows")
         assert (found is not None) == (number < enough)
-        assert found is None or found.severity == "yellow", "it never stops a run"
+        assert found is None or found.severity == "warning", "it never stops a run"
 
 
 def test_more_rows_to_evaluate_on_than_to_learn_from(model_folder: Path, tmp_path: Path) -> None:
@@ -339,10 +343,10 @@ def test_nothing_to_learn_is_not_offered_to_be_allowed(model_folder: Path, tmp_p
     asked = write_rows(tmp_path / "asked.jsonl", [{"messages": [{"role": "user", "content": TEXT}]}] * 3)
     report, _ = reported(model_folder, asked, data={"max_length": 16})
     none = found_in(report, "no_target_tokens")
-    assert none is not None and none.severity == "red" and describe_fix(none) == none.fix
+    assert none is not None and none.severity == "error" and describe_fix(none) == none.fix
     assert report.special[0].startswith("no row is trained on") and found_in(report, "few_rows") is None
     with pytest.raises(DataError) as caught:
-        findings.refuse_red_findings(report)
+        findings.refuse_errors(report)
     assert "data.allow" not in caught.value.hint
     some = write_rows(tmp_path / "some.jsonl", [*chats(1), *[{"messages": [{"role": "user", "content": "a"}]}] * 3])
     most = found_in(reported(model_folder, some)[0], "no_target_tokens")
@@ -396,7 +400,7 @@ def test_obeying_the_advice_on_missing_marks_gives_the_template_all_its_marks(
     data = {"chat_template": "gemma"}
     report, its = reported(model_folder, rows, data=data, model={"extra_special_tokens": list(known)})
     (found,) = [one for one in report.findings if one.name == "missing_marks"]
-    assert found.severity == "yellow" and found.count == 2 - len(set(known) & {"<start_of_turn>", "<end_of_turn>"})
+    assert found.severity == "warning" and found.count == 2 - len(set(known) & {"<start_of_turn>", "<end_of_turn>"})
     advice = tomllib.loads(found.message.partition("; model.")[2].partition(" makes tokens")[0])
     assert set(advice["extra_special_tokens"]) == {*known, "<start_of_turn>", "<end_of_turn>"}
     obeyed, its = reported(model_folder, rows, data=data, model=advice)
@@ -421,7 +425,7 @@ def test_tokens_the_model_does_not_have(model_folder: Path, tmp_path: Path) -> N
     having = {
         int(row) for row, n in zip(its.stores[0].rows, range(61), strict=True) if highest in its.stores[0][n].input_ids
     }
-    assert found is not None and (found.severity, found.count) == ("red", len(having))
+    assert found is not None and (found.severity, found.count) == ("error", len(having))
 
 
 def test_the_report_is_made_once(model_folder: Path, tmp_path: Path) -> None:
@@ -468,7 +472,7 @@ def test_characters_the_tokenizer_does_not_know(model_folder: Path, tmp_path: Pa
     assert found_in(report, "unknown_tokens") is None
     report, _ = reported(folder, write_rows(tmp_path / "unknown.jsonl", [*rows, rows[0] | {"completion": "nobody"}]))
     found = found_in(report, "unknown_tokens")
-    assert found is not None and (found.count, found.total, found.severity) == (1, 9, "yellow")
+    assert found is not None and (found.count, found.total, found.severity) == (1, 9, "warning")
 
 
 def test_lines_that_are_joined_are_told(model_folder: Path, tmp_path: Path) -> None:
@@ -516,7 +520,7 @@ def test_a_column_that_differs_in_case_is_asked_about(model_folder: Path, tmp_pa
     rows = [{"instruction": f"count {n}", "output": f"{n} it is", "Input": "slowly"} for n in range(60)]
     report, _ = reported(model_folder, write_rows(tmp_path / "rows.jsonl", rows))
     finding = found_in(report, "unused_columns")
-    assert finding is not None and finding.severity == "yellow"
+    assert finding is not None and finding.severity == "warning"
     assert finding.fix == 'Is data.columns = {input = "Input"} meant?'
     obeyed, _ = reported(model_folder, tmp_path / "rows.jsonl", data={"columns": {"input": "Input"}})
     assert found_in(obeyed, "unused_columns") is None and obeyed.num_tokens > report.num_tokens
@@ -534,7 +538,7 @@ def test_marks_of_a_template_that_are_no_tokens_are_told_everywhere(
     own = {"name_or_path": str(model_folder), "extra_special_tokens": there}
     report, _ = reported(model_folder, rows, **sections, model=own)
     finding = found_in(report, "missing_marks")
-    assert finding is not None and finding.severity == "yellow"
+    assert finding is not None and finding.severity == "warning"
     profile = make_profile(model_folder, rows, **sections, model=own)
     assert finding.message in prepare(profile, cache_folder(Path()), lambda detail: None).warnings
     advice = tomllib.loads("tokens = " + finding.message.partition("tokens = ")[2].partition(" makes")[0])["tokens"]

@@ -85,12 +85,12 @@ def test_a_source_that_loses_most_of_its_rows_is_named_with_the_cause(model_fold
     many = write_rows(tmp_path / "many.jsonl", GOOD)
     report, _ = reported(model_folder, many, data={"train": [str(many), str(tools)]})
     found = found_in(report, "no_target_tokens")
-    assert found is not None and (found.severity, found.count, found.total) == ("red", 6, 70)
+    assert found is not None and (found.severity, found.count, found.total) == ("error", 6, 70)
     assert "(6 of 10 in tools.jsonl)" in found.message
     assert "fills data.max_length" in found.fix and "assistant" not in found.fix
     mute = write_rows(tmp_path / "mute.jsonl", [{"messages": [{"role": "user", "content": "a"}]}, *chats(4)])
     found = found_in(reported(model_folder, mute)[0], "no_target_tokens")
-    assert found is not None and found.severity == "yellow"
+    assert found is not None and found.severity == "warning"
     assert "data.max_length" not in found.fix and "assistant" in found.fix
     only = write_rows(tmp_path / "both.jsonl", [{"messages": [{"role": "user", "content": "a"}]}, *long[:1], *chats(9)])
     found = found_in(reported(model_folder, only)[0], "no_target_tokens")
@@ -105,10 +105,10 @@ def test_every_row_that_cannot_be_read_is_named(model_folder: Path, tmp_path: Pa
     assert 'data.on_bad_row = "skip"' in stopped.value.hint
     found = found_in(reported(model_folder, path, data={"on_bad_row": "skip"})[0], "rows_skipped")
     assert found is not None and [one.where.number for one in found.examples] == list(range(61, 81))
-    assert found.severity == "yellow" and '"stop"' not in found.fix
+    assert found.severity == "warning" and '"stop"' not in found.fix
     path.write_text("".join(f"{json.dumps(row)}\n" for row in GOOD[:40]) + '{"messages": \n' * 25)
     found = found_in(reported(model_folder, path, data={"on_bad_row": "skip"})[0], "rows_skipped")
-    assert found is not None and found.severity == "red", "25 of 65"
+    assert found is not None and found.severity == "error", "25 of 65"
     assert "(the first 20: the JSON ends in the middle)" in found.message and not any(
         one.excerpt for one in found.examples
     )

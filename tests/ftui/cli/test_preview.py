@@ -58,7 +58,7 @@ def test_a_pipe_gets_marks_around_what_is_trained(capsys: pytest.CaptureFixture[
     for words in (
         "helpdesk.jsonl:1",
         "148 tokens, 108 trained (73%)",
-        "yellow truncated",
+        "warning truncated",
         "    helpdesk.jsonl:3  A kernel",
         "data.allow = ",
     ):
@@ -88,7 +88,7 @@ def test_nothing_red_ends_well(capsys: pytest.CaptureFixture[str], monkeypatch: 
     allowed = [msgspec.structs.replace(FINDINGS[0], allowed=True)]
     monkeypatch.setattr(StandIn, "report", msgspec.structs.replace(REPORT, findings=allowed))
     code, out, _ = printed(capsys, "--report")
-    assert code == 0 and "yellow (allowed) placeholders" in out and "row 1" not in out
+    assert code == 0 and "warning (allowed) placeholders" in out and "row 1" not in out
 
 
 def test_what_else_would_stop_the_run_is_said_below_the_rows_with_its_own_code(
@@ -228,7 +228,7 @@ def test_foreign_text_is_only_seen(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = EVIL[name].encode(errors="replace").decode()
-    finding = Finding(text, "red", 1, 1, text, text, examples=[Example(RowLocation(text, 1), text)])
+    finding = Finding(text, "error", 1, 1, text, text, examples=[Example(RowLocation(text, 1), text)])
     evil = msgspec.structs.replace(REPORT, findings=[finding], special=[text], scripts=[(text, 1.0)])
     monkeypatch.setattr(StandIn, "report", evil)
     monkeypatch.setattr(
@@ -313,7 +313,7 @@ def test_shares_round_to_nothing_untrue(share: float, words: str) -> None:
 def test_findings_stand_by_their_gravity() -> None:
     red, yellow, note = FINDINGS
     allowed = msgspec.structs.replace(red, allowed=True)
-    assert sort_findings([note, yellow, red]) == [red, yellow, note] and gravity(allowed) == "yellow"
-    assert tally(REPORT) == [("red", "1 red"), ("yellow", "1 yellow"), ("note", "1 note")]
+    assert sort_findings([note, yellow, red]) == [red, yellow, note] and gravity(allowed) == "warning"
+    assert tally(REPORT) == [("error", "1 error"), ("warning", "1 warning"), ("note", "1 note")]
     assert 'data.allow = ["placeholders"]' in describe_fix(red) and "allowed" in describe_fix(allowed)
     assert describe_fix(yellow) == yellow.fix and REPORT.max_length == MAX_LENGTH

@@ -227,7 +227,7 @@ def test_ctrl_c_asks_for_a_stop_then_for_an_abort_then_leaves(
     monkeypatch.setattr(headless, "follow", interrupt)
     assert run_headless(str(path), Wishes(name="mine")) == 130
     output = capsys.readouterr().out
-    assert "the run mine goes on" in output
+    assert "the run mine keeps running" in output
     assert "ftui --run mine\n" in output
     assert "ftui status mine" in output
     assert "ftui stop mine" in output
@@ -259,7 +259,7 @@ def test_ctrl_c_leaves_a_run_that_this_command_only_attached_to(
     }
     assert attach[verb]() == 130
     output = capsys.readouterr().out
-    assert "attached to it" in output and "the run mine goes on" in output and "saves a checkpoint" not in output
+    assert "attached to it" in output and "the run mine keeps running" in output and "saves a checkpoint" not in output
     assert list(read_requests(Run(runs_root() / "mine"))) == []
 
 

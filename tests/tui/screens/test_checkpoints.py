@@ -224,7 +224,7 @@ def test_the_newest_of_a_living_run_is_not_resumed_but_forked(tmp_path: Path, wi
 
     async def act(shown: Shown) -> None:
         await shown.press("r")
-        assert wishes() == [] and "is running and goes on by itself" in shown.text("keys")
+        assert wishes() == [] and "is running; f starts another run" in shown.text("keys")
         await shown.press("f")
         assert wishes() == [LaunchOptions(run=run, checkpoint=12, name="mine-2")]
 
@@ -288,6 +288,8 @@ def test_keeping_and_letting_go_of_a_run_that_does_not_live(run: Run) -> None:
         assert "checkpoint-4 is pinned" in shown.text("keys")
         assert read_pins(run) == {4}
         assert shown.row().endswith("verified, pinned")
+        await shown.press("end")  # what was said stands in place of the keys until one is pressed
+        assert "p unpin" in shown.text("keys")
         await shown.press("p")
         assert read_pins(run) == frozenset() and shown.row().endswith("verified")
 

@@ -17,6 +17,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import read_status
 from ftui.system.process_id import identity_of
+from ftui.tui.key_table import bindings_of
 from ftui.tui.screens.checkpoints import CheckpointsScreen
 from ftui.tui.screens.dialogs import ConfirmScreen, MessageScreen, PromptScreen
 from ftui.tui.screens.help import HelpScreen
@@ -216,7 +217,7 @@ def test_resume_goes_on_with_the_run(recorded: Recorded, monkeypatch: pytest.Mon
 
     async def play(shown: ShownApp) -> None:
         await shown.press("r")
-        await shown.until(lambda: "full-parked goes on." in shown.lines()[-1])
+        await shown.until(lambda: "full-parked resumes." in shown.lines()[-1])
 
     watch(run, play)
     assert done == [(run, "resume")]
@@ -311,8 +312,28 @@ def test_screens_over_it_come_and_go(key: str, kind: type, recorded: Recorded) -
 
 
 @pytest.mark.parametrize(("name", "living", "words"), [
-    ("wiki-style-lora", True, "The run wiki-style-lora goes on."),
-    ("full-parked", False, "full-parked is parked."),
+    ("wiki-style-lora", True, {"pause": "pause", "back": "detach"}),
+    ("wiki-style-held", True, {"pause": "continue", "back": "detach"}),
+    ("wiki-style-finished", False, {"back": "quit"}), ("full-parked", False, {"back": "quit"}),
+    ("exploded", False, {"back": "quit"}), ("killed-by-host", False, {"back": "quit"}),
+])  # fmt: skip
+def test_a_key_says_what_it_does_now(name: str, living: bool, words: dict[str, str], recorded: Recorded) -> None:
+    """In the footer, the help and the palette, which all ask `bindings_of`."""
+
+    async def play(shown: ShownApp) -> None:
+        while not shown.shows(MonitorScreen):  # a failed run opens on how it ended
+            await shown.press("escape")
+        hidden = shown.screen.hidden_keys
+        keys = {str(key.id): key.description for key in bindings_of(shown.screen) if key.id not in hidden}
+        assert {key: word for key, word in keys.items() if key in ("pause", "back")} == words
+        assert all(word in shown.lines()[-1] for word in words.values())
+
+    watch(recorded(name, living=living), play)
+
+
+@pytest.mark.parametrize(("name", "living", "words"), [
+    ("wiki-style-lora", True, "The run wiki-style-lora keeps running."),
+    ("full-parked", False, "The run full-parked is parked."),
 ])  # fmt: skip
 def test_q_leaves_and_says_what_becomes_of_the_run(name: str, living: bool, words: str, recorded: Recorded) -> None:
     async def play(shown: ShownApp) -> None:
@@ -342,7 +363,7 @@ def test_ctrl_c_ends_nothing(recorded: Recorded) -> None:
 
     async def play(shown: ShownApp) -> None:
         await shown.press("ctrl+c", "ctrl+c", "ctrl+c")
-        assert "every run goes on" in shown.lines()[-1]
+        assert "every run keeps running" in shown.lines()[-1]
 
     watch(run, play)
     assert letters(run) == []

@@ -163,7 +163,7 @@ def test_other_weights_make_a_child_run(path: Path, parked: Run) -> None:
         plan, run = happens(options)
         assert plan.act == "fork"
         assert plan.sentence == f"A child run {run.name} continues from checkpoint-12 of mine, which stays as it is."
-        assert "could not go on with other values" in plan.notes[0]
+        assert "cannot resume with different training values" in plan.notes[0]
         facts = run.read_facts()
         assert (facts.parent_name, facts.parent_checkpoint, facts.fork) == ("mine", "checkpoint-12", True)
         assert stored_profile(run).train.seed == int(options.overrides[0][-1])

@@ -9,7 +9,7 @@ from ...form.form_rows import FormRow
 from ...form.profile_form import ProfileForm
 from ...form.text_values import format_value
 from ...render.spans import Frame, Line, Span, harmless, left, on_cursor, right, spread, thin_line, width_of, wrapped
-from ..wording import place
+from ..wording import count_words, place
 
 KEY, MATCH_KEY = 33, 48  # columns: the longest key with a sign behind it; with its table before it
 NOTE = 11
@@ -19,19 +19,19 @@ VALUE_STYLES = {"default": "muted", "tier": "violet", "file": "bright"}
 NOTE_STYLES = {"default": "faint", "tier": "violet", "file": "faint"}
 
 
-def head_line(frame: Frame, form: ProfileForm, *, activity: str, num_red: int) -> Line:
+def head_line(frame: Frame, form: ProfileForm, *, activity: str, num_stopping: int) -> Line:
     """The first line: the file, its state, the tier below it.
 
-    `activity`: what is going on in the background; `num_red`: findings in the rows that would stop a run.
+    `activity`: what is going on in the background; `num_stopping`: findings in the rows that would stop a run.
     """
     name: list[Span] = [(f" {form.path.name}", "title")]
     if form.is_new or form.is_changed:
         name.append(("  new", "eval") if form.is_new else (f"  {CHANGED} changed", "warn"))
     state: list[Span] = [(f"{activity}  ", "loss")] if activity else []
     if num_faults := len(form.snapshot.faults) + bool(form.snapshot.syntax_error):
-        state.append((f"{num_faults} fault" + ("s" if num_faults > 1 else ""), "bad"))
+        state.append((count_words(num_faults, "error"), "bad"))
     else:
-        state.append((f"rows: {num_red} red", "bad") if num_red else ("no fault", "good"))
+        state.append((f"rows: {count_words(num_stopping, 'error')}", "bad") if num_stopping else ("valid", "good"))
     state.append((f"  {frame.glyphs.separator}  tier ", "faint"))
     state.append((f"{form.tier_name or 'none'} ", "violet" if form.tier_name else "muted"))
     return spread(frame.width, [*name, (f"  {place(form.path.parent)}", "faint")], state)

@@ -46,7 +46,7 @@ def estimate_line(frame: Frame, on_card: CardEstimate) -> Line:
         return [*card, (" unknown ", "muted"), (f" {reason}", "faint")]
     memory, style = estimate.memory, VERDICT_STYLES[estimate.verdict]
     if on_card.is_old:
-        was = f"  before the fault: ~{_size(memory.process)}, {verdict_words(estimate)}"
+        was = f"  before the error: ~{_size(memory.process)}, {verdict_words(estimate)}"
         return [*card, (" unknown ", "muted"), (was, "faint")]
     figures: list[Span] = [
         (f" ~{_size(memory.process)}", "number"),
@@ -112,7 +112,7 @@ def breakdown(frame: Frame, on_card: CardEstimate) -> list[Line]:
 
 def _verdict_line(frame: Frame, card: Card, estimate: Estimate, *, is_old: bool) -> Line:
     number = f"{estimate.num_cards} x " if estimate.num_cards > 1 else ""
-    words = f"{'before the fault: ' if is_old else ''}{verdict_words(estimate)} "
+    words = f"{'before the error: ' if is_old else ''}{verdict_words(estimate)} "
     verdict: list[Span] = [(words, "faint" if is_old else VERDICT_STYLES[estimate.verdict])]
     return spread(frame.width, [(f" {number}{card.title}", "text"), (f"  {_size(card.memory)}", "faint")], verdict)
 
@@ -132,7 +132,7 @@ def _parts(frame: Frame, memory: Memory) -> list[Line]:
 def _memory_facts(frame: Frame, memory: Memory) -> list[Line]:
     total = f"~{_size(memory.process)}, {_number(memory.low)}{frame.glyphs.dash}{_size(memory.high)}"
     return [
-        _fact("in all", total),
+        _fact("total", total),
         _fact("allocated", f"~{_size(memory.allocated)}, reserved ~{_size(memory.reserved)}"),
         _fact("peak", f"{PHASES[memory.phase]}; {memory.basis}"),
     ]

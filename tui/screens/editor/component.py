@@ -74,7 +74,7 @@ def findings_of(last: RowReport | None, profile: Profile | None) -> Sequence[Fin
 def blocking_findings(last: RowReport | None, profile: Profile | None) -> list[Finding]:
     """Those that would stop a run of the profile."""
     allowed = profile.data.allow if profile is not None else ()
-    return [each for each in findings_of(last, profile) if each.severity == "red" and each.name not in allowed]
+    return [each for each in findings_of(last, profile) if each.severity == "error" and each.name not in allowed]
 
 
 def _rows_of(profile: Profile) -> tuple[object, ...]:

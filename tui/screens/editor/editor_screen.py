@@ -40,6 +40,7 @@ VISIBLE_KEYS = {"typing": {"edit", "back"}, "finding": {"go", "back"}}
 TYPING_ACTIONS = ("edit", "leave", "move")
 """What a key still does then; every other key came before the line of input had the focus, and is typed."""
 
+UNSET = "Unset the key: it falls back to the tier or the default"
 EDITOR_KEYS: list[BindingType] = [
     Binding("enter", "edit", "edit", tooltip="Change the value; choose from a list; open a table", id="edit"),
     Binding("enter", "edit", "go", tooltip="While finding: go to the key", id="go"),
@@ -53,14 +54,14 @@ EDITOR_KEYS: list[BindingType] = [
     Binding("U,ctrl+y", "step(1)", "redo", key_display="U", show=False, tooltip="Do it again", id="redo"),
     Binding("v", "view('toml')", "text", tooltip="The profile's text; again: the form", id="text"),
     Binding("b", "view('estimate')", "memory", tooltip="Where the memory goes; again: the form", id="memory"),
-    Binding("x,delete", "clear", "unset", key_display="x", tooltip="Unset the key: the layer below counts", id="unset"),
+    Binding("x,delete", "clear", "unset", key_display="x", tooltip=UNSET, id="unset"),
     Binding("d", "open('compare')", "diff", tooltip="What differs from the file, a tier or another profile", id="diff"),
     Binding("i", "open('help')", "key's help", show=False, tooltip="All that is known about this key", id="key-help"),
     Binding("a", "open('add')", "add", show=False, tooltip="Add a source of rows to data.train or data.eval", id="add"),
     Binding("W", "open('save_as')", "save as", show=False, tooltip="Write it to another file", id="save-as"),
     Binding("c", "open('closer')", "closer", show=False, tooltip="Count the rows, simulate the model", id="closer"),
     Binding("E", "open('outside')", "editor", show=False, tooltip="Edit the text in $EDITOR", id="outside"),
-    Binding("n", "next('fault')", "next fault", show=False, tooltip="The next key with a fault", id="fault"),
+    Binding("n", "next('fault')", "next error", show=False, tooltip="The next key with an error", id="fault"),
     Binding("m", "next('change')", "next change", show=False, tooltip="The next changed key", id="change"),
     Binding("space", "cycle(1)", "toggle", show=False, tooltip="Switch it; the next choice", id="toggle"),
     Binding("right,l", "cycle(1)", "next choice", show=False, tooltip="The next choice; open a table", id="right"),
@@ -228,7 +229,7 @@ class EditorScreen(SplitScreen):
     def _open_rows(self) -> None:
         profile = self.form.snapshot.profile
         if profile is None:
-            stage(self).say("The profile has faults: mend them first; n goes to the next.", "warn")
+            stage(self).say("The profile has errors: fix them first; n goes to the next.", "warn")
         else:
             open_rows(self, profile, self.form.path.name, self.draw)
 

@@ -133,7 +133,7 @@ class EstimatePanel(Component):
         """What can be estimated; says what is missing."""
         profile, card = self.form.snapshot.profile, self.card
         if profile is None or card is None:
-            self.stage.say("The profile has faults: mend them first." if card else "t chooses a card first.", "warn")
+            self.stage.say("The profile has errors: fix them first." if card else "t chooses a card first.", "warn")
             return None
         return profile, card
 

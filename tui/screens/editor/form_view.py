@@ -65,7 +65,7 @@ class FormView:
         else:
             activity = MEASURING if self._estimate.is_measuring else ""
             findings = blocking_findings(stage(self.screen).row_report, self.form.snapshot.profile)
-            first = head_line(frame, self.form, activity=activity, num_red=len(findings))
+            first = head_line(frame, self.form, activity=activity, num_stopping=len(findings))
         return [first, estimate_line(frame, self._estimate.on_card)][: frame.height]
 
     def _form(self, frame: Frame) -> list[Line]:

@@ -27,7 +27,7 @@ from ..dialogs import ConfirmScreen, prompt
 from .component import ALLOW, Component, blocking_findings
 
 Then = Callable[[], object]
-RED_QUESTION = "A run would not start with these rows: {} (r shows them). Allow that in data.allow, and go on?"
+ERRORS_QUESTION = "A run would not start with these rows: {} (r shows them). Allow that in data.allow, and continue?"
 NAME_QUESTION = "Where it is saved; a path from the current folder."
 UNSAVED_QUESTION = "ftui was ended while this profile had changes that were not saved. Take them up again?"
 
@@ -106,19 +106,19 @@ class ProfileFile(Component):
     # -- starting
 
     def start(self) -> None:
-        """Saves it, then shows the page of what would be started; asks about red rows first."""
+        """Saves it, then shows the page of what would be started; asks about errors in the rows first."""
         snapshot = self.form.snapshot
         if snapshot.profile is None or snapshot.missing_files:
             number = len(snapshot.faults) or 1
-            words = f"{number} fault{'s keep' if number > 1 else ' keeps'} it from starting; n goes to the next."
+            words = f"{number} error{'s keep' if number > 1 else ' keeps'} it from starting; n goes to the next."
             self.stage.say(words, "warn")
             return
         findings = blocking_findings(self.stage.row_report, snapshot.profile)
         if not all(finding.is_allowable for finding in findings):
             self.stage.say("Nothing would be trained on in these rows: r shows why.", "warn")
         elif findings:
-            question = RED_QUESTION.format(", ".join(finding.name for finding in findings))
-            self.ask(question, "allow it, go on", lambda: self._allow_and_start(findings))
+            question = ERRORS_QUESTION.format(", ".join(finding.name for finding in findings))
+            self.ask(question, "allow it, continue", lambda: self._allow_and_start(findings))
         else:
             self._save_and_start()
 

@@ -29,7 +29,7 @@ from . import questions as xray_questions
 from .questions import RowQuery, ask_number, parse_place
 from .rows_views import Shown
 
-FIND_QUESTION = "A text of a row as it stands in its file; the search goes on behind what is shown."
+FIND_QUESTION = "A text of a row as it stands in its file; the search continues after what is shown."
 STARTING = "opening the tokenizer and the rows ..."
 AGAIN = "reading the files again ..."
 
@@ -46,7 +46,7 @@ TURN = "What was found in the rows; again: the row"
 LEGEND = {
     "third line": "the whole row: thick where it is trained on, thin where it is not, dots where it is cut",
     "beside": "{wall} a line with something to train on  {attempt} one that is cut  {cursor} one that was found",
-    "findings": "{best} red: a run would not start  {checkpoint} yellow  {idle} note",
+    "findings": "{best} error: a run would not start  {checkpoint} warning  {idle} note",
 }
 """What the signs on these pages mean."""
 

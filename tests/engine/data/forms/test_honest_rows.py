@@ -104,7 +104,7 @@ def test_rows_that_ask_and_say_the_same_are_leaks_in_any_dress(model_folder: Pat
     for number, rows in enumerate(others):
         apart = write_rows(tmp_path / f"{number}.jsonl", rows)
         found = found_in(reported(model_folder, train, data={"eval": str(apart)}), "leaked_rows")
-        assert found is not None and (found.severity, found.count) == ("red", 40)
+        assert found is not None and (found.severity, found.count) == ("error", 40)
 
 
 def test_what_stands_beside_the_turns_does_not_hide_a_copy(model_folder: Path, tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_templates_are_meant_and_answers_that_are_missing_are_not(
     report = reported(model_folder, write_rows(tmp_path / "rows.jsonl", rows))
     found = found_in(report, "placeholders")
     assert found is not None and found.count == 20
-    assert found.severity == ("red" if answer in NOT_FILLED else "yellow")
+    assert found.severity == ("error" if answer in NOT_FILLED else "warning")
     known = [chat(f"{n}: say {answer} and nothing else", answer) for n in range(20)]
     assert not reported(model_folder, write_rows(tmp_path / "known.jsonl", known)).stopping, "it is asked for"
 
@@ -170,7 +170,7 @@ def test_wiki_text_has_braces(model_folder: Path, tmp_path: Path) -> None:
     rows = [{"text": text} for n in range(9) for text in (f"The page {n}.\n{{{{reflist}}}}", "{{stub}}", "I am {{AI}}")]
     report = reported(model_folder, write_rows(tmp_path / "rows.jsonl", rows), run={"stage": "pretrain"})
     found = found_in(report, "placeholders")
-    assert found is not None and found.severity == "yellow" and not report.stopping
+    assert found is not None and found.severity == "warning" and not report.stopping
 
 
 def test_pieces_of_a_text_end_anywhere(model_folder: Path, tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ def test_rows_set_aside_never_stop_the_run_that_set_them_aside(model_folder: Pat
     path = write_rows(tmp_path / "rows.jsonl", [chat("why", "it ran")] * 60)
     report = reported(model_folder, path, data={"eval_fraction": 0.1})
     found = found_in(report, "leaked_rows")
-    assert found is not None and (found.severity, found.count) == ("yellow", 6) and not report.stopping
+    assert found is not None and (found.severity, found.count) == ("warning", 6) and not report.stopping
     report = reported(model_folder, path, data={"eval": str(path)})
     assert [one.name for one in report.stopping] == ["leaked_rows"]
 

@@ -262,7 +262,7 @@ def test_a_value_is_typed_in_its_place() -> None:
             await at.settle()
             assert at.screen.query_one(Input).value == "2e-4" and at.screen.query_one(Input).region.y == 16
             await at.fill("-5")
-            assert "greater than or equal to 0, not -5" in at.words("details") and "1 fault" in at.words("title")
+            assert "greater than or equal to 0, not -5" in at.words("details") and "1 error" in at.words("title")
             await at.press("enter")
             assert at.screen.entry.mode == "typing" and at.text == PROFILE, "it is not taken"
             await at.fill("3.5e-5")
@@ -324,7 +324,7 @@ def test_one_of_an_exclusive_pair_takes_the_other_out() -> None:
             await at.fill("30")
             await at.press("down")
             assert "max_steps = 30" in at.text and "num_train_epochs" not in at.text
-            assert at.key == "train.num_train_epochs" and "no fault" in at.words("title")
+            assert at.key == "train.num_train_epochs" and "valid" in at.words("title")
             await at.press("u")
             assert at.text == PROFILE
 
@@ -339,7 +339,7 @@ def test_sources_become_tables_when_something_is_said_of_them() -> None:
             await at.press("enter")
             await at.fill("2")
             await at.press("enter")
-            assert 'train = [{path = "rows.jsonl", weight = 2}]' in at.text and "no fault" in at.words("title")
+            assert 'train = [{path = "rows.jsonl", weight = 2}]' in at.text and "valid" in at.words("title")
             await at.press("a")
             await at.fill("more.jsonl")
             await at.press("enter")
@@ -360,7 +360,7 @@ def test_stages_of_a_curriculum_come_and_go() -> None:
             await at.fill("0.25")
             await at.press("enter")
             assert "[[curriculum]]\nfraction = 0.25\n" in at.text
-            assert "1 fault" in at.words("title"), "the profile has num_train_epochs too"
+            assert "1 error" in at.words("title"), "the profile has num_train_epochs too"
             await at.press("a")
             assert at.key == "curriculum.1.sort_by" and at.text.count("[[curriculum]]") == 2
             await at.press("right")
@@ -377,7 +377,7 @@ def test_stages_of_a_curriculum_come_and_go() -> None:
 def test_what_is_wrong_is_shown_where_it_is_and_mended() -> None:
     async def script() -> None:
         async with editor(WRONG, size=(120, 40)) as at:
-            assert "3 faults" in at.words("title") and at.key == "trian"
+            assert "3 errors" in at.words("title") and at.key == "trian"
             assert "is it train?" in at.words("body") and "Did you mean [train]?" in at.words("details")
             await at.press("enter")
             assert "[trian]" not in at.text and "seed = 3" in at.text
@@ -390,9 +390,9 @@ def test_what_is_wrong_is_shown_where_it_is_and_mended() -> None:
             await at.press("enter")
             assert "eval_fraction = 0.1" in at.text and at.key == "data.eval_fraction"
             await at.press("s")
-            assert "1 fault keeps it from starting" in at.words("keys")
+            assert "1 error keeps it from starting" in at.words("keys")
             await at.press("n", "enter", "enter")
-            assert "no fault" in at.words("title") or '"2e-4"' in at.text
+            assert "valid" in at.words("title") or '"2e-4"' in at.text
 
     person(script)
 
@@ -400,7 +400,7 @@ def test_what_is_wrong_is_shown_where_it_is_and_mended() -> None:
 def test_a_text_that_is_no_toml_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     async def script() -> None:
         async with editor("[run\n") as at:
-            assert "is not TOML" in at.words("body") and "1 fault" in at.words("title")
+            assert "is not TOML" in at.words("body") and "1 error" in at.words("title")
             await at.press("right", "x", "w", "s", "d", "escape", "f", "u")
             monkeypatch.setenv("EDITOR", "no-such-editor")
             await at.press("E")
@@ -712,7 +712,7 @@ def test_a_shipped_profile_is_edited_as_a_copy(at_home: Path) -> None:
             await at.fill("voice.toml")
             await at.press("enter")
             await at.settle()
-            assert "voice.toml new" in at.words("title") and "no fault" in at.words("title")
+            assert "voice.toml new" in at.words("title") and "valid" in at.words("title")
             assert not Path("voice.toml").exists()
             await at.press("w")
             assert Path("voice.toml").read_text().startswith("# LoRA on a 2.8 M")

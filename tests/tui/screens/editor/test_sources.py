@@ -113,12 +113,12 @@ def test_files_that_are_not_there_are_faults_that_keep_it_from_starting(at_home:
 
     async def script() -> None:
         async with editor(text) as at:
-            assert "2 faults" in at.words("title") and at.key == "model.name_or_path"
+            assert "2 errors" in at.words("title") and at.key == "model.name_or_path"
             assert "there is no folder" in at.words("details")
             await at.press("n")
             assert at.key == "data.train" and "no.jsonl" in at.words("details")
             await at.press("s")
-            assert "2 faults keep it from starting" in at.words("keys") and at.shows(EditorScreen)
+            assert "2 errors keep it from starting" in at.words("keys") and at.shows(EditorScreen)
             await at.press("w")
             assert "says the same already" in at.words("keys")
             await at.find("chat_template")
@@ -126,6 +126,6 @@ def test_files_that_are_not_there_are_faults_that_keep_it_from_starting(at_home:
             await at.fill("mine.jinja")
             await at.press("enter")
             assert 'chat_template = "mine.jinja"' in at.text, "it may be on the machine the profile is for"
-            assert "3 faults" in at.words("title")
+            assert "3 errors" in at.words("title")
 
     person(script)

@@ -417,9 +417,9 @@ def test_numbers_of_the_row_come_before_those_of_all_rows() -> None:
     for width in (40, 60, 80, 120):
         line = "".join(text for text, _ in title(Frame(width, 3, UNICODE), "x", long, REPORT, range(0))[1])
         assert "1,232,367 cut" in line or width < 60
-        assert ("1 red" in line) == ("all rows: 1 red" in line) == (width == 120)
+        assert ("1 error" in line) == ("all rows: 1 error" in line) == (width == 120)
     line = "".join(text for text, _ in title(Frame(80, 3, UNICODE), "x", SAMPLES[3], REPORT, range(0))[1])
-    assert "all rows: 1 red  1 yellow  1 note" in line
+    assert "all rows: 1 error  1 warning  1 note" in line
 
 
 def test_evidence_names_the_line_it_is_like() -> None:
@@ -432,7 +432,7 @@ def test_evidence_names_the_line_it_is_like() -> None:
         Example(here, "What is a kernel? " * 9, RowLocation(here.file, 217)), Example(other, "What is a kernel?", here),
     ]  # fmt: skip
     finding = Finding(
-        "duplicate_rows", "yellow", 3_451, 3_463, "rows say the same as another one " * 4, "", "rows", examples
+        "duplicate_rows", "warning", 3_451, 3_463, "rows say the same as another one " * 4, "", "rows", examples
     )
     report = msgspec.structs.replace(REPORT, findings=[finding])
     for width in (40, 80, 120):
@@ -563,7 +563,7 @@ def test_every_key_is_in_the_help_and_the_footer_fits() -> None:
         both = text + shown.text()
         assert [words for words in explained if words not in both] == []
         assert all(f"  {key}  " not in text.partition(f"  {key}  ")[2] for key in "npR"), "each key once"
-        assert "dots where it is cut" in both and "red: a run would not start" in both and "loss chart" not in both
+        assert "dots where it is cut" in both and "error: a run would not start" in both and "loss chart" not in both
 
     person(script, "120x40")
 
@@ -657,7 +657,7 @@ def test_the_list_of_files_tells_their_forms(project: Path) -> None:
 # -- what the editor makes of it
 
 
-NOTHING_LEFT = Finding("no_target_tokens", "red", 9, 9, "9 rows have no token to train on", is_allowable=False)
+NOTHING_LEFT = Finding("no_target_tokens", "error", 9, 9, "9 rows have no token to train on", is_allowable=False)
 
 
 def test_rows_without_a_trained_token_start_nothing(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -680,38 +680,38 @@ def test_the_form_knows_what_was_seen_from_the_start_page(project: Path) -> None
             await press(shown, "n", "r")
             assert shown.shows(RowsScreen)
             await press(shown, "escape", "e")
-            assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
+            assert shown.shows(EditorScreen) and "rows: 1 error" in shown.lines()[0]
 
     asyncio.run(main())
 
 
 def test_the_form_knows_what_was_found_and_lets_it_be_allowed(project: Path) -> None:
-    """Red rows are told in place of `no fault` and before a start; data.allow is a list to choose from."""
+    """Red rows are told in place of `valid` and before a start; data.allow is a list to choose from."""
     (project / "rows.jsonl").write_text('{"messages": []}\n')
 
     async def main() -> None:
         async with shown_app() as shown:
             await press(shown, "n", "e")
-            assert "no fault" in shown.lines()[0]
+            assert "valid" in shown.lines()[0]
             await press(shown, "r", "escape")
-            assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
+            assert shown.shows(EditorScreen) and "rows: 1 error" in shown.lines()[0]
             await press(shown, "s")
             assert shown.shows(ConfirmScreen) and "placeholders" in shown.text()
             await press(shown, "y")
             assert 'allow = ["placeholders"]' in (project / "mine.toml").read_text(), "a run of it starts"
             await press(shown, "escape", "u")
-            assert shown.shows(EditorScreen) and "rows: 1 red" in shown.lines()[0]
+            assert shown.shows(EditorScreen) and "rows: 1 error" in shown.lines()[0]
             await press(shown, "slash", *"data.allow", "enter", "enter")
-            assert shown.shows(PickScreen) and "red: 1 of 4 rows hold a placeholder" in shown.text()
+            assert shown.shows(PickScreen) and "error: 1 of 4 rows hold a placeholder" in shown.text()
             await press(shown, "enter", "down", "enter")
             assert shown.shows(PickScreen), "several may be chosen"
             await press(shown, "escape")
             text = shown.screen.form.draft.text
-            assert shown.shows(EditorScreen) and 'allow = ["placeholders", ' in text and "no fault" in shown.lines()[0]
+            assert shown.shows(EditorScreen) and 'allow = ["placeholders", ' in text and "valid" in shown.lines()[0]
             await press(shown, "enter", "enter", "tab")
-            assert "rows: 1 red" in shown.lines()[0] and "placeholders" not in shown.screen.form.draft.text
+            assert "rows: 1 error" in shown.lines()[0] and "placeholders" not in shown.screen.form.draft.text
             await press(shown, "slash", *"data.max_length", "enter", "enter", "ctrl+u", *"64", "enter")
-            assert "no fault" in shown.lines()[0], "other rows than those that were looked at"
+            assert "valid" in shown.lines()[0], "other rows than those that were looked at"
             await press(shown, "slash", *"eval.sample_prompts", "enter", "enter", *"Hi", "enter")
             assert '"Hi"' in shown.screen.form.draft.text, "an empty list is typed into as if nothing stood there"
 
