@@ -57,12 +57,12 @@ def bindings_of(screen: Screen[Any]) -> list[Binding]:
     A screen on which a key (by its id) does not always do the same says so in `key_meanings`.
     """
     meanings: Mapping[str, Meaning] = getattr(screen, "key_meanings", {})
-    return [
-        replace(binding, description=meanings[binding.id][0], tooltip=meanings[binding.id][1])
-        if binding.id in meanings
-        else binding
-        for binding in (*_bindings(type(screen).BINDINGS), *_bindings(type(screen.app).BINDINGS))
-    ]
+    found = [*_bindings(type(screen).BINDINGS), *_bindings(type(screen.app).BINDINGS)]
+    return [_with_meaning(binding, meanings.get(binding.id or "")) for binding in found]
+
+
+def _with_meaning(binding: Binding, meaning: Meaning | None) -> Binding:
+    return binding if meaning is None else replace(binding, description=meaning[0], tooltip=meaning[1])
 
 
 def _bindings(found: Iterable[BindingType]) -> Iterator[Binding]:

@@ -118,9 +118,7 @@ class CheckpointsScreen(ListScreen[None]):
     def action_resume(self) -> None:
         entry = self.entry
         if entry is not None and entry.newest and self._seen is not None and self._seen.is_running:
-            stage(self).say(
-                f"{self._run.name} is running; f starts another run from here.", "warn"
-            )
+            stage(self).say(f"{self._run.name} is running; f starts another run from here.", "warn")
         else:
             self._go_on(own_run=False)
 
