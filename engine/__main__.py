@@ -25,6 +25,7 @@ from ftui.errors import (  # noqa: E402
     HostMemoryError,
     LostRunError,
 )
+from ftui.runs.checkpoint_folders import checkpoints_in  # noqa: E402
 from ftui.runs.events import RunFailed, RunStopped  # noqa: E402
 from ftui.runs.run_folder import Run  # noqa: E402
 from ftui.supervisor.engine_process import LOST_RANK, RankLostError  # noqa: E402
@@ -40,10 +41,10 @@ PATIENCE_SECONDS = 1.0  # how long SIGTERM waits for the main thread while libra
 LOOK_SECONDS = 0.1
 
 UNTRAINED: dict[Why, tuple[int, str]] = {
-    "preempted": (PREEMPTED_NOT_SAVED, "pre-empted (SIGTERM) before training began"),
-    "park": (PARKED, "parked before training began"),
-    "stop": (STOPPED, "stopped before training began"),
-    "abort": (STOPPED, "aborted before training began"),
+    "preempted": (PREEMPTED_NOT_SAVED, "pre-empted (SIGTERM)"),
+    "park": (PARKED, "parked"),
+    "stop": (STOPPED, "stopped"),
+    "abort": (STOPPED, "aborted"),
     "full": (DiskError.exit_code, "the disk is full"),
 }
 
@@ -73,7 +74,7 @@ def main(arguments: list[str]) -> int:
         return DiskError.exit_code
     events.lock = lock
     control.open(RequestInbox(run, events, answers_in(run)))
-    threading.Thread(target=_watch_for_sigterm, args=(events, control), daemon=True).start()
+    threading.Thread(target=_watch_for_sigterm, args=(run, events, control), daemon=True).start()
     return run_engine(run, events, control)
 
 
@@ -84,14 +85,14 @@ def run_rank(run: Run) -> int:
     return run_engine(run, EventWriter(run, attempt=0, token="", is_silent=True), Control())
 
 
-def _watch_for_sigterm(events: EventWriter, control: Control) -> None:
+def _watch_for_sigterm(run: Run, events: EventWriter, control: Control) -> None:
     """Obey SIGTERM while the main thread is deep in an import or in the loading of a model: nothing can be lost yet."""
     while not control.is_training:
         time.sleep(LOOK_SECONDS)
         if control.terminated:
             time.sleep(PATIENCE_SECONDS)
             if not control.is_training and control.end_lock.acquire(blocking=False):
-                os._exit(_end_untrained(events, Shutdown("preempted")))
+                os._exit(_end_untrained(run, events, Shutdown("preempted")))
             return
 
 
@@ -107,9 +108,9 @@ def run_engine(run: Run, events: EventWriter, control: Control) -> int:
         return train(run, profile, events, control)
     except Shutdown as shutdown:
         control.end_lock.acquire()
-        control.answer(shutdown.request, "nothing to save yet")
+        control.answer(shutdown.request, "nothing new to save")
         control.close("the run has ended")
-        return _end_untrained(events, shutdown)
+        return _end_untrained(run, events, shutdown)
     except RankLostError as error:  # that rank's end is this attempt's, and the supervisor knows it
         control.end_lock.acquire()
         print(f"rank {os.environ['RANK']}: another rank is gone ({error})", flush=True)
@@ -121,11 +122,17 @@ def run_engine(run: Run, events: EventWriter, control: Control) -> int:
         return _fail(events, control, error)
 
 
-def _end_untrained(events: EventWriter, shutdown: Shutdown) -> int:
+def _end_untrained(run: Run, events: EventWriter, shutdown: Shutdown) -> int:
     """Record the end of an attempt that has not begun to train; returns the exit code."""
     code, reason = UNTRAINED[shutdown.why]
+    newest = next(iter(checkpoints_in(run.checkpoints)), None)
+    if newest is None:
+        record = RunStopped(step=0, reason=f"{reason} before training began", exit_code=code)
+    else:
+        reason, path = f"{reason} before training resumed", f"checkpoints/{newest.path.name}"
+        record = RunStopped(step=newest.step, reason=reason, exit_code=code, checkpoint=path)
     events.is_shutting_down = True
-    events.write(RunStopped(step=events.num_steps, reason=reason, exit_code=code), durable=True)
+    events.write(record, durable=True)
     return code
 
 

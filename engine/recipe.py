@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import needs_losses
-from ftui.runs.checkpoint_folders import Checkpoint
+from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
 from ftui.runs.events import RunOpened, RunStarted
 from ftui.runs.run_folder import Run
 from ftui.system.process_id import this_process
@@ -52,6 +52,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         Shutdown: the run was told to end before it began to train.
         RankLostError: another rank of this run is gone.
     """
+    control.has_checkpoint = bool(checkpoints_in(run.checkpoints))
     hardware = find_hardware(profile)
     settle_torch(profile, hardware)
     ranks = join(hardware, profile.hardware.num_processes)

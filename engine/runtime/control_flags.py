@@ -44,6 +44,9 @@ class Control:
         self.end_lock = threading.Lock()
         """Acquired before the end of the attempt is recorded, so that it is recorded once."""
         self.inbox: RequestInbox | None = None
+        self.has_checkpoint = False
+        """Whether the run resumes: a stop then waits until the weights are loaded, which final/ is made from."""
+        self._stop: Stop | None = None
         self._handle: Callable[[AnyRequest], None] | None = None
         self._unread: list[AnyRequest] = []
         self._waiting: list[AnyRequest] = []
@@ -101,6 +104,8 @@ class Control:
         """Obey what has come; whether the run is paused now."""
         if self.terminated:
             raise Shutdown("preempted")
+        if self._stop is not None and self.is_training:
+            raise Shutdown("stop", self._stop)
         now = time.monotonic()
         if self.inbox is not None and now >= self._next_read:
             self._next_read = now + READ_SECONDS
@@ -136,6 +141,9 @@ class Control:
                 inbox.answer(request)
             case Park():
                 raise Shutdown("park", request)
+            case Stop() if self.has_checkpoint and not self.is_training:
+                self._stop, self._is_paused = request, False
+                inbox.answer(request, "once the newest checkpoint is loaded: final/ is made from it")
             case Stop():
                 raise Shutdown("stop", request)
             case Abort():

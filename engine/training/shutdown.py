@@ -5,7 +5,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ftui.errors import FINISHED, PARKED, PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, STOPPED, DiskError, DiskFullError
+from ftui.errors import (
+    FINISHED,
+    PARKED,
+    PREEMPTED_NOT_SAVED,
+    PREEMPTED_SAVED,
+    STOPPED,
+    DiskError,
+    DiskFullError,
+    NonFiniteError,
+)
 from ftui.profile.sections.evaluation import CheckpointSection
 from ftui.runs.events import RunFinished, RunStopped
 
@@ -69,12 +78,7 @@ class RunEnd:
                 self._save("parked", shutdown)
                 return self._stop_record("on request", PARKED)
             case "stop":
-                self._save("last", shutdown)
-                if self.checkpoints.saved_path() is None:
-                    return self._stop_record("on request", STOPPED)
-                self.checkpoints.settle()
-                self.export()  # the run has ended, but it is worth something: it gets its final/ like a finished one
-                return self._stop_record("on request", STOPPED, final="final")
+                return self._stop(shutdown)
             case "abort":
                 self.control.answer(shutdown.request)
                 return self._stop_record("aborted, nothing saved", STOPPED)
@@ -82,6 +86,19 @@ class RunEnd:
                 minutes = f"{self.section.max_hold_minutes:g} min"
                 reason = f"the disk stayed full for {minutes}; the run continues from its newest checkpoint"
                 return self._stop_record(reason, DiskError.exit_code)
+
+    def _stop(self, shutdown: Shutdown) -> RunStopped:
+        """Save, and write final/; not of weights whose evaluation is NaN, and the run was stopped all the same."""
+        self._save("last", shutdown)
+        if self.checkpoints.saved_path() is None:
+            return self._stop_record("on request", STOPPED)
+        self.checkpoints.settle()
+        try:
+            self.export()
+        except NonFiniteError as error:
+            self.events.warn(f"{error.message} {error.hint}")
+            return self._stop_record(f"on request; {error.message.removesuffix('.')}", STOPPED)
+        return self._stop_record("on request", STOPPED, final="final")
 
     def _preempt(self) -> RunStopped:
         """SIGTERM: save if the grace allows it (by the measured time of the last save), else leave at once."""

@@ -2,6 +2,7 @@
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,19 @@ from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.runtime.request_inbox import RequestInbox, answers_in
 from ftui.runs.events import ControlApplied, ControlRefused, PhaseChanged
 from ftui.runs.journal import Tail
-from ftui.runs.requests import Abort, AnyRequest, Continue, Evaluate, Park, Pause, Save, Set, new_id, write_request
+from ftui.runs.requests import (
+    Abort,
+    AnyRequest,
+    Continue,
+    Evaluate,
+    Park,
+    Pause,
+    Save,
+    Set,
+    Stop,
+    new_id,
+    write_request,
+)
 from ftui.runs.run_folder import Run
 from tests.support.driving import wait_until
 
@@ -121,4 +134,28 @@ def test_sigterm_is_obeyed_while_paused(run: Run) -> None:
     write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
     threading.Timer(0.4, lambda: setattr(control, "terminated", True)).start()
     with pytest.raises(Shutdown, match="preempted"):
+        look(control)
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_checkpoint", "leaves_at_once"),
+    [(Stop, False, True), (Stop, True, False), (Park, True, True), (Abort, True, True), (Abort, False, True)],
+)
+@pytest.mark.parametrize("paused", [True, False])
+def test_a_stop_waits_for_the_weights_where_there_are_some(
+    kind: Any, has_checkpoint: bool, leaves_at_once: bool, paused: bool, run: Run
+) -> None:
+    control = engine(run)
+    control.has_checkpoint = has_checkpoint
+    if paused:
+        write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
+    write_request(run, kind(**stamp()))
+    if leaves_at_once:
+        with pytest.raises(Shutdown):
+            look(control)
+        return
+    look(control)  # a pause ends, too
+    assert answers(run)[-1] == (ControlApplied, "stop")
+    control.start_training(lambda request: None)
+    with pytest.raises(Shutdown, match="stop"):
         look(control)
