@@ -24,6 +24,7 @@ from .distributed.process_group import Action, ProcessGroup, RankCommand, join
 from .distributed.worker_rank import run_worker
 from .models.model_parts import ModelParts
 from .models.quantization import num_parameters
+from .optim.learning_rate import LearningRate
 from .runtime.control_flags import Control, Shutdown
 from .runtime.disk_wait import DiskWait
 from .runtime.event_writer import EventWriter
@@ -123,7 +124,10 @@ def _lead(
     result = partial(export, run, profile, data, parts, state, events, generator, checkpoints)
     end = RunEnd(profile.checkpoint, state, control, events, checkpoints, result)
     assert control.inbox is not None, "the engine opens the inbox before it trains"
-    handler = RequestHandler(run, parts, state, events, control.inbox, evaluator, generator, checkpoints)
+    handler = RequestHandler(
+        run, data.plan, LearningRate(profile.train, data.plan), parts, state, events, control.inbox, evaluator,
+        generator, checkpoints,
+    )  # fmt: skip
     control.start_training(handler.handle)
     try:
         if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from ftui.runs.events import ControlApplied, ControlRefused, MicroBatchChanged
 from ftui.runs.journal import Tail
-from ftui.runs.requests import AnyRequest, ReceivedRequest, Set, read_requests, remove_request
+from ftui.runs.requests import AnyRequest, ReceivedRequest, read_requests, remove_request
 from ftui.runs.run_folder import Run
 
 from .event_writer import EventWriter
@@ -44,11 +44,10 @@ class RequestInbox:
                 requests.append(request)
         return requests
 
-    def answer(self, request: AnyRequest, detail: str = "") -> None:
-        """Say that a request was obeyed; for a `set` this comes first, and replaying the journal is what obeys it."""
-        settings = request.settings if isinstance(request, Set) else {}
-        step = self._events.num_steps
-        self._write(ControlApplied(request=request.id, verb=request.verb, step=step, detail=detail, settings=settings))
+    def answer(self, request: AnyRequest, detail: str = "", settings: dict[str, float] | None = None) -> None:
+        """Say that a request was obeyed; for a `set` this comes first, and replaying its settings is what obeys it."""
+        step, verb = self._events.num_steps, request.verb
+        self._write(ControlApplied(request=request.id, verb=verb, step=step, detail=detail, settings=settings or {}))
 
     def refuse(self, request: AnyRequest, reason: str) -> None:
         """Say why a request is not obeyed."""

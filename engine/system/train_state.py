@@ -7,6 +7,7 @@ import msgspec
 from ftui.runs.events import ControlApplied, MicroBatchChanged
 
 MICRO_BATCH = "micro_batch"
+DECAY_END = "decay_end"  # the step at which a learning rate that was told to fall is down
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -64,7 +65,11 @@ class TrainState(msgspec.Struct):
             elif isinstance(record, MicroBatchChanged):
                 self.change(Setting(record.step, MICRO_BATCH, record.new))
 
+    def settings_until(self, name: str, step: int) -> list[Setting]:
+        """The settings of a name that were made for step `step` or before, oldest first."""
+        return sorted((s for s in self.settings if s.name == name and s.from_step <= step), key=lambda s: s.from_step)
+
     def value_at(self, name: str, step: int) -> float | None:
         """The value of a setting in step `step`; `None` where it was never set."""
-        values = [s for s in self.settings if s.name == name and s.from_step <= step]
-        return max(values, key=lambda s: s.from_step).value if values else None
+        settings = self.settings_until(name, step)
+        return settings[-1].value if settings else None

@@ -11,12 +11,15 @@ from ftui.units import quantity
 
 from ..checkpoints.checkpoint import CheckpointManager
 from ..models.model_parts import ModelParts
+from ..optim.learning_rate import LearningRate
+from ..planning.curriculum_plan import RunPlan
 from ..runtime.event_writer import EventWriter
 from ..runtime.request_inbox import RequestInbox
 from ..system.rng import RngState
-from ..system.train_state import Setting, TrainState
+from ..system.train_state import DECAY_END, Setting, TrainState
 from .evaluate import Evaluator
 from .generate import TextGenerator
+from .triggers import last_step
 
 
 @dataclass(eq=False)
@@ -24,6 +27,8 @@ class RequestHandler:
     """Obeys requests and answers them."""
 
     run: Run
+    plan: RunPlan
+    learning_rate: LearningRate
     parts: ModelParts
     state: TrainState
     events: EventWriter
@@ -50,13 +55,19 @@ class RequestHandler:
 
     def _set(self, request: Set) -> None:
         """The journal first: a change that was not written down could not be replayed."""
-        next_step = self.state.step + 1
-        if not request.settings:
-            return self.inbox.refuse(request, "it changes nothing")
+        next_step, settings = self.state.step + 1, request.settings
         if request.max_steps is not None and request.max_steps < next_step:
             return self.inbox.refuse(request, f"step {next_step} is under way: max_steps cannot be less")
-        self.inbox.answer(request, f"from step {next_step} on")
-        for name, value in request.settings.items():
+        if request.decay is not None:
+            settings[DECAY_END] = request.max_steps or last_step(self.plan, self.state)
+        if not settings:
+            return self.inbox.refuse(request, "it changes nothing")
+        detail = f"from step {next_step} on"
+        if settings.keys() & {"max_steps", DECAY_END}:
+            end = self.learning_rate.describe_end(settings, self.state, self.run.name)
+            detail += f"; {end}" if end else ""
+        self.inbox.answer(request, detail, settings)
+        for name, value in settings.items():
             self.state.change(Setting(next_step, name, value))
 
     def _save(self, request: Save) -> None:

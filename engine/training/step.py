@@ -16,9 +16,8 @@ from ftui.runs.events import MicroBatchChanged, Step
 
 from ..distributed.process_group import ELSEWHERE, Action, ProcessGroup, RankCommand
 from ..models.model_parts import ModelParts
+from ..optim.learning_rate import LearningRate
 from ..optim.loss_scaler import after_step
-from ..optim.plateau import remaining_share
-from ..optim.schedule import learning_rate_curve
 from ..planning.curriculum_plan import RunPlan
 from ..runtime.event_writer import EventWriter
 from ..system.memory import UpdateMemoryError, first_line, is_out_of_memory, no_memory, used_bytes
@@ -42,7 +41,7 @@ class StepRunner:
     passes: ForwardBackward
 
     def __post_init__(self) -> None:
-        self._learning_rate = learning_rate_curve(self.profile.train, self.plan.max_steps, self.plan.peak_rate)
+        self._learning_rate = LearningRate(self.profile.train, self.plan)
 
     def run(self, boundary: RngState) -> None:
         """Take the next step; `boundary` is the random state at its start.
@@ -55,7 +54,7 @@ class StepRunner:
         step = self.state.step + 1
         try:
             gradients = self._make_gradients(step, boundary)
-            rate = self._rate(step)
+            rate = self._learning_rate.at(step, self.state)
             applied = math.isfinite(gradients.loss) and math.isfinite(gradients.grad_norm)
             self.ranks.order(RankCommand(Action.APPLY if applied else Action.DROP, step, factor=rate))
             if applied:
@@ -63,11 +62,6 @@ class StepRunner:
         finally:
             self.parts.optimizer.zero_grad(set_to_none=True)  # a save after an error saves the last boundary
         self._record(step, gradients, rate, applied)
-
-    def _rate(self, step: int) -> float:
-        factor = self.state.value_at("learning_rate_factor", step)
-        plateau_share = remaining_share(self.state, self.profile.train)
-        return self._learning_rate(step) * plateau_share * (1.0 if factor is None else factor)
 
     def _micro_batch(self, step: int) -> int:
         """Rows of a micro-batch in a step."""

@@ -104,7 +104,10 @@ def _add_control(verbs: Verbs) -> None:
     verbs.choices["sample"].add_argument("prompts", metavar="PROMPT", nargs="*", help="otherwise the profile's")
     change = _add(verbs, "set", "change a running run from its next step on", "control:change", on_run=True)
     change.add_argument(
-        "assignments", metavar="KEY=VALUE", nargs="+", help="learning_rate_factor, max_steps, save_steps ..."
+        "assignments",
+        metavar="KEY=VALUE",
+        nargs="+",
+        help="learning_rate_factor, max_steps, decay=linear ...",
     )
     checkpoints = _add(
         verbs, "checkpoints", "list the checkpoints of a run, or read them back", "checkpoints:checkpoints", on_run=True

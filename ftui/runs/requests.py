@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -104,17 +104,21 @@ class Delete(ControlRequest, frozen=True, tag="delete_checkpoint"):
 
 
 class Set(ControlRequest, frozen=True, tag="set"):
-    """Change the run from its next step on. Fields that are `None` stay as they are."""
+    """Change the run from its next step on. Fields that are `None` stay as they are.
+
+    `max_steps` moves the end and no curve; with `decay` the learning rate falls to 0 by the end, in a straight line.
+    """
 
     learning_rate_factor: Annotated[float, msgspec.Meta(ge=0, le=MOST_FACTOR)] | None = None
     max_steps: Count | None = None
     save_steps: Count | None = None
     eval_steps: Count | None = None
     logging_steps: Count | None = None
+    decay: Literal["linear"] | None = None
 
     @property
     def settings(self) -> dict[str, float]:
-        """The settings that it changes."""
+        """The numbers that it changes."""
         return {name: value for name in SETTINGS if (value := getattr(self, name)) is not None}
 
 
@@ -122,6 +126,7 @@ SETTINGS = ("learning_rate_factor", "max_steps", "save_steps", "eval_steps", "lo
 BOUNDS = {
     "learning_rate_factor": f"a number from 0 to {MOST_FACTOR}",
     **dict.fromkeys(SETTINGS[1:], "a whole number from 1 to 10^12"),
+    "decay": "linear",
     "prompts": f"texts of 1 to {LONGEST_PROMPT:,} characters",
     "step": "a whole number from 0 on",
 }

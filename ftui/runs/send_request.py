@@ -73,15 +73,20 @@ def address_request(run: Run, status: Status, kind: type[ControlRequest], fields
         raise UsageError(f"`{verb}` cannot be sent: {needs}.") from error
 
 
-def parse_setting(text: str) -> tuple[str, float]:
-    """The key and the number of `KEY=NUMBER`, as `ftui set` takes it.
+def parse_setting(text: str) -> tuple[str, float | str]:
+    """The key and the value of `KEY=VALUE`, as `ftui set` takes it.
 
     Raises:
-        UsageError: no such key, or no number within its bounds.
+        UsageError: no such key, or no value within its bounds.
     """
     key, equals, value = text.partition("=")
-    if not equals or key not in SETTINGS:
-        raise UsageError(f"{text!r} cannot be set.", hint=f"One of {', '.join(f'{name}=...' for name in SETTINGS)}.")
+    if key == "decay" and value == "linear":
+        return key, value
+    if not equals or key not in (*SETTINGS, "decay"):
+        names = ", ".join(f"{name}=..." for name in SETTINGS)
+        raise UsageError(f"{text!r} cannot be set.", hint=f"One of {names}, decay=linear.")
+    if key == "decay":
+        raise UsageError(f"decay must be {BOUNDS[key]}, not {value!r}.", hint="Write decay=linear.")
     is_factor = key == "learning_rate_factor"
     with contextlib.suppress(ValueError):
         number = float(value) if is_factor else int(value)

@@ -53,7 +53,7 @@ QUESTIONS = {
 
 SETTINGS_QUESTION = (
     "Change the run from its next step on: learning_rate_factor, max_steps, save_steps, eval_steps, logging_steps, "
-    "each as key=value."
+    "each as key=value; decay=linear lets the learning rate fall to 0 by the end."
 )
 
 

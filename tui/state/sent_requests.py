@@ -76,6 +76,7 @@ class SentRequests:
 def summarize(request: AnyRequest) -> str:
     """A request in a few words."""
     if isinstance(request, Set):
-        return "set " + ", ".join(f"{name} = {value:g}" for name, value in request.settings.items())
+        numbers = [f"{name} = {value:g}" for name, value in request.settings.items()]
+        return "set " + ", ".join([*numbers, *([f"decay = {request.decay}"] if request.decay else [])])
     step = getattr(request, "step", None)
     return verb_name(request.verb) + (f" at step {step}" if step is not None else "")

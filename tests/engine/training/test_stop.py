@@ -14,7 +14,7 @@ from ftui.engine.training.step import StepRunner
 from ftui.errors import STOPPED
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import checkpoints_in
-from ftui.runs.events import ControlApplied, RunFailed, RunStopped, Warned
+from ftui.runs.events import ControlApplied, EvaluationDone, RunFailed, RunStopped, Warned
 from ftui.runs.reduce import fold
 from ftui.runs.requests import Stop, new_id, write_request
 from ftui.runs.run_folder import Run
@@ -81,7 +81,7 @@ def test_stopped_while_it_loads_a_resumed_run_gets_its_final(
     assert [r.detail for r in records(run, ControlApplied)] == [
         "once the newest checkpoint is loaded: final/ is made from it"
     ]
-    losses = {e.step: e.loss for e in records(run, evaluate.EvaluationDone) if e.step}
+    losses = {e.step: e.loss for e in records(run, EvaluationDone) if e.step}
     source = min(losses, key=lambda at: losses[at]) if loads_best else newest.step
     final, expected = (load_file(folder / "adapter_model.safetensors")
                        for folder in (run.final, run.checkpoints / f"checkpoint-{source}"))  # fmt: skip

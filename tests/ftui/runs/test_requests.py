@@ -149,7 +149,8 @@ KEYS = ("max_steps", "save_steps", "eval_steps", "logging_steps")
     [
         *((f"learning_rate_factor={value}", FACTOR) for value in ("-3", "-0.1", "1001", "nan", "inf", "x", "", "1,5")),
         *((f"{key}={value}", COUNT) for key in KEYS for value in ("0", "-1", "1.5", "1e3", "x", "", "9" * 20)),
-        *((text, "cannot be set") for text in ("seed=1", "learning_rate=1", "max_steps", "=3", "")),
+        *((text, "cannot be set") for text in ("seed=1", "learning_rate=1", "max_steps", "=3", "", "decay_end=3")),
+        *((f"decay={value}", "decay must be linear") for value in ("", "cosine", "0", "Linear")),
     ],
 )
 def test_what_cannot_be_set_is_refused_in_our_words(text: str, words: str) -> None:
@@ -169,6 +170,12 @@ def test_the_bounds_of_a_number_of_steps_can_be_sent(key: str, number: int) -> N
     fields = dict([parse_setting(f"{key}={number}")])
     assert fields == {key: number}
     msgspec.convert({"verb": "set", "id": ID, "attempt": 1, "token": ""} | fields, AnyRequest)
+
+
+def test_a_decay_can_be_sent() -> None:
+    fields = dict(map(parse_setting, ("max_steps=70", "decay=linear")))
+    sent = msgspec.convert({"verb": "set", "id": ID, "attempt": 1, "token": ""} | fields, AnyRequest)
+    assert isinstance(sent, Set) and (sent.settings, sent.decay) == ({"max_steps": 70}, "linear")
 
 
 @pytest.mark.parametrize(
