@@ -16,9 +16,7 @@ from ..simulate import profile_memory
 from .profile_text import given_profile
 
 
-def simulate(
-    on_detail: Callable[[str], None], profile: str, card: dict[str, Any], longest: int | None, full_depth: bool
-) -> Memory:
+def simulate(on_detail: Callable[[str], None], profile: str, card: dict[str, Any], longest: int | None) -> Memory:
     """The memory of a profile (TOML, every path absolute) on a card. `longest`: tokens of the longest row, if known.
 
     Raises:
@@ -28,4 +26,4 @@ def simulate(
     card_facts = msgspec.convert(card, Card)
     with tempfile.TemporaryDirectory() as fallback:
         config = find_config(parsed, cache_folder(Path(fallback)), on_detail)
-        return profile_memory.simulate(parsed, config, card_facts, longest=longest, full_depth=full_depth)
+        return profile_memory.simulate(parsed, config, card_facts, longest=longest)

@@ -176,9 +176,12 @@ class _Unfolding:
     def told(self) -> Trace:
         for (number, is_inside), group in groupby(self._stretches, lambda stretch: (stretch.phase, stretch.is_inside)):
             phase = self._phases[number]
-            for position, stretch in self._in_order(list(group)) if is_inside else ((None, other) for other in group):
+            told = list(group)
+            ordered = [*self._in_order(told)] if is_inside else [(None, stretch) for stretch in told]
+            last = {stretch.layer: position for position, stretch in ordered}
+            for position, stretch in ordered:
                 self._marks.append(PhaseMark(len(self._events), phase.iteration, phase.phase, position))
-                self._tell(stretch, position)
+                self._tell(stretch, position, is_last=position == last[stretch.layer])
         return Trace(tuple(self._events), tuple(self._parts), tuple(self._marks))
 
     def _in_order(self, group: list[_Stretch]) -> Iterator[tuple[int, _Stretch]]:
@@ -194,12 +197,14 @@ class _Unfolding:
             if (stretch := of_layer.get(self._plan.sample[position])) is not None:
                 yield position, stretch
 
-    def _tell(self, stretch: _Stretch, position: int | None) -> None:
+    def _tell(self, stretch: _Stretch, position: int | None, *, is_last: bool) -> None:
+        """A block that all layers of a kind share goes with the last one that `stretch` stands for (`is_last`)."""
         for number, size in self._trace.events[stretch.begin : stretch.end]:
             if size > 0:
                 self._take(number, size, position)
             elif number not in self._owner:
-                self._give_back(number, None, size)
+                if is_last:
+                    self._give_back(number, None, size)
             elif position is None:
                 for place in range(len(self._plan.sample)):
                     self._give_back(number, place, size)

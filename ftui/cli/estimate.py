@@ -11,7 +11,7 @@ from ftui import units
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import UsageError
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
-from ftui.estimate.estimate_text import change_lines, estimate_lines, width, wrapped
+from ftui.estimate.estimate_text import change_lines, estimate_lines, first_line, width, wrapped
 from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.result import Estimate, Verdict
@@ -47,7 +47,9 @@ def print_estimate(
         _probe(values, asked_card, allow)
     known = Known(probes=read_probes(), parallel=parallel)
     if not quick:
-        with closing(Helper(allow)) as helper:
+        with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as lines:
+            at_once = first_line(estimate(values, asked_card, known), asked_card)
+            lines.draw(at_once) if lines.live or as_json else lines.print(at_once)
             known = with_libraries(helper, values, asked_card, known)
         if known.refusal is not None:
             raise known.refusal

@@ -50,6 +50,14 @@ def _first(warnings: Sequence[str]) -> list[str]:
     return [*warnings[:MOST_WARNINGS], *more]
 
 
+def first_line(estimate: Estimate, card: Card) -> str:
+    """What the closed form says at once, on one line; the whole answer, from the rows and the model, comes after it."""
+    if estimate.memory is None:
+        return f"{card.title}: counting the rows and simulating the model ..."
+    range_ = f"{gib(estimate.memory.process)} GiB ({gib(estimate.memory.low)} to {gib(estimate.memory.high)})"
+    return f"At first, {BASES[estimate.memory.basis]}: {estimate.verdict}, {range_}; counting and simulating ..."
+
+
 def memory_lines(memory: Memory) -> list[str]:
     """The peak of one device: its range, its parts, and what of it was never measured."""
     parts = [(part, name) for name, part in memory.breakdown.items() if part > 0]

@@ -44,13 +44,13 @@ def count_rows(helper: Helper, profile: Profile, card: Card | None = None) -> Ro
     return msgspec.convert(helper.ask("count_rows", profile=profile, card=facts), RowCounts)
 
 
-def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int | None, *, full: bool = True) -> Memory:
+def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int | None) -> Memory:
     """The memory of a run, from the real model on the meta device.
 
     Raises:
         FtuiError: the model's files are missing, or the helper died.
     """
-    answer = helper.ask("simulate", profile=profile, card=dataclasses.asdict(card), longest=longest, full_depth=full)
+    answer = helper.ask("simulate", profile=profile, card=dataclasses.asdict(card), longest=longest)
     return msgspec.convert(answer, Memory)
 
 

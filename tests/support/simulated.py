@@ -1,11 +1,11 @@
 """Small models of every supported type, and what a simulation of them comes to."""
 
 import json
+from itertools import groupby
 from typing import Any
 
 from transformers import AutoConfig
 
-from ftui.engine.simulate.allocator import Allocator
 from ftui.engine.simulate.kernels import kernels_for
 from ftui.engine.simulate.meta_model import card_hardware, make_meta_model
 from ftui.engine.simulate.meta_step import BatchShape, trace_step
@@ -55,15 +55,20 @@ def profile(**sections: dict[str, Any]) -> Profile:
 
 
 def traced(kind: str, chosen: Profile, card: Card, *, full_depth: bool) -> Trace:
-    made = make_meta_model(chosen, config(kind), card_hardware(chosen, card))
+    deep = {"n_layer" if kind == "gpt2" else "num_hidden_layers": 12}  # twice every pattern of layers
+    made = make_meta_model(chosen, config(kind, **deep), card_hardware(chosen, card))
     return trace_step(made, chosen, kernels_for(card), BatchShape(2, 2, 64), None, full_depth=full_depth)
 
 
-def told(trace: Trace) -> tuple[dict[str, int], int, int, int]:
-    """Peaks by phase, bytes reserved by a card's allocator, number of events, and what is left at the end."""
-    return (
-        phase_peaks(trace),
-        Allocator().replay(trace.events).reserved,
-        len(trace.events),
-        sum(size for _, size in trace.events),
-    )
+def told(trace: Trace) -> tuple[dict[str, int], list[tuple[int, int]]]:
+    """Peaks by phase, and all events: blocks numbered as they were made, those given back in one go in that order."""
+    numbers: dict[int, int] = {}
+    events: list[tuple[int, int]] = []
+    for is_made, group in groupby(trace.events, lambda event: event[1] > 0):
+        if is_made:
+            for number, size in group:
+                numbers[number] = len(numbers)
+                events.append((numbers[number], size))
+        else:
+            events += sorted((numbers[number], size) for number, size in group)
+    return phase_peaks(trace), events
