@@ -23,8 +23,8 @@ from .meta_step import BatchShape, trace_step
 from .trace import Trace
 
 CUT_SHORT = (UnfoldError, LookupError, AttributeError, RuntimeError, TypeError, ValueError)
-"""How a few layers fail that cannot stand for all, in a model's own code: Gemma 4 has layers that share others' keys. The
-full depth is simulated then, and whatever is wrong with that is raised."""
+"""How a few layers fail that cannot stand for all, in a model's own code too (Gemma 4 has layers that share the keys of
+others). The full depth is simulated then, and whatever is wrong with that is raised."""
 REPLAYED = (0.95, 1.08)
 """Range of `process` where all of it has been compared with measurements: it covers 128 of 135 published runs."""
 ON_CPU = (0.87, 1.13)
