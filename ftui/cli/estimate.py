@@ -47,9 +47,9 @@ def print_estimate(
         _probe(values, asked_card, allow)
     known = Known(probes=read_probes(), parallel=parallel)
     if not quick:
-        with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as lines:
+        with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as output:
             at_once = first_line(estimate(values, asked_card, known), asked_card)
-            lines.draw(at_once) if lines.live or as_json else lines.print(at_once)
+            output.draw(at_once) if output.live or as_json else output.print(at_once)
             known = with_libraries(helper, values, asked_card, known)
         if known.refusal is not None:
             raise known.refusal

@@ -4,12 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 from transformers import AutoConfig
 
 from ftui.engine.services import simulate as service
 from ftui.engine.simulate import meta_step
 from ftui.engine.simulate.depth import UnfoldError, plan_layers
 from ftui.engine.simulate.profile_memory import simulate
+from ftui.engine.simulate.trace import mark_layer
+from ftui.engine.simulate.tracker import MemoryTracker
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import MiB, find_card
 from ftui.models.known import known_config
@@ -97,8 +100,12 @@ def test_the_answer_of_models_that_people_train_is_that_of_the_full_depth(
 
 def test_the_helper_computes_few_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     computed: list[int] = []
-    mark_layer = meta_step.mark_layer
-    monkeypatch.setattr(meta_step, "mark_layer", lambda *given: computed.append(given[1]) or mark_layer(*given))
+
+    def note_layer(tracker: MemoryTracker, number: int, layer: nn.Module) -> None:
+        computed.append(number)
+        mark_layer(tracker, number, layer)
+
+    monkeypatch.setattr(meta_step, "mark_layer", note_layer)
     monkeypatch.setattr(service, "find_config", lambda *_: config("llama", num_hidden_layers=80))
     monkeypatch.setattr(service, "given_profile", lambda _: profile(data={"max_length": 64}))
     found = service.simulate(print, "", {"name": "a100-80", "title": "", "kind": "cuda", "memory": 80 << 30}, 64)
