@@ -272,6 +272,24 @@ def all_runs() -> list[Run]:
     return [Run(folder) for folder in folders if NAME.fullmatch(folder.name)]  # `.NAME.new` is one in the making
 
 
+def find_parent(run: Run) -> Run | None:
+    """The run that a child run was made from, by its id: it may have another name by now. `None` where it is gone."""
+    try:
+        facts = run.read_facts()
+    except UsageError:
+        return None
+    if facts.parent_run is None:
+        return None
+    beside = sorted(path.parent for path in run.folder.parent.glob("*/run.json") if NAME.fullmatch(path.parent.name))
+    for folder in sorted(beside, key=lambda folder: folder.name != facts.parent_name):
+        try:
+            if Run(folder).read_facts().run_id == facts.parent_run:
+                return Run(folder)
+        except UsageError:
+            continue
+    return None
+
+
 def new_run_id() -> str:
     """A random id of 16 hex digits, which stays with a run however its folder is renamed."""
     return secrets.token_hex(8)

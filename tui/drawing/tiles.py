@@ -80,7 +80,8 @@ def _curve_tile(
     unit: str = "",
 ) -> Tile:
     """A quantity of the curves, its newest `value` written by `write` as the ends of its range are."""
-    bars, ends = spark(points(curves, quantity), width, frame.glyphs), extent(curves, quantity)
+    start = curves.attempts[0].start_step if curves.attempts else 0
+    bars, ends = spark(points(curves, quantity), width, frame.glyphs, start), extent(curves, quantity)
     foot = "" if ends is None else f"{write(ends[0])} {frame.glyphs.dash} {write(ends[1])}"
     return Tile(name, short_name, value, unit, bars, foot, style)
 

@@ -231,7 +231,7 @@ class MonitorScreen(CanvasScreen[None]):
         self.app.push_screen(CheckpointsScreen(self._run))
 
     def action_zoom(self, factor: float) -> None:
-        self._set(zoom(self.settings, self.run_view.state, factor))
+        self._set(zoom(self.settings, self.run_view.state, factor, self.run_view.history.origin))
 
     def action_pan(self, share: float) -> None:
         self._set(pan(self.settings, self.run_view.state, share))

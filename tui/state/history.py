@@ -33,6 +33,8 @@ from ftui.runs.events import (
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 
+from .origin import read_origin
+
 PIECE = 1 << 20  # bytes read of each file at a time
 EVENTS_KEPT = 500
 MARKS_KEPT = 4096  # evaluations; a chart has a few hundred columns
@@ -92,6 +94,7 @@ class History:
         self.stages: dict[int, int] = {}
         """Of a curriculum: the last step before each stage, by its number; without the first where runs are older."""
         self.ended: EngineEnded | None = None
+        self.origin = read_origin(run)
 
     def look(self) -> list[AnyRecord]:
         """Take in what is new, at most a piece, and return it."""

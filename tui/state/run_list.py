@@ -40,7 +40,9 @@ class RunRow:
         """The loss as a spark; curves.json is read again only when it has changed, and what it held is not kept."""
         source = (*_stamp(self.run.curves), width, glyphs)
         if source != self.drawn_from:
-            self.drawn_from, self.drawn = source, spark(points_of(read_loss(self.run)), width, glyphs)
+            losses = read_loss(self.run)
+            start = losses[0].first[0] - 1 if losses and losses[0].first else 0
+            self.drawn_from, self.drawn = source, spark(points_of(losses), width, glyphs, start)
         return self.drawn
 
 

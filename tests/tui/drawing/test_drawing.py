@@ -104,6 +104,14 @@ def test_only_the_last_bar_is_apart() -> None:
     assert spark([], 8, UNICODE) == ("", "")
 
 
+@pytest.mark.parametrize("start", [0, 40, 800, 10**6])
+def test_a_childs_spark_is_that_of_its_own_steps(start: int) -> None:
+    """The same bars whatever the step it began after."""
+    values = [5.0 - n / 40 for n in range(160)]
+    own = [(float(n), value) for n, value in enumerate(values, 1)]
+    assert spark([(start + n, value) for n, value in own], 30, UNICODE, start) == spark(own, 30, UNICODE)
+
+
 def test_tiles_without_a_gpu_show_the_engines_memory() -> None:
     state = RunState(tokens_per_second=18_400, learning_rate=2e-4, grad_norm=0.53, memory=3 * GIB)
     curves = curves_of(

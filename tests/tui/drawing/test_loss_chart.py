@@ -27,10 +27,12 @@ from ftui.tui.drawing.charts.loss_chart import (
     zoom,
 )
 from ftui.tui.drawing.charts.smoothing import SMOOTHINGS, smooth, stretches, with_fine
+from ftui.tui.drawing.charts.spark import span_of
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE, Glyphs
 from ftui.tui.render.spans import Frame, Line, width_of
 from ftui.tui.render.theme import BOLD, DARK
 from ftui.tui.state.history import History
+from ftui.tui.state.origin import Origin
 from tests.support.events import make_evaluation, make_run_started
 from tests.support.examples import examples
 
@@ -586,3 +588,56 @@ def test_smoothing_ends_at_both_ends() -> None:
     assert change_smoothing(chosen, -1).smoothing == 0
     assert change_smoothing(change_smoothing(chosen, -1), -1).smoothing == 0
     assert change_smoothing(chosen, 99).smoothing == len(SMOOTHINGS) - 1
+
+
+# -- of a child run
+
+
+def child_of(begin: int, end: int) -> Curves:
+    """Its own steps, after `begin`."""
+    series = Series()
+    for step in range(begin + 1, end + 1):
+        series.add(step, 1.0 + 1 / step)
+    return Curves(attempts=[AttemptCurves(1, "", begin, end, {"loss": series} if end > begin else {})])
+
+
+@pytest.mark.parametrize(("begin", "end", "plan", "first"), [
+    (800, 1000, 1000, 760), (800, 820, 1000, 760), (500, 600, 1000, 400), (990, 1000, 1000, 988), (50, 900, 1000, 0),
+    (800, 800, 1000, 760), (100, 150, None, 86),
+])  # fmt: skip
+@pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
+def test_a_childs_chart_begins_at_its_own_steps(
+    begin: int, end: int, plan: int | None, first: int, glyphs: Glyphs
+) -> None:
+    """After a fifth as many of its parent's, which are dim; never before it, and never below its own curve."""
+    history = history_of(plan or 200)
+    history.origin = Origin(begin, "elder", tuple(stretches(curves_of([2.0 - n / 1000 for n in range(begin)]))))
+    drawn = draw(child_of(begin, end), plan, history=history, glyphs=glyphs)
+    view_end = plan or span_of(end)
+    at = (begin - first) / (view_end - first) * drawn.width  # where its first step is drawn
+    dim, own = drawn.find("loss_dim"), drawn.find("loss")
+    assert {column for _, column in dim} >= set(range(1, int(at) - 1)), "the parent's curve leads up to its beginning"
+    assert max(column for _, column in dim) <= at + 1
+    assert not own or min(column for _, column in own) >= at - 1
+    assert at <= 0.2 * drawn.width, "most of the width is for what it runs itself"
+    assert "from elder" in drawn.text
+    bright = [column for column, (_, style) in enumerate(drawn.axis) if style == "muted"]
+    assert all(at - 1 <= column for column in bright), "only its own steps count as passed"
+
+
+def test_a_child_whose_parent_is_gone_begins_at_its_own_first_step() -> None:
+    history = history_of(1000)
+    history.origin = Origin(800, "elder")
+    drawn = draw(child_of(800, 1000), 1000, history=history)
+    assert not drawn.find("loss_dim") and min(column for _, column in drawn.find("loss")) <= 1
+    assert drawn.numbers.split()[0] == "800"
+
+
+def test_zooming_out_of_a_child_shows_all_steps_of_its_parents() -> None:
+    state, origin = RunState(step=900, max_steps=1000), Origin(800, "elder", tuple(stretches(curves_of([2.0] * 800))))
+    assert zoom(ChartSettings(), state, 0.5, origin).window == (830.0, 950.0)
+    assert zoom(ChartSettings(), state, 2.0, origin).window == (520.0, 1000.0)
+    chosen = ChartSettings()
+    for _ in range(6):
+        chosen = zoom(chosen, state, 2.0, origin)
+    assert chosen.window == (0.0, 1000.0)

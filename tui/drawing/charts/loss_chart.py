@@ -1,5 +1,6 @@
 """The loss of a run: the range of its steps, the smoothed line, and what happened on the way, over the whole plan."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ftui.runs.curves import Curves
@@ -7,6 +8,7 @@ from ftui.runs.state import RunState
 
 from ...render.spans import Frame, Line, right
 from ...state.history import History
+from ...state.origin import Origin
 from .axes import LABEL, Axis, Scale
 from .braille import DOTS_HIGH, DOTS_WIDE, Cells, cells, stroke
 from .loss_columns import Columns, View, columns_of, range_shown
@@ -19,6 +21,7 @@ from .spark import span_of
 __all__ = ["ChartSettings", "Scale", "change_smoothing", "chart", "pan", "zoom"]
 
 LEAST_WINDOW = 20.0  # steps
+LEAD = 0.2  # of the steps a child run has to take: so many of its parent's are shown before them
 LEFT, RIGHT = LABEL + 2, 1  # columns beside the plot: a number, a blank and the axis; a margin
 OTHER_ROWS = 3  # title, axis, numbers
 LEAST_WIDTH, LEAST_ROWS = 8, 2
@@ -27,7 +30,7 @@ THICK_ROWS = 16  # from which the line is two dots thick
 
 @dataclass(frozen=True)
 class ChartSettings:
-    """What the keys change. `window`: the steps shown, `None` for the whole plan; `smoothing`: one of SMOOTHINGS."""
+    """What the keys change. `window`: the steps shown, `None` for those of the run; `smoothing`: one of SMOOTHINGS."""
 
     log: bool = False
     window: tuple[float, float] | None = None
@@ -45,27 +48,31 @@ def chart(
 ) -> list[Line]:
     """Title, plot, axis and its numbers. `fine`: the steps of the window one by one, where the curves bunch them."""
     line = stretches(curves)
-    last = max(state.step, line[-1].last if line else 0)
+    origin = history.origin
+    begin = origin.step if origin is not None else 0
+    last = max(begin, state.step, line[-1].last if line else 0)
     plan = _plan(state, last)
-    constant = _constant(settings, plan)
+    constant = _constant(settings, plan - begin)
     averages = smooth(line, constant)
     average = next((value for value in reversed(averages) if value is not None), None)
     standing = Standing(average, constant)
     width, rows = frame.width - LEFT - RIGHT, frame.height - OTHER_ROWS
     if width < LEAST_WIDTH or rows < LEAST_ROWS:
         return [title(frame, standing, history, state)][: frame.height]
-    first, end = settings.window or (0.0, plan)
+    first, end = settings.window or (first_shown(origin, plan), plan)
     view = View(first, end if end >= first + 1 else first + 1, width * DOTS_WIDE)
     if fine is not None and settings.window is not None:
         line = with_fine(line, fine, curves)
         averages = smooth(line, constant)
     columns = columns_of(line, averages, view)
+    if origin is not None:
+        columns.inherited = columns_of(origin.line, smooth(origin.line, constant), view).average
     axis, note = _axis(columns, history, view, settings, scale, rows)
     plot = _plot(frame, columns, history, view, axis, Plot(width, rows), _tip(columns, view, last, average))
     if axis is None:
         _put_message(plot, "no finite loss yet" if columns.bad else "no steps here" if line else "no steps yet")
     drawn = _beside(frame, plot, axis)
-    axis_line, numbers = step_axis(view, width, state, last, frame.glyphs)
+    axis_line, numbers = step_axis(view, width, state, (begin, last), frame.glyphs)
     edge: Line = [(" " * (LEFT - 1), "text"), (frame.glyphs.corner, "rule")]
     return [
         title(frame, replace(standing, note=note), history, state),
@@ -125,8 +132,10 @@ def _plot(
     marks: set[tuple[int, int]] = set()
     curve: Cells = {}
     if axis is not None:
+        inherited = cells(_curve(columns.inherited, axis), plot.rows, None if glyphs.dots else glyphs.curve)
+        plot.put_all(inherited, "loss_dim")
         plot.put_all(cells(_band(columns, axis), plot.rows, None if glyphs.dots else glyphs.band), "band")
-        curve = cells(_curve(columns, axis), plot.rows, None if glyphs.dots else glyphs.curve)
+        curve = cells(_curve(columns.average, axis), plot.rows, None if glyphs.dots else glyphs.curve)
         plot.put_all(curve, "loss")
         marks = put_evaluations(plot, history, view, axis, curve, glyphs)
     put_bad(plot, columns, history, view, glyphs)
@@ -155,13 +164,13 @@ def _band(columns: Columns, axis: Axis) -> list[int]:
     return dots
 
 
-def _curve(columns: Columns, axis: Axis) -> list[int]:
+def _curve(averages: Sequence[float | None], axis: Axis) -> list[int]:
     """The smoothed line, each column joined to the one before."""
     dots = []
     thick = axis.rows >= THICK_ROWS
     full = stroke(0, DOTS_HIGH * axis.rows - 1)
     before: int | None = None
-    for value in columns.average:
+    for value in averages:
         if value is None:
             dots.append(0)
             before = None
@@ -194,13 +203,25 @@ def _beside(frame: Frame, plot: Plot, axis: Axis | None) -> list[Line]:
     return lines
 
 
-def zoom(settings: ChartSettings, state: RunState, factor: float) -> ChartSettings:
-    """`factor` times as many steps: the newest one stays where it is, or the middle, where that is not in view."""
+def first_shown(origin: Origin | None, plan: float) -> float:
+    """Where the chart begins: at the first step; of a child run at its own one, after some of its parent's."""
+    if origin is None:
+        return 0.0
+    lead = LEAD * (plan - origin.step) if origin.line else 0.0
+    return max(0.0, origin.step - max(0.0, lead))
+
+
+def zoom(settings: ChartSettings, state: RunState, factor: float, origin: Origin | None = None) -> ChartSettings:
+    """`factor` times as many steps: the newest one stays where it is, or the middle, where that is not in view.
+
+    Zooming out ends at the whole plan, of a child run with all steps of its parents.
+    """
     plan = _plan(state, state.step)
-    first, last = settings.window or (0.0, plan)
+    begin = first_shown(origin, plan)
+    first, last = settings.window or (begin, plan)
     size = max(LEAST_WINDOW, (last - first) * factor)
     if size >= plan:
-        return replace(settings, window=None)
+        return replace(settings, window=(0.0, plan) if begin else None)
     fixed = state.step if first <= state.step <= last else (first + last) / 2
     start = fixed - (fixed - first) / (last - first) * size
     return replace(settings, window=_within(start, size, plan))

@@ -33,13 +33,17 @@ class View:
 
 @dataclass
 class Columns:
-    """By column of dots. `bad`: columns in which some loss was not a number; `num_stretches`: drawn at all."""
+    """By column of dots. `bad`: columns in which some loss was not a number; `num_stretches`: drawn at all.
+
+    `inherited`: the smoothed loss of the runs before, of a child run.
+    """
 
     low: list[float | None]
     high: list[float | None]
     average: list[float | None]
     bad: set[int] = field(default_factory=set)
     num_stretches: int = 0
+    inherited: Sequence[float | None] = ()
 
     def widen(self, start: int, end: int, low: float, high: float) -> None:
         """Make the columns from `start` to `end`, as far as there are any, hold this range too."""
@@ -106,7 +110,7 @@ def range_shown(columns: Columns, evaluations: Sequence[float]) -> tuple[float, 
     Of many a few high ones are left out: they would make all others small. Never the newest average: a run that
     diverges is not cut off.
     """
-    losses = [*columns.low, *columns.high, *evaluations]
+    losses = [*columns.low, *columns.high, *columns.inherited, *evaluations]
     values = sorted(value for value in losses if value is not None)
     if not values:
         return None

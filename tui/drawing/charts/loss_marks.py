@@ -4,7 +4,7 @@ None of it hides the curve: lines and their labels go behind it, and signs on it
 """
 
 import math
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from itertools import pairwise
 
 from ftui.runs.state import RunState
@@ -61,10 +61,14 @@ def put_verticals(plot: Plot, history: History, view: View, glyphs: Glyphs) -> N
             plot.put(row, column, sign, style, behind=True)
 
 
-def _attempts_shown(history: History, view: View) -> list[tuple[int, int]]:
-    """Columns in view where attempts after the first begin, and their numbers."""
-    columns = ((view.column(begin.step), begin.attempt) for begin in history.attempt_starts)
-    return [(column, attempt) for column, attempt in columns if column is not None]
+def _attempts_shown(history: History, view: View) -> list[tuple[int, str]]:
+    """Columns in view where attempts after the first begin, with their numbers; of a child, where it began, too."""
+    origin = history.origin
+    begins = {begin.step: f"#{begin.attempt}" for begin in history.attempt_starts}
+    if origin is not None:
+        begins[origin.step] = f"from {origin.parent}"
+    columns = ((view.column(step), name) for step, name in sorted(begins.items()))
+    return [(column, name) for column, name in columns if column is not None]
 
 
 def put_labels(plot: Plot, history: History, view: View) -> None:
@@ -73,15 +77,19 @@ def put_labels(plot: Plot, history: History, view: View) -> None:
         word, shown = parts_shown(history, view, plot.width)
         near = min((b[0] - a[0] for a, b in pairwise(shown)), default=plot.width)
         for column, number in shown:
-            _put_label(plot, 0, column, f"{word} {number}" if near >= EPOCH_WORD_GAP else f"{number}", "faint")
-    for column, attempt in reversed(_attempts_shown(history, view)):
-        _put_label(plot, plot.rows - 1, column, f"#{attempt}", "muted")
+            _put_label(plot, (0,), column, f"{word} {number}" if near >= EPOCH_WORD_GAP else f"{number}", "faint")
+    origin = history.origin
+    for column, name in reversed(_attempts_shown(history, view)):
+        is_origin = origin is not None and column == view.column(origin.step)
+        rows = range(plot.rows - 1, 0, -1) if is_origin else (plot.rows - 1,)
+        _put_label(plot, rows, column, name, "muted")
 
 
-def _put_label(plot: Plot, row: int, column: int, text: str, style: str) -> None:
-    """On the line, or left of the plot's edge."""
+def _put_label(plot: Plot, rows: Iterable[int], column: int, text: str, style: str) -> None:
+    """On the line, or left of the plot's edge, in the first of these rows that has room."""
     start = min(column, plot.width - len(text))
-    if plot.is_free(row, start, len(text)):
+    row = next((row for row in rows if plot.is_free(row, start, len(text))), None)
+    if row is not None:
         plot.put(row, start, text, style)
 
 
@@ -133,8 +141,10 @@ def put_tip(plot: Plot, dot: int, height: int, text: str, avoid: Set[tuple[int, 
             return
 
 
-def step_axis(view: View, width: int, state: RunState, passed: float, glyphs: Glyphs) -> tuple[Line, Line]:
-    """The line below the plot, brighter up to the step `passed`, with the checkpoints on it; and its numbers."""
+def step_axis(
+    view: View, width: int, state: RunState, passed: tuple[float, float], glyphs: Glyphs
+) -> tuple[Line, Line]:
+    """The line below the plot, brighter between two steps `passed`, with the checkpoints on it; and its numbers."""
     signs, labels = [glyphs.rule] * width, [" "] * (width + 1)
     free = 0  # the first column of the labels that may be written in
     for step, label in step_ticks(view.first, view.last, width):
@@ -146,10 +156,10 @@ def step_axis(view: View, width: int, state: RunState, passed: float, glyphs: Gl
         if start >= free:
             labels[start : start + len(label)] = label
             free = start + len(label) + 1
-    now = (passed - view.first) * width / (view.last - view.first)
+    begin, now = ((step - view.first) * width / (view.last - view.first) for step in passed)
     saved = {view.column(checkpoint.step) for checkpoint in state.checkpoints}
     cells = [
-        (glyphs.checkpoint, "good") if column in saved else (sign, "muted" if column <= now else "rule")
+        (glyphs.checkpoint, "good") if column in saved else (sign, "muted" if begin <= column <= now else "rule")
         for column, sign in enumerate(signs)
     ]
     return joined(cells), [("".join(labels).rstrip(), "muted")]

@@ -59,12 +59,12 @@ def with_fine(coarse: list[Stretch], fine: Curves, curves: Curves) -> list[Stret
     if not exact:
         return coarse
     begin, end = exact[0].first, exact[-1].last
-    before = [_part(s, s.first, min(s.last, begin - 1)) for s in coarse if s.first < begin]
-    after = [_part(s, max(s.first, end + 1), s.last) for s in coarse if s.last > end]
+    before = [part_of(s, s.first, min(s.last, begin - 1)) for s in coarse if s.first < begin]
+    after = [part_of(s, max(s.first, end + 1), s.last) for s in coarse if s.last > end]
     return [*before, *exact, *after]
 
 
-def _part(stretch: Stretch, first: int, last: int) -> Stretch:
+def part_of(stretch: Stretch, first: int, last: int) -> Stretch:
     """A part of a stretch, as if it were alike everywhere."""
     if (first, last) == (stretch.first, stretch.last):
         return stretch

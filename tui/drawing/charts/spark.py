@@ -42,14 +42,14 @@ def span_of(steps: float) -> float:
     return GROWTH ** math.ceil(math.log(max(8.0, steps), GROWTH))
 
 
-def spark(curve: Sequence[Point], width: int, glyphs: Glyphs) -> tuple[str, str]:
-    """The bars, and the last one apart; nothing where there are no points."""
+def spark(curve: Sequence[Point], width: int, glyphs: Glyphs, start: float = 0) -> tuple[str, str]:
+    """The bars, and the last one apart; nothing where there are no points. `start`: the step before the first one."""
     if not curve or width < 1:
         return "", ""
-    span = span_of(curve[-1][0])
+    span = span_of(curve[-1][0] - start)
     columns: dict[int, list[float]] = {}
     for step, value in curve:
-        columns.setdefault(min(width - 1, int(step / span * width)), []).append(value)
+        columns.setdefault(min(width - 1, max(0, int((step - start) / span * width))), []).append(value)
     bars = [sum(values) / len(values) for _, values in sorted(columns.items())]
     text = levels(bars, glyphs)
     return text[:-1], text[-1:]
