@@ -5,7 +5,7 @@ from typing import Any
 
 from ..files.raw_rows import Row, kind_of_value
 from ..files.streams import kind_of
-from .column_names import ColumnNames
+from .column_names import ColumnNames, nearest_name_hint
 from .examples import Chat, Completion, Message, Text
 from .line_wrapping import unwrap_lines
 from .turns import read_list, read_tools, read_turns, turns_or_text
@@ -25,7 +25,7 @@ Turns = list[tuple[Message, bool]]  # turns, each with whether it is trained on 
 def read_string(row: Row, key: str, *, default: str | None = None) -> str:
     value = default if row.value.get(key) is None else row.value[key]
     if value is None:
-        raise row.error(f"{key!r} is missing")
+        raise row.error(f"{key!r} is missing", hint=nearest_name_hint(key, [n for n in row.value if n != key]))
     if not isinstance(value, str):
         kind = "NaN" if value != value else kind_of_value(value)
         raise row.error(f"{key!r} is not a string{row.unlike(key) or f' ({kind})'}", hint=NOT_TEXT[kind])

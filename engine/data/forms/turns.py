@@ -32,7 +32,8 @@ def read_turns(row: Row, key: str, shape: ColumnNames = STANDARD_NAMES) -> list[
     """
     turns = read_list(row, key)
     if not turns:
-        raise row.error(f"{key!r} is not a list of {'messages' if key != 'conversations' else 'turns'}")
+        meant = "" if key in row.value else nearest_name_hint(key, row.value)
+        raise row.error(f"{key!r} is not a list of {'messages' if key != 'conversations' else 'turns'}", hint=meant)
     if key in ("conversations", "messages") and len(turns) > 1 and all(isinstance(turn, str) for turn in turns):
         speakers = ("user", "assistant")  # LIMA has them so: each is answered by the next
         return [({"role": speakers[n % 2], "content": text}, True) for n, text in enumerate(turns)]

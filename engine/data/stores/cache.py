@@ -5,7 +5,7 @@ import hashlib
 import json
 import secrets
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,6 +35,7 @@ from .worker_pool import encode_tasks
 FORM = 6  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
 MOST_PROCESSES = 8  # each takes some 110 MiB; more are for the profile to ask for
 SPARE = 1.1  # room asked for, of what the rows seen so far let expect
+MORE_BAD_ROWS = 4  # that are named beside the first
 SKIPPED = "data.on_bad_row"
 SKIPPING = f'{SKIPPED} = "skip" leaves out and counts such rows.'
 
@@ -184,9 +185,7 @@ def _fill(work: _Job, sink: StoreWriter, tasks: Tasks, staged: Path) -> None:
     with contextlib.closing(portions):
         for task, portion in portions:
             if portion.skipped and not work.manner.skips:
-                first = portion.skipped[0]
-                hint = first.hint if SKIPPED in first.hint else f"{first.hint} {SKIPPING}".strip()
-                raise DataError(first.message, hint=hint)
+                raise bad_rows_error(portion.skipped)
             with _disk_errors(staged):
                 sink.add(portion)
             work.meter.took(task.block)
@@ -196,6 +195,19 @@ def _fill(work: _Job, sink: StoreWriter, tasks: Tasks, staged: Path) -> None:
     shutil.rmtree(tokenizer, ignore_errors=True)
     if not sink.num_rows:
         raise _no_rows_error(work.source, sink)
+
+
+def bad_rows_error(bad: Sequence[Skipped]) -> DataError:
+    """The first of some bad rows with what to do about it, and the next few, so that they can be mended together."""
+    first, others = bad[0], bad[1:]
+    hint = first.hint if SKIPPED in first.hint else f"{first.hint} {SKIPPING}".strip()
+    lines = [first.message, *(f"  {row.message}" for row in others[:MORE_BAD_ROWS])]
+    if others:
+        count = f"{len(others)} more were" if len(others) > 1 else "One more was"
+        lines[0] += f" {count} found near it:"
+    if len(others) > MORE_BAD_ROWS:
+        lines.append(f"  and {len(others) - MORE_BAD_ROWS} more")
+    return DataError("\n".join(lines), hint=hint)
 
 
 @contextmanager

@@ -293,6 +293,27 @@ def test_a_row_of_another_form_is_named(form: str, value: dict[str, Any], reason
     assert caught.value.message.endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("form", "value", "meant"),
+    [
+        ("question_answer", {"question": "why?", "anwser": "so"}, "anwser"),
+        ("question_answer", {"answer": "so", "qestion": "why?", "id": "1"}, "qestion"),
+        ("alpaca", {"instruction": "why?", "output": None, "ouput": "so"}, "ouput"),
+        ("prompt_completion", {"prompt": "why?", "Completions": "so"}, "Completions"),
+        ("preference", {"prompt": "why?", "chosen": "so", "rejcted": "no"}, "rejcted"),
+        ("messages", {"mesages": [USER, ASSISTANT]}, "mesages"),
+        ("sharegpt", {"conversation": [{"from": "human", "value": "why?"}]}, "conversation"),
+        ("text", {"txt": "so"}, "txt"),
+        ("text", {"body": "so"}, ""),
+        ("alpaca", {"instruction": "why?", "id": "so"}, ""),
+    ],
+)
+def test_a_misspelt_column_of_one_row_is_suggested(form: str, value: dict[str, Any], meant: str) -> None:
+    with pytest.raises(DataError) as caught:
+        to_example(row(**value), form)
+    assert caught.value.hint == (f"Is {meant!r} meant?" if meant else "")
+
+
 def test_every_form_has_good_and_bad_rows_here() -> None:
     for test in (test_every_form, test_a_row_of_another_form_is_named):
         (mark,) = test.pytestmark

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,13 +12,14 @@ import numpy as np
 import pytest
 from transformers import AutoTokenizer
 
+from ftui.dataset.report import RowLocation
 from ftui.engine.data.files.blocks import SIZE
 from ftui.engine.data.forms.column_names import ColumnNames
 from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.sources import ResolvedSource
-from ftui.engine.data.stores.cache import ReadOptions, load_store
+from ftui.engine.data.stores.cache import SKIPPING, ReadOptions, bad_rows_error, load_store
 from ftui.engine.data.stores.sequences import Sequences
-from ftui.engine.data.stores.store import FILES
+from ftui.engine.data.stores.store import FILES, Skipped
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.errors import DataError
 from tests.support.data_rows import read_rows
@@ -194,3 +196,23 @@ def test_a_file_is_hashed_once(encoder: Encoder, rows: Path, kept: Path, monkeyp
         "ftui.engine.models.files.fingerprints.file_hash", lambda path, tick: pytest.fail(f"{path} is read again")
     )
     assert not was_read([rows], encoder, kept)
+
+
+@pytest.mark.parametrize(
+    ("others", "lines"),
+    [
+        ([], ["rows:3: no answer."]),
+        ([5], ["rows:3: no answer. One more was found near it:", "  rows:5: no answer."]),
+        ([5, 8], ["rows:3: no answer. 2 more were found near it:", "  rows:5: no answer.", "  rows:8: no answer."]),
+        (
+            range(4, 10),
+            ["rows:3: no answer. 6 more were found near it:"]
+            + [f"  rows:{n}: no answer." for n in range(4, 8)]
+            + ["  and 2 more"],
+        ),
+    ],
+)
+def test_bad_rows_are_told_together(others: Sequence[int], lines: list[str]) -> None:
+    bad = [Skipped(RowLocation("rows", n, "line"), "no answer", f"rows:{n}: no answer.") for n in (3, *others)]
+    error = bad_rows_error(bad)
+    assert error.message.split("\n") == lines and error.hint == SKIPPING
