@@ -6,9 +6,10 @@ text no longer has, and wrapping in the standard library counts characters inste
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+MOST_SUGGESTIONS = 3
 _SURROGATES = range(0xD800, 0xE000)
 _BIDI = [0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)]
 _LINE_ENDS = [0x2028, 0x2029]
@@ -42,6 +43,25 @@ def shown(text: str, *, newlines: bool = False) -> str:
 def escape_document(document: str) -> str:
     """Write control characters of a JSON document or a TOML value as escapes, where JSON itself lets them through."""
     return document if document.isascii() and "\x7f" not in document else document.translate(_ESCAPES)
+
+
+def did_you_mean(name: str, names: Iterable[str]) -> str:
+    """`Did you mean a or b? ` (with the blank) for a name that is none of those; nothing where none is like it.
+
+    At most three are named.
+
+    Those that begin with it come first, then those that hold it, then those that are spelled like it.
+    """
+    from difflib import get_close_matches  # 6 ms, which a right name does not pay
+
+    wanted, known = name.lower(), sorted(set(names))
+    if same := [one for one in known if one.lower() == wanted]:
+        known = same
+    begun = [one for one in known if wanted and one.lower().startswith(wanted)]
+    holding = [one for one in known if len(wanted) > 2 and wanted in one.lower()]
+    close = [*begun, *holding, *get_close_matches(wanted, known, n=MOST_SUGGESTIONS, cutoff=0.6)]
+    likely = list(dict.fromkeys(shown(one) for one in close))[:MOST_SUGGESTIONS]
+    return f"Did you mean {' or '.join(likely)}? " if likely else ""
 
 
 _NARROW = re.compile("[ -~\xa0-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2199\u21b5\u2500-\u25fc\u2800-\u28ff]*")

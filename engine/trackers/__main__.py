@@ -88,10 +88,8 @@ def follow_run(run: Run, name: str, lifeline: Lifeline) -> None:
     """Hand on what comes until nothing more does."""
     path = run.trackers / f"{name}.json"
     position = load_position(path)
-    facts, text = run.read_facts(), run.profile.read_text()
-    subject = TrackedRun(facts.run_id, run.name, run.trackers, tomllib.loads(text), text)
     lifeline.report_alive()
-    sink = open_sink(name, subject, position)
+    sink = open_sink(name, describe_run(run), position)
     news = RunReader(run, position)
     end = None  # of metrics.jsonl when the lifeline ended: with another supervisor the run may go on
     while end is None or (news.has_moved and position.metrics < end):
@@ -103,6 +101,12 @@ def follow_run(run: Run, name: str, lifeline: Lifeline) -> None:
         send_news(news, sink, position)
     sink.close(badly=position.ended_badly)
     save_position(path, position)
+
+
+def describe_run(run: Run) -> TrackedRun:
+    """The run as a tracker's library is told of it."""
+    facts, text = run.read_facts(), run.profile.read_text()
+    return TrackedRun(facts.run_id, run.name, facts.name, run.trackers, tomllib.loads(text), text)
 
 
 def send_news(news: RunReader, sink: Sink, position: Position) -> None:

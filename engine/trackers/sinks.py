@@ -11,10 +11,14 @@ from .position import Position
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """The run that a tracker reports. `folder` is where all that a tracker writes belongs; `profile` are its tables."""
+    """The run that a tracker reports. `folder` is where all that a tracker writes belongs; `profile` are its tables.
+
+    `run_id` and `first_name` (the name it was opened under) stay when it is renamed, `name` is that of today.
+    """
 
     run_id: str
     name: str
+    first_name: str
     folder: Path
     profile: dict[str, Any]
     profile_text: str

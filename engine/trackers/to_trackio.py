@@ -25,7 +25,7 @@ class Trackio:
         self._library = trackio
         self._run = trackio.init(
             project=os.environ.get("TRACKIO_PROJECT") or "ftui",
-            name=subject.name,
+            name=subject.first_name,  # by which it finds the run again
             resume="allow",
             config=subject.profile,
             embed=False,

@@ -5,17 +5,31 @@ imported only when it is called: `ftui --version` must not pay for pydantic (0.1
 """
 
 import argparse
+from collections.abc import Collection
 from pathlib import Path
-from typing import NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from ftui import __version__
 from ftui.errors import UsageError
 from ftui.profile.consent import REMOTE_CODE
 from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
+from ftui.text import did_you_mean
 
 
 class Parser(argparse.ArgumentParser):
     """Reports a wrong command line as ftui reports any error, with exit code 2."""
+
+    commands: Collection[str] = ()
+    """What the first word may be, where it is a command."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse, but for a first word that is no command."""
+        first = args[0] if args and self.commands else "-"
+        if first[:1] != "-" and first not in self.commands:
+            is_profile = first.endswith(".toml")
+            meant = f"`ftui run {first}` trains it. " if is_profile else did_you_mean(first, self.commands)
+            raise UsageError(f"There is no command {first!r}.", hint=f"{meant}ftui --help lists them.")
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Raise what argparse would print."""
@@ -42,11 +56,13 @@ def parser() -> Parser:
     _add_run(verbs)
     _add_looking(verbs)
     _add_control(verbs)
+    _add_managing(verbs)
     _add_profiles(verbs)
     _add_preview(verbs)
     _add_split(verbs)
     _add_import(verbs)
     _add_cache(verbs)
+    top.commands = verbs.choices
     return top
 
 
@@ -87,14 +103,21 @@ def _add_run(verbs: Verbs) -> None:
 
 def _add_looking(verbs: Verbs) -> None:
     """Commands that only look at runs."""
-    _add_json_option(_add(verbs, "runs", "list the runs", "runs:print_runs"))
+    runs = _add(verbs, "runs", "list the runs", "runs:print_runs")
+    runs.add_argument("--archived", action="store_true", help="list those that were archived instead")
+    _add_json_option(runs)
     attach = _add(verbs, "attach", "watch and control a run", "attach:attach")
     attach.add_argument("name", metavar="RUN", nargs="?", help="otherwise the newest that is running")
     attach.add_argument("--plain", action="store_true", help="the same facts as lines, for logs and screen readers")
     status = _add(verbs, "status", "show all about one run", "runs:print_status", on_run=True)
     _add_json_option(status)
-    log = _add(verbs, "log", "print what a run's engine printed", "runs:print_log", on_run=True)
+    text = "print the course of a run: steps, evaluations, checkpoints, requests, ends"
+    log = _add(verbs, "log", text, "log:print_log", on_run=True)
     log.add_argument("-f", "--follow", action="store_true", help="follow it while the run is running")
+    log.add_argument(
+        "-n", metavar="N", dest="num_lines", type=_number_of_lines, default=100, help="the last N lines (100), or all"
+    )
+    log.add_argument("--output", action="store_true", help="print what the engine printed (engine.log) instead")
 
 
 def _add_control(verbs: Verbs) -> None:
@@ -119,6 +142,22 @@ def _add_control(verbs: Verbs) -> None:
     for verb, help_text in CHECKPOINT_VERBS.items():
         added = _add(verbs, verb, help_text, "control:on_checkpoint", on_run=True)
         added.add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint-120, or 120")
+
+
+def _add_managing(verbs: Verbs) -> None:
+    """Commands that change which runs there are."""
+    remove = _add(verbs, "remove", "delete runs for good; says what is freed, and asks first", "runs:remove_runs")
+    remove.add_argument("--yes", action="store_true", help="do not ask (for scripts)")
+    texts = {
+        "archive": "leave runs out of the lists; their files stay as they are",
+        "unarchive": "put archived runs back into the lists",
+    }
+    for verb, help_text in texts.items():
+        _add(verbs, verb, help_text, f"runs:{verb}_runs")
+    for verb in ("remove", *texts):
+        verbs.choices[verb].add_argument("names", metavar="RUN", nargs="+")
+    rename = _add(verbs, "rename", "give a run another name", "runs:rename_run", on_run=True)
+    rename.add_argument("new_name", metavar="NEW_NAME")
 
 
 def _add_profiles(verbs: Verbs) -> None:
@@ -181,6 +220,14 @@ def _add_opening_options(to: Parser, *, tier: bool = True) -> None:
     to.add_argument("--fork", action="store_true", help="continue from the run's newest checkpoint in a run of its own")
     to.add_argument("--detach", action="store_true", help="start the run and leave it alone")
     _add_allow_option(to)
+
+
+def _number_of_lines(text: str) -> int | None:
+    if text == "all":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"a number from 1, or all, not {text!r}")
+    return int(text)
 
 
 def _allowed(text: str) -> str:

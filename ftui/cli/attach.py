@@ -21,6 +21,8 @@ ftui fine-tunes language models. A run keeps running when the terminal is closed
   ftui run PROFILE                  train with a profile (TOML) of your own
   ftui run PROFILE --dry-run        show what it would do, start nothing
   ftui runs                         list the runs
+  ftui log RUN                      the course of a run as lines (-f: follow it)
+  ftui remove RUN                   delete it: says what is freed, asks (also: archive, rename)
   ftui pause | park | stop RUN      control a running run (ftui --help lists all)
   ftui profiles                     list the profiles that come with ftui
   ftui estimate PROFILE             what it will take: memory, time, disk, money

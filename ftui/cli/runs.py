@@ -1,44 +1,51 @@
-"""Commands that only look: `ftui runs`, `ftui status`, `ftui log`, `ftui profiles`."""
+"""Which runs there are and how one stands; `ftui remove`, `archive`, `rename`; the profiles that ship."""
 
-import os
 import shutil
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
 from ftui import units
 from ftui.cli.terminal import table
-from ftui.errors import DiskError, UsageError
+from ftui.errors import FINISHED, STOPPED, DiskError, UsageError
+from ftui.launch import manage_runs
+from ftui.launch.manage_runs import Removal, describe_removal, plan_removal
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import RunState, eta_seconds, phase_word, read_losses
-from ftui.runs.status import Status, is_running, read_status
+from ftui.runs.status import Status, is_running, list_order, read_status
 from ftui.supervisor.spawn import ensure_supervised
-from ftui.system.files import open_plain
 from ftui.system.process_id import is_alive
 from ftui.text import escape_document, shown
 
-LOOK_SECONDS = 0.25
-LONGEST_LINE = 1 << 20  # bytes of engine.log that are printed as one
 HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age")
 
 
-def print_runs(as_json: bool = False) -> int:
-    """`ftui runs`: every run, as a table or as JSON."""
-    runs = [(run, ensure_supervised(run, read_status(run))) for run in all_runs()]
+def print_runs(as_json: bool = False, archived: bool = False) -> int:
+    """`ftui runs`: every run (or every archived one), in the order of the screen, as a table or as JSON."""
+    runs = [(run, ensure_supervised(run, read_status(run))) for run in all_runs(archived=archived)]
+    runs.sort(key=lambda pair: list_order(pair[0], pair[1], created(pair[0])))
     if as_json:
         _print_json([{"run": run.name, "folder": str(run.folder), **_with_losses(status)} for run, status in runs])
     elif not runs:
-        print("No runs yet. `ftui --run quickstart` starts a small one.")
+        print(_nothing_listed(archived))
     else:
         rows = [row(run, status, now=time.time()) for run, status in runs]
         print("\n".join(table([HEADINGS, *rows], (2, 3, 4, 5, 6), width=shutil.get_terminal_size().columns)))
     return 0
+
+
+def _nothing_listed(archived: bool) -> str:
+    if archived:
+        return "No run is archived."
+    if num_archived := len(all_runs(archived=True)):
+        return f"No runs but {num_archived} archived: `ftui runs --archived` lists them."
+    return "No runs yet. `ftui --run quickstart` starts a small one."
 
 
 def _with_losses(status: Status) -> dict[str, Any]:
@@ -178,86 +185,77 @@ def _process(pid: int, alive: bool) -> str:
     return f"process {pid}, " + ("alive" if alive else "gone")
 
 
-def print_log(name: str, *, follow: bool) -> int:
-    """engine.log; with `follow`, what is added to it for as long as the run is running or until Ctrl-C."""
-    run = find_run(name)
-    try:
-        for line in log_lines(run, follow=follow):
-            print(line, flush=follow)
-    except KeyboardInterrupt:
-        return 130
-    return 0
+def remove_runs(names: Sequence[str], yes: bool) -> int:
+    """`ftui remove RUN ...`: say what would be deleted, ask, delete. The exit code after a no is that of a stop.
 
-
-def log_lines(run: Run, *, follow: bool) -> Iterator[str]:
-    """The lines of engine.log and of what it was before, safe to print; a line without its end is given last."""
-    while not run.engine_log.exists():
-        if not (follow and is_running(read_status(run))):
-            print(f"{shown(run.name)} has no engine.log yet.", file=sys.stderr)
-            return
-        time.sleep(LOOK_SECONDS)
-    rest = b""
-    for data in _log_pieces(run, follow=follow):
-        *whole, rest = (rest + data).split(b"\n")
-        if len(rest) > LONGEST_LINE:
-            whole, rest = [*whole, rest], b""
-        yield from (_log_line(line) for line in whole)
-    if rest:
-        yield _log_line(rest)
-
-
-def _log_pieces(run: Run, *, follow: bool) -> Iterator[bytes]:
-    """The bytes of the log across all its files: a full engine.log becomes engine.log.1 and is begun anew."""
-    file: BinaryIO | None = None
-    try:
-        while True:
-            running = follow and is_running(read_status(run))  # asked before reading: what it wrote last is still read
-            file, moved = yield from _newest_log(run, file)
-            if moved:
-                continue
-            if not running:
-                return
-            time.sleep(LOOK_SECONDS)
-    finally:
-        if file is not None:
-            file.close()
-
-
-def _newest_log(run: Run, file: BinaryIO | None) -> Generator[bytes, None, tuple[BinaryIO | None, bool]]:
-    """Read `file` to its end, or begin with what stands before engine.log; go over to engine.log where that is another.
-
-    Returns:
-        The file that was read last, and whether it is one that has yet to be read.
+    Raises:
+        UsageError: one of the runs is not there, is running or needed by another; or nobody can be asked.
+        DiskError: something is left of one.
     """
-    try:
-        log = open(open_plain(run.engine_log), "rb")  # noqa: SIM115
-    except FileNotFoundError:  # it is being moved aside in this moment
-        return file, False
-    if file is not None:
-        yield from _rest_of(file)
-        if _inode(file) == _inode(log):
-            log.close()
-            return file, False
-    if run.engine_log_before.exists():
-        with open(open_plain(run.engine_log_before), "rb") as before:
-            if _inode(before) not in (_inode(log), -1 if file is None else _inode(file)):
-                yield from _rest_of(before)
-    if file is not None:
-        file.close()
-    return log, True
+    removals = [plan_removal(run) for run in _find_runs(names)]
+    for removal in removals:
+        print("\n".join(describe_removal(removal)))
+    if not yes and not _agreed(removals):
+        print("Nothing was removed.")
+        return STOPPED
+    for run in (removal.run for removal in removals):
+        manage_runs.sweep_removed(run.folder.parent)
+        if not manage_runs.remove(run):
+            raise DiskError(
+                f"{run.name} is removed, but the volume keeps some of its files for now.",
+                hint="The next `ftui remove` or new run tries to delete them again.",
+            )
+        print(f"Removed {shown(run.name)}.")
+    return FINISHED
 
 
-def _rest_of(file: BinaryIO) -> Iterator[bytes]:
-    while data := file.read(1 << 16):
-        yield data
+def _find_runs(names: Sequence[str]) -> list[Run]:
+    return list(dict.fromkeys(find_run(name) for name in names))
 
 
-def _inode(file: BinaryIO) -> int:
-    return os.fstat(file.fileno()).st_ino
+def _agreed(removals: Sequence[Removal]) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("Nothing was removed: there is no terminal to ask on.", hint="--yes removes without asking.")
+    freed = units.size(sum(removal.num_bytes for removal in removals))
+    what = "it" if len(removals) == 1 else f"these {len(removals)} runs"
+    print(f"Delete {what} for good and free {freed}? [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
-def _log_line(line: bytes) -> str:
-    return shown(line.decode(errors="backslashreplace"))
+def archive_runs(names: Sequence[str]) -> int:
+    """`ftui archive RUN ...`.
+
+    Raises:
+        UsageError: one is not there, or is running.
+    """
+    for run in _find_runs(names):
+        manage_runs.archive(run)
+        print(f"Archived {shown(run.name)}: `ftui runs --archived` lists it, `ftui unarchive {shown(run.name)}`.")
+    return FINISHED
+
+
+def unarchive_runs(names: Sequence[str]) -> int:
+    """`ftui unarchive RUN ...`.
+
+    Raises:
+        UsageError: one is not there.
+    """
+    for run in _find_runs(names):
+        manage_runs.unarchive(run)
+        print(f"{shown(run.name)} is back in the lists.")
+    return FINISHED
+
+
+def rename_run(name: str, new_name: str) -> int:
+    """`ftui rename RUN NEW_NAME`.
+
+    Raises:
+        UsageError: there is no such run, it is running or needed by another, or the name is not to be had.
+    """
+    run = find_run(name)
+    renamed = manage_runs.rename(run, new_name)
+    print(f"{shown(run.name)} is now {shown(renamed.name)}.")
+    return FINISHED
 
 
 def print_profiles(name: str | None = None) -> int:

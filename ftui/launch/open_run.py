@@ -1,5 +1,6 @@
 """From a profile to a run that is running: start it, attach to it, resume it, or say that it has ended."""
 
+import contextlib
 import os
 import secrets
 import shutil
@@ -14,10 +15,11 @@ from typing import Literal
 import msgspec
 
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
+from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile, resolve
-from ftui.profile.presets import find_profile
+from ftui.profile.presets import find_profile, shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values, to_toml, weights_difference
 from ftui.profile.tiers import tier_layer
@@ -26,6 +28,7 @@ from ftui.runs.run_folder import (
     LONGEST_NAME,
     Run,
     RunFacts,
+    all_runs,
     check_name,
     find_run,
     name_from,
@@ -34,21 +37,19 @@ from ftui.runs.run_folder import (
     runs_root,
 )
 from ftui.runs.state import RunState, has_begun, has_ended
-from ftui.runs.status import Status, Watch, is_running, judge, read_status
+from ftui.runs.status import Status, Watch, is_running, judge, read_status, refuse_if_elsewhere
 from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
 from ftui.system.files import make_private_folder, read_plain, replace_file, sync_path, try_lock
-from ftui.system.process_id import this_process
 from ftui.system.volume import disk_error, is_disk_full
-from ftui.text import shown
+from ftui.text import did_you_mean, shown
 
 Decision = Literal["start", "attach", "resume", "finished"]
 
 SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
 START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
 LONGEST_LOSSES = 1 << 30  # bytes: four a row
-BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def locate_run(
         try:
             run = find_run(text)
         except UsageError:
-            raise no_profile from None
+            raise no_profile if os.path.exists(text) or "/" in text else _no_such_name(text, no_profile) from None
         if tier is not None:
             raise UsageError(f"{run.name} is a run and has all its values: --tier goes with a profile.") from None
         run.check()
@@ -87,8 +88,19 @@ def locate_run(
         return folder, resolve(run.profile, overrides=overrides)
     below = [] if tier is None else [tier_layer(tier)]
     resolved = resolve(path, overrides=overrides, below=below)
-    own = name or resolved.profile.run.name
+    own = name or (path.absolute().parent.name if _is_stored(path) else resolved.profile.run.name)
     return runs_root() / (check_name(own) if own else name_from(path.stem)), resolved
+
+
+def _no_such_name(text: str, no_profile: ProfileError) -> ProfileError:
+    names = [*(preset.name for preset in shipped_presets()), *(run.name for run in all_runs())]
+    return ProfileError(f"There is no profile or run {text!r}.", hint=did_you_mean(text, names) or no_profile.hint)
+
+
+def _is_stored(path: Path) -> bool:
+    """Whether a profile is the one in the folder of a run, which goes by the folder's name, however that came about."""
+    run = Run(path.absolute().parent)
+    return run.profile == path.absolute() and run.facts.is_file()
 
 
 def decide(folder: Path, *, again: bool = False, resume_stopped: bool = False) -> tuple[Run, Decision]:
@@ -105,7 +117,7 @@ def decide(folder: Path, *, again: bool = False, resume_stopped: bool = False) -
             return run, "attach"
         state, stopped = status.state, status.state.phase == "stopped"
         if not has_ended(state) or (stopped and (resume_stopped or not has_begun(state))):
-            _refuse_if_elsewhere(run, status)
+            refuse_if_elsewhere(run, status)
             return run, "resume"
         if not again:
             return run, "finished"
@@ -127,22 +139,6 @@ def _wait_until_settled(run: Run) -> Status:
         if status.state.exit_code is None or not is_running(status) or time.monotonic() > deadline:
             return status
         time.sleep(0.1)
-
-
-def _refuse_if_elsewhere(run: Run, status: Status) -> None:
-    """A run on a shared volume may run on a machine whose processes cannot be seen from here: look at its beat."""
-    own, owner = this_process(), status.engine
-    if owner is None or status.state.exit_code is not None:
-        return
-    if (own.boot, own.namespace) == (owner.boot, owner.namespace) or not run.beat.exists():
-        return
-    before = read_plain(run.beat)
-    time.sleep(BEAT_SECONDS)
-    if read_plain(run.beat) != before:
-        raise LostRunError(
-            f"{run.name} is being trained on another machine or in another container ({status.state.host}).",
-            hint="Go there to see it, or use another --name here.",
-        )
 
 
 def check_files(resolved: ResolvedProfile) -> None:
@@ -205,6 +201,7 @@ def _open(
         try:
             if decision == "resume":
                 resume(run, resolved.profile)
+            unarchive(run)
             return OpenedRun(run, decision, before, watch, history=before.attempt, supervisor=launch(run, lock))
         finally:
             os.close(lock.descriptor)  # the supervisor has its own copy
@@ -234,6 +231,9 @@ def create(
     A child run's `template` names its parent, and `inherited` are the checkpoints it takes with it.
     """
     root = run.folder.parent
+    sweep_removed(root)
+    with contextlib.suppress(OSError):  # the last that a removal may leave; any other folder is not empty
+        run.folder.rmdir()
     temporary = root / f".{run.name}.{secrets.token_hex(4)}.new"
     facts = template or RunFacts(run_id="", name="", created=0.0, profile_name=shown(resolved.path.stem))
     facts = msgspec.structs.replace(facts, run_id=new_run_id(), name=run.name, created=time.time())

@@ -147,10 +147,11 @@ class CheckpointIndex:
             raise disk_error(error, "The checkpoints could not be read", run.folder) from error
         present, pins = [entry for entry in entries if entry is not None], read_pins(run)
         newest = next((entry for entry in present if entry.place == "checkpoints" and entry.problem is None), None)
+        last = max((e.step for e in present if e.place == "checkpoints" and e.step is not None), default=None)
         return [
             replace(
                 _final(entry, state),
-                kinds=_kinds(entry, best),
+                kinds=_kinds(entry, best, last),
                 newest=entry is newest,
                 pinned=entry.place == "checkpoints" and entry.step in pins,
             )
@@ -291,13 +292,16 @@ def _final(entry: CheckpointEntry, state: RunState) -> CheckpointEntry:
     return replace(entry, eval_loss=state.loss_final, eval_finite=True)
 
 
-def _kinds(entry: CheckpointEntry, best: int | None) -> list[str]:
-    """The tags as they count now, what matters most first."""
+def _kinds(entry: CheckpointEntry, best: int | None, last: int | None) -> list[str]:
+    """The tags as they count now, what matters most first. One at most is the best, and one the last."""
     if entry.place == "final":
         return ["final"]
-    kinds = {tag for tag in entry.tags if tag != "best"}
-    if entry.place == "checkpoints" and entry.step is not None and entry.step == best:
+    kinds = set(entry.tags)
+    is_present = entry.place == "checkpoints" and entry.step is not None
+    if "best" in kinds and not (is_present and entry.step == best):
+        kinds = kinds - {"best"} | {"was best"}
+    elif is_present and entry.step == best:
         kinds.add("best")
-    elif "best" in entry.tags:
-        kinds.add("was best")
+    if "last" in kinds and not (is_present and entry.step == last):  # an attempt ended here, a later one went on
+        kinds = kinds - {"last"} | {"was last"}
     return sorted(kinds, key=lambda kind: (ORDER.index(kind) if kind in ORDER else len(ORDER), kind))

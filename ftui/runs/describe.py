@@ -11,12 +11,16 @@ from ftui.runs.events import (
     CheckpointSaved,
     ControlApplied,
     ControlRefused,
+    EngineEnded,
     EvaluationDone,
     MicroBatchChanged,
     PhaseChanged,
     Restarting,
+    RunFailed,
+    RunFinished,
     RunOpened,
     RunStarted,
+    RunStopped,
     Sampled,
     StageBegan,
     Stalled,
@@ -135,6 +139,32 @@ def event_lines(record: AnyRecord) -> list[str]:
             return [_answer(record)]
         case Adopted() | Stalled() | Restarting():
             return lines_of(_supervision(record))
+    return []
+
+
+def step_lines(record: AnyRecord, state: RunState, logging_steps: int) -> list[str]:
+    """The line of a step that is due in a log, `state` being what it led to; 80 columns with the time before it."""
+    if not isinstance(record, Step) or not record.applied or not is_due(record, state, logging_steps):
+        return []
+    parts = [
+        place(state),
+        f"loss {format_value(record.loss, 'loss', record.non_finite)}",
+        f"lr {units.rate(record.learning_rate)}",
+        f"grad {format_value(record.grad_norm, 'grad_norm', record.non_finite)}",
+        f"{units.count(record.tokens_per_second)} tok/s",
+    ]
+    if eta := eta_seconds(state):  # none before the second step, 0 after the last
+        parts.append(f"ETA {units.duration(eta)}")
+    return [" ".join(parts)]
+
+
+def ending_lines(record: AnyRecord, state: RunState) -> list[str]:
+    """The lines of a log for the end of an attempt."""
+    match record:
+        case RunFinished() | RunStopped():
+            return lines_of(f"{phase_word(state.phase)} at {place(state)}: {record.reason}")
+        case RunFailed() | EngineEnded() if state.phase == "failed" and state.ended_by:
+            return lines_of("\n".join(filter(None, (f"failed: {state.message}", state.hint))))
     return []
 
 

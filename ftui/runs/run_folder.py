@@ -19,6 +19,7 @@ from ftui.system.files import (
     wait_lock,
 )
 from ftui.system.user_folders import state_folder
+from ftui.text import did_you_mean
 
 FOLDERS = frozenset({"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers"})
 LONGEST_NAME = 64
@@ -78,6 +79,11 @@ class Run:
     def metrics(self) -> Path:
         """One `Step` a line, appended by the engine."""
         return self.folder / "metrics.jsonl"
+
+    @property
+    def archived(self) -> Path:
+        """An empty file: this run is left out of lists."""
+        return self.folder / "archived"
 
     @property
     def losses(self) -> Path:
@@ -252,24 +258,28 @@ def find_run(name: str) -> Run:
     """The run of that name in this root or any known one; with a `/` in it, the run in that folder.
 
     Raises:
-        UsageError: there is none, or the name is not safe.
+        UsageError: there is none.
     """
     if "/" in name:
         run = Run(Path(os.path.expanduser(name)).absolute())  # which leaves the home of nobody as it is
         run.read_facts()
         return run
-    check_name(name)
     for root in dict.fromkeys([runs_root(), *known_roots()]):
-        if (root / name / "run.json").is_file():
+        if NAME.fullmatch(name) and (root / name / "run.json").is_file():
             return Run(root / name)
-    raise UsageError(f"There is no run named {name!r}.", hint="`ftui runs` lists them.")
+    names = [run.name for run in [*all_runs(), *all_runs(archived=True)]]
+    raise UsageError(f"There is no run named {name!r}.", hint=f"{did_you_mean(name, names)}`ftui runs` lists them.")
 
 
-def all_runs() -> list[Run]:
-    """Every run in this root and the known ones, in the order of their roots, then by name."""
+def all_runs(*, archived: bool = False) -> list[Run]:
+    """The runs in this root and the known ones that are archived, or those that are not.
+
+    In the order of their roots, then by name.
+    """
     roots = dict.fromkeys([runs_root(), *known_roots()])
     folders = [path.parent for root in roots if root.is_dir() for path in sorted(root.glob("*/run.json"))]
-    return [Run(folder) for folder in folders if NAME.fullmatch(folder.name)]  # `.NAME.new` is one in the making
+    runs = [Run(folder) for folder in folders if NAME.fullmatch(folder.name)]  # `.NAME.new` is one in the making
+    return [run for run in runs if os.path.lexists(run.archived) == archived]
 
 
 def find_parent(run: Run) -> Run | None:

@@ -4,21 +4,23 @@ import heapq
 import os
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 
-from ftui.errors import UsageError
+from ftui.errors import LostRunError, UsageError
 from ftui.runs.events import AnyRecord, Phase
 from ftui.runs.journal import PIECE, Tail
 from ftui.runs.reduce import fold
 from ftui.runs.restart_policy import may_follow
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
-from ftui.system.files import UnsafePathError, read_json
-from ftui.system.process_id import Identity, is_alive
+from ftui.system.files import UnsafePathError, read_json, read_plain
+from ftui.system.process_id import Identity, is_alive, this_process
 
 FORM = 2  # 1 knew nothing of restarts
+BEAT_SECONDS = 2.5  # a working engine writes beat.json about once a second
 QUEUED_SECONDS = 60.0  # how long a run that was opened may wait for its supervisor before it counts as lost
 
 _ON_LINUX: bool = sys.platform == "linux"
@@ -51,14 +53,14 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watch:
-    """Follows one run: folds what is new in its record files into `state`, starting from status.json.
+    """Follows one run: folds what is new in its record files into `state`, starting from status.json or from `since`.
 
     `problem`: why one of them cannot be read, where something else stands in its place.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, since: Status | None = None) -> None:
         self._run = run
-        last = _read_stored_status(run)
+        last = _read_stored_status(run) if since is None else since
         self.state = last.state
         self.problem = ""
         offsets = last.offsets
@@ -77,11 +79,20 @@ class Watch:
     def catch_up(self) -> None:
         """Fold all there is, in pieces: the files of a long run do not fit in a small process."""
         for tail in self._tails:
-            before = -1
-            while tail.offset != before:
-                before = tail.offset
-                for record in self._read(tail, PIECE):
-                    self.state = fold(self.state, record)
+            for record in self._pieces(tail):
+                self.state = fold(self.state, record)
+
+    def replay(self) -> Iterator[tuple[AnyRecord, RunState]]:
+        """All there is, as `read` gives it, in pieces."""
+        for record in heapq.merge(*map(self._pieces, self._tails), key=lambda record: record.time):
+            self.state = fold(self.state, record)
+            yield record, self.state
+
+    def _pieces(self, tail: Tail) -> Iterator[AnyRecord]:
+        before = -1
+        while tail.offset != before:
+            before = tail.offset
+            yield from self._read(tail, PIECE)
 
     def read(self) -> list[tuple[AnyRecord, RunState]]:
         """The records added since the last call, by time, each with the state it led to."""
@@ -180,6 +191,31 @@ def run_is_running(run: Run) -> bool:
 def is_running(status: Status) -> bool:
     """Whether the engine or the supervisor of that status still runs, seen from this boot and pid namespace."""
     return is_alive(status.engine) or is_alive(status.supervisor)
+
+
+def list_order(run: Run, status: Status, created: float | None) -> tuple[bool, float, str]:
+    """Sorts runs as every list has them: those that are running first, then the others, the newest first."""
+    return not is_running(status), -(created or 0.0), run.name
+
+
+def refuse_if_elsewhere(run: Run, status: Status) -> None:
+    """A run on a shared volume may run on a machine whose processes cannot be seen from here: look at its beat.
+
+    Raises:
+        LostRunError: it does.
+    """
+    own, owner = this_process(), status.engine
+    if owner is None or status.state.exit_code is not None:
+        return
+    if (own.boot, own.namespace) == (owner.boot, owner.namespace) or not run.beat.exists():
+        return
+    before = read_plain(run.beat)
+    time.sleep(BEAT_SECONDS)
+    if read_plain(run.beat) != before:
+        raise LostRunError(
+            f"{run.name} is being trained on another machine or in another container ({status.state.host}).",
+            hint="Go there to see it; another --name starts a run here.",
+        )
 
 
 def is_final(status: Status) -> bool:

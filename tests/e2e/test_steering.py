@@ -75,6 +75,42 @@ def test_every_letter_is_obeyed_and_answered_once(workbench: Workbench) -> None:
     assert list(run.inbox.iterdir()) == []
 
 
+def test_a_renamed_run_resumes_exactly_and_its_child_outlives_it(workbench: Workbench) -> None:
+    run = started(workbench, "old")
+    assert "is running" in workbench.ftui("rename", "old", "new").stderr
+    assert "is running" in workbench.ftui("remove", "old", "--yes").stderr
+    assert workbench.ftui("park", "old").returncode == 0
+    wait_for_end(workbench, run)
+    expected = newest(run)
+    assert workbench.ftui("rename", "old", "new").returncode == 0
+    renamed = workbench.run("new")
+    assert workbench.ftui("resume", "new", "--detach").returncode == 0
+    begun = len(steps(renamed))
+    wait_until(lambda: len(steps(renamed)) > begun + 4)
+    resumed = last(renamed, RunStarted)
+    assert (resumed.resumed_from, resumed.reproducibility) == (expected, "EXACT")
+    numbers = [r.step for r in steps(renamed)]
+    assert numbers == list(range(1, len(numbers) + 1)) and not run.folder.exists()
+    assert workbench.ftui("park", "new").returncode == 0
+    wait_for_end(workbench, renamed)
+
+    assert workbench.ftui("resume", "new", "--fork", "--name", "child", "--detach").returncode == 0
+    child = workbench.run("child")
+    wait_until(lambda: bool(steps(child)))
+    said = workbench.ftui("remove", "new", "--yes")
+    assert said.returncode == 0 and "child continued from a checkpoint of it" in said.stdout, said.stderr
+    assert not renamed.folder.exists()
+    assert workbench.ftui("park", "child").returncode == 0
+    wait_for_end(workbench, child)
+    assert workbench.ftui("archive", "child").returncode == 0 and "child" not in workbench.ftui("runs").stdout
+    begun = len(steps(child))
+    assert workbench.ftui("resume", "child", "--detach").returncode == 0
+    wait_until(lambda: len(steps(child)) > begun)
+    assert last(child, RunStarted).reproducibility == "EXACT" and "child" in workbench.ftui("runs").stdout
+    assert workbench.ftui("abort", "child").returncode == 0
+    wait_for_end(workbench, child)
+
+
 def test_the_ways_on_and_off(workbench: Workbench) -> None:
     """Park, resume, stop, resume what was stopped, abort; then children from an older checkpoint."""
     run = started(workbench, "life")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.text import cells, complaint, cut, escape_document, shown, toml_value
+from ftui.text import cells, complaint, cut, did_you_mean, escape_document, shown, toml_value
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -81,3 +81,27 @@ def test_text_as_the_screens_draw_it_does_not_load_the_width_tables() -> None:
 
 def test_what_is_unseen_is_seen() -> None:
     assert shown("a\u200bb\ufeff\U000e0041") == "a\\u200bb\\ufeff\\U000e0041"
+
+
+NAMES = ["quickstart", "qlora-8b", "qlora-8b-2", "status", "stop", "run-a", "a\x1b"]
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("quick", "Did you mean quickstart? "),
+        ("Quickstart", "Did you mean quickstart? "),
+        ("quikstart", "Did you mean quickstart? "),
+        ("stauts", "Did you mean status? "),
+        ("qlora", "Did you mean qlora-8b or qlora-8b-2? "),
+        ("qlora8b", "Did you mean qlora-8b or qlora-8b-2? "),
+        ("st", "Did you mean status or stop? "),
+        ("8b", ""),
+        ("start", "Did you mean quickstart or status? "),
+        ("a", "Did you mean a\u241b? "),
+        ("zebra", ""),
+        ("", ""),
+    ],
+)
+def test_names_that_may_have_been_meant(name: str, hint: str) -> None:
+    assert did_you_mean(name, [*NAMES, *NAMES]) == hint

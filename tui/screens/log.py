@@ -13,7 +13,7 @@ from .canvas_screen import TextScreen
 
 
 class LogScreen(TextScreen):
-    """The newest lines of engine.log (`ftui log RUN` prints them all)."""
+    """The newest lines of engine.log (`ftui log RUN --output` prints them all)."""
 
     HEADING = "a log"
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,9 +1,13 @@
 """The list of all runs: what `ftui` opens on."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
+
+from ftui.errors import FtuiError
+from ftui.runs.run_folder import Run, check_name
 
 from ..drawing.run_table import details, run_table
 from ..key_table import CURSOR_KEYS
@@ -11,6 +15,7 @@ from ..render.spans import Frame, Line, spread
 from ..stage import stage
 from ..state.run_list import RunList, RunRow
 from .canvas_screen import ListScreen
+from .dialogs import confirm, prompt
 
 
 class RunsScreen(ListScreen[None]):
@@ -21,6 +26,9 @@ class RunsScreen(ListScreen[None]):
         Binding("enter", "open", "open", tooltip="Watch this run", id="open"),
         Binding("n", "start", "new", tooltip="Start a run, or resume one", id="new"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
+        Binding("d", "remove", "remove", tooltip="Delete this run and all its files; asks first", id="remove"),
+        Binding("a", "archive", "archive", tooltip="Leave this run out of the lists; asks first", id="archive"),
+        Binding("R", "rename", "rename", tooltip="Give this run another name", id="rename"),
         *CURSOR_KEYS,
         Binding("q", "app.leave", "quit", tooltip="Leave ftui; every run keeps running", id="back"),
     ]
@@ -74,6 +82,57 @@ class RunsScreen(ListScreen[None]):
 
         if (row := self.row) is not None:
             self.app.push_screen(CheckpointsScreen(row.run))
+
+    # -- which runs there are
+
+    def action_remove(self) -> None:
+        if (row := self.row) is not None:
+            self.run_worker(self._ask_to_remove(row.run), group="remove", exclusive=True)
+
+    async def _ask_to_remove(self, run: Run) -> None:
+        from ftui.launch.manage_runs import describe_removal, plan_removal, remove
+
+        try:
+            removal = await asyncio.to_thread(plan_removal, run)
+        except FtuiError as error:
+            stage(self).complain(error)
+            return
+        facts = " ".join(line.strip() for line in describe_removal(removal))
+        question = f"Delete {facts} It cannot be brought back."
+        confirm(self, question, "delete it", lambda: self._change_runs(lambda: remove(run), f"{run.name} is removed."))
+
+    def action_archive(self) -> None:
+        from ftui.launch.manage_runs import archive
+
+        if (row := self.row) is not None:
+            run = row.run
+            back = f"`ftui unarchive {run.name}` brings it back."
+            question = f"Leave {run.name} out of the lists? Its files stay as they are; {back}"
+            confirm(self, question, "archive it", lambda: self._change_runs(lambda: archive(run), f"Archived. {back}"))
+
+    def action_rename(self) -> None:
+        from ftui.launch.manage_runs import rename
+
+        def change(run: Run, name: str) -> None:
+            self._change_runs(lambda: rename(run, name), f"{run.name} is now {name}.")
+
+        if (row := self.row) is not None:
+            run = row.run
+            prompt(self, f"Another name for {run.name}", run.name, check_name, lambda name: change(run, name))
+
+    def _change_runs(self, act: Callable[[], object], words: str) -> None:
+        """Change which runs there are, without holding up the keys: deleting may take a while."""
+        self.run_worker(self._change_runs_and_say(act, words), group="change")
+
+    async def _change_runs_and_say(self, act: Callable[[], object], words: str) -> None:
+        try:
+            await asyncio.to_thread(act)
+        except FtuiError as error:
+            stage(self).complain(error)
+        else:
+            stage(self).say(words, "good")
+        self.run_list.find_again()
+        self.tick()
 
 
 def title(frame: Frame, rows: list[RunRow]) -> list[Line]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ftui.errors import UsageError
 from ftui.runs.curves import read_loss
 from ftui.runs.run_folder import Run, all_runs
-from ftui.runs.status import Status, Watch, is_running, judge
+from ftui.runs.status import Status, Watch, is_running, judge, list_order
 from ftui.supervisor.spawn import ensure_supervised
 
 from ..drawing.charts.spark import points_of, spark
@@ -55,6 +55,10 @@ class RunList:
         self._next_find = 0.0
         self.rows: list[RunRow] = []
 
+    def find_again(self) -> None:
+        """Which runs there are has changed: the next look finds it."""
+        self._next_find = 0.0
+
     def look(self) -> None:
         if time.monotonic() >= self._next_find:
             self._next_find = time.monotonic() + FIND_SECONDS
@@ -62,9 +66,7 @@ class RunList:
             self._rows = {folder: self._rows.get(folder) or _opened(run) for folder, run in runs.items()}
         for row in self._rows.values():
             _renew(row)
-        self.rows = sorted(
-            self._rows.values(), key=lambda row: (not row.is_running, -(row.created or 0.0), row.run.name)
-        )
+        self.rows = sorted(self._rows.values(), key=lambda row: list_order(row.run, row.status, row.created))
 
 
 def _opened(run: Run) -> RunRow:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from ftui.engine.trackers.__main__ import send_news
+from ftui.engine.trackers.__main__ import describe_run, send_news
 from ftui.engine.trackers.position import Position, load_position, save_position
 from ftui.engine.trackers.run_reader import RunReader
 from ftui.engine.trackers.sinks import Sink, TrackedRun, open_sink
@@ -53,7 +53,7 @@ class Looker:
     def __init__(self, run: Run, name: str = "tensorboard") -> None:
         self.path = run.folder / f"{name}.json"
         self.position = load_position(self.path)
-        subject = TrackedRun("00112233aabbccdd", "mine", run.folder, {}, run.profile.read_text())
+        subject = TrackedRun("00112233aabbccdd", "mine", "mine", run.folder, {}, run.profile.read_text())
         self.sink: Sink = open_sink(name, subject, self.position)
         self.news = RunReader(run, self.position)
 
@@ -100,6 +100,13 @@ def read_back(run: Run) -> dict[str, list[tuple[int, float]]]:
 
 def losses(run: Run) -> list[tuple[int, float]]:
     return read_back(run)["train/loss"]
+
+
+def test_a_renamed_run_is_known_to_trackers_as_before(run: Run) -> None:
+    renamed = Run(run.folder.rename(run.folder.with_name("yours")))
+    before, subject = "00112233aabbccdd", describe_run(renamed)
+    assert (subject.run_id, subject.first_name, subject.name) == (before, "mine", "yours")
+    assert subject.folder == renamed.trackers and subject.profile["train"] == {"learning_rate": 0.5}
 
 
 def test_every_figure_under_the_name_that_transformers_gives_it(run: Run) -> None:

@@ -15,6 +15,7 @@ from ftui.cli.arguments import parser
 from ftui.cli.main import main
 from ftui.cli.run import Wishes
 from ftui.runs import send_request
+from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
 
 HEAVY = ("pydantic", "psutil", "torch", "textual", "tomlkit", "msgspec")
@@ -52,6 +53,32 @@ def test_a_wrong_command_line_is_explained(arguments: list[str], capsys: pytest.
     assert main(arguments) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and "hint: ftui" in error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["stauts", "mine"], "Did you mean status?"),
+        (["stat", "mine"], "Did you mean status"),
+        (["remve"], "Did you mean remove"),
+        (["mine.toml"], "`ftui run mine.toml` trains it."),
+        (["zebra"], "ftui --help lists them."),
+        (["status", "min"], "Did you mean mine or mine-2?"),
+        (["log", "mien"], "Did you mean mine"),
+        (["remove", "MINE"], "Did you mean mine?"),
+        (["attach", "ine-2"], "Did you mean mine-2"),
+        (["run", "mien"], "Did you mean mine"),
+        (["run", "quikstart"], "Did you mean quickstart?"),
+        (["unarchive", "olde"], "Did you mean older?"),
+    ],
+)
+def test_a_misspelt_command_or_run_gets_what_is_like_it(
+    arguments: list[str], hint: str, make_run: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("mine", "mine-2", "older"):
+        make_run(name)
+    Run(runs_root() / "older").archived.touch()
+    assert main(arguments) in (2, 30) and hint in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -101,6 +128,7 @@ def test_options_reach_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
 COMMANDS = [
     "", "run p", "resume r", "runs", "attach", "status r", "log r", "set r a=1", "sample r", "checkpoints r",
     "profiles", "estimate p", "preview p", "split f --eval 10%", "import f", "cache",
+    "remove r", "archive r", "unarchive r", "rename r s",
     *(f"{verb} r" for verb in RUN_VERBS), *(f"{verb} r 1" for verb in CHECKPOINT_VERBS),
 ]  # fmt: skip
 

@@ -202,7 +202,7 @@ def test_a_run_can_be_named_in_place_of_its_profile(path: Path, make_run: Any) -
     run.profile.write_text(PROFILE.replace("[run]", '[run]\nname = "mine"'))
     assert locate_run("mine", None, [])[0] == run.folder
     assert locate_run("mine", "other", [])[0] == runs_root() / "other"
-    with pytest.raises(ProfileError, match="no profile 'nobody'"):
+    with pytest.raises(ProfileError, match="no profile or run 'nobody'"):
         locate_run("nobody", None, [])
 
 

@@ -1,14 +1,13 @@
 import json
-import threading
 import time
 from typing import Any
 
 import pytest
 
 from ftui.cli import runs
-from ftui.cli.runs import log_lines, print_log, print_runs, print_status
+from ftui.cli.runs import print_runs, print_status
 from ftui.cli.terminal import table
-from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed
+from ftui.runs.events import EngineStarted, RunFailed
 from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.status import Status
@@ -34,9 +33,24 @@ def test_the_table_of_runs_fits_80_columns(run: Run, make_run: Any, capsys: pyte
     heading, *rows = capsys.readouterr().out.splitlines()
     assert heading.split() == ["run", "phase", "step", "train", "loss", "eval", "loss", "tokens/s", "age"]
     assert all(cells(line) <= 80 for line in [heading, *rows])
-    assert rows[0].startswith("aaaa") and "…" in rows[0] and "lost" in rows[0]
-    assert rows[1].split()[0] == "broken"
-    assert rows[2].split() == ["mine", "training,", "unwat…", "120/400", "2.3450", "n/a", "3400", "2h", "00m"]
+    assert rows[1].startswith("aaaa") and "…" in rows[1] and "lost" in rows[1]
+    assert rows[2].split()[0] == "broken"
+    assert rows[0].split() == ["mine", "training,", "unwat…", "120/400", "2.3450", "n/a", "3400", "2h", "00m"]
+
+
+def test_the_order_is_that_of_the_screen(make_run: Any, append: Any, living: Identity, capsys: Any) -> None:
+    from ftui.tui.state.run_list import RunList
+
+    for name, created in (("old", 100.0), ("b-same", 200.0), ("a-same", 200.0), ("newest", 300.0)):
+        make_run(name, created=created)
+    make_run("broken").facts.write_bytes(b"{")
+    append(make_run("running", created=50.0).supervisor_log, EngineStarted(identity=living), attempt=1)
+    order = ["running", "newest", "a-same", "b-same", "old", "broken"]
+    rows = RunList()
+    rows.look()
+    assert [row.run.name for row in rows.rows] == order
+    assert print_runs() == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[1:]] == order
 
 
 def test_without_runs_the_way_to_start_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,60 +87,6 @@ def test_an_ending_is_among_the_facts(run: Run, append: Any, capsys: pytest.Capt
     print_status("mine", as_json=False)
     output = capsys.readouterr().out
     assert "no rows" in output and "add some" in output and "31" in output
-
-
-def test_the_log_is_safe_to_print(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    run.engine_log.write_bytes(b"one\x1b[2J\r\n\xff two\nlast")
-    assert print_log("mine", follow=False) == 0
-    assert capsys.readouterr().out == "one\u241b[2J\u240d\n\\xff two\nlast\n"
-
-
-def test_a_run_without_a_log(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert print_log("mine", follow=False) == 0
-    assert "no engine.log yet" in capsys.readouterr().err
-
-
-def test_following_a_log_ends_with_the_run(
-    run: Run, append: Any, dead: Identity, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runs, "LOOK_SECONDS", 0.01)
-    run.engine_log.write_bytes(b"one\ntw")
-    seen: list[str] = []
-    thread = threading.Thread(target=lambda: seen.extend(log_lines(run, follow=True)))
-    thread.start()
-    time.sleep(0.05)
-    with run.engine_log.open("ab") as file:
-        file.write(b"o\nthree")
-    append(run.supervisor_log, EngineStarted(identity=dead), attempt=2)
-    append(run.journal, PhaseChanged(phase="loading"), attempt=2)
-    thread.join(5)
-    assert seen == ["one", "two", "three"]
-
-
-def test_a_log_that_was_begun_anew_is_printed_whole(run: Run) -> None:
-    run.engine_log_before.write_bytes(b"one\ntw")
-    run.engine_log.write_bytes(b"o\nthree\n")
-    assert list(log_lines(run, follow=False)) == ["one", "two", "three"]
-
-
-def test_following_goes_over_to_the_new_log_and_loses_no_line(
-    run: Run, append: Any, dead: Identity, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runs, "LOOK_SECONDS", 0.01)
-    run.engine_log.write_bytes(b"0\n")
-    seen: list[str] = []
-    thread = threading.Thread(target=lambda: seen.extend(log_lines(run, follow=True)))
-    thread.start()
-    for number in range(1, 40):
-        with run.engine_log.open("ab") as file:
-            file.write(b"%d\n" % number)
-        if number % 8 == 0:
-            run.engine_log.rename(run.engine_log_before)
-            run.engine_log.write_bytes(b"")
-            time.sleep(0.05)
-    append(run.supervisor_log, EngineStarted(identity=dead), attempt=2)
-    thread.join(5)
-    assert seen == [str(number) for number in range(40)]
 
 
 @pytest.mark.parametrize(

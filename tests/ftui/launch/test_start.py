@@ -15,6 +15,7 @@ from ftui.errors import LostRunError, ProfileError, UsageError
 from ftui.launch import open_run as opening
 from ftui.launch.open_run import create, decide, open_run, pending_changes, resume, stored_profile
 from ftui.profile.layers import ResolvedProfile, resolve
+from ftui.runs import status
 from ftui.runs.events import EngineStarted, RunFailed, RunFinished
 from ftui.runs.run_folder import Run, all_runs, runs_root
 from ftui.runs.state import how_to_continue
@@ -120,7 +121,7 @@ def test_again_goes_on_to_the_first_name_that_is_not_over(ended: Any) -> None:
 def test_a_run_that_beats_on_another_machine_is_refused(
     make_run: Any, append: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opening, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(status, "BEAT_SECONDS", 0.01)
     run = make_run("mine")
     append(run.supervisor_log, EngineStarted(identity=msgspec.structs.replace(this_process(), boot="x")), attempt=1)
     run.beat.write_bytes(b"1")

@@ -75,6 +75,15 @@ def test_best_is_what_is_the_best_now() -> None:
     assert (found["checkpoint-4"].eval_loss, found["checkpoint-4"].kinds) == (1.5, ["periodic"])
 
 
+def test_last_is_what_is_the_last_now() -> None:
+    run = trained(runs_root() / "mine")
+    saved(run, 16, "last")
+    assert looked(run)["checkpoint-16"].kinds == ["last"]
+    saved(run, 20, "last", "periodic", attempt=2)
+    found = looked(run)
+    assert (found["checkpoint-16"].kinds, found["checkpoint-20"].kinds) == (["was last"], ["last", "periodic"])
+
+
 def test_a_loss_that_was_not_finite_is_no_missing_one() -> None:
     run = trained(runs_root() / "mine")
     tell(run.journal, make_evaluation(16, float("nan")))

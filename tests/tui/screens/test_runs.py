@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from textual.widgets import Input
 
-from ftui.runs.run_folder import Run
+from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.state import RunState
 from ftui.runs.status import Status
 from ftui.tui.drawing.run_table import details, explain_status, run_table
@@ -22,6 +22,7 @@ from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
 from ftui.tui.state.run_list import RunList, RunRow
+from tests.support import shelf
 from tests.support.replayed import list_recordings
 from tests.support.shown_app import ShownApp, shown_app
 from tests.tui.conftest import Recorded
@@ -240,3 +241,35 @@ def test_words_for_a_frozen_engine(recorded: Recorded) -> None:
     row = row_of(recorded("full-parked"))
     row.status = msgspec.structs.replace(row.status, frozen=True)
     assert "SIGSTOP" in explain_status(row)[0]
+
+
+def test_runs_are_removed_archived_and_renamed_by_keys() -> None:
+    for name in ("a", "b", "c"):
+        shelf.finished(runs_root() / name).profile.write_text('[run]\nstage = "sft"\n')
+    shelf.living(runs_root() / "living")
+
+    def folders() -> list[str]:
+        return sorted(path.name for path in runs_root().iterdir())
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("d")
+        await shown.until(lambda: "living is running" in shown.text())
+        await shown.press("escape", "down")
+        chosen = name_under_cursor(shown)
+        await shown.press("d")
+        await shown.until(lambda: "Frees" in shown.text() and "cannot be brought back" in shown.text())
+        await shown.press("n", "d")
+        await shown.until(lambda: "Frees" in shown.text())
+        assert chosen in folders()
+        await shown.press("y")
+        await shown.until(lambda: chosen not in folders() and name_under_cursor(shown) not in ("", chosen))
+
+        archived = name_under_cursor(shown)
+        await shown.press("a", "y")
+        await shown.until(lambda: Run(runs_root() / archived).archived.exists())
+        await shown.until(lambda: name_under_cursor(shown) not in (archived, "living"))
+        old = name_under_cursor(shown)
+        await shown.press("R", "2", "enter")
+        await shown.until(lambda: f"{old}2" in folders() and old not in folders())
+
+    look_at(play)
