@@ -8,7 +8,7 @@ from typing import Self
 import numpy as np
 from transformers import PreTrainedTokenizerBase
 
-from ftui.profile.checks.warnings import find_warnings
+from ftui.profile.checks.warnings import RunAmounts, find_warnings, warning_lines
 from ftui.profile.schema import Profile
 
 from ..data.load_rows import DataSplit, load_data
@@ -86,11 +86,12 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
     sequences, indices = rows.train.sequences, rows.train.indices
     plan = make_run_plan(profile, sequences.lengths[indices], sequences.num_targets[indices], shares)
     learning_rate_curve(profile.train, plan.max_steps)  # one that is longer than the run is refused now
+    amounts = RunAmounts(plan.max_steps, plan.rows_per_epoch, plan.effective_batch, rows.evaluation is not None)
     source = None if rows.folder is None else source_of(rows.folder)
     texts = (
         *warnings(findings), *warn_of_shortfall(profile, plan),
         *([] if source is None else source.notes),  # what was lost when the model's folder was made from a GGUF file
-        *find_warnings(profile, plan.max_steps),
+        *warning_lines(find_warnings(profile, amounts)),
     )  # fmt: skip
     return TrainingData(
         rows.folder, rows.commit, rows.adapter, rows.new_token_ids, rows.tokenizer, rows.encoder, rows.train,

@@ -22,6 +22,8 @@ from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helper.checks import find_refusal
 from ftui.helper.client import Helper
 from ftui.launch.open_run import check_files, locate_run
+from ftui.profile.checks.warnings import find_warnings, warning_lines
+from ftui.profile.layers import ResolvedProfile
 from ftui.text import cells, cut, shown, wrapped
 
 NARROWEST, WIDEST = 40, 160
@@ -70,12 +72,13 @@ def print_preview(
         told = {
             "profile": str(resolved.path),
             "report": report,
+            "warnings": warning_lines(find_warnings(resolved.profile)),
             "samples": [for_programs(one) for one in samples],
             "refusal": None if refusal is None else {"message": refusal.message, "hint": refusal.hint},
         }
         print(msgspec.json.format(msgspec.json.encode(told), indent=2).decode())
     else:
-        _print(resolved.path.stem, report, samples)
+        _print(resolved, report, samples)
     if refusal is not None:
         raise refusal
     return DataError.exit_code if report.stopping else FINISHED
@@ -160,14 +163,19 @@ def has_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
-def _print(name: str, report: Report, samples: Sequence[RowView]) -> None:
+def _print(resolved: ResolvedProfile, report: Report, samples: Sequence[RowView]) -> None:
     coloured = has_colours()
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     newline, rule = ("↵", "─") if encoding.startswith("utf") else ("\\n", "-")
     marks = ("", "") if coloured else marks_for(samples)
     signs = Signs(newline, rule, marks, more="cut as well")
-    for line in report_lines(name, report, coloured=coloured):
+    for line in report_lines(resolved.path.stem, report, coloured=coloured):
         print(line)
+    for warning in find_warnings(resolved.profile):
+        severity = _styled("warning", SEVERITY_COLOURS["warning"] if coloured else "")
+        print(f"{severity} {'.'.join(warning.key)}")
+        for line in (*_wrapped(warning.message, "  "), *_wrapped(warning.fix, "  fix: ")):
+            print(line)
     if samples and not coloured:
         print(f"\n{LEGEND.format(*marks)}")
     for sample in samples:

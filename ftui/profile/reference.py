@@ -1,5 +1,6 @@
 """The profile reference, made from the models so that it cannot rot: `python -m ftui.profile.reference`."""
 
+from collections.abc import Iterator
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -7,6 +8,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from ftui.profile.checks.messages import tables_in
+from ftui.profile.checks.plausible_ranges import RANGES
 from ftui.profile.schema import Profile
 from ftui.profile.sections.fields import affects_weights
 
@@ -19,6 +21,15 @@ values. Paths are relative to the profile's folder. Keys marked **w** affect the
 can only be resumed with the same values.
 """
 
+PLAUSIBLE = """## Plausible numbers
+
+A number outside its range is a warning: in the form, in a preview, in a dry run and where a run starts. It is never an
+error. The ranges are wide: hardly anybody reports a success from outside. A dry run and the start also warn of a
+warm-up longer than half the run, a step of more sequences than an epoch has, more than 100 epochs, and periods
+(`eval_steps`, `eval_delay`, `save_steps`, `logging_steps`) beyond the end of the run. The report on the rows (data.md)
+warns of too few rows to train and to evaluate on.
+"""
+
 
 def reference() -> str:
     """The text of docs/profile.md."""
@@ -27,7 +38,16 @@ def reference() -> str:
         (section,) = tables_in(field.annotation)
         is_list = tuple in _origins(field.annotation)
         parts.append(_section(f"[[{name}]]" if is_list else f"[{name}]", section))
-    return "\n".join(parts)
+    return "\n".join([*parts, *_ranges()])
+
+
+def _ranges() -> Iterator[str]:
+    """The table of plausible numbers."""
+    yield PLAUSIBLE
+    yield "| key | holds for | plausible | usual | source |"
+    yield "|---|---|---|---|---|"
+    for one in RANGES:
+        yield f"| `{one.key}` | {one.measure or one.case or 'all'} | {one.words} | {one.usual} | {one.source} |"
 
 
 def _section(title: str, section: type[BaseModel]) -> str:

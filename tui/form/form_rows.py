@@ -35,6 +35,7 @@ class FormRow:
     is_open: bool | None = None
     is_changed: bool = False
     faults: tuple[ProfileFault, ...] = ()
+    warnings: tuple[ProfileFault, ...] = ()
     meant: Key | None = None
     meaning: str = ""
     reason: str = ""
@@ -116,6 +117,7 @@ class _RowMaker:
         source = snapshot.source(key)
         return FormRow(
             "key", key, text, field, source, _note(snapshot, key), depth, is_open, is_changed, faults,
+            snapshot.warnings_of(key),
             meaning=field.meaning, reason=self.reasons.get(key, "") if source == "tier" else "",
         )  # fmt: skip
 
@@ -135,6 +137,7 @@ class _RowMaker:
             depth,
             is_changed=isinstance(source, dict) and has_value(saved, key) and value_at(saved, key) != value,
             faults=self.snapshot.faults_of(key),
+            warnings=self.snapshot.warnings_of(key),
             meaning=field.meaning,
         )
 

@@ -149,7 +149,7 @@ class ProfileForm:
         """Moves to the next row that has a fault or a change, wrapping around; whether there is any."""
         for number in [(self.cursor + n) % len(self.rows) for n in range(1, len(self.rows) + 1)]:
             row = self.rows[number]
-            if row.kind != "heading" and (row.faults if what == "fault" else row.is_changed):
+            if row.kind != "heading" and (row.faults or row.warnings if what == "fault" else row.is_changed):
                 self.cursor = number
                 return True
         return False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ftui.errors import ProfileError
+from ftui.profile.checks.warnings import find_warnings
 from ftui.profile.layers import ProfileLayer, examine, text_layer
 from ftui.profile.origins import Key, ProfileFault, ValueOrigin
 from ftui.profile.schema import Profile
@@ -86,6 +87,15 @@ class Snapshot:
     def faults(self) -> tuple[ProfileFault, ...]:
         """All that keeps it from starting here."""
         return (*self.problems, *self.missing_files)
+
+    @cached_property
+    def warnings(self) -> tuple[ProfileFault, ...]:
+        """What its numbers say and hardly anybody means; nothing while the profile has errors."""
+        return () if self.profile is None else tuple(find_warnings(self.profile))
+
+    def warnings_of(self, key: Key) -> tuple[ProfileFault, ...]:
+        """The warnings about this key."""
+        return tuple(warning for warning in self.warnings if warning.key == key)
 
     @cached_property
     def _faults_by_key(self) -> Mapping[Key, tuple[ProfileFault, ...]]:

@@ -1,5 +1,6 @@
 """What is found by looking at rows: each finding with its number and first examples."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from ftui.profile.sections.row_forms import OUR_COLUMNS, fold_name
 from ftui.text import toml_value
 
 from ...data.facts.row_facts import Oddity
-from ...data.load_rows import LoadedData
+from ...data.load_rows import DataSplit, LoadedData
 from ...data.stores.sequences import Sequences
 from ...system.distinct import distinct
 from .duplicates import Comparison, Matches
@@ -50,6 +51,8 @@ FAULTS = {
 ANOTHER_SCRIPT = 0.01  # share of the letters from which on it is told
 FEW_ROWS = {"adapter": 50, "full": 1000}  # sources: findings.py
 FEW_TOKENS = 100_000
+FEW_EVAL, FEW_EVAL_TARGETS, MANY_EVAL_TARGETS = 30, 1_000, 50_000  # rows and target tokens: findings.py
+TRAIN_AN_ADAPTER = 'Or train an adapter: adapter.method = "lora".'
 COLUMNS_SHOWN = 8
 LITTLE_PADDING = 0.1  # share of the places, below which nothing is said
 
@@ -283,17 +286,32 @@ def _scripts(examination: Examination) -> Iterator[Finding]:
         yield make_finding("mixed_scripts", sum(others.values()), total, detail=detail)
 
 
+def _weak_evidence(evaluation: DataSplit) -> str:
+    """Why the loss on these rows tells little, "" where it tells enough.
+
+    The mean of n losses that spread by s has a standard error of s / sqrt(n).
+    """
+    number, num_targets = len(evaluation.indices), evaluation.num_target_tokens
+    if num_targets >= FEW_EVAL_TARGETS and (number >= FEW_EVAL or num_targets >= MANY_EVAL_TARGETS):
+        return ""
+    doubt = f"a difference under {2 / math.sqrt(number):.2g} of the spread between their losses may be chance"
+    return f"{num_targets:,} target tokens; " + (doubt if number > 1 else "one says nothing about others")
+
+
 def _amounts(examination: Examination) -> Iterator[Finding]:
     train, evaluation = examination.read.train, examination.read.evaluation
     number = train.num_rows
     is_text = examination.profile.run.stage == "pretrain"
     method = "full" if examination.profile.adapter.method == "full" else "adapter"
     if is_text and 0 < train.num_tokens < FEW_TOKENS:
-        yield make_finding(
-            "few_rows", number, number, detail=f"{train.num_tokens:,} tokens to train on, fewer than {FEW_TOKENS:,}"
-        )
+        detail = f"{train.num_tokens:,} tokens to train on, fewer than {FEW_TOKENS:,}"
+        yield make_finding("few_rows", number, number, detail=detail)
     elif not is_text and 0 < number < FEW_ROWS[method]:
-        yield make_finding("few_rows", number, number, detail=f"fewer than {FEW_ROWS[method]:,}")
+        finding = make_finding("few_rows", number, number, detail=f"fewer than {FEW_ROWS[method]:,}")
+        advice = f"{finding.fix} {TRAIN_AN_ADAPTER}" if method == "full" else finding.fix
+        yield structs.replace(finding, fix=advice)
+    if evaluation is not None and (detail := _weak_evidence(evaluation)):
+        yield make_finding("few_eval", evaluation.num_rows, evaluation.num_rows, detail=detail)
     if evaluation is not None and evaluation.num_rows > number:
         yield make_finding("much_eval", evaluation.num_rows, evaluation.num_rows + number)
 

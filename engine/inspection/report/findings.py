@@ -153,10 +153,18 @@ _TABLE = (
     ),
     FindingKind(
         "few_rows", "are few for this method",
-        "Get more rows, or train an adapter; compare with the base model before trusting it.", warning=0,
+        "Get more rows; compare with the base model before trusting it.", warning=0,
         why="An adapter: fewer than 50 (OpenAI's guide to fine-tuning sees clear gains from 50 to 100 examples). "
         "All weights: fewer than 1,000 (as many were enough in LIMA, Zhou et al. 2023, arXiv 2305.11206). "
         "Plain text: fewer than 100,000 tokens (a rule of thumb).",
+    ),
+    FindingKind(
+        "few_eval", "are few to evaluate on",
+        "Set more aside (data.eval_num_rows, data.eval_fraction) or name more in data.eval: the best checkpoint and "
+        "early stopping rest on them.", warning=0,
+        why="Where the losses of n rows spread by s, a difference under 2 s / sqrt(n), two standard errors of their "
+        "mean, may be chance: 0.37 s with 30 rows, 0.2 s with 100. Fewer than 30 (unless they have 50,000 target "
+        "tokens), or fewer than 1,000 target tokens (rules of thumb).",
     ),
     FindingKind(
         "much_eval", "are there to evaluate on, more than to train on",

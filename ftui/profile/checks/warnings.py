@@ -1,28 +1,116 @@
-"""What a profile may say, and hardly anybody means: told as warnings where a run begins."""
+"""What a profile may say and hardly anybody means: told as warnings, never as errors, and in one place.
 
-from ftui.profile.schema import Profile
+What the values alone show is told by the form, a preview and everything that begins a run; what needs the rows counted,
+by a dry run and at the start.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ftui.profile.checks.plausible_ranges import find_implausible
+from ftui.profile.origins import ProfileFault
+from ftui.profile.schema import LogSection, Profile
+from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.units import duration
 
 MANY_STEPS = 10_000_000
 FAST = 100  # steps in a second: a tiny model on a fast card
+LONG_WARM_UP = 0.5  # share of the run
+MANY_EPOCHS = 100
 
 
-def find_warnings(profile: Profile, num_steps: int) -> list[str]:
-    """One line for each. `num_steps`: optimizer steps that the run will have."""
-    warnings = []
-    train = profile.train
-    if train.warmup_steps >= 1 and train.warmup_steps >= num_steps:
-        warnings.append(
-            f"train.warmup_steps = {train.warmup_steps:g} is not less than the run's {num_steps} steps: the learning "
-            f"rate never reaches {train.learning_rate:g} (0.1 is a tenth of all steps)"
-        )
-    if train.precision == "fp16" and profile.hardware.device == "cpu":
-        warnings.append(
-            'train.precision = "fp16" on a CPU is slow, and its gradients overflow: "fp32" or "auto" is for CPUs'
-        )
-    if num_steps > MANY_STEPS:
-        cause = "the curriculum" if profile.curriculum else f"train.num_train_epochs = {train.num_train_epochs or 1:g}"
-        if train.max_steps is not None and not profile.curriculum:
-            cause = f"train.max_steps = {train.max_steps}"
-        warnings.append(f"{cause} is {num_steps:,} steps: {duration(num_steps / FAST)} if {FAST} of them took a second")
+@dataclass(frozen=True)
+class RunAmounts:
+    """What a profile's rows amount to: steps of the run, sequences of an epoch (packed ones count once) and of a step;
+    whether there are rows to evaluate on."""
+
+    num_steps: int
+    num_sequences: int
+    effective_batch: int
+    has_evaluation: bool
+
+
+def find_warnings(profile: Profile, amounts: RunAmounts | None = None) -> list[ProfileFault]:
+    """All of them, without origins; those on amounts where these are known."""
+    warnings = [*find_implausible(profile), *_slow_precision(profile)]
+    if amounts is not None:
+        for check in (_long_warm_up, _many_steps, _large_batch, _many_epochs, _periods_beyond_the_run):
+            warnings += check(profile, amounts)
     return warnings
+
+
+def warning_lines(warnings: Sequence[ProfileFault]) -> list[str]:
+    """Each as a line: key, what is odd, what is usual."""
+    return [f"{'.'.join(one.key)}: {one.message}. {one.fix}".strip() for one in warnings]
+
+
+def _warning(dotted: str, message: str, fix: str = "") -> ProfileFault:
+    return ProfileFault(tuple(dotted.split(".")), None, message, fix)
+
+
+def _slow_precision(profile: Profile) -> Iterator[ProfileFault]:
+    if profile.train.precision == "fp16" and profile.hardware.device == "cpu":
+        why = '"fp16" on a CPU is slow, and its gradients overflow'
+        yield _warning("train.precision", why, '"fp32" or "auto" is for CPUs.')
+
+
+def _long_warm_up(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:
+    warm_up, steps, fix = profile.train.warmup_steps, amounts.num_steps, "0.1 is a tenth of all steps."
+    if 1 <= warm_up >= steps:
+        why = f"{warm_up:g} is not less than the run's {steps} steps: the learning rate never reaches its peak"
+        yield _warning("train.warmup_steps", why, fix)
+    elif (share := warm_up / steps if warm_up >= 1 else warm_up) > LONG_WARM_UP:
+        yield _warning("train.warmup_steps", f"{warm_up:g} is {share:.0%} of the run's {steps} steps", fix)
+
+
+def _many_steps(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:
+    if amounts.num_steps > MANY_STEPS:
+        key, value = _cause(profile)
+        seconds = duration(amounts.num_steps / FAST)
+        yield _warning(key, f"{value}{amounts.num_steps:,} steps: {seconds} if {FAST} of them took a second")
+
+
+def _cause(profile: Profile) -> tuple[str, str]:
+    """The key that says how many steps there are, and what it says."""
+    if profile.curriculum:
+        return "curriculum", "it has "
+    if profile.train.max_steps is not None:
+        return "train.max_steps", f"{profile.train.max_steps} is "
+    return "train.num_train_epochs", f"{profile.train.num_train_epochs or 1:g} is "
+
+
+def _large_batch(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:
+    if amounts.effective_batch > amounts.num_sequences:
+        accumulation = profile.train.gradient_accumulation_steps
+        key = "gradient_accumulation_steps" if accumulation > 1 else "per_device_train_batch_size"
+        why = (
+            f"a step takes {amounts.effective_batch:,} sequences, and an epoch has {amounts.num_sequences:,}: "
+            "each epoch is one step"
+        )
+        yield _warning(f"train.{key}", why, "Lower it, so that an epoch has several steps.")
+
+
+def _many_epochs(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:
+    if profile.train.max_steps is None or profile.curriculum:
+        return  # num_train_epochs has a range of its own
+    epochs = profile.train.max_steps * min(1.0, amounts.effective_batch / amounts.num_sequences)
+    if epochs > MANY_EPOCHS:
+        why = f"{profile.train.max_steps} steps are {epochs:,.0f} epochs of {amounts.num_sequences:,} sequences"
+        yield _warning("train.max_steps", why, "1 to 5 epochs are usual.")
+
+
+def _periods_beyond_the_run(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:
+    """A default is nobody's mistake: it suits longer runs."""
+    section, saved, log = profile.eval, profile.checkpoint, profile.log
+    evaluates = amounts.has_evaluation and section.eval_strategy == "steps"
+    saves = saved.save_strategy == "steps" and saved.save_minutes is None
+    periods = (
+        ("eval.eval_steps", section.eval_steps, EvalSection().eval_steps, evaluates, "evaluated"),
+        ("eval.eval_delay", section.eval_delay + 1, 1, evaluates, "evaluated"),
+        ("checkpoint.save_steps", saved.save_steps or 0, CheckpointSection().save_steps, saves, "saved"),
+        ("log.logging_steps", log.logging_steps, LogSection().logging_steps, True, "printed"),
+    )
+    for key, period, default, counts, done in periods:
+        if counts and period > amounts.num_steps and period != default:
+            why = f"the run has {amounts.num_steps} steps, and only its end is {done}"
+            yield _warning(key, why, "Lower it.")

@@ -48,6 +48,7 @@ FindingName = Literal[
     "outside_vocabulary",
     "too_long_for_model",
     "few_rows",
+    "few_eval",
     "much_padding",
     "unlike_template",
     "masks_differ",

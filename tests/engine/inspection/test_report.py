@@ -275,6 +275,27 @@ def test_few_rows_for_the_method(method: str, enough: int, model_folder: Path, t
         found = found_in(reported(model_folder, path, adapter={"method": method})[0], "few_rows")
         assert (found is not None) == (number < enough)
         assert found is None or found.severity == "warning", "it never stops a run"
+        assert found is None or ("adapter" in found.fix) == (method == "full"), "advice that is not taken already"
+
+
+@pytest.mark.parametrize(
+    ("data", "answer", "number", "detail"),
+    [
+        ({"eval_fraction": 0.01}, "a page", 1, "one says nothing about others"),
+        ({"eval_fraction": 0.1}, "a page", 10, "under 0.63 of the spread"),
+        ({"eval_num_rows": 29}, "a page of many words " * 8, 29, "under 0.37 of the spread"),
+        ({"eval_num_rows": 30}, "a page of many words " * 8, None, ""),
+        ({"eval_num_rows": 30}, "a", 30, "target tokens"),
+        ({}, "a page", None, ""),
+    ],
+)
+def test_too_few_rows_to_evaluate_on(
+    data: dict[str, Any], answer: str, number: int | None, detail: str, model_folder: Path, tmp_path: Path
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [chat(f"what is {n}", f"{answer} {n}") for n in range(100)])
+    found = found_in(reported(model_folder, rows, data=data)[0], "few_eval")
+    assert (None if found is None else found.count) == number
+    assert found is None or (found.severity == "warning" and detail in found.message)
 
 
 def test_more_rows_to_evaluate_on_than_to_learn_from(model_folder: Path, tmp_path: Path) -> None:

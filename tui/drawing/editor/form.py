@@ -13,7 +13,7 @@ from ..wording import count_words, place
 
 KEY, MATCH_KEY = 33, 48  # columns: the longest key with a sign behind it; with its table before it
 NOTE = 11
-CHANGED, FAULT = "*", "!"
+CHANGED, FAULT, WARNING = "*", "!", "?"
 MORE = " ... i: more"
 VALUE_STYLES = {"default": "muted", "tier": "violet", "file": "bright"}
 NOTE_STYLES = {"default": "faint", "tier": "violet", "file": "faint"}
@@ -32,6 +32,8 @@ def head_line(frame: Frame, form: ProfileForm, *, activity: str, num_stopping: i
         state.append((count_words(num_faults, "error"), "bad"))
     else:
         state.append((f"rows: {count_words(num_stopping, 'error')}", "bad") if num_stopping else ("valid", "good"))
+        if num_warnings := len(form.snapshot.warnings):
+            state.append((f", {count_words(num_warnings, 'warning')}", "warn"))
     state.append((f"  {frame.glyphs.separator}  tier ", "faint"))
     state.append((f"{form.tier_name or 'none'} ", "violet" if form.tier_name else "muted"))
     return spread(frame.width, [*name, (f"  {place(form.path.parent)}", "faint")], state)
@@ -66,7 +68,7 @@ def value_width(width: int, key_width: int = KEY) -> int:
 def _line(frame: Frame, row: FormRow, form: ProfileForm, *, chosen: bool) -> Line:
     if row.kind == "heading":
         return _heading(frame, row)
-    sign, style = (FAULT, "bad") if row.faults else (CHANGED, "warn") if row.is_changed else (" ", "muted")
+    sign, style = _sign(row)
     if form.query is None:
         name, key_width = "  " * row.depth + _place(row) + row.key[-1], KEY
     else:  # matches are shown with their tables, where that leaves room for values
@@ -85,6 +87,14 @@ def _line(frame: Frame, row: FormRow, form: ProfileForm, *, chosen: bool) -> Lin
     return on_cursor(line, chosen)
 
 
+def _sign(row: FormRow) -> Span:
+    if row.faults:
+        return FAULT, "bad"
+    if row.warnings:
+        return WARNING, "warn"
+    return (CHANGED, "warn") if row.is_changed else (" ", "muted")
+
+
 def _place(row: FormRow) -> str:
     """The number of the source or stage that the key is in, from 1."""
     return f"{int(row.key[-2]) + 1} " if len(row.key) > 2 and row.key[-2].isdigit() else ""
@@ -99,6 +109,8 @@ def _value(row: FormRow, form: ProfileForm, *, chosen: bool) -> Span:
         return (f"is it {row.meant[-1]}?  " if row.meant else "") + row.text, "bad"
     if row.faults and any(not fault.others for fault in row.faults):
         return row.text, "bad"
+    if row.warnings:
+        return row.text, "warn"
     return row.text, VALUE_STYLES[row.source]
 
 
@@ -123,7 +135,9 @@ def details(frame: Frame, row: FormRow | None, problem: str = "", *, more: str =
     ]
     room = frame.height - len(lines)
     faults = [(problem, "")] if problem else [(fault_text(fault, row), fault.fix) for fault in row.faults]
-    body = _fault_lines(faults, width, room, more)
+    body = _fault_lines(faults, "bad", width, room, more)
+    if not body:
+        body = _fault_lines([(warning.message, warning.fix) for warning in row.warnings], "warn", width, room, more)
     whole = [] if body else [(line, "bright") for line in _whole(row, frame)]
     why = [] if body or not row.reason else wrapped(row.reason, width - 12)
     reason = [(f"{row.note}: {line}" if n == 0 else line, "violet") for n, line in enumerate(why)]
@@ -134,14 +148,14 @@ def details(frame: Frame, row: FormRow | None, problem: str = "", *, more: str =
     return [*lines, *([(" " + text, style)] for text, (_, style) in zip(texts, body, strict=False))]
 
 
-def _fault_lines(faults: Sequence[tuple[str, str]], width: int, room: int, more: str) -> list[Span]:
+def _fault_lines(faults: Sequence[tuple[str, str]], style: str, width: int, room: int, more: str) -> list[Span]:
     """The lines of the faults and their fixes; the first fix is seen, whatever room there is."""
     lines: list[Span] = []
     for message, fix in faults:
         fix_lines, message_lines = wrapped(fix, width) if fix else [], wrapped(message, width)
         if not lines:
             message_lines = _cut(message_lines, max(1, room - len(fix_lines)), width, more)
-        lines += [*((line, "bad") for line in message_lines), *((line, "good") for line in fix_lines)]
+        lines += [*((line, style) for line in message_lines), *((line, "good") for line in fix_lines)]
     return lines
 
 

@@ -1,0 +1,175 @@
+"""Where the values of a key lie in practice: the one table behind the warnings about a profile's numbers.
+
+A range is wide: from outside it hardly anybody reports a success. docs/profile.md has the table with its sources.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ftui.profile.origins import Key, ProfileFault
+from ftui.profile.schema import Profile
+
+
+@dataclass(frozen=True)
+class PlausibleRange:
+    """The range of a key's values.
+
+    Attributes:
+        number: what is compared, `None` where the key has no value or no effect.
+        usual: what most people write, in words.
+        case: what it holds for, in words; "" = whatever else the profile says.
+        measure: what the number is, where it is not the key's own value.
+    """
+
+    key: str
+    low: float
+    high: float
+    usual: str
+    source: str
+    number: Callable[[Profile], float | None]
+    case: str = ""
+    measure: str = ""
+
+    @property
+    def words(self) -> str:
+        """`1e-06 to 0.01`."""
+        return f"{self.low:g} to {self.high:g}"
+
+
+RATE_OF_ADAMW = {
+    "full": (1e-7, 1e-3, 1e-5, 5e-5),
+    "lora": (1e-6, 1e-2, 1e-4, 5e-4),
+    "from scratch": (1e-5, 1e-2, 3e-4, 3e-3),
+}
+"""Learning rates by what is trained: lowest and highest plausible, then the usual ones."""
+RATE_SOURCES = {
+    "full": "LIMA 1e-5 (arXiv 2305.11206), Alpaca 2e-5, transformers' default 5e-5; small models take more",
+    "lora": "QLoRA 1e-4 to 2e-4 (arXiv 2305.14314), about ten times that of all weights; the tiny quickstart 4e-3",
+    "from scratch": "GPT-3 6e-5 with 175B to 6e-4 with 125M parameters (arXiv 2005.14165); pretrain-tiny 3e-3",
+}
+TRAINED = {"full": "a model's own weights", "lora": "LoRA", "from scratch": "a new model"}
+OPTIMIZERS = {
+    "AdamW": (1.0, 1.0, ""),
+    "Lion": (0.1, 0.1, "Lion takes 3 to 10 times less (arXiv 2302.06675)"),
+    "Adafactor": (1.0, 10.0, "as AdamW, or more: T5 was fine-tuned with 1e-3 (arXiv 1910.10683)"),
+    "Adagrad": (1.0, 100.0, "as AdamW, or more: torch's default is 1e-2"),
+    "SGD": (100.0, 1000.0, "SGD scales no gradient, so that its rates are 0.01 to 1 (torch's examples)"),
+}
+"""What multiplies the lower and the upper end of the rates of AdamW, by kind of optimizer, and the source."""
+
+
+def optimizer_kind(optim: str) -> str:
+    """The kind of an optimizer in `OPTIMIZERS`: AdEMAMix and RMSprop take the rates of AdamW."""
+    return next((kind for kind in OPTIMIZERS if kind.lower() in optim), "AdamW")
+
+
+def trained_kind(profile: Profile) -> str:
+    """What is trained, as in `RATE_OF_ADAMW`."""
+    if profile.model.from_scratch is not None:
+        return "from scratch"
+    return "lora" if profile.adapter.is_lora else "full"
+
+
+def _rate_range(trained: str, optimizer: str) -> PlausibleRange:
+    low, high, *usual = RATE_OF_ADAMW[trained]
+    times_low, times_high, source = OPTIMIZERS[optimizer]
+    first, last = usual[0] * times_low, usual[1] * times_high
+
+    def number(profile: Profile) -> float | None:
+        is_meant = trained_kind(profile) == trained and optimizer_kind(profile.train.optim) == optimizer
+        return profile.train.learning_rate if is_meant else None
+
+    return PlausibleRange(
+        "train.learning_rate", low * times_low, high * times_high, f"{first:g} to {last:g}",
+        source or RATE_SOURCES[trained], number, f"{TRAINED[trained]} with {optimizer}",
+    )  # fmt: skip
+
+
+def _adapter_scale(profile: Profile) -> float | None:
+    adapter = profile.adapter
+    if not adapter.is_lora or adapter.name_or_path is not None:
+        return None
+    return adapter.lora_alpha / (math.sqrt(adapter.r) if adapter.use_rslora else adapter.r)
+
+
+def _is_lion(profile: Profile) -> bool:
+    return optimizer_kind(profile.train.optim) == "Lion"
+
+
+RANGES: tuple[PlausibleRange, ...] = (
+    *(_rate_range(trained, optimizer) for trained in RATE_OF_ADAMW for optimizer in OPTIMIZERS),
+    PlausibleRange(
+        "train.weight_decay", 0, 0.5, "0 to 0.1", "torch's default 0.01; GPT-3 and Llama 0.1",
+        lambda profile: None if _is_lion(profile) else profile.train.weight_decay, "optimizers other than Lion",
+    ),
+    PlausibleRange(
+        "train.weight_decay", 0, 5, "0 to 1", "3 to 10 times that of AdamW (arXiv 2302.06675)",
+        lambda profile: profile.train.weight_decay if _is_lion(profile) else None, "Lion",
+    ),
+    PlausibleRange(
+        "train.num_train_epochs", 0, 100, "1 to 5", "instruction data 1 to 5; LIMA 15 over 1,000 rows",
+        lambda profile: profile.train.num_train_epochs,
+    ),
+    PlausibleRange(
+        "train.max_grad_norm", 0.01, 100, "0.3 to 1",
+        "transformers' default 1; QLoRA 0.3", lambda profile: profile.train.max_grad_norm,
+    ),
+    PlausibleRange(
+        "train.adam_beta1", 0.5, 0.99, "0.9", "Adam 0.9 (arXiv 1412.6980)", lambda profile: profile.train.adam_beta1
+    ),
+    PlausibleRange(
+        "train.adam_beta2", 0.9, 0.99999, "0.95 to 0.999", "Adam 0.999; GPT-3 and Llama 0.95",
+        lambda profile: profile.train.adam_beta2,
+    ),
+    PlausibleRange(
+        "train.adam_epsilon", 1e-16, 1e-3, "1e-8 to 1e-5", "Adam 1e-8; Llama 2 1e-5 (arXiv 2307.09288)",
+        lambda profile: profile.train.adam_epsilon,
+    ),
+    PlausibleRange(
+        "train.label_smoothing_factor", 0, 0.3, "0 or 0.1", "0.1 in the Transformer's paper (arXiv 1706.03762)",
+        lambda profile: profile.train.label_smoothing_factor,
+    ),
+    PlausibleRange(
+        "train.neftune_noise_alpha", 0.1, 50, "5 to 15", "its paper tries 5, 10 and 15 (arXiv 2310.05914)",
+        lambda profile: profile.train.neftune_noise_alpha,
+    ),
+    PlausibleRange(
+        "adapter.lora_alpha", 1 / 16, 32, "1 to 2", "QLoRA 16 / 64; one alpha of 32 for ranks from 1 to 512 "
+        "(\"LoRA Without Regret\", Thinking Machines 2025)", _adapter_scale,
+        measure="lora_alpha / r (with use_rslora: / sqrt(r))",
+    ),
+    PlausibleRange(
+        "adapter.lora_dropout", 0, 0.3, "0 to 0.1", "QLoRA 0.05 to 0.1",
+        lambda profile: profile.adapter.lora_dropout if profile.adapter.is_lora else None,
+    ),
+    PlausibleRange(
+        "data.eval_fraction", 0, 0.5, "0.01 to 0.1", "what is set aside is not trained on",
+        lambda profile: profile.data.eval_fraction,
+    ),
+)  # fmt: skip
+
+
+def find_implausible(profile: Profile) -> Iterator[ProfileFault]:
+    """The values outside their range, the learning rates of a curriculum's stages among them."""
+    for plausible in RANGES:
+        key = tuple(plausible.key.split("."))
+        number = plausible.number(profile)
+        if number is None:
+            continue
+        yield from _compare(plausible, key, number)
+        if key == ("train", "learning_rate"):
+            for place, stage in enumerate(profile.curriculum):
+                if stage.learning_rate is not None:
+                    yield from _compare(plausible, ("curriculum", str(place), "learning_rate"), stage.learning_rate)
+
+
+def _compare(plausible: PlausibleRange, key: Key, number: float) -> Iterator[ProfileFault]:
+    if plausible.low <= number <= plausible.high:
+        return
+    what = f"{plausible.measure} = {number:g}" if plausible.measure else f"{number:g}"
+    side = "below" if number < plausible.low else "above"
+    case = f" for {plausible.case}" if plausible.case else ""
+    yield ProfileFault(
+        key, None, f"{what} is {side} what is plausible{case}, {plausible.words}", f"{plausible.usual} is usual."
+    )
