@@ -173,6 +173,8 @@ def _describe_start(
         num_train_tokens=data.epoch_tokens,
         num_target_tokens=data.epoch_target_tokens,
         num_eval_rows=0 if data.evaluation is None else data.evaluation.num_rows,
+        num_sequences=plan.rows_per_epoch,
+        epoch_shift=state.epoch_shift,
         num_tokens_ahead=plan.num_tokens(state.step, max_steps),
         stages=plan.first_steps,
         total_parameters=num_parameters(model),

@@ -16,6 +16,7 @@ from ..system.train_state import TrainState
 from ..training.evaluate import non_finite
 from ..training.generate import TextGenerator
 from ..training.prepare import TrainingData
+from ..training.triggers import epoch_at
 from .checkpoint import CheckpointManager
 
 
@@ -80,7 +81,7 @@ def _model_card(
         ("base model", f"`{Path(base).name if base.startswith('/') else base}`"),
         ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
         *([("base stored in", _describe_bits(profile.adapter))] if profile.adapter.is_quantised else []),
-        ("weights", describe_weights(step, state.step, data.plan)),
+        ("weights", describe_weights(step, state, data.plan)),
         ("evaluation loss", f"{_describe_loss(state.loss_before)} at step 0, {_describe_loss(loss)} here"),
         ("learning rate", f"{profile.train.learning_rate:g}, {profile.train.lr_scheduler_type}"),
         ("effective batch", f"{data.plan.effective_batch}"),
@@ -92,9 +93,9 @@ def _model_card(
     return f"---\n{header}\n---\n\n# {run.name}\n\nTrained with ftui.\n\n| | |\n|---|---|\n{table}\n"
 
 
-def describe_weights(step: int, last_step: int, plan: RunPlan) -> str:
-    """Where in a run of `last_step` steps the weights of `step` stood: the best ones are older than the last."""
-    return f"step {step} of {last_step} (epoch {plan.epoch_of(step):.2f})"
+def describe_weights(step: int, state: TrainState, plan: RunPlan) -> str:
+    """Where in the run the weights of `step` stood: the best ones are older than the last."""
+    return f"step {step} of {state.step} (epoch {epoch_at(plan, state, step):.2f})"
 
 
 def _describe_bits(adapter: AdapterSection) -> str:

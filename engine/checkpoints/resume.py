@@ -56,7 +56,7 @@ def resume(
     else:
         differences = check_same(run, checkpoint, provenance.fingerprints)
         if is_fork(run, checkpoint):
-            _restore_fork(parts, state, checkpoint, differences, plan.max_steps)
+            _restore_fork(parts, state, checkpoint, differences, plan)
         else:
             restore(parts, state, checkpoint)
         content = [f"forked with other content at step {state.step}: {', '.join(differences)}"] if differences else []
@@ -69,7 +69,7 @@ def resume(
 
 
 def _restore_fork(
-    parts: ModelParts, state: TrainState, checkpoint: Checkpoint, differences: list[str], max_steps: int
+    parts: ModelParts, state: TrainState, checkpoint: Checkpoint, differences: list[str], plan: RunPlan
 ) -> None:
     """Put back what fits the new profile.
 
@@ -84,9 +84,11 @@ def _restore_fork(
             hint="A fork keeps the shape of the weights (adapter.r, the base model); start a new run otherwise.",
         ) from error
     reset_fork(state, differences)
-    if max_steps <= checkpoint.step:
+    if state.epoch is not None:
+        state.epoch_shift = state.epoch - plan.epoch_of(checkpoint.step)
+    if plan.max_steps <= checkpoint.step:
         raise ProfileError(
-            f"The run would end at step {max_steps}, and it continues from step {checkpoint.step}.",
+            f"The run would end at step {plan.max_steps}, and it continues from step {checkpoint.step}.",
             hint="Raise train.max_steps or train.num_train_epochs.",
         )
 

@@ -130,7 +130,7 @@ def make_run_plan(
         DataError: a stage of the curriculum has no rows, or there are more steps than anybody can wait for.
     """
     train = profile.train
-    size = train.per_device_train_batch_size * train.gradient_accumulation_steps * profile.hardware.num_processes
+    size = profile.effective_batch
     room = profile.data.max_length if profile.data.packing else None
     if profile.curriculum:
         pool = SequencePool(lengths, num_targets, losses)

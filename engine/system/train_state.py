@@ -21,6 +21,9 @@ class Setting(msgspec.Struct, frozen=True):
 class TrainState(msgspec.Struct):
     """Where a run stands after `step` finished steps; with weights, optimizer and generators it is all of the run.
 
+    `epoch` counts passes over the rows (`None` in checkpoints from before it was stored), `epoch_shift` is what a fork
+    adds to its plan's own count: another batch size or other rows make another epoch of the same step, and what was
+    seen stays seen.
     `loss_scale` and the two after it are those of fp16 (engine/optim/loss_scaler.py), `plateau` is that of
     engine/optim/plateau.py. `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved
     between a step and its evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of
@@ -33,6 +36,8 @@ class TrainState(msgspec.Struct):
     """
 
     step: int = 0
+    epoch: float | None = None
+    epoch_shift: float = 0.0
     num_tokens: int = 0
     num_target_tokens: int = 0
     evaluated_step: int = -1

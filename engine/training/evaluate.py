@@ -22,6 +22,7 @@ from ..system.memory import is_out_of_memory, release_cached_memory
 from ..system.train_state import TrainState
 from .collate import collate
 from .prepare import TrainingData
+from .triggers import epoch_at
 
 
 @dataclass(eq=False)
@@ -53,7 +54,7 @@ class Evaluator:
             plateau.note_loss(state, self.profile.train, loss)
         event = EvaluationDone(
             step=state.step,
-            epoch=self.data.plan.epoch_of(state.step),
+            epoch=epoch_at(self.data.plan, state, state.step),
             loss=loss,
             num_target_tokens=num_targets,
             seconds=time.monotonic() - start,

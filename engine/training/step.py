@@ -24,6 +24,7 @@ from ..system.memory import UpdateMemoryError, first_line, is_out_of_memory, no_
 from ..system.rng import RngState
 from ..system.train_state import MICRO_BATCH, TrainState
 from .forward_backward import ForwardBackward, StepGradients
+from .triggers import epoch_at
 
 SMALLER = "Shorten data.max_length, set train.activation_checkpointing = true, or take a larger GPU."
 
@@ -103,14 +104,15 @@ class StepRunner:
         overflowed = after_step(state, self.parts.hardware.precision, finite=applied)
         if scale is not None:
             extras |= {"loss_scale": scale, "num_overflows": float(state.num_overflows)}
-        state.step = step
+        epoch = epoch_at(self.plan, state, step)
+        state.step, state.epoch = step, epoch
         state.num_tokens += batches.num_tokens
         state.num_target_tokens += batches.num_target_tokens
         state.bad_steps = 0 if applied else state.bad_steps + (not overflowed)
         seconds = time.perf_counter() - gradients.start + gradients.data_seconds
         self.events.write_step(
             Step(
-                step=step, epoch=self.plan.epoch_of(step), loss=gradients.loss, learning_rate=rate,
+                step=step, epoch=epoch, loss=gradients.loss, learning_rate=rate,
                 grad_norm=gradients.grad_norm, num_tokens=batches.num_tokens,
                 num_target_tokens=batches.num_target_tokens, tokens_per_second=batches.num_tokens / seconds,
                 data_seconds=gradients.data_seconds, forward_backward_seconds=gradients.end - gradients.start,

@@ -28,7 +28,7 @@ def evaluation_is_due(section: EvalSection, plan: RunPlan, state: TrainState) ->
         return True
     override = state.value_at("eval_steps", step)
     by_epochs = section.eval_strategy == "epoch" and override is None
-    if section.eval_delay > (plan.epoch_of(step) if by_epochs else step):
+    if section.eval_delay > (epoch_at(plan, state, step) if by_epochs else step):
         return False
     if by_epochs:
         return plan.ends_epoch(step)
@@ -56,6 +56,11 @@ def save_is_due(section: CheckpointSection, plan: RunPlan, state: TrainState, mi
 def best_is_saved(profile: Profile) -> bool:
     """Whether a better evaluation than all before is a reason to save."""
     return profile.checkpoint.save_strategy == "best" or profile.eval.load_best_model_at_end
+
+
+def epoch_at(plan: RunPlan, state: TrainState, step: int) -> float:
+    """Passes over the rows finished after `step` steps, those of a fork's parent among them."""
+    return plan.epoch_of(step) + state.epoch_shift
 
 
 def last_step(plan: RunPlan, state: TrainState) -> int:

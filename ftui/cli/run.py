@@ -11,7 +11,7 @@ from ftui.cli.control import order
 from ftui.cli.follow import conclude, follow
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import INTERRUPTED, ProfileError, UsageError
-from ftui.launch.fork import ForkOrigin, find_origin, fork, is_newest
+from ftui.launch.fork import ForkOrigin, describe_epochs, find_origin, fork, is_newest
 from ftui.launch.open_run import OpenedRun, check_files, decide, locate_run, open_run, pending_changes, wait_for_start
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.presets import find_profile
@@ -123,6 +123,8 @@ def _fork(origin: ForkOrigin, text: str, resolved: ResolvedProfile, wishes: Wish
     print(shown(f"{run.name} continues from {origin.checkpoint.path.name} of {origin.run.name}, which stays as it is."))
     for line in differences:
         print(f"  {shown(line)}")
+    if epochs := describe_epochs(origin.run, origin.checkpoint, resolved.profile, differences):
+        print(epochs)
     return attend(open_run(run.folder, resolved), text, resolved, wishes)
 
 

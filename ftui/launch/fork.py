@@ -1,5 +1,6 @@
 """Child runs: a run of its own that continues from a checkpoint of another one, which stays as it is."""
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
@@ -7,11 +8,16 @@ from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import create, stored_profile, successors
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile
+from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, fault, read_manifest, step_of
 from ftui.runs.checkpoint_index import read_stored_evaluation
+from ftui.runs.events import RunStarted
+from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.text import shown
+
+SAME_EPOCH = 0.01
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,32 @@ def fork(
         if not run.folder.exists() and create(run, resolved, facts, _inherited(origin)):
             return run, differences
     raise UsageError(f"There is a run named {name!r} already.", hint="Use another --name.")
+
+
+def describe_epochs(parent: Run, checkpoint: Checkpoint, profile: Profile, differences: Collection[str]) -> str:
+    """How many epochs a fork comes to, where its batch makes other epochs of its parent's steps; else "".
+
+    The number of steps is counted for all the rows from the first step on, by the fork's own batch.
+    """
+    done = read_stored_evaluation(checkpoint.path).epoch
+    started = next((r for r in reversed(Tail(parent.journal).read()) if isinstance(r, RunStarted)), None)
+    if done is None or started is None or profile.curriculum or any(line.startswith("data.") for line in differences):
+        return ""
+    num_sequences = started.num_sequences or started.steps_per_epoch * started.effective_batch
+    per_epoch = math.ceil(num_sequences / profile.effective_batch)
+    asked = None if profile.train.max_steps is not None else profile.train.num_train_epochs or 1
+    end = profile.train.max_steps if asked is None else math.ceil(asked * per_epoch)
+    assert end is not None, "one of both says where it ends"
+    total, counted = done + (end - checkpoint.step) / per_epoch, checkpoint.step / per_epoch
+    if abs(done - counted) < SAME_EPOCH or end <= checkpoint.step:
+        return ""
+    seen = f"{done:.2f} epochs are trained at step {checkpoint.step}"
+    if asked is None:
+        return f"{seen}; it ends at step {end} after {total:.2f} epochs."
+    words = f"{seen}, and it ends at step {end} after {total:.2f}, not {asked:g}"
+    if (fitting := checkpoint.step + round((asked - done) * per_epoch)) > checkpoint.step:
+        return f"{words}; --set train.max_steps={fitting} ends it after {asked:g}."
+    return f"{words}."
 
 
 def _inherited(origin: ForkOrigin) -> list[Checkpoint]:

@@ -100,6 +100,14 @@ class Profile(Section):
     hardware: HardwareSection = HardwareSection()
     health: HealthSection = HealthSection()
 
+    @property
+    def effective_batch(self) -> int:
+        """Sequences of an optimizer step, over all its micro-batches and processes."""
+        return (
+            self.train.per_device_train_batch_size * self.train.gradient_accumulation_steps
+            * self.hardware.num_processes
+        )  # fmt: skip
+
     @field_validator("curriculum", mode="before")
     @classmethod
     def _list_of_tables(cls, given: Any) -> Any:

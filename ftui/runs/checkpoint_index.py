@@ -73,8 +73,9 @@ class CheckpointList(msgspec.Struct, frozen=True):
 
 
 class StoredEvaluation(msgspec.Struct, frozen=True):
-    """The evaluations that a checkpoint itself stores (part of resume/state.json)."""
+    """The evaluations and the epoch that a checkpoint itself stores (part of resume/state.json)."""
 
+    epoch: float | None = None
     evaluated_step: int = -1
     last_loss: float | None = None
     best_step: int | None = None

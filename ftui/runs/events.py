@@ -49,8 +49,9 @@ class PhaseChanged(Record, frozen=True, tag="phase_changed"):
 
 class RunStarted(Record, frozen=True, tag="run_started"):
     """The plan is made and the first step comes next. Counts of tokens and rows are those of one epoch, but for
-    `num_tokens_ahead`, which are those of all steps from here to `max_steps` (not in older runs). `stages`
-    are the first steps of a curriculum's stages.
+    `num_tokens_ahead`, which are those of all steps from here to `max_steps` (not in older runs). `num_sequences`
+    are those of an epoch, packed ones counted once. `epoch_shift`: a fork's epochs beyond those of its own plan.
+    `stages` are the first steps of a curriculum's stages.
 
     `reproducibility`: how surely a resumed run equals an uninterrupted one (`None` for one never resumed).
     """
@@ -69,6 +70,8 @@ class RunStarted(Record, frozen=True, tag="run_started"):
     method: str
     precision: str
     num_tokens_ahead: int | None = None
+    num_sequences: int | None = None
+    epoch_shift: float = 0.0
     stages: list[int] = []
     resumed_from: str | None = None
     reproducibility: Reproducibility | None = msgspec.field(default=None, name="badge")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from ftui.errors import PREEMPTED_NOT_SAVED, PREEMPTED_SAVED, ProfileError, UsageError
-from ftui.launch.fork import find_origin, fork
+from ftui.launch.fork import describe_epochs, find_origin, fork
 from ftui.launch.open_run import (
     decide,
     locate_run,
@@ -161,7 +161,11 @@ def _child(options: LaunchOptions, parent: Run, resolved: ResolvedProfile, step:
         raise _taken(run)
     sentence = f"A child run {run.name} continues from checkpoint-{step} of {parent.name}, which stays as it is."
     notes, before = _warnings(), stored_profile(parent)
-    if weights_difference(before, resolved.profile):
+    differences = weights_difference(before, resolved.profile)
+    origin = checkpoint_folders.Checkpoint(parent.checkpoints / f"checkpoint-{step}", step)
+    if epochs := describe_epochs(parent, origin, resolved.profile, differences):
+        notes = (epochs, *notes)
+    if differences:
         notes = (f"{parent.name} itself cannot resume with different training values.", *notes)
     if run_is_running(parent):
         notes = (f"{parent.name} is running: both would share this machine.", *notes)

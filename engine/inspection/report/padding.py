@@ -23,7 +23,7 @@ def _share(profile: Profile, lengths: np.ndarray, shares: Sequence[SourceShare],
     plan = make_plan(
         lengths,
         sources=shares,
-        effective_batch=size * train.gradient_accumulation_steps * profile.hardware.num_processes,
+        effective_batch=profile.effective_batch,
         max_steps=1,
         num_train_epochs=None,
         strategy=train.train_sampling_strategy,

@@ -5,6 +5,7 @@ import pytest
 
 from ftui.engine.checkpoints.export import describe_weights
 from ftui.engine.planning.plan import make_plan
+from ftui.engine.system.train_state import TrainState
 
 
 @pytest.mark.parametrize(("num_rows", "batch", "step", "last_step", "words"), [
@@ -23,4 +24,4 @@ def test_weights_have_the_epoch_of_their_own_step(
         strategy="random",
         seed=1,
     )
-    assert describe_weights(step, last_step, plan) == words
+    assert describe_weights(step, TrainState(step=last_step), plan) == words

@@ -13,8 +13,10 @@ from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.runtime.request_inbox import RequestInbox
 from ftui.engine.system.train_state import Setting, TrainState
 from ftui.errors import DataError, ModelError, ProfileError
+from ftui.launch.fork import describe_epochs
+from ftui.profile.layers import resolve
 from ftui.profile.serialize import to_toml
-from ftui.runs.checkpoint_folders import link_copy
+from ftui.runs.checkpoint_folders import checkpoints_in, discard, link_copy
 from ftui.runs.events import RunStarted, Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts
@@ -78,6 +80,41 @@ def test_a_fork_goes_on_with_other_values_and_says_so(parent: Run, model_folder:
     assert steps(run)[0].loss == steps(parent)[3].loss, "the fourth step begins from the same weights"
     assert steps(run)[0].learning_rate > 2 * steps(parent)[3].learning_rate
     assert begun(run).reproducibility == "NOT EXACT" and "profile" in begun(run).reproducibility_reasons[0]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_the_epochs_of_a_fork_are_those_of_the_rows_seen(
+    batch: int, epochs: int, parent: Run, model_folder: Path
+) -> None:
+    """Its parent saw 12 of 24 rows in three steps; it says what it comes to before it starts, and comes to that."""
+    changes = {"train__per_device_train_batch_size": batch, "train__num_train_epochs": epochs, "train__max_steps": None}
+    if epochs * 24 / batch <= 3:
+        with pytest.raises(ProfileError, match="would end at step"):
+            child(parent, model_folder, **changes)
+        return
+    run = child(parent, model_folder, **changes)
+    per_epoch, before = -(-24 // batch), steps(parent)[2].epoch
+    assert before == 0.5
+    assert [s.epoch for s in steps(run)] == pytest.approx(
+        [before + n / per_epoch for n in range(1, len(steps(run)) + 1)]
+    )
+    (origin,) = [c for c in checkpoints_in(parent.checkpoints) if c.step == 3]
+    words = describe_epochs(parent, origin, resolve(run.profile).profile, ["train.per_device_train_batch_size"])
+    assert (words == "") == (batch == 4)
+    assert not words or f"after {steps(run)[-1].epoch:.2f}" in words
+    assert begun(run).epoch_shift == pytest.approx(before - 3 / per_epoch)
+
+
+def test_killed_after_it_was_forked_it_counts_on(parent: Run, model_folder: Path) -> None:
+    run = child(parent, model_folder, train__per_device_train_batch_size=2, train__max_steps=9)
+    whole = [step.epoch for step in steps(run)]
+    discard(run.checkpoints / "checkpoint-9")
+    events, control = EventWriter(run, attempt=2, token="test"), Control()
+    control.open(RequestInbox(run, events))
+    assert train(run, resolve(run.profile).profile, events, control) == 0
+    again = [step.epoch for step in steps(run) if step.attempt == 2]
+    assert again and again == whole[-len(again) :]
 
 
 def test_other_rows_need_a_fork(parent: Run, model_folder: Path, tmp_path: Path) -> None:

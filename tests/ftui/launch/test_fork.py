@@ -7,12 +7,15 @@ from pathlib import Path
 import pytest
 
 from ftui.errors import ProfileError, UsageError
-from ftui.launch.fork import find_origin, fork, is_newest
+from ftui.launch.fork import describe_epochs, find_origin, fork, is_newest
 from ftui.launch.open_run import create, stored_profile
 from ftui.profile.layers import resolve
+from ftui.profile.serialize import weights_difference
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Manifest, publish, step_of
+from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run, runs_root
+from tests.support.events import make_run_started
 
 PROFILE = '[run]\nstage = "sft"\n[model]\nname_or_path = "hub/model"\n[data]\ntrain = "rows.jsonl"\n'
 Parent = Callable[..., Run]
@@ -35,17 +38,56 @@ def parent(path: Path) -> Run:
     return run
 
 
-def add(run: Run, step: int, *, best: int, finite: bool = True) -> None:
+def add(run: Run, step: int, *, best: int, finite: bool = True, epoch: float | None = None) -> None:
     def fill(folder: Path) -> None:
         (folder / "weights.bin").write_bytes(bytes([step]) * 100)
         (folder / "resume").mkdir()
-        (folder / "resume" / "state.json").write_text(json.dumps({"step": step, "best_step": best}))
+        (folder / "resume" / "state.json").write_text(json.dumps({"step": step, "best_step": best, "epoch": epoch}))
 
     manifest = Manifest(
         run_id=run.read_facts().run_id, attempt=1, token="t", step=step, versions={}, fingerprints={}, dtypes={},
         finite=finite, created=0.0,
     )  # fmt: skip
     publish(run.checkpoints / f"checkpoint-{step}", manifest, fill)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        ([], ""),
+        (["train.learning_rate=1e-5"], ""),
+        (
+            ["train.per_device_train_batch_size=4"],
+            "ends at step 400 after 22.50, not 20; --set train.max_steps=350 ends",
+        ),
+        (
+            ["train.gradient_accumulation_steps=2"],
+            "ends at step 100 after 15.00, not 20; --set train.max_steps=125 ends",
+        ),
+        (["hardware.num_processes=2"], "ends at step 100 after 15.00, not 20"),
+        (["train.num_train_epochs=3"], ""),
+        (["train.per_device_train_batch_size=4", "train.num_train_epochs=4"], "after 6.50, not 4."),
+        (["train.per_device_train_batch_size=4", "train.max_steps=100"], "ends at step 100 after 7.50 epochs."),
+        (["train.per_device_train_batch_size=4", "data.max_length=64"], ""),
+        (["train.per_device_train_batch_size=32"], "after 8.33, not 20; --set train.max_steps=95 ends it after 20."),
+    ],
+)
+def test_a_fork_with_another_batch_says_how_many_epochs_it_comes_to(
+    overrides: list[str], words: str, path: Path
+) -> None:
+    """Five epochs are trained: 50 steps of 8 sequences, 10 steps an epoch. One that would end before says so itself."""
+    path.write_text(PROFILE + "[train]\nnum_train_epochs = 20\nper_device_train_batch_size = 8\n")
+    run = Run(runs_root() / "mine")
+    assert create(run, resolve(path))
+    add(run, 50, best=50, epoch=5.0)
+    journal = Writer(run.journal, attempt=1, token="t")
+    journal.write(make_run_started(steps_per_epoch=10, effective_batch=8, num_sequences=80))
+    journal.close()
+    profile = resolve(path, overrides=overrides).profile
+    differences = weights_difference(stored_profile(run), profile)
+    told = describe_epochs(run, find_origin(run, None).checkpoint, profile, differences)
+    assert words in told and bool(told) == bool(words)
+    assert not told or told.startswith("5.00 epochs are trained at step 50")
 
 
 @pytest.mark.parametrize("text", ["checkpoint-120", "120"])

@@ -32,15 +32,18 @@ def put_grid(plot: Plot, axis: Axis, glyphs: Glyphs) -> None:
             plot.put(plot.rows - 1 - row, column, glyphs.grid, "rule", behind=True)
 
 
-def epochs_shown(steps_per_epoch: int, view: View, width: int) -> list[tuple[int, int]]:
-    """Columns of the boundaries in view, and how many epochs are over there; every k-th where they would be close."""
+def epochs_shown(steps_per_epoch: int, view: View, width: int, shift: float = 0.0) -> list[tuple[int, int]]:
+    """Columns of the boundaries in view, and how many epochs are over there; every k-th where they would be close.
+
+    `shift`: epochs of a fork's parent beyond those of its own plan.
+    """
     if steps_per_epoch < 1:
         return []
     per_epoch = steps_per_epoch * width / (view.last - view.first)
     every = next(n * 10**power for power in range(20) for n in (1, 2, 5) if n * 10**power * per_epoch >= EPOCH_GAP)
-    first = max(1, int(view.first / (steps_per_epoch * every))) * every
-    numbers = range(first, math.ceil(view.last / steps_per_epoch), every)
-    columns = ((view.column(number * steps_per_epoch), number) for number in numbers)
+    first = max(1, int((view.first / steps_per_epoch + shift) / every)) * every
+    numbers = range(first, math.ceil(view.last / steps_per_epoch + shift), every)
+    columns = ((view.column(round((number - shift) * steps_per_epoch)), number) for number in numbers)
     return [(column, number) for column, number in columns if column is not None]
 
 
@@ -49,7 +52,9 @@ def parts_shown(history: History, view: View, width: int) -> tuple[str, list[tup
     if history.stages:  # their epochs are of unequal length
         columns = ((view.column(max(1, step)), number) for number, step in sorted(history.stages.items()))
         return "stage", [(column, number) for column, number in columns if column is not None]
-    return "epoch", [] if history.plan is None else epochs_shown(history.plan.steps_per_epoch, view, width)
+    if (plan := history.plan) is None:
+        return "epoch", []
+    return "epoch", epochs_shown(plan.steps_per_epoch, view, width, plan.epoch_shift)
 
 
 def put_verticals(plot: Plot, history: History, view: View, glyphs: Glyphs) -> None:
