@@ -108,6 +108,10 @@ RANGES: tuple[PlausibleRange, ...] = (
         lambda profile: profile.train.weight_decay if _is_lion(profile) else None, "Lion",
     ),
     PlausibleRange(
+        "train.warmup_steps", 0, 0.5, "0.03 to 0.1", "Alpaca 0.03",
+        lambda profile: profile.train.warmup_steps if profile.train.warmup_steps < 1 else None, "a share of all steps",
+    ),
+    PlausibleRange(
         "train.num_train_epochs", 0, 100, "1 to 5", "instruction data 1 to 5; LIMA 15 over 1,000 rows",
         lambda profile: profile.train.num_train_epochs,
     ),

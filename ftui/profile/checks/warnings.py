@@ -59,8 +59,8 @@ def _long_warm_up(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFaul
     if 1 <= warm_up >= steps:
         why = f"{warm_up:g} is not less than the run's {steps} steps: the learning rate never reaches its peak"
         yield _warning("train.warmup_steps", why, fix)
-    elif (share := warm_up / steps if warm_up >= 1 else warm_up) > LONG_WARM_UP:
-        yield _warning("train.warmup_steps", f"{warm_up:g} is {share:.0%} of the run's {steps} steps", fix)
+    elif warm_up >= 1 and warm_up / steps > LONG_WARM_UP:  # a share has a range of its own
+        yield _warning("train.warmup_steps", f"{warm_up:g} is {warm_up / steps:.0%} of the run's {steps} steps", fix)
 
 
 def _many_steps(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:

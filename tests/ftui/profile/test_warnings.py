@@ -68,6 +68,7 @@ def test_learning_rates_by_what_is_trained_and_the_optimizer(
     [
         ("train.weight_decay", (0, 0.01, 0.1, 0.5), (0.6, 10), {}),
         ("train.weight_decay", (0, 1, 3), (10,), {"train": {"optim": "lion_32bit", "learning_rate": 1e-4}}),
+        ("train.warmup_steps", (0, 0.03, 0.5), (0.6, 0.99), {}),
         ("train.num_train_epochs", (0.5, 3, 15, 100), (101, 500), {}),
         ("train.max_grad_norm", (0.3, 1, 5, None), (0.001, 1e9), {}),
         ("train.adam_beta1", (0.9, 0.95), (0.1, 0.999), {}),
@@ -135,7 +136,7 @@ def test_a_warm_up_that_is_no_shorter_than_the_run(warmup: float, steps: int, is
 
 
 @pytest.mark.parametrize(
-    ("warmup", "steps", "share"), [(0.5, 100, ""), (0.6, 100, "60%"), (50, 100, ""), (70, 100, "70%"), (99, 100, "99%")]
+    ("warmup", "steps", "share"), [(0.5, 100, ""), (50, 100, ""), (70, 100, "70%"), (99, 100, "99%"), (1, 1000, "")]
 )
 def test_a_warm_up_of_most_of_the_run(warmup: float, steps: int, share: str) -> None:
     lines = warning_lines(find_warnings(profile(train={"warmup_steps": warmup}), amounts(steps)))
