@@ -175,3 +175,29 @@ def test_an_engine_that_dies_while_it_answers_obeys_once(
     same_runs(life.run, told.run)
     changed = [step for step, figures in measured(life.run).items() if figures[2] != measured(untouched)[step][2]]
     assert changed == list(range(answers[0].step + 1, 31))
+
+
+def test_killed_after_its_end_was_moved_it_falls_to_the_same_end(
+    bench_source: Path, tmp_path: Path, zygote: Zygote, untouched: Run
+) -> None:
+    """The decay is journaled before it counts; killed with the newest checkpoint before it and after it."""
+    life = life_at(bench_source, tmp_path / "bench", zygote)
+    engine = life.start({"slow": [0.03]})
+    until_step(life, engine, 5)
+    applied = answer(life, engine, life.send("set", max_steps=20, decay="linear"))
+    assert isinstance(applied, ControlApplied) and applied.settings == {"max_steps": 20, "decay_end": 20}
+    until_step(life, engine, applied.step + 1)
+    engine.kill(9)
+    assert engine.wait() == -9
+    assert life.start({"kill": ["optimizer", 8]}).wait() == -9
+    assert life.start().wait() == 0
+    told = life_at(bench_source, tmp_path / "told", zygote)
+    journal = Writer(told.run.journal)
+    journal.write(ControlApplied(request=new_id(), verb="set", step=applied.step, settings=applied.settings))
+    journal.close()
+    assert told.start().wait() == 0
+    same_runs(life.run, told.run)
+    rates = {step: figures[2] for step, figures in measured(life.run).items()}
+    first = applied.step + 1
+    assert max(rates) == 20 and rates[first] == measured(untouched)[first][2]
+    assert rates[20] == pytest.approx(rates[first] / (21 - first))
