@@ -92,7 +92,7 @@ def _watch_for_sigterm(run: Run, events: EventWriter, control: Control) -> None:
         if control.terminated:
             time.sleep(PATIENCE_SECONDS)
             if not control.is_training and control.end_lock.acquire(blocking=False):
-                os._exit(_end_untrained(run, events, Shutdown("preempted")))
+                os._exit(end_untrained(run, events, Shutdown("preempted")))
             return
 
 
@@ -110,7 +110,7 @@ def run_engine(run: Run, events: EventWriter, control: Control) -> int:
         control.end_lock.acquire()
         control.answer(shutdown.request, "nothing new to save")
         control.close("the run has ended")
-        return _end_untrained(run, events, shutdown)
+        return end_untrained(run, events, shutdown)
     except RankLostError as error:  # that rank's end is this attempt's, and the supervisor knows it
         control.end_lock.acquire()
         print(f"rank {os.environ['RANK']}: another rank is gone ({error})", flush=True)
@@ -122,7 +122,7 @@ def run_engine(run: Run, events: EventWriter, control: Control) -> int:
         return _fail(events, control, error)
 
 
-def _end_untrained(run: Run, events: EventWriter, shutdown: Shutdown) -> int:
+def end_untrained(run: Run, events: EventWriter, shutdown: Shutdown) -> int:
     """Record the end of an attempt that has not begun to train; returns the exit code."""
     code, reason = UNTRAINED[shutdown.why]
     newest = next(iter(checkpoints_in(run.checkpoints)), None)

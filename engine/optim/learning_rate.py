@@ -30,9 +30,9 @@ class LearningRate:
         factor = state.value_at("learning_rate_factor", step)
         return curve(step) * remaining_share(state, self._train) * (1.0 if factor is None else factor)
 
-    def describe_end(self, settings: dict[str, float], state: TrainState, run_name: str) -> str:
-        """How the run would end if these settings held from its next step on, and what to do where that is not as
-        planned: moving the end moves no curve."""
+    def describe_end(self, settings: dict[str, float], state: TrainState, run_name: str) -> list[str]:
+        """At which rate the run would end if these settings held from its next step on, and where that is not as
+        planned, what to do: moving the end moves no curve. Short lines."""
         after, first = TrainState(plateau=state.plateau, settings=state.settings), state.step + 1
         for name, value in settings.items():
             after.change(Setting(first, name, value))
@@ -40,20 +40,20 @@ class LearningRate:
         end = self._end if override is None else int(override)
         peak, last = self._train.learning_rate, self.at(end, after)
         if not peak:
-            return ""
+            return []
         decays = state.settings_until(DECAY_END, first)
         planned_end = int(decays[-1].value) if decays else self._end
         planned = self.at(planned_end, state)
         words = f"the learning rate ends at {in_words(last)}, {100 * last / peak:.0f} % of its peak"
-        fork = f"`ftui resume {run_name} --fork --set train.max_steps={end}`"
-        ways = f"`ftui set {run_name} decay=linear` lowers it to 0 by step {end}, {fork} has a new schedule"
-        if DECAY_END in settings:
-            return words
-        if end > planned_end and last < NOTABLE * peak:
-            return f"{words}, and is that low from step {planned_end} on: {ways}"
-        if last - planned > NOTABLE * peak:
-            return f"{words}, not at {100 * planned / peak:.0f} % as planned for step {planned_end}: {ways}"
-        return words
+        is_too_low = end > planned_end and last < NOTABLE * peak
+        if DECAY_END in settings or not (is_too_low or last - planned > NOTABLE * peak):
+            return [words]
+        why = f"as from step {planned_end} on" if is_too_low else f"not {100 * planned / peak:.0f} % as planned"
+        return [
+            f"{words}, {why}",
+            f"`ftui set {run_name} decay=linear` lowers it to 0 by step {end}",
+            f"`ftui resume {run_name} --fork --set train.max_steps={end}`: a new schedule",
+        ]
 
 
 def falling(curve: Callable[[int], float], first: int, end: int) -> Callable[[int], float]:

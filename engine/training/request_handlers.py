@@ -62,11 +62,10 @@ class RequestHandler:
             settings[DECAY_END] = request.max_steps or last_step(self.plan, self.state)
         if not settings:
             return self.inbox.refuse(request, "it changes nothing")
-        detail = f"from step {next_step} on"
+        lines = [f"from step {next_step} on"]
         if settings.keys() & {"max_steps", DECAY_END}:
-            end = self.learning_rate.describe_end(settings, self.state, self.run.name)
-            detail += f"; {end}" if end else ""
-        self.inbox.answer(request, detail, settings)
+            lines += self.learning_rate.describe_end(settings, self.state, self.run.name)
+        self.inbox.answer(request, "\n".join(lines), settings)
         for name, value in settings.items():
             self.state.change(Setting(next_step, name, value))
 

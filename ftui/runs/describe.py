@@ -136,7 +136,7 @@ def event_lines(record: AnyRecord) -> list[str]:
         case Warned():
             return lines_of(f"warning: {record.message}")
         case ControlApplied() | ControlRefused() | MicroBatchChanged():
-            return [_answer(record)]
+            return lines_of(_answer(record))
         case Adopted() | Stalled() | Restarting():
             return lines_of(_supervision(record))
     return []
@@ -192,7 +192,7 @@ APPLIED = {
 
 
 def _answer(record: ControlApplied | ControlRefused | MicroBatchChanged) -> str:
-    """What became of a control request, or of memory that ran out."""
+    """What became of a control request, or of memory that ran out. Not yet safe to print: it may have several lines."""
     match record:
         case MicroBatchChanged():
             change = f"from {record.old} to {_rows(record.new)}"
@@ -202,7 +202,7 @@ def _answer(record: ControlApplied | ControlRefused | MicroBatchChanged) -> str:
         case ControlApplied():
             action = APPLIED.get(record.verb, shown(record.verb))
             settings = ", ".join(f"{shown(name)} = {value:g}" for name, value in record.settings.items())
-            detail = ": ".join(part for part in ("", settings, shown(record.detail)) if part)
+            detail = ": ".join(part for part in ("", settings, record.detail) if part)
             return f"{action} at step {record.step}" + (f": {detail}" if detail else "")
 
 

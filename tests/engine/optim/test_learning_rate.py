@@ -76,30 +76,34 @@ def test_a_later_decay_goes_on_from_the_earlier_one() -> None:
 @pytest.mark.parametrize(
     ("kind", "settings", "decays", "share", "advice"),
     [
-        ("cosine", {"max_steps": 70}, [], "99 %", "not at 0 % as planned for step 864"),
-        ("linear", {"max_steps": 450}, [], "50 %", "not at 0 % as planned"),
-        ("cosine_with_min_lr", {"max_steps": 200}, [], "91 %", "not at 10 % as planned"),
-        ("warmup_stable_decay", {"max_steps": 700}, [], "100 %", "not at 0 % as planned"),
+        ("cosine", {"max_steps": 70}, [], "99 %", "not 0 % as planned"),
+        ("linear", {"max_steps": 450}, [], "50 %", "not 0 % as planned"),
+        ("cosine_with_min_lr", {"max_steps": 200}, [], "91 %", "not 10 % as planned"),
+        ("warmup_stable_decay", {"max_steps": 700}, [], "100 %", "not 0 % as planned"),
         ("cosine", {"max_steps": 850}, [], "0 %", ""),
         ("constant", {"max_steps": 70}, [], "100 %", ""),
         ("reduce_lr_on_plateau", {"max_steps": 70}, [], "100 %", ""),
-        ("cosine", {"max_steps": 1000}, [], "0 %", "is that low from step 864 on"),
+        ("cosine", {"max_steps": 1000}, [], "0 %", "as from step 864 on"),
         ("cosine_with_min_lr", {"max_steps": 1000}, [], "10 %", ""),
         ("cosine", {"max_steps": 70, DECAY_END: 70}, [], "5 %", ""),
         ("cosine", {"max_steps": 2000, DECAY_END: 2000}, [], "0 %", ""),
-        ("cosine", {"max_steps": 500}, [(40, 70)], "3 %", "is that low from step 70 on"),
-        ("cosine", {"max_steps": 60}, [(40, 70)], "35 %", "not at 3 % as planned for step 70"),
+        ("cosine", {"max_steps": 500}, [(40, 70)], "3 %", "as from step 70 on"),
+        ("cosine", {"max_steps": 60}, [(40, 70)], "35 %", "not 3 % as planned"),
     ],
 )
 def test_the_answer_says_where_the_rate_ends(
     kind: str, settings: dict[str, float], decays: list[tuple[int, int]], share: str, advice: str
 ) -> None:
-    words = rates(kind).describe_end(settings, state_at(50, *decays), "mine")
-    assert f", {share} of its peak" in words and advice in words
-    ways = ("`ftui set mine decay=linear`", f"`ftui resume mine --fork --set train.max_steps={settings['max_steps']}`")
-    assert all((way in words) == bool(advice) for way in ways), words
+    words, *ways = rates(kind).describe_end(settings, state_at(50, *decays), "mine")
+    assert f", {share} of its peak" in words and words.endswith(advice or "peak")
+    commands = [
+        "`ftui set mine decay=linear`",
+        f"`ftui resume mine --fork --set train.max_steps={settings['max_steps']}`",
+    ]
+    assert [way[: len(command)] for way, command in zip(ways, commands, strict=bool(advice))] == commands[: len(ways)]
+    assert max(map(len, (words, *ways))) <= 78, "a line of a terminal"
 
 
 def test_without_a_learning_rate_there_is_nothing_to_say() -> None:
     silent = LearningRate(TrainSection(learning_rate=0), FakePlan())  # type: ignore[arg-type]
-    assert silent.describe_end({"max_steps": 70}, state_at(50), "mine") == ""
+    assert silent.describe_end({"max_steps": 70}, state_at(50), "mine") == []

@@ -8,7 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from ftui.engine.__main__ import end_untrained
 from ftui.engine.runtime import control_flags
+from ftui.engine.runtime.control_flags import Shutdown, Why
+from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.training import evaluate
 from ftui.engine.training.step import StepRunner
 from ftui.errors import STOPPED
@@ -120,3 +123,25 @@ def test_stopped_after_nan_it_still_has_the_best_before(
     stop_after(monkeypatch, run, 5)
     assert attempt(run, profile_of(run, model_folder)) == STOPPED
     assert ending(run).final == "final" and run.final.exists()
+
+
+@pytest.mark.parametrize(
+    ("why", "word", "code"),
+    [
+        ("stop", "stopped", 10),
+        ("park", "parked", 11),
+        ("abort", "aborted", 10),
+        ("preempted", "pre-empted (SIGTERM)", 21),
+    ],
+)
+@pytest.mark.parametrize("steps", [(), (350,), (9, 100)])
+def test_an_end_before_training_says_where_the_run_stands(
+    steps: tuple[int, ...], why: Why, word: str, code: int, run: Run
+) -> None:
+    for step in steps:
+        (run.checkpoints / f"checkpoint-{step}").mkdir(parents=True)
+    run.folder.mkdir(exist_ok=True)
+    assert end_untrained(run, EventWriter(run, attempt=2, token="test"), Shutdown(why)) == code
+    record, newest = ending(run), max(steps, default=0)
+    assert record.reason == f"{word} before training {'resumed' if steps else 'began'}"
+    assert (record.step, record.checkpoint) == (newest, f"checkpoints/checkpoint-{newest}" if steps else None)
