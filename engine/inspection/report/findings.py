@@ -159,7 +159,7 @@ _TABLE = (
         "Plain text: fewer than 100,000 tokens (a rule of thumb).",
     ),
     FindingKind(
-        "few_eval", "are few to evaluate on",
+        "few_eval", "are too few to evaluate on",
         "Set more aside (data.eval_num_rows, data.eval_fraction) or name more in data.eval: the best checkpoint and "
         "early stopping rest on them.", warning=0,
         why="Where the losses of n rows spread by s, a difference under 2 s / sqrt(n), two standard errors of their "

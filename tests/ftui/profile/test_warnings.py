@@ -15,7 +15,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.tiers import tier_layer, tier_names
 from tests.support.imports import FILES
 
-TABLES = {
+TABLES: dict[str, dict[str, object]] = {
     "full": {"adapter": {"method": "full"}}, "lora": {}, "qlora": {"adapter": {"method": "qlora"}},
     "freeze": {"adapter": {"method": "freeze", "trainable_layers": 2}},
     "new": {"adapter": {"method": "full"}, "model": {"from_scratch": {"size": "tiny"}}, "run": {"stage": "pretrain"}},
@@ -89,7 +89,7 @@ def test_numbers_inside_and_outside_their_range(
 ) -> None:
     section, _, name = key.partition(".")
     for value in (*inside, *outside):
-        tables = {"data": {"train": "r"}} | more
+        tables: dict[str, dict[str, object]] = {"data": {"train": "r"}} | more
         tables |= {section: {**tables.get(section, {}), name: value}}
         (lines, keys) = (warning_lines(find_warnings(profile(**tables))), warned(profile(**tables)))
         assert keys == [key] * (value in outside), value
