@@ -53,7 +53,8 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         Shutdown: the run was told to end before it began to train.
         RankLostError: another rank of this run is gone.
     """
-    control.has_checkpoint = bool(checkpoints_in(run.checkpoints))
+    if checkpoints := checkpoints_in(run.checkpoints):
+        control.has_checkpoint, events.num_steps = True, checkpoints[0].step
     hardware = find_hardware(profile)
     settle_torch(profile, hardware)
     ranks = join(hardware, profile.hardware.num_processes)
@@ -112,7 +113,7 @@ def _lead(
 ) -> int:
     """Rank 0: resume, train to the end, export; returns the exit code."""
     state = TrainState()
-    resumed = resume(run, parts, state, ranks, provenance, data.plan, events)
+    resumed = resume(run, parts, state, ranks, provenance, data.plan, profile, events)
     limit = profile.checkpoint.save_total_limit
     checkpoints = CheckpointManager(run, parts, data.tokenizer, state, ranks, events, disk_wait, provenance, limit)
     check_room(run.folder, checkpoints.expected_bytes)

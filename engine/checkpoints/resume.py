@@ -7,6 +7,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.model import FULL_COMMIT
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, fault, read_manifest
+from ftui.runs.describe import epochs_of_fork
 from ftui.runs.events import CheckpointRejected
 from ftui.runs.run_folder import Run
 
@@ -42,6 +43,7 @@ def resume(
     ranks: ProcessGroup,
     provenance: Provenance,
     plan: RunPlan,
+    profile: Profile,
     events: EventWriter,
 ) -> Checkpoint | None:
     """Put the run back where its newest checkpoint left it; returns that checkpoint, if there is one.
@@ -57,6 +59,8 @@ def resume(
         differences = check_same(run, checkpoint, provenance.fingerprints)
         if is_fork(run, checkpoint):
             _restore_fork(parts, state, checkpoint, differences, plan)
+            if words := _describe_epochs(state, plan, profile):
+                events.warn(words)
         else:
             restore(parts, state, checkpoint)
         content = [f"forked with other content at step {state.step}: {', '.join(differences)}"] if differences else []
@@ -91,6 +95,14 @@ def _restore_fork(
             f"The run would end at step {plan.max_steps}, and it continues from step {checkpoint.step}.",
             hint="Raise train.max_steps or train.num_train_epochs.",
         )
+
+
+def _describe_epochs(state: TrainState, plan: RunPlan, profile: Profile) -> str:
+    """How many epochs the fork comes to: what was said before it started, and for other rows too."""
+    planned, train = plan.epoch_of(state.step), profile.train
+    asked = None if train.max_steps is not None or profile.curriculum else train.num_train_epochs or 1
+    end = plan.epoch_of(plan.max_steps)
+    return epochs_of_fork(planned + state.epoch_shift, state.step, planned, plan.max_steps, end, asked)
 
 
 def find_checkpoint(run: Run, events: EventWriter) -> Checkpoint | None:

@@ -12,12 +12,11 @@ from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, fault, read_manifest, step_of
 from ftui.runs.checkpoint_index import read_stored_evaluation
+from ftui.runs.describe import epochs_of_fork
 from ftui.runs.events import RunStarted
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.text import shown
-
-SAME_EPOCH = 0.01
 
 
 @dataclass(frozen=True)
@@ -102,16 +101,7 @@ def describe_epochs(parent: Run, checkpoint: Checkpoint, profile: Profile, diffe
     asked = None if profile.train.max_steps is not None else profile.train.num_train_epochs or 1
     end = profile.train.max_steps if asked is None else math.ceil(asked * per_epoch)
     assert end is not None, "one of both says where it ends"
-    total, counted = done + (end - checkpoint.step) / per_epoch, checkpoint.step / per_epoch
-    if abs(done - counted) < SAME_EPOCH or end <= checkpoint.step:
-        return ""
-    seen = f"{done:.2f} epochs are trained at step {checkpoint.step}"
-    if asked is None:
-        return f"{seen}; it ends at step {end} after {total:.2f} epochs."
-    words = f"{seen}, and it ends at step {end} after {total:.2f}, not {asked:g}"
-    if (fitting := checkpoint.step + round((asked - done) * per_epoch)) > checkpoint.step:
-        return f"{words}; --set train.max_steps={fitting} ends it after {asked:g}."
-    return f"{words}."
+    return epochs_of_fork(done, checkpoint.step, checkpoint.step / per_epoch, end, end / per_epoch, asked)
 
 
 def _inherited(origin: ForkOrigin) -> list[Checkpoint]:

@@ -35,6 +35,8 @@ from ftui.text import complaint, shown
 LOST = "The engine and its supervisor ended without writing why (the pod was restarted, or both were killed)."
 ENDED_WHILE_RESTARTING = "It crashed at step {}, and its supervisor was ended before it could start it again."
 
+SAME_EPOCH = 0.01
+
 PEFT = ("peft", "AutoPeftModelForCausalLM")
 LOADERS = {"lora": PEFT, "qlora": PEFT, "full": ("transformers", "AutoModelForCausalLM")}  # freeze: as full
 
@@ -81,6 +83,26 @@ def phase(state: RunState) -> str:
         return "parked · the disk stayed full"
     word = phase_word(state.phase)
     return f"{word} · {shown(state.detail)}" if state.detail else word
+
+
+def epochs_of_fork(done: float, step: int, planned: float, end: int, planned_end: float, asked: float | None) -> str:
+    """How many epochs a fork comes to, where its plan counts others than were trained; else "".
+
+    Args:
+        done: epochs that are trained at `step`, where it begins; its plan counts `planned` for that many steps.
+        end: its last step, which its plan counts as `planned_end` epochs.
+        asked: train.num_train_epochs; `None` where train.max_steps says where it ends.
+    """
+    if abs(done - planned) < SAME_EPOCH or end <= step:
+        return ""
+    seen, total = f"{done:.2f} epochs are trained at step {step}", done + planned_end - planned
+    if asked is None:
+        return f"{seen}; it ends at step {end} after {total:.2f} epochs."
+    words = f"{seen}, and it ends at step {end} after {total:.2f}, not {asked:g}"
+    fitting = step + round((asked - done) * (end - step) / (planned_end - planned))
+    if fitting > step:
+        return f"{words}; --set train.max_steps={fitting} ends it after {asked:g}."
+    return f"{words}."
 
 
 def micro_batch(state: RunState) -> str | None:

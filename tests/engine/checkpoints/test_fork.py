@@ -17,7 +17,7 @@ from ftui.launch.fork import describe_epochs
 from ftui.profile.layers import resolve
 from ftui.profile.serialize import to_toml
 from ftui.runs.checkpoint_folders import checkpoints_in, discard, link_copy
-from ftui.runs.events import RunStarted, Step
+from ftui.runs.events import RunStarted, Step, Warned
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts
 from tests.support.tiny import chats, make_profile, train_run, write_rows
@@ -88,7 +88,11 @@ def test_the_epochs_of_a_fork_are_those_of_the_rows_seen(
     batch: int, epochs: int, parent: Run, model_folder: Path
 ) -> None:
     """Its parent saw 12 of 24 rows in three steps; it says what it comes to before it starts, and comes to that."""
-    changes = {"train__per_device_train_batch_size": batch, "train__num_train_epochs": epochs, "train__max_steps": None}
+    changes: dict[str, Any] = {
+        "train__per_device_train_batch_size": batch,
+        "train__num_train_epochs": epochs,
+        "train__max_steps": None,
+    }
     if epochs * 24 / batch <= 3:
         with pytest.raises(ProfileError, match="would end at step"):
             child(parent, model_folder, **changes)
@@ -103,6 +107,9 @@ def test_the_epochs_of_a_fork_are_those_of_the_rows_seen(
     words = describe_epochs(parent, origin, resolve(run.profile).profile, ["train.per_device_train_batch_size"])
     assert (words == "") == (batch == 4)
     assert not words or f"after {steps(run)[-1].epoch:.2f}" in words
+    assert [r.message for r in Tail(run.journal).read() if isinstance(r, Warned) and "epochs" in r.message] == (
+        [words] if words else []
+    )
     assert begun(run).epoch_shift == pytest.approx(before - 3 / per_epoch)
 
 

@@ -89,7 +89,7 @@ def test_numbers_inside_and_outside_their_range(
 ) -> None:
     section, _, name = key.partition(".")
     for value in (*inside, *outside):
-        tables: dict[str, dict[str, object]] = {"data": {"train": "r"}} | more
+        tables: dict[str, dict[str, object]] = {"data": {"train": "r"}, **more}
         tables |= {section: {**tables.get(section, {}), name: value}}
         (lines, keys) = (warning_lines(find_warnings(profile(**tables))), warned(profile(**tables)))
         assert keys == [key] * (value in outside), value
