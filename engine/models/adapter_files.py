@@ -9,9 +9,11 @@ from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import ModelError
+from ftui.models.model_files import check_files
 from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs.checkpoint_folders import file_hash
 
+from .files.blame import blame
 from .files.hub import model_folder
 
 ADAPTER = "adapter_model.safetensors"
@@ -33,6 +35,7 @@ def starting_adapter(section: AdapterSection, report: Callable[[str], None]) -> 
         raise ModelError(f"There is no adapter folder {folder}.", hint="Check adapter.name_or_path.")
     if missing := [name for name in (CONFIG, ADAPTER) if not (folder / name).is_file()]:
         raise ModelError(f"{folder} is not an adapter: it has no {missing[0]}.", hint="Check adapter.name_or_path.")
+    check_files(folder, is_complete=True)
     return folder
 
 
@@ -47,7 +50,9 @@ def check_tokens(folder: Path, tokenizer: PreTrainedTokenizerBase, new_ids: Iter
     path = folder / "tokenizer.json"
     if not path.is_file():
         return
-    adapter_tokenizer, trained = Tokenizer.from_file(str(path)), trained_rows(folder)
+    with blame(path, "used"):
+        adapter_tokenizer = Tokenizer.from_file(str(path))
+    trained = trained_rows(folder)
     for number in sorted({*new_ids, *trained}):
         own_token, adapter_token = tokenizer.convert_ids_to_tokens(number), adapter_tokenizer.id_to_token(number)
         if own_token != adapter_token:
@@ -67,11 +72,9 @@ def trained_rows(folder: Path) -> list[int]:
     Raises:
         ModelError: its config cannot be read.
     """
-    try:
+    with blame(folder / CONFIG, "used"):
         rows = json.loads((folder / CONFIG).read_bytes()).get("trainable_token_indices") or []
-    except (OSError, ValueError, AttributeError) as error:
-        raise ModelError(f"{folder / CONFIG} cannot be read: {error}") from error
-    return sorted({row for its in rows.values() for row in its} if isinstance(rows, dict) else rows)
+        return sorted({int(row) for its in (rows.values() if isinstance(rows, dict) else [rows]) for row in its})
 
 
 def _token(token: object) -> str:

@@ -7,10 +7,13 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig, PreTrainedModel
 
 from ftui.errors import ModelError
+from ftui.models.model_files import read_tensors_of
+from ftui.models.safetensors_header import fetch_again
 from ftui.profile.sections.model import ModelSection
 
 from ..system.device import Hardware
 from .attention import attention_for
+from .files.blame import blame
 from .files.remote_code import HOW, brings_code, check_code
 
 # Parts of a config that say the model reads more than text.
@@ -36,15 +39,12 @@ def load_model(
     config = read_config(folder, trusted=section.trust_remote_code)
     check_kind(config, folder)
     load: Any = AutoModelForCausalLM.from_pretrained
-    try:
+    with blame(folder, "loaded"):
         model, loaded = load(
             folder, dtype=dtype, attn_implementation=attention_for(section.attn_implementation, config, hardware),
             local_files_only=True, trust_remote_code=section.trust_remote_code, use_safetensors=True,
             quantization_config=quantization, device_map=device_map, output_loading_info=True,
         )  # fmt: skip
-    except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
-        hint = "Check model.name_or_path."
-        raise ModelError(f"The model in {folder} cannot be loaded: {error}", hint=hint) from error
     if missing := sorted(loaded["missing_keys"]):
         raise ModelError(
             f"The files in {folder} lack weights of a {config.model_type} model: {', '.join(missing[:3])}.",
@@ -52,6 +52,26 @@ def load_model(
         )
     assert isinstance(model, PreTrainedModel)
     return model
+
+
+def check_sizes(model: PreTrainedModel, folder: Path) -> None:
+    """Refuse weights of other sizes than those of `model`, which was made from the config beside them.
+
+    Loading finds that too, after it has read them. Only what has the same name in both is compared, and by its number
+    of elements: transformers turns and joins some tensors while it loads them.
+
+    Raises:
+        ModelError: one differs, or a file is damaged.
+    """
+    stored = read_tensors_of(folder, is_complete=False)
+    for name, weight in model.named_parameters(remove_duplicate=False):
+        tensor = stored.get(name)
+        if tensor is not None and tensor.num_elements != weight.numel():
+            raise ModelError(
+                f"{folder}: {name} has the shape {list(tensor.shape)} in the weights, and by config.json it has "
+                f"{list(weight.shape)}.",
+                hint=f"They are not of the same model. {fetch_again(folder)}",
+            )
 
 
 def check_kind(config: Any, folder: Path) -> None:
@@ -93,17 +113,32 @@ def read_config(folder: Path, *, trusted: bool = False) -> Any:
     if trusted:
         check_code(folder)
     try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
-    except (OSError, ValueError, KeyError) as error:
+        with blame(folder / "config.json", "used"):
+            return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+    except ModelError as error:
         if not trusted and brings_code(folder):
             raise ModelError(f"The model in {folder} brings its own Python code: it is not run.", hint=HOW) from error
-        raise ModelError(f"The model in {folder} cannot be read: {error}") from error
+        raise
 
 
 def eos_token_ids(folder: Path, *, trusted: bool = False) -> list[int]:
-    """Every token that ends a turn, by the model's generation config (its config where there is none)."""
-    try:
-        ids = GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id
-    except OSError:
-        ids = getattr(read_config(folder, trusted=trusted), "eos_token_id", None)
-    return [] if ids is None else [ids] if isinstance(ids, int) else list(ids)
+    """Every token that ends a turn, by the model's generation config (its config where there is none).
+
+    Raises:
+        ModelError: there is one, and it cannot be used.
+    """
+    file = folder / "generation_config.json"
+    if file.is_file():
+        with blame(file, "used"):
+            return _token_ids(GenerationConfig.from_pretrained(folder, local_files_only=True).eos_token_id)
+    config = read_config(folder, trusted=trusted)
+    with blame(folder / "config.json", "used"):
+        return _token_ids(getattr(config, "eos_token_id", None))
+
+
+def _token_ids(ids: Any) -> list[int]:
+    """Raises `TypeError` for what are no ids."""
+    each = [] if ids is None else ids if isinstance(ids, list) else [ids]
+    if not all(type(one) is int for one in each):
+        raise TypeError(f"eos_token_id is {ids!r}")
+    return each

@@ -16,6 +16,7 @@ from ftui.errors import ModelError, ProfileError
 from ftui.profile.sections.adapter import REFUSED_STARTS, AdapterSection
 
 from .adapter_files import CONFIG
+from .files.blame import blame
 from .quantization import is_packed
 from .weights import fill_adapter
 
@@ -246,10 +247,8 @@ def _config_in(folder: Path) -> Any:
     from peft import PeftConfig
     from peft.utils import PeftType
 
-    try:
+    with blame(folder / CONFIG, "used"):
         config = PeftConfig.from_pretrained(str(folder))
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ModelError(f"{folder / CONFIG} cannot be read: {error}") from error
     if config.peft_type != PeftType.LORA:
         raise ModelError(f"{folder} holds an adapter of the kind {config.peft_type}; only LoRA can be continued.")
     start = str(config.init_lora_weights).partition("_niter")[0]

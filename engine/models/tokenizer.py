@@ -11,7 +11,8 @@ from transformers import PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from ftui.errors import ModelError
 
-from .files.remote_code import check_code
+from .files.blame import blame
+from .files.remote_code import HOW, brings_code, check_code
 
 if TYPE_CHECKING:  # pydantic: processes that only tokenise do without
     from ftui.profile.sections.from_scratch import FromScratch
@@ -38,10 +39,17 @@ def load_tokenizer(folder: Path, *, trusted: bool = False) -> PreTrainedTokenize
 
     if trusted:
         check_code(folder)
+    definition, config = folder / "tokenizer.json", folder / "tokenizer_config.json"
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
-    except (OSError, ValueError, KeyError) as error:
-        raise ModelError(f"The tokenizer in {folder} cannot be loaded: {error}") from error
+        with blame(config if config.is_file() else folder, "used to load the tokenizer"):
+            tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+    except ModelError as error:
+        if not trusted and brings_code(folder):
+            raise ModelError(f"The model in {folder} brings its own Python code: it is not run.", hint=HOW) from error
+        if definition.is_file():
+            with blame(definition, "used"):
+                Tokenizer.from_file(str(definition))
+        raise
     if not tokenizer.is_fast:
         raise ModelError(f"The tokenizer in {folder} has no fast version (tokenizer.json), which ftui needs.")
     assert isinstance(tokenizer, PreTrainedTokenizerBase)

@@ -19,7 +19,8 @@ from ftui.profile.schema import Profile
 
 from ..build import prepare_model
 from ..models.attention import FLASH, attention_for
-from ..models.load_model import check_kind, read_config
+from ..models.files.blame import blame
+from ..models.load_model import check_kind, check_sizes, read_config
 from ..models.methods import storage_dtype
 from ..models.new_model import new_config, new_model
 from ..models.quantization import keep_layout, quantization
@@ -96,12 +97,13 @@ def make_meta_model(
     """
     dtype, section = storage_dtype(profile, hardware), profile.model
     config = _config(profile, folder_or_config)
+    folder = folder_or_config if isinstance(folder_or_config, Path) else None
     attention = attention_for(section.attn_implementation, config, hardware)
     masks = attention != FLASH
     attention = attention if masks else "sdpa"  # which takes the same kernel, and has it on `meta`
     with warnings.catch_warnings(), META, _skip_weight_init():
         warnings.simplefilter("ignore")
-        base = _base(profile, config, dtype, attention, hardware)
+        base = _base(profile, config, dtype, attention, hardware, folder)
         new_ids = _last_ids(base, len(section.extra_special_tokens)) if vocabulary is None else vocabulary[1]
         if vocabulary is not None:
             fit_embeddings(base, *vocabulary)
@@ -120,24 +122,31 @@ def _config(profile: Profile, folder_or_config: Any) -> Any:
             "A model that brings its own Python code is not simulated.", hint="Its code runs in a run only."
         )
     config = copy.deepcopy(folder_or_config)  # a simulation takes layers out of it
-    if isinstance(folder_or_config, str | Path):
-        config = read_config(Path(folder_or_config))
-    check_kind(config, Path(str(profile.model.name_or_path)))
+    if isinstance(folder_or_config, Path):
+        config = read_config(folder_or_config)
+    name = Path(str(profile.model.name_or_path))
+    with blame(name / "config.json", "used"):
+        check_kind(config, name)
     return config
 
 
 def _base(
-    profile: Profile, config: Any, dtype: torch.dtype | str, attention: str | None, hardware: Hardware
+    profile: Profile,
+    config: Any,
+    dtype: torch.dtype | str,
+    attention: str | None,
+    hardware: Hardware,
+    folder: Path | None,
 ) -> PreTrainedModel:
     if profile.model.from_scratch is not None:
         return new_model(config, dtype, attention)
     if dtype == "auto":  # as it lies in its files
         dtype = getattr(config, "dtype", None) or torch.float32
-    try:
+    with blame((folder or Path(str(profile.model.name_or_path))) / "config.json", "made into a model"):
         made = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
-    except (ValueError, KeyError, ImportError) as error:
-        raise ModelError(f"A model of type {config.model_type} cannot be made: {error}") from error
     assert isinstance(made, PreTrainedModel)
+    if folder is not None:
+        check_sizes(made, folder)
     if profile.adapter.is_quantised:
         pack_layers(made, quantization(profile.adapter, hardware))
         keep_layout(made)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ftui.models.architectures import OTHERS, Sizes, context, ends, reuse_equal, windows
 from ftui.models.shape import Activation, DecoderLayer, Experts, ModelShape, Norm
+from ftui.text import cut
 
 __all__ = ["ModelShape", "read_shape", "shape_from_scratch"]
 
@@ -119,6 +120,19 @@ def read_shape(config: Mapping[str, Any]) -> ModelShape | None:
         return None
     is_possible = shape.head_dim > 0 and shape.num_heads % shape.num_kv_heads == 0
     return shape if is_possible and all(_has_valid_experts(layer) for layer in shape.layers) else None
+
+
+def find_impossible_size(config: Mapping[str, Any]) -> str:
+    """The first size in a config.json that is negative, or beyond what any model has; empty where there is none.
+
+    Types are not looked at: some models have a list of numbers, one for each layer.
+    """
+    for key in COUNTS:
+        value = config.get(key)
+        most = DEEPEST if key in ("num_hidden_layers", "n_layer") else MOST
+        if isinstance(value, int | float) and not 0 <= value <= most:
+            return f"{key} is {cut(str(value), 40)}"
+    return ""
 
 
 def _are_sizes(config: Mapping[str, Any]) -> bool:

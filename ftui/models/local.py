@@ -1,20 +1,17 @@
 """Models on this disk, read as plain files: folders, the hub's cache, GGUF files. No network, no library of the hub."""
 
 import json
-import math
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ftui.errors import ModelError
 from ftui.models.config_reader import read_shape
+from ftui.models.safetensors_header import StoredTensor, read_header
 from ftui.system.user_folders import expand_user, hub_cache
 
 CONFIG, CARD = "config.json", "README.md"
-LONGEST_HEADER = 100 << 20
-"""As the safetensors library has it: a longer header is a damaged file."""
 DTYPES = {"F64": "float64", "F32": "float32", "BF16": "bfloat16", "F16": "float16", "I8": "int8", "U8": "uint8"}
 
 
@@ -139,19 +136,19 @@ def read_facts(path: Path, *, name: str | None = None) -> ModelFacts:
             return ModelFacts(name, path, model_type="gguf", num_bytes=path.stat().st_size)
         config = read_config(path / CONFIG)
         files = sorted(file for file in path.glob("*.safetensors") if file.is_file())
-        headers = [entry for file in files for entry in _tensors(file)]
+        tensors = [tensor for file in files for tensor in read_header(file).values()]
         num_bytes = sum(file.stat().st_size for file in files)
         licence = _licence(path / CARD)
     except (ModelError, OSError) as error:
         return ModelFacts(name, path, problem=error.message if isinstance(error, ModelError) else str(error))
     shape = read_shape(config)
-    num_elements = sum(number for _, number in headers) or None
+    num_elements = sum(tensor.num_elements for tensor in tensors) or None
     return ModelFacts(
         name, path, model_type=_text(config.get("model_type")),
         parameters=num_elements if shape is None else shape.num_parameters,
         layers=_number(config, "num_hidden_layers", "n_layer") if shape is None else shape.num_layers,
         context=_number(config, "max_position_embeddings", "n_positions") if shape is None else shape.context,
-        dtype=_most(headers) or _text(config.get("dtype") or config.get("torch_dtype")),
+        dtype=_most(tensors) or _text(config.get("dtype") or config.get("torch_dtype")),
         num_bytes=num_bytes or None, licence=licence,
     )  # fmt: skip
 
@@ -164,46 +161,11 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _tensors(file: Path) -> Iterator[tuple[str, int]]:
-    """(type, elements) of every tensor in a safetensors file.
-
-    Raises:
-        ModelError: it is none, or damaged.
-    """
-    for tensor, entry in _header(file).items():
-        if tensor == "__metadata__":
-            continue
-        dtype, sizes = (entry.get("dtype"), entry.get("shape")) if isinstance(entry, dict) else (None, None)
-        if not isinstance(dtype, str) or not isinstance(sizes, list) or not all(map(_is_size, sizes)):
-            raise ModelError(f"{file} has a damaged header: {tensor!r}.", hint="Did its download end?")
-        yield dtype, math.prod(sizes)
-
-
-def _is_size(number: Any) -> bool:
-    return isinstance(number, int) and 0 <= number < 1 << 63
-
-
-def _header(file: Path) -> dict[str, Any]:
-    """The header of a safetensors file: 8 bytes of length, then JSON."""
-    with file.open("rb") as stream:
-        start = stream.read(8)
-        size = struct.unpack("<Q", start)[0] if len(start) == 8 else LONGEST_HEADER + 1
-        if size > LONGEST_HEADER:
-            raise ModelError(f"{file} is no safetensors file.", hint="Did its download end?")
-        try:
-            header = json.loads(stream.read(size))
-        except (ValueError, RecursionError) as error:
-            raise ModelError(f"{file} has a damaged header: {error}", hint="Did its download end?") from error
-    if not isinstance(header, dict):
-        raise ModelError(f"{file} has a damaged header.", hint="Did its download end?")
-    return header
-
-
-def _most(headers: list[tuple[str, int]]) -> str | None:
+def _most(tensors: list[StoredTensor]) -> str | None:
     """The type that most elements have."""
     sums: dict[str, int] = {}
-    for dtype, number in headers:
-        sums[dtype] = sums.get(dtype, 0) + number
+    for tensor in tensors:
+        sums[tensor.dtype] = sums.get(tensor.dtype, 0) + tensor.num_elements
     most = max(sums, key=lambda dtype: sums[dtype], default=None)
     return None if most is None else DTYPES.get(most, most)
 

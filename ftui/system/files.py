@@ -29,7 +29,7 @@ DAMAGED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What reading JSON may raise where a file does not hold what was written to it."""
 
 T = TypeVar("T")
-_KINDS_OF_FILE = {
+KINDS_OF_FILE = {
     stat.S_IFREG: "a plain file",
     stat.S_IFDIR: "a folder",
     stat.S_IFLNK: "a link",
@@ -134,7 +134,7 @@ def check_plain(path: Path, found: os.stat_result, owner: int) -> None:
 
 
 def _unsafe(path: Path, expected: str, found: os.stat_result) -> UnsafePathError:
-    what = _KINDS_OF_FILE.get(stat.S_IFMT(found.st_mode), "something else")
+    what = KINDS_OF_FILE.get(stat.S_IFMT(found.st_mode), "something else")
     return UnsafePathError(
         f"{path} is {what} and should be {expected}: ftui writes nothing there.",
         hint=f"Remove it, or put {expected} in its place.",

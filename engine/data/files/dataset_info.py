@@ -9,6 +9,7 @@ from ftui.errors import DataError
 from ftui.profile.paths import HUB_ID
 from ftui.profile.sections import row_forms
 from ftui.profile.sections.data import DataSource, Form, Role
+from ftui.system.input_files import read_input
 
 from ..forms.column_names import nearest_name_hint
 from ..forms.turns import CONTENT_KEYS, ROLE_KEYS, ROLES
@@ -72,7 +73,7 @@ def resolve_entry(source: DataSource) -> DataSource:
 def files_in_table(path: Path) -> list[Path]:
     """The files that its entries name and that are there, in their order; none where it is no such table."""
     try:
-        table = json.loads(path.read_text(encoding="utf-8-sig"))
+        table = json.loads(read_input(path).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError):
         return []
     entries = list(table.values()) if isinstance(table, dict) else []
@@ -85,7 +86,7 @@ Refusal = Callable[[str, str], DataError]
 
 def _entry(path: Path, name: str | None) -> tuple[Mapping[str, Any], Refusal]:
     try:
-        table = json.loads(path.read_text(encoding="utf-8-sig"))
+        table = json.loads(read_input(path).decode("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
     if not isinstance(table, dict):

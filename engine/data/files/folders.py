@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.errors import DataError
+from ftui.system.input_files import name_special, read_input
 from ftui.text import toml_value
 
 from .splits import SAVED_SPLITS, choose_split, find_splits
@@ -50,6 +51,9 @@ def list_files(
             f"{first_names(lost)}: {'this link leads' if len(lost) == 1 else 'these links lead'} to nothing.",
             hint="Bring back what was there, or delete the link." if len(lost) == 1 else "Bring back what was there.",
         )
+    if special := [one for one in there if kind_of(one) and name_special(one)]:
+        what = name_special(special[0])
+        raise DataError(f"{first_names(special)}: {what}, not a regular file.", hint="Delete it, or name the files.")
     files, copies = _deduplicate([one for one in there if kind_of(one) and one.is_file() and not _is_cached(one)])
     texts = [one for one in files if kind_of(one) == ".txt"]
     texts = texts if rows_only and len(texts) < len(files) else []
@@ -137,7 +141,7 @@ def _is_cached(file: Path) -> bool:
     if kind_of(file) != ".arrow":
         return False
     try:
-        state = json.loads((file.parent / SAVED_FILES).read_bytes())
+        state = json.loads(read_input(file.parent / SAVED_FILES))
         names = [entry["filename"] for entry in state["_data_files"]]
     except FileNotFoundError:
         return file.name.startswith("cache-")

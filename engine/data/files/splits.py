@@ -14,6 +14,7 @@ from fsspec.utils import glob_translate  # type: ignore[import-untyped]
 from huggingface_hub.repocard import metadata_load
 
 from ftui.errors import DataError
+from ftui.system.input_files import read_input
 
 from .streams import kind_of, printable
 
@@ -109,7 +110,7 @@ def _glob(base: Path, pattern: str) -> Callable[[Path], bool]:
 
 def _saved_splits(base: Path) -> list[str]:
     try:
-        names = json.loads((base / SAVED_SPLITS).read_bytes())["splits"]
+        names = json.loads(read_input(base / SAVED_SPLITS))["splits"]
     except FileNotFoundError:
         return []
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -12,6 +12,7 @@ from typing import IO, Any, BinaryIO, cast
 import zstandard
 
 from ftui.errors import DataError
+from ftui.system.input_files import open_input
 
 KINDS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".txt")
 TABLES = (".parquet", ".arrow")
@@ -44,7 +45,7 @@ def open_stream(path: Path) -> Iterator[BinaryIO]:
         DataError: it cannot be read, or what it is packed in is damaged (also later, while it is read).
     """
     try:
-        with path.open("rb") as packed:
+        with open_input(path) as packed:
             _refuse_stand_in(path, packed.peek(HEAD)[:HEAD])
             yield _unpack(path, packed)
     except DAMAGED as error:

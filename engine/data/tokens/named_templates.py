@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DataError
+from ftui.system.input_files import read_input
 
 from ..forms.examples import Chat, Message, shared_start
 from .chat_template import render_text
@@ -147,7 +148,7 @@ def _template_text(tokenizer: PreTrainedTokenizerBase, template_name: str) -> st
 def _read_template(template_name: str) -> str:
     path = Path(template_name) if template_name.endswith(".jinja") else FOLDER / f"{template_name}.jinja"
     try:
-        return path.read_text(encoding="utf-8").removesuffix("\n")
+        return read_input(path).decode().replace("\r\n", "\n").removesuffix("\n")
     except (OSError, UnicodeDecodeError) as error:
         words = f"The chat template {path} cannot be read: {error}."
         raise DataError(words, hint="Check data.chat_template.") from error

@@ -18,6 +18,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
 from tqdm import tqdm
 
 from ftui.errors import DiskError, ModelError, UnavailableError
+from ftui.models.model_files import check_files
 from ftui.profile.sections.model import ModelSection
 from ftui.units import size
 
@@ -76,6 +77,7 @@ def tokenizer_folder(name_or_path: str, report: Report) -> Path:
     if path.is_absolute():
         if not path.is_dir():
             raise ModelError(f"There is no tokenizer folder {path}.", hint="Check model.from_scratch.tokenizer.")
+        check_files(path, is_complete=False)
         return path
     return model_folder(name_or_path, None, report, patterns=TOKENIZER)[0]
 
@@ -88,8 +90,16 @@ def model_folder(
     `report(detail)` is called with the progress of a download.
 
     Raises:
-        ModelError: no such folder or repository, gated, or offline with nothing in the cache.
+        ModelError: no such folder or repository, gated, or offline with nothing in the cache; a file in it is damaged.
     """
+    folder, commit = _find_folder(name_or_path, revision, report, patterns)
+    check_files(folder, is_complete="*.safetensors" in patterns)
+    return folder, commit
+
+
+def _find_folder(
+    name_or_path: str, revision: str | None, report: Report, patterns: list[str]
+) -> tuple[Path, str | None]:
     path = Path(name_or_path)
     if path.is_absolute():
         return _local(path), None

@@ -1,4 +1,4 @@
-"""Files and folders that a profile names and that are not there: told before any engine is started, all at once."""
+"""Files and folders that a profile names and that are not there, or are no files: all told before an engine starts."""
 
 import difflib
 import json
@@ -9,6 +9,7 @@ from typing import Any
 
 from ftui.profile.origins import Key, ProfileFault, ValueOrigin, nearest_origin
 from ftui.profile.paths import FILES, FOLDERS, HUB_ID, TEMPLATE
+from ftui.system.input_files import name_special
 from ftui.text import cut, shown
 
 TABLE = "dataset_info.json"  # of LLaMA-Factory
@@ -55,6 +56,8 @@ def _reason(key: Key, path: str) -> tuple[str, str]:
             f"there is no {what} {_shorten(path)} here, and it is not a valid name on the hub",
             "Names there are owner/name.",
         )
+    if special := name_special(Path(path)):
+        return f"{_shorten(path)} is {special}, not a regular file", "Copy what it gives into a file, and name that."
     if os.path.exists(path):
         return "", ""
     what = "file or folder" if key in FILES else "file" if is_file else "folder"

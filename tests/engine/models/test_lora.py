@@ -338,7 +338,7 @@ def test_an_adapter_to_go_on_from_must_fit(bases: dict[str, Path], tmp_path: Pat
     with pytest.raises(ModelError, match="only LoRA"):
         go_on(loaded(base, plain), plain)
     (tmp_path / "adapter_config.json").write_text("{")
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="cannot be used"):
         go_on(loaded(base, plain), plain)
 
 

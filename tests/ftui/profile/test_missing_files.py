@@ -1,5 +1,8 @@
 """Files and folders that a profile names and that are not there: all told before an engine starts, with their keys."""
 
+import os
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,6 +91,35 @@ def test_they_are_told_with_all_that_is_wrong(path: Path) -> None:
         resolve(path)
     lines = [line for line in caught.value.message.split("\n") if line.startswith(f"{path}:")]
     assert [line.split(": ")[1] for line in lines] == [*(key for _, key, _ in ABSENT), "train.seed"]
+
+
+def pipe(place: Path) -> None:
+    os.mkfifo(place)
+
+
+def endless(place: Path) -> None:
+    place.symlink_to("/dev/zero")
+
+
+def listen(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind(os.path.relpath(place))
+
+
+@pytest.mark.parametrize(("put", "what"), [(pipe, "a FIFO"), (endless, "a device"), (listen, "a socket")])
+@pytest.mark.parametrize("name", ["base", "adapter", "a.jsonl", "sub/b.jsonl", "c.jsonl", "t.jinja"])
+def test_what_is_no_file_is_not_waited_for(
+    name: str, put: Callable[[Path], None], what: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if (name, put) == ("t.jinja", endless):
+        pytest.skip("where a link leads is its path, and this one is the name of no template")
+    monkeypatch.chdir(path.parent)  # a socket's name has 107 bytes at most
+    fill(path.parent)
+    place = path.parent / name
+    place.rmdir() if place.is_dir() else place.unlink()
+    put(place)
+    (problem,) = resolve(path).missing_files
+    assert f"is {what}, not a regular file" in problem.message and (what == "a device" or name in problem.message)
 
 
 def test_the_nearest_name_is_told(path: Path) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ftui.engine.data.files.blocks import read_blocks
 from ftui.engine.data.files.folders import list_files
 from ftui.engine.data.load_rows import load_data
 from ftui.engine.data.sources import ResolvedSource, find_sources
@@ -163,6 +164,24 @@ def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(Path, "iterdir", refused)
     with pytest.raises(DataError, match=r"closed cannot be read: Permission denied"):
         list_files(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["b.jsonl", "b.csv", "b.parquet", "deep/b.json.gz", "dataset_dict.json", "state.json"])
+def test_a_fifo_in_a_folder_is_not_waited_for(name: str, tmp_path: Path) -> None:
+    touch(tmp_path, "a.jsonl", "a.arrow", name)
+    (tmp_path / name).unlink()
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match=f"{Path(name).name}.* a FIFO, not a regular file"):
+        list_files(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["rows.jsonl", "rows.csv", "rows.parquet", "rows.txt.gz"])
+def test_a_device_is_not_read(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).symlink_to("/dev/zero")
+    source = DataSource(path=str(tmp_path / name))
+    with pytest.raises(DataError, match=f"{name} cannot be read: .*a device, not a regular file"):
+        for one in find_sources(DataSection(train=(source,)), lambda detail: None):
+            list(read_blocks(one.places))
 
 
 # -- empty files
