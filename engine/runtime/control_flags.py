@@ -10,10 +10,9 @@ from typing import Literal
 
 from ftui.runs.requests import Abort, AnyRequest, Continue, Evaluate, GenerateSamples, Park, Pause, Save, Stop
 
-from .request_inbox import RequestInbox
+from .request_inbox import READ_SECONDS, RequestInbox
 
 PAUSE_SECONDS = 0.05  # how often a paused engine looks for requests
-READ_SECONDS = 0.25  # between two looks at the folder of requests, which may be on a network volume
 
 Why = Literal["preempted", "park", "stop", "abort", "full"]
 

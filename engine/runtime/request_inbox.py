@@ -5,6 +5,7 @@ process dies, nothing is obeyed twice. A request for an earlier attempt is refus
 """
 
 from collections.abc import Iterable
+from time import monotonic
 
 from ftui.runs.events import ControlApplied, ControlRefused, MicroBatchChanged
 from ftui.runs.journal import Tail
@@ -12,6 +13,10 @@ from ftui.runs.requests import AnyRequest, ReceivedRequest, read_requests, remov
 from ftui.runs.run_folder import Run
 
 from .event_writer import EventWriter
+
+READ_SECONDS = 0.25  # between two looks at the folder of requests, which may be on a network volume
+SHARE = 0.2  # of the time between two looks that one may take, however many requests there are
+MOST_REFUSALS = 20  # at one look, of what is not for this attempt: 10,000 records would be read by every screen
 
 Answers = ControlApplied | ControlRefused | MicroBatchChanged
 
@@ -24,25 +29,45 @@ class RequestInbox:
         self._events = events
         self._answered = {record.request for record in earlier if not isinstance(record, MicroBatchChanged)}
         self._pending: dict[str, ReceivedRequest] = {}
+        self._names: set[str] = set()
+        """Files that were read: one that cannot be removed is not read again."""
+        self._last_look = monotonic()
 
     def read(self) -> list[AnyRequest]:
-        """The new requests to this attempt, each returned once; all others are refused and thrown away."""
-        requests = []
-        for file in read_requests(self._run):
-            if file.id in self._pending:
-                continue
-            if file.id in self._answered:
+        """The new requests to this attempt, each returned once; all others are refused and thrown away.
+
+        Of a flood only so many are read at a look that training goes on; of those that are not for this attempt, only
+        the first ones get an answer.
+        """
+        requests, num_foreign = list[AnyRequest](), 0
+        now = monotonic()
+        end, self._last_look = now + SHARE * max(READ_SECONDS, now - self._last_look), now
+        for file in read_requests(self._run, self._names):
+            self._names.add(file.path.name)
+            if file.id in self._pending or file.id in self._answered:
                 remove_request(file)
-                continue
-            self._pending[file.id] = file
-            request = file.request
-            if request is None:
-                self._refuse(file.id, "", file.problem)
-            elif (request.attempt, request.token) != (self._events.attempt, self._events.token):
-                self.refuse(request, f"it was meant for attempt {request.attempt}, this is {self._events.attempt}")
-            else:
-                requests.append(request)
+            elif reason := self._reason_against(file):
+                num_foreign += 1
+                if num_foreign <= MOST_REFUSALS:
+                    self._refuse(file.id, file.request.verb if file.request else "", reason)
+                remove_request(file)
+            elif file.request is not None:
+                self._pending[file.id] = file
+                requests.append(file.request)
+            if monotonic() > end:
+                break
+        if num_foreign > MOST_REFUSALS:
+            self._events.warn(f"{num_foreign - MOST_REFUSALS} control requests that are not for this attempt: removed.")
         return requests
+
+    def _reason_against(self, file: ReceivedRequest) -> str:
+        """Why it is no request to this attempt; empty where it is one."""
+        request = file.request
+        if request is None:
+            return file.problem
+        if (request.attempt, request.token) != (self._events.attempt, self._events.token):
+            return f"it was meant for attempt {request.attempt}, this is {self._events.attempt}"
+        return ""
 
     def answer(self, request: AnyRequest, detail: str = "", settings: dict[str, float] | None = None) -> None:
         """Say that a request was obeyed; for a `set` this comes first, and replaying its settings is what obeys it."""
@@ -73,7 +98,7 @@ class RequestInbox:
     def _write(self, record: ControlApplied | ControlRefused) -> None:
         if record.request in self._answered:
             return
-        self._events.write(record, durable=True)
+        self._events.write(record, durable=isinstance(record, ControlApplied))  # a refusal changes nothing
         self._answered.add(record.request)
         if file := self._pending.pop(record.request, None):
             remove_request(file)

@@ -10,7 +10,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
@@ -165,8 +165,11 @@ def write_request(run: Run, request: AnyRequest) -> None:
         raise disk_error(error, "The request could not be written", run.folder) from error
 
 
-def read_requests(run: Run) -> Iterator[ReceivedRequest]:
-    """The requests in the inbox folder, in the order in which they were sent. Other files are left alone."""
+def read_requests(run: Run, known: Container[str] = ()) -> Iterator[ReceivedRequest]:
+    """The requests in the inbox folder, in the order in which they were sent. Other files are left alone.
+
+    Each file is read as the iterator comes to it; those whose names are `known` are passed over unread.
+    """
     try:
         folder = open_folder(run.inbox, run.folder)
     except (FileNotFoundError, UnsafePathError):  # a folder of somebody else's is none of ours to empty
@@ -176,7 +179,7 @@ def read_requests(run: Run) -> Iterator[ReceivedRequest]:
     finally:
         os.close(folder)
     for name in names:
-        if match := _FILE.fullmatch(name):
+        if name not in known and (match := _FILE.fullmatch(name)):
             yield _read_request(run.inbox / name, match[2])
 
 
