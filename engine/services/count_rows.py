@@ -1,11 +1,14 @@
 """Rows, tokens and steps of a profile, counted as a run would count them; trains nothing (the dry run)."""
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ftui.dataset.row_counts import RowCounts
+import numpy as np
+
+from ftui.dataset.row_counts import Cut, RowCounts
+from ftui.estimate.levers import LONGEST_POWER, SHORTEST_POWER
 from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 
@@ -45,5 +48,14 @@ def count_profile(profile: Profile, on_detail: Callable[[str], None] = lambda de
             longest=counts.longest,
             num_cut=counts.num_cut,
             num_skipped=counts.num_skipped,
+            cuts=list(count_cuts(prepared.lengths, may_cut=profile.run.stage == "pretrain")),
             warnings=list(prepared.warnings),
         )
+
+
+def count_cuts(lengths: np.ndarray, *, may_cut: bool) -> Iterator[Cut]:
+    """What each power of two that is shorter than the longest row would cut; with `may_cut` nothing is lost by it."""
+    for length in (1 << k for k in range(SHORTEST_POWER, LONGEST_POWER + 1)):
+        behind = np.maximum(lengths.astype(np.int64) - length, 0)
+        if num_rows := int(np.count_nonzero(behind)):
+            yield Cut(length=length, num_rows=num_rows, num_tokens=0 if may_cut else int(behind.sum()))

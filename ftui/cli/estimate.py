@@ -10,14 +10,14 @@ from typing import Any, get_args
 from ftui import units
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import UsageError
-from ftui.estimate.api import Known, estimate, setup_for, suggestions
+from ftui.estimate.api import Known, estimate
 from ftui.estimate.estimate_text import change_lines, estimate_lines, first_line, width, wrapped
 from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.result import Estimate, Verdict
 from ftui.estimate.run_probe import probe as measure
-from ftui.estimate.setup import Parallel, TrainingSetup
-from ftui.estimate.simulation import carry_over, with_libraries
+from ftui.estimate.setup import Parallel
+from ftui.estimate.simulation import carry_over, find_changes, with_libraries
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, find_card, price_of
 from ftui.helper.client import Helper
@@ -46,19 +46,14 @@ def print_estimate(
     if probe:
         _probe(values, asked_card, allow)
     known = Known(probes=read_probes(), parallel=parallel)
-    if not quick:
-        with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as output:
+    with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as output:  # it starts with the first question
+        if not quick:
             at_once = first_line(estimate(values, asked_card, known), asked_card)
             output.draw(at_once) if output.live or as_json else output.print(at_once)
-            known = with_libraries(helper, values, asked_card, known)
-        if known.refusal is not None:
-            raise known.refusal
-        if (problem := known.simulation_problem) is not None:
-            print(complaint(f"Not simulated: {problem.message}", problem.hint), file=sys.stderr)
-    result = estimate(values, asked_card, known)
-    setup = setup_for(values, asked_card, known)
-    shows_changes = isinstance(setup, TrainingSetup) and (fit or result.verdict in ("tight", "no"))
-    changes = suggestions(setup, known) if shows_changes and isinstance(setup, TrainingSetup) else []
+            known = _look_closer(helper, values, asked_card, known, output)
+        result = estimate(values, asked_card, known)
+        shows_changes = result.memory is not None and (fit or result.verdict in ("tight", "no"))
+        changes = find_changes(None if quick else helper, values, asked_card, known) if shows_changes else []
     others = _others(values, asked_card, known)
     if as_json:
         print(json.dumps(_as_json(resolved, result, changes, others), indent=2))
@@ -72,6 +67,20 @@ def print_estimate(
     lines += ["", *wrapped(f"On other cards{with_tier}: {_in_words(others)}", width())]
     print("\n".join(shown(line) for line in lines))
     return 0
+
+
+def _look_closer(helper: Helper, profile: Profile, card: Card, known: Known, output: LiveOutput) -> Known:
+    """What the training libraries add; why the model cannot be simulated is printed.
+
+    Raises:
+        FtuiError: a run would be refused.
+    """
+    known = with_libraries(helper, profile, card, known)
+    if known.refusal is not None:
+        raise known.refusal
+    if (problem := known.simulation_problem) is not None:
+        output.print(complaint(f"Not simulated: {problem.message}", problem.hint))
+    return known
 
 
 def _changes(result: Estimate, changes: Sequence[Change]) -> list[str]:

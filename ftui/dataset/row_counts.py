@@ -8,6 +8,15 @@ from ftui import units
 from ftui.text import shown
 
 
+class Cut(msgspec.Struct, frozen=True, kw_only=True):
+    """What a shorter `data.max_length` would cut: rows, and the tokens behind that length (of `pretrain` none is lost:
+    what is behind becomes a row of its own)."""
+
+    length: int
+    num_rows: int
+    num_tokens: int
+
+
 class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of one epoch (rows, tokens, sequences) and the steps of a run. `None`: not known.
 
@@ -28,6 +37,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     longest: int | None = None
     num_cut: int | None = None
     num_skipped: int | None = None
+    cuts: list[Cut] = []
     warnings: list[str] = []
 
 

@@ -1,10 +1,11 @@
 """What a profile will take on a card: the modules of `ftui.estimate` put together, for the command and for the form."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from ftui.dataset.row_counts import RowCounts
 from ftui.errors import FtuiError, ModelError, UnavailableError
@@ -17,6 +18,7 @@ from ftui.hardware.devices import Card, price_of
 from ftui.models.config_reader import ModelShape, read_shape, shape_from_scratch
 from ftui.models.known import known_config
 from ftui.models.local import find_config
+from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import needs_losses
 
@@ -138,19 +140,47 @@ def seconds_by(probe: ProbeRecord, is_same: bool, setup: TrainingSetup, tokens: 
     return closed * ratio if ratio is not None and 1 / LARGEST_RATIO < ratio < LARGEST_RATIO else None
 
 
-def suggestions(setup: TrainingSetup, known: Known = NOTHING) -> list[fit.Change]:
-    """The cheapest changes that make it fit; where it fits, what would use the card better."""
+def suggestions(
+    setup: TrainingSetup, known: Known = NOTHING, simulate: Callable[[Mapping[Key, Any]], Memory | None] | None = None
+) -> list[fit.Change]:
+    """The cheapest changes that make it fit; where it fits, what would use the card better.
 
-    def memory(changed: TrainingSetup) -> Memory:
+    Args:
+        simulate: the memory of the profile with these values in it, `None` where a run of it would be refused. Without
+            it all that is told is in closed form.
+    """
+
+    def guess(changed: TrainingSetup) -> Memory:
         return memory_of(changed, replace(known, simulated=None))
 
-    tokens = tokens_per_step(setup, known)
+    def confirm(changed: TrainingSetup, values: Mapping[Key, Any]) -> Memory | None:
+        assert simulate is not None
+        simulated = simulate(values)
+        return None if simulated is None else memory_of(changed, replace(known, simulated=simulated))
+
+    now, tokens = memory_of(setup, known), tokens_per_step(setup, known)
+    has_room = not levers.list_needed(setup) and verdict(now, setup.card) in FIT
+    need = fit.sure_need if has_room else fit.likely_need
+    judge = fit.Judge(guess, None if simulate is None else confirm, need=need)
+    if judge.is_simulating and known.simulated is not None:
+        judge.compare(setup, now)
     if levers.list_needed(setup):
-        return fit.find_possible(setup, memory, tokens)
-    if verdict(memory_of(setup, known), setup.card) not in FIT:
-        return fit.find_cheapest(setup, memory, tokens)
-    now, changes = memory(setup), (fit.largest_micro_batch(setup, memory, tokens), fit.longest_rows(setup, memory))
-    return [change for change in changes if change is not None and change.memory != now]
+        return [_tell_loss(change, known.counts) for change in fit.find_possible(setup, judge, tokens)]
+    if not has_room:
+        return [_tell_loss(change, known.counts) for change in fit.find_cheapest(setup, judge, tokens)]
+    changes = fit.largest_micro_batch(setup, judge, tokens), fit.longest_rows(setup, judge)
+    return [change for change in changes if change is not None and change.memory not in (now, guess(setup))]
+
+
+def _tell_loss(change: fit.Change, counts: RowCounts | None) -> fit.Change:
+    """With how much of the rows is lost, where it cuts them."""
+    length = change.values.get(levers.MAX_LENGTH)
+    cut = next((cut for cut in counts.cuts if cut.length == length), None) if counts is not None else None
+    if counts is None or cut is None or not counts.num_train_rows or not counts.num_train_tokens:
+        return change
+    rows = f"{cut.num_rows:,} of {counts.num_train_rows:,} rows are longer"
+    tokens = f"{min(1.0, cut.num_tokens / counts.num_train_tokens):.0%} of all tokens are lost"
+    return replace(change, reasons=(*change.reasons, f"{rows}: {tokens if cut.num_tokens else 'they become several'}"))
 
 
 def shape_for(profile: Profile) -> ModelShape | str:

@@ -107,7 +107,8 @@ def change_lines(changes: Sequence[Change]) -> list[str]:
     """Suggestions, the best first, each with its keys as `--set` takes them and its reasons."""
     lines = []
     for number, change in enumerate(changes, start=1):
-        lines.append(f"{number:>3}  {gib(change.memory.process)} GiB, {change.verdict}{_speed(change)}")
+        basis, doubt = BASES[change.memory.basis], f" ({IN_WORDS['tight']})" if change.verdict == "tight" else ""
+        lines.append(f"{number:>3}  {gib(change.memory.process)} GiB, {change.verdict}{doubt}{_speed(change)}; {basis}")
         lines += [f"     {'.'.join(key)} = {toml_value(value)}" for key, value in change.values.items()]
         lines += [f"     {line}" for reason in change.reasons for line in wrapped(reason, width() - 5)]
     return lines

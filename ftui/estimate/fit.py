@@ -1,4 +1,8 @@
-"""What to change so that a run fits its card, or uses it whole: found by asking the closed form many times over."""
+"""What to change so that a run fits its card, or uses it whole.
+
+The closed form is asked many times over for the smallest changes that would do. Where the model can be simulated, each
+of them is, least loss first, before anybody sees it: what does not fit after all is dropped, and looked for again.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,18 +25,25 @@ from ftui.estimate.levers import (
     list_axes,
     list_needed,
 )
-from ftui.estimate.result import FIT, SAFE, Memory, Verdict, usable, verdict
+from ftui.estimate.result import SAFE, Memory, Verdict, usable, verdict
 from ftui.estimate.setup import TrainingSetup, with_length
-from ftui.hardware.devices import Card
 
 MemoryOf = Callable[[TrainingSetup], Memory]
+Simulate = Callable[[TrainingSetup, Mapping[Key, Any]], Memory | None]
+"""The true figure for a changed setup and the keys that were changed; `None` where the engine refuses the change."""
 Steps = tuple[int, ...]
 """How far each axis of levers is pulled: 0 = not at all."""
 
 ROUND = 64  # tokens: lengths are proposed in multiples of it
-MOST = 6  # suggestions
 MOST_TRIED = 50
 """Combinations of one kind that are computed: all kinds together stay below a second with the slowest shapes."""
+ROUNDS = 3
+"""Looks for the smallest changes of a kind; after each of them the guesses are better by what was simulated."""
+
+KINDS = (((*SPEED,), (), 3), ((*SPEED, *LESS), LESS, 2), ((*SPEED, *OTHER), OTHER, 1))
+"""By what they cost, the least first: the axes that may be pulled, of which one must be, and how many are shown."""
+ONLY_WAY = tuple((*SPEED, *more, *SHORTER) for more in ((), LESS[:1], LESS, OTHER))
+"""Rows are cut where nothing else fits, with no more of the rest than that takes."""
 
 
 @dataclass(frozen=True)
@@ -55,66 +66,105 @@ class Change:
     verdict: Verdict
 
 
-def find_possible(
-    setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
-) -> list[Change]:
+def likely_need(memory: Memory) -> float:
+    """Bytes that are room enough for a change: what every published run would have needed, whatever the doubts are."""
+    return min(memory.high, memory.process * SAFE)
+
+
+def sure_need(memory: Memory) -> float:
+    """Bytes that are room enough to use a card better, where nothing has to change: the top of the range."""
+    return memory.high
+
+
+class Judge:
+    """What a change takes: in closed form as a guess, simulated where that can be done.
+
+    The closed form is moved by what the last simulation, of the same method if there is one, was off.
+    """
+
+    def __init__(
+        self, memory_of: MemoryOf = closed_form.memory, simulate: Simulate | None = None, *,
+        need: Callable[[Memory], float] = likely_need,
+    ) -> None:  # fmt: skip
+        self.guess, self._simulate, self._need = memory_of, simulate, need
+        self._ratios: dict[str, float] = {}
+        self._ratio = 1.0
+
+    @property
+    def is_simulating(self) -> bool:
+        """Whether what it confirms is simulated."""
+        return self._simulate is not None
+
+    def compare(self, setup: TrainingSetup, simulated: Memory) -> None:
+        """Take note of a simulation."""
+        self._ratios[setup.method] = self._ratio = self._need(simulated) / self._need(self.guess(setup))
+
+    def seems_to_fit(self, setup: TrainingSetup, memory: Memory) -> bool:
+        """Whether there is room for it, by its guess (`memory`)."""
+        return self._need(memory) * self._ratios.get(setup.method, self._ratio) <= usable(setup.card)
+
+    def confirm(self, setup: TrainingSetup, values: Mapping[Key, Any], memory: Memory) -> Memory | None:
+        """What it really takes, if that fits; `memory`: its guess."""
+        simulated = memory if self._simulate is None else self._simulate(setup, values)
+        if simulated is None:
+            return None
+        if self.is_simulating:
+            self.compare(setup, simulated)
+        return simulated if self._need(simulated) <= usable(setup.card) else None
+
+
+LIKELY, SURE = Judge(), Judge(need=sure_need)
+
+
+def find_possible(setup: TrainingSetup, judge: Judge = LIKELY, tokens: float | None = None) -> list[Change]:
     """Where the card cannot train it whatever its memory: what must be changed, and what more it takes to fit then."""
     must = list_needed(setup)
-    changed = apply_levers(setup, must)
-    memory, values = memory_of(changed), {key: value for lever in must for key, value in lever.values.items()}
+    changed, values = apply_levers(setup, must), {key: value for lever in must for key, value in lever.values.items()}
     reasons = tuple(lever.reason for lever in must)
-    if (fits := verdict(memory, setup.card)) in FIT:
-        return [Change(values, reasons, None, memory, fits)]
-    more = find_cheapest(changed, memory_of, tokens)
-    return [replace(change, values={**values, **change.values}, reasons=(*reasons, *change.reasons)) for change in more]
+    if (memory := judge.confirm(changed, values, judge.guess(changed))) is not None:
+        return [Change(values, reasons, None, memory, verdict(memory, setup.card))]
+    more = find_cheapest(changed, judge, tokens, values)
+    return [replace(change, reasons=(*reasons, *change.reasons)) for change in more]
 
 
 def find_cheapest(
-    setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
+    setup: TrainingSetup, judge: Judge = LIKELY, tokens: float | None = None, also: Mapping[Key, Any] | None = None
 ) -> list[Change]:
-    """Changes that make it fit, the best of each kind: those that cost speed alone come first, then those that make it
-    less exact or train less, then those that cut rows, then another method. None changes more than another needs.
+    """Changes that make it fit, least loss first: those that cost speed alone, then those that make it less exact or
+    train less, then another method. None changes more than another needs. Rows are cut only where nothing else fits.
 
-    Where neither of the first two kinds has one, changes take their place whose verdict is `tight` for no reason but
-    doubt: a simulation knows more (`ftui estimate`), and may well find that they fit.
+    Some have the verdict `tight` for no reason but doubt: see `likely_need`.
 
     Args:
         tokens: of an average step, as they were counted; without it, as if every row were as long as the longest.
+        also: keys that were changed before, to write down with each change.
     """
-    search = _Search(setup, memory_of, _is_sure, tokens)
-    speed, less = search.smallest(SPEED), search.smallest((*SPEED, *LESS), LESS)
-    shorter, other = search.smallest((*SPEED, *SHORTER), SHORTER), search.smallest((*SPEED, *OTHER), OTHER)
-    for more in (LESS[:1], LESS):  # only where that is not enough
-        shorter = shorter or search.smallest((*SPEED, *more, *SHORTER), SHORTER)
-    other = other or search.smallest((*SPEED, *OTHER, *SHORTER), OTHER)
-    if not speed and not less:
-        doubtful = _Search(setup, memory_of, _is_doubtful, tokens)
-        speed, less = doubtful.smallest(SPEED), doubtful.smallest((*SPEED, *LESS), LESS)
-        search.memories |= doubtful.memories
-    kinds = [search.rank(steps) for steps in (speed, less, shorter, other)]
-    in_turn = sorted((place, kind) for kind, changes in enumerate(kinds) for place in range(len(changes)))
-    return [kinds[kind][place] for place, kind in sorted(in_turn[:MOST], key=lambda both: both[::-1])]
+    search = _Search(setup, judge, tokens, also or {})
+    changes = [change for kind in KINDS for change in search.find(*kind)]
+    for names in ONLY_WAY:
+        changes = changes or search.find(names, SHORTER, 1)
+    return changes
 
 
-def largest_micro_batch(
-    setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory, tokens: float | None = None
-) -> Change | None:
+def largest_micro_batch(setup: TrainingSetup, judge: Judge = SURE, tokens: float | None = None) -> Change | None:
     """The largest micro-batch that fits with the same effective batch; `None` where not even one row does, or where
     it is what it is already."""
     rows = setup.micro_batch * setup.accumulation
     for size in sorted((n for n in range(1, rows + 1) if rows % n == 0), reverse=True):
         changed = replace(setup, micro_batch=size, accumulation=rows // size)
-        memory = memory_of(changed)
-        if (fits := verdict(memory, setup.card)) in FIT:
-            if size == setup.micro_batch:
-                return None
-            values = {MICRO_BATCH: size, ACCUMULATION: rows // size}
+        guess = judge.guess(changed)
+        if not judge.seems_to_fit(changed, guess):
+            continue
+        if size == setup.micro_batch:
+            return None
+        values = {MICRO_BATCH: size, ACCUMULATION: rows // size}
+        if (memory := judge.confirm(changed, values, guess)) is not None:
             why = f"micro-batches of {size}: as many rows at once as fit; {effective(setup)}"
-            return Change(values, (why,), _slower(setup, changed, tokens), memory, fits)
+            return Change(values, (why,), _slower(setup, changed, tokens), memory, verdict(memory, setup.card))
     return None
 
 
-def longest_rows(setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory) -> Change | None:
+def longest_rows(setup: TrainingSetup, judge: Judge = SURE) -> Change | None:
     """The largest `data.max_length` that fits, at most the model's positions.
 
     `None` where no longer rows fit, and where none is known to be cut: then longer ones would change nothing.
@@ -122,20 +172,32 @@ def longest_rows(setup: TrainingSetup, memory_of: MemoryOf = closed_form.memory)
     if not setup.rows_are_cut:
         return None
     most = setup.shape.context or 1 << 20
-    fits, fails = 0, most // ROUND + 1  # in multiples of ROUND; memory grows with the length
-    while fails - fits > 1:
-        middle = (fits + fails) // 2
-        if verdict(memory_of(with_length(setup, middle * ROUND)), setup.card) in FIT:
-            fits = middle
-        else:
-            fails = middle
-    length = fits * ROUND
-    if length <= setup.length:
-        return None
+    for _ in range(ROUNDS):
+        length = ROUND * _largest(most // ROUND, lambda number: _seems_to_fit(judge, setup, number * ROUND))
+        if length <= setup.length:
+            return None
+        changed, values = with_length(setup, length), {MAX_LENGTH: length}
+        memory = judge.confirm(changed, values, judge.guess(changed))
+        if memory is not None:
+            why = f"rows of up to {length} tokens"
+            why += ", all that the model can see" if length >= (setup.shape.context or 1 << 20) - ROUND else ""
+            return Change(values, (why,), None, memory, verdict(memory, setup.card))
+        most = length - ROUND
+    return None
+
+
+def _largest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest number up to `most` that fits, 0 where none does: larger ones take more."""
+    least, fails = 0, most + 1
+    while fails - least > 1:
+        middle = (least + fails) // 2
+        least, fails = (middle, fails) if fits(middle) else (least, middle)
+    return least
+
+
+def _seems_to_fit(judge: Judge, setup: TrainingSetup, length: int) -> bool:
     changed = with_length(setup, length)
-    memory = memory_of(changed)
-    why = f"rows of up to {length} tokens" + (", all that the model can see" if length >= most - ROUND else "")
-    return Change({MAX_LENGTH: length}, (why,), None, memory, verdict(memory, setup.card))
+    return judge.seems_to_fit(changed, judge.guess(changed))
 
 
 class _Search:
@@ -143,16 +205,39 @@ class _Search:
     speaks for all beyond it, or before it. But where micro-batches begin to be added up, gradients are held that were
     not before."""
 
-    def __init__(
-        self, setup: TrainingSetup, memory_of: MemoryOf, is_enough: Callable[[Memory, Card], bool], tokens: float | None
-    ) -> None:
-        self._setup, self._memory_of, self._is_enough = setup, memory_of, is_enough
+    def __init__(self, setup: TrainingSetup, judge: Judge, tokens: float | None, also: Mapping[Key, Any]) -> None:
+        self._setup, self._judge, self._tokens, self._also = setup, judge, tokens, also
         self._axes = list_axes(setup)
         self._adds_up = list(self._axes).index("micro-batch") if setup.accumulation == 1 else None
-        self._tokens = tokens
-        self.memories: dict[Steps, Memory] = {}
+        self._memories: dict[Steps, Memory] = {}
+        self._changes: dict[Steps, Change | None] = {}  # what was confirmed, and what was not
         self._fit: list[Steps] = []
         self._fail: list[Steps] = []
+
+    def find(self, names: Sequence[str], among: Sequence[str], most: int) -> list[Change]:
+        """The first few changes of a kind, each of them confirmed; see `smallest`."""
+        earlier, steps = [*self._fit], list[Steps]()
+        for _ in range(ROUNDS if self._judge.is_simulating else 1):
+            if self._judge.is_simulating:  # each simulation makes better guesses
+                self._fit = [*earlier]
+                self._fail = [steps for steps, change in self._changes.items() if change is None]
+            steps = self._rank(self.smallest(names, among))[:most]
+            if self._changes.keys() >= set(steps):
+                break
+            self._changes |= {one: self._confirm(one) for one in steps if one not in self._changes}
+        return [change for one in steps if (change := self._changes[one]) is not None]
+
+    def _confirm(self, steps: Steps) -> Change | None:
+        levers = self._levers(steps)
+        changed = apply_levers(self._setup, levers)
+        values = {**self._also, **{key: value for lever in levers for key, value in lever.values.items()}}
+        memory = self._judge.confirm(changed, values, self._memories[steps])
+        if memory is None:
+            return None
+        slower = _slower(self._setup, changed, self._tokens)
+        return Change(
+            values, tuple(lever.reason for lever in levers), slower, memory, verdict(memory, self._setup.card)
+        )
 
     def smallest(self, names: Sequence[str], among: Sequence[str] = ()) -> list[Steps]:
         """Those that fit and pull only these axes, one of `among` at least, and none of them further than it must."""
@@ -182,9 +267,9 @@ class _Search:
         return [steps for steps in fitting if not any(less != steps and _is_within(less, steps) for less in fitting)]
 
     def _fits(self, steps: Steps) -> bool:
-        memory = self._memory_of(apply_levers(self._setup, self._levers(steps)))
-        self.memories[steps] = memory
-        fits = self._is_enough(memory, self._setup.card)
+        changed = apply_levers(self._setup, self._levers(steps))
+        self._memories[steps] = memory = self._judge.guess(changed)
+        fits = self._judge.seems_to_fit(changed, memory)
         (self._fit if fits else self._fail).append(steps)
         return fits
 
@@ -196,29 +281,17 @@ class _Search:
     def _levers(self, steps: Steps) -> list[Lever]:
         return [levers[step - 1] for levers, step in zip(self._axes.values(), steps, strict=True) if step]
 
-    def rank(self, combinations: Sequence[Steps]) -> list[Change]:
-        """The changes: the longest rows first, then the fastest, then the fewest keys."""
-        place = list(self._axes).index(SHORTER[0])
-        both = [(steps[place], self._change(steps)) for steps in combinations]
-        both.sort(key=lambda pair: (pair[0], pair[1].slower or 0.0, len(pair[1].values)))
-        return [change for _, change in both]
+    def _rank(self, combinations: Sequence[Steps]) -> list[Steps]:
+        """The longest rows first, then those that lose least, then the fastest, then the fewest keys."""
+        places = [list(self._axes).index(name) for name in (*SHORTER, *OTHER, *LESS)]
 
-    def _change(self, steps: Steps) -> Change:
-        levers, memory = self._levers(steps), self.memories[steps]
-        values = {key: value for lever in levers for key, value in lever.values.items()}
-        slower = _slower(self._setup, apply_levers(self._setup, levers), self._tokens)
-        return Change(
-            values, tuple(lever.reason for lever in levers), slower, memory, verdict(memory, self._setup.card)
-        )
+        def cost(steps: Steps) -> tuple[Any, ...]:
+            levers = self._levers(steps)
+            slower = _slower(self._setup, apply_levers(self._setup, levers), self._tokens)
+            num_keys = sum(len(lever.values) for lever in levers)
+            return *(steps[place] for place in places), slower or 0.0, num_keys
 
-
-def _is_sure(memory: Memory, card: Card) -> bool:
-    return verdict(memory, card) in FIT
-
-
-def _is_doubtful(memory: Memory, card: Card) -> bool:
-    """Whether there is the room that every published run would have needed, though not for all doubts."""
-    return memory.process * SAFE <= usable(card)
+        return sorted(combinations, key=cost)
 
 
 def _is_within(less: Steps, more: Steps) -> bool:

@@ -39,6 +39,10 @@ LEAST_SHARE = 0.5
 """engine/models/quantization.py: of the weights inside, the share that bitsandbytes must be able to quantise."""
 
 
+SHORTEST_POWER, LONGEST_POWER = 8, 17
+"""Lengths of rows that are proposed are powers of two: 256 to 131072 tokens."""
+
+
 @dataclass(frozen=True)
 class Lever:
     """One thing that can be changed: fields of the setup, keys of the profile, why."""
@@ -48,17 +52,18 @@ class Lever:
     reason: str
 
 
-# Axes by what they cost: speed alone; exactness, or what is trained; the ends of long rows; the method.
-SPEED = ("eval batch", "checkpointing", "optimizer", "micro-batch")
+# Axes by what they cost: speed alone; exactness, or how much is trained; the method; the ends of long rows.
+SPEED = ("attention", "eval batch", "checkpointing", "optimizer", "micro-batch")
 LESS = ("base", "trained")
-SHORTER = ("length",)
 OTHER = ("method",)
+SHORTER = ("length",)
 
 
 def list_axes(setup: TrainingSetup) -> dict[str, list[Lever]]:
     """All levers of a setup, by axis."""
     return {
-        "eval batch": _eval_batch(setup), "checkpointing": _checkpointing(setup), "optimizer": _optimizer(setup),
+        "attention": _attention(setup), "eval batch": _eval_batch(setup), "checkpointing": _checkpointing(setup),
+        "optimizer": _optimizer(setup),
         "micro-batch": _micro_batches(setup), "base": _base(setup), "trained": [*_ranks(setup), *_narrow(setup)],
         "length": _lengths(setup), "method": _adapter(setup),
     }  # fmt: skip
@@ -99,6 +104,13 @@ def effective(setup: TrainingSetup) -> str:
     return f"the effective batch stays {setup.micro_batch * setup.accumulation * setup.num_processes}"
 
 
+def _attention(setup: TrainingSetup) -> list[Lever]:
+    if setup.attn_implementation != "eager" or setup.shape.eager_only:
+        return []
+    why = "torch's attention: the same values, without a matrix of all scores"
+    return [Lever({"attn_implementation": "auto"}, {ATTENTION: "auto"}, why)]
+
+
 def _eval_batch(setup: TrainingSetup) -> list[Lever]:
     if not setup.evaluates or setup.eval_batch <= setup.micro_batch:
         return []
@@ -120,14 +132,24 @@ def _checkpointing(setup: TrainingSetup) -> list[Lever]:
     return levers
 
 
+EIGHT_BITS = {
+    "adamw_torch": "adamw_8bit", "adamw_torch_fused": "adamw_8bit", "paged_adamw_32bit": "paged_adamw_8bit",
+    "lion_32bit": "lion_8bit", "paged_lion_32bit": "paged_lion_8bit", "ademamix": "ademamix_8bit",
+    "paged_ademamix_32bit": "paged_ademamix_8bit", "rmsprop_bnb": "rmsprop_bnb_8bit",
+    "rmsprop_bnb_32bit": "rmsprop_bnb_8bit",
+}  # fmt: skip
+"""Optimizers with moments in 32 bits, and the same with moments in 8."""
+
+
 def _optimizer(setup: TrainingSetup) -> list[Lever]:
-    """Not the paged one: it has a place to go when the card is full, but takes as much where it is not."""
-    if setup.optim not in ("adamw_torch", "adamw_torch_fused", "paged_adamw_32bit") or not setup.has_bitsandbytes:
+    """Not one with pages: it has a place to go when the card is full, but takes as much where it is not."""
+    if setup.optim not in EIGHT_BITS or not setup.has_bitsandbytes:
         return []
-    why = "an 8-bit AdamW: its moments take a quarter of the memory"
-    if setup.card.kind == "cuda":
-        why += " (paged_adamw_8bit takes as much, and moves them to the host should the card be full)"
-    return [Lever({"optim": "adamw_8bit"}, {OPTIM: "adamw_8bit"}, why)]
+    optim = EIGHT_BITS[setup.optim]
+    why = f"{optim}: moments in 8 bits, a quarter of the memory"
+    if setup.card.kind == "cuda" and f"paged_{optim}" in FROM_BITSANDBYTES:
+        why += f" (paged_{optim} takes as much, and moves them to the host should the card be full)"
+    return [Lever({"optim": optim}, {OPTIM: optim}, why)]
 
 
 def _micro_batches(setup: TrainingSetup) -> list[Lever]:
@@ -192,7 +214,7 @@ def _narrow(setup: TrainingSetup) -> list[Lever]:
 
 
 def _lengths(setup: TrainingSetup) -> list[Lever]:
-    shorter = [n for n in (1 << k for k in range(17, 7, -1)) if n < setup.length][:4]
+    shorter = [n for n in (1 << k for k in range(LONGEST_POWER, SHORTEST_POWER - 1, -1)) if n < setup.length][:4]
     return [Lever({"length": n}, {MAX_LENGTH: n}, f"rows of at most {n} tokens: longer ones are cut") for n in shorter]
 
 

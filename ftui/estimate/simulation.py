@@ -1,15 +1,30 @@
 """What the training libraries add to an estimate: counts of the rows, and the memory of the model itself."""
 
 import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
 
 import msgspec
+from pydantic import ValidationError
 
 from ftui.dataset.row_counts import RowCounts
-from ftui.errors import FtuiError, NotSimulatedError, UnavailableError
-from ftui.estimate.api import Known
+from ftui.errors import (
+    DataError,
+    FtuiError,
+    HardwareError,
+    ModelError,
+    NotSimulatedError,
+    ProfileError,
+    UnavailableError,
+)
+from ftui.estimate.api import Known, setup_for, suggestions
+from ftui.estimate.fit import Change
+from ftui.estimate.levers import list_needed
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
+from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 
 
@@ -52,6 +67,57 @@ def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int |
     """
     answer = helper.ask("simulate", profile=profile, card=dataclasses.asdict(card), longest=longest)
     return msgspec.convert(answer, Memory)
+
+
+def find_changes(helper: Helper | None, profile: Profile, card: Card, known: Known) -> list[Change]:
+    """Changes that make it fit, or use the card better; each has been simulated before it is told.
+
+    Without a helper, and where the model cannot be simulated (it is not on this machine and not known, or brings its
+    own code), they are in closed form.
+
+    Raises:
+        FtuiError: a run of the profile on the card would be refused, or the helper died.
+    """
+    setup = setup_for(profile, card, known)
+    if isinstance(setup, str):
+        return []
+    if helper is None or known.parallel != "ddp" or known.simulation_problem is not None:
+        return suggestions(setup, known)
+    longest = None if known.counts is None else known.counts.longest
+
+    def simulate(values: Mapping[Key, Any]) -> Memory | None:
+        try:
+            return simulate_memory(helper, with_values(profile, values), card, longest)
+        except (UnavailableError, NotSimulatedError):
+            raise
+        except (ModelError, HardwareError, DataError, ProfileError):  # the engine would refuse that change
+            return None
+
+    try:
+        if known.simulated is None and not list_needed(setup):
+            known = dataclasses.replace(known, simulated=simulate_memory(helper, profile, card, longest))
+        return suggestions(setup, known, simulate)
+    except (UnavailableError, NotSimulatedError):
+        return suggestions(setup, known)
+
+
+def with_values(profile: Profile, values: Mapping[Key, Any]) -> Profile:
+    """The profile with other values for some keys, as they would be written ("none" turns a key off).
+
+    Raises:
+        ProfileError: it is not valid with them.
+    """
+    tables = profile.model_dump(mode="json")
+    for key, value in values.items():
+        table = tables
+        for name in key[:-1]:
+            table = table[name]
+        before, value = table.get(key[-1]), None if value == "none" else value
+        table[key[-1]] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else value
+    try:
+        return Profile.model_validate_json(json.dumps(tables))
+    except ValidationError as error:
+        raise ProfileError(f"The profile is not valid with that change: {error}.") from error
 
 
 def carry_over(simulated: Memory, card: Card, other: Card) -> Memory | None:

@@ -9,12 +9,14 @@ from typing import Any
 
 from ftui import units
 from ftui.errors import FtuiError, ModelError
-from ftui.estimate.api import Known, estimate, setup_for, suggestions
+from ftui.estimate.api import Known, estimate
+from ftui.estimate.estimate_text import BASES
 from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
-from ftui.estimate.setup import TrainingSetup
+from ftui.estimate.simulation import find_changes
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card, GiB, find_card
+from ftui.helper.client import Helper
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values
@@ -103,15 +105,14 @@ def _verdict(profile: Profile | None, card: Card, cards: MachineCards) -> str:
     return f"; {verdict_words(estimated)} as it is" if estimated is not None and estimated.memory is not None else ""
 
 
-def change_choices(profile: Profile, card: Card, known: Known) -> list[Choice]:
-    """What would make it fit, or use the card better.
+def change_choices(helper: Helper | None, profile: Profile, card: Card, known: Known) -> list[Choice]:
+    """What would make it fit, or use the card better; simulated by the helper, without one in closed form.
 
     Raises:
-        FtuiError: the model cannot be estimated.
+        FtuiError: the model cannot be estimated, or a run of the profile would be refused.
     """
     try:
-        setup = setup_for(profile, card, known)
-        changes = suggestions(setup, known) if isinstance(setup, TrainingSetup) else []
+        changes = find_changes(helper, profile, card, known)
     except FAULTS as error:
         raise ModelError(f"Nothing can be looked for: {type(error).__name__}: {error}.") from error
     now = flat_values(profile)
@@ -128,5 +129,5 @@ def _choice(change: Change, values: Mapping[Key, Any]) -> Choice:
     if change.slower is not None and abs(change.slower) >= 0.005:
         speed = f", {abs(change.slower):.0%} {'slower' if change.slower > 0 else 'faster'}"
     words = f"~{units.size(change.memory.process)} {VERDICT_WORDS[change.verdict]}{speed}"
-    facts = (", ".join(f"{'.'.join(key)} = {format_value(value)}" for key, value in values.items()), *change.reasons)
-    return Choice(name, words, dict(values), facts)
+    keys = ", ".join(f"{'.'.join(key)} = {format_value(value)}" for key, value in values.items())
+    return Choice(name, words, dict(values), (keys, f"memory {BASES[change.memory.basis]}", *change.reasons))

@@ -26,6 +26,7 @@ from ..dialogs import MessageScreen
 from ..pick import PickScreen, pick
 from .component import Component
 
+STILL = "It is still counting and simulating."
 NOT_COUNTED = "It fits as it is. c counts the rows: if some are cut, f may find room for longer ones."
 
 
@@ -101,11 +102,19 @@ class EstimatePanel(Component):
     # -- changes that fit
 
     def choose_change(self) -> None:
-        """A list of changes that make it fit, or use the card better; looked for in a thread (some 100 ms)."""
-        if (subject := self._profile_and_card()) is not None:
-            self.screen.run_worker(self._choose_change(*subject), group="fit", exclusive=True)
+        """A list of changes that make it fit, or use the card better, each simulated; seconds and more."""
+        subject = self._profile_and_card()
+        if subject is None:
+            return
+        if self._helper is not None:
+            self.stage.say(STILL)
+            return
+        trusts_code = subject[0].model.trust_remote_code  # which is run for no simulation
+        self._helper = None if trusts_code else Helper()
+        self.screen.run_worker(self._choose_change(self._helper, *subject), group="fit", exclusive=True)
+        self.redraw()
 
-    async def _choose_change(self, profile: Profile, card: Card) -> None:
+    async def _choose_change(self, helper: Helper | None, profile: Profile, card: Card) -> None:
         draft, known, estimate = self.form.draft, self._known(profile), self.on_card.estimate
 
         def change(choice: Choice) -> None:
@@ -117,9 +126,18 @@ class EstimatePanel(Component):
                 self.stage.say(f"Changed: {choice.name}{without}. u takes it back.", "good")
 
         try:
-            choices = await asyncio.to_thread(change_choices, profile, card, known)
+            choices = await asyncio.to_thread(change_choices, helper, profile, card, known)
         except FtuiError as error:
-            self.stage.complain(error)
+            if self.screen.is_attached:
+                self.stage.complain(error)
+            return
+        finally:
+            if helper is not None:
+                await asyncio.to_thread(helper.close)
+                self._helper = None
+            if self.screen.is_attached:
+                self.redraw()
+        if not self.screen.is_attached:
             return
         is_too_large = estimate is not None and estimate.verdict in ("tight", "no")
         if choices:
@@ -148,7 +166,7 @@ class EstimatePanel(Component):
         if subject is None:
             return
         if self._helper is not None:
-            self.stage.say("It is still counting and simulating.")
+            self.stage.say(STILL)
             return
         try:
             check_remote_code(subject[0], ())  # the helper would run the model's own code

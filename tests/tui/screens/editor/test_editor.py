@@ -16,14 +16,15 @@ from textual import events
 from textual.widgets import Input
 
 from ftui.errors import ModelError, ProfileError
-from ftui.estimate.api import Known
+from ftui.estimate.api import Known, estimate
 from ftui.estimate.result import Memory
-from ftui.hardware.devices import find_card
+from ftui.hardware.devices import Card, find_card
 from ftui.profile import recent
 from ftui.profile.checks.messages import all_keys
 from ftui.profile.layers import resolve
 from ftui.profile.origins import Key
 from ftui.profile.presets import find_profile, shipped_presets
+from ftui.profile.schema import Profile
 from ftui.profile.toml_edit.document import parse_toml_value
 from ftui.runs.run_folder import Run, runs_root
 from ftui.text import shown
@@ -462,14 +463,28 @@ def test_a_tier_lies_below_the_profile(at_home: Path) -> None:
     assert "gradient_accumulation_steps = 8" in Run(runs_root() / "mine").profile.read_text()
 
 
-def test_what_fits_better_is_chosen_from_a_list() -> None:
-    text = PROFILE.replace("Qwen3-0.6B", "Qwen3-8B")
+def test_what_fits_better_is_chosen_from_a_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each change was simulated before it is shown."""
+    text, asked = PROFILE.replace("Qwen3-0.6B", "Qwen3-8B"), list[str]()
+
+    class Helper:
+        def ask(self, question: str, *, profile: Profile, card: dict[str, Any], **_: Any) -> Any:
+            asked.append(question)
+            memory = estimate(profile, Card(**card)).memory
+            assert memory is not None
+            return asdict(replace(memory, basis="simulated"))
+
+        def close(self) -> None:
+            asked.append("closed")
+
+    monkeypatch.setattr(estimate_panel, "Helper", Helper)
 
     async def script() -> None:
         async with editor(text) as at:
             await at.press("f")
             await at.settle()
-            assert at.shows(PickScreen) and "GiB" in at.words("body")
+            assert at.shows(PickScreen) and "GiB" in at.words("body") and "memory simulated" in at.words()
+            assert set(asked[:-1]) == {"simulate"} and asked[-1] == "closed"
             await at.press("enter")
             assert at.text != text and len(at.form.draft.past) == 1
             await at.press("u")
@@ -526,7 +541,9 @@ def test_what_was_counted_is_known_to_the_list_of_changes(
     class Helper:
         def ask(self, question: str, **given: Any) -> Any:
             counts = {"max_steps": 30, "num_train_tokens": 9000, "steps_per_epoch": 15, "longest": 256}
-            return counts | {"num_cut": num_cut} if question == "count_rows" else asdict(memory)
+            if question == "count_rows":
+                return counts | {"num_cut": num_cut}
+            return asdict(replace(memory, allocated=given["profile"].data.max_length))
 
         def close(self) -> None:
             pass
