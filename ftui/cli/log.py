@@ -6,6 +6,7 @@ import time
 import tomllib
 from collections import deque
 from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 from typing import BinaryIO
 
 import msgspec
@@ -187,22 +188,23 @@ def _newest_log(run: Run, file: BinaryIO | None) -> Generator[bytes, None, tuple
     Returns:
         The file that was read last, and whether it is one that has yet to be read.
     """
-    try:
-        log = open(open_plain(run.engine_log), "rb")  # noqa: SIM115
-    except FileNotFoundError:  # it is being moved aside in this moment
-        return file, False
-    if file is not None:
-        yield from _rest_of(file)
-        if _inode(file) == _inode(log):
-            log.close()
+    with ExitStack() as stack:
+        try:
+            log = stack.enter_context(open(open_plain(run.engine_log), "rb"))
+        except FileNotFoundError:  # it is being moved aside in this moment
             return file, False
-    if run.engine_log_before.exists():
-        with open(open_plain(run.engine_log_before), "rb") as before:
-            if _inode(before) not in (_inode(log), -1 if file is None else _inode(file)):
-                yield from _rest_of(before)
-    if file is not None:
-        file.close()
-    return log, True
+        if file is not None:
+            yield from _rest_of(file)
+            if _inode(file) == _inode(log):
+                return file, False
+        if run.engine_log_before.exists():
+            with open(open_plain(run.engine_log_before), "rb") as before:
+                if _inode(before) not in (_inode(log), -1 if file is None else _inode(file)):
+                    yield from _rest_of(before)
+        if file is not None:
+            file.close()
+        stack.pop_all()  # it stays open
+        return log, True
 
 
 def _rest_of(file: BinaryIO) -> Iterator[bytes]:

@@ -27,7 +27,7 @@ TEXT = b"precious\nhalf a li"  # a torn last line, which a writer of records wou
 FILES = (
     "engine.lock", "supervisor.lock", "journal.jsonl", "metrics.jsonl", "telemetry.jsonl", "supervisor.jsonl",
     "supervisor.log", "engine.log", "engine.log.1", "beat.json", "status.json", "curves.json", "pins.json",
-    "profile.toml", "run.json", "losses.safetensors", ".reserve",
+    "profile.toml", "run.json", "losses.safetensors", ".reserve", "archived",
 )  # fmt: skip
 PLACES = (
     "checkpoints", "checkpoints/quarantine", "checkpoints/superseded", "final", "inbox", "trackers",
@@ -133,6 +133,24 @@ def test_a_planted_folder_is_refused_by_name(
     for command in (["resume", run.name], ["pin", run.name, "1"]):
         assert main(command) == DiskError.exit_code
         assert str(path) in capsys.readouterr().err
+    assert is_untouched(victim)
+
+
+@pytest.mark.parametrize("plant", [link, second_name])
+@pytest.mark.parametrize("name", [*FILES, *PLACES])
+def test_a_run_is_logged_renamed_archived_and_removed_without_touching_what_is_planted(
+    name: str, plant: Plant, run: Run, victim: Path
+) -> None:
+    is_folder = plant is link and name in PLACES
+    put_in_place(run, name, (lambda path, victim: link(path, victim.parent)) if is_folder else plant, victim)
+    assert main(["log", run.name]) in (0, DiskError.exit_code)
+    assert main(["log", run.name, "--output"]) in (0, DiskError.exit_code)
+    left = "new" if main(["rename", run.name, "new"]) == 0 else run.name
+    for command in ("archive", "unarchive"):
+        assert main([command, left]) in (0, DiskError.exit_code)
+    code = main(["remove", left, "--yes"])
+    assert code == (DiskError.exit_code if name.endswith(".lock") or (name == "trackers") else 0)
+    assert (run.folder.with_name(left)).exists() == (code != 0)
     assert is_untouched(victim)
 
 
