@@ -1,14 +1,19 @@
 """Control requests: answered once, paused, refused, ended."""
 
+import itertools
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from ftui.engine.runtime import request_inbox
 from ftui.engine.runtime.control_flags import Control, RequestLevel, Shutdown
 from ftui.engine.runtime.event_writer import EventWriter
 from ftui.engine.runtime.request_inbox import RequestInbox, answers_in
+from ftui.runs import requests
 from ftui.runs.events import ControlApplied, ControlRefused, PhaseChanged
 from ftui.runs.journal import Tail
 from ftui.runs.requests import (
@@ -25,6 +30,7 @@ from ftui.runs.requests import (
     write_request,
 )
 from ftui.runs.run_folder import Run
+from ftui.system.files import read_plain
 from tests.support.driving import wait_until
 
 
@@ -159,3 +165,65 @@ def test_a_stop_waits_for_the_weights_where_there_are_some(
     control.start_training(lambda request: None)
     with pytest.raises(Shutdown, match="stop"):
         look(control)
+
+
+def forge(run: Run, kind: str) -> None:
+    """A file that no honest command wrote, older than all that come."""
+    request = Continue(**stamp(token="one" if kind == "own" else "other"))  # type: ignore[arg-type]
+    content = b"{" * 900 if kind == "garbage" else msgspec.json.encode(request)
+    (run.inbox / f"{time.time_ns():020d}-{request.id}.json").write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["foreign", "garbage", "own"])
+def test_a_flood_of_forged_requests_neither_stops_training_nor_hides_an_honest_one(
+    kind: str, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock that goes on by a millisecond whenever it is asked, as reading a file takes: 50 files a look."""
+    seconds = itertools.count()
+    monkeypatch.setattr(request_inbox, "monotonic", lambda: next(seconds) / 1000)
+    run.inbox.mkdir()
+    for _ in range(400):
+        forge(run, kind)
+    control = engine(run)
+    honest = Save(**stamp())  # type: ignore[arg-type]
+    write_request(run, honest)
+    handled: list[AnyRequest] = []
+    control.start_training(handled.append)
+    looks = 0
+    while not handled:
+        before = len(list(run.inbox.iterdir()))
+        look(control, RequestLevel.ALL)
+        looks += 1
+        assert before - len(list(run.inbox.iterdir())) <= 60
+    assert handled == [honest] and looks <= 10
+    assert [file.name[-21:-5] for file in run.inbox.iterdir()] == [honest.id], "the others are gone"
+    refused = [record for record in Tail(run.journal).read() if isinstance(record, ControlRefused)]
+    assert len(refused) == 400 if kind == "own" else len(refused) <= looks * request_inbox.MOST_REFUSALS
+
+
+def test_what_cannot_be_removed_is_read_once(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    control = engine(run)
+    (run.inbox / f"{1:020d}-{'a' * 16}.json").mkdir(parents=True)
+    look(control)
+    assert answers(run) == [(ControlRefused, "")]
+    monkeypatch.setattr(requests, "read_plain", None)
+    look(control)
+
+
+def test_a_look_after_a_long_step_may_take_longer(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the honest one is answered after one step, not after ten."""
+    clock = [0.0]
+    run.inbox.mkdir()
+    for _ in range(300):
+        forge(run, "foreign")
+    monkeypatch.setattr(request_inbox, "monotonic", lambda: clock[0])
+    control = engine(run)
+
+    def read(*given: Any) -> Any:
+        clock[0] += 0.001
+        return read_plain(*given)
+
+    monkeypatch.setattr(requests, "read_plain", read)
+    clock[0] = 10.0
+    look(control)
+    assert list(run.inbox.iterdir()) == [] and clock[0] < 12.1
