@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from typing import Any, TextIO, cast
 from urllib.parse import quote
 
+from ftui.system.log_lines import LogLines
+
 HIDDEN = "***"
 SHORTEST = 8
 _NAMES = re.compile("TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|CREDENTIALS", re.IGNORECASE)
@@ -74,14 +76,16 @@ def _open_end(text: str) -> int:
 
 
 class RedactingStream:
-    """A text stream that writes whole lines, redacted, to another one; everything else is that one's.
+    """A text stream that writes whole lines, redacted, to another one, as a log has them (log_lines.py).
 
-    A secret may come in several writes, so what could be the beginning of one waits for its end, even over a flush.
+    Everything else is that one's. A secret may come in several writes, so what could be the beginning of one waits for
+    its end, even over a flush.
     """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._line = ""
+        self._log = LogLines()
         self._lock = threading.RLock()
 
     def write(self, text: str) -> int:
@@ -109,7 +113,7 @@ class RedactingStream:
     def _pass_on(self, text: str) -> None:
         """A log on a full disk must not end whoever writes to it: the stream keeps the text for its next flush."""
         with contextlib.suppress(OSError):
-            self._stream.write(redact(text))
+            self._stream.write(self._log.take(redact(text)))
 
     def _let_out(self) -> None:
         end = _open_end(self._line)
@@ -124,6 +128,8 @@ class RedactingStream:
         with self._lock:
             self._pass_on(self._line)
             self._line = ""
+            with contextlib.suppress(OSError):
+                self._stream.write(self._log.finish())
             self.flush()
 
     def __getattr__(self, name: str) -> Any:

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from ftui.system.log_lines import LONGEST_LINE, LogLines
 from ftui.system.redact import RedactingStream, redact
 
 HUB = "hf_" + "aB3" * 12
@@ -99,7 +100,8 @@ def test_a_stream_hides_what_its_whole_text_hides(secret: str, parts: list[str |
                 assert secret not in sink.getvalue()
             start = end
         stream.finish()
-        assert sink.getvalue() == redact(whole)
+        log = LogLines()
+        assert sink.getvalue() == log.take(redact(whole)) + log.finish()
 
 
 def test_a_flush_lets_out_all_that_is_no_beginning_of_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +127,10 @@ def test_a_line_without_end_is_not_kept_for_ever() -> None:
     stream = RedactingStream(sink)
     for _ in range(200):
         stream.write("://" + "x" * 1000)
-    assert len(sink.getvalue()) > 100_000
+    assert len(sink.getvalue()) == LONGEST_LINE
+    stream.write("\nnext")
+    stream.finish()
+    assert sink.getvalue().endswith(f" ... {200 * 1003 - LONGEST_LINE:,} more characters\nnext")
 
 
 def test_everything_else_is_the_streams_own() -> None:
