@@ -10,7 +10,7 @@ import time
 import traceback
 from pathlib import Path
 
-from .system.environment import settle_environment
+from .system.environment import import_bitsandbytes, settle_environment
 
 settle_environment()
 
@@ -103,7 +103,8 @@ def run_engine(run: Run, events: EventWriter, control: Control) -> int:
 
         profile = resolve(run.profile).profile
         events.set_phase("starting", "loading the libraries")
-        from .recipe import train  # torch, transformers, peft: 5 to 10 s
+        import_bitsandbytes()
+        from .recipe import train  # torch, transformers, peft: 3 to 10 s
 
         return train(run, profile, events, control)
     except Shutdown as shutdown:
@@ -138,7 +139,7 @@ def end_untrained(run: Run, events: EventWriter, shutdown: Shutdown) -> int:
 
 def _fail(events: EventWriter, control: Control, error: Exception) -> int:
     expected = as_ftui_error(error)
-    text = f"{type(error).__name__}: {error}"
+    text = f"{type(error if expected is None else expected).__name__}: {error}"
     record = RunFailed(
         message=redact(text if expected is None else expected.message),
         hint="This is a bug in ftui: please report it with engine.log." if expected is None else expected.hint,

@@ -10,7 +10,6 @@ resume/state.json                                                     TrainState
 import json
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,7 +18,6 @@ import msgspec
 from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
-from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, Manifest
 from ftui.runs.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified
@@ -47,7 +45,7 @@ SMALL_FILES = 16 << 20  # bytes: tokenizer, configs, generators
 
 @dataclass(eq=False)
 class CheckpointManager:
-    """Saves checkpoints, reads each back in a thread, and only then lets old ones go.
+    """Saves checkpoints, and then lets old ones go: `publish` has compared each with what the disk gives back.
 
     `boundary` is the random state after the last finished step, `limit` how many checkpoints are kept beside the pinned
     and the best one.
@@ -69,8 +67,6 @@ class CheckpointManager:
         """About the size of the next checkpoint."""
         self.last_save_seconds: float | None = None
         self.last_save_time = time.monotonic()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-back")
-        self._reading: tuple[int, Future[str | None]] | None = None
         self._tags: dict[int, set[str]] = {}
 
     def save(self, *tags: str) -> Path:
@@ -87,7 +83,6 @@ class CheckpointManager:
                 self.events.write(CheckpointTagged(step=step, tag=tag), durable=True)
                 self._tags[step].add(tag)
             return path
-        self.settle()
         start = time.monotonic()
         with self.events.within("saving"):
             self.disk_wait.retry(lambda: self._save_to(path))
@@ -102,7 +97,8 @@ class CheckpointManager:
             ),
             durable=True,
         )  # fmt: skip
-        self._reading = step, self._thread.submit(checkpoint_folders.fault, path)
+        self.events.write(CheckpointVerified(step=step))
+        self._rotate()
         return path
 
     def saved_path(self) -> str | None:
@@ -114,18 +110,7 @@ class CheckpointManager:
         """Write RUN/final by the same protocol as a checkpoint."""
         self.disk_wait.retry(lambda: self._publish(self.run.final, write))
 
-    def settle(self, *, wait: bool = True) -> None:
-        """Once the last checkpoint has been read back, delete the ones that are no longer needed.
-
-        Raises:
-            DiskError: what was read back is not what was written.
-        """
-        if self._reading is None or not (wait or self._reading[1].done()):
-            return
-        (step, reading), self._reading = self._reading, None
-        if reason := reading.result():
-            raise DiskError(f"The checkpoint just written reads back wrong: {reason}.", hint="Check the volume.")
-        self.events.write(CheckpointVerified(step=step))
+    def _rotate(self) -> None:
         best = self.state.best_step
         protected = read_pins(self.run) | (set() if best is None else {best})
         for checkpoint in checkpoint_folders.rotate(self.run.checkpoints, keep=self.limit, protected=protected):

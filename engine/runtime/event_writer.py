@@ -13,7 +13,7 @@ from ftui.runs.events import Beat, JournalRecord, Phase, PhaseChanged, Record, S
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from ftui.system.files import Lock, open_private, replace_file, try_lock
-from ftui.system.volume import is_disk_full, make_reserve, release_reserve
+from ftui.system.volume import make_reserve, release_reserve
 
 if TYPE_CHECKING:
     from .disk_wait import DiskWait
@@ -133,13 +133,12 @@ class EventWriter:
         if there.st_size < LONGEST_LOG or not os.path.samestat(own_output, there):
             return  # short, or our output goes elsewhere
         new = log.with_name(f".{log.name}.new")
-        new.unlink(missing_ok=True)
         try:
+            new.unlink(missing_ok=True)
             new_log = open_private(new, os.O_WRONLY | os.O_APPEND | os.O_EXCL)
-        except OSError as error:
-            if not is_disk_full(error):
-                raise
-            return  # the old one grows on; another try comes in a second
+        except OSError as error:  # the old one grows on; another try comes in a second
+            print(f"{log.name} could not be shortened: {error}", flush=True)
+            return
         log.rename(self._run.engine_log_before)
         new.rename(log)
         for descriptor in (1, 2):

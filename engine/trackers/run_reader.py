@@ -6,6 +6,7 @@ handed on of it is taken back by a tracker that can forget; the others get each 
 
 import math
 
+from ftui.errors import DiskError
 from ftui.runs.events import (
     AnyRecord,
     EvaluationDone,
@@ -55,7 +56,7 @@ class RunReader:
         )
         for record in events:
             if isinstance(record, RunFinished | RunStopped | RunFailed):
-                position.ended_badly = isinstance(record, RunFailed)
+                position.ended_badly = isinstance(record, RunFailed) and record.exit_code != DiskError.exit_code
         return back_to, points, self._thin_out(hardware)
 
     def _offsets(self) -> tuple[int, int, int]:

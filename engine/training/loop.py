@@ -71,7 +71,6 @@ class Loop:
             tags.append("best")
         if tags:
             self.checkpoints.save(*tags)
-        self.checkpoints.settle(wait=False)
         patience = profile.eval.early_stopping_patience
         if patience is not None and state.bad_evaluations >= patience:
             return f"no better evaluation in {state.bad_evaluations} in a row (early stopping)"

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ftui.errors import DiskFullError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
 from ftui.runs.pins import read_pins, undeletable, write_pins
@@ -39,6 +40,12 @@ class RequestHandler:
 
     def handle(self, request: AnyRequest) -> None:
         """Do what the request says, or refuse it with the reason."""
+        try:
+            self._obey(request)
+        except DiskFullError as error:  # the pins; everything else waits for room by itself
+            self.inbox.refuse(request, error.message)
+
+    def _obey(self, request: AnyRequest) -> None:
         match request:
             case Set():
                 self._set(request)
@@ -102,7 +109,6 @@ class RequestHandler:
         self.inbox.answer(request, f"checkpoint-{step}")
 
     def _delete(self, request: Delete, step: int) -> None:
-        self.checkpoints.settle()  # it may be being read back at this moment
         checkpoint = self._checkpoint(step)
         if checkpoint is None:
             return self.inbox.refuse(request, f"there is no checkpoint-{step}")

@@ -42,7 +42,6 @@ class RunEnd:
         memory.
         """
         self.checkpoints.save("last")
-        self.checkpoints.settle()
         step, loss = self.export()
         self.control.close("the run has finished")
         self.events.write(
@@ -92,7 +91,6 @@ class RunEnd:
         self._save("last", shutdown)
         if self.checkpoints.saved_path() is None:
             return self._stop_record("on request", STOPPED)
-        self.checkpoints.settle()
         try:
             self.export()
         except NonFiniteError as error:

@@ -10,7 +10,7 @@ from ftui.profile.schema import Profile
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, Step
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState
+from ftui.runs.state import RunState, ended_badly
 from ftui.runs.status import Watch, is_running, judge
 from ftui.supervisor.spawn import ensure_supervised
 
@@ -68,7 +68,7 @@ def news(record: AnyRecord, state: RunState, *, live: bool, logging_steps: int) 
 def conclude(run: Run, state: RunState, profile: Profile, lines: LiveOutput) -> int:
     """The last lines about a run that ended; returns its exit code."""
     lines.clear()
-    if state.phase in ("failed", "lost"):
+    if ended_badly(state):
         print(describe.failure(run, state), file=sys.stderr, flush=True)
     else:
         for line in describe.summary(run, state, learning_rate=profile.train.learning_rate):

@@ -17,7 +17,7 @@ from ftui.launch.manage_runs import Removal, describe_removal, plan_removal
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
-from ftui.runs.state import RunState, eta_seconds, phase_word, read_losses
+from ftui.runs.state import RunState, disk_trouble, eta_seconds, phase_word, read_losses
 from ftui.runs.status import Status, is_running, list_order, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.process_id import is_alive
@@ -82,7 +82,8 @@ def standing(status: Status) -> str:
         return f"{phase}, unwatched"
     if state.restarting and state.phase == "starting":
         return "restarting"
-    return "parked, disk full" if phase == "parked" and state.exit_code == DiskError.exit_code else phase
+    trouble = disk_trouble(state)
+    return f"{phase}, {trouble}" if trouble else phase
 
 
 def created(run: Run) -> float | None:

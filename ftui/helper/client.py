@@ -7,7 +7,6 @@ import contextlib
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -21,6 +20,7 @@ from ftui.profile.consent import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.supervisor.engine_process import clean_environment
+from ftui.system.scratch import make_scratch
 
 COMMAND = [sys.executable, "-P", "-m", "ftui.engine.services.server"]
 LAST_LINES = 5
@@ -126,7 +126,7 @@ class Helper:
         if self._process is not None and self._process.poll() is None:
             return self._process
         self._end()
-        self._folder = Path(tempfile.mkdtemp(prefix="ftui-helper-"))
+        self._folder = make_scratch("helper")
         with (self._folder / "output").open("wb") as output:
             self._process = subprocess.Popen(
                 [*COMMAND, str(self._folder)],

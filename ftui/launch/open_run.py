@@ -42,7 +42,7 @@ from ftui.supervisor.attempt import last_lines
 from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
 from ftui.system.files import make_private_folder, read_plain, replace_file, sync_path, try_lock
-from ftui.system.volume import disk_error, is_disk_full
+from ftui.system.volume import RESERVE, check_room, disk_error, is_disk_full
 from ftui.text import did_you_mean, shown
 
 Decision = Literal["start", "attach", "resume", "finished"]
@@ -239,6 +239,7 @@ def create(
     facts = msgspec.structs.replace(facts, run_id=new_run_id(), name=run.name, created=time.time())
     try:
         new = Run(make_private_folder(temporary))
+        check_room(root, RESERVE)  # without it not even the start could be recorded
         replace_file(new.profile, to_toml(with_run_name(resolved.profile, run.name)).encode(), durable=True)
         for checkpoint in inherited:
             link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
@@ -272,6 +273,7 @@ def resume(run: Run, profile: Profile) -> None:
 
     Raises:
         ProfileError: something that affects the weights differs, and there is a checkpoint it would not fit.
+        DiskFullError: there is no room for the records of another attempt.
     """
     changes = weights_difference(stored_profile(run), profile)
     if changes and checkpoints_in(run.checkpoints):
@@ -279,6 +281,7 @@ def resume(run: Run, profile: Profile) -> None:
             f"{run.name} cannot be resumed with other values:\n" + "\n".join(f"  {change}" for change in changes),
             hint="Use the same values, --fork for a child run with the new ones, or --name for a new run.",
         )
+    check_room(run.folder, RESERVE)
     replace_file(run.profile, to_toml(with_run_name(profile, run.name)).encode(), durable=True)
 
 
@@ -312,6 +315,11 @@ def check_start(opened: OpenedRun, deadline: float) -> None:
     code = None if supervisor is None else supervisor.poll()
     if not code and time.monotonic() < deadline:
         return
+    if code in (0, DiskError.exit_code):
+        raise DiskError(
+            f"The start could not be recorded in {opened.run.folder}: the disk is full, or it fails.",
+            hint="Free some space there, then give the same command.",
+        )
     lines = last_lines(opened.run.folder / "supervisor.log", 0)
     raise FtuiError(
         f"The run's supervisor did not start (exit code {code}).",

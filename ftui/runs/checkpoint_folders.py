@@ -17,7 +17,6 @@ import os
 import re
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from ftui.runs.manifest import (
 from ftui.system.checked_write import Pieces, write_checked
 from ftui.system.file_tree import delete, link_files, move_files, move_out, plain_files, rename_folder, sync_folders
 from ftui.system.files import PRIVATE_FOLDER, make_private_folder, sync_path
+from ftui.system.scratch import scratch, sweep_scratch
 from ftui.system.volume import free_bytes
 
 __all__ = [
@@ -62,6 +62,7 @@ __all__ = [
     "total_size",
 ]  # fmt: skip
 
+MEMORY = Path("/dev/shm")
 SCRATCH_BYTES = 256 << 20  # tokenizers have up to 35 MB
 NOT_FINITE = "holds NaN or infinite weights"
 DISCARDED = "DISCARDED.json"  # the manifest of a folder that is being deleted where it stands
@@ -100,12 +101,10 @@ def publish(target: Path, manifest: Manifest, fill: Callable[[Path], Mapping[str
 
 def _contents(staged: Path, fill: Callable[[Path], Mapping[str, Pieces] | None]) -> dict[str, Pieces]:
     """All files by name. A disk's scratch folder would do, too, but then its faults could not be seen."""
-    memory = Path("/dev/shm")
-    is_usable = os.access(memory, os.W_OK | os.X_OK) and (free_bytes(memory) or 0) > SCRATCH_BYTES
-    with tempfile.TemporaryDirectory(prefix="ftui-", dir=memory if is_usable else staged) as name:
-        scratch = Path(name)
-        large = fill(scratch) or {}
-        small = {path.relative_to(scratch).as_posix(): path.read_bytes() for path in plain_files(scratch)}
+    is_usable = os.access(MEMORY, os.W_OK | os.X_OK) and (free_bytes(MEMORY) or 0) > SCRATCH_BYTES
+    with scratch("save", MEMORY if is_usable else staged) as folder:
+        large = fill(folder) or {}
+        small = {path.relative_to(folder).as_posix(): path.read_bytes() for path in plain_files(folder)}
     return {name: lambda data=data: (data,) for name, data in small.items()} | dict(large)
 
 
@@ -208,8 +207,8 @@ def supersede(root: Path, above: int) -> list[Checkpoint]:
 def rotate(root: Path, *, keep: int, protected: Collection[int]) -> list[Checkpoint]:
     """Delete the oldest checkpoints until `keep` (at least 2) are left beside the protected steps; returns the deleted.
 
-    Call it only after the newest one has been read back: rotation never relies on a checkpoint nobody verified, and
-    damaged ones do not count. What the volume refuses to delete for now is left to the next rotation.
+    Rotation never relies on a checkpoint that nobody has read back (`publish` has), and damaged ones do not count. What
+    the volume refuses to delete for now is left to the next rotation.
     """
     candidates = [c for c in checkpoints_in(root) if c.step not in protected and fault(c.path, quick=True) is None]
     surplus = candidates[max(2, keep) :]
@@ -244,8 +243,9 @@ def discard(folder: Path) -> None:
 
 
 def sweep(root: Path) -> None:
-    """Delete what a kill left behind: folders being written or being deleted, and what `ftui.system.volume` tried
-    there."""
+    """Delete what a kill left behind: folders being written or being deleted, what `ftui.system.volume` tried there,
+    and small files that were in memory."""
+    sweep_scratch("save", MEMORY)
     for pattern in (".partial-*", ".probe-*", ".trial-*"):
         for path in root.glob(pattern):  # whatever is in it, we were writing it
             if path.is_dir() and not path.is_symlink():

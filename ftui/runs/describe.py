@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from ftui import units
-from ftui.errors import DiskError
 from ftui.runs.events import (
     Adopted,
     AnyRecord,
@@ -28,7 +27,15 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState, eta_seconds, has_ended, how_to_continue, phase_word, read_losses
+from ftui.runs.state import (
+    RunState,
+    disk_trouble,
+    eta_seconds,
+    has_ended,
+    how_to_continue,
+    phase_word,
+    read_losses,
+)
 from ftui.runs.verbs import verb_name
 from ftui.text import complaint, shown
 
@@ -79,8 +86,8 @@ def step_line(state: RunState) -> str:
 
 def phase(state: RunState) -> str:
     """The phase with its detail, in words."""
-    if state.phase == "parked" and state.exit_code == DiskError.exit_code:
-        return "parked · the disk stayed full"
+    if trouble := disk_trouble(state):
+        return f"parked · {trouble}"
     word = phase_word(state.phase)
     return f"{word} · {shown(state.detail)}" if state.detail else word
 

@@ -313,8 +313,14 @@ def _with_ending(state: RunState, record: RunFinished | RunStopped | RunFailed) 
             return replace(state, phase=phase, reason=record.reason, final=record.final)
         case RunFailed():
             return replace(
-                state, phase="failed", message=record.message, hint=record.hint, error=record.error, again=record.again
-            )
+                state, phase=_failed(record.exit_code), message=record.message, hint=record.hint, error=record.error,
+                again=record.again,
+            )  # fmt: skip
+
+
+def _failed(exit_code: int) -> Phase:
+    """A disk that is full or fails harms no checkpoint: once it is mended the run continues."""
+    return "parked" if exit_code == DiskError.exit_code else "failed"
 
 
 def _with_engine_end(state: RunState, record: EngineEnded) -> RunState:
@@ -325,7 +331,7 @@ def _with_engine_end(state: RunState, record: EngineEnded) -> RunState:
     return replace(
         _without_ending(state),
         ended_by="supervisor",
-        phase="failed",
+        phase=_failed(exit_code),
         exit_code=exit_code,
         message=message,
         hint="The same command continues from the newest checkpoint, or starts it again if it has saved none.",
@@ -351,6 +357,9 @@ def _explain_end(state: RunState, record: EngineEnded) -> tuple[str, str, int]:
     if record.code is None:
         reason_unknown = "its supervisor had been replaced, so its exit code is unknown"
         return f"The engine ended without writing why ({reason_unknown}).", "exit code unknown", BUG
+    if record.code == DiskError.exit_code:
+        message = "The disk did not take the engine's last record: it is full, or it fails (exit code 40)."
+        return message, "exit code 40", record.code
     code = record.code if record.code in EXIT_WORDS and record.code != FINISHED else BUG
     if reason := next((line for line in record.last_lines if RANK_FAILED.match(line)), ""):
         return reason, f"exit code {record.code}", code

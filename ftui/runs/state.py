@@ -4,7 +4,7 @@ from typing import Literal
 
 import msgspec
 
-from ftui.errors import STOPPED
+from ftui.errors import STOPPED, DiskError, DiskFullError
 from ftui.runs.events import Phase, Reproducibility
 from ftui.system.process_id import Identity
 
@@ -233,6 +233,19 @@ def how_to_continue(state: RunState) -> str:
     return "The same command " + (
         "continues from the newest checkpoint." if state.checkpoints else "starts it again: it has saved nothing yet."
     )
+
+
+def disk_trouble(state: RunState) -> str:
+    """`disk full` or `disk error` where that parked the run, else nothing."""
+    if state.phase != "parked" or state.exit_code != DiskError.exit_code:
+        return ""
+    is_full = state.ended_by != "supervisor" and (not state.message or state.error.startswith(DiskFullError.__name__))
+    return "disk full" if is_full else "disk error"
+
+
+def ended_badly(state: RunState) -> bool:
+    """Whether something went wrong that a person must see: it failed, was lost, or its disk parked it with an error."""
+    return state.phase in ("failed", "lost") or bool(state.message)
 
 
 def has_ended(state: RunState) -> bool:

@@ -106,8 +106,8 @@ class Watch:
     def _read(self, tail: Tail, limit: int | None = None) -> list[AnyRecord]:
         try:
             return tail.read(limit)
-        except UnsafePathError as error:
-            self.problem = error.message
+        except OSError as error:  # something else in its place, or a volume that fails
+            self.problem = error.message if isinstance(error, UnsafePathError) else f"{tail.path}: {error}"
             return []
 
 

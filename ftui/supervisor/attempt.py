@@ -1,5 +1,6 @@
 """One engine from its start, or from the moment it was found alive, to its recorded end."""
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -33,6 +34,7 @@ from ftui.supervisor.telemetry import Sampler
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import open_plain, replace_file
 from ftui.system.process_id import Identity, this_process
+from ftui.system.volume import release_reserve
 
 TICK_SECONDS = 1.0
 POLL_SECONDS = 0.05
@@ -102,6 +104,8 @@ class Attempt:
         self._read_news()
         verdict = decide(fold(self._watch.state, ended), ended, terminated=forward(engine))
         is_recorded = self._record(self._log, ended)
+        while not is_recorded and self._make_room():
+            is_recorded = self._record(self._log, ended)
         if isinstance(verdict, Restarting) and not (is_recorded and self._record(self._log, verdict)):
             verdict = "the restart could not be recorded"  # and without a record nobody could count them
         self.write_status()
@@ -182,6 +186,16 @@ class Attempt:
             say(error.message)
             return False
         return True
+
+    def _make_room(self) -> bool:
+        """Give back some space: the reserve, which no engine needs now, or a file that can be made again."""
+        if release_reserve(self._run.reserve):
+            return True
+        for path in (self._run.curves, self._run.status):
+            with contextlib.suppress(OSError):
+                path.unlink()
+                return True
+        return False
 
     def _warn(self, messages: Sequence[str]) -> bool:
         """Record each; says whether there was any."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
-from ftui.errors import FtuiError
+from ftui.errors import DiskError, FtuiError
 from ftui.runs.curves import CurveReader
 from ftui.runs.events import Restarting
 from ftui.runs.run_folder import Run
@@ -24,6 +24,7 @@ from ftui.supervisor.settings import SupervisorSettings, read_settings
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import Lock, lock_from, try_lock
 from ftui.system.process_id import is_alive
+from ftui.system.volume import is_disk_full
 
 PACE = 1.0  # of the pauses before restarts; only tests are in more of a hurry
 
@@ -117,6 +118,11 @@ def main(arguments: Sequence[str]) -> int:
     except FtuiError as error:
         say(error.message)
         return error.exit_code
+    except OSError as error:
+        if not is_disk_full(error):
+            raise
+        say(f"There is no room for the files of {run.name}: {error}.")
+        return DiskError.exit_code
     return 0
 
 

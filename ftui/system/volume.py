@@ -121,9 +121,20 @@ def make_reserve(path: Path, num_bytes: int = RESERVE) -> None:
 
 
 def release_reserve(path: Path) -> bool:
-    """Give the space back, so that the journal can say that the disk is full; `False` where there was none to give."""
+    """Give half of the space back, so that the journal can say that the disk is full; `False` where none was left.
+
+    Half, since others take what is given back, too: what comes later (why the run has ended) finds room again.
+    """
     try:
-        path.unlink()
+        half = path.stat().st_size // 2
+        if half < _BLOCK:
+            path.unlink()
+            return True
+        descriptor = open_private(path, os.O_WRONLY)
+        try:
+            os.ftruncate(descriptor, half)
+        finally:
+            os.close(descriptor)
     except OSError:
         return False
     return True

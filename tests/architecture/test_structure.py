@@ -45,6 +45,13 @@ def nodes(path: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(path.read_text())))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forgotten() -> Iterator[None]:
+    """A million nodes: every full collection of garbage in the tests to come would walk through them."""
+    yield
+    nodes.cache_clear()
+
+
 def functions(path: Path) -> Iterator[tuple[str, int]]:
     for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -286,7 +293,7 @@ def test_files_are_opened_for_writing_in_one_place() -> None:
     """`open_private`, `replace_file` and `write_checked` look before they touch; any other way follows links."""
     found = set()
     for path in sources():
-        calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+        calls = [node for node in nodes(path) if isinstance(node, ast.Call)]
         if any(opens_for_writing(call) for call in calls):
             found.add(str(path.relative_to(ROOT)))
     assert found == WRITES_ELSEWHERE.keys()

@@ -15,6 +15,7 @@ import pytest
 from ftui.runs.events import AnyRecord, CheckpointSaved, RunFinished, RunStopped, Sampled, Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from ftui.runs.status import read_status
 from tests.support.bench import Workbench, bench_at, newest, records, resumed_from
 from tests.support.sameness import tensors
 
@@ -267,13 +268,8 @@ def num_steps(run: Run) -> int:
 
 def terminate(bench: Workbench, run: Run) -> None:
     """SIGTERM to the engine, as a pod that is taken away sends it; returns when the end is recorded."""
-
-    def status() -> dict[str, dict[str, int]]:
-        answer: dict[str, dict[str, int]] = json.loads(bench.ftui("status", run.name, "--json").stdout)
-        return answer
-
-    os.kill(status()["engine"]["pid"], signal.SIGTERM)
-    wait_until(lambda: status()["state"]["phase"] == "stopped")  # type: ignore[comparison-overlap]
+    os.kill(json.loads(bench.ftui("status", run.name, "--json").stdout)["engine"]["pid"], signal.SIGTERM)
+    wait_until(lambda: read_status(run).state.phase == "stopped")
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 120.0) -> None:

@@ -4,9 +4,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ftui.engine.system.environment import settle_environment
+from ftui.engine.system.environment import import_bitsandbytes, settle_environment
 
 settle_environment()
+import_bitsandbytes()
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest  # noqa: E402
@@ -29,6 +30,12 @@ def fresh_accelerate() -> Iterator[None]:
     yield
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test cuts the power. That files are synced, and when, is what test_durability.py looks at."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture(autouse=True)

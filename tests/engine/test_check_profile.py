@@ -94,6 +94,7 @@ def moe_folder(tmp_path: Path) -> Path:
     return folder
 
 
+SIMULATED = "a GPU that is not here"
 LORA, FREEZE = {"method": "lora"}, {"method": "freeze"}
 Sections = dict[str, dict[str, Any]]
 REFUSED: dict[str, tuple[int, str, Sections]] = {
@@ -126,13 +127,15 @@ REFUSED: dict[str, tuple[int, str, Sections]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("what", REFUSED)
+@pytest.mark.parametrize(
+    "what", [pytest.param(what, marks=[pytest.mark.slow] * (what == SIMULATED)) for what in REFUSED]
+)
 def test_every_command_refuses_it_alike(what: str, model_folder: Path, tmp_path: Path) -> None:
     code, words, sections = REFUSED[what]
     rows = write_rows(tmp_path / "rows.jsonl", chats(8))
     train = {"train": {"max_steps": 1} | sections.get("train", {})}
     found = answers(make_profile(model_folder, rows, **sections | train), tmp_path)
-    if what == "a GPU that is not here":  # an estimate is for the card that is asked about
+    if what == SIMULATED:  # an estimate is for the card that is asked about
         assert found.pop("estimate") is None
     assert len(set(found.values())) == 1, found
     refusal = found["start"]

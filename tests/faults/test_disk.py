@@ -15,6 +15,8 @@ from ftui.runs import checkpoint_folders
 from ftui.runs.events import EngineStarted, PhaseChanged, RunFailed, RunStarted, RunStopped, Warned
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from ftui.runs.status import read_status
+from ftui.system.volume import release_reserve
 from tests.support.bench import Workbench, bench_at, newest, opened, records
 from tests.support.driving import is_running, last, status, steps, wait_for_end, wait_until
 from tests.support.sameness import same_runs
@@ -23,7 +25,6 @@ from tests.support.zygote import Zygote, tail_of
 
 EPOCHS = 12
 TOTAL = 120  # steps
-FULL_AT = 20
 
 
 @dataclass(frozen=True)
@@ -37,20 +38,21 @@ class Disk:
     env: dict[str, str]
 
     def start(self, *options: str, **switches: str) -> None:
-        result = self.bench.ftui(
-            "--run", str(self.profile), "--detach", *options, cwd=self.bench.folder, **self.env | switches
-        )
+        env = self.env | {f"FAULTIO_{name}": value for name, value in switches.items()}
+        result = self.bench.ftui("--run", str(self.profile), "--detach", *options, cwd=self.bench.folder, **env)
         assert result.returncode == 0, result.stdout + result.stderr
 
-    def fill(self) -> None:
-        """Full, in the middle of training."""
-        wait_until(lambda: self.run.metrics.exists() and len(steps(self.run)) >= FULL_AT)
-        self.full.touch()
-
-    def fill_until_held(self) -> dict[str, Any]:
-        self.fill()
-        wait_until(lambda: status(self.bench, "faulty")["state"]["phase"] == "held")
+    def wait_until_held(self) -> dict[str, Any]:
+        wait_until(lambda: read_status(self.run).state.phase == "held")
         return status(self.bench, "faulty")
+
+    def is_parked(self, *words: str) -> dict[str, bytes]:
+        """See that the attempt ends parked, in one of these words; returns the files of all its checkpoints."""
+        ended = wait_for_end(self.bench, self.run)["state"]
+        assert (ended["phase"], ended["exit_code"]) == ("parked", 40), (ended, tail_of(self.run))
+        told = f"{ended.get('reason')} {ended.get('message')}"
+        assert any(word in told for word in words), (told, tail_of(self.run))
+        return contents(self.run)
 
     def finish(self) -> None:
         """Repaired: the run goes on to its end."""
@@ -95,8 +97,8 @@ def contents(run: Run) -> dict[str, bytes]:
 
 def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     """The run holds, says what could go, goes on by itself, and is the same run in the end."""
-    disk.start()
-    held = disk.fill_until_held()
+    disk.start(FILL_AT="20,30")
+    held = disk.wait_until_held()
     before, reached = contents(disk.run), len(steps(disk.run))
     assert before
     record = last(disk.run, PhaseChanged)
@@ -111,6 +113,9 @@ def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     assert (contents(disk.run), len(steps(disk.run))) == (before, reached)
     assert is_running(status(disk.bench, "faulty"))
     disk.full.unlink()
+    wait_until(disk.full.exists)  # a second time, in the same attempt
+    disk.wait_until_held()
+    disk.full.unlink()
     ended = wait_for_end(disk.bench, disk.run)
     assert (ended["state"]["phase"], ended["state"]["attempt"]) == ("finished", 1), tail_of(disk.run)
     assert [r.step for r in steps(disk.run)] == list(range(1, TOTAL + 1))
@@ -118,22 +123,34 @@ def test_a_full_disk_is_waited_for(disk: Disk, reference: Run) -> None:
     assert disk.run.reserve.exists()
 
 
-@pytest.mark.parametrize("has_reserve", [True, False])
-def test_a_disk_that_stays_full_parks_the_run(disk: Disk, reference: Run, has_reserve: bool) -> None:
-    """Without the reserve nobody can write down how it ended; it goes on just the same when there is room."""
-    disk.start("--set", "checkpoint.max_hold_minutes=0.05")
-    disk.fill()
-    if not has_reserve:
-        disk.run.reserve.unlink(missing_ok=True)
-    ended = wait_for_end(disk.bench, disk.run)
-    if has_reserve:
-        assert ended["state"]["exit_code"] == 40, tail_of(disk.run)
-        assert last(disk.run, RunStopped).reason.startswith("the disk stayed full for 0.05 min")
-    else:
-        assert ended["state"]["phase"] in ("lost", "parked"), tail_of(disk.run)  # a save may have made a reserve anew
+def test_a_disk_that_fills_again_and_again_parks_the_run_each_time(disk: Disk, reference: Run) -> None:
+    """In training, at a resume, while it starts, and with no reserve left to write in how it ended: parked, never
+    failed or lost, no checkpoint the worse, and with room again the same run."""
+    impatient = ("--set", "checkpoint.max_hold_minutes=0.05")
+    disk.start(*impatient, FILL_AT="20")
+    kept = disk.is_parked("the disk stayed full for 0.05 min")
+
+    refused = disk.bench.ftui("--run", str(disk.profile), *impatient, **disk.env)
+    assert refused.returncode == 40 and "the disk is full" in refused.stderr, refused.stdout + refused.stderr
+    assert disk.is_parked("the disk stayed full for 0.05 min") == kept
+
+    disk.full.unlink()
+    disk.start(*impatient)
+    disk.full.touch()
+    assert disk.is_parked("the disk is full", "The disk is full") == kept
+
+    disk.full.unlink()
+    disk.start(*impatient, FILL_AT="6")
+    wait_until(disk.full.exists)
+    while release_reserve(disk.run.reserve):
+        pass
+    disk.is_parked("the disk stayed full for 0.05 min", "did not take the engine's last record")
+
     expected = newest(disk.run)
     disk.finish()
-    assert last(disk.run, RunStarted).resumed_from == expected is not None
+    began = [r for r in records(disk.run) if isinstance(r, RunStarted)]
+    assert began[-1].resumed_from == expected is not None
+    assert {r.reproducibility for r in began[1:]} == {"EXACT"}
     same_runs(disk.run, reference)
 
 
@@ -167,8 +184,8 @@ def test_a_limit_on_files_is_said_before_training(workbench: Workbench) -> None:
 
 
 def test_sigterm_does_not_wait_for_room(disk: Disk, reference: Run) -> None:
-    disk.start()
-    held = disk.fill_until_held()
+    disk.start(FILL_AT="20")
+    held = disk.wait_until_held()
     begun = time.monotonic()
     os.kill(held["engine"]["pid"], signal.SIGTERM)
     ended = wait_for_end(disk.bench, disk.run)
@@ -201,9 +218,10 @@ def test_without_flock_one_engine_trains_and_the_run_says_so(disk: Disk, referen
 @pytest.mark.parametrize("missing", ["RENAME", "FSYNC"])
 def test_a_poor_volume_is_good_enough(disk: Disk, reference: Run, missing: str) -> None:
     """Folders cannot be renamed, or not synced: checkpoints are whole all the same, also after a SIGKILL."""
-    disk.start(**{f"FAULTIO_NO_{missing}": "1", "FAULTIO_FOLDER": str(disk.run.folder.parent)})
-    wait_until(lambda: disk.run.metrics.exists() and len(steps(disk.run)) >= FULL_AT)
-    os.kill(status(disk.bench, "faulty")["engine"]["pid"], signal.SIGKILL)
+    disk.start(**{f"NO_{missing}": "1", "FOLDER": str(disk.run.folder.parent), "FILL_AT": "20"})
+    held = disk.wait_until_held()
+    disk.full.unlink()
+    os.kill(held["engine"]["pid"], signal.SIGKILL)
     expected = newest(disk.run)
     ended = wait_for_end(disk.bench, disk.run)
     assert (ended["state"]["phase"], ended["state"]["attempt"]) == ("finished", 2), tail_of(disk.run)

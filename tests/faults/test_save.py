@@ -13,6 +13,7 @@ from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
 from tests.support.bench import Workbench, opened
 from tests.support.shims import compiled
+from tests.support.zygote import Zygote, tail_of
 
 SUPPORT = Path(__file__).parents[1] / "support"
 
@@ -113,61 +114,14 @@ def check(trial: dict[str, Any]) -> None:
     assert trial["damaged_records"] == 0, trial
 
 
-AUDIT = """
-import sys, traceback
-seen = []
-active = False
-
-def hook(event, arguments):
-    if active and event.split(".")[0] in ("pickle", "marshal"):
-        stack = traceback.extract_stack()
-        if not any("importlib" in frame.filename for frame in stack):    # importing a module reads its .pyc
-            seen.append((event, stack[-2].filename))
-
-sys.addaudithook(hook)
-import ftui.engine.checkpoints.checkpoint as checkpoint
-import ftui.engine.checkpoints.resume as resume
-import ftui.engine.recipe
-from ftui.engine import __main__ as engine
-
-def watched(function):
-    def wrapped(*arguments, **options):
-        global active
-        active = True
-        try:
-            return function(*arguments, **options)
-        finally:
-            active = False
-    return wrapped
-
-calls = []
-def counted(name, function):
-    def wrapped(*arguments, **options):
-        calls.append(name)
-        return watched(function)(*arguments, **options)
-    return wrapped
-
-checkpoint.write_weights = counted("save", checkpoint.write_weights)
-checkpoint.write_resume_state = counted("save", checkpoint.write_resume_state)
-resume.restore = counted("resume", resume.restore)
-code = engine.main([sys.argv[1]])
-import pickle
-active = True
-pickle.loads(pickle.dumps(AssertionError))    # the hook does see one
-active = False
-print(code, sorted(set(calls)), [event for event, _ in seen])
-"""
-
-
 @pytest.mark.parametrize("method", ["lora", "full"])
-def test_no_pickle_is_written_or_read(workbench: Workbench, method: str) -> None:
-    run = opened(workbench, workbench.profile("audited", method=method))
-    assert workbench.murder(run, "optimizer", 7) == -9
-    result = subprocess.run(
-        [sys.executable, "-c", AUDIT, str(run.folder)], env=workbench.env, capture_output=True, text=True, timeout=300
-    )
-    assert result.returncode == 0, result.stderr[-3000:]
-    assert result.stdout.splitlines()[-1] == "0 ['resume', 'save'] ['pickle.find_class']"
+def test_no_pickle_is_written_or_read(workbench: Workbench, zygote: Zygote, tmp_path: Path, method: str) -> None:
+    run, seen = opened(workbench, workbench.profile("audited", method=method)), tmp_path / "seen"
+    assert zygote.start(run, workbench.env, hooks={"kill": ["optimizer", 7]}).wait() == -9
+    assert zygote.start(run, workbench.env, attempt=2, hooks={"audit_pickle": [str(seen)]}).wait() == 0, tail_of(run)
+    lines = seen.read_text().splitlines()
+    assert lines[0] == "pickle.find_class", "the hook sees one that is meant to be seen"
+    assert set(lines[1:]) == {"save", "resume"}
     files = [p.name for folder in (run.checkpoints, run.final) for p in folder.rglob("*") if p.is_file()]
     assert files
     assert {Path(name).suffix for name in files} <= {".safetensors", ".json", ".jinja", ".md"}

@@ -29,7 +29,7 @@ def phase(run: Run) -> tuple[str, int]:
 
 @pytest.mark.parametrize(
     ("place", "seconds", "after_step", "code"),
-    [("preparing", 5.0, 0, 21), ("loading", 5.0, 0, 21), ("evaluating", 0.3, 5, 20), ("saving", 1.0, 4, 20)],
+    [("preparing", 50.0, 0, 21), ("loading", 50.0, 0, 21), ("evaluating", 0.3, 5, 20), ("saving", 1.0, 4, 20)],
 )
 def test_sigterm_in_every_phase(
     place: str, seconds: float, after_step: int, code: int,
@@ -57,7 +57,7 @@ def test_sigterm_in_every_phase(
         assert newest(life.run) == stopped.checkpoint == f"checkpoints/checkpoint-{stopped.step}"
     else:
         assert newest(life.run) is None
-        assert time.monotonic() - begun < 3, "there was nothing to save: nothing to wait for"
+        assert time.monotonic() - begun < 25, "there was nothing to save: nothing to wait for"
     assert life.start().wait() == 0
     reference = Life(bench, bench.run("untouched"), zygote)
     assert create(reference.run, profile)

@@ -10,6 +10,8 @@ from typing import Any
 from ftui.runs.events import Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from ftui.runs.status import is_running as status_is_running
+from ftui.runs.status import read_status
 from tests.support.bench import Workbench, records
 from tests.support.pty_screen import Screened, on_screen
 
@@ -50,8 +52,18 @@ def is_running(answer: dict[str, Any]) -> bool:
 
 
 def wait_for_end(bench: Workbench, run: Run) -> dict[str, Any]:
-    """The status once nobody works on the run any more."""
-    wait_until(lambda: not is_running(status(bench, run.name)))
+    """The status once nobody works on the run any more.
+
+    It is looked at from here: a command for each look would take the processor from the run that is waited for.
+    """
+
+    def has_ended() -> bool:
+        found = read_status(run)
+        if found.unwatched:  # as after any command, it gets a new supervisor
+            status(bench, run.name)
+        return not status_is_running(found)
+
+    wait_until(has_ended)
     return status(bench, run.name)
 
 

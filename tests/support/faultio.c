@@ -10,6 +10,7 @@
  *
  * For whole programs, from outside, under the folder $FAULTIO_FOLDER:
  *   $FAULTIO_FULL        while the file of this name exists, the disk is full (ENOSPC) but for what this process deletes
+ *   $FAULTIO_FILL_AT     numbers, `20,30`: this process makes that file at its n-th write to metrics.jsonl
  *   $FAULTIO_NO_FLOCK    no flock (ENOLCK)
  *   $FAULTIO_NO_RENAME   folders cannot be renamed (ENOSYS)
  *   $FAULTIO_NO_FSYNC    folders cannot be synced (EINVAL)
@@ -37,7 +38,8 @@ static char folder[4096];
 static long strike_at, count, struck;
 static int how, error_number, sticky;
 
-static const char *outer, *full_flag;
+static const char *outer, *full_flag, *fill_at;
+static long metrics_written;
 static int no_flock, no_rename, no_fsync;
 static long room; /* bytes that this process has deleted since the disk was full */
 
@@ -45,6 +47,7 @@ __attribute__((constructor)) static void look_outside(void) {
     outer = getenv("FAULTIO_FOLDER");
     if (!outer) return;
     full_flag = getenv("FAULTIO_FULL");
+    fill_at = getenv("FAULTIO_FILL_AT");
     no_flock = getenv("FAULTIO_NO_FLOCK") != NULL;
     no_rename = getenv("FAULTIO_NO_RENAME") != NULL;
     no_fsync = getenv("FAULTIO_NO_FSYNC") != NULL;
@@ -155,7 +158,21 @@ static ssize_t lie(int fd, const char *bytes, size_t size) {
     return (ssize_t)size;
 }
 
+/* A run takes a step in some milliseconds: nobody else would be in time. */
+static void fill_where_due(int fd) {
+    static const char name[] = "/metrics.jsonl";
+    char path[4096], *rest;
+    if (!fill_at || !full_flag || !name_of(fd, path, sizeof path) || !under(outer, path)) return;
+    size_t length = strlen(path), own = sizeof name - 1;
+    if (length < own || strcmp(path + length - own, name) != 0) return;
+    if (++metrics_written < strtol(fill_at, &rest, 10)) return;
+    fill_at = *rest == ',' ? rest + 1 : NULL;
+    int flag = NEXT(open)(full_flag, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    if (flag >= 0) close(flag);
+}
+
 ssize_t write(int fd, const void *bytes, size_t size) {
+    fill_where_due(fd);
     if (outside_full_fd(fd)) {
         size_t fits = taken(size);
         if (size && !fits) return refuse(ENOSPC);
@@ -199,6 +216,7 @@ int ftruncate64(int fd, off64_t size) {
     int grows = fstat64(fd, &at) == 0 && size > at.st_size;
     if (grows && outside_full_fd(fd) && taken((size_t)(size - at.st_size)) < (size_t)(size - at.st_size))
         return refuse(ENOSPC);
+    if (!grows && outside_full_fd(fd)) room += at.st_size - size;
     if (inside_fd(fd) && judge(grows ? GROW : CUT, 0) == REFUSE) return -1;
     return NEXT(ftruncate64)(fd, size);
 }

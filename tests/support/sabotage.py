@@ -1,6 +1,9 @@
 """What can be done to an engine before it starts, by name: kill it at a place, slow it down, take its memory away."""
 
+import pickle
+import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -156,6 +159,47 @@ def _delay(owner: Any, name: str, seconds: float) -> None:
     setattr(owner, name, delayed)
 
 
+def audit_pickle(path: str) -> None:
+    """Write a line for each save and each resume, and for every pickle (or marshalled value) read or written in one.
+
+    The first line is of one that is read at once: the hook does see them.
+    """
+    from ftui.engine.checkpoints import checkpoint, resume
+
+    is_active = True
+
+    def tell(line: str) -> None:
+        with open(path, "a") as file:
+            file.write(line + "\n")
+
+    def hook(event: str, arguments: Any) -> None:
+        if is_active and event.split(".")[0] in ("pickle", "marshal"):
+            importing = any("importlib" in frame.filename for frame in traceback.extract_stack())
+            if not importing:  # a module's .pyc
+                tell(event)
+
+    def watched(owner: Any, name: str, word: str) -> None:
+        function = getattr(owner, name)
+
+        def wrapped(*arguments: Any, **options: Any) -> Any:
+            nonlocal is_active
+            is_active = True
+            tell(word)
+            try:
+                return function(*arguments, **options)
+            finally:
+                is_active = False
+
+        setattr(owner, name, wrapped)
+
+    sys.addaudithook(hook)
+    pickle.loads(pickle.dumps(AssertionError))
+    is_active = False
+    watched(checkpoint, "write_weights", "save")
+    watched(checkpoint, "write_resume_state", "save")
+    watched(resume, "restore", "resume")
+
+
 def num_rows(batch: Any) -> int:
     return int(batch.input_ids.shape[0])
 
@@ -190,4 +234,5 @@ HOOKS: dict[str, Callable[..., None]] = {
     "no_room_in_exchange": no_room_in_exchange,
     "no_room_in_evaluation": no_room_in_evaluation,
     "die_answering": die_answering,
+    "audit_pickle": audit_pickle,
 }

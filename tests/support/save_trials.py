@@ -122,7 +122,6 @@ def save(trial: Trial, step: int, checkpoints: CheckpointManager | None = None) 
     checkpoints = checkpoints or trial.checkpoints()
     checkpoints.boundary = RngState.capture(trial.parts.device)
     checkpoints.save("periodic")
-    checkpoints.settle()
 
 
 def child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

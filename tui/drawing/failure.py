@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from ftui.errors import BUG, EXIT_WORDS, PREEMPTED_NOT_SAVED
 from ftui.runs import describe
 from ftui.runs.events import EngineEnded
-from ftui.runs.state import RunState, how_to_continue, phase_word
+from ftui.runs.state import RunState, ended_badly, how_to_continue, phase_word
 
 from ..render.spans import Frame, Line, heading, labelled, paragraph, spread
 
@@ -83,13 +83,13 @@ def without_tracebacks(lines: Sequence[str], message: str) -> list[str]:
 
 def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str) -> list[Line]:
     word = {"lost": "was lost", "failed": "failed"}.get(state.phase, f"is {phase_word(state.phase)}")
-    title: Line = [(f" {name} ", "number"), (word, "alarm" if state.phase in ("lost", "failed") else "title")]
+    title: Line = [(f" {name} ", "number"), (word, "alarm" if ended_badly(state) else "title")]
     lines: list[Line] = [spread(frame.width, title, [(f"{describe.place(state)} ", "muted")]), []]
     message = describe.lost_reason(state) if state.phase == "lost" else state.message or state.reason
     lines += _part(frame, "what", message, "text")
     lines += _part(frame, "how", describe_ending(state, ended), "text")
     lines += _part(frame, "last event", last, "muted")
-    if state.phase in ("lost", "failed"):
+    if ended_badly(state):
         code = state.exit_code if state.exit_code is not None else PREEMPTED_NOT_SAVED
         lines += _part(frame, "cause", CAUSES.get(code, ""), "text")
         hint = how_to_continue(state)

@@ -133,7 +133,7 @@ def explain_status(row: RunRow) -> tuple[str, str]:
         return "Its engine was stopped by a signal (SIGSTOP): `kill -CONT` wakes it.", "warn"
     if state.phase == "lost":
         return describe.lost_reason(state), "bad"
-    if state.phase == "failed":
+    if state.message:
         return (state.message.split("\n")[0] + (f" {state.hint}" if state.hint else "")), "bad"
     if state.phase == "starting" and state.detail:
         return state.detail, "warn"

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from ftui.errors import DiskError
-from ftui.runs.state import RunState, phase_word
+from ftui.runs.state import RunState, disk_trouble, phase_word
 from ftui.runs.status import Status
 
 PHASE_STYLES = {
@@ -28,8 +27,8 @@ def status_word(status: Status) -> str:
         return f"{phase_word(state.phase)}, frozen"
     if state.restarting and state.phase == "starting":
         return "restarting"
-    if state.phase == "parked" and state.exit_code == DiskError.exit_code:
-        return "parked, disk full"
+    if trouble := disk_trouble(state):
+        return f"parked, {trouble}"
     return f"{phase_word(state.phase)}, unwatched" if status.unwatched else phase_word(state.phase)
 
 

@@ -16,7 +16,7 @@ from ftui.runs.curves import Curves
 from ftui.runs.requests import Continue, ControlRequest, Pause, Set
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import REQUESTS, parse_setting
-from ftui.runs.state import phase_word
+from ftui.runs.state import ended_badly, phase_word
 
 from ..drawing.charts.loss_chart import ChartSettings, Scale, change_smoothing, chart, pan, zoom
 from ..drawing.header import header
@@ -28,7 +28,6 @@ from ..state.run_view import RunView
 from .canvas_screen import CanvasScreen
 
 FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
-FAILURES = ("failed", "lost")
 GOES_ON = {"resume": "resumes", "attach": "is running already", "start": "starts"}
 """What r does to a run that is not running, by what would happen."""
 
@@ -117,7 +116,7 @@ class MonitorScreen(CanvasScreen[None]):
 
     def _show_failure(self) -> None:
         """Once for each time the run fails."""
-        failed = self.run_view.has_ended and self.run_view.state.phase in FAILURES
+        failed = self.run_view.has_ended and ended_badly(self.run_view.state)
         if failed and not self._has_shown_failure:
             self.action_why()
         self._has_shown_failure = failed

@@ -7,7 +7,7 @@ import heapq
 from collections import deque
 from dataclasses import dataclass
 
-from ftui.errors import FINISHED, PARKED, STOPPED
+from ftui.errors import FINISHED, PARKED, STOPPED, DiskError
 from ftui.runs import describe
 from ftui.runs.events import (
     AnyRecord,
@@ -170,7 +170,8 @@ def event_texts(record: AnyRecord) -> list[str]:
         case PhaseChanged():
             return [] if record.phase in ("evaluating", "saving") else describe.phase_line(record)
         case RunFailed():
-            return describe.lines_of(f"failed: {record.message}")
+            word = "parked" if record.exit_code == DiskError.exit_code else "failed"
+            return describe.lines_of(f"{word}: {record.message}")
         case RunStopped() | RunFinished():
             return [f"ended at step {record.step}: {record.reason}"]
         case EngineEnded():

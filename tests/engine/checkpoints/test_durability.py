@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
-from ftui.runs.checkpoint_folders import Checkpoint, Manifest, checkpoints_in, publish
+from ftui.runs.checkpoint_folders import Checkpoint, Manifest, checkpoints_in, publish, read_manifest
 from ftui.runs.run_folder import Run
+from ftui.system.checked_write import MiswrittenError, Pieces
 from tests.support.tiny import chats, make_profile, train_run, write_rows
 
 MANIFEST = Manifest(
@@ -66,43 +66,42 @@ def saving(model_folder: Path, tmp_path: Path) -> Any:
 def test_nothing_goes_before_the_newest_has_been_read_back(
     saving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    order: list[tuple[str, int]] = []
-    fault, rotate = checkpoint_folders.fault, checkpoint_folders.rotate
+    read_back: set[str] = set()
+    rotations = []
+    write, rotate = checkpoint_folders.write_checked, checkpoint_folders.rotate
 
-    def reading(folder: Path, **options: Any) -> str | None:
-        result = fault(folder, **options)
-        if not options.get("quick") and result is None:
-            order.append(("proven", int(folder.name.split("-")[1])))
+    def writing(path: Path, pieces: Pieces) -> tuple[int, str]:
+        result = write(path, pieces)
+        read_back.add(result[1])
         return result
 
     def rotating(root: Path, **options: Any) -> list[Checkpoint]:
-        order.append(("rotate", checkpoints_in(root)[0].step))
+        newest = checkpoints_in(root)[0]
+        entries = read_manifest(newest.path).files.values()
+        rotations.append((newest.step, {entry.sha256 for entry in entries} <= read_back))
         return rotate(root, **options)
 
-    monkeypatch.setattr(checkpoint_folders, "fault", reading)
+    monkeypatch.setattr(checkpoint_folders, "write_checked", writing)
     monkeypatch.setattr(checkpoint_folders, "rotate", rotating)
     train_run(tmp_path / "run", saving)
-    rotations = [i for i, (what, _) in enumerate(order) if what == "rotate"]
-    assert len(rotations) == 6
-    for index in rotations:
-        assert ("proven", order[index][1]) in order[:index]
+    assert rotations == [(step, True) for step in range(1, 7)]
     assert [c.step for c in checkpoints_in(Run(tmp_path / "run").checkpoints)] == [6, 5]
 
 
 def test_a_checkpoint_that_reads_back_wrong_costs_no_older_one(
     saving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault = checkpoint_folders.fault
+    write = checkpoint_folders.write_checked
 
-    def reading(folder: Path, **options: Any) -> str | None:
-        return (
-            "it was damaged" if folder.name == "checkpoint-4" and not options.get("quick") else fault(folder, **options)
-        )
+    def writing(path: Path, pieces: Pieces) -> tuple[int, str]:
+        if "checkpoint-4" in str(path) and path.name == "optimizer.safetensors":
+            raise MiswrittenError(f"{path.name} reads back as something else")
+        return write(path, pieces)
 
-    monkeypatch.setattr(checkpoint_folders, "fault", reading)
-    with pytest.raises(DiskError, match="reads back wrong: it was damaged"):
+    monkeypatch.setattr(checkpoint_folders, "write_checked", writing)
+    with pytest.raises(MiswrittenError, match="reads back as something else"):
         train_run(tmp_path / "run", saving)
     monkeypatch.undo()
     present = checkpoints_in(Run(tmp_path / "run").checkpoints)
-    assert [c.step for c in present][-2:] == [3, 2]
+    assert [c.step for c in present] == [3, 2]
     assert all(checkpoint_folders.fault(c.path) is None for c in present)

@@ -64,10 +64,10 @@ def test_a_temperature_that_leaves_a_source_out_is_refused() -> None:
     "table", [{"weight": 1e6}, {"num_samples": 10**9}, {"num_samples": MOST_REPEATED + 401}], ids=str
 )
 def test_an_endless_epoch_is_refused_at_once(table: dict[str, Any]) -> None:
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(DataError, match=r"source1: [\d,]+ sequences in an epoch, of 40 that there are") as caught:
         compute_shares(sources({}, table), [40, 40], [40, 40], None)
-    assert time.monotonic() - begun < 1
+    assert time.process_time() - begun < 1
     assert "num_train_epochs" in caught.value.hint
 
 

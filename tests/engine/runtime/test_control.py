@@ -69,7 +69,7 @@ def test_a_paused_engine_waits_until_it_may_go_on(run: Run) -> None:
     assert paused.is_alive()
     write_request(run, Pause(**stamp()))  # type: ignore[arg-type]
     write_request(run, Continue(**stamp()))  # type: ignore[arg-type]
-    paused.join(5)
+    paused.join(60)
     assert not paused.is_alive()
     assert answers(run) == [(ControlApplied, "hold"), (ControlRefused, "hold"), (ControlApplied, "continue")]
     phases = [r.phase for r in Tail(run.journal).read() if isinstance(r, PhaseChanged)]

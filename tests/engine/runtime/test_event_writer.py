@@ -1,13 +1,18 @@
 """What the engine writes about itself stays bounded, and loses nothing on the way."""
 
+import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from ftui.engine.runtime import event_writer
 from ftui.engine.runtime.event_writer import EventWriter
 from ftui.errors import LostRunError
+from ftui.runs.events import PhaseChanged, RunStopped, Warned
+from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.system.files import try_lock
 
@@ -60,3 +65,34 @@ def test_a_lock_file_that_was_deleted_is_made_anew_unless_somebody_has_it(tmp_pa
         with pytest.raises(LostRunError):
             book.progress(at_once=True)
         other.kill()
+
+
+def test_on_a_full_disk_there_is_room_for_the_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is given back is taken by others as soon as one record is written, at each of several fillings."""
+    run, room = Run(tmp_path), 0
+    write, release = os.write, event_writer.release_reserve
+
+    def writing(descriptor: int, data: bytes) -> int:
+        nonlocal room
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        room -= 1
+        return write(descriptor, data)
+
+    def releasing(path: Path) -> bool:
+        nonlocal room
+        room = int(release(path))
+        return bool(room)
+
+    events = EventWriter(run, attempt=1, token="t")
+    events.make_reserve()
+    monkeypatch.setattr(os, "write", writing)
+    monkeypatch.setattr(event_writer, "release_reserve", releasing)
+    said = [
+        PhaseChanged(phase="held"), PhaseChanged(phase="training"), PhaseChanged(phase="held"), Warned(message="full"),
+        RunStopped(step=3, reason="the disk stayed full", exit_code=40),
+    ]  # fmt: skip
+    for record in said:
+        events.write(record)
+    found = Tail(run.journal).read()
+    assert [type(record) for record in found] == [type(record) for record in said]

@@ -278,6 +278,7 @@ def test_a_file_that_grows_while_it_is_read_is_not_split(tmp_path: Path, monkeyp
     assert list(tmp_path.iterdir()) == [rows]
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_is_told_as_this_command_has_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "rows.txt"
     path.write_bytes("すべての人間は生まれながらにして自由である。".encode("cp932") * 9)

@@ -217,7 +217,7 @@ def test_a_reader_that_leaves_early_is_no_error() -> None:
     )
     assert process.stdout is not None and process.stderr is not None
     process.stdout.close()
-    assert process.wait(10) == 141
+    assert process.wait(60) == 141
     assert process.stderr.read() == b""
     process.stderr.close()
 

@@ -231,7 +231,7 @@ def test_a_supervisor_is_launched_apart_from_this_terminal(make_run: Any, monkey
     monkeypatch.setattr(subprocess, "Popen", spy)
     for name, value in (("FTUI_CACHE", "cache"), ("HF_HOME", "/hub"), ("HF_HUB_CACHE", "")):
         monkeypatch.setenv(name, value)
-    assert launch(run).wait(10) == 0
+    assert launch(run).wait(60) == 0
     told = [seen["env"][name] for name in ("FTUI_CACHE", "HF_HOME", "HF_HUB_CACHE")]
     assert told == [str(Path.cwd() / "cache"), "/hub", ""], "as they are meant here, not in the run's folder"
     assert seen["command"] == [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)]

@@ -282,7 +282,7 @@ def test_what_restarts_came_to() -> None:
 
 def test_a_run_parked_for_want_of_room_says_so() -> None:
     state = state_of(RunStopped(step=3, reason="the disk is full", exit_code=40, attempt=1))
-    assert describe.phase(state) == "parked · the disk stayed full"
+    assert describe.phase(state) == "parked · disk full"
 
 
 def test_the_micro_batch_is_named_with_the_step_it_began_at() -> None:

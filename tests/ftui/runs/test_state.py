@@ -33,14 +33,17 @@ from ftui.runs.events import (
     Warned,
 )
 from ftui.runs.reduce import EVALUATIONS_KEPT, fold
-from ftui.runs.state import Evaluation, Restart, RunState, SavedCheckpoint, eta_seconds, has_ended
+from ftui.runs.restart_policy import may_follow
+from ftui.runs.state import Evaluation, Restart, RunState, SavedCheckpoint, disk_trouble, eta_seconds, has_ended
 from tests.support.events import (
     ENGINE,
     make_checkpoint_saved,
     make_engine_ended,
     make_evaluation,
     make_restarting,
+    make_run_failed,
     make_run_started,
+    make_run_stopped,
     make_step,
 )
 
@@ -237,6 +240,28 @@ def test_the_end_the_engine_wrote() -> None:
 def test_the_ways_to_stop(code: int, phase: str, over: bool) -> None:
     state = folded(*FIRST, RunStopped(step=3, reason="asked to", exit_code=code, attempt=1))
     assert (state.phase, state.exit_code, has_ended(state)) == (phase, code, over)
+
+
+@pytest.mark.parametrize(
+    ("ending", "trouble", "words"),
+    [
+        (
+            make_run_stopped(40, reason="the disk stayed full for 15 min"),
+            "disk full",
+            "the disk stayed full for 15 min",
+        ),
+        (make_run_failed(40, message="no room", error="DiskFullError: no room"), "disk full", "no room"),
+        (make_run_failed(40, message="bad sector", error="DiskError: bad sector"), "disk error", "bad sector"),
+        (make_engine_ended(code=40), "disk error", "The disk did not take the engine's last record"),
+    ],
+)
+def test_a_disk_parks_a_run_and_never_fails_it(ending: AnyRecord, trouble: str, words: str) -> None:
+    """Whoever tells its end, and whatever the engine was able to write: no checkpoint has come to harm."""
+    state = folded(*FIRST, make_checkpoint_saved(3), ending)
+    assert (state.phase, state.exit_code, disk_trouble(state)) == ("parked", 40, trouble)
+    assert words in state.message + state.reason
+    assert not has_ended(state), "the same command continues it"
+    assert not may_follow(state), "and no supervisor does before a person has made room"
 
 
 @pytest.mark.parametrize(

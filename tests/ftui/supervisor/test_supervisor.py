@@ -80,7 +80,7 @@ def records(run: Run, kind: type) -> list[Any]:
     return [record for record in Tail(run.supervisor_log).read() if isinstance(record, kind)]
 
 
-def until(condition: Callable[[], Any], seconds: float = 10.0) -> None:
+def until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come true"
@@ -117,9 +117,7 @@ def test_an_engine_that_ends_by_itself(run: Run, monkeypatch: pytest.MonkeyPatch
         "print(os.environ['FTUI_ATTEMPT'], len(os.environ['FTUI_TOKEN']), 'ACCELERATE_MIXED_PRECISION' in os.environ);"
         "print(os.getpgrp() == os.getpid(), os.getcwd(), sys.stdin.read() == ''); sys.exit(31)"
     )
-    begun = time.monotonic()
     supervise(run, engine(code))
-    assert time.monotonic() - begun < 3
     started, ended = Tail(run.supervisor_log).read()
     assert isinstance(started, EngineStarted) and isinstance(ended, EngineEnded)
     assert (ended.code, ended.signal, ended.attempt) == (31, None, 1)
@@ -156,10 +154,11 @@ def test_attempts_count_up_and_their_outputs_stay_apart(run: Run) -> None:
 
 
 def test_hardware_is_sampled_and_every_line_can_be_read(run: Run) -> None:
-    supervise(run, engine("import time; time.sleep(1.4); raise SystemExit(31)"))
+    until_two = f"while open({str(run.telemetry)!r}).read().count('\\n') < 2: time.sleep(0.01)"
+    supervise(run, engine(f"import time\n{until_two}\nraise SystemExit(31)"))
     tail = Tail(run.telemetry)
     samples = tail.read()
-    assert len(samples) == 2
+    assert len(samples) >= 2
     assert (tail.num_damaged, tail.num_unknown) == (0, 0)
     for record in samples:
         assert isinstance(record, Telemetry)
@@ -183,7 +182,7 @@ def test_a_termination_is_passed_on_and_waited_for(run: Run) -> None:
         time.sleep(0.02)
     watcher.send_signal(signal.SIGHUP)
     watcher.terminate()
-    assert watcher.wait(10) == 0
+    assert watcher.wait(60) == 0
     assert (ending(run).code, ending(run).last_lines) == (20, ["saved"])
 
 
@@ -311,7 +310,7 @@ def test_after_sigterm_there_is_no_restart(run: Run) -> None:
     watcher = in_another_process(run, able(f"signal.pause() if open({str(ready)!r}, 'w') else 0"))
     until(ready.exists)
     watcher.terminate()
-    assert watcher.wait(10) == 0
+    assert watcher.wait(60) == 0
     assert (ending(run).signal, records(run, Restarting)) == ("SIGTERM", [])
 
 
@@ -321,7 +320,7 @@ def test_sigterm_ends_the_wait_for_a_restart(run: Run) -> None:
     waiting = read_status(run).state
     assert (waiting.phase, waiting.exit_code, waiting.restarting) == ("starting", None, True)
     watcher.terminate()
-    assert watcher.wait(3) == 0
+    assert watcher.wait(60) == 0
     assert len(records(run, EngineStarted)) == 1
 
 
@@ -335,7 +334,7 @@ def test_an_engine_without_a_supervisor_is_adopted(run: Run) -> None:
     second = in_another_process(run, able("sys.exit(31)"))
     until(lambda: records(run, Adopted) and not read_status(run).unwatched)
     (run.folder / "end").touch()
-    assert second.wait(10) == 0
+    assert second.wait(60) == 0
     started, adopted, ended = Tail(run.supervisor_log).read()
     assert isinstance(started, EngineStarted) and isinstance(adopted, Adopted) and isinstance(ended, EngineEnded)
     assert started.identity == adopted.identity
@@ -354,7 +353,7 @@ def test_an_adopted_engine_is_sent_sigterm_and_started_again_after_a_crash(run: 
     os.kill(records(run, Adopted)[0].identity.pid, signal.SIGKILL)
     until((run.folder / "ready2").exists)
     second.terminate()
-    assert second.wait(10) == 0
+    assert second.wait(60) == 0
     assert [r.error for r in records(run, Restarting)] == ["exit code unknown"]
     assert ending(run).signal == "SIGTERM"
 
@@ -394,7 +393,7 @@ def test_an_engine_that_was_stopped_by_a_signal_is_not_stalled(run: Run) -> None
     time.sleep(1.0)
     assert records(run, Stalled) == []
     os.kill(int(pid.read_text()), signal.SIGCONT)
-    assert watcher.wait(10) == 0
+    assert watcher.wait(60) == 0
     assert read_status(run).state.phase == "finished"
 
 
@@ -410,7 +409,7 @@ os._exit(31)
     supervise(run, able(code))
     inside, outside = map(int, (run.folder / "pids").read_text().split())
     try:
-        until(lambda: identity_of(inside) is None, 3)
+        until(lambda: identity_of(inside) is None)
         assert is_alive(identity_of(outside))
     finally:
         with contextlib.suppress(ProcessLookupError):

@@ -28,7 +28,8 @@ from ftui.profile.schema import Profile
 from ftui.profile.toml_edit.document import parse_toml_value
 from ftui.runs.run_folder import Run, runs_root
 from ftui.text import shown
-from ftui.tui.app import SAID_SECONDS, FtuiApp
+from ftui.tui import app
+from ftui.tui.app import FtuiApp
 from ftui.tui.drawing.editor.form_estimate import breakdown, estimate_line
 from ftui.tui.form.estimates import MachineCards, card_choices, estimate_on
 from ftui.tui.form.form_fields import Field, all_fields, field_at
@@ -549,6 +550,7 @@ def test_what_was_counted_is_known_to_the_list_of_changes(
             pass
 
     monkeypatch.setattr(estimate_panel, "Helper", Helper)
+    monkeypatch.setattr(app, "SAID_SECONDS", 0.1)
     alone = "per_device_train_batch_size = 1\ngradient_accumulation_steps = 1"
     text = PROFILE.replace("[train]", f"max_length = 256\n\n[train]\n{alone}")
 
@@ -564,7 +566,7 @@ def test_what_was_counted_is_known_to_the_list_of_changes(
                 assert told in at.words("body")
                 return
             assert at.shows(MessageScreen), "a line at the bottom would be cut, and vanish"
-            await asyncio.sleep(SAID_SECONDS + 0.2)
+            await asyncio.sleep(5 * app.SAID_SECONDS)
             assert told in at.words("question")
             await at.press("enter")
             assert at.shows(EditorScreen)
