@@ -49,7 +49,7 @@ def import_bitsandbytes() -> None:
     def compile_later(function: Any = None, **options: Any) -> Any:
         if function is None:
             return functools.partial(compile_later, **options)
-        compiled = functools.cache(lambda: compile_now(function, **options))
+        compiled = functools.cache(functools.partial(compile_now, function, **options))
         return functools.wraps(function)(lambda *arguments, **keywords: compiled()(*arguments, **keywords))
 
     setattr(torch, "compile", compile_later)  # noqa: B010

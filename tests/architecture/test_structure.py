@@ -303,5 +303,10 @@ def test_files_are_opened_for_writing_in_one_place() -> None:
 def test_no_code_is_fetched_from_the_hub(tmp_path: Path) -> None:
     """`kernels` downloads and runs code as soon as a library imports it: to the engine it is not there."""
     (tmp_path / "kernels.py").write_text("raise SystemExit('kernels was imported')")
-    code = "import ftui.engine.__main__, ftui.engine.recipe, sys; assert sys.modules['kernels'] is None"
+    code = (
+        "from ftui.engine.__main__ import import_bitsandbytes; import_bitsandbytes();"
+        "import ftui.engine.recipe, sys, torch, bitsandbytes; assert sys.modules['kernels'] is None;"
+        "assert 'torch._inductor.compile_fx' not in sys.modules, 'each start would load a compiler that few runs use';"
+        "assert torch.compile.__module__ == 'torch'"
+    )
     assert "torch" in loaded_by(code, {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})

@@ -158,17 +158,21 @@ static ssize_t lie(int fd, const char *bytes, size_t size) {
     return (ssize_t)size;
 }
 
-/* A run takes a step in some milliseconds: nobody else would be in time. */
+/* A run takes a step in some milliseconds: nobody else would be in time. Each number counts once, for all attempts. */
 static void fill_where_due(int fd) {
     static const char name[] = "/metrics.jsonl";
-    char path[4096], *rest;
+    char path[4096], once[8192], *rest;
     if (!fill_at || !full_flag || !name_of(fd, path, sizeof path) || !under(outer, path)) return;
     size_t length = strlen(path), own = sizeof name - 1;
     if (length < own || strcmp(path + length - own, name) != 0) return;
-    if (++metrics_written < strtol(fill_at, &rest, 10)) return;
+    long number = strtol(fill_at, &rest, 10);
+    if (++metrics_written < number) return;
     fill_at = *rest == ',' ? rest + 1 : NULL;
-    int flag = NEXT(open)(full_flag, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
-    if (flag >= 0) close(flag);
+    snprintf(once, sizeof once, "%s.%ld", full_flag, number);
+    int first = NEXT(open)(once, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (first < 0) return;
+    close(first);
+    close(NEXT(open)(full_flag, O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
 }
 
 ssize_t write(int fd, const void *bytes, size_t size) {

@@ -21,11 +21,13 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.engine.__main__ import as_ftui_error
 from ftui.engine.build import assemble, build_model
+from ftui.engine.checkpoints import checkpoint
 from ftui.engine.checkpoints.checkpoint import CheckpointManager, restore
 from ftui.engine.checkpoints.reproducibility import Provenance
 from ftui.engine.checkpoints.resume import sweep
 from ftui.engine.distributed.process_group import ProcessGroup
 from ftui.engine.models.model_parts import ModelParts
+from ftui.engine.models.weights import write_weights
 from ftui.engine.runtime import disk_wait
 from ftui.engine.runtime.control_flags import Control, Shutdown
 from ftui.engine.runtime.disk_wait import DiskWait
@@ -40,6 +42,8 @@ from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from ftui.system.checked_write import Pieces
+from ftui.system.file_tree import plain_files
 from ftui.system.user_folders import cache_folder
 
 KILL, HALF_KILL, FAIL, HALF_FAIL, LIE_SHORT, LIE_ZEROS, LIE_FLIP = range(7)  # of faultio.c
@@ -64,6 +68,24 @@ LIES = {
     for name, how in (("short", LIE_SHORT), ("zeros", LIE_ZEROS), ("flip", LIE_FLIP))
     for for_good in (False, True)
 }
+
+
+def remember_weights() -> None:
+    """No step is taken here, so the libraries make the files of the weights and the tokenizer once; what a save does
+    with them, and all that reaches the disk, is as ever."""
+    pieces: dict[str, Pieces] = {}
+    small: dict[Path, bytes] = {}
+
+    def write(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) -> dict[str, Pieces]:
+        if not pieces:
+            pieces.update(write_weights(model, tokenizer, folder))
+            small.update({path.relative_to(folder): path.read_bytes() for path in plain_files(folder)})
+        for name, data in small.items():
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(data)
+        return dict(pieces)
+
+    setattr(checkpoint, "write_weights", write)  # noqa: B010
 
 
 class Shim:
@@ -242,13 +264,11 @@ def temporary(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.name.startswith(".") and path.name != ".reserve")
 
 
-def changed(run: Run, checkpoint: Checkpoint) -> bool:
+def changed(run: Run, saved: Checkpoint) -> bool:
     """Whether a checkpoint from before is not what it was, byte for byte."""
-    before = run.folder / "before" / checkpoint.path.name
+    before = run.folder / "before" / saved.path.name
     names = {path.relative_to(before) for path in before.rglob("*") if path.is_file()}
-    return checkpoint.step < STEP and any(
-        (before / n).read_bytes() != (checkpoint.path / n).read_bytes() for n in names
-    )
+    return saved.step < STEP and any((before / n).read_bytes() != (saved.path / n).read_bytes() for n in names)
 
 
 def snapshot(trial: Trial) -> dict[str, torch.Tensor]:
@@ -284,6 +304,7 @@ def main() -> None:
     disk_wait.RETRY_SECONDS, disk_wait.LOOK_SECONDS = PATIENCE_SECONDS / 3, PATIENCE_SECONDS / 10
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the engine prints is no answer
+    remember_weights()
     trial, shim = assemble_run(run), Shim()
     trial.disk_wait._patience = PATIENCE_SECONDS
     for step in (1, 2, 3):

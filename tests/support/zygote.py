@@ -138,6 +138,9 @@ def tail_of(run: Run, length: int = 3000) -> str:
 
 def serve() -> None:
     """Import everything, then fork an engine for every order until stdin ends."""
+    from ftui.engine.system.environment import import_bitsandbytes
+
+    import_bitsandbytes()
     import peft
     import torch
     import transformers

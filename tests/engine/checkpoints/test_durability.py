@@ -9,7 +9,7 @@ import pytest
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, Manifest, checkpoints_in, publish, read_manifest
 from ftui.runs.run_folder import Run
-from ftui.system.checked_write import MiswrittenError, Pieces
+from ftui.system.checked_write import MiswrittenError, Pieces, write_checked
 from tests.support.tiny import chats, make_profile, train_run, write_rows
 
 MANIFEST = Manifest(
@@ -68,10 +68,10 @@ def test_nothing_goes_before_the_newest_has_been_read_back(
 ) -> None:
     read_back: set[str] = set()
     rotations = []
-    write, rotate = checkpoint_folders.write_checked, checkpoint_folders.rotate
+    rotate = checkpoint_folders.rotate
 
     def writing(path: Path, pieces: Pieces) -> tuple[int, str]:
-        result = write(path, pieces)
+        result = write_checked(path, pieces)
         read_back.add(result[1])
         return result
 
@@ -91,12 +91,10 @@ def test_nothing_goes_before_the_newest_has_been_read_back(
 def test_a_checkpoint_that_reads_back_wrong_costs_no_older_one(
     saving: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write = checkpoint_folders.write_checked
-
     def writing(path: Path, pieces: Pieces) -> tuple[int, str]:
         if "checkpoint-4" in str(path) and path.name == "optimizer.safetensors":
             raise MiswrittenError(f"{path.name} reads back as something else")
-        return write(path, pieces)
+        return write_checked(path, pieces)
 
     monkeypatch.setattr(checkpoint_folders, "write_checked", writing)
     with pytest.raises(MiswrittenError, match="reads back as something else"):

@@ -11,10 +11,11 @@ import pytest
 from ftui.engine.runtime import event_writer
 from ftui.engine.runtime.event_writer import EventWriter
 from ftui.errors import LostRunError
-from ftui.runs.events import PhaseChanged, RunStopped, Warned
+from ftui.runs.events import JournalRecord, PhaseChanged, RunStopped, Warned
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.system.files import try_lock
+from ftui.system.volume import release_reserve
 
 CHATTER = """
 import sys
@@ -33,6 +34,7 @@ HOLDER = """
 import sys, time
 from pathlib import Path
 from ftui.system.files import try_lock
+from ftui.system.volume import release_reserve
 lock = try_lock(Path(sys.argv[1]))
 print(lock is not None, flush=True)
 time.sleep(60)
@@ -70,7 +72,7 @@ def test_a_lock_file_that_was_deleted_is_made_anew_unless_somebody_has_it(tmp_pa
 def test_on_a_full_disk_there_is_room_for_the_end_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is given back is taken by others as soon as one record is written, at each of several fillings."""
     run, room = Run(tmp_path), 0
-    write, release = os.write, event_writer.release_reserve
+    write = os.write
 
     def writing(descriptor: int, data: bytes) -> int:
         nonlocal room
@@ -81,14 +83,14 @@ def test_on_a_full_disk_there_is_room_for_the_end_too(tmp_path: Path, monkeypatc
 
     def releasing(path: Path) -> bool:
         nonlocal room
-        room = int(release(path))
+        room = int(release_reserve(path))
         return bool(room)
 
     events = EventWriter(run, attempt=1, token="t")
     events.make_reserve()
     monkeypatch.setattr(os, "write", writing)
     monkeypatch.setattr(event_writer, "release_reserve", releasing)
-    said = [
+    said: list[JournalRecord] = [
         PhaseChanged(phase="held"), PhaseChanged(phase="training"), PhaseChanged(phase="held"), Warned(message="full"),
         RunStopped(step=3, reason="the disk stayed full", exit_code=40),
     ]  # fmt: skip

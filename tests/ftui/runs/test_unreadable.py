@@ -17,6 +17,7 @@ from ftui.runs.checkpoint_index import CheckpointEntry, read_checkpoints, verify
 from ftui.runs.manifest import MANIFEST, Manifest
 from ftui.runs.run_folder import Run
 from ftui.runs.status import read_status
+from ftui.system.files import open_plain
 from ftui.tui.state.run_list import RunList
 from ftui.tui.state.run_view import RunView
 from tests.support.replayed import replay
@@ -104,12 +105,11 @@ def test_a_file_that_the_disk_does_not_give_back_is_named(
     name: str, root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     replay("full-parked", root)
-    open_file = journal.open_plain
 
     def failing(path: Path) -> int:
         if path == root / "full-parked" / name:
             raise OSError(errno.EIO, "Input/output error")
-        return open_file(path)
+        return open_plain(path)
 
     monkeypatch.setattr(journal, "open_plain", failing)
     assert main(["runs"]) == 0
