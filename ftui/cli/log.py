@@ -15,7 +15,7 @@ from ftui.errors import FINISHED, INTERRUPTED, DiskError
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord
 from ftui.runs.run_folder import Run, find_run
-from ftui.runs.state import RunState
+from ftui.runs.state import RunState, ended_badly
 from ftui.runs.status import Offsets, Status, Watch, is_running, judge, read_status
 from ftui.supervisor.spawn import ensure_supervised
 from ftui.system.files import open_plain, read_plain
@@ -92,7 +92,7 @@ def _last_words(run: Run, state: RunState) -> Iterator[str]:
         yield f"{run.name} has done nothing yet."
     if state.phase == "lost":
         yield f"lost: {describe.lost_reason(state)}"
-    if state.phase in ("failed", "lost"):
+    if state.phase == "lost" or ended_badly(state):
         yield f"`ftui log {run.name} --output` prints what its engine printed."
 
 

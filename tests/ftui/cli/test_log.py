@@ -3,6 +3,7 @@
 import re
 import threading
 import time
+from collections.abc import Callable
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -233,20 +234,27 @@ def test_a_run_without_a_log(running: Run, capsys: pytest.CaptureFixture[str]) -
     assert "no engine.log yet" in capsys.readouterr().err
 
 
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
 def test_following_a_log_ends_with_the_run(
     running: Run, append: Any, dead: Identity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(log, "LOOK_SECONDS", 0.01)
     running.engine_log.write_bytes(b"one\ntw")
     seen: list[str] = []
-    thread = threading.Thread(target=lambda: seen.extend(chain(*output_lines(running, follow=True))))
+    thread = threading.Thread(target=lambda: seen.extend(chain.from_iterable(output_lines(running, follow=True))))
     thread.start()
-    time.sleep(0.05)
+    wait_for(lambda: seen == ["one"])
     with running.engine_log.open("ab") as file:
         file.write(b"o\nthree")
     append(running.supervisor_log, EngineStarted(identity=dead), attempt=2)
     append(running.journal, PhaseChanged(phase="loading"), attempt=2)
-    thread.join(5)
+    thread.join(60)
     assert seen == ["one", "two", "three"]
 
 
@@ -262,7 +270,7 @@ def test_following_goes_over_to_the_new_log_and_loses_no_line(
     monkeypatch.setattr(log, "LOOK_SECONDS", 0.01)
     running.engine_log.write_bytes(b"0\n")
     seen: list[str] = []
-    thread = threading.Thread(target=lambda: seen.extend(chain(*output_lines(running, follow=True))))
+    thread = threading.Thread(target=lambda: seen.extend(chain.from_iterable(output_lines(running, follow=True))))
     thread.start()
     for number in range(1, 40):
         with running.engine_log.open("ab") as file:
@@ -270,7 +278,7 @@ def test_following_goes_over_to_the_new_log_and_loses_no_line(
         if number % 8 == 0:
             running.engine_log.rename(running.engine_log_before)
             running.engine_log.write_bytes(b"")
-            time.sleep(0.05)
+            wait_for(lambda so_far=number + 1: len(seen) == so_far)  # type: ignore[misc]
     append(running.supervisor_log, EngineStarted(identity=dead), attempt=2)
-    thread.join(5)
+    thread.join(60)
     assert seen == [str(number) for number in range(40)]
