@@ -139,6 +139,10 @@ RANGES: tuple[PlausibleRange, ...] = (
         lambda profile: profile.train.neftune_noise_alpha,
     ),
     PlausibleRange(
+        "adapter.r", 1, 512, "8 to 128", "\"LoRA Without Regret\" tries 1 to 512 (Thinking Machines 2025)",
+        lambda profile: profile.adapter.r if profile.adapter.is_lora and not profile.adapter.name_or_path else None,
+    ),
+    PlausibleRange(
         "adapter.lora_alpha", 1 / 16, 32, "1 to 2", "QLoRA 16 / 64; one alpha of 32 for ranks from 1 to 512 "
         "(\"LoRA Without Regret\", Thinking Machines 2025)", _adapter_scale,
         measure="lora_alpha / r (with use_rslora: / sqrt(r))",
@@ -155,17 +159,18 @@ RANGES: tuple[PlausibleRange, ...] = (
 
 
 def find_implausible(profile: Profile) -> Iterator[ProfileFault]:
-    """The values outside their range, the learning rates of a curriculum's stages among them."""
+    """The values outside their range, those of a curriculum's stages among them."""
     for plausible in RANGES:
-        key = tuple(plausible.key.split("."))
         number = plausible.number(profile)
-        if number is None:
-            continue
-        yield from _compare(plausible, key, number)
-        if key == ("train", "learning_rate"):
-            for place, stage in enumerate(profile.curriculum):
-                if stage.learning_rate is not None:
-                    yield from _compare(plausible, ("curriculum", str(place), "learning_rate"), stage.learning_rate)
+        if number is not None:
+            yield from _compare(plausible, tuple(plausible.key.split(".")), number)
+        is_of_stages = plausible.key == "train.num_train_epochs" or (
+            plausible.key == "train.learning_rate" and number is not None  # the range of this optimizer
+        )
+        for place, stage in enumerate(profile.curriculum if is_of_stages else ()):
+            name = plausible.key.removeprefix("train.")
+            if (own := getattr(stage, name)) is not None:
+                yield from _compare(plausible, ("curriculum", str(place), name), own)
 
 
 def _compare(plausible: PlausibleRange, key: Key, number: float) -> Iterator[ProfileFault]:

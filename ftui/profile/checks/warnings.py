@@ -101,16 +101,19 @@ def _many_epochs(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault
 
 def _periods_beyond_the_run(profile: Profile, amounts: RunAmounts) -> Iterator[ProfileFault]:
     """A default is nobody's mistake: it suits longer runs."""
-    section, saved, log = profile.eval, profile.checkpoint, profile.log
+    section, saved = profile.eval, profile.checkpoint
     evaluates = amounts.has_evaluation and section.eval_strategy == "steps"
-    saves = saved.save_strategy == "steps" and saved.save_minutes is None
     periods = (
-        ("eval.eval_steps", section.eval_steps, EvalSection().eval_steps, evaluates, "evaluated"),
-        ("eval.eval_delay", section.eval_delay + 1, 1, evaluates, "evaluated"),
-        ("checkpoint.save_steps", saved.save_steps or 0, CheckpointSection().save_steps, saves, "saved"),
-        ("log.logging_steps", log.logging_steps, LogSection().logging_steps, True, "printed"),
+        ("eval.eval_steps", section.eval_steps, EvalSection().eval_steps, evaluates),
+        ("eval.eval_delay", section.eval_delay + 1, 1, evaluates),
+        (
+            "checkpoint.save_steps",
+            saved.save_steps or 0,
+            CheckpointSection().save_steps,
+            saved.save_strategy == "steps",
+        ),
+        ("log.logging_steps", profile.log.logging_steps, LogSection().logging_steps, True),
     )
-    for key, period, default, counts, done in periods:
+    for key, period, default, counts in periods:
         if counts and period > amounts.num_steps and period != default:
-            why = f"the run has {amounts.num_steps} steps, and only its end is {done}"
-            yield _warning(key, why, "Lower it.")
+            yield _warning(key, f"a run of {amounts.num_steps} steps ends before it", "Lower it.")

@@ -76,6 +76,7 @@ def test_learning_rates_by_what_is_trained_and_the_optimizer(
         ("train.adam_epsilon", (1e-8, 1e-6, 1e-5), (0.1, 1e-30), {}),
         ("train.label_smoothing_factor", (0, 0.1), (0.5, 0.9), {}),
         ("train.neftune_noise_alpha", (None, 5, 15), (1000, 0.001), {}),
+        ("adapter.r", (16, 128, 512), (600, 1024), {"adapter": {"lora_alpha": 64}}),
         ("adapter.lora_alpha", (16, 32, 1, 512), (600, 100_000), {}),
         ("adapter.lora_alpha", (16, 64, 128), (1000,), {"adapter": {"use_rslora": True}}),
         ("adapter.lora_alpha", (64,), (1, 10), {"adapter": {"r": 256}}),
@@ -96,9 +97,9 @@ def test_numbers_inside_and_outside_their_range(
         assert all(re.search(r"(above|below) what is plausible.*, \S+ to \S+\. .* is usual\.$", line) for line in lines)
 
 
-def test_a_stage_of_a_curriculum_has_a_learning_rate_of_its_own() -> None:
-    whole = profile(curriculum=({"learning_rate": 1e-4}, {"learning_rate": 3.0}))
-    assert warned(whole) == ["curriculum.1.learning_rate"]
+def test_the_numbers_of_a_curriculums_stages_are_looked_at() -> None:
+    whole = profile(curriculum=({"learning_rate": 1e-4}, {"learning_rate": 3.0}, {"num_train_epochs": 300}))
+    assert warned(whole) == ["curriculum.1.learning_rate", "curriculum.2.num_train_epochs"]
 
 
 @pytest.mark.parametrize("tier", [None, *tier_names()])
@@ -181,7 +182,8 @@ def test_more_steps_than_anybody_waits_for(train: dict[str, object], curriculum:
         ({"eval": {"eval_strategy": "epoch", "eval_steps": 301}}, amounts(), ""),
         ({"eval": {"eval_strategy": "steps", "eval_delay": 300}}, amounts(), "eval.eval_delay"),
         ({"checkpoint": {"save_steps": 500, "save_minutes": None}}, amounts(), "checkpoint.save_steps"),
-        ({"checkpoint": {"save_steps": 500}}, amounts(), ""),
+        ({"checkpoint": {"save_steps": 500}}, amounts(), "checkpoint.save_steps"),
+        ({"checkpoint": {"save_steps": 300}}, amounts(), ""),
         ({"checkpoint": {"save_steps": 500, "save_strategy": "epoch", "save_minutes": None}}, amounts(), ""),
         ({"log": {"logging_steps": 301}}, amounts(), "log.logging_steps"),
         ({"eval": {"eval_strategy": "steps"}, "checkpoint": {"save_minutes": None}}, amounts(5), ""),

@@ -43,7 +43,7 @@ def epochs_shown(steps_per_epoch: int, view: View, width: int, shift: float = 0.
     every = next(n * 10**power for power in range(20) for n in (1, 2, 5) if n * 10**power * per_epoch >= EPOCH_GAP)
     first = max(1, int((view.first / steps_per_epoch + shift) / every)) * every
     numbers = range(first, math.ceil(view.last / steps_per_epoch + shift), every)
-    columns = ((view.column(round((number - shift) * steps_per_epoch)), number) for number in numbers)
+    columns = ((view.column((number - shift) * steps_per_epoch), number) for number in numbers)
     return [(column, number) for column, number in columns if column is not None]
 
 
