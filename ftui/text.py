@@ -105,6 +105,14 @@ def cut_front(text: str, width: int) -> str:
     return f"…{text}" if width > 0 else ""
 
 
+def cut_middle(text: str, width: int) -> str:
+    """Both ends of `text` in at most `width` columns, with a `…` between them where something was cut away."""
+    if cells(text) <= width:
+        return text
+    tail = max(0, width - 1) // 2
+    return cut(text, width - tail) + (cut_front(text, tail + 1)[1:] if tail > 0 else "")
+
+
 def wrapped(text: str, width: int) -> list[str]:
     """The text in lines of at most `width` columns, broken between words where that is possible; `\\n` ends a line."""
     lines = []

@@ -68,6 +68,7 @@ def settle(place: Path) -> None:
         replay(name, runs_root(), living=name in LIVING)
     (place / "project").mkdir()
     (place / "project" / "mine.toml").write_text(PROFILE)
+    (place / "project" / "rows.jsonl").write_text('{"prompt": "What is a kernel?", "completion": "A seed."}\n')
     os.chdir(place / "project")
     setattr(rows_screen, "Helper", StandIn)  # noqa: B010 (no process is started for a picture)
 

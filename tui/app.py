@@ -224,6 +224,7 @@ def theme_of(look: Look) -> Theme:
         name=look.name, dark=look.dark, primary=palette["loss"], secondary=palette["violet"], accent=palette["eval"],
         warning=palette["warn"], error=palette["bad"], success=palette["good"], foreground=palette["text"],
         background=palette["background"], surface=palette["panel"], panel=palette["panel"],
+        variables={name: palette[name] for name in ("cursor", "muted")},
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from ftui.profile.presets import shipped_presets
 from ftui.runs.checkpoint_folders import checkpoints_in
 from ftui.runs.run_folder import Run, all_runs
 
+from .drawing.wording import place
 from .key_table import bindings_of, write_keys
 from .render.spans import harmless
 from .stage import stage
@@ -38,7 +39,10 @@ class Commands(Provider):
         yield from [*self._keys(), *self._runs(), *self._profiles()]
 
     def _keys(self) -> Iterator[Entry]:
+        hidden = getattr(self.screen, "hidden_keys", ())
         for binding in bindings_of(self.screen):
+            if binding.id in hidden:
+                continue
             yield f"{binding.description} ({write_keys(binding)})", binding.tooltip, self._doing(binding)
 
     def _doing(self, binding: Binding) -> Callable[[], Any]:
@@ -46,7 +50,7 @@ class Commands(Provider):
 
     def _runs(self) -> Iterator[Entry]:
         for run in all_runs():
-            yield f"run {run.name}", f"watch it ({run.folder})", self._opening(run)
+            yield f"run {run.name}", f"watch it ({place(run.folder)})", self._opening(run)
             if found := checkpoints_in(run.checkpoints):
                 words = f"{len(found)} checkpoints, the newest at step {found[0].step}"
                 yield f"checkpoints of {run.name}", words, self._browsing(run)

@@ -105,7 +105,7 @@ class CurriculumPlan:
         return plan.ends_epoch(own) or own == plan.max_steps
 
     def peak_rate(self, step: int, otherwise: float) -> float:
-        """The highest learning rate of the stage of this step."""
+        """The peak learning rate of the stage of this step."""
         own = self.sections[self.stage_at(step)].learning_rate
         return otherwise if own is None else own
 

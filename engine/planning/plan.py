@@ -73,7 +73,7 @@ class Plan:
         return step % self.steps_per_epoch == 0
 
     def peak_rate(self, step: int, otherwise: float) -> float:
-        """The highest learning rate where the profile names one for a part of the run: here it does not."""
+        """The peak learning rate where the profile names one for a part of the run: here it does not."""
         return otherwise
 
     def sum_epoch(self, amounts: np.ndarray) -> int:

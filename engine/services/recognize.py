@@ -1,4 +1,4 @@
-"""What files of rows are recognised as, for lists of files to choose from."""
+"""What files of rows are recognised as and what folders hold, for lists of paths to choose from."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,8 @@ from typing import Any
 from ftui.errors import DataError
 
 from ..data.files.blocks import BadRow, parse_block, read_blocks
-from ..data.files.folders import list_files
+from ..data.files.folders import first_names, list_files
+from ..data.files.streams import printable
 from ..data.forms.column_names import ColumnNames
 from ..data.forms.detect_form import detect_form
 
@@ -28,6 +29,22 @@ def recognise(
     """
     shape = ColumnNames(columns or {}, roles or {})
     return [_recognised(file, shape, encoding) for file in list_files(Path(path)).files[:MOST_FILES]]
+
+
+def describe_folder(on_detail: Callable[[str], object], path: str) -> list[str]:
+    """What would be trained on if a profile named that folder, and what a run says of the files it leaves out.
+
+    Raises:
+        DataError: a run would refuse the folder.
+    """
+    top = Path(path)
+    listing = list_files(top)
+    names = first_names(file.relative_to(top) for file in listing.files)
+    number = len(listing.files)
+    return [
+        f"{number} file{'s' * (number != 1)} of rows to train on: {names}",
+        *(note.replace(f"{printable(top)}/", "") for note in listing.notes),
+    ]
 
 
 def _recognised(file: Path, shape: ColumnNames, encoding: str | None) -> dict[str, Any]:

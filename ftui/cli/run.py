@@ -216,8 +216,8 @@ def _introduce(opened: OpenedRun, profile: Profile, lines: LiveOutput) -> None:
         case "finished":
             changed = pending_changes(run, profile)
             again = f"`--again` starts a new run with {'the profile as it is now' if changed else 'the same profile'}"
-            go_on = f"; `ftui resume {run.name}` continues it" if state.phase == "stopped" else ""
-            lines.print(f"{run.name} has ended. {again}{go_on}.")
+            hint = f"; `ftui resume {run.name}` continues it" if state.phase == "stopped" else ""
+            lines.print(f"{run.name} has ended. {again}{hint}.")
             if changed:
                 lines.print(f"The profile has changed in {', '.join(changed)}: what follows is of the one before.")
         case "attach":

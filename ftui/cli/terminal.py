@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
-from ftui.text import cells, cut, shown
+from ftui.text import cells, cut, cut_middle, shown
 
 SHORTEST = 8  # columns of what gives way
 
@@ -66,7 +66,7 @@ def table(rows: Sequence[Sequence[str]], numbers: Collection[int], *, width: int
 def _line(texts: Sequence[str], widths: Sequence[int], numbers: Collection[int]) -> str:
     parts = []
     for column, (text, width) in enumerate(zip(texts, widths, strict=True)):
-        text = cut(text, width)
+        text = (cut if column else cut_middle)(text, width)
         blanks = " " * (width - cells(text))
         parts.append(blanks + text if column in numbers else text + blanks)
     return "  ".join(parts).rstrip()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ftui.text import cells, complaint, cut, did_you_mean, escape_document, shown, toml_value
+from ftui.text import cells, complaint, cut, cut_middle, did_you_mean, escape_document, shown, toml_value
 
 BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 
@@ -44,6 +44,27 @@ def test_nothing_shown_can_steer_a_terminal(text: str) -> None:
 @given(st.text(), st.integers(1, 30))
 def test_cut_text_fits(text: str, width: int) -> None:
     assert cells(cut(shown(text), width)) <= width
+
+
+@given(st.text(), st.integers(0, 40))
+def test_text_cut_in_its_middle_fits_and_keeps_both_ends(text: str, width: int) -> None:
+    text = shown(text)
+    short = cut_middle(text, width)
+    assert cells(short) <= width
+    if cells(text) <= width:
+        assert short == text
+    else:
+        start, _, end = short.partition("…") if "…" not in text else (short[:1], "", "")
+        assert text.startswith(start) and text.endswith(end)
+
+
+@pytest.mark.parametrize(("text", "width", "short"), [
+    ("../data/2026/tickets-cleaned.jsonl", 34, "../data/2026/tickets-cleaned.jsonl"),
+    ("../data/2026/tickets-cleaned.jsonl", 21, "../data/20…aned.jsonl"), ("qwen3-8b-lora-r64-2", 8, "qwen…4-2"),
+    ("abcdef", 3, "a…f"), ("abcdef", 2, "a…"), ("abcdef", 1, "…"), ("abcdef", 0, ""), ("日本語テキスト", 8, "日本…ト"),
+])  # fmt: skip
+def test_the_middle_is_what_is_cut_away(text: str, width: int, short: str) -> None:
+    assert cut_middle(text, width) == short
 
 
 def test_wide_characters_take_two_columns() -> None:

@@ -164,6 +164,8 @@ class StandIn:
                     "why": "the keys messages",
                 }
             ]
+        if question == "describe_folder":
+            return [f"{given['path']}: 2 files of rows to train on"]
         if question == "report":
             return msgspec.to_builtins(self.report)
         number = self._searched(**given) if question == "search" else self._number(**given)

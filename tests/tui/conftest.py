@@ -12,7 +12,7 @@ from ftui.launch import open_run
 from ftui.runs.run_folder import Run, runs_root
 from ftui.supervisor import spawn
 from ftui.tui.form import estimates
-from ftui.tui.screens.editor import value_editor
+from ftui.tui.screens.editor import path_lookup
 from ftui.tui.screens.rows import rows_screen
 from tests.support.idle import make_pilot_quick
 from tests.support.replayed import replay, time_of_last_record
@@ -28,7 +28,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No test sees the runs of the person who runs it, starts a supervisor, or knows what time it is there."""
     for name, place in (("FTUI_RUNS", "runs"), ("XDG_STATE_HOME", "state"), ("FTUI_CACHE", "cache")):
         monkeypatch.setenv(name, str(tmp_path / place))
-    for room in (rows_screen, value_editor):
+    for room in (rows_screen, path_lookup):
         monkeypatch.setattr(room, "Helper", StandIn)
     for room in (open_run, spawn):
         monkeypatch.setattr(room, "launch", lambda run, lock=None: None)

@@ -5,16 +5,19 @@ from pathlib import Path
 
 from ftui import units
 from ftui.runs.checkpoint_index import CheckpointEntry, describe_entry
-from ftui.text import cells
+from ftui.text import cells, cut_middle
 
-from ..render.spans import Frame, Line, around, harmless, left, on_cursor, paragraph, right, spread
+from ..render.spans import Frame, Line, around, harmless, left, on_cursor, paragraph, right, spread, width_of
 from ..state.sent_requests import SentRequest
+from .columns import GAP, Column, share_width, widest
 from .panes import rule
 from .wording import clock, loss, place
 
-STEP, LOSS, SIZE, AGE = 9, 9, 10, 6
-WIDE, MIDDLE = 100, 72  # columns of the screen from which there is room for more
-GAP = 2
+MARGIN = 4  # columns: the cursor, and one at the right end
+MUCH_ROOM = 96
+KIND, STATE = 9, 8  # columns: the least of why it is kept and of how it stands
+NUMBERS = ("step", "eval loss", "size", "age")
+PINNED = ", pinned"
 STUMP = 20  # columns that a state with its reason needs
 LOOKING = "Looking ..."
 EMPTY = "{} has saved no checkpoint yet; s on its screen saves one, checkpoint.save_steps in its profile saves them."
@@ -32,7 +35,10 @@ def title(frame: Frame, name: str, entries: Sequence[CheckpointEntry]) -> list[L
     total = units.size(sum(entry.size or 0 for entry in entries))
     facts: Line = [(f"{number}", "text"), (f" checkpoint{'s' * (number != 1)}  ", "muted")]
     facts += [(total.split()[0], "text"), (f" {total.split()[1]} total ", "muted")]
-    return [spread(frame.width, [(" checkpoints of ", "muted"), (name, "title")], facts if entries else []), []]
+    head: Line = [(" checkpoints of ", "muted")]
+    right = facts if entries else []
+    head.append((cut_middle(name, frame.width - width_of([*head, *right]) - 1), "title"))
+    return [spread(frame.width, head, right), []]
 
 
 def checkpoint_table(
@@ -45,32 +51,56 @@ def checkpoint_table(
     if not entries:
         text = LOOKING if entries is None else EMPTY.format(name)
         return [[], *paragraph(text, frame.width, "muted", indent=2)][: frame.height]
-    kind = 24 if frame.width >= WIDE else 16 if frame.width >= MIDDLE else 9
-    age = AGE + GAP if frame.width >= WIDE else 0
-    state = max(8, frame.width - 3 - STEP - kind - LOSS - SIZE - age - 4 * GAP)
-    head = f"   {right('step', STEP)}  {left('kind', kind)}  {right('eval loss', LOSS)}  {right('size', SIZE)}  "
-    lines: list[Line] = [[(head + (right("age", AGE) + "  " if age else "") + left("state", state), "faint")]]
+    widths = _widths(frame.width - MARGIN, entries, now)
+    titles = [(right if name in NUMBERS else left)(name, width) for name, width in widths.items()]
+    lines: list[Line] = [[("   " + (" " * GAP).join(titles), "faint")]]
     for entry, chosen in around(entries, cursor, frame.height - 1):
-        row = _row(frame, entry, (kind, age, state), chosen, entry.path == reading, now)
+        row = _row(frame, entry, widths, chosen, entry.path == reading, now)
         lines.append(on_cursor(row, chosen))
     return lines
 
 
-def _row(
-    frame: Frame, entry: CheckpointEntry, widths: tuple[int, int, int], chosen: bool, reads: bool, now: float
-) -> Line:
-    kind, age, state = widths
+def _widths(room: int, entries: Sequence[CheckpointEntry], now: float) -> dict[str, int]:
+    """The columns in `room` columns; the age only where it takes nothing from the others, or there is much room."""
+    texts = [_texts(entry, now) for entry in entries]
+    columns = {}
+    for name in ("step", "kind", "eval loss", "size", "age", "state"):
+        longest = max(len(name), widest(text[name] for text in texts))
+        least = {"kind": KIND, "state": STATE}.get(name, longest)
+        columns[name] = Column(least, longest, grows=name == "state")
+    if room < MUCH_ROOM and sum(column.wish for column in columns.values()) + GAP * (len(columns) - 1) > room:
+        del columns["age"]
+    room -= GAP * (len(columns) - 1)
+    widths = dict(zip(columns, share_width(list(columns.values()), room), strict=True))
+    if widths["kind"] < columns["kind"].wish:  # then some are shortened, which takes less
+        columns["kind"] = Column(KIND, widest(describe_kinds(entry, widths["kind"]) for entry in entries))
+        widths = dict(zip(columns, share_width(list(columns.values()), room), strict=True))
+    return widths
+
+
+def _texts(entry: CheckpointEntry, now: float) -> dict[str, str]:
+    """What stands in each column, where there is room for it."""
     step = "-" if entry.step is None else f"{entry.step:,}" if entry.step < 10_000_000 else f"{entry.step}"
-    size = units.size(entry.size) if entry.size is not None else "-"
-    pinned = (", pinned" if state >= 16 else " pin") if entry.pinned else ""
+    figure = loss(entry.eval_loss, finite=entry.eval_finite)
+    return {
+        "step": step, "kind": ", ".join(entry.kinds) or "-", "eval loss": figure,
+        "size": units.size(entry.size) if entry.size is not None else "-", "age": clock(_age(entry, now)),
+        "state": describe_entry(entry) + (PINNED if entry.pinned else ""),
+    }  # fmt: skip
+
+
+def _row(frame: Frame, entry: CheckpointEntry, widths: dict[str, int], chosen: bool, reads: bool, now: float) -> Line:
+    texts, state, gap = _texts(entry, now), widths["state"], " " * GAP
+    pinned = (PINNED if state >= 16 else " pin") if entry.pinned else ""
     words, style = ("verifying", "loss") if reads else (describe_entry(entry), state_style(entry))
     text = fit_words(words, state - len(pinned))
+    age = right(texts["age"], widths["age"]) + gap if "age" in widths else ""
     return [
         (f" {frame.glyphs.cursor if chosen else ' '} ", "key"),
-        (right(step, STEP) + "  ", "number" if chosen else "text"),
-        (left(describe_kinds(entry, kind), kind) + "  ", _kind_style(entry)),
-        (right(loss(entry.eval_loss, finite=entry.eval_finite), LOSS) + "  ", "text"),
-        (right(size, SIZE) + (f"  {right(clock(_age(entry, now)), AGE)}  " if age else "  "), "muted"),
+        (right(texts["step"], widths["step"]) + gap, "number" if chosen else "text"),
+        (left(describe_kinds(entry, widths["kind"]), widths["kind"]) + gap, _kind_style(entry)),
+        (right(texts["eval loss"], widths["eval loss"]) + gap, "text"),
+        (right(texts["size"], widths["size"]) + gap + age, "muted"),
         (text, style),
         (left(pinned, max(0, state - cells(text))), "violet"),
     ]

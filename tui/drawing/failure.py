@@ -6,8 +6,9 @@ from ftui.errors import BUG, EXIT_WORDS, PREEMPTED_NOT_SAVED
 from ftui.runs import describe
 from ftui.runs.events import EngineEnded
 from ftui.runs.state import RunState, ended_badly, how_to_continue, phase_word
+from ftui.text import cut_middle
 
-from ..render.spans import Frame, Line, heading, labelled, paragraph, spread
+from ..render.spans import Frame, Line, heading, labelled, paragraph, spread, width_of
 
 LINES_SHOWN = 30
 LABEL = 10
@@ -83,8 +84,10 @@ def without_tracebacks(lines: Sequence[str], message: str) -> list[str]:
 
 def _facts(frame: Frame, name: str, state: RunState, ended: EngineEnded | None, last: str) -> list[Line]:
     word = {"lost": "was lost", "failed": "failed"}.get(state.phase, f"is {phase_word(state.phase)}")
-    title: Line = [(f" {name} ", "number"), (word, "alarm" if ended_badly(state) else "title")]
-    lines: list[Line] = [spread(frame.width, title, [(f"{describe.place(state)} ", "muted")]), []]
+    standing: Line = [(f" {word}", "alarm" if ended_badly(state) else "title")]
+    right: Line = [(f"{describe.place(state)} ", "muted")]
+    shown_name = cut_middle(name, frame.width - width_of([*standing, *right]) - 2)
+    lines: list[Line] = [spread(frame.width, [(f" {shown_name}", "number"), *standing], right), []]
     message = describe.lost_reason(state) if state.phase == "lost" else state.message or state.reason
     lines += _part(frame, "what", message, "text")
     lines += _part(frame, "how", describe_ending(state, ended), "text")

@@ -2,6 +2,7 @@
 
 from ftui.runs.state import RunState, eta_seconds
 from ftui.runs.status import Status, is_running
+from ftui.text import cut_middle
 
 from ..render.spans import Frame, Line, Span, spread, width_of
 from .wording import clock, model_name, phase_style, share_done, status_word
@@ -16,10 +17,10 @@ def _first(frame: Frame, name: str, status: Status, card: str, now: float) -> Li
     state, glyphs = status.state, frame.glyphs
     style = phase_style(status)
     mark = glyphs.alive if is_running(status) else glyphs.idle
-    left: Line = [(f" {mark} ", style), (name, "number"), ("  ", "text"), (status_word(status), style)]
-    if state.paused_since is not None:
-        left.append((f" {clock(now - state.paused_since)}", style))
-    right = _time(status)
+    paused = "" if state.paused_since is None else f" {clock(now - state.paused_since)}"
+    standing, right = [("  ", "text"), (f"{status_word(status)}{paused}", style)], _time(status)
+    room = frame.width - width_of([*standing, *right]) - 4
+    left: Line = [(f" {mark} ", style), (cut_middle(name, room), "number"), *standing]
     for part in _facts(frame, state, card):
         if width_of([*left, *part, *right]) + 2 <= frame.width:
             left += part

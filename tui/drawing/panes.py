@@ -7,8 +7,10 @@ from itertools import zip_longest
 from ..render.spans import Frame, Line, clipped, spread, width_of
 from ..state.history import Event
 from ..state.sent_requests import OUTCOME_STYLES, SentRequest
+from .columns import GAP, Column, share_width
 
 SIDE_BY_SIDE = 150  # columns from which both panes are shown at once
+SIDE = 60  # columns: the least of each then
 
 
 def rule(frame: Frame, title: str, request: SentRequest | None) -> Line:
@@ -48,8 +50,11 @@ def pane(
     if frame.width < SIDE_BY_SIDE:
         body = log(lines, height) if show_log else events(frame, history, height)
         return [rule(frame, "log" if show_log else "events", request), *body]
-    half = frame.width // 2
     left, right = events(frame, history, height), log(lines, height)
+    sides = [Column(SIDE, max(map(width_of, side), default=0)) for side in (left, right)]
+    width, _ = share_width(sides, frame.width - GAP)
     both: Iterable[tuple[Line, Line]] = zip_longest(left, right, fillvalue=[])
-    drawn = [[*spread(half, start), *clipped(end, frame.width - half)] for start, end in both]
+    drawn = [
+        [*spread(width + GAP, clipped(start, width)), *clipped(end, frame.width - width - GAP)] for start, end in both
+    ]
     return [rule(frame, "events and log", request), *drawn]

@@ -16,6 +16,7 @@ from ..render.spans import (
     heading,
     labelled,
     left,
+    middle,
     on_cursor,
     paragraph,
     right,
@@ -24,10 +25,14 @@ from ..render.spans import (
     width_of,
     wrapped,
 )
+from .columns import GAP, Column, share_width, widest
 from .row_view import SEVERITY_STYLES
 from .wording import place, short
 
-NAME, WHERE = 20, 26  # columns: of a finding's name, and of an example's place
+NAME = 20  # columns of a finding's name
+WHERE, EXCERPT = 24, 30  # columns: the least of an example's place, and of its text
+INDENT = " " * 7  # of an example
+LONGEST_PLACE = 400  # columns that the place of a row may ask for
 LABEL = 15
 MOST_BARS = 12
 
@@ -75,12 +80,17 @@ def finding_lines(frame: Frame, report: Report) -> list[ReportLine]:
         return [ReportLine([("  Nothing was found to be wrong with the rows.", "good")])]
     lines: list[ReportLine] = []
     names = names_in_report(report)
+    examples = [example for finding in report.findings for example in finding.examples]
+    wheres = Column(WHERE, widest(location_text(example.where, names, LONGEST_PLACE) for example in examples))
+    texts = Column(EXCERPT, widest(example.excerpt.strip() for example in examples))
+    width, _ = share_width([wheres, texts], frame.width - len(INDENT) - GAP - 1)
     for finding in report_text.sort_findings(report.findings):
         lines.append(ReportLine(_head(frame, finding), finding, _first(finding), is_head=True))
         for example in finding.examples:
-            where = location_text(example.where, names, WHERE - 1)
-            like = like_text(example, names, frame.width - WHERE - 7)
-            line: Line = [("       " + left(where, WHERE), "muted"), (like, "text"), (example.excerpt.strip(), "faint")]
+            where = location_text(example.where, names, width)
+            like = like_text(example, names, frame.width - width - GAP - len(INDENT))
+            place_words = INDENT + left(where, width) + " " * GAP
+            line: Line = [(place_words, "muted"), (like, "text"), (example.excerpt.strip(), "faint")]
             lines.append(ReportLine(line, finding, example.where))
     return lines
 
@@ -135,7 +145,8 @@ def number_lines(frame: Frame, report: Report) -> list[Line]:
     """Sources, lengths, what other lengths would lose, and the rest in a line each."""
     lines: list[Line] = [heading(frame, "sources")]
     for source in report.sources:
-        lines.append([(f" {place(Path(source.name)) if source.name.startswith('/') else source.name}", "text")])
+        name = place(Path(source.name)) if source.name.startswith("/") else source.name
+        lines.append([(" " + middle(name, frame.width - 2), "text")])
         lines += [[("   " + line, "muted")] for line in wrapped(report_text.source_facts(source), frame.width - 4)]
     lines += [[], heading(frame, "lengths"), *_histogram(frame, report), *_percentiles(frame, report)]
     if report.other_lengths:

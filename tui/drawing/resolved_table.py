@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ftui.text import cells, cut
+from ftui.text import cut
 
-from ..render.spans import Frame, Line, Span, around, harmless, left, on_cursor, paragraph, spread, wrapped
+from ..render.spans import Frame, Line, Span, around, harmless, middle, on_cursor, paragraph, spread, wrapped
 from ..state.resolved_values import Value
+from .columns import GAP, Column, share_width, widest
 
-KEY = 28  # columns: the longest key of a profile, and a blank
-VALUE, WIDEST_VALUE = 18, 40
-ORIGIN = 26
+KEY, VALUE, ORIGIN = 18, 18, 26  # columns: the least of a key, of its value, and of where that comes from
+MARGIN = 4  # columns: the mark of a change, and one at the right end
 MEANING_ROWS = 2
 CHANGED = "*"
 
@@ -71,27 +71,38 @@ def _rule(frame: Frame, page: ResolvedPage) -> Line:
 def rows(frame: Frame, page: ResolvedPage) -> list[ValueRow]:
     """Everything below the rule: counts, then the values by section."""
     value_rows = [ValueRow(line) for line in _paragraphs(page.counts, frame.width)]
-    width = min(WIDEST_VALUE, max(VALUE, frame.width - KEY - ORIGIN - 6))
+    widths = share_width(
+        [
+            Column(KEY, widest(value.key for value in page.values)),
+            Column(VALUE, widest(value.text for value in page.values)),
+            Column(ORIGIN, widest(_origin(value) for value in page.values)),
+        ],
+        frame.width - MARGIN - 2 * GAP,
+    )
     section = None
     for value in page.values:
         if value.section != section:
             section = value.section
             value_rows.append(ValueRow([(f" [{section}]", "title")], f"{section}."))
-        whole = "" if cells(harmless(value.text)) <= width else value.text
-        value_rows.append(ValueRow(_value_line(value, width), f"{value.name}={value.text}", value.meaning, whole))
+        whole = "" if widest([value.text]) <= widths[1] else value.text
+        value_rows.append(ValueRow(_value_line(value, widths), f"{value.name}={value.text}", value.meaning, whole))
     return value_rows
 
 
-def _value_line(value: Value, width: int) -> Line:
-    is_changed = value.before is not None
-    line: Line = [
+def _value_line(value: Value, widths: Sequence[int]) -> Line:
+    is_changed, gap = value.before is not None, " " * GAP
+    key, text, origin = widths
+    return [
         (f" {CHANGED} " if is_changed else "   ", "warn"),
-        (left(value.key, KEY), "muted"),
-        (left(value.text, width) + "  ", "warn" if is_changed else "bright"),
+        (middle(value.key, key) + gap, "muted"),
+        (middle(value.text, text) + gap, "warn" if is_changed else "bright"),
+        (middle(_origin(value), origin), "warn" if is_changed else "faint"),
     ]
-    if is_changed:
-        line.append((f"was {value.before}  ", "warn"))
-    return [*line, (value.origin, "faint")]
+
+
+def _origin(value: Value) -> str:
+    """Where the value comes from, and what it was before it was changed here."""
+    return value.origin if value.before is None else f"was {value.before}  {value.origin}"
 
 
 def count_spans(lines: Sequence[str], width: int) -> list[Span]:

@@ -9,7 +9,7 @@ from ftui.dataset import report_text
 from ftui.dataset.report import Report, RowLocation
 from ftui.dataset.row import RowView, Token
 from ftui.dataset.row_text import NO_TOKEN, Piece, PieceKind, RowLine, Signs
-from ftui.text import cells, cut_front, shown
+from ftui.text import cells, cut_middle, shown
 
 from ..render.glyphs import Glyphs
 from ..render.spans import Frame, Line, Span, harmless, joined, paragraph, spread, width_of, wrapped
@@ -93,12 +93,12 @@ def tally(report: Report | None) -> Line:
 
 
 def where_words(where: RowLocation, width: int) -> str:
-    """The place of a row; of a long path the end, which tells most."""
+    """The place of a row; of a path that is too long the file's name, or both of its ends."""
     path = place(Path(where.file)) if where.file.startswith("/") else where.file
     text = harmless(str(RowLocation(path, where.number, where.unit)))
     if cells(text) <= width:
         return text
-    return cut_front(harmless(str(RowLocation(path.rpartition("/")[2], where.number, where.unit))), width)
+    return cut_middle(harmless(str(RowLocation(path.rpartition("/")[2], where.number, where.unit))), width)
 
 
 def token_map(frame: Frame, sample: RowView, page: range) -> Line:

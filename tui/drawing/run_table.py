@@ -6,16 +6,15 @@ from pathlib import Path
 from ftui.runs import describe
 from ftui.runs.state import eta_seconds, phase_word, read_losses
 
-from ..render.spans import Frame, Line, around, left, on_cursor, paragraph, right, thin_line
+from ..render.spans import Frame, Line, around, left, middle, on_cursor, paragraph, right, thin_line
 from ..state.run_list import RunRow
+from .columns import GAP, Column, share_width, widest
 from .wording import clock, gib, loss, model_name, phase_style, place, share_done, short, status_word, steps
 
-NAME, LONGEST_NAME = 12, 32
-SPARK, LONGEST_SPARK = 6, 60
-NARROW = 72  # below it headings are short
+NAME, LONGEST_NAME = 12, 40  # columns: the least of a name, and from which on it is read well enough when cut
 COLUMNS = ("phase", "step", "train loss", "eval loss", "loss curve", "tokens/s", "memory", "ETA", "age")
 BY_NEED = ("phase", "step", "train loss", "eval loss", "ETA", "loss curve", "age", "tokens/s", "memory")
-"""The same columns, those first that have to be there; the others come while names and numbers keep their room."""
+"""The same columns, those first that have to be there; the others come while names keep their room."""
 NEEDED = 4
 
 
@@ -24,46 +23,42 @@ def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> 
     if not rows:
         return [[], [("  No runs yet.", "title")], [("  Press n to start one.", "muted")]][: frame.height]
     cells = [{name: _cell(row, name, now) for name in COLUMNS} for row in rows]
-    widths = _widths(frame, rows, cells)
+    widths = _widths(frame.width, rows, cells)
     head: Line = [("   " + left("run", widths["run"]), "faint")]
     for name in COLUMNS:
         if name in widths:
             align = left if name in ("phase", "loss curve") else right
-            head.append(("  " + align(_heading(frame, name), widths[name]), "faint"))
+            heading = name if len(name) <= widths[name] else _short_heading(name)
+            head.append(("  " + align(heading, widths[name]), "faint"))
     shown = around(list(zip(rows, cells, strict=True)), cursor, frame.height - 1)
     return [head, *(on_cursor(_row(frame, *both, widths, chosen), chosen) for both, chosen in shown)]
 
 
-def _heading(frame: Frame, name: str) -> str:
-    return name.removesuffix(" loss") if frame.width < NARROW else name
+def _short_heading(name: str) -> str:
+    return name.removesuffix(" loss")
 
 
-def _widths(frame: Frame, rows: Sequence[RunRow], cells: Sequence[dict[str, tuple[str, str]]]) -> dict[str, int]:
-    """The columns that are shown and "run", each as wide as its longest text.
-
-    What is left goes to the names, then to the loss curve.
-    """
-    longest = max(len(row.run.name) for row in rows)
-    name_room = min(max(NAME, longest), LONGEST_NAME)
-    widths: dict[str, int] = {}
-    left_over = frame.width - 4
+def _widths(room: int, rows: Sequence[RunRow], cells: Sequence[dict[str, tuple[str, str]]]) -> dict[str, int]:
+    """The columns that are shown and "run", in `room` columns: first for names, then for headings, then for others."""
+    longest = widest(row.run.name for row in rows)
+    content = {name: widest(cell[name][0] for cell in cells) for name in BY_NEED}
+    free = room - 4 - max(NAME, min(longest, LONGEST_NAME))
+    is_wide = free >= sum(max(len(name), content[name]) + GAP for name in BY_NEED[:NEEDED])
+    columns = {"run": Column(NAME, longest)}
     for number, name in enumerate(BY_NEED):
-        width = SPARK if name == "loss curve" else max(len(cell[name][0]) for cell in cells)
-        width = max(width, len(_heading(frame, name)))
-        if number < NEEDED or left_over - width - 2 >= name_room:
-            widths[name] = width
-            left_over -= width + 2
-    name_width = max(NAME, min(longest, left_over))
-    if "loss curve" in widths:
-        widths["loss curve"] = min(LONGEST_SPARK, widths["loss curve"] + max(0, left_over - name_width))
-    return {"run": name_width, **widths}
+        width = max(content[name], len(name if is_wide else _short_heading(name)))
+        if number < NEEDED or free >= width + GAP:
+            columns[name] = Column(width, width, grows=name == "loss curve")
+            free -= width + GAP
+    widths = share_width(list(columns.values()), room - 4 - GAP * (len(columns) - 1))
+    return dict(zip(columns, widths, strict=True))
 
 
 def _row(frame: Frame, row: RunRow, cells: dict[str, tuple[str, str]], widths: dict[str, int], chosen: bool) -> Line:
     line: Line = [
         (frame.glyphs.cursor if chosen else " ", "loss"),
         (f"{frame.glyphs.alive if row.is_running else frame.glyphs.idle} ", phase_style(row.status)),
-        (left(row.run.name, widths["run"]), "number" if chosen else "text"),
+        (middle(row.run.name, widths["run"]), "number" if chosen else "text"),
     ]
     for name in COLUMNS:
         if name not in widths:
@@ -120,8 +115,8 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
     if (checkpoint := state.newest_checkpoint) is not None:
         facts.append(Path(checkpoint.path).name)
     text, style = explain_status(row)
-    lines: list[Line] = [thin_line(frame), first, [(" " + separator.join(facts), "text")]]
-    return [*lines, *paragraph(text, frame.width, style)][: frame.height]
+    lines = [thin_line(frame), first, *paragraph(text, frame.width, style)]
+    return [*lines, *paragraph(separator.join(facts), frame.width, "text")][: frame.height]
 
 
 def explain_status(row: RunRow) -> tuple[str, str]:

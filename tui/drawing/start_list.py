@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from ..render.spans import Frame, Line, heading, left, on_cursor, paragraph, spread, thin_line, wrapped
+from ..render.spans import Frame, Line, heading, left, middle, on_cursor, paragraph, spread, thin_line, wrapped
 from ..state.start_choices import HERE, RUNS, SHIPPED, StartChoice
+from .columns import GAP, Column, share_width, widest
 from .wording import place
 
-NAME = 20
-WIDEST_NAME = 32
+NAME, WORDS = 20, 24  # columns: the least of a name and of what is said of it
 
 NOTHING = {
     HERE: "none: a profile is a .toml file with [run], [model] and [data]; o opens one elsewhere",
@@ -26,7 +26,9 @@ def start_list(frame: Frame, find_choices: Sequence[StartChoice], cursor: int, f
     """As many lines as there is room for, the one under the cursor among them."""
     if filter_text and not find_choices:
         return [[(f"  Nothing here has {filter_text!r} in it; / narrows the list to something else.", "muted")]]
-    name = min(WIDEST_NAME, max([NAME, *(len(choice.name) for choice in find_choices)]))
+    names = Column(NAME, max(NAME, widest(choice.name for choice in find_choices)))
+    words = Column(WORDS, widest(choice.words for choice in find_choices))
+    widths = share_width([names, words], frame.width - 3 - GAP)
     lines: list[Line] = []
     at = 0
     for section in (HERE, RUNS, SHIPPED):
@@ -39,18 +41,18 @@ def start_list(frame: Frame, find_choices: Sequence[StartChoice], cursor: int, f
         for number, choice in here:
             if number == cursor:
                 at = len(lines)
-            lines.append(_line(frame, choice, name, chosen=number == cursor))
+            lines.append(_line(frame, choice, widths, chosen=number == cursor))
     top = 0 if at < frame.height - 1 else min(at - frame.height // 2, len(lines) - frame.height)
     return lines[top : top + frame.height]
 
 
-def _line(frame: Frame, choice: StartChoice, name: int, *, chosen: bool) -> Line:
+def _line(frame: Frame, choice: StartChoice, widths: Sequence[int], *, chosen: bool) -> Line:
     line: Line = [
         (f" {frame.glyphs.cursor if chosen else ' '} ", "loss"),
-        (left(choice.name, name), "number" if chosen else "text"),
-        (" " + left(choice.words, frame.width - name - 4), choice.tone),
+        (middle(choice.name, widths[0]), "number" if chosen else "text"),
+        (" " * GAP + left(choice.words, widths[1]), choice.tone),
     ]
-    return on_cursor(line, chosen)
+    return on_cursor(spread(frame.width, line), chosen)
 
 
 def about(frame: Frame, choice: StartChoice | None) -> list[Line]:

@@ -3,7 +3,7 @@
 import csv
 import gzip
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from ftui import units
@@ -22,6 +22,7 @@ MOST_FILES = 300
 FIRST_BYTES = 1 << 20  # of a file, for its first row
 FAULTS = (OSError, ValueError, RuntimeError, ArithmeticError, LookupError, TypeError, AttributeError)
 """What reading somebody else's files may raise: whoever edits must not lose the draft to it."""
+FOLDER = "a folder"
 HERE, CACHED, LATELY, KNOWN = "in this folder", "in the hub's cache", "used lately", "on the hub"
 
 
@@ -113,9 +114,12 @@ def _describe_known(name: str) -> tuple[str, ...]:
 
 
 def data_choices(folder: Path, current: Iterable[str]) -> list[Choice]:
-    """Files of rows in a folder and one below it, then those used lately."""
+    """Folders of rows in a folder, files of rows in it and one below it, then those used lately."""
     now = set(current)
-    choices = []
+    choices = [
+        Choice(path.name, FOLDER, path.name, group=HERE, is_current=path.name in now or str(path) in now)
+        for path in _data_folders(folder)
+    ]
     for path in _data_files(folder):
         name = str(path.relative_to(folder))
         is_current = name in now or str(path) in now
@@ -129,7 +133,16 @@ def data_choices(folder: Path, current: Iterable[str]) -> list[Choice]:
 
 
 def _data_files(folder: Path) -> list[Path]:
-    return [path for pattern in ("*", "*/*") for path in sorted(folder.glob(pattern)) if _is_data(path)][:MOST_FILES]
+    return sorted(_data_inside(folder), key=lambda path: (len(path.parts), path))[:MOST_FILES]
+
+
+def _data_folders(folder: Path) -> list[Path]:
+    there = (path for path in sorted(folder.glob("*")) if path.is_dir() and path.name[0] != ".")
+    return [path for path in there if next(_data_inside(path), None) is not None][:MOST_FILES]
+
+
+def _data_inside(folder: Path) -> Iterator[Path]:
+    return (path for pattern in ("*", "*/*") for path in folder.glob(pattern) if _is_data(path))
 
 
 def _is_data(path: Path) -> bool:
@@ -145,13 +158,11 @@ def describe_data(name: str, folder: Path) -> tuple[str, ...]:
 
 def _describe_data(path: Path, name: str) -> tuple[str, ...]:
     if path.is_dir():
-        files = _data_files(path)
-        first = _describe_data(files[0], str(files[0]))[:1] if files else ()
-        return (f"a folder with {len(files)} files of rows", *first) if files else ()
+        return (f"{FOLDER}; which of its files are read is being looked up ...",)
     if path.is_file():
         return (f"{_describe_form(path)}, {units.size(path.stat().st_size)}", place(path))
     if path.suffix.lower() in DATA_SUFFIXES or name.startswith((".", "/", "~")):
-        return ("There is no such file.",)
+        return ("There is no such file or folder.",)
     return ("It is not here; a name such as owner/rows is fetched from the hub when the run starts.",)
 
 

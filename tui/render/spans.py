@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TypeVar
 
-from ftui.text import cells, cut, shown
+from ftui.text import cells, cut, cut_middle, shown
 from ftui.text import wrapped as wrapped
 
 from .glyphs import Glyphs
@@ -76,6 +76,12 @@ def clipped(line: Sequence[Span], width: int) -> Line:
 def left(text: str, width: int) -> str:
     """The text cut and filled to exactly `width` columns."""
     text = cut(harmless(text), width)
+    return text + " " * (width - cells(text))
+
+
+def middle(text: str, width: int) -> str:
+    """A name, a path or a value cut in its middle and filled to exactly `width` columns: both of its ends say much."""
+    text = cut_middle(harmless(text), width)
     return text + " " * (width - cells(text))
 
 

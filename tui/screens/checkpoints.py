@@ -113,19 +113,19 @@ class CheckpointsScreen(ListScreen[None]):
             details=lambda frame: details(frame, self._run.folder, entry, request, now),
         )
 
-    # -- going on
+    # -- continuing
 
     def action_resume(self) -> None:
         entry = self.entry
         if entry is not None and entry.newest and self._seen is not None and self._seen.is_running:
             stage(self).say(f"{self._run.name} is running; f starts another run from here.", "warn")
         else:
-            self._go_on(own_run=False)
+            self._continue(own_run=False)
 
     def action_fork(self) -> None:
-        self._go_on(own_run=True)
+        self._continue(own_run=True)
 
-    def _go_on(self, *, own_run: bool) -> None:
+    def _continue(self, *, own_run: bool) -> None:
         """The next screen tells what would happen: without a name the run itself resumes from its newest one."""
         if (entry := self.entry) is None:
             return

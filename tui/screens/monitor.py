@@ -28,7 +28,7 @@ from ..state.run_view import RunView
 from .canvas_screen import CanvasScreen
 
 FINE_BYTES = 16 << 20  # of metrics.jsonl that a zoomed chart may read: about 30,000 steps, a third of a second
-GOES_ON = {"resume": "resumes", "attach": "is running already", "start": "starts"}
+OUTCOMES = {"resume": "resumes", "attach": "is running already", "start": "starts"}
 """What r does to a run that is not running, by what would happen."""
 
 PAUSE = "Pause the run and keep its GPU memory"
@@ -145,7 +145,7 @@ class MonitorScreen(CanvasScreen[None]):
         meanings = {}
         if self.run_view.state.phase == "held":
             meanings["pause"] = CONTINUE
-        if not self.run_view.goes_on:
+        if not self.run_view.keeps_running:
             meanings["back"] = QUIT
         return meanings
 
@@ -191,21 +191,21 @@ class MonitorScreen(CanvasScreen[None]):
     async def _resume(self) -> None:
         from ..state.launch_plan import LaunchOptions, carry_out, plan_launch  # pydantic, which watching does without
 
-        def go_on() -> str:
+        def resume() -> str:
             options = LaunchOptions(run=self._run)
             plan = plan_launch(options)
-            if plan.act in GOES_ON:
+            if plan.act in OUTCOMES:
                 carry_out(options, plan)
             return plan.act
 
         try:
-            act = await asyncio.to_thread(go_on)
+            act = await asyncio.to_thread(resume)
         except FtuiError as error:
             stage(self).complain(error)
         except OSError as error:
             stage(self).complain(DiskError(f"{self._run.name} cannot be opened: {error}."))
         else:
-            words = GOES_ON.get(act, "has finished; n on the list of runs starts another one")
+            words = OUTCOMES.get(act, "has finished; n on the list of runs starts another one")
             stage(self).say(f"{self._run.name} {words}.", "good")
 
     # -- what is shown
@@ -260,7 +260,7 @@ class MonitorScreen(CanvasScreen[None]):
 
     def action_detach(self) -> None:
         name, run_view = self._run.name, self.run_view
-        standing = "keeps running" if run_view.goes_on else f"is {phase_word(run_view.state.phase)}"
+        standing = "keeps running" if run_view.keeps_running else f"is {phase_word(run_view.state.phase)}"
         ways_back = [f"  attach again   ftui attach {name}", f"  look           ftui status {name}"]
         stage(self).leave([f"The run {name} {standing}.", *ways_back])
 

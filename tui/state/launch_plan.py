@@ -95,8 +95,8 @@ def plan_launch(options: LaunchOptions) -> LaunchPlan:
         assert options.profile is not None, "a profile or a run is chosen"
         folder, resolved = locate_run(str(options.profile.absolute()), options.name, options.overrides, options.tier)
         plan = _decided(options, folder, resolved)
-    goes_on = plan.parent or plan.run
-    check_remote_code(plan.resolved.profile, (), stored_profile(goes_on) if goes_on.facts.exists() else None)
+    origin = plan.parent or plan.run
+    check_remote_code(plan.resolved.profile, (), stored_profile(origin) if origin.facts.exists() else None)
     return plan
 
 
@@ -142,8 +142,8 @@ def _resumed(options: LaunchOptions, run: Run, resolved: ResolvedProfile, begin:
     newest = newest_checkpoint(run)
     if weights_difference(before, resolved.profile) and checkpoint_folders.checkpoints_in(run.checkpoints):
         return _child(options, run, resolved, newest)
-    goes_on = "it starts from its first step" if newest is None else f"it continues from checkpoint-{newest}"
-    sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: {goes_on}."
+    start = "it starts from its first step" if newest is None else f"it continues from checkpoint-{newest}"
+    sentence = f"{begin}{run.name} {how_it_stands(read_status(run))}: {start}."
     return LaunchPlan("resume", run, resolved, with_run_name(before, run.name), sentence, _warnings())
 
 

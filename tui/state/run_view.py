@@ -57,7 +57,7 @@ class RunView:
         return self.state.phase == "lost" or (is_final(self.status) and not self.is_running)
 
     @property
-    def goes_on(self) -> bool:
+    def keeps_running(self) -> bool:
         """Whether it trains, or will: an engine that has said its last word lives on for a moment."""
         return self.is_running and not is_final(self.status)
 

@@ -15,7 +15,7 @@ from .run_list import RunList, RunRow
 TABLES = ("run", "model", "data")  # a TOML file with one of these is taken for a profile
 LONGEST = 256 << 10  # bytes; no profile is longer
 MOST_FILES = 500
-GOES_ON = ("parked", "stopped", "failed", "lost")
+RESUMABLE = ("parked", "stopped", "failed", "lost")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def find_choices(folder: Path, run_list: RunList) -> list[StartChoice]:
         StartChoice(SHIPPED, preset.name, preset.description, profile=preset.path)
         for preset in presets.shipped_presets()
     ]
-    runs = [_run(row) for row in run_list.rows if not row.is_running and row.status.state.phase in GOES_ON]
+    runs = [_run(row) for row in run_list.rows if not row.is_running and row.status.state.phase in RESUMABLE]
     return [*_profiles(folder), *runs, *shipped]  # the longest last
 
 

@@ -127,7 +127,7 @@ def test_every_checkpoint_has_a_row_and_the_chosen_one_its_details(run: Run) -> 
     async def act(shown: Shown) -> None:
         assert "checkpoints of mine" in shown.text("header") and "3 checkpoints" in shown.text("header")
         heading, *rows = shown.text("body").rstrip().splitlines()
-        assert heading.split() == ["step", "kind", "eval", "loss", "size", "state"]
+        assert heading.split() == ["step", "kind", "eval", "loss", "size", "age", "state"]
         assert [row.replace(UNICODE.cursor, "").split()[0] for row in rows] == ["8", "12", "8", "4"]
         assert shown.row().split()[2:4] == ["final", "2.2500"]
         assert "ready to be used" in shown.text("details")

@@ -74,7 +74,7 @@ def test_no_runs(size: str, same_picture: SamePicture) -> None:
 
 KEYS = {
     "help": ("question_mark",), "log-pane": ("v",), "log": ("L",), "ask": ("p",), "prompt": ("f",),
-    "zoomed": ("z", "z"),    "log-axis": ("l",), "refused": ("f", *"x", "enter"),
+    "palette": ("ctrl+p",), "zoomed": ("z", "z"), "log-axis": ("l",), "refused": ("f", *"x", "enter"),
 }  # fmt: skip
 
 

@@ -1,18 +1,36 @@
 """The form: a table's name and what it is for, then one line for each key with its value and where that comes from."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ftui.profile.origins import ProfileFault
+from ftui.text import cells, cut_middle
 
 from ...form.form_fields import KINDS, Field
 from ...form.form_rows import FormRow
 from ...form.profile_form import ProfileForm
 from ...form.text_values import format_value
-from ...render.spans import Frame, Line, Span, harmless, left, on_cursor, right, spread, thin_line, width_of, wrapped
+from ...render.spans import (
+    Frame,
+    Line,
+    Span,
+    harmless,
+    left,
+    middle,
+    on_cursor,
+    right,
+    spread,
+    thin_line,
+    width_of,
+    wrapped,
+)
+from ..columns import GAP, Column, share_width, widest
 from ..wording import count_words, place
 
-KEY, MATCH_KEY = 33, 48  # columns: the longest key with a sign behind it; with its table before it
-NOTE = 11
+KEY, VALUE = 24, 24  # columns: the least of a key and of its value
+NOTE = 8  # and of where it comes from
+FOLDER = 8  # and of the folder that the profile is in
+MARGIN = 4  # the cursor and the sign of a fault or a warning, and one at the right end
 CHANGED, FAULT, WARNING = "*", "!", "?"
 MORE = " ... i: more"
 VALUE_STYLES = {"default": "muted", "tier": "violet", "file": "bright"}
@@ -24,9 +42,9 @@ def head_line(frame: Frame, form: ProfileForm, *, activity: str, num_stopping: i
 
     `activity`: what is going on in the background; `num_stopping`: findings in the rows that would stop a run.
     """
-    name: list[Span] = [(f" {form.path.name}", "title")]
+    change: list[Span] = []
     if form.is_new or form.is_changed:
-        name.append(("  new", "eval") if form.is_new else (f"  {CHANGED} changed", "warn"))
+        change.append(("  new", "eval") if form.is_new else (f"  {CHANGED} changed", "warn"))
     state: list[Span] = [(f"{activity}  ", "loss")] if activity else []
     if num_faults := len(form.snapshot.faults) + bool(form.snapshot.syntax_error):
         state.append((count_words(num_faults, "error"), "bad"))
@@ -36,7 +54,12 @@ def head_line(frame: Frame, form: ProfileForm, *, activity: str, num_stopping: i
             state.append((f", {count_words(num_warnings, 'warning')}", "warn"))
     state.append((f"  {frame.glyphs.separator}  tier ", "faint"))
     state.append((f"{form.tier_name or 'none'} ", "violet" if form.tier_name else "muted"))
-    return spread(frame.width, [*name, (f"  {place(form.path.parent)}", "faint")], state)
+    room = frame.width - width_of([*change, *state]) - 2
+    name = cut_middle(harmless(form.path.name), room)
+    line: list[Span] = [(f" {name}", "title"), *change]
+    if (rest := room - cells(name) - 2) >= FOLDER:
+        line.append(("  " + cut_middle(harmless(place(form.path.parent)), rest), "faint"))
+    return spread(frame.width, line, state)
 
 
 def scroll_to(cursor: int | None, top: int, height: int, count: int, *, margin: int = 1) -> int:
@@ -51,38 +74,48 @@ def form_lines(frame: Frame, form: ProfileForm, top: int = 0) -> list[Line]:
     """As many rows from `top` on as there is room for."""
     if form.query is not None and not form.rows:
         return [[], [(f"   No key has {form.query!r} in its name or its help.", "muted")]]
+    widths = form_widths(form, frame.width)
     rows = list(enumerate(form.rows))[top : top + frame.height]
-    return [_line(frame, row, form, chosen=number == form.cursor) for number, row in rows]
+    return [_line(frame, row, form, widths, chosen=number == form.cursor) for number, row in rows]
 
 
-def value_column(key_width: int = KEY) -> int:
-    """The column in which values begin."""
-    return 3 + key_width + 1
+@dataclass(frozen=True)
+class FormWidths:
+    """Columns of a line of the form, without those between them."""
+
+    key: int
+    value: int
+    note: int
+
+    @property
+    def value_column(self) -> int:
+        """The column in which values begin."""
+        return 3 + self.key + GAP
 
 
-def value_width(width: int, key_width: int = KEY) -> int:
-    """Columns for a value on a line of `width` columns."""
-    return max(8, width - value_column(key_width) - NOTE - 1)
+def form_widths(form: ProfileForm, width: int) -> FormWidths:
+    """How the keys, their values and the notes share a line of `width` columns."""
+    rows = [row for row in form.rows if row.kind != "heading"]
+    columns = [
+        Column(KEY, widest(_name(row, form) for row in rows)),
+        Column(VALUE, widest(_value(row, form, chosen=False)[0] for row in rows), grows=True),
+        Column(NOTE, widest(_note(row) for row in rows)),
+    ]
+    return FormWidths(*share_width(columns, width - MARGIN - 2 * GAP))
 
 
-def _line(frame: Frame, row: FormRow, form: ProfileForm, *, chosen: bool) -> Line:
+def _line(frame: Frame, row: FormRow, form: ProfileForm, widths: FormWidths, *, chosen: bool) -> Line:
     if row.kind == "heading":
         return _heading(frame, row)
     sign, style = _sign(row)
-    if form.query is None:
-        name, key_width = "  " * row.depth + _place(row) + row.key[-1], KEY
-    else:  # matches are shown with their tables, where that leaves room for values
-        name, key_width = row.name, max(KEY, min(MATCH_KEY, frame.width - 40))
-    if row.is_open is not None:
-        name += " -" if row.is_open else " +"
     text, tone = _value(row, form, chosen=chosen)
-    note = "" if row.source == "default" and row.text == "" else row.note
+    gap = " " * GAP
     line: Line = [
         (frame.glyphs.cursor if chosen else " ", "loss"),
         (f"{sign} ", style),
-        (left(name, key_width), "bad" if row.kind == "unknown" else "text" if chosen else "muted"),
-        (" " + left(text, value_width(frame.width, key_width)), tone),
-        (right(note, NOTE) + " ", NOTE_STYLES[row.source]),
+        (middle(_name(row, form), widths.key), "bad" if row.kind == "unknown" else "text" if chosen else "muted"),
+        (gap + middle(text, widths.value) + gap, tone),
+        (right(_note(row), widths.note) + " ", NOTE_STYLES[row.source]),
     ]
     return on_cursor(line, chosen)
 
@@ -93,6 +126,16 @@ def _sign(row: FormRow) -> Span:
     if row.warnings:
         return WARNING, "warn"
     return (CHANGED, "warn") if row.is_changed else (" ", "muted")
+
+
+def _name(row: FormRow, form: ProfileForm) -> str:
+    """The key as it is shown: a match of a search with its table, and whether there is more inside it."""
+    name = row.name if form.query is not None else "  " * row.depth + _place(row) + row.key[-1]
+    return name if row.is_open is None else f"{name} {'-' if row.is_open else '+'}"
+
+
+def _note(row: FormRow) -> str:
+    return "" if row.source == "default" and row.text == "" else row.note
 
 
 def _place(row: FormRow) -> str:
@@ -120,7 +163,9 @@ def _heading(frame: Frame, row: FormRow) -> Line:
     return spread(frame.width, text, fault)
 
 
-def details(frame: Frame, row: FormRow | None, problem: str = "", *, more: str = MORE) -> list[Line]:
+def details(
+    frame: Frame, row: FormRow | None, problem: str = "", *, more: str = MORE, value_width: int = VALUE
+) -> list[Line]:
     """The key under the cursor: what may stand there, what is wrong, what it means. `problem`: with what is typed.
 
     What is wrong comes first: it may fill the room. What the room cuts off ends with `more`.
@@ -138,7 +183,7 @@ def details(frame: Frame, row: FormRow | None, problem: str = "", *, more: str =
     body = _fault_lines(faults, "bad", width, room, more)
     if not body:
         body = _fault_lines([(warning.message, warning.fix) for warning in row.warnings], "warn", width, room, more)
-    whole = [] if body else [(line, "bright") for line in _whole(row, frame)]
+    whole = [] if body else [(line, "bright") for line in _whole(row, frame, value_width)]
     why = [] if body or not row.reason else wrapped(row.reason, width - 12)
     reason = [(f"{row.note}: {line}" if n == 0 else line, "violet") for n, line in enumerate(why)]
     rest = max(0 if body else 1, room - len(body) - len(whole) - len(reason))  # below a fault only where there is room
@@ -173,12 +218,9 @@ def fault_text(fault: ProfileFault, row: FormRow) -> str:
     return fault.message if is_named else f"{fault.message} ({', '.join(names)})"
 
 
-def _whole(row: FormRow, frame: Frame) -> list[str]:
-    """The value where the form has no room for it."""
-    text = harmless(row.text)
-    if width_of([(text, "")]) <= value_width(frame.width):
-        return []
-    return wrapped(text, frame.width - 2)[:2]
+def _whole(row: FormRow, frame: Frame, value_width: int) -> list[str]:
+    """The value where the form has no room for it: it has `value_width` columns."""
+    return wrapped(row.text, frame.width - 2)[:2] if widest([row.text]) > value_width else []
 
 
 def _allowed(field: Field | None) -> list[Span]:

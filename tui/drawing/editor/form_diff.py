@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
-from ...render.spans import Frame, Line, left, spread, wrapped
+from ...render.spans import Frame, Line, left, middle, spread, wrapped
+from ..columns import GAP, Column, share_width, widest
 
-KEY = 38
+KEY, VALUE = 20, 12  # columns: the least of a key, and of its value on either side
+MARGIN = 4  # on the left, and one at the right end
 LINE_STYLES = {"+": "good", "-": "bad", "@": "faint"}
 
 
@@ -39,16 +41,24 @@ def diff_lines(frame: Frame, page: DiffPage) -> list[Line]:
     """All differences, to be scrolled."""
     if not page.keys and not page.text_lines:
         return [[(" Nothing differs.", "muted")]]
-    half = max(10, (frame.width - KEY - 6) // 2)
+    key, here_width, there_width = share_width(
+        [
+            Column(KEY, widest(difference.name for difference in page.keys)),
+            Column(VALUE, widest(["here", *(difference.here for difference in page.keys)])),
+            Column(VALUE, widest([page.there, *(difference.there for difference in page.keys)])),
+        ],
+        frame.width - MARGIN - 2 * GAP,
+    )
+    gap = " " * GAP
     lines: list[Line] = [
-        [("   " + left("", KEY), "faint"), (left("here", half), "faint"), ("  " + left(page.there, half), "faint")]
+        [("   " + left("", key) + gap + left("here", here_width) + gap + middle(page.there, there_width), "faint")]
     ]
     for difference in page.keys:
-        sides = zip_longest(wrapped(difference.here, half), wrapped(difference.there, half), fillvalue="")
-        for number, (here, there) in enumerate(sides):
+        wraps = wrapped(difference.here, here_width), wrapped(difference.there, there_width)
+        for number, (here, there) in enumerate(zip_longest(*wraps, fillvalue="")):
             name = "" if number else difference.name
-            texts: Line = [(left(here, half), "bright"), ("  " + left(there, half), "muted")]
-            lines.append([("   " + left(name, KEY), "text"), *texts])
+            texts: Line = [(left(here, here_width) + gap, "bright"), (left(there, there_width), "muted")]
+            lines.append([("   " + middle(name, key) + gap, "text"), *texts])
     if page.text_lines:
         lines += [[], [(" the text ", "title")]]
         lines += [[(f"   {line}", LINE_STYLES.get(line[:1], "muted"))] for line in page.text_lines]

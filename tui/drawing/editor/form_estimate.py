@@ -12,7 +12,7 @@ from ftui.estimate.result import PARTS, PHASES, Duration, Estimate, Memory
 from ftui.hardware.devices import Card, GiB, MiB
 
 from ...render.glyphs import Glyphs
-from ...render.spans import Frame, Line, Span, heading, left, paragraph, right, spread, width_of
+from ...render.spans import Frame, Line, Span, heading, labelled, left, paragraph, right, spread, width_of
 from ..wording import clock
 
 VERDICT_STYLES = {"fits": "good", "likely": "good", "tight": "warn", "no": "bad", "unknown": "muted"}
@@ -103,8 +103,9 @@ def breakdown(frame: Frame, on_card: CardEstimate) -> list[Line]:
     lines: list[Line] = [head, _verdict_line(frame, card, estimate, is_old=on_card.is_old)]
     if estimate.memory is not None:
         lines += [*_parts(frame, estimate.memory), *_memory_facts(frame, estimate.memory)]
-    lines += [_fact(label, text) for label, text in _facts(estimate) if text]
-    lines += [_fact("unproven", text) for text in (estimate.memory.unvalidated if estimate.memory else ())]
+    facts = [(label, text) for label, text in _facts(estimate) if text]
+    facts += [("unproven", text) for text in (estimate.memory.unvalidated if estimate.memory else ())]
+    lines += [line for label, text in facts for line in _fact(frame, label, text)]
     for note in filter(None, (estimate.impossible, *estimate.notes)):
         lines += paragraph(note, frame.width, "faint")
     return lines[: frame.height]
@@ -132,9 +133,9 @@ def _parts(frame: Frame, memory: Memory) -> list[Line]:
 def _memory_facts(frame: Frame, memory: Memory) -> list[Line]:
     total = f"~{_size(memory.process)}, {_number(memory.low)}{frame.glyphs.dash}{_size(memory.high)}"
     return [
-        _fact("total", total),
-        _fact("allocated", f"~{_size(memory.allocated)}, reserved ~{_size(memory.reserved)}"),
-        _fact("peak", f"{PHASES[memory.phase]}; {memory.basis}"),
+        *_fact(frame, "total", total),
+        *_fact(frame, "allocated", f"~{_size(memory.allocated)}, reserved ~{_size(memory.reserved)}"),
+        *_fact(frame, "peak", f"{PHASES[memory.phase]}; {memory.basis}"),
     ]
 
 
@@ -155,8 +156,8 @@ def _facts(estimate: Estimate) -> Sequence[tuple[str, str]]:
     ]
 
 
-def _fact(label: str, text: str) -> Line:
-    return [(" " + left(label, LABEL), "muted"), (text, "text")]
+def _fact(frame: Frame, label: str, text: str) -> list[Line]:
+    return labelled([(" " + left(label, LABEL), "muted")], text, frame.width, "text")
 
 
 def _size(size: float) -> str:

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...render.spans import Frame, Line, Span, left, on_cursor, paragraph, spread, thin_line
+from ...render.spans import Frame, Line, Span, left, middle, on_cursor, paragraph, spread, thin_line
+from ..columns import GAP, Column, share_width, widest
 
-NAME, WORDS = 24, 36  # columns: the least of a name, and of what stands beside it
+NAME, WORDS = 23, 30  # columns: the least of a name, and of what stands beside it
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,9 @@ def pick_lines(frame: Frame, page: PickPage) -> list[Line]:
     if not page.choices:
         words = "Nothing here; what is typed is taken as it is." if page.takes_any else "Nothing has these words in it."
         return [[(f"   {page.hint or words}", "muted")]]
-    name = min(max([NAME, *(len(choice.name) + 1 for choice in page.choices)]), max(NAME, frame.width - WORDS))
+    names = Column(NAME, max(NAME, widest(choice.name for choice in page.choices)))
+    notes = Column(WORDS, widest(choice.words for choice in page.choices))
+    widths = share_width([names, notes], frame.width - 3 - GAP)
     lines: list[Line] = []
     at, group = 0, ""
     for number, choice in enumerate(page.choices):
@@ -58,19 +61,19 @@ def pick_lines(frame: Frame, page: PickPage) -> list[Line]:
             lines += [*([[]] if lines else []), [(f" {group}", "faint")]]
         if number == page.cursor:
             at = len(lines)
-        lines.append(_line(frame, choice, name, chosen=number == page.cursor))
+        lines.append(_line(frame, choice, widths, chosen=number == page.cursor))
     top = max(0, min(at - frame.height // 2, len(lines) - frame.height)) if at >= frame.height - 1 else 0
     return lines[top : top + frame.height]
 
 
-def _line(frame: Frame, choice: Choice, name: int, *, chosen: bool) -> Line:
+def _line(frame: Frame, choice: Choice, widths: Sequence[int], *, chosen: bool) -> Line:
     line: Line = [
         (f" {frame.glyphs.cursor if chosen else ' '}", "loss"),
         (frame.glyphs.alive if choice.is_current else " ", "good"),
-        (left(choice.name, name), "number" if chosen else "text"),
-        (" " + left(choice.words, max(0, frame.width - name - 4)), choice.tone),
+        (middle(choice.name, widths[0]), "number" if chosen else "text"),
+        (" " * GAP + left(choice.words, widths[1]), choice.tone),
     ]
-    return on_cursor(line, chosen)
+    return on_cursor(spread(frame.width, line), chosen)
 
 
 def pick_details(frame: Frame, page: PickPage) -> list[Line]:

@@ -123,7 +123,7 @@ class EstimatePanel(Component):
                 changed = list(map(".".join, values))
                 gone = [name for name in removed_keys(draft, self.form.draft, ()) if name not in changed]
                 without = f", without {', '.join(gone)}" if gone else ""
-                self.stage.say(f"Changed: {choice.name}{without}. u takes it back.", "good")
+                self._answer(f"Changed: {choice.name}{without}.\nu takes it back.")
 
         try:
             choices = await asyncio.to_thread(change_choices, helper, profile, card, known)
@@ -144,8 +144,11 @@ class EstimatePanel(Component):
             title = "what would make it fit" if is_too_large else "what would use the card better"
             pick(self.screen, PickScreen(f"{title}: {card.title}", choices), change)
         else:
-            answer = _explain_no_change(estimate, is_counted=known.counts is not None)
-            self.screen.app.push_screen(MessageScreen("", answer))  # a line at the bottom would be cut, and vanish
+            self._answer(_explain_no_change(estimate, is_counted=known.counts is not None))
+
+    def _answer(self, text: str) -> None:
+        """Shows it until it has been read: a line at the bottom would be cut, and vanish."""
+        self.screen.app.push_screen(MessageScreen("", text))
 
     def _profile_and_card(self) -> tuple[Profile, Card] | None:
         """What can be estimated; says what is missing."""

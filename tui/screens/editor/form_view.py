@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from textual.screen import Screen
 
-from ...drawing.editor.form import MORE, details, form_lines, head_line, scroll_to, value_column, value_width
+from ...drawing.editor.form import MORE, details, form_lines, form_widths, head_line, scroll_to
 from ...drawing.editor.form_estimate import breakdown, estimate_line
 from ...drawing.editor.form_toml import toml_lines
 from ...form.profile_form import ProfileForm
@@ -18,7 +18,7 @@ from .estimate_panel import EstimatePanel
 View = Literal["form", "toml", "estimate"]
 FIND = " find  "
 MEASURING = "counting and simulating ..."
-BREAKDOWN_ROWS = 22
+BREAKDOWN_ROWS = 24
 LEAST_TEXT_ROWS = 8
 
 
@@ -80,7 +80,8 @@ class FormView:
     def _details(self, frame: Frame) -> list[Line]:
         more = " ..." if self._entry.mode else MORE  # the key i is a request while something is typed
         row = None if self.form.snapshot.syntax_error else self.form.row
-        return details(frame, row, self._entry.problem, more=more)
+        width = form_widths(self.form, frame.width).value
+        return details(frame, row, self._entry.problem, more=more, value_width=width)
 
     def _aside(self, frame: Frame) -> list[Line]:
         has_room = frame.height >= LEAST_TEXT_ROWS + BREAKDOWN_ROWS // 2
@@ -112,7 +113,8 @@ class FormView:
             styles.offset, styles.width = (len(FIND), 0), max(10, screen_width - len(FIND) - 2)
         elif self._entry.mode == "typing":
             body = self.screen.query_one("#body", Canvas)
-            width, column = body.size.width or screen_width, value_column()
+            width = body.size.width or screen_width
+            widths = form_widths(self.form, width)
             self._top = scroll_to(self.form.cursor, self._top, body.size.height or 1, len(self.form.rows))
-            styles.offset = (column, body.region.y + self.form.cursor - self._top)
-            styles.width = min(width - column, value_width(width) + 12)
+            styles.offset = (widths.value_column, body.region.y + self.form.cursor - self._top)
+            styles.width = width - widths.value_column

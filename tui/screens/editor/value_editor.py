@@ -1,15 +1,11 @@
 """Changing a value without typing: choices, models, files of rows, items of a list, one more source or stage."""
 
-import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ftui.dataset import report_text
-from ftui.errors import FtuiError
-from ftui.helper.client import Helper
 from ftui.profile import recent
 from ftui.profile.paths import CURRICULUM
 
@@ -21,8 +17,9 @@ from ...form.path_choices import data_choices, describe_data, describe_model, mo
 from ...form.text_values import NONE, format_list, format_value, parse_value
 from ..pick import PickScreen, pick
 from .component import ALLOW, Component, findings_of
+from .path_lookup import PathLookup
 
-MOST_FILES = 60  # whose form is looked at, one after the other
+MOST_FILES = 60  # of those here, that are looked at one after the other
 
 
 class ValueEditor(Component):
@@ -92,15 +89,19 @@ class ValueEditor(Component):
         text: str = "",
         is_model: bool = False,
     ) -> None:
-        describe = describe_model if is_model else describe_data
-        facts = lambda choice: describe(str(choice.value), self._folder)  # noqa: E731
+        def facts(choice: Choice) -> tuple[str, ...]:
+            if is_model:
+                return describe_model(str(choice.value), self._folder)
+            if choice not in choices:  # it was typed
+                lookup.add([choice])
+            return describe_data(str(choice.value), self._folder)
+
         hint = "Nothing here yet: type a path or a name."
         opened = PickScreen(title, choices, text=text, takes_any=True, facts=facts, hint=hint)
+        lookup = PathLookup(self.screen, opened, self._folder, self._reading_options())
         pick(self.screen, opened, then)
-        files = [choice for choice in choices if not is_model and self._file(choice).is_file()]
-        if files:
-            work = self._recognize_forms(opened, files[:MOST_FILES])
-            self.screen.run_worker(work, group="recognize", exclusive=True)
+        if not is_model:
+            lookup.add(choices[:MOST_FILES])
 
     def _set(self, row: FormRow, field: Field, choice: Choice) -> None:
         value = str(choice.value)
@@ -169,51 +170,9 @@ class ValueEditor(Component):
         self.form.go_to((*key, str(len(tables) - 1 if isinstance(tables, list) else 0), name))
         self.redraw()
 
-    # -- the forms of files
-
-    def _file(self, choice: Choice) -> Path:
-        return self._folder / Path(str(choice.value)).expanduser()
-
-    async def _recognize_forms(self, pick: PickScreen, files: Sequence[Choice]) -> None:
-        """Shows in the open list what form each file has, and how surely, as the helper process finds out."""
-        helper, options = Helper(), self._reading_options()
-        try:
-            for choice in files:
-                answer = await asyncio.to_thread(helper.ask, "recognise", path=str(self._file(choice)), **options)
-                if not pick.is_attached:
-                    return
-                for form in answer[:1]:
-                    tone = "warn" if form.get("problem") else "muted"
-                    facts = _describe_form(form, describe_data(str(choice.value), self._folder))
-                    pick.learn(str(choice.value), f"{_name_form(form)}, {choice.words}", facts, tone)
-        except FtuiError as error:
-            if pick.is_attached:
-                self.stage.say(f"The forms of the files are not known: {error.message}", "warn")
-        finally:
-            helper.close()
-
     def _reading_options(self) -> dict[str, Any]:
         """How the draft says that rows are read, where it has no faults."""
         if self.form.snapshot.profile is None:
             return {}
         data = self.form.snapshot.profile.data
         return {"columns": dict(data.columns), "roles": dict(data.roles), "encoding": data.encoding}
-
-
-def _name_form(form: dict[str, Any]) -> str:
-    """`messages 100%`, or that it cannot be trained on."""
-    if not form.get("form"):
-        return "no known form" if "form" in form else "cannot be read"
-    return f"{form['form']} {report_text.percent(form['confidence'])}"
-
-
-def _describe_form(form: dict[str, Any], plain: tuple[str, ...]) -> tuple[str, ...]:
-    """What the helper says of a file, before what could be seen without it."""
-    problem = form.get("problem")
-    if "form" not in form:
-        return (str(problem or ""), *plain[1:])
-    words = "no known form"
-    if form["form"]:
-        share = f"{report_text.percent(form['confidence'])} of the first {form['num_looked']} rows have that form"
-        words = f"{form['form']}: {form['why']}; {share}"
-    return (words, *((problem,) if problem else ()), *plain)

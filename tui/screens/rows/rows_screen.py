@@ -62,7 +62,7 @@ XRAY_KEYS: list[BindingType] = [
     Binding("slash", "search", "find", key_display="/", tooltip="The next row with a text in it", id="search"),
     Binding("l", "jump('longest')", "longest", tooltip="The longest row; again: the second longest", id="longest"),
     Binding("c", "jump('most_truncated')", "most cut", tooltip="The row that loses most at max_length", id="cut"),
-    Binding("t", "jump('least_trained')", "least", tooltip="The row of which the least is trained on", id="least"),
+    Binding("t", "jump('least_trained')", "least trained", tooltip="The row that is trained on least", id="least"),
     Binding("r", "jump('random')", "random", tooltip="Any row, or any part of one", id="random"),
     Binding("s", "jump('shortest')", "shortest", tooltip="The shortest row; again: the next one", id="shortest"),
     Binding("g", "number", "number", tooltip="A row by its number or its place, FILE:LINE; a part", id="number"),

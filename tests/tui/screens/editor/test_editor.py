@@ -487,6 +487,9 @@ def test_what_fits_better_is_chosen_from_a_list(monkeypatch: pytest.MonkeyPatch)
             assert at.shows(PickScreen) and "GiB" in at.words("body") and "memory simulated" in at.words()
             assert set(asked[:-1]) == {"simulate"} and asked[-1] == "closed"
             await at.press("enter")
+            assert at.shows(MessageScreen), "a line at the bottom would be cut, and vanish"
+            assert "Changed: " in at.words("question") and "u takes it back." in at.words("question")
+            await at.press("enter")
             assert at.text != text and len(at.form.draft.past) == 1
             await at.press("u")
             assert at.text == text
@@ -816,7 +819,7 @@ def test_a_fault_of_a_table_is_gone_to_and_an_old_verdict_is_none() -> None:
             assert "fits" in at.words("title")
             await at.find("model.name_or_path")
             await at.press("x")
-            assert "unknown before the fault" in at.words("title")
+            assert "unknown before the error" in at.words("title")
             await at.press("end", "n")
             assert at.key == "model.name_or_path" and "from_scratch" in at.words("details")
 
