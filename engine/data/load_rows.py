@@ -165,8 +165,12 @@ def _context_length(profile: Profile, folder: Path | None) -> int | None:
 
 def _read_options(profile: Profile) -> ReadOptions:
     """Code of a model's own runs in this process only: others would have to be trusted too."""
-    alone = profile.model.trust_remote_code
-    return ReadOptions(profile.data.on_bad_row == "skip", 1 if alone else profile.data.dataset_num_proc)
+    alone, minutes = profile.model.trust_remote_code, profile.health.stall_minutes
+    return ReadOptions(
+        profile.data.on_bad_row == "skip",
+        1 if alone else profile.data.dataset_num_proc,
+        None if minutes is None else 60 * minutes,
+    )
 
 
 def _model_view(profile: Profile, sources: list[ResolvedSource], stores: list[Store], *, weights: bool) -> Sequences:

@@ -82,7 +82,8 @@ class HealthSection(Section):
     """End the run after this many steps in a row with a NaN or infinite loss or gradient. No such step is applied."""
 
     stall_minutes: float | None = conduct(5.0, gt=0)
-    """Restart an engine that makes no progress for this long (and for 20 times its usual pace). "none" = never."""
+    """Restart an engine that makes no progress for this long (and for 20 times its usual pace); replace a process that
+    tokenises and gives no answer for as long. "none" = never."""
 
 
 class Profile(Section):

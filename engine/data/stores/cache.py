@@ -44,11 +44,13 @@ SKIPPING = f'{SKIPPED} = "skip" leaves out and counts such rows.'
 class ReadOptions:
     """How rows are read. `skips` = rows that cannot be trained on are left out; else the first of them is an error.
 
-    `num_processes` tokenise; `None` for one per core where that pays.
+    `num_processes` tokenise; `None` for one per core where that pays. One of them that gives no answer for
+    `stall_seconds` is replaced; `None` for never.
     """
 
     skips: bool = False
     num_processes: int | None = None
+    stall_seconds: float | None = None
 
 
 def load_store(
@@ -180,7 +182,10 @@ def _refuse_changed(work: _Job, contents: list[str]) -> None:
 
 def _fill(work: _Job, sink: StoreWriter, tasks: Tasks, staged: Path) -> None:
     tokenizer = staged / "tokenizer"
-    portions = encode_tasks(iter(tasks), work.encoder, size=work.size, pays=work.pays, folder=tokenizer)
+    portions = encode_tasks(
+        iter(tasks), work.encoder, size=work.size, pays=work.pays, folder=tokenizer,
+        stall_seconds=work.manner.stall_seconds, warn=work.report,
+    )  # fmt: skip
     is_checked = False
     with contextlib.closing(portions):
         for task, portion in portions:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import wait
@@ -15,6 +16,7 @@ from typing import Any
 import pytest
 from transformers import LlamaTokenizer, Qwen2Tokenizer
 
+from ftui.engine.data.load_rows import _read_options
 from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores import worker_pool
 from ftui.engine.data.stores.cache import ReadOptions, load_store
@@ -22,8 +24,8 @@ from ftui.engine.data.stores.store import FILES, EncodedBlock, Store
 from ftui.engine.data.stores.tasks import Task
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.models.tokenizer import bare_tokenizer, is_bare, tokenizer_fingerprint
-from ftui.errors import DiskFullError, FtuiError, HostMemoryError
-from tests.support.tiny import MARKED, chats, make_tokenizer, write_rows
+from ftui.errors import DiskFullError, FtuiError, HostMemoryError, StalledError
+from tests.support.tiny import MARKED, chats, make_profile, make_tokenizer, write_rows
 
 TOKENIZER = make_tokenizer(MARKED)
 ENCODER = Encoder(TOKENIZER, "sft", stop_texts(TOKENIZER, []))
@@ -49,9 +51,13 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list["subprocess.Popen[bytes]"]:
     return found
 
 
-def tokenise(rows: Path, cache: Path, *, num: int, report: Callable[[str], None] = print, skips: bool = False) -> Store:
+def tokenise(
+    rows: Path, cache: Path, *, num: int, report: Callable[[str], None] = print, skips: bool = False,
+    stall: float | None = None,
+) -> Store:  # fmt: skip
     """With `num` processes, which are waited for before anything is done here."""
-    return load_store(ResolvedSource("rows", (rows,), "auto"), ENCODER, cache, report, ReadOptions(skips, num))
+    options = ReadOptions(skips, num, stall)
+    return load_store(ResolvedSource("rows", (rows,), "auto"), ENCODER, cache, report, options)
 
 
 @pytest.fixture
@@ -111,6 +117,82 @@ def test_killed_again_it_is_an_error(
     with pytest.raises(HostMemoryError, match=r"killed twice by SIGKILL at .*rows\.jsonl, line 513 to 1024") as caught:
         tokenise(rows, tmp_path, num=2)
     assert "data.dataset_num_proc = 1" in caught.value.hint
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("num_stopped", [1, 2])
+def test_the_block_of_one_that_is_stopped_is_done_by_another(
+    num_stopped: int, rows: Path, tmp_path: Path, at_once: None, started: list["subprocess.Popen[bytes]"],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Its supervisor could not see that: the engine waits for it, as it may for half an hour while it prepares."""
+    monkeypatch.setattr(worker_pool, "TICK_SECONDS", 0.02)
+    monkeypatch.setattr(worker_pool, "TIMES_THE_LONGEST", 0)
+    ask = worker_pool._Worker.portion_of
+
+    def stopping(worker: worker_pool._Worker, task: Task) -> EncodedBlock:
+        if worker._process in started[:num_stopped]:
+            os.kill(worker._process.pid, signal.SIGSTOP)
+        return ask(worker, task)
+
+    details: list[str] = []
+    whole = tokenise(rows, tmp_path / "whole", num=1)
+    monkeypatch.setattr(worker_pool._Worker, "portion_of", stopping)
+    found = tokenise(rows, tmp_path / "stopped", num=2, report=details.append, stall=0.5)
+    assert found.counts == whole.counts and found.ids.tolist() == whole.ids.tolist()
+    assert len(started) == 2 + num_stopped
+    words = "a process that tokenises gave no answer for 0.5 s: another one does its rows again"
+    assert details.count(words) == num_stopped
+
+
+@pytest.mark.slow
+def test_one_that_is_stopped_again_is_a_clear_end(
+    rows: Path, tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_pool, "TICK_SECONDS", 0.02)
+    ask = worker_pool._Worker.portion_of
+
+    def stopped(worker: worker_pool._Worker, task: Task) -> EncodedBlock:
+        worker.fingerprint()
+        os.kill(worker._process.pid, signal.SIGSTOP)
+        return ask(worker, task)
+
+    monkeypatch.setattr(worker_pool._Worker, "portion_of", stopped)
+    with pytest.raises(StalledError, match=r"gave no answer for 0\.2 s each at .*rows\.jsonl, line 513 to") as caught:
+        tokenise(rows, tmp_path, num=2, stall=0.2)
+    assert caught.value.exit_code == 44
+    assert "data.dataset_num_proc = 1" in caught.value.hint and "health.stall_minutes" in caught.value.hint
+
+
+def test_time_in_which_nothing_could_run_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor that in which a process owes no answer; one that starts has a minute."""
+    killed: list[float] = []
+    monkeypatch.setattr(worker_pool._Worker, "__init__", lambda self: None)
+    monkeypatch.setattr(worker_pool._Worker, "kill", lambda self: killed.append(self._waited))
+    worker = worker_pool._Worker()  # type: ignore[call-arg]
+    worker._fingerprint, worker._waited, worker._limit, worker._lock = "x", None, None, threading.Lock()
+    worker.wait_longer(1000, 3)
+    with worker._owing():
+        worker.wait_longer(2, 3)
+    with worker._owing():
+        worker.wait_longer(2, 3)
+        assert not killed
+        worker._fingerprint = ""
+        worker.wait_longer(50, 3)
+        assert not killed
+        worker._fingerprint = "x"
+        worker.wait_longer(2, 3)
+        worker.wait_longer(2, 3)
+    assert killed == [54]
+
+
+def test_the_deadline_is_that_of_the_profile(model_folder: Path, rows: Path) -> None:
+    def seconds(minutes: float) -> float | None:
+        return _read_options(make_profile(model_folder, rows, health={"stall_minutes": minutes})).stall_seconds
+
+    assert seconds(0.5) == 30 and seconds(7) == 420
+    assert _read_options(make_profile(model_folder, rows)).stall_seconds == 300
+    assert _read_options(make_profile(model_folder, rows, health={"stall_minutes": None})).stall_seconds is None
 
 
 @pytest.mark.parametrize("which", [[0, 1]], ids=str)
