@@ -6,6 +6,7 @@ run has, or without run.json, and is deleted by the next one. Links are deleted,
 
 import contextlib
 import os
+import re
 import secrets
 import shutil
 import tomllib
@@ -17,7 +18,7 @@ from typing import Any
 
 from ftui.errors import DiskError, LostRunError, UsageError
 from ftui.runs import describe
-from ftui.runs.run_folder import Run, all_runs, check_name
+from ftui.runs.run_folder import NAME, Run, all_runs, check_name
 from ftui.runs.state import phase_word
 from ftui.runs.status import Status, is_running, read_status, refuse_if_elsewhere
 from ftui.system.file_tree import rename_folder
@@ -27,6 +28,7 @@ from ftui.text import shown
 from ftui.units import size
 
 OWN = {Path(getattr(Run(Path()), name)).name for name, member in vars(Run).items() if isinstance(member, property)}
+TRASH = re.compile(rf"\.{NAME.pattern}\.[0-9a-f]{{8}}\.trash")
 REMOVED = ".removed"  # in a folder that could not be renamed: with it, and without run.json, it is rubbish
 
 
@@ -102,7 +104,8 @@ def remove(run: Run) -> bool:
 def sweep_removed(root: Path) -> None:
     """Delete what removals that were cut short have left in a folder of runs."""
     for path in root.glob(".*.trash"):
-        _delete_tree(path)
+        if TRASH.fullmatch(path.name):
+            _delete_tree(path)
     for path in root.glob(f"*/{REMOVED}"):
         if not os.path.lexists(path.with_name("run.json")):
             _delete_tree(path.parent)

@@ -237,11 +237,12 @@ def test_a_new_run_sweeps_what_a_removal_left(run: Run, monkeypatch: pytest.Monk
 
 
 def test_a_folder_of_something_else_is_never_swept(run: Run, tmp_path: Path) -> None:
-    (runs_root() / ".notes").mkdir()
+    for name in (".notes", ".my.trash", ".mine.old.trash", ".trash", "mine.0123abcd.trash"):
+        (runs_root() / name).mkdir()
     (runs_root() / ".mine.0123abcd.trash").symlink_to(tmp_path)
     (run.folder / ".removed").touch()  # killed before run.json went
     sweep_removed(runs_root())
-    assert is_whole(run) and (runs_root() / ".notes").is_dir() and tmp_path.is_dir()
+    assert is_whole(run) and len(names_left()) == 7 and tmp_path.is_dir()
 
 
 # -- another name
