@@ -15,8 +15,8 @@ from ftui.estimate.result import FIT, Duration, Estimate, Memory, verdict
 from ftui.estimate.setup import Parallel, TrainingSetup, build_setup
 from ftui.estimate.timing import num_checkpoints, num_evaluations
 from ftui.hardware.devices import Card, price_of
-from ftui.models.config_reader import ModelShape, read_shape, shape_from_scratch
-from ftui.models.known import known_config
+from ftui.models.config_reader import ModelShape, read_shape, refusal_of, shape_from_scratch
+from ftui.models.known import known_config, nearest_models
 from ftui.models.local import find_config
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
@@ -196,10 +196,13 @@ def shape_for(profile: Profile) -> ModelShape | str:
     if path is not None:
         return _shape_at(path, path.stat().st_mtime_ns)
     config = known_config(name)
-    shape = None if config is None else read_shape(config)
-    if shape is not None:
+    if config is not None and (shape := read_shape(config)) is not None:
         return shape
-    return f"The architecture of {name} is not known: it is not on this machine, and was not fetched from the hub."
+    hint = nearest_models(name)
+    if config is not None and (refusal := refusal_of(config)) is not None:
+        return f"{name} {refusal}. {hint}".rstrip()
+    why = "it is not on this machine, and was not fetched from the hub"
+    return f"The architecture of {name} is not known: {why}. {hint}".rstrip()
 
 
 @lru_cache(maxsize=32)
@@ -208,9 +211,12 @@ def _shape_at(path: Path, _changed: int) -> ModelShape | str:
         config = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         return f"{path} cannot be read: {error}."
-    shape = read_shape(config) if isinstance(config, dict) else None
+    config = config if isinstance(config, dict) else {}
+    shape = read_shape(config)
     if shape is None:
-        kind = config.get("model_type") if isinstance(config, dict) else None
+        if (refusal := refusal_of(config)) is not None:
+            return f"{path.parent} {refusal}."
+        kind = config.get("model_type")
         return f"Models of type {kind} are not known to the estimate; `ftui estimate --probe` measures them."
     return shape
 

@@ -105,7 +105,7 @@ def read_shape(config: Mapping[str, Any]) -> ModelShape | None:
     """The shape of the model with this config.json; `None` for an architecture that is not known here, for a model that
     reads more than text, and where a size is missing or no model can have it."""
     kind = config.get("model_type")
-    if any(config.get(key) for key in ("vision_config", "audio_config", "quantization_config", "auto_map")):
+    if refusal_of(config) or config.get("auto_map"):
         return None
     try:
         if not isinstance(kind, str) or not _are_sizes(config):
@@ -133,6 +133,16 @@ def find_impossible_size(config: Mapping[str, Any]) -> str:
         if isinstance(value, int | float) and not 0 <= value <= most:
             return f"{key} is {cut(str(value), 40)}"
     return ""
+
+
+def refusal_of(config: Mapping[str, Any]) -> str | None:
+    """Why a run refuses the model with this config.json (`check_kind` in engine/models/load_model.py), to follow its
+    name; `None` where nothing here says so."""
+    if any(config.get(key) is not None for key in ("vision_config", "audio_config")):
+        return "reads more than text, and ftui trains on text only"
+    if config.get("quantization_config") is not None:
+        return "is stored quantised, and what is quantised cannot be trained"
+    return None
 
 
 def _are_sizes(config: Mapping[str, Any]) -> bool:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ftui import units
 from ftui.errors import FtuiError
-from ftui.models.config_reader import read_shape
-from ftui.models.known import known_models
+from ftui.models.config_reader import read_shape, refusal_of
+from ftui.models.known import known_config, known_models, nearest_models
 from ftui.models.local import CONFIG, ModelFacts, cached_models, find_folder, models_in, read_facts
 from ftui.profile import recent
 from ftui.profile.paths import DATA_SUFFIXES
@@ -43,10 +43,9 @@ def model_choices(folder: Path, current: str) -> list[Choice]:
     names = {choice.name for choice in choices}
     lately = [name for name in recent.recent_names("model") if name not in names and place(Path(name)) not in names]
     choices += [Choice(name, "", name, group=LATELY, is_current=name == current) for name in lately]
-    for name in known_models():
-        if name not in names and name not in lately:
-            size = next(iter(_describe_known(name)), "").partition(",")[0]
-            words = ", ".join(part for part in (size, known_models()[name].get("licence")) if part)
+    for name, known in known_models().items():
+        if known.parameters is not None and name not in names and name not in lately:
+            words = f"{units.count(known.parameters)} parameters, {known.licence}"
             choices.append(Choice(name, words, name, group=KNOWN, is_current=name == current))
     return choices
 
@@ -101,13 +100,15 @@ def _read_or_say_why(read: Callable[[], tuple[str, ...]]) -> tuple[str, ...]:
 
 def _describe_known(name: str) -> tuple[str, ...]:
     """What the table of well-known models says of one that is not here."""
-    config = known_models().get(name)
-    shape = read_shape(config) if config is not None else None
-    if config is None or shape is None:
-        return ()
+    config = known_config(name)
+    if config is None:
+        return (hint,) if (hint := nearest_models(name)) else ()
+    if (shape := read_shape(config)) is None:
+        return (f"{name} {refusal_of(config)}.",)
     size = f"{units.count(shape.num_parameters)} parameters, {shape.num_layers} layers"
     context = f", context {shape.context:,} tokens" if shape.context is not None else ""
-    return (f"{size}{context}, licence {config.get('licence', 'not told')}",)
+    licence = f", licence {known.licence}" if (known := known_models().get(name)) is not None else ""
+    return (f"{size}{context}{licence}",)
 
 
 # -- rows

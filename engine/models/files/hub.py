@@ -18,6 +18,7 @@ from huggingface_hub.errors import (  # type: ignore[attr-defined]  # HTTPError
 from tqdm import tqdm
 
 from ftui.errors import DiskError, ModelError, UnavailableError
+from ftui.models.known import nearest_models
 from ftui.models.model_files import check_files
 from ftui.profile.sections.model import ModelSection
 from ftui.units import size
@@ -26,6 +27,7 @@ TOKENIZER = ["*.json", "*.model", "*.txt", "*.jinja"]
 # Weights as safetensors only: a repository's pickles are never fetched, so they can never be read.
 WANTED = [*TOKENIZER, "*.safetensors", "*.safetensors.index.json"]
 CODE = ["*.py"]
+CONNECT = "Check the connection (and HF_HUB_OFFLINE), or set model.name_or_path to a local folder."
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 Report = Callable[[str], None]
@@ -115,7 +117,7 @@ def _find_folder(
     except (RepositoryNotFoundError, HFValidationError) as error:
         raise ModelError(
             f"There is no model {name_or_path!r}: no such folder beside the profile, and none on the hub.",
-            hint="Check the spelling. A private model needs HF_TOKEN.",
+            hint=f"{nearest_models(name_or_path) or 'Check the spelling.'} A private model needs HF_TOKEN.",
         ) from error
     except (HTTPError, OfflineModeIsEnabled, OSError) as error:
         return _find_cached(name_or_path, revision, error, patterns)
@@ -137,7 +139,7 @@ def _find_cached(name: str, revision: str | None, cause: Exception, patterns: li
     except LocalEntryNotFoundError as error:
         raise UnavailableError(
             f"The hub cannot be reached ({type(cause).__name__}) and {name} is not in the local cache.",
-            hint="Check the connection (and HF_HUB_OFFLINE), or set model.name_or_path to a local folder.",
+            hint=f"{CONNECT} {nearest_models(name)}".rstrip(),
         ) from error
     return folder, folder.name
 

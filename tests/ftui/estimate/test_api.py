@@ -63,9 +63,30 @@ def test_a_model_that_is_not_known_is_never_guessed(tmp_path: Path) -> None:
         assert "unknown" in estimate_lines(found, find_card("h200"), None)[0]
 
 
+UNKNOWN = {
+    "Llama-3-8B": "and was not fetched from the hub. Did you mean meta-llama/Meta-Llama-3-8B?",
+    "google/gemma-3-12b-it": "reads more than text",
+    "openai/gpt-oss-20b": "is stored quantised",
+    "unsloth/llama-3-8b-bnb-4bit": "cannot be trained. Did you mean meta-llama/Meta-Llama-3-8B?",
+}
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_a_model_that_is_not_estimated_says_why(tmp_path: Path, name: str) -> None:
+    found = estimate(profile(tmp_path, name=name), find_card("h200"))
+    assert found.verdict == "unknown" and UNKNOWN[name] in found.notes[0] and name in found.notes[0]
+
+
+def test_a_folder_whose_model_a_run_refuses_says_why(tmp_path: Path) -> None:
+    (tmp_path / "many").mkdir()
+    (tmp_path / "many" / "config.json").write_text(json.dumps({"model_type": "gemma3", "vision_config": {}}))
+    found = estimate(profile(tmp_path, name=str(tmp_path / "many")), find_card("h200"))
+    assert "reads more than text" in found.notes[0]
+
+
 def test_what_is_on_this_machine_goes_before_the_table(tmp_path: Path) -> None:
     snapshots = tmp_path / "hf" / "hub" / "models--Qwen--Qwen3-8B" / "snapshots"
-    small = {key: value for key, value in known_models()["Qwen/Qwen3-0.6B"].items() if key != "licence"}
+    small = dict(known_models()["Qwen/Qwen3-0.6B"].config)
     for commit, layers in (("a" * 40, 2), ("b" * 40, 4)):
         (snapshots / commit).mkdir(parents=True)
         (snapshots / commit / "config.json").write_text(json.dumps(small | {"num_hidden_layers": layers}))
