@@ -27,15 +27,20 @@ TRAFFIC = 2.3
 little that is not kept."""
 SCORE_BYTES = 28
 """Moved for an attention score in a pass where they are written out: product, mask, softmax in float32, its result."""
-DEQUANTISED_BYTES, INT8_BYTES = 4.5, 3.0
-"""Moved for a quantised weight in a pass besides computing: read in few bits, written in 16, read again."""
+DEQUANTISED_BYTES, INT8_BYTES = 9.0, 3.0
+"""What a quantised weight costs in a pass besides computing, in bytes at the card's full bandwidth. Read in few bits,
+written in 16 and read again are 4.5 for NF4, but dequantising reaches half the bandwidth: 10 pairs of runs that differ
+in 4 bits only have a median of 9.2 (litgpt on an A10G and an A100; tests/ftui/estimate/test_timing.py). Those of 8 bits
+are counted, not measured."""
 UPDATE_BYTES = 4
 """Moved in an update for each byte of gradients, weights and moments: most are read and written."""
 LINK = 20e9
 """Bytes a second between cards without NVLink, and to the host (PCIe 4.0 x16 carries 32e9 at most)."""
 READING, WRITING, STARTING = 1e9, 5e8, 15.0
 """A rented pod's volume, bytes a second (assumed); seconds until an engine has its libraries (measured on 2 cores)."""
-SPREAD, MEASURED_SPREAD = 0.3, 0.05
+SPREAD, QUANTISED_SPREAD, MEASURED_SPREAD = 0.3, 0.45, 0.05
+"""Of tokens a second; nine of ten published runs lie inside. Those in 4 bits are of other code than ftui's (float32 around
+the 4-bit layers, GPTQ), and nearly all slower than is told: the wider range takes them in."""
 ELSEWHERE_SPREAD = 0.5
 """By the tokens a second of another setting: on a CPU 4 rows at once were 2 % slower than 16, one row 40 %."""
 
@@ -63,7 +68,7 @@ def duration(
     basis: Basis = "corrected here" if is_elsewhere else "measured here"
     spread = ELSEWHERE_SPREAD if is_elsewhere else MEASURED_SPREAD
     if measured_step_seconds is None:
-        basis, spread = "closed form", SPREAD
+        basis, spread = "closed form", QUANTISED_SPREAD if setup.is_quantised else SPREAD
     price = None if price_per_hour is None else price_per_hour * setup.num_processes / 3600
     seconds = measured_step_seconds
     if seconds is None and tokens_per_step is not None:

@@ -98,6 +98,12 @@ def test_process_of_t4(outcomes: list[Outcome]) -> None:
     assert all(1 / (1 + error) <= BOUND for error in errors), "more was measured than the highest that is told"
 
 
+def test_few_peaks_lie_above_what_fits_leaves_room_for(outcomes: list[Outcome]) -> None:
+    """Of all rows that can be reproduced, those of old code among them."""
+    ratios = [o.measured / o.predicted for o in outcomes if o.predicted is not None]
+    assert sum(ratio <= BOUND for ratio in ratios) >= 0.9 * len(ratios) > 0
+
+
 def test_reserved_of_peft(outcomes: list[Outcome]) -> None:
     errors = _errors(outcomes, "PEFT LoRA and full", "reserved")
     assert all(abs(error) <= 0.025 for error in errors), [f"{error:+.2%}" for error in errors]

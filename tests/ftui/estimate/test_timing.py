@@ -11,11 +11,13 @@ import msgspec
 import pytest
 
 from ftui.estimate import closed_form, timing
+from ftui.estimate.peak import saved_bytes
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import moment_bytes
 from ftui.estimate.trained import find_trained
 from ftui.hardware.devices import GiB, find_card
 from ftui.models.config_reader import ModelShape, read_shape
+from ftui.models.known import known_config
 from ftui.runs.events import AnyRecord, RunStarted, Step
 from ftui.runs.journal import Tail
 from ftui.runs.reduce import fold
@@ -28,12 +30,12 @@ QKVO = ("q_proj", "k_proj", "v_proj", "o_proj")
 # Qwen of 2023: of Llama's build, but for a bias.
 QWEN = {
     "Qwen-1.8B": (2048, 5504, 24, 16, 151936), "Qwen-7B": (4096, 11008, 32, 32, 151936),
-    "Qwen-14B": (5120, 13696, 40, 40, 152064),
+    "Qwen-14B": (5120, 13696, 40, 40, 152064), "Qwen-72B": (8192, 24576, 80, 64, 152064),
 }  # fmt: skip
 
 
 def model(name: str) -> ModelShape:
-    config = MODELS.get(name)
+    config = MODELS.get(name) or known_config(name)
     if config is None:
         keys = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
         config = {"model_type": "llama"} | dict(zip(keys, QWEN[name], strict=True))
@@ -74,8 +76,55 @@ def test_published_times_are_met_within_30_percent() -> None:
     for left in PUBLISHED["left_out"]:
         print(f"not reproduced: {left['rows']} rows of {left['source']}: {left['why']}")
     assert len(everything) == 45
-    assert sum(size <= 0.3 for size in everything) >= 0.9 * len(everything)
+    assert sum(size <= timing.SPREAD for size in everything) >= 0.9 * len(everything)
     assert max(everything) <= 0.45
+
+
+def rows_of(sources: list[dict[str, Any]]) -> list[tuple[dict[str, Any], TrainingSetup]]:
+    """(row, setup) of every row of some sources."""
+    rows = [dict(zip(PUBLISHED["keys"], values, strict=True)) for source in sources for values in source["rows"]]
+    return [(row, setup_for(row)) for row in rows]
+
+
+@pytest.mark.parametrize("is_quantised", [False, True])
+def test_nine_of_ten_measured_runs_lie_in_the_range_that_is_told(is_quantised: bool) -> None:
+    """Of all that are known, those of other code among them."""
+    inside, total = 0, 0
+    for row, setup in rows_of(PUBLISHED["sources"] + PUBLISHED["other_paths"]):
+        if setup.is_quantised == is_quantised:
+            told = timing.duration(setup, num_steps=None, tokens_per_step=row["tokens"])
+            assert told.tokens_per_second is not None
+            inside += abs(row["tokens"] / row["seconds"] / told.tokens_per_second - 1) <= told.spread
+            total += 1
+    print(f"{'in 4 bits' if is_quantised else 'in 16'}: {inside} of {total}")
+    assert total == (54 if is_quantised else 43)
+    assert inside >= 0.9 * total
+
+
+def test_4_bits_cost_what_pairs_of_runs_differ_by() -> None:
+    """All else is the same in a pair, whatever the rows' lengths are."""
+    costs = []
+    for name, bandwidth, num_weights, lora, qlora, num_batches in PUBLISHED["pairs"]:
+        costs.append((qlora - lora) * 60 / num_batches / 2 / num_weights * bandwidth * 1e9)
+        print(f"{name}: {costs[-1]:.1f} bytes for each weight in each pass")
+    assert median(costs) == pytest.approx(timing.DEQUANTISED_BYTES, rel=0.1)
+
+
+def test_4_bits_on_a_t4_were_slow_for_their_float32() -> None:
+    """What is added in float32 there: a second time the bytes kept, and products of head and attention without the
+    units for 16 bits (8.1e12 operations a second: NVIDIA's data sheet). Then nothing is left to be explained."""
+    plain, errors = [], []
+    for row, setup in rows_of(PUBLISHED["other_paths"][:1]):
+        told = timing.step_seconds(setup, row["tokens"])
+        assert told is not None
+        shape, bandwidth = setup.shape, (setup.card.bandwidth or 0) * 1e9
+        attention = 8.0 * shape.num_heads * shape.head_dim * setup.length * shape.num_layers
+        products = 4 * shape.vocab_size * shape.hidden_size + attention * (2 if setup.attention == "eager" else 1)
+        kept = 3 * timing.TRAFFIC * saved_bytes(setup, find_trained(setup)) / bandwidth
+        plain.append(told / row["seconds"] - 1)
+        errors.append((told + row["tokens"] * (kept + products / (0.6 * 8.1e12))) / row["seconds"] - 1)
+    assert mean(plain) < -0.2 and abs(mean(errors)) < 0.05
+    assert sum(abs(error) <= 0.3 for error in errors) >= 0.85 * len(errors)
 
 
 @pytest.fixture
