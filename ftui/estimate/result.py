@@ -90,8 +90,8 @@ class Estimate:
 
 
 SAFE = 1.15
-"""Of 135 published runs on a T4 and an L40S none took more than 15 % above what was simulated for it. Older runs of other
-code did: 3 of Qwen's 12 by 21 to 24 %, 2 of litgpt's 14 by 17 and 23 % (tests/engine/published)."""
+"""Of 135 published runs on a T4 and an L40S none took more than 15 % above what was simulated for it. Older runs of
+other code did: 3 of Qwen's 12 by 21 to 24 %, 2 of litgpt's 14 by 17 and 23 % (tests/engine/published)."""
 FIT: tuple[Verdict, ...] = ("fits", "likely")
 
 

@@ -39,8 +39,8 @@ LINK = 20e9
 READING, WRITING, STARTING = 1e9, 5e8, 15.0
 """A rented pod's volume, bytes a second (assumed); seconds until an engine has its libraries (measured on 2 cores)."""
 SPREAD, QUANTISED_SPREAD, MEASURED_SPREAD = 0.3, 0.45, 0.05
-"""Of tokens a second; nine of ten published runs lie inside. Those in 4 bits are of other code than ftui's (float32 around
-the 4-bit layers, GPTQ), and nearly all slower than is told: the wider range takes them in."""
+"""Of tokens a second; nine of ten published runs lie inside. Those in 4 bits are of other code than ftui's (float32
+around the 4-bit layers, GPTQ), and nearly all slower than is told: the wider range takes them in."""
 ELSEWHERE_SPREAD = 0.5
 """By the tokens a second of another setting: on a CPU 4 rows at once were 2 % slower than 16, one row 40 %."""
 
