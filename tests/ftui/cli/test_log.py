@@ -116,7 +116,7 @@ def test_the_course_of_a_healthy_run(run: Run, append: Any) -> None:
         ([RunStopped(step=8, reason="`ftui park`", exit_code=11)], "parked at step 8/40: `ftui park`"),
         (
             [RunFailed(message="no\nroom", hint="buy", exit_code=40, error="")],
-            "failed: no|           room|           buy",
+            "parked: no|           room|           buy",
         ),
         ([RunFinished(step=8, reason="no\x1b[2J", final="final")], "finished at step 8/40: no\u241b[2J"),
     ],
