@@ -61,9 +61,9 @@ def ending(run: Run) -> RunStopped:
 
 
 def test_long_steps_are_left_within_one_micro_batch(
-    bench_source: Path, tmp_path: Path, zygote: Zygote, account: Account
+    bench_source: Path, memory: Path, zygote: Zygote, account: Account
 ) -> None:
-    life = life_at(bench_source, tmp_path / "one", zygote, *LONG, rows=2)
+    life = life_at(bench_source, memory / "one", zygote, *LONG, rows=2)
     engine = life.start({"slow": [MICRO_SECONDS, NUM_MICRO + 5]})
     until_step(life, engine, 1)
     time.sleep(0.5)
@@ -104,7 +104,7 @@ def test_long_steps_are_left_within_one_micro_batch(
 
     assert life.start().wait() == 0
     check_requests(life)
-    reference = life_at(bench_source, tmp_path / "other", zygote, *LONG, rows=2)
+    reference = life_at(bench_source, memory / "other", zygote, *LONG, rows=2)
     assert reference.start().wait() == 0
     same_runs(life.run, reference.run)
 
@@ -116,25 +116,25 @@ def untouched(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zygo
     return life.run
 
 
-def test_what_is_asked_for_moves_nothing(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
+def test_what_is_asked_for_moves_nothing(bench_source: Path, memory: Path, zygote: Zygote) -> None:
     """Neither the best nor the patience, which three evaluations without a better loss would end."""
     impatient = ("eval.early_stopping_patience=3", "eval.early_stopping_threshold=1000")
-    life = life_at(bench_source, tmp_path / "asked", zygote, *impatient)
+    life = life_at(bench_source, memory / "asked", zygote, *impatient)
     engine = life.start({"slow": [0.03]})
     until_step(life, engine, 6)
     for verb in ("evaluate", "sample", "evaluate", "evaluate"):
         timed(life, engine, verb)
     assert engine.wait() == 0
     check_requests(life)
-    reference = life_at(bench_source, tmp_path / "other", zygote, *impatient)
+    reference = life_at(bench_source, memory / "other", zygote, *impatient)
     assert reference.start().wait() == 0
     same_runs(life.run, reference.run)
 
 
 def test_a_request_to_an_earlier_attempt_is_refused(
-    bench_source: Path, tmp_path: Path, zygote: Zygote, untouched: Run
+    bench_source: Path, memory: Path, zygote: Zygote, untouched: Run
 ) -> None:
-    life = life_at(bench_source, tmp_path / "bench", zygote)
+    life = life_at(bench_source, memory / "bench", zygote)
     assert life.start({"kill": ["optimizer", 7]}).wait() == -9
     late = [life.send(verb) for verb in ("stop", "abort", "park", "hold", "checkpoint")]
     assert life.start().wait() == 0
@@ -151,9 +151,9 @@ def test_a_request_to_an_earlier_attempt_is_refused(
      ("checkpoint", "before"), ("hold", "before"), ("evaluate", "after")],
 )  # fmt: skip
 def test_an_engine_that_dies_while_it_answers_obeys_once(
-    bench_source: Path, tmp_path: Path, zygote: Zygote, untouched: Run, verb: str, when: str
+    bench_source: Path, memory: Path, zygote: Zygote, untouched: Run, verb: str, when: str
 ) -> None:
-    life = life_at(bench_source, tmp_path / "bench", zygote)
+    life = life_at(bench_source, memory / "bench", zygote)
     engine = life.start({"slow": [0.02], "die_answering": [verb, when]})
     until_step(life, engine, 3)
     identity = life.send(verb, **({"learning_rate_factor": 0.25} if verb == "set" else {}))
@@ -166,7 +166,7 @@ def test_an_engine_that_dies_while_it_answers_obeys_once(
     assert list(life.run.inbox.iterdir()) == []
     if (verb, when) != ("set", "after"):
         return same_runs(life.run, untouched)
-    told = life_at(bench_source, tmp_path / "told", zygote)
+    told = life_at(bench_source, memory / "told", zygote)
     journal = Writer(told.run.journal)
     settings = {"learning_rate_factor": 0.25}
     journal.write(ControlApplied(request=new_id(), verb="set", step=answers[0].step, settings=settings))
@@ -178,10 +178,10 @@ def test_an_engine_that_dies_while_it_answers_obeys_once(
 
 
 def test_killed_after_its_end_was_moved_it_falls_to_the_same_end(
-    bench_source: Path, tmp_path: Path, zygote: Zygote, untouched: Run
+    bench_source: Path, memory: Path, zygote: Zygote, untouched: Run
 ) -> None:
     """The decay is journaled before it counts; killed with the newest checkpoint before it and after it."""
-    life = life_at(bench_source, tmp_path / "bench", zygote)
+    life = life_at(bench_source, memory / "bench", zygote)
     engine = life.start({"slow": [0.03]})
     until_step(life, engine, 5)
     applied = answer(life, engine, life.send("set", max_steps=20, decay="linear"))
@@ -191,7 +191,7 @@ def test_killed_after_its_end_was_moved_it_falls_to_the_same_end(
     assert engine.wait() == -9
     assert life.start({"kill": ["optimizer", 8]}).wait() == -9
     assert life.start().wait() == 0
-    told = life_at(bench_source, tmp_path / "told", zygote)
+    told = life_at(bench_source, memory / "told", zygote)
     journal = Writer(told.run.journal)
     journal.write(ControlApplied(request=new_id(), verb="set", step=applied.step, settings=applied.settings))
     journal.close()

@@ -113,10 +113,10 @@ def make_run(bench: Workbench, name: str) -> Run:
 
 
 def test_cut_anywhere_and_the_same_in_the_end(
-    bench_source: Path, tmp_path: Path, zygote: Zygote, references: References, account: Account,
+    bench_source: Path, memory: Path, zygote: Zygote, references: References, account: Account,
     name: str, seed: int, most: int,
 ) -> None:  # fmt: skip
-    bench = bench_at(bench_source, tmp_path / "bench")
+    bench = bench_at(bench_source, memory / "bench")
     life, parts = Life(bench, make_run(bench, name), zygote), schedule(seed, most)
     print(f"{name}, seed {seed}:", *parts, sep="\n")
     account.name = f"{name}-{seed}"

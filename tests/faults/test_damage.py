@@ -132,7 +132,7 @@ def check_rejected(run: Run, tail: Tail, steps: list[int], name: str) -> None:
 
 
 def test_the_run_goes_on_from_the_one_before_and_ends_the_same(
-    victim: Victim, bench_source: Path, tmp_path: Path, zygote: Zygote
+    victim: Victim, bench_source: Path, memory: Path, zygote: Zygote
 ) -> None:
     victim.put_back()
     newest, before = victim.steps[:2]
@@ -144,7 +144,7 @@ def test_the_run_goes_on_from_the_one_before_and_ends_the_same(
     assert [r.reason.split(":")[0] for r in rejected] == ["resume/optimizer.safetensors"]
     assert f"checkpoint-{newest}" in result.stdout
 
-    other = bench_at(bench_source, tmp_path / "other")
+    other = bench_at(bench_source, memory / "other")
     reference = opened(other, other.profile("damaged"))
     assert zygote.start(reference, other.env).wait() == 0, tail_of(reference)
     same_weights(reference.final, victim.run.final)

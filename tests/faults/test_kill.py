@@ -12,8 +12,8 @@ KILLS = [("loading", 1), ("forward", 28), ("evaluation", 1), ("backward", 12), (
 SAVE_STEPS = 4
 
 
-def test_killed_everywhere_and_the_same_in_the_end(bench_source: Path, tmp_path: Path) -> None:
-    bench = bench_at(bench_source, tmp_path / "first")
+def test_killed_everywhere_and_the_same_in_the_end(bench_source: Path, memory: Path, tmp_path: Path) -> None:
+    bench = bench_at(bench_source, memory / "first")
     other = bench_at(bench_source, tmp_path / "another" / "mount")
     profile = bench.profile("killed")
     run = opened(bench, profile)

@@ -45,8 +45,8 @@ class Stand:
 
 
 @pytest.fixture
-def stand(bench_source: Path, tmp_path: Path, zygote: Zygote) -> Stand:
-    return Stand(bench_source, tmp_path, zygote)
+def stand(bench_source: Path, memory: Path, zygote: Zygote) -> Stand:
+    return Stand(bench_source, memory, zygote)
 
 
 def halvings(run: Run) -> list[tuple[int, int, int]]:

@@ -51,9 +51,9 @@ def wait_for_step(run: Run, step: int, engine: Attempt) -> None:
 
 @pytest.mark.parametrize("more", [(), STAGES], ids=["plain", "curriculum"])
 def test_two_ranks_train_as_one_process_does(
-    more: tuple[str, ...], bench_source: Path, tmp_path: Path, zygote: Zygote
+    more: tuple[str, ...], bench_source: Path, memory: Path, zygote: Zygote
 ) -> None:
-    bench = bench_at(bench_source, tmp_path / "bench")
+    bench = bench_at(bench_source, memory / "bench")
     still = ("adapter.lora_dropout=0.0", *more)  # each rank draws its own
     alone, team = opened(bench, "alone", *still), opened(bench, "team", *still, *TWO)
     assert zygote.start(alone, bench.env).wait() == 0, tail_of(alone)
@@ -70,8 +70,8 @@ def test_two_ranks_train_as_one_process_does(
     assert next(r for r in records(team) if isinstance(r, RunStarted)).effective_batch == 4
 
 
-def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, tmp_path: Path, zygote: Zygote) -> None:
-    bench = bench_at(bench_source, tmp_path / "bench")
+def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    bench = bench_at(bench_source, memory / "bench")
     whole, cut = opened(bench, "whole", *TWO), opened(bench, "cut", *TWO)
     assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
     for attempt, (victim, step) in enumerate([(1, 6), (0, 13)], start=1):
@@ -91,9 +91,9 @@ def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, tmp_pat
 
 @pytest.mark.parametrize(("what", "codes"), [("sum", [0, 0]), ("update", [41, LOST_RANK])])
 def test_memory_that_runs_out_on_one_rank_halves_the_micro_batch_of_all(
-    what: str, codes: list[int], bench_source: Path, tmp_path: Path, zygote: Zygote
+    what: str, codes: list[int], bench_source: Path, memory: Path, zygote: Zygote
 ) -> None:
-    bench = bench_at(bench_source, tmp_path / "bench")
+    bench = bench_at(bench_source, memory / "bench")
     run = opened(bench, "short", *TWO, "eval.eval_on_start=false")
     engines = start_two(zygote, bench, run, hooks={"no_room_in_exchange": [what, 3]})
     assert [engine.wait() for engine in engines] == codes, tail_of(run)

@@ -33,9 +33,9 @@ def phase(run: Run) -> tuple[str, int]:
 )
 def test_sigterm_in_every_phase(
     place: str, seconds: float, after_step: int, code: int,
-    bench_source: Path, tmp_path: Path, zygote: Zygote, account: Account,
+    bench_source: Path, memory: Path, zygote: Zygote, account: Account,
 ) -> None:  # fmt: skip
-    bench = bench_at(bench_source, tmp_path / "bench")
+    bench = bench_at(bench_source, memory / "bench")
     overrides = ["eval.per_device_eval_batch_size=1", "checkpoint.grace_seconds=60", "train.warmup_steps=0"]
     profile = resolve(bench.profile("told"), overrides=overrides)
     life = Life(bench, bench.run("told"), zygote)
