@@ -1,21 +1,32 @@
 """Rows, tokens and steps of a profile, counted as a run would count them; trains nothing (the dry run)."""
 
+import math
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from ftui.dataset.row_counts import Cut, RowCounts
 from ftui.estimate.levers import LONGEST_POWER, SHORTEST_POWER
 from ftui.profile.schema import Profile
+from ftui.profile.sections.from_scratch import FromScratch
 from ftui.system.user_folders import cache_folder
 
-from ..planning.curriculum_plan import CurriculumPlan, describe_stages
+from ..data.load_rows import DataSplit, load_data
+from ..models.tokenizer import train_tokenizer
+from ..planning.curriculum_plan import CurriculumPlan, RunPlan, describe_stages
+from ..planning.mixing import compute_training_shares, make_run_plan
 from ..training.prepare import prepare
 from .check import check_given
 from .profile_text import given_profile
+
+TEMPLATE = "qwen"
+"""The chat template of rows that are counted in bytes: it takes every kind of turn, and calls of tools."""
+LONGEST = 1 << 30
+"""Positions of a model whose rows are counted in bytes: no row is too long for it."""
 
 
 def count_rows(on_detail: Callable[[str], None], profile: str, card: dict[str, Any] | None = None) -> RowCounts:
@@ -33,24 +44,73 @@ def count_profile(profile: Profile, on_detail: Callable[[str], None] = lambda de
     """
     with tempfile.TemporaryDirectory() as fallback:
         prepared = prepare(profile, cache_folder(Path(fallback)), on_detail)
-        counts, plan = prepared.train.sequences.counts, prepared.plan
-        return RowCounts(
-            num_train_rows=prepared.train.num_rows,
-            num_eval_rows=0 if prepared.evaluation is None else prepared.evaluation.num_rows,
-            num_train_tokens=prepared.epoch_tokens,
-            num_target_tokens=prepared.epoch_target_tokens,
-            num_sequences=plan.rows_per_epoch,
-            steps_per_epoch=plan.steps_per_epoch,
-            max_steps=plan.max_steps,
-            num_tokens=plan.num_tokens(0, plan.max_steps),
-            stages=describe_stages(plan, profile.train) if isinstance(plan, CurriculumPlan) else [],
-            effective_batch=plan.effective_batch,
-            longest=counts.longest,
-            num_cut=counts.num_cut,
-            num_skipped=counts.num_skipped,
-            cuts=list(count_cuts(prepared.lengths, may_cut=profile.run.stage == "pretrain")),
-            warnings=list(prepared.warnings),
-        )
+        return _counts(profile, prepared.train, prepared.evaluation, prepared.plan, list(prepared.warnings))
+
+
+def count_bytes(on_detail: Callable[[str], None], profile: str, bytes_per_token: list[float]) -> RowCounts:
+    """The same without the model's tokenizer: every byte of a row is a token, then tokens are taken to be longer.
+
+    The longest row is told as if it took many tokens, all else as if they took the usual number.
+
+    Args:
+        bytes_per_token: the least, the usual, the most: see ftui/models/bytes_per_token.py.
+
+    Raises:
+        FtuiError: the rows are wrong, whatever the tokenizer is.
+    """
+    given, (least, usual, _) = given_profile(profile), bytes_per_token
+    max_length = given.data.max_length
+    with tempfile.TemporaryDirectory() as folder:
+        rows_of_bytes = _with_byte_tokenizer(given, Path(folder), max_bytes=round(usual * max_length))
+        rows = load_data(rows_of_bytes, Path(folder), on_detail, weights=False)
+        shares = compute_training_shares(rows.sources, rows.train, given.data.mixing_temperature)
+        sequences, indices = rows.train.sequences, rows.train.indices
+        plan = make_run_plan(rows_of_bytes, sequences.lengths[indices], sequences.num_targets[indices], shares)
+        found = _counts(rows_of_bytes, rows.train, rows.evaluation, plan, [])
+    lengths = sequences.lengths[indices] / usual
+    return msgspec.structs.replace(
+        found,
+        num_train_tokens=round((found.num_train_tokens or 0) / usual),
+        num_target_tokens=round((found.num_target_tokens or 0) / usual),
+        num_tokens=round((found.num_tokens or 0) / usual),
+        longest=min(max_length, math.ceil((found.longest or 0) / least)),
+        cuts=list(count_cuts(lengths, may_cut=given.run.stage == "pretrain")),
+        bytes_per_token=(bytes_per_token[0], bytes_per_token[1], bytes_per_token[2]),
+    )
+
+
+def _with_byte_tokenizer(profile: Profile, folder: Path, *, max_bytes: int) -> Profile:
+    """The profile with a new model of any shape in place of its own, whose tokens are bytes and marks of a chat."""
+    scratch = FromScratch(max_position_embeddings=LONGEST)
+    train_tokenizer(scratch, []).save_pretrained(folder / "tokenizer")
+    scratch = scratch.model_copy(update={"tokenizer": str(folder / "tokenizer")})
+    model = profile.model.model_copy(update={"name_or_path": None, "from_scratch": scratch, "trust_remote_code": False})
+    template = profile.data.chat_template or TEMPLATE
+    data = profile.data.model_copy(update={"max_length": max_bytes, "chat_template": template})
+    return profile.model_copy(update={"model": model, "data": data})
+
+
+def _counts(
+    profile: Profile, train: DataSplit, evaluation: DataSplit | None, plan: RunPlan, warnings: list[str]
+) -> RowCounts:
+    counts, lengths = train.sequences.counts, np.asarray(train.sequences.lengths[train.indices])
+    return RowCounts(
+        num_train_rows=train.num_rows,
+        num_eval_rows=0 if evaluation is None else evaluation.num_rows,
+        num_train_tokens=plan.sum_epoch(lengths),
+        num_target_tokens=plan.sum_epoch(np.asarray(train.sequences.num_targets[train.indices])),
+        num_sequences=plan.rows_per_epoch,
+        steps_per_epoch=plan.steps_per_epoch,
+        max_steps=plan.max_steps,
+        num_tokens=plan.num_tokens(0, plan.max_steps),
+        stages=describe_stages(plan, profile.train) if isinstance(plan, CurriculumPlan) else [],
+        effective_batch=plan.effective_batch,
+        longest=counts.longest,
+        num_cut=counts.num_cut,
+        num_skipped=counts.num_skipped,
+        cuts=list(count_cuts(lengths, may_cut=profile.run.stage == "pretrain")),
+        warnings=warnings,
+    )
 
 
 def count_cuts(lengths: np.ndarray, *, may_cut: bool) -> Iterator[Cut]:

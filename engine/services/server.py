@@ -32,6 +32,7 @@ PAUSE_SECONDS = 0.1  # between two lines about the progress of an answer
 
 METHODS = {
     "check": "check",
+    "count_bytes": "count_rows",
     "count_rows": "count_rows",
     "describe_folder": "recognize",
     "model_config": "models",

@@ -21,7 +21,8 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Counts of one epoch (rows, tokens, sequences) and the steps of a run. `None`: not known.
 
     In a curriculum the stages (`stages`, in words) differ, and the counts are those of the mean epoch. `num_tokens`
-    counts the tokens of all steps.
+    counts the tokens of all steps. `bytes_per_token` is there where no tokenizer was: the least, the usual and the most
+    bytes that a token was taken for; tokens are told with the usual, `longest` with the least.
     """
 
     num_train_rows: int | None = None
@@ -38,6 +39,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     num_cut: int | None = None
     num_skipped: int | None = None
     cuts: list[Cut] = []
+    bytes_per_token: tuple[float, float, float] | None = None
     warnings: list[str] = []
 
 

@@ -1,6 +1,7 @@
 """What a profile will take on a card: the modules of `ftui.estimate` put together, for the command and for the form."""
 
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -73,6 +74,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
         num_trainable=closed_form.num_trainable(setup),
         notes=notes,
         impossible=impossible,
+        rows=_rows_words(setup, known.counts),
         warnings=warnings,
     )
 
@@ -116,7 +118,7 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         evaluated = times * (counts.num_eval_rows or 0) * row
         if needs_losses(profile.curriculum, profile.train.train_sampling_strategy):  # one process measures them
             evaluated += (counts.num_train_tokens or 0) * setup.num_processes
-    return timing.duration(
+    duration = timing.duration(
         setup,
         num_steps=num_steps,
         tokens_per_step=per_step,
@@ -126,6 +128,19 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         evaluated_tokens=evaluated,
         num_checkpoints=saves,
     )
+    if counts is None or counts.bytes_per_token is None:
+        return duration
+    least, usual, most = counts.bytes_per_token
+    return replace(duration, spread=math.hypot(duration.spread, (most - least) / 2 / usual))
+
+
+def _rows_words(setup: TrainingSetup, counts: RowCounts | None) -> str:
+    if counts is None or counts.longest is None:
+        return f"all rows taken to be {setup.length} tokens long"
+    if counts.bytes_per_token is None:
+        return ""
+    least, usual, most = counts.bytes_per_token
+    return f"rows counted without the tokenizer, {usual:g} bytes a token ({least:g} to {most:g})"
 
 
 def seconds_by(probe: ProbeRecord, is_same: bool, setup: TrainingSetup, tokens: float) -> float | None:
@@ -237,7 +252,8 @@ def _num_steps(profile: Profile, known: Known) -> int | None:
 def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | None) -> list[str]:
     notes = []
     if known.counting_problem is not None:
-        notes.append(f"The rows could not be counted: {known.counting_problem.message}")
+        how = "with the tokenizer" if known.counts is not None else ""
+        notes.append(f"The rows could not be counted{how and f' {how}'}: {known.counting_problem.message}")
     elif known.counts is None:
         notes.append(f"The rows were not read: all are taken to be {setup.length} tokens long.")
     if time.step_seconds is None:

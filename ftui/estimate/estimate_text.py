@@ -28,7 +28,7 @@ def estimate_lines(estimate: Estimate, card: Card, price: float | None) -> list[
     has = units.size(card.memory) if card.memory else "memory hidden"
     lines = wrapped(f"{number}{card.title}, {has}: {estimate.verdict}{words}", width())
     if estimate.memory is not None:
-        lines += memory_lines(estimate.memory)
+        lines += memory_lines(estimate.memory, estimate.rows)
     facts = [
         ("parameters", parameter_words(estimate)),
         ("RAM", "" if estimate.ram is None else units.size(estimate.ram)),
@@ -36,7 +36,7 @@ def estimate_lines(estimate: Estimate, card: Card, price: float | None) -> list[
             "disk",
             "" if estimate.disk is None else f"{units.size(estimate.disk)} at most, for checkpoints and the result",
         ),
-        ("time", duration_words(estimate.duration, price)),
+        ("time", duration_words(estimate.duration, price, estimate.rows)),
         *(("note", note) for note in estimate.notes),
         *(("warning", warning) for warning in _first(estimate.warnings)),
     ]
@@ -58,13 +58,13 @@ def first_line(estimate: Estimate, card: Card) -> str:
     return f"At first, {BASES[estimate.memory.basis]}: {estimate.verdict}, {range_}; counting and simulating ..."
 
 
-def memory_lines(memory: Memory) -> list[str]:
-    """The peak of one device: its range, its parts, and what of it was never measured."""
+def memory_lines(memory: Memory, rows: str = "") -> list[str]:
+    """The peak of one device: its range, its parts, and what of it was never measured. `rows`: see Estimate."""
     parts = [(part, name) for name, part in memory.breakdown.items() if part > 0]
     where = ", ".join(f"{name} {units.size(part)}" for part, name in sorted(parts, reverse=True))
     range_ = f"{gib(memory.process)} GiB ({gib(memory.low)} to {gib(memory.high)}), highest {PHASES[memory.phase]}"
     lines = [
-        *_line("memory", f"{range_}; {BASES[memory.basis]}"),
+        *_line("memory", "; ".join(filter(None, (range_, BASES[memory.basis], rows)))),
         *_line("", f"allocated {gib(memory.allocated)}, reserved {gib(memory.reserved)}"),
         *_line("made of", where),
     ]
@@ -87,20 +87,22 @@ def gib(num_bytes: int) -> str:
     return f"{value:.2f}" if value < 10 else f"{value:.1f}"
 
 
-def duration_words(duration: Duration, price: float | None) -> str:
-    """Steps, speed, time, money; "" where nothing is known."""
+def duration_words(duration: Duration, price: float | None, rows: str = "") -> str:
+    """Steps, speed, time, money; "" where nothing is known. `rows`: see Estimate."""
     parts = []
     if duration.num_steps is not None:
         parts.append(f"{duration.num_steps:,} steps")
     if duration.tokens_per_second is not None:
         parts.append(f"{duration.tokens_per_second:,.0f} tokens/s (give or take {duration.spread:.0%})")
     if duration.total_seconds is not None:
-        parts.append(units.duration(duration.total_seconds))
+        low, high = (units.duration(duration.total_seconds * (1 + sign * duration.spread)) for sign in (-1, 1))
+        parts.append(f"{units.duration(duration.total_seconds)} ({low} to {high})")
     if duration.dollars is not None and price is not None:
         cost = f"${duration.dollars:,.2f}" if duration.dollars >= 0.005 else "less than a cent"
         parts.append(f"{cost} at ${price:,.2f} an hour")
     basis = "from a probe of another setting" if duration.basis == "corrected here" else BASES[duration.basis]
-    return ", ".join(parts) + (f"; {basis}" if duration.tokens_per_second is not None else "")
+    where = (basis if duration.tokens_per_second is not None else "", rows if parts else "")
+    return "; ".join(filter(None, (", ".join(parts), *where)))
 
 
 def change_lines(changes: Sequence[Change]) -> list[str]:

@@ -72,6 +72,8 @@ class Estimate:
         num_parameters, num_trainable: of the model; `None` where unknown.
         notes: what a reader must know: what was assumed, what is not known.
         impossible: why the card cannot train it whatever its memory; empty where it can.
+        rows: how the rows' lengths are known where no tokenizer counted them, for the lines with memory and time; else
+            empty.
         warnings: what a run would warn of, of its rows and its values; empty where the rows were not read.
     """
 
@@ -86,6 +88,7 @@ class Estimate:
     num_trainable: int | None
     notes: tuple[str, ...] = ()
     impossible: str = ""
+    rows: str = ""
     warnings: tuple[str, ...] = ()
 
 

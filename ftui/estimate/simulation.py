@@ -18,12 +18,13 @@ from ftui.errors import (
     ProfileError,
     UnavailableError,
 )
-from ftui.estimate.api import Known, setup_for, suggestions
+from ftui.estimate.api import Known, setup_for, shape_for, suggestions
 from ftui.estimate.fit import Change
 from ftui.estimate.levers import list_needed
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
+from ftui.models.bytes_per_token import bytes_per_token
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 
@@ -38,6 +39,8 @@ def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -
     """
     try:
         known = dataclasses.replace(known, counts=count_rows(helper, profile, card))
+    except UnavailableError as error:
+        known = dataclasses.replace(known, **({"counting_problem": error} | _counted_in_bytes(helper, profile)))
     except FtuiError as error:
         known = dataclasses.replace(known, counting_problem=error)
     if known.parallel != "ddp":
@@ -47,6 +50,16 @@ def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -
         return dataclasses.replace(known, simulated=simulate_memory(helper, profile, card, longest))
     except (UnavailableError, NotSimulatedError) as error:
         return dataclasses.replace(known, simulation_problem=error)
+
+
+def _counted_in_bytes(helper: Helper, profile: Profile) -> dict[str, Any]:
+    """The rows' counts without the tokenizer, which could not be fetched, or what is wrong with them whatever it is."""
+    shape = shape_for(profile)
+    size = bytes_per_token(None if isinstance(shape, str) else shape.vocab_size)
+    try:
+        return {"counts": msgspec.convert(helper.ask("count_bytes", profile=profile, bytes_per_token=size), RowCounts)}
+    except FtuiError as error:
+        return {"counting_problem": error}
 
 
 def count_rows(helper: Helper, profile: Profile, card: Card | None = None) -> RowCounts:

@@ -103,7 +103,7 @@ def breakdown(frame: Frame, on_card: CardEstimate) -> list[Line]:
     lines: list[Line] = [head, _verdict_line(frame, card, estimate, is_old=on_card.is_old)]
     if estimate.memory is not None:
         lines += [*_parts(frame, estimate.memory), *_memory_facts(frame, estimate.memory)]
-    facts = [(label, text) for label, text in _facts(estimate) if text]
+    facts = [(label, text) for label, text in (("rows", estimate.rows), *_facts(estimate)) if text]
     facts += [("unproven", text) for text in (estimate.memory.unvalidated if estimate.memory else ())]
     lines += [line for label, text in facts for line in _fact(frame, label, text)]
     for note in filter(None, (estimate.impossible, *estimate.notes)):
