@@ -5,7 +5,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from ftui.errors import ProfileError, UsageError
-from ftui.launch.open_run import create, stored_profile, successors
+from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
@@ -76,6 +76,8 @@ def fork(
             f"{origin.run.name} cannot continue with other values:\n" + "\n".join(f"  {line}" for line in differences),
             hint="Use the same values, or --fork to make a child run that continues with the new ones.",
         )
+    how = "--fork" if may_differ else f"--from={origin.checkpoint.path.name}"
+    check_moved_files(resolved, "ftui", "resume", origin.run.name, how)
     facts = RunFacts(
         run_id="", name="", created=0.0, profile_name=shown(resolved.path.stem), parent_run=origin.facts.run_id,
         parent_name=origin.run.name, parent_checkpoint=origin.checkpoint.path.name, fork=may_differ,

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import secrets
+import shlex
 import shutil
 import subprocess
 import time
@@ -10,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, count
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -19,6 +20,7 @@ from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile, resolve
+from ftui.profile.origins import Key
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values, to_toml, weights_difference
@@ -151,6 +153,33 @@ def check_files(resolved: ResolvedProfile) -> None:
         raise profile_error(resolved.missing_files, resolved.path)
 
 
+def check_moved_files(resolved: ResolvedProfile, *command: str) -> None:
+    """As `check_files`, for a run that goes on: its files may have been moved since.
+
+    `command` is the one that continues the run; the hint is that command with the files' new places.
+
+    Raises:
+        ProfileError: something is not there.
+    """
+    words = list(command)
+    for fault in resolved.missing_files:
+        path = "PLACE/" + Path(_value_at(resolved.profile, fault.key)).name
+        words += ["--set", f"{'.'.join(fault.key)}{'.path' if fault.key[-1].isdecimal() else ''}={path}"]
+    if resolved.missing_files:
+        error = profile_error(resolved.missing_files, resolved.path)
+        what = "If it was moved" if len(resolved.missing_files) == 1 else "If they were moved"
+        hint = f"{what}: {shlex.join(words)}\nPLACE is the folder where it is now. Other content is refused."
+        raise ProfileError(error.message, hint=hint)
+
+
+def _value_at(profile: Profile, key: Key) -> str:
+    """The path at the key of a value, or of an element of a list."""
+    value: Any = profile
+    for step in key:
+        value = value[int(step)] if isinstance(value, tuple) else getattr(value, step)
+    return str(value)
+
+
 def open_run(
     folder: Path,
     resolved: ResolvedProfile,
@@ -194,6 +223,8 @@ def _open(
         if decision not in ("start", "resume"):
             return OpenedRun(run, decision, before, watch, history=before.attempt - 1)
         run.check()
+        if decision == "resume":
+            check_moved_files(resolved, "ftui", "resume", run.name)
         lock = try_lock(run.supervisor_lock)
         if lock is None:
             _wait_until_alive(run)

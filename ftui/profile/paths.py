@@ -55,8 +55,12 @@ def _with_offs(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def _place(value: str, folder: Path) -> Path:
+    """The path without links; of one whose name says another kind than its target's (as in the hub's cache) its own."""
     try:
-        place = (folder / Path(value).expanduser()).resolve()
+        named = folder / Path(value).expanduser()
+        place = named.resolve()
+        if named.suffix and named.suffix != place.suffix:
+            place = named.parent.resolve() / named.name
         place.exists()
     except (OSError, ValueError, RuntimeError) as error:  # too long, a NUL in it, the home of nobody
         reason = error.strerror if isinstance(error, OSError) else error

@@ -25,6 +25,7 @@ Parent = Callable[..., Run]
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "mine.toml"
     path.write_text(PROFILE)
+    path.with_name("rows.jsonl").touch()
     return path
 
 

@@ -297,7 +297,8 @@ def test_an_archived_run_is_out_of_the_lists_and_found_by_name(run: Run) -> None
 
 def test_a_run_that_is_resumed_comes_back_into_the_lists(tmp_path: Path) -> None:
     run = shelf.trained(runs_root() / "mine")
-    run.profile.write_text(PROFILE.format("mine", "hub/model", "/data/rows.jsonl"))
+    (tmp_path / "rows.jsonl").touch()
+    run.profile.write_text(PROFILE.format("mine", "hub/model", tmp_path / "rows.jsonl"))
     archive(run)
     assert open_run(run.folder, resolve(run.profile)).decision == "resume"
     assert all_runs() == [run]

@@ -1,6 +1,7 @@
 """Files and folders that a profile names and that are not there: all told before an engine starts, with their keys."""
 
 import os
+import shlex
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -8,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from ftui.cli import main
+from ftui.cli.arguments import parser
 from ftui.errors import ProfileError
-from ftui.launch import open_run as opening
+from ftui.launch.fork import ForkOrigin, fork
 from ftui.launch.open_run import open_run
 from ftui.profile.layers import examine, file_layer, resolve
 from ftui.profile.paths import FILES, FOLDERS, TEMPLATE
+from ftui.runs.checkpoint_folders import Checkpoint
 from ftui.runs.run_folder import Run, runs_root
 
 WHOLE = """\
@@ -75,6 +78,19 @@ def test_names_on_the_hub_are_none(path: Path, given: str, is_absent: bool) -> N
     ] * is_absent
 
 
+@pytest.mark.parametrize(
+    ("key", "name"), [("data.train", "x.jsonl"), ("data.eval", "x.csv"), ("data.chat_template", "x.jinja")]
+)
+def test_a_link_to_a_blob_keeps_its_name(key: str, name: str, path: Path, tmp_path: Path) -> None:
+    """As in the hub's cache: the kind of a file is in its name, not in its target's."""
+    fill(path.parent)
+    (tmp_path / "blob").write_text("{}")
+    (tmp_path / name).symlink_to("blob")
+    profile = resolve(path, overrides=[f"{key}={tmp_path / name}"]).profile
+    section, _, field = key.partition(".")
+    assert getattr(getattr(profile, section), field) == str(tmp_path / name)
+
+
 def test_a_new_tokenizer_is_looked_for(path: Path) -> None:
     path.write_text(
         '[run]\nstage = "sft"\n[model.from_scratch]\ntokenizer = "./its"\n[adapter]\nmethod = "full"\n'
@@ -130,7 +146,7 @@ def test_the_nearest_name_is_told(path: Path) -> None:
 
 
 def test_no_run_is_begun_without_them(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """And nothing is counted; a run that was begun with them goes on, since its rows may be in the cache."""
+    """And nothing is counted; nor does a run go on that was begun with them."""
     for command in (["--run", str(path)], ["--run", str(path), "--dry-run"]):
         assert main.main(command) == 30
         assert capsys.readouterr().err.count(f"{path}:") == len(ABSENT)
@@ -138,8 +154,64 @@ def test_no_run_is_begun_without_them(path: Path, capsys: pytest.CaptureFixture[
     fill(path.parent)
     run = Run(runs_root() / "p")
     assert open_run(run.folder, resolve(path)).decision == "start"
+    assert open_run(run.folder, resolve(path)).decision == "resume"
     (path.parent / "a.jsonl").unlink()
-    assert opening.open_run(run.folder, resolve(path)).decision == "resume"
+    with pytest.raises(ProfileError):
+        open_run(run.folder, resolve(path))
+
+
+MOVED = {
+    "rows": ('train = "a.jsonl"', "a.jsonl", "data.train=PLACE/a.jsonl"),
+    "a name with a blank": ('train = "my rows.jsonl"', "my rows.jsonl", "data.train=PLACE/my rows.jsonl"),
+    "one of a list": ('train = ["hub/rows", "a.jsonl"]', "a.jsonl", "data.train.1.path=PLACE/a.jsonl"),
+    "one of several tables": (
+        'train = [{path = "c.jsonl", weight = 2}, {path = "a.jsonl"}]', "a.jsonl", "data.train.1.path=PLACE/a.jsonl",
+    ),
+    "a table": ('train = [{path = "a.jsonl", format = "text"}]', "a.jsonl", "data.train.0.path=PLACE/a.jsonl"),
+    "rows to evaluate on": ('train = "hub/rows"\neval = "c.jsonl"', "c.jsonl", "data.eval=PLACE/c.jsonl"),
+    "the template": (
+        'train = "hub/rows"\nchat_template = "t.jinja"', "t.jinja", "data.chat_template=PLACE/t.jinja",
+    ),
+    "the base": ('train = "hub/rows"', "base", "model.name_or_path=PLACE/base"),
+    "the adapter": ('train = "hub/rows"', "adapter", "adapter.name_or_path=PLACE/adapter"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "moved", "option"), MOVED.values(), ids=MOVED)
+@pytest.mark.parametrize("forked", [False, True])
+def test_the_command_that_finds_moved_files_again_is_told(
+    data: str, moved: str, option: str, forked: bool, path: Path, tmp_path: Path
+) -> None:
+    """It is obeyed here; that other content is refused, tests/e2e/test_moved_files.py sees."""
+    fill(path.parent)
+    (path.parent / "my rows.jsonl").touch()
+    path.write_text(WHOLE.partition("train = ")[0] + data + "\n")
+    run = Run(runs_root() / "p")
+    open_run(run.folder, resolve(path))
+    (tmp_path / "its new place").mkdir()
+    (path.parent / moved).rename(tmp_path / "its new place" / moved)
+    origin = ForkOrigin(run, run.read_facts(), Checkpoint(run.checkpoints / "checkpoint-8", 8))
+    with pytest.raises(ProfileError) as caught:
+        fork(origin, resolve(run.profile), None, may_differ=True) if forked else open_run(
+            run.folder, resolve(run.profile)
+        )
+    assert moved in caught.value.message
+    words = shlex.split(caught.value.hint.partition(": ")[2].partition("\n")[0])
+    assert words == ["ftui", "resume", "p", *(["--fork"] if forked else []), "--set", option]
+    command = vars(parser().parse_args([word.replace("PLACE", f"{tmp_path}/its new place") for word in words[1:]]))
+    assert open_run(run.folder, resolve(run.profile, overrides=command["overrides"])).decision == "resume"
+    assert not resolve(run.profile).missing_files, "its own profile names the new place from now on"
+
+
+def test_all_that_was_moved_is_in_one_command(path: Path) -> None:
+    fill(path.parent)
+    run = Run(runs_root() / "p")
+    open_run(run.folder, resolve(path))
+    for name in ("a.jsonl", "sub", "c.jsonl"):
+        (path.parent / name).rename(path.parent / f"moved {name}")
+    with pytest.raises(ProfileError) as caught:
+        open_run(run.folder, resolve(run.profile))
+    assert caught.value.hint.count("--set ") == 3
 
 
 @pytest.mark.parametrize("train", ["mine", "dataset_info.json:mine"])
