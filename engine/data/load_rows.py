@@ -15,7 +15,9 @@ from ..models.files.hub import CODE, TOKENIZER, base_folder, model_folder, token
 from ..models.load_model import eos_token_ids, longest_context
 from ..models.special_tokens import add_special_tokens
 from ..models.tokenizer import load_tokenizer, train_tokenizer
+from .files.csv_rows import describe_preamble
 from .files.encoding_guess import misread_note
+from .files.encodings import utf8_chunks
 from .files.folders import first_names
 from .files.streams import CHUNK, TABLES, kind_of, open_stream, printable
 from .holdout import choose_holdout
@@ -60,7 +62,8 @@ class LoadedData:
     their order, `eval_found` and `eval_stores` those of data.eval. `train` and `evaluation` are what is trained on and
     measured of them at data.max_length. `file_notes` name files of folders that are not read. `unlike_template` says
     how data.chat_template differs from the tokenizer's own; `missing_marks` are its marks that are no tokens.
-    `misread_files` say that a file is no language in the encoding that is named for it, and in which it is one.
+    `header_notes` say which lines above the header of CSV files are passed over, `misread_files` that a file is no
+    language in the encoding that is named for it, and in which it is one.
     """
 
     tokenizer: PreTrainedTokenizerBase
@@ -80,6 +83,7 @@ class LoadedData:
     unlike_template: tuple[str, ...] = ()
     missing_marks: tuple[str, ...] = ()
     misread_files: tuple[str, ...] = ()
+    header_notes: tuple[str, ...] = ()
 
 
 def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = True) -> LoadedData:
@@ -114,6 +118,7 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
         tokenizer, folder, commit, longest, encoder, sources, stores, eval_sources, eval_stores, train, evaluation,
         (*_notes_on_files(sources, stores), *_notes_on_files(eval_sources, eval_stores)), adapter, new_token_ids,
         unlike, missing_marks, tuple(_find_misread((*sources, *eval_sources))),
+        tuple(_find_preambles((*sources, *eval_sources))),
     )  # fmt: skip
 
 
@@ -136,6 +141,18 @@ def _find_misread(sources: Sequence[ResolvedSource]) -> Iterator[str]:
                     note = misread_note(stream.read(CHUNK), str(source.encoding))
                 if note:
                     yield f"{printable(place)}: {note}"
+
+
+def _find_preambles(sources: Sequence[ResolvedSource]) -> Iterator[str]:
+    places: dict[str, list[Path]] = {}
+    for source in sources:
+        for place in source.places:
+            if isinstance(place, Path) and (kind := kind_of(place)) in (".csv", ".tsv"):
+                with open_stream(place) as stream:
+                    _, chunks = utf8_chunks(printable(place), stream, source.encoding)
+                    note = describe_preamble(printable(place), chunks, "\t" if kind == ".tsv" else None)
+                places.setdefault(note, []).append(place)
+    return (f"{first_names(alike)}: {note}" for note, alike in places.items() if note)
 
 
 def _tokenizer(

@@ -158,6 +158,23 @@ def reread_csv_row(
     return row if isinstance(row, RawRow) else None
 
 
+def describe_preamble(path: str, chunks: Iterator[bytes], delimiter: str | None = None) -> str:
+    """Which lines above the header are passed over, and where the header is; empty where it is the first line.
+
+    Raises:
+        DataError: there is something wrong with the header.
+    """
+    head = next(chunks, b"")
+    num_above = _count_preamble(head, delimiter)
+    lines = CsvLines(path, chain([head], chunks), 0)
+    header = _header(path, lines, delimiter, num_above) if num_above else None
+    if header is None:
+        return ""
+    last = lines.begins - 1
+    passed_over = "line 1 is" if last == 1 else f"lines 1 to {last} are"
+    return f"{passed_over} passed over; the header was found in line {last + 1}: {', '.join(filter(None, header[0]))}"
+
+
 def _row(path: str, names: list[str], record: list[str], place: int, offset: int) -> RawRow | BadRow:
     if record == names:
         return BadRow(RowLocation(path, place), "the header again", HEADER_AGAIN)
@@ -209,6 +226,7 @@ def _header(
     """The names of the columns, and how what follows is to be read; nothing where the file is blank."""
     for _ in zip(range(num_above), _records(lines), strict=False):
         pass
+    lines.new_record()
     first = _first_line(lines)
     if first is not None and (said := SEPARATOR.fullmatch(first.rstrip("\r\n"))):
         delimiter = said[1]

@@ -6,6 +6,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DataError
+from ftui.profile.sections.data import TEMPLATE_MARKS
 from ftui.system.input_files import read_input
 
 from ..forms.examples import Chat, Message, shared_start
@@ -13,14 +14,6 @@ from .chat_template import render_text
 from .template_fit import TemplateRefusal
 
 FOLDER = Path(__file__).parent / "templates"
-# Texts that the format takes for one token each. (Those of the other formats are plain text in their families.)
-MARKS = {
-    "chatml": ("<|im_start|>", "<|im_end|>"),
-    "qwen": ("<|im_start|>", "<|im_end|>"),
-    "llama3": ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
-    "gemma": ("<start_of_turn>", "<end_of_turn>"),
-    "phi": ("<|user|>", "<|assistant|>", "<|end|>"),
-}  # the last one ends a turn
 
 _ASKED, _ANSWERED = {"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Me."}
 _SYSTEM: Message = {"role": "system", "content": "Be brief."}
@@ -51,7 +44,7 @@ def set_template(tokenizer: PreTrainedTokenizerBase, template_name: str) -> tupl
         DataError: the file cannot be read.
     """
     tokenizer.chat_template = _template_text(tokenizer, template_name)
-    marks = MARKS.get(template_name, ())
+    marks = TEMPLATE_MARKS.get(template_name, ())
     missing = tuple(mark for mark in marks if mark not in tokenizer.get_vocab())
     if marks and marks[-1] not in missing:
         tokenizer.eos_token = marks[-1]
@@ -66,8 +59,8 @@ def compare_with_own(tokenizer: PreTrainedTokenizerBase, template_name: str) -> 
     if not tokenizer.chat_template or template_name not in template_names():
         return []
     ours, special = _template_text(tokenizer, template_name), dict(tokenizer.special_tokens_map)
-    if template_name in MARKS:
-        special["eos_token"] = MARKS[template_name][-1]
+    if template_name in TEMPLATE_MARKS:
+        special["eos_token"] = TEMPLATE_MARKS[template_name][-1]
     differences: dict[tuple[str, str], str] = {}
     for name, messages in PROBES.items():
         tools = [{"type": "function", "function": _FUNCTION}] if name == "tools" else None
@@ -89,11 +82,13 @@ def advise_template(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> str:
     said = [str(message.get("content") or "").strip() for message in chat.messages]
 
     def text(name: str, messages: list[Message]) -> str:
-        special = tokenizer.special_tokens_map | ({"eos_token": MARKS[name][-1]} if name in MARKS else {})
+        special = tokenizer.special_tokens_map | (
+            {"eos_token": TEMPLATE_MARKS[name][-1]} if name in TEMPLATE_MARKS else {}
+        )
         return _render_or_error(_template_text(tokenizer, name), special, messages, chat.tools)
 
     known = tokenizer.get_vocab()
-    names = [name for name in template_names() if all(mark in known for mark in MARKS.get(name, ()))]
+    names = [name for name in template_names() if all(mark in known for mark in TEMPLATE_MARKS.get(name, ()))]
     whole = {name: text(name, chat.messages) for name in names}
     able = [name for name in names if whole[name][:1] != "\0" and all(part in whole[name] for part in said)]
     own = tokenizer.get_chat_template(tools=chat.tools)

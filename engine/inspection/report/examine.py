@@ -139,6 +139,8 @@ def _reasons(reasons: Counter[str], number: int) -> str:
 def _files(examination: Examination) -> Iterator[Finding]:
     for note in examination.read.file_notes:
         yield structs.replace(make_finding("files_left_out", 1, 1), message=note)
+    for note in examination.read.header_notes:
+        yield structs.replace(make_finding("lines_passed_over", 1, 1), message=note)
 
 
 def _misread(examination: Examination) -> Iterator[Finding]:

@@ -56,6 +56,10 @@ _TABLE = (
         warning=0, unit="files",
     ),
     FindingKind(
+        "lines_passed_over", "have a title or a comment above their header, which is passed over",
+        "Nothing, if that is the header; else delete what stands above the real one.", unit="files",
+    ),
+    FindingKind(
         "unused_columns", "hold words that the form of the rows has no place for: they are not trained on",
         "Nothing, where they are only about the rows; else say in data.columns what they are, or write them into one "
         "that is read.", unit="columns",

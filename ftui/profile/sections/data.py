@@ -26,6 +26,16 @@ Template = Literal[
 ]  # fmt: skip
 
 
+# Texts that these formats take for one token each; the last one ends a turn. (Those of the others are plain text.)
+TEMPLATE_MARKS = {
+    "chatml": ("<|im_start|>", "<|im_end|>"),
+    "qwen": ("<|im_start|>", "<|im_end|>"),
+    "llama3": ("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"),
+    "gemma": ("<start_of_turn>", "<end_of_turn>"),
+    "phi": ("<|user|>", "<|assistant|>", "<|end|>"),
+}
+
+
 Role = Literal["system", "user", "assistant", "tool", "function_call"]
 FindingName = Literal[
     "rows_skipped",
@@ -58,6 +68,7 @@ FindingName = Literal[
     "unused_columns",
     "special_in_text",
     "files_left_out",
+    "lines_passed_over",
     "missing_marks",
 ]
 """The findings of the report on the data (ftui/dataset/report.py)."""

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftui.engine.data.files.blocks import read_blocks, reread_row
+from ftui.engine.data.files.csv_rows import describe_preamble
+from ftui.engine.data.files.encodings import utf8_chunks
 from ftui.engine.data.files.folders import list_files
+from ftui.engine.data.files.streams import open_stream
 from ftui.engine.data.forms.detect_form import detect
 from ftui.engine.data.forms.formats import Chat, to_example
 from ftui.errors import DataError
@@ -110,6 +114,12 @@ def test_the_header_is_found_below_a_preamble(
     (block,) = read_blocks([path])
     for number, offset, row in zip(block.places, block.offsets, value, strict=True):
         assert reread_row(path, number, offset)[0].value == row
+    with open_stream(path) as stream:
+        note = describe_preamble("rows.csv", utf8_chunks("rows.csv", stream, None)[1])
+    header = data.replace("\r", "").split("\n")[place - 2]
+    names = ", ".join(re.split("[,;\t]", header))
+    above = "line 1 is" if place == 3 else f"lines 1 to {place - 2} are"
+    assert note == (f"{above} passed over; the header was found in line {place - 1}: {names}" if place > 2 else "")
 
 
 CELLS = st.text(st.characters(exclude_categories=["Cs"]))

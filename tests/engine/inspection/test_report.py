@@ -16,7 +16,6 @@ from ftui.cli.preview import report_lines
 from ftui.dataset.report import Finding, Report
 from ftui.dataset.report_text import describe_fix, percent
 from ftui.engine.data.load_rows import LoadedData, load_data
-from ftui.engine.data.tokens.named_templates import MARKS
 from ftui.engine.inspection.report import findings, make_report
 from ftui.engine.inspection.report.lengths import cut_losses, histogram
 from ftui.engine.inspection.report.row_index import RowIndex
@@ -24,6 +23,7 @@ from ftui.engine.planning.plan import Plan
 from ftui.engine.system.sealed_files import read_sealed, write_sealed
 from ftui.engine.training.prepare import prepare
 from ftui.errors import DataError
+from ftui.profile.sections.data import TEMPLATE_MARKS
 from ftui.system.user_folders import cache_folder
 from tests.support.tiny import PLAIN, TEXT, Rows, chats, completions, make_profile, make_tokenizer, write_rows
 
@@ -266,6 +266,20 @@ def test_rows_set_aside_are_not_trained_on_whatever_repeats(model_folder: Path, 
     report, its = reported(model_folder, write_rows(path, [GOOD[0]] * 40), data={"eval_num_rows": 3})
     found = found_in(report, "leaked_rows")
     assert found is not None and (found.count, found.total) == (3, 3)
+
+
+def test_lines_above_the_header_of_a_csv_file_are_told(model_folder: Path, tmp_path: Path) -> None:
+    rows = "".join(f"Say {number} now;Number {number}.\n" for number in range(5))
+    for name, above in (("a", "# exported\n\n"), ("b", "# exported\n\n"), ("c", ""), ("d", "Report\n")):
+        (tmp_path / f"{name}.csv").write_text(f"{above}instruction;output\n{rows}")
+    report, _ = reported(model_folder, tmp_path)
+    found = [one for one in report.findings if one.name == "lines_passed_over"]
+    assert [one.severity for one in found] == ["note", "note"]
+    first, second = (one.message for one in found)
+    assert "a.csv" in first and "b.csv" in first and "c.csv" not in first + second
+    assert first.endswith("lines 1 to 2 are passed over; the header was found in line 3: instruction, output")
+    assert "d.csv: line 1 is passed over; the header was found in line 2" in second
+    assert any("line 3: instruction, output" in line for line in report_lines("rows", report))
 
 
 @pytest.mark.parametrize(("method", "enough"), [("full", 1000), ("lora", 50)])
@@ -554,7 +568,7 @@ def test_marks_of_a_template_that_are_no_tokens_are_told_everywhere(
 ) -> None:
     """Obeyed, the advice keeps what is there already and makes tokens of all."""
     rows = write_rows(tmp_path / "rows.jsonl", GOOD)
-    there = list(MARKS[template][:tokens])
+    there = list(TEMPLATE_MARKS[template][:tokens])
     sections: dict[str, dict[str, Any]] = {"data": {"chat_template": template, "allow": ["answers_cut_off"]}}
     own = {"name_or_path": str(model_folder), "extra_special_tokens": there}
     report, _ = reported(model_folder, rows, **sections, model=own)
@@ -563,7 +577,7 @@ def test_marks_of_a_template_that_are_no_tokens_are_told_everywhere(
     profile = make_profile(model_folder, rows, **sections, model=own)
     assert finding.message in prepare(profile, cache_folder(Path()), lambda detail: None).warnings
     advice = tomllib.loads("tokens = " + finding.message.partition("tokens = ")[2].partition(" makes")[0])["tokens"]
-    assert advice == list(MARKS[template])
+    assert advice == list(TEMPLATE_MARKS[template])
     obeyed, its = reported(model_folder, rows, **sections, model=own | {"extra_special_tokens": advice})
     assert found_in(obeyed, "missing_marks") is None
-    assert its.tokenizer.eos_token == MARKS[template][-1]
+    assert its.tokenizer.eos_token == TEMPLATE_MARKS[template][-1]

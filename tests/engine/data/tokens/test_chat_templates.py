@@ -1,6 +1,7 @@
 """Named chat templates against the prompt formats the families have published, written out by hand."""
 
 import re
+import tomllib
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, get_args
@@ -11,10 +12,11 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from ftui.engine.data.files.raw_rows import Row
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
-from ftui.engine.data.tokens.named_templates import MARKS, compare_with_own, set_template, template_names
+from ftui.engine.data.tokens.named_templates import compare_with_own, set_template, template_names
 from ftui.engine.models.special_tokens import add_special_tokens
 from ftui.errors import DataError
-from ftui.profile.sections.data import Template
+from ftui.importers import import_file
+from ftui.profile.sections.data import TEMPLATE_MARKS, Template
 from tests.support.tiny import PLAIN, Rows, make_tokenizer
 
 SYSTEM, ASKED = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}
@@ -80,7 +82,7 @@ def with_template(name: str, *, bos: bool = True, marks: bool = True) -> PreTrai
     tokenizer = make_tokenizer(None, bos=bos)
     tokenizer.add_special_tokens({"eos_token": "</s>"})
     if marks:
-        add_special_tokens(tokenizer, MARKS.get(name, ()))
+        add_special_tokens(tokenizer, TEMPLATE_MARKS.get(name, ()))
         assert set_template(tokenizer, name) == ()
     return tokenizer
 
@@ -121,7 +123,7 @@ def test_conversations_are_written_as_the_family_has_published(name: str) -> Non
 @pytest.mark.parametrize("name", WHOLE)
 def test_answers_are_trained_on_with_the_token_that_ends_them(name: str) -> None:
     tokenizer = with_template(name)
-    end = MARKS[name][-1] if name in MARKS else "</s>"
+    end = TEMPLATE_MARKS[name][-1] if name in TEMPLATE_MARKS else "</s>"
     assert tokenizer.eos_token == end
     found = [said.replace(" ", "") for said in trained(tokenizer, [SYSTEM, *TURNS])]
     assert found == [f"Hello{end}", f"Me{end}"]
@@ -230,13 +232,30 @@ def test_reasoning_is_trained_on_in_the_text_where_the_template_has_no_place_for
         assert trained(tokenizer, [ASKED, said]) == ["hm!Me<|im_end|>"]
 
 
-@pytest.mark.parametrize("name", MARKS)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "base_model: m/m\ndatasets: [{path: o/rows, type: chat_template}]\nchat_template: chatml\n"
+        "tokens: [<|im_start|>]\nspecial_tokens: {eos_token: <|im_end|>}\n",
+        "model_name_or_path: m/m\nstage: sft\nfinetuning_type: lora\ntemplate: chatml\ndataset: o/rows\n",
+    ],
+)
+def test_what_is_imported_gives_a_base_all_marks_of_its_template(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text(text)
+    made = tomllib.loads(import_file(tmp_path / "a.yaml", tmp_path).text)
+    tokenizer = make_tokenizer(None)
+    add_special_tokens(tokenizer, made["model"]["extra_special_tokens"])
+    assert set_template(tokenizer, made["data"]["chat_template"]) == ()
+    assert tokenizer.eos_token == "<|im_end|>"
+
+
+@pytest.mark.parametrize("name", TEMPLATE_MARKS)
 def test_marks_that_are_no_tokens_are_returned(name: str) -> None:
     tokenizer = with_template(name, marks=False)
     if name in ("chatml", "qwen"):
         assert set_template(tokenizer, name) == (), "the tiny tokenizer speaks ChatML"
         return
-    assert set_template(tokenizer, name) == MARKS[name]
+    assert set_template(tokenizer, name) == TEMPLATE_MARKS[name]
     assert tokenizer.eos_token == "</s>"
     assert trained(tokenizer, TURNS)[-1].endswith("</s>"), "the end is trained on all the same"
 
@@ -244,9 +263,9 @@ def test_marks_that_are_no_tokens_are_returned(name: str) -> None:
 @pytest.mark.parametrize("name", ["llama3", "gemma", "phi"])
 def test_the_end_of_a_turn_stops_even_where_another_mark_is_missing(name: str) -> None:
     tokenizer = with_template(name, marks=False)
-    tokenizer.add_special_tokens({"extra_special_tokens": [MARKS[name][-1]]})
-    assert set_template(tokenizer, name) == MARKS[name][:-1]
-    assert tokenizer.eos_token == MARKS[name][-1]
+    tokenizer.add_special_tokens({"extra_special_tokens": [TEMPLATE_MARKS[name][-1]]})
+    assert set_template(tokenizer, name) == TEMPLATE_MARKS[name][:-1]
+    assert tokenizer.eos_token == TEMPLATE_MARKS[name][-1]
 
 
 def test_a_file_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -271,7 +290,7 @@ def test_of_a_conversation_that_the_assistant_begins_only_what_it_says_is_traine
     """Neither the mark of its turn nor an introduction: these are written for it when it is asked to speak."""
     tokenizer = make_tokenizer(wanted)
     if "{" not in wanted:
-        add_special_tokens(tokenizer, list(MARKS.get(wanted, ())))
+        add_special_tokens(tokenizer, list(TEMPLATE_MARKS.get(wanted, ())))
         set_template(tokenizer, wanted)
     encoder = Encoder(tokenizer, "sft", stop_texts(tokenizer, []))
     (sequence,) = encoder.encode([Row(Path("r"), 1, {"messages": [*system, *FIRST]})], "messages")
