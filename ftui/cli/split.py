@@ -9,6 +9,7 @@ import msgspec
 from ftui.dataset.split import SplitRequest, SplitResult
 from ftui.errors import FtuiError, UsageError
 from ftui.helper.client import Helper
+from ftui.system.input_files import name_special
 from ftui.text import shown
 
 LEAVE_OUT = 'or leave out all such rows: data.on_bad_row = "skip"'
@@ -42,6 +43,8 @@ def wish_for(
     force: bool = False,
 ) -> SplitRequest:
     """Raises `UsageError` where it cannot be meant, or would overwrite something."""
+    if special := name_special(file):
+        raise UsageError(f"{file} is {special}, not a regular file.", hint="ftui split ROWS.jsonl --eval 10%")
     if not file.is_file():
         raise UsageError(f"There is no file {file}.", hint="ftui split ROWS.jsonl --eval 10%")
     fraction, num_rows = _amount(how_many)

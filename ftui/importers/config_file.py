@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from ftui.errors import ProfileError
+from ftui.system.input_files import read_input
 from ftui.text import shown
 
 MOST_VALUES = 5_000  # aliases of aliases can say more than fits in memory
@@ -144,18 +145,16 @@ def read_text(path: Path) -> str:
     """The text of a configuration.
 
     Raises:
-        ProfileError: the file cannot be read, is no text, or is longer than any configuration.
+        ProfileError: the file cannot be read, is no regular file, no text, or longer than any configuration.
     """
     try:
-        data = path.read_bytes()
-        text = data.decode("utf-8-sig")
+        return read_input(path, LARGEST).decode("utf-8-sig")
     except FileNotFoundError as error:
         raise ProfileError(f"There is no file {path}.") from error
-    except (OSError, UnicodeDecodeError, ValueError) as error:
+    except OSError as error:
+        raise ProfileError(f"{path} cannot be read: {error.strerror or error}.") from error
+    except ValueError as error:
         raise ProfileError(f"{path} cannot be read: {error}.") from error
-    if len(data) > LARGEST:
-        raise ProfileError(f"{path} is {len(data) >> 20} MiB long, which no configuration is.")
-    return text
 
 
 def read_tables(path: Path, text: str) -> tuple[Leaf, ...]:

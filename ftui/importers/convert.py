@@ -51,7 +51,7 @@ def _read_script(path: Path, text: str) -> tuple[Leaf, ...]:
         what = f"{path} trains with {shown(command.config)}, and does not say what that is."
         raise ProfileError(what, hint="Import that file itself.")
     places = (path.absolute().parent, Path.cwd(), *list(path.absolute().parents)[1:4])
-    config = next((place / command.config for place in places if (place / command.config).is_file()), None)
+    config = next((place / command.config for place in places if (place / command.config).exists()), None)
     if config is None:
         what = f"{path} trains with {shown(command.config)}, which is not here."
         raise ProfileError(what, hint=f"Import that file itself: ftui import {shown(command.config)}")

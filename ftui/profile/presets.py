@@ -41,9 +41,9 @@ def find_profile(text: str, folder: Path = SHIPPED) -> Path:
     """
     path, is_folder = Path(text), False
     with contextlib.suppress(OSError, ValueError, RuntimeError):  # too long, a NUL in it, the home of nobody
-        if path.expanduser().is_file():
-            return path.expanduser()
         is_folder = path.expanduser().is_dir()
+        if path.expanduser().exists() and not is_folder:
+            return path.expanduser()  # if it is a FIFO, reading it says so
     presets = {preset.name: preset.path for preset in shipped_presets(folder)}
     if text.removesuffix(".toml") in presets:
         return presets[text.removesuffix(".toml")]

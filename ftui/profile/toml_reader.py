@@ -1,13 +1,13 @@
 """A text that is no TOML in words: file, line, key, what is wrong there, what to write instead."""
 
 import re
-import stat
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from ftui.errors import ProfileError
+from ftui.system.input_files import read_input
 from ftui.text import cut, shown
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
@@ -39,12 +39,7 @@ def read_text(path: Path) -> str:
         ProfileError: there is none, it is too long for one, or it is no text in UTF-8: which line.
     """
     try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):  # a FIFO would be waited for
-            raise ProfileError(f"{path} is no file, and a profile is one.", hint="Name a .toml file.")
-        if found.st_size > LONGEST:
-            raise ProfileError(f"{path} is too long for a profile.")
-        return path.read_bytes().decode()
+        return read_input(path, LONGEST).decode()
     except FileNotFoundError as error:
         raise ProfileError(f"There is no profile at {path}.", hint="`ftui profiles` lists the shipped ones.") from error
     except IsADirectoryError as error:
@@ -52,7 +47,8 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise _not_utf8(error, path) from error
     except OSError as error:
-        raise ProfileError(f"{path} cannot be read as a profile: {error}.") from error
+        reason = f"{path} cannot be read as a profile: {error.strerror or error}."
+        raise ProfileError(reason, hint="Name a .toml file.") from error
 
 
 def folder_error(path: Path) -> ProfileError:

@@ -1,0 +1,62 @@
+"""A file that a user names and that is a FIFO, a device or a socket is refused by every command, and never read."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ftui.cli.main import main
+
+PROFILE = '[run]\nstage = "sft"\n[model]\nname_or_path = "o/m"\n[data]\ntrain = "rows.jsonl"\n'
+COMMANDS = {
+    "import": ["import", "{named}"],
+    "import, of a script": ["import", "train.sh"],
+    "import, table of data sets": ["import", "factory.yaml"],
+    "profile": ["run", "./{named}"],
+    "preview": ["preview", "./{named}"],
+    "split": ["split", "{named}", "--eval", "10%"],
+    "rows": ["run", "p.toml", "--dry-run", "--set", "data.train={named}"],
+    "one of several": ["preview", "p.toml", "--set", 'data.train=["rows.jsonl", "{named}"]'],
+    "a table's path": ["preview", "p.toml", "--set", 'data.train=[{{path="{named}"}}]'],
+    "rows to evaluate on": ["preview", "p.toml", "--set", "data.eval={named}"],
+    "chat template": ["run", "p.toml", "--set", "data.chat_template={named}.jinja"],
+    "model": ["preview", "p.toml", "--set", "model.name_or_path={named}"],
+    "adapter": ["run", "p.toml", "--set", "adapter.name_or_path={named}"],
+}
+KINDS = {"fifo": "a FIFO", "link": "a FIFO", "device": "a device", "empty device": "a device", "socket": "a socket"}
+
+
+@pytest.fixture
+def named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    path, kind = tmp_path / "named", request.param
+    os.mkfifo(tmp_path / "fifo")
+    with socket.socket(socket.AF_UNIX) as listening:
+        if kind == "socket":
+            listening.bind("named")
+        else:
+            targets = {"fifo": "fifo", "link": "fifo", "device": "/dev/zero", "empty device": "/dev/null"}
+            path.symlink_to(targets[kind])
+        (tmp_path / "named.jinja").symlink_to(path)
+        (tmp_path / "dataset_info.json").symlink_to(path)
+        (tmp_path / "train.sh").write_text("#!/bin/sh\naxolotl train config.yml\n")
+        (tmp_path / "config.yml").symlink_to(path)
+        (tmp_path / "factory.yaml").write_text("model_name_or_path: o/m\nfinetuning_type: lora\ndataset: mine\n")
+        (tmp_path / "p.toml").write_text(PROFILE)
+        (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
+        signal.alarm(20)  # a FIFO that is opened waits for ever
+        yield path
+        signal.alarm(0)
+
+
+@pytest.mark.parametrize("named", KINDS, indirect=True)
+@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS)
+def test_what_is_no_regular_file_is_refused(
+    command: list[str], named: Path, request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([word.format(named=named.name) for word in command]) in (2, 30)
+    words = f"{KINDS[request.node.callspec.params['named']]}, not a regular file"
+    assert words in " ".join(capsys.readouterr().err.split())
