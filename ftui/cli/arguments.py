@@ -200,7 +200,7 @@ def _add_split(verbs: Verbs) -> None:
 
 
 def _add_import(verbs: Verbs) -> None:
-    text = "make a profile of a file of LLaMA-Factory, Axolotl, TRL, DeepSpeed, torchtune or a guide"
+    text = "make a profile of a file of LLaMA-Factory, Axolotl, TRL, torchtune, LitGPT, DeepSpeed or a guide"
     importing = _add(verbs, "import", text, "import_profile:import_profile")
     importing.add_argument("file", metavar="FILE", type=Path, help="YAML, JSON, or a shell script with its command")
     importing.add_argument("-o", "--out", metavar="OUT", type=Path, help="where to write it; otherwise it is printed")

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ftui.errors import ModelError
+from ftui.importers.command import LAUNCHER
 from ftui.importers.config_file import Document, Leaf, is_unresolved
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.values import CONVERTERS, Convert, Unfit, convert_for, flag, is_on, text
@@ -26,6 +27,10 @@ TRAIN_SPLIT = "train: as here where nothing is said"
 OTHER_TRACKER = "ftui reports to tensorboard, wandb and trackio only"
 OWN_TRACKER = "the tracker's own settings are its environment variables (WANDB_PROJECT ...)"
 OWN_FOLDER = "a run has a folder of its own under runs/, named for the profile"
+# Why what a template of the other tool writes beside the rows is told: no template of ours does.
+NO_SYSTEM = "rows without a system turn get this one there: write it into the rows, or leave it out on purpose"
+QWENS_SYSTEM = "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+SOME_ROWS = "num_samples of a [[data.train]] table takes so many rows of it per epoch, others in the next"
 NOT_SHORTENED = "nothing is cut there: as long as the model can see"
 
 # Keys that hold a secret, by the end of their name. A token of a vocabulary is none.
@@ -46,6 +51,7 @@ class SourceTool:
         recognizes: whether a file is this tool's, by its keys.
         suppose: sets what the tool does where its file says nothing.
         key_name: what a leaf is called in `rules`.
+        most_strange: the share of keys without a rule from which on a file is none of this tool's.
     """
 
     name: str
@@ -53,6 +59,13 @@ class SourceTool:
     recognizes: Callable[[Document], bool]
     suppose: Callable[[ProfileDraft], None]
     key_name: Callable[[Leaf], str] = lambda leaf: leaf.pattern
+    most_strange: float = 0.34
+
+    def is_strange(self, leaf: Leaf) -> bool:
+        """Whether the tool has no such key."""
+        name = self.key_name(leaf)
+        is_plain = leaf.value not in (None, "") and leaf.path[0] != LAUNCHER and not name.startswith("$")
+        return is_plain and not _SECRET.search(leaf.last) and name not in self.rules and not find_wide(self.rules, name)
 
 
 @dataclass(frozen=True)
@@ -146,7 +159,7 @@ def split_of(source: Rule) -> Rule:
 
     def rule(draft: ProfileDraft, leaf: Leaf) -> None:
         if "[" in text(leaf.value):
-            raise Unfit("a part of a split cannot be named; all of it is read")
+            raise Unfit(f"a part of a split cannot be named; {SOME_ROWS}")
         draft.drop(leaf, TRAIN_SPLIT) if leaf.value == "train" else source(draft, leaf)
 
     return rule

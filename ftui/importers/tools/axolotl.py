@@ -22,7 +22,7 @@ from ftui.importers.rules import (
     says,
     to,
 )
-from ftui.importers.tools import axolotl_data, guides
+from ftui.importers.tools import axolotl_data, axolotl_tokens, guides
 from ftui.importers.tools.trainer import (
     CARRIED,
     HUB,
@@ -183,10 +183,10 @@ def _tracker(name: str) -> Rule:
 RULES: dict[str, Rule] = {
     **TRAINER,
     **axolotl_data.RULES,
+    **axolotl_tokens.RULES,
     **same("model", "dtype attn_implementation trust_remote_code"),
     **same("eval", "early_stopping_patience"),
-    **carries("model", revision="model_revision revision_of_model", dtype="torch_dtype",
-              extra_special_tokens="special_tokens.additional_special_tokens"),
+    **carries("model", revision="model_revision revision_of_model", dtype="torch_dtype"),
     **{name: if_on("model.attn_implementation", kernel) for name, kernel in ATTENTION.items()},
     **carries("adapter", _LORA, r="lora_r", lora_alpha="lora_alpha", lora_dropout="lora_dropout",
               target_modules="lora_target_modules", modules_to_save="lora_modules_to_save", use_dora="peft_use_dora",
@@ -203,7 +203,6 @@ RULES: dict[str, Rule] = {
     **each(_tracker("wandb"), "use_wandb wandb_project"),
     **each(_reward, "reward_model process_reward_model"),
     "base_model": path_to("model.name_or_path"),
-    "tokens": to("model.extra_special_tokens", texts, "there they are no special ones"),
     **each(says("adapter.method", _adapter), "adapter load_in_4bit"),
     "load_in_8bit": _eight,
     "lora_model_dir": path_to("adapter.name_or_path"),
@@ -221,9 +220,7 @@ RULES: dict[str, Rule] = {
     **drops(OWN_TRACKER, "wandb_entity wandb_watch wandb_name wandb_run_id wandb_log_model wandb_mode"),
     **drops(OTHER_TRACKER, "use_mlflow mlflow_* hf_mlflow_* use_comet comet_*"
             " use_otel_metrics otel_*"),
-    **drops("the tokenizer's own are used", "special_tokens.pad_token special_tokens.unk_token special_tokens.bos_token"
-            " tokenizer_use_fast tokenizer_legacy tokenizer_save_jinja_files"),
-    **drops("the end of a turn comes from the chat template", "special_tokens.eos_token eot_tokens", matters=True),
+    **drops("the tokenizer's own files say it", "tokenizer_use_fast tokenizer_legacy tokenizer_save_jinja_files"),
     **drops("the model's config says it", "model_type tokenizer_type processor_type base_model_config cls_model_config"
             " is_falcon_derived_model is_llama_derived_model is_mistral_derived_model is_qwen_derived_model strict"),
     **drops("the tokenizer of the base is used", "tokenizer_config tokenizer_use_mistral_common", matters=True),
@@ -260,7 +257,7 @@ RULES: dict[str, Rule] = {
             " reinit_weights trainer_cls use_eaft eaft_* tiled_mlp tiled_mlp_* activation_offloading layer_offloading"
             " chat_template_kwargs.* lr_groups[].*"
             " resize_token_embeddings_to_32x mean_resizing_embeddings embeddings_skip_upcast fix_untrained_tokens"
-            " added_tokens_overrides.* default_system_message overrides_of_model_config.* overrides_of_model_kwargs.*"
+            " default_system_message overrides_of_model_config.* overrides_of_model_kwargs.*"
             " model_config.* model_kwargs.* model_quantization_config model_quantization_config_kwargs.* num_labels"
             " llama4_linearized_experts diffusion diffusion.* dion_* muon_* float32 rope_scaling rope_scaling.*"
             " max_packed_sequence_len", matters=True),

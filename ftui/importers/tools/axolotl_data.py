@@ -5,8 +5,18 @@ from typing import Any
 
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft, as_text, list_sources, other_split
-from ftui.importers.rules import Rule, drops, each, only, split_of, template_file
-from ftui.importers.values import Unfit, text, texts
+from ftui.importers.rules import (
+    NO_SYSTEM,
+    QWENS_SYSTEM,
+    Rule,
+    drops,
+    each,
+    only,
+    split_of,
+    template_file,
+    to,
+)
+from ftui.importers.values import Unfit, one_of, text, texts
 
 # The types of rows that have a form here.
 TYPES = {
@@ -18,6 +28,8 @@ TEMPLATES = {
     "mistral": "mistral", "inst": "mistral", "phi_3": "phi", "phi_35": "phi", "qwen_25": "qwen", "qwen_2_5": "qwen",
     "vicuna": "vicuna", "zephyr": "zephyr", "llama2": "llama2",
 }  # fmt: skip
+# FastChat's, which rows of type sharegpt were written in until version 0.5.
+CONVERSATIONS = {"chatml": "chatml", "vicuna_v1.1": "vicuna", "llama-3": "llama3", "llama3": "llama3"}
 LISTS = {"datasets": "data.train", "test_datasets": "data.eval", "pretraining_dataset": "data.train"}
 OWN = "tokenizer_default"
 OWN_WORDS = "rows of type alpaca are written in Alpaca's own words there, whatever the template"
@@ -196,6 +208,13 @@ def _template(draft: ProfileDraft, leaf: Leaf) -> None:
         raise Unfit("there is no such template; the tokenizer's own is used")
 
 
+def template_named(draft: ProfileDraft) -> str:
+    """The name that the template of the file has here; empty where it is the tokenizer's own, or none of ours."""
+    patterns = ("chat_template", "datasets[].chat_template", "datasets[].conversation")
+    leaves = [leaf for leaf in draft.document.leaves if leaf.pattern in patterns and not _in_own_words(draft, leaf)]
+    return next((name for leaf in leaves if (name := (TEMPLATES | CONVERSATIONS).get(str(leaf.value)))), "")
+
+
 def _jinja(draft: ProfileDraft, leaf: Leaf) -> None:
     if _in_own_words(draft, leaf):
         raise Unfit(OWN_WORDS)
@@ -218,11 +237,17 @@ def _entry_rules(name: str) -> dict[str, Rule]:
         "split": split_of(_source),
         "chat_template": _template,
         "chat_template_jinja": _jinja,
+        "conversation": to("data.chat_template", one_of(CONVERSATIONS, "template; the tokenizer's own is used")),
         "roles_to_train": _roles,
         **drops("data.chat_template writes the words around a row", "type.*", matters=True),
         **drops("the file's name says it", "ds_type"),
         **drops("rows are read in one process", "preprocess_shards"),
         **drops("code of data sets is never run", "trust_remote_code"),
+        **drops(
+            "a weight below 1 in a [[data.train]] table takes a share of its rows per epoch",
+            "shards shards_idx",
+            matters=True,
+        ),
         **drops("[data] has no such setting yet", "*", matters=True),
     }
     return {f"{name}[].{key}": rule for key, rule in rules.items()}
@@ -238,6 +263,11 @@ RULES: dict[str, Rule] = {
 
 def suppose(draft: ProfileDraft) -> None:
     """Alpaca rows are written in Alpaca's own words; beside rows of other types there is one template for all."""
+    if draft.given("data.chat_template") == "qwen":
+        draft.drop_part("chat_template: its words", QWENS_SYSTEM, NO_SYSTEM)
+    elif draft.given("data.chat_template") == "alpaca":
+        why = "there without Alpaca's introduction, with which rows without a system turn begin here"
+        draft.drop_part("chat_template: its words", "alpaca", why)
     sources = draft.values.get(("data", "train"))
     sources = sources if isinstance(sources, list) else []
     own = [path for leaf in draft.document.leaves if _is_own_type(draft, leaf) for path in _paths(draft, leaf)]

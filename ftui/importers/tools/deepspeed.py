@@ -3,8 +3,8 @@
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import Rule, SourceTool, carries, drops, each, only, same, says, to, trackers
-from ftui.importers.tools.trainer import LAUNCH, SHARDED
-from ftui.importers.values import Unfit, above_zero, is_on, optimizer, real, text, whole
+from ftui.importers.tools.trainer import LAUNCH, SHARDED, betas
+from ftui.importers.values import Unfit, above_zero, is_on, optimizer, text, whole
 
 
 def _batch(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -28,15 +28,6 @@ def _precision(draft: ProfileDraft, leaf: Leaf) -> str:
     if leaf.path[0] == "fp16" and is_on(leaf.value) and bf16:
         raise Unfit("bf16 is on too")
     return "bf16" if bf16 else "fp16" if fp16 else "fp32"
-
-
-def _betas(draft: ProfileDraft, leaf: Leaf) -> None:
-    if not isinstance(leaf.value, list) or len(leaf.value) != 2:
-        raise Unfit("not two numbers")
-    first, second = map(real, leaf.value)
-    draft.carry(leaf, "train.adam_beta1", first)
-    draft.values[("train", "adam_beta2")] = second
-    draft.notes[("train", "adam_beta2")] = leaf.name
 
 
 def _optimizer(draft: ProfileDraft, leaf: Leaf) -> str:
@@ -64,7 +55,7 @@ _KEYS: dict[str, Rule] = {
     **carries("log", logging_steps="steps_per_print"),
     "train_batch_size": _batch,
     "optimizer.type": says("train.optim", _optimizer),
-    "optimizer.params.betas": _betas,
+    "optimizer.params.betas": betas,
     "scheduler.params.warmup_num_steps": to("train.warmup_steps", whole),
     WARMUP: only("linear", LOG, "as it is here"),
     **each(says("train.precision", _precision), "fp16.enabled bf16.enabled bfloat16.enabled"),

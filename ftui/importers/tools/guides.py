@@ -269,10 +269,14 @@ RULES: dict[str, Rule] = {
     **drops("it rewrites the weights of the base, so that the adapter would be wrong on the base you have",
             "use_loftq loftq_config loftq_config.*", matters=True),
     **drops(LAUNCH, "num_nodes distributed strategy"),
-    **drops(OWN_FOLDER, "output_path save_dir checkpoint_dir adapter_dir log_dir merged_dir adapter_base_dir logs_dir"
+    **drops("a folder of checkpoints, or the base: that is not known; the base stands in model.name_or_path",
+            "checkpoint_dir", matters=True),
+    **drops(OWN_FOLDER, "output_path save_dir adapter_dir log_dir merged_dir adapter_base_dir logs_dir"
             " cache_dir"),
     **drops(HUB, "push_to_hub hub_repo hub_model_name merge_and_push save_method save_model save_gguf push_model"
             " push_gguf save_path hub_path quantization_method"),
+    **drops("the mark that ends a turn is a token of its own here: add it with model.extra_special_tokens",
+            "map_eos_token", matters=True),
     ".quantization": _quantization_or_export,
 }  # fmt: skip
 
@@ -291,6 +295,7 @@ def _key_name(leaf: Leaf) -> str:
 def _suppose(draft: ProfileDraft) -> None:
     if draft.refused:
         return
+    draft.unsaid.append("the tool: keys are read as guides mean them; compare each with what yours means by it")
     if (method := _method(draft)) is not None:
         draft.suppose("adapter.method", method, "as the keys of the adapter say")
     draft.leave_open("adapter.method", "lora", "LoRA, as by default here; the file names no method")
@@ -311,4 +316,4 @@ def _recognizes(document: Document) -> bool:
     return len([leaf for leaf in document.leaves if _key_name(leaf) in RULES]) >= FEWEST
 
 
-GUIDE = SourceTool("a guide's shape", RULES, _recognizes, _suppose, _key_name)
+GUIDE = SourceTool("an unknown tool", RULES, _recognizes, _suppose, _key_name, most_strange=0.12)

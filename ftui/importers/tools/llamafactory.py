@@ -3,6 +3,7 @@
 Names and defaults as of src/llamafactory/hparams, autumn 2025 to 2026.
 """
 
+import contextlib
 import json
 import re
 from collections.abc import Mapping
@@ -13,7 +14,10 @@ from ftui.errors import ProfileError
 from ftui.importers.config_file import Document, Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import (
+    NO_SYSTEM,
     OTHER_TRACKER,
+    QWENS_SYSTEM,
+    SOME_ROWS,
     Gate,
     Rule,
     SourceTool,
@@ -41,6 +45,7 @@ from ftui.importers.tools.trainer import (
 )
 from ftui.importers.values import Unfit, either, flag, is_on, one_of, texts, whole, word, word_or
 from ftui.profile.paths import DATA_SUFFIXES, HUB_ID
+from ftui.system.input_files import read_input
 
 TOOL = "LLaMA-Factory"
 TURNS = "off: the assistant's turns are trained on, as here"
@@ -51,6 +56,16 @@ LATER = {"dpo": "preference pairs", "kto": "verdicts", "rm": "reward models", "p
 TEMPLATES = {name: name for name in ("llama2", "llama3", "mistral", "gemma", "phi", "qwen", "vicuna", "zephyr",
                                      "chatml", "alpaca")}  # fmt: skip
 ATTENTION = {"auto": "auto", "disabled": "eager", "off": "eager", "sdpa": "sdpa", "fa2": "flash_attention_2"}
+
+# What these make tokens of, where the base lacks it: their `stop_words` in data/template.py, as far as rows hold them.
+ADDED = {
+    "chatml": ["<|im_end|>", "<|im_start|>"], "qwen": ["<|im_end|>"], "llama3": ["<|eot_id|>"],
+    "gemma": ["<end_of_turn>"], "phi": ["<|end|>"],
+}  # fmt: skip
+# What they say in the place of a system turn, and ours do not.
+SYSTEMS = {"qwen": QWENS_SYSTEM, "zephyr": "You are Zephyr, a helpful assistant."}
+EMBEDDINGS = ["embed_tokens", "lm_head"]  # as they are called in Llama, Mistral, Qwen, Gemma and their kin
+CUT_SHORT = f"there the first so many rows of each data set; here {SOME_ROWS}, and some twice where it has fewer"
 
 INFO = "dataset_info.json"
 DEFAULT_FOLDER = "data"
@@ -139,6 +154,25 @@ def _adapter(draft: ProfileDraft, leaf: Leaf) -> str:
     return draft.folder_or_id(leaf.value)
 
 
+def _tokens(draft: ProfileDraft, leaf: Leaf | None = None) -> list[str]:
+    """All that the file, and its template, make tokens of. Raises `Unfit` where the value of `leaf` is none."""
+    names = texts(leaf.value) if leaf else []
+    for key in ("add_tokens", "add_special_tokens", "new_special_tokens"):
+        with contextlib.suppress(Unfit):  # reported where it stands
+            names = [*names, *texts(draft.raw(key) or [])]
+    return list(dict.fromkeys([*names, *ADDED.get(str(draft.raw("template")), [])]))
+
+
+def _resized(draft: ProfileDraft, leaf: Leaf) -> None:
+    """resize_vocab, which trains the embeddings beside a LoRA too."""
+    if not flag(leaf.value):
+        draft.drop(leaf, "off: the embeddings of new tokens are trained anyway")
+    elif _method(draft) not in ("lora", "qlora") or draft.raw("additional_target"):
+        draft.drop(leaf, "embeddings grow by themselves")
+    else:
+        draft.carry(leaf, "adapter.modules_to_save", EMBEDDINGS, "resize_vocab trains the embeddings whole there")
+
+
 def _rows(draft: ProfileDraft, leaf: Leaf) -> None:
     """`dataset` or `eval_dataset`: names with commas."""
     table, folder = _read_info(draft)
@@ -165,7 +199,7 @@ def _read_info(draft: ProfileDraft) -> tuple[Mapping[str, Any] | None, Path | No
         if path is None:
             continue
         try:
-            table = json.loads(path.read_text(encoding="utf-8-sig"))
+            table = json.loads(read_input(path).decode("utf-8-sig"))
         except (OSError, ValueError, RecursionError) as error:
             raise ProfileError(f"{path} cannot be read: {error}.") from error
         if not isinstance(table, dict):
@@ -225,7 +259,8 @@ RULES: dict[str, Rule] = {
     **TRAINER,
     **each(precision("auto"), "bf16 fp16"),
     **same("model", "trust_remote_code"),
-    **carries("model", extra_special_tokens="add_special_tokens new_special_tokens"),
+    **each(says("model.extra_special_tokens", lambda draft, leaf: _tokens(draft, leaf), "added where it lacks them"),
+           "add_tokens add_special_tokens new_special_tokens"),
     **carries("adapter", _LORA, r="lora_rank", lora_alpha="lora_alpha", lora_dropout="lora_dropout",
               target_modules="lora_target", modules_to_save="additional_target", use_rslora="use_rslora",
               use_dora="use_dora"),
@@ -249,6 +284,7 @@ RULES: dict[str, Rule] = {
     "adapter_name_or_path": says("adapter.name_or_path", _adapter),
     "template": to("data.chat_template", one_of(TEMPLATES, f"template; the tokenizer's own is used, or one of"
                                                            f" {', '.join(TEMPLATES)}")),
+    "resize_vocab": _resized,
     "train_on_prompt": if_on("data.loss_on", "everything", TURNS),
     "mask_history": if_on("data.loss_on", "last", TURNS),
     "val_size": held_out,
@@ -259,7 +295,7 @@ RULES: dict[str, Rule] = {
     **drops(LOADER, "overwrite_cache preprocessing_batch_size preprocessing_num_workers tokenized_path buffer_size"
                     " data_shared_file_system cache_path"),
     **drops("rows are read from a cache on disk, never loaded as a whole; they are counted before", "streaming"),
-    **drops("a source cannot be cut short here; cut the file, or set train.max_steps", "max_samples", matters=True),
+    **drops(CUT_SHORT, "max_samples", matters=True),
     **drops("sources are mixed by times per epoch: give [[data.train]] tables a weight",
             "mix_strategy interleave_probs", matters=True),
     **drops("there is one loss for all rows set aside", "eval_on_each_dataset"),
@@ -269,11 +305,11 @@ RULES: dict[str, Rule] = {
     **drops("only text can be trained on", "image_* video_* audio_*"),
     **drops("the result is given without it", "plot_loss compute_accuracy include_effective_tokens_per_second"
             " print_param_status low_cpu_mem_usage use_fast_tokenizer offload_folder eval_num_beams"
-            " resize_vocab shift_attn_impl overwrite_output_dir ignore_pad_token_for_loss"
+            " shift_attn_impl overwrite_output_dir ignore_pad_token_for_loss"
             " adapter_folder report_to_swanlab"),
     **drops("the hub's cache is where HF_HOME says", "cache_dir"),
     **drops("not built", "shift_attn mixture_of_depths use_unsloth use_unsloth_gc moe_aux_loss_coef upcast_layernorm"
-            " upcast_lmhead_output train_from_scratch split_special_tokens add_tokens"
+            " upcast_lmhead_output train_from_scratch split_special_tokens"
             " new_special_tokens_config init_special_tokens rope_scaling enable_thinking default_system tool_format"
             " mask_history_turns loraplus_lr_ratio loraplus_lr_embedding create_new_adapter use_dft_loss"
             " use_llama_pro use_adam_mini use_muon use_mca use_kt use_v1_kernels fp8 fp8_backend"
@@ -300,6 +336,11 @@ RULES: dict[str, Rule] = {
 
 def _suppose(draft: ProfileDraft) -> None:
     draft.suppose("run.stage", "sft")
+    system = SYSTEMS.get(str(draft.raw("template")))
+    if system and draft.given("run.stage") == "sft" and draft.raw("default_system") is None:
+        draft.drop_part("template: its words", system, NO_SYSTEM)
+    if tokens := _tokens(draft):
+        draft.suppose("model.extra_special_tokens", tokens, f"template: {TOOL} adds them where the base lacks them")
     draft.suppose("adapter.method", "lora")
     method = draft.given("adapter.method")
     if method in ("lora", "qlora") and draft.given("adapter.name_or_path") is None:

@@ -110,6 +110,16 @@ def _devices(draft: ProfileDraft, leaf: Leaf) -> None:
         draft.carry(leaf, "hardware.num_processes", len(numbers), f"{leaf.path[-1]} = {leaf.value}")
 
 
+def betas(draft: ProfileDraft, leaf: Leaf) -> None:
+    """The rule of a list of both betas of Adam."""
+    if not isinstance(leaf.value, list) or len(leaf.value) != 2:
+        raise Unfit("not two numbers")
+    first, second = map(real, leaf.value)
+    draft.carry(leaf, "train.adam_beta1", first)
+    draft.values[("train", "adam_beta2")] = second
+    draft.notes[("train", "adam_beta2")] = leaf.name
+
+
 def _epochs(draft: ProfileDraft, leaf: Leaf) -> None:
     steps = next((leaf for leaf in draft.document.leaves if leaf.path[-1] == "max_steps"), None)
     try:

@@ -142,4 +142,4 @@ def _recognizes(document: Document) -> bool:
     return not document.named.keys().isdisjoint(("model_name_or_path", "finetuning_type", "stage"))
 
 
-TRL = SourceTool("TRL", RULES, _recognizes, _suppose)
+TRL = SourceTool("TRL", RULES, _recognizes, _suppose, most_strange=0.2)

@@ -13,7 +13,7 @@ from ftui.cli.import_profile import import_profile
 from ftui.errors import ProfileError
 from ftui.importers import import_file
 from ftui.importers.rules import NULL
-from ftui.importers.tools import axolotl, deepspeed, guides, llamafactory, torchtune
+from ftui.importers.tools import axolotl, deepspeed, guides, litgpt, llamafactory, torchtune
 from ftui.importers.tools import trl as trl_keys
 from ftui.profile.layers import resolve
 from tests.support.examples import examples
@@ -186,6 +186,7 @@ TOOLS = {
     "model_name_or_path: m/m\nuse_peft: true\n": trl_keys.RULES,
     "zero_optimization: {stage: 0}\n": deepspeed.RULES,
     "tokenizer: {_component_: x}\n": torchtune.RULES,
+    "checkpoint_dir: o/m\nlora_r: 8\ntrain: {epochs: 1}\nquantize: bnb.nf4\n": litgpt.RULES,
     "model_name: m/m\nlr: 1e-4\nepochs: 1\n": guides.RULES,
 }
 LIKELY = st.sampled_from(

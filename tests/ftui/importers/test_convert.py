@@ -87,7 +87,7 @@ def test_llamafactory() -> None:
     assert "has no such name" in why["dataset: parts_catalogue"]
     assert "not built yet" in why["deepspeed"]
     assert {one.foreign for one in done.dropped if one.matters} == {
-        "lora_rnak", "dataset: parts_catalogue", "deepspeed", "max_samples",
+        "lora_rnak", "dataset: parts_catalogue", "deepspeed", "max_samples", "template: its words",
     }  # fmt: skip
 
 
