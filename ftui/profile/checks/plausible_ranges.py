@@ -155,6 +155,10 @@ RANGES: tuple[PlausibleRange, ...] = (
         "data.eval_fraction", 0, 0.5, "0.01 to 0.1", "what is set aside is not trained on",
         lambda profile: profile.data.eval_fraction,
     ),
+    PlausibleRange(
+        "data.eval_num_rows", 10, 100_000, "50 to 1000", "differences under 2 / sqrt(n) of the spread of n losses may "
+        "be chance: 0.63 with 10 rows", lambda profile: profile.data.eval_num_rows,
+    ),
 )  # fmt: skip
 
 

@@ -82,6 +82,7 @@ def test_learning_rates_by_what_is_trained_and_the_optimizer(
         ("adapter.lora_alpha", (64,), (1, 10), {"adapter": {"r": 256}}),
         ("adapter.lora_alpha", (1, 10), (), {"adapter": {"r": 256, "name_or_path": "an/adapter"}}),
         ("adapter.lora_dropout", (0, 0.05, 0.3), (0.5, 0.9), {}),
+        ("data.eval_num_rows", (10, 50, 1000), (1, 9, 10**6), {}),
         ("data.eval_fraction", (0.01, 0.5), (0.9,), {}),
     ],
 )
