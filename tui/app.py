@@ -140,7 +140,16 @@ class FtuiApp(FaultApp[list[str]]):
     # -- what every screen can do
 
     def say(self, text: str, tone: str = "text") -> None:
-        """Show a message in place of the keys for a while, at most until the next key."""
+        """Answer a key in place of the keys for a while; what does not fit there stays until it has been read."""
+        if cells(harmless(text)) <= self.size.width - 2:
+            self.note(text, tone)
+            return
+        from .screens.dialogs import MessageScreen
+
+        self.push_screen(MessageScreen(text, "") if tone == "bad" else MessageScreen("", text))
+
+    def note(self, text: str, tone: str = "text") -> None:
+        """Show in place of the keys what nobody asked for, as much as fits, at most until the next key."""
         self._said = (text, tone)
         if self._unsay is not None:
             self._unsay.stop()
@@ -156,7 +165,7 @@ class FtuiApp(FaultApp[list[str]]):
         """Say what went wrong and what to do about it."""
         text = f"{error.message} {error.hint}".strip()
         if "\n" not in text and cells(harmless(text)) <= self.size.width - 2:
-            self.say(text, "bad")
+            self.note(text, "bad")
             return
         from .screens.dialogs import MessageScreen
 

@@ -37,7 +37,10 @@ class Stage(Protocol):
     row_report: RowReport | None
 
     def say(self, text: str, tone: str = "text") -> None:
-        """Show a message in place of the keys for a while, at most until the next key."""
+        """Answer a key in place of the keys for a while; what does not fit there stays until it has been read."""
+
+    def note(self, text: str, tone: str = "text") -> None:
+        """Show in place of the keys what nobody asked for, as much as fits, at most until the next key."""
 
     def complain(self, error: FtuiError) -> None:
         """Say what went wrong and what to do about it."""

@@ -71,7 +71,7 @@ class CheckpointsScreen(ListScreen[None]):
         try:
             look = await asyncio.to_thread(self._browsed.look)
         except FtuiError as error:  # it is tried again in a moment: no dialog
-            stage(self).say(error.message, "bad")
+            stage(self).note(error.message, "bad")
             return
         finally:
             self._is_looking = False
@@ -147,7 +147,7 @@ class CheckpointsScreen(ListScreen[None]):
         if entry is not None and entry.path != self._reading:
             self._reading = entry.path
             self.draw()
-            stage(self).say(f"Reading {units.size(entry.size)} of {entry.name} back ...", "loss")
+            stage(self).note(f"Reading {units.size(entry.size)} of {entry.name} back ...", "loss")
             self.run_worker(self._verify(entry), group="verify", exclusive=True)
 
     async def _verify(self, entry: CheckpointEntry) -> None:
@@ -221,4 +221,4 @@ class CheckpointsScreen(ListScreen[None]):
                 stage(self).say(f"not copied, as there are control characters in it: {path}", "warn")
                 return
             self.app.copy_to_clipboard(path)
-            stage(self).say(f"copied: {path}")
+            stage(self).note(f"copied: {path}")

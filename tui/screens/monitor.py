@@ -36,7 +36,8 @@ CONTINUE = ("continue", "Continue the paused run")
 QUIT = ("quit", "Leave ftui")
 FACTOR = "The planned learning rate times a factor, from now on"
 LEGEND = {
-    "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA)",
+    "loss chart": "dim dots: lowest to highest loss; bright line: the loss smoothed (debiased EMA); "
+    "a dim line before it: the loss of the run it is a child of",
     "signs": "evaluation {evaluation}  best {best}  checkpoint {checkpoint}  epoch {epoch}  attempt {attempt}",
 }
 """What its help tells of the chart."""
@@ -81,7 +82,7 @@ class MonitorScreen(CanvasScreen[None]):
         Binding("Z", "zoom(2.0)", "zoom out", show=False, tooltip="Twice the steps", id="zoom-out"),
         Binding("left", "pan(-0.25)", "earlier", show=False, tooltip="A quarter back", id="earlier"),
         Binding("right", "pan(0.25)", "later", show=False, tooltip="A quarter on", id="later"),
-        Binding("0", "all", "all steps", show=False, tooltip="The whole plan", id="all"),
+        Binding("0", "all", "all steps", show=False, tooltip="All steps of the run", id="all"),
         Binding("L", "log", "whole log", show=False, tooltip="All the engine printed, to scroll through", id="log"),
         Binding("w", "why", "why", show=False, tooltip="How it ended or stands, and its last lines", id="why"),
         Binding("X", "request('abort')", "abort", show=False, tooltip="End the run at once; saves nothing", id="abort"),
@@ -108,7 +109,7 @@ class MonitorScreen(CanvasScreen[None]):
         try:
             self.run_view.look()
         except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
-            stage(self).say(f"The files of {self._run.name} cannot be read: {error}.", "bad")
+            stage(self).note(f"The files of {self._run.name} cannot be read: {error}.", "bad")
             return
         self.draw()
         stage(self).draw_keys()
@@ -185,7 +186,7 @@ class MonitorScreen(CanvasScreen[None]):
         if self.run_view.is_running:
             stage(self).say(f"{self._run.name} is running; space continues a paused run.")
             return
-        stage(self).say(f"{self._run.name} is being started again ...", "loss")
+        stage(self).note(f"{self._run.name} is being started again ...", "loss")
         self.run_worker(self._resume(), exclusive=True)
 
     async def _resume(self) -> None:

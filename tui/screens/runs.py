@@ -46,7 +46,7 @@ class RunsScreen(ListScreen[None]):
         try:
             self.run_list.look()
         except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
-            stage(self).say(f"Not all runs can be read: {error}.", "bad")
+            stage(self).note(f"Not all runs can be read: {error}.", "bad")
         if self._cursor_id is not None:  # else it stays at the top, where a new run appears
             self.follow_cursor()
         self.draw()

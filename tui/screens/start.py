@@ -57,7 +57,7 @@ class StartScreen(ListScreen[None]):
             self._choices = find_choices(Path.cwd(), self._run_list)
         except OSError as error:  # somebody has removed the folder, or nobody may read it
             self._choices = []
-            stage(self).say(f"The current folder cannot be read: {error}.", "bad")
+            stage(self).note(f"The current folder cannot be read: {error}.", "bad")
         self.follow_cursor()
 
     @property

@@ -28,7 +28,7 @@ from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, width_of
 from ftui.tui.render.terminal import Terminal
 from ftui.tui.screens.checkpoints import CheckpointsScreen
-from ftui.tui.screens.dialogs import ConfirmScreen
+from ftui.tui.screens.dialogs import ConfirmScreen, MessageScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.state.launch_plan import LaunchOptions
 from tests.support.shelf import CONTENT, finished, folder_of, living, opened, tell, trained
@@ -74,6 +74,13 @@ class Shown:
     def text(self, name: str) -> str:
         canvas = self.app.screen.query_one(f"#{name}", Canvas)
         return "\n".join(canvas.render_line(y).text.rstrip() for y in range(canvas.size.height))
+
+    async def answer(self) -> str:
+        """What is too long for the line of the keys, and stays until it has been read."""
+        assert isinstance(self.app.screen, MessageScreen)
+        words = " ".join(self.text("question").split())
+        await self.press("enter")
+        return words
 
     def row(self) -> str:
         return next(line for line in self.text("body").splitlines() if line.startswith(f" {UNICODE.cursor}"))
@@ -199,7 +206,7 @@ def test_going_on_from_a_checkpoint(run: Run, key: str, name: str | None, wishes
 
     async def act(shown: Shown) -> None:
         await shown.press(key)
-        assert wishes() == [] and "Nobody can continue from final" in shown.text("keys")
+        assert wishes() == [] and "Nobody can continue from final" in await shown.answer()
         await shown.press("down", key)
         assert wishes() == [LaunchOptions(run=run, checkpoint=12, name=name)]
         shown.app.pop_screen()
@@ -273,8 +280,8 @@ def test_a_helper_that_fails_is_no_verdict(run: Run, monkeypatch: pytest.MonkeyP
 
     async def act(shown: Shown) -> None:
         await shown.press("v")
-        words = "final could not be verified. The helper process ended: error: [/tmp] no \u241b memo"
-        assert words in " ".join(shown.text("keys").split())
+        words = "final could not be verified. The helper process ended: error: [/tmp] no \u241b memory"
+        assert words in await shown.answer()
         assert shown.row().endswith(" valid")
 
     during(run, act)
@@ -283,7 +290,7 @@ def test_a_helper_that_fails_is_no_verdict(run: Run, monkeypatch: pytest.MonkeyP
 def test_keeping_and_letting_go_of_a_run_that_does_not_live(run: Run) -> None:
     async def act(shown: Shown) -> None:
         await shown.press("p")
-        assert "final cannot be pinned" in shown.text("keys")
+        assert "final cannot be pinned" in await shown.answer()
         await shown.press("end", "p")
         assert "checkpoint-4 is pinned" in shown.text("keys")
         assert read_pins(run) == {4}

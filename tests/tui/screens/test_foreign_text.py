@@ -168,7 +168,7 @@ def test_the_palette_and_messages_show_foreign_text(name: str, monkeypatch: pyte
     monkeypatch.setattr(Commands, "_entries", lambda self: iter([entry]))
 
     async def play(visit: Visit) -> None:
-        visit.shown.app.say(text)
+        visit.shown.app.note(text)
         await visit.look(RunsScreen, seen=True)
         await visit.press("ctrl+p")
         await visit.shown.until(lambda: "evil" in visit.shown.text())

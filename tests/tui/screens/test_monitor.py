@@ -358,6 +358,26 @@ def test_back_leads_to_the_list_also_when_it_was_opened_first(key: str, recorded
     watch(recorded("wiki-style-finished"), play)
 
 
+@pytest.mark.parametrize(("text", "tone", "stays"), [
+    ("short", "good", False), ("x" * 78, "warn", False), ("x" * 79, "good", True), ("a reason " * 20, "bad", True),
+    ("\u65e5" * 39, "text", False), ("\u65e5" * 40, "text", True),
+])  # fmt: skip
+def test_an_answer_that_does_not_fit_stays_until_it_is_read(
+    text: str, tone: str, stays: bool, recorded: Recorded
+) -> None:
+    async def play(shown: ShownApp) -> None:
+        shown.app.say(text, tone)
+        await shown.pilot.pause()
+        assert shown.shows(MessageScreen) == stays
+        assert text.replace(" ", "") in "".join(shown.text().split())
+        await shown.press("enter" if stays else "question_mark", "escape")
+        shown.app.note(text, tone)
+        await shown.pilot.pause()
+        assert not shown.shows(MessageScreen), "what nobody asked for never takes the keys away"
+
+    watch(recorded("wiki-style-lora", living=True), play)
+
+
 def test_ctrl_c_ends_nothing(recorded: Recorded) -> None:
     run = recorded("wiki-style-lora", living=True)
 

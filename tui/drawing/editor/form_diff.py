@@ -8,7 +8,7 @@ from itertools import zip_longest
 from ...render.spans import Frame, Line, left, middle, spread, wrapped
 from ..columns import GAP, Column, share_width, widest
 
-KEY, VALUE = 20, 12  # columns: the least of a key, and of its value on either side
+VALUE = 12  # columns: the least of a value on either side
 MARGIN = 4  # on the left, and one at the right end
 LINE_STYLES = {"+": "good", "-": "bad", "@": "faint"}
 
@@ -41,9 +41,10 @@ def diff_lines(frame: Frame, page: DiffPage) -> list[Line]:
     """All differences, to be scrolled."""
     if not page.keys and not page.text_lines:
         return [[(" Nothing differs.", "muted")]]
+    longest = widest(difference.name for difference in page.keys)
     key, here_width, there_width = share_width(
         [
-            Column(KEY, widest(difference.name for difference in page.keys)),
+            Column(longest, longest),  # values are wrapped, keys would be cut
             Column(VALUE, widest(["here", *(difference.here for difference in page.keys)])),
             Column(VALUE, widest([page.there, *(difference.there for difference in page.keys)])),
         ],

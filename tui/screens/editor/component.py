@@ -56,8 +56,8 @@ class Component:
         """Names the keys that were taken out since `before` because they exclude what was just set."""
         names = removed_keys(before, self.form.draft, self.form.key)
         if names:
-            words = f"{', '.join(names)} {'was' if len(names) == 1 else 'were'} taken out"
-            self.stage.say(f"{words}, which cannot stand beside it; u takes that back.", "warn")
+            verb, why = ("was", "it excludes") if len(names) == 1 else ("were", "they exclude")
+            self.stage.say(f"{', '.join(names)} {verb} taken out: {why} this key. u undoes that.", "warn")
 
     def ask(self, question: str, yes: str, then: Callable[[], object]) -> None:
         """Asks, and goes on with `then` after a yes. `yes`: what that does."""

@@ -177,7 +177,7 @@ class EditorScreen(SplitScreen):
             elif fault is None:
                 stage(self).say("Nothing is wrong.")
             else:
-                stage(self).say(f"{'.'.join(fault.key)}: {fault.message}. {fault.fix}")
+                stage(self).note(f"{'.'.join(fault.key)}: {fault.message}. {fault.fix}")
         self.draw()
 
     def action_find(self) -> None:

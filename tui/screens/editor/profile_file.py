@@ -98,7 +98,7 @@ class ProfileFile(Component):
         if self.attempt(lambda: self.form.save(path)) is not None:
             recent.remember("profile", str(path.absolute()))
             self.keep_draft()
-            self.stage.say(f"Saved as {place(path.absolute())}.", "good")
+            self.stage.note(f"Saved as {place(path.absolute())}.", "good")
             self.redraw()
             if then is not None:
                 then()

@@ -89,7 +89,7 @@ def describe_answer(question: RowQuery, before: RowView | None, sample: RowView)
     here, there = (before.number, before.part), (sample.number, sample.part)
     if question.ask == "search":
         around = "" if there > here else "It is nowhere else. " if there == here else "From the start again. "
-        return around + ("" if sample.hits else "It stands in the file, not in what the model sees: v shows the file.")
+        return around + ("" if sample.hits else "It is in the file (v), not in what the model sees.")
     if (part := question.given.get("part", 0)) > sample.part and "jump" in question.given:
         return f"Row {sample.number + 1:,} has {sample.num_parts:,} parts; this is the last."
     if here != there:
