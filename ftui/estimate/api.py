@@ -11,6 +11,7 @@ from typing import Any
 from ftui.dataset.row_counts import RowCounts
 from ftui.errors import FtuiError, ModelError, UnavailableError
 from ftui.estimate import closed_form, disk, fit, levers, timing
+from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
 from ftui.estimate.result import FIT, Duration, Estimate, Memory, verdict
 from ftui.estimate.setup import Parallel, TrainingSetup, build_setup
@@ -59,6 +60,8 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
             ram=None, disk=None, num_parameters=None, num_trainable=None, notes=(setup,), warnings=warnings,
         )  # fmt: skip
     memory = memory_of(setup, known)
+    if known.counts is None and known.counting_problem is None:
+        known = replace(known, counts=guess_rows(profile, setup.shape.vocab_size))
     time = timing_of(profile, setup, known)
     impossible = "; ".join(lever.reason for lever in levers.list_needed(setup))
     notes = tuple(_notes(setup, known, time, price_of(card, profile.hardware.price_per_hour)))
@@ -135,8 +138,10 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
 
 
 def _rows_words(setup: TrainingSetup, counts: RowCounts | None) -> str:
-    if counts is None or counts.longest is None:
+    if counts is None:
         return f"all rows taken to be {setup.length} tokens long"
+    if counts.longest is None:
+        return f"rows not read: {setup.length} tokens each for the memory, the files' size for the time"
     if counts.bytes_per_token is None:
         return ""
     least, usual, most = counts.bytes_per_token
@@ -254,8 +259,6 @@ def _notes(setup: TrainingSetup, known: Known, time: Duration, price: float | No
     if known.counting_problem is not None:
         how = "with the tokenizer" if known.counts is not None else ""
         notes.append(f"The rows could not be counted{how and f' {how}'}: {known.counting_problem.message}")
-    elif known.counts is None:
-        notes.append(f"The rows were not read: all are taken to be {setup.length} tokens long.")
     if time.step_seconds is None:
         notes.append(f"How fast {setup.card.title} computes in {setup.precision} is not known before a probe.")
     elif price is None and setup.card.kind == "cuda":
