@@ -192,6 +192,8 @@ def ending_lines(record: AnyRecord, state: RunState) -> list[str]:
     match record:
         case RunFinished() | RunStopped():
             return lines_of(f"{phase_word(state.phase)} at {place(state)}: {record.reason}")
+        case EngineEnded() if state.ended_by != "supervisor":
+            return []  # the engine itself has said it
         case RunFailed() | EngineEnded() if state.message and state.ended_by:
             return lines_of("\n".join(filter(None, (f"{phase_word(state.phase)}: {state.message}", state.hint))))
     return []

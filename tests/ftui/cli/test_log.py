@@ -118,13 +118,20 @@ def test_the_course_of_a_healthy_run(run: Run, append: Any) -> None:
             [RunFailed(message="no\nroom", hint="buy", exit_code=40, error="")],
             "parked: no|           room|           buy",
         ),
+        (
+            [RunFailed(message="no\nroom", hint="buy", exit_code=31, error="")],
+            "failed: no|           room|           buy",
+        ),
         ([RunFinished(step=8, reason="no\x1b[2J", final="final")], "finished at step 8/40: no\u241b[2J"),
     ],
 )
 def test_an_attempt_ends_in_the_engines_words(run: Run, append: Any, records: list[Record], line: str) -> None:
     append(run.metrics, *steps(range(1, 9)), attempt=1)
     append(run.journal, at(0, make_run_started(max_steps=40)), *(at(9, record) for record in records), attempt=1)
+    ended = EngineEnded(code=40, signal=None, oom_kills=None, last_lines=["Traceback"])
+    append(run.supervisor_log, at(9.5, ended), attempt=1)  # which has nothing to add
     lines = without_clock(printed(run))
+    assert sum(line.startswith(("failed", "parked", "stopped", "finished")) for line in lines) == 1
     assert [text for text in lines if not text.startswith("`ftui log")][-line.count("|") - 1 :] == line.split("|")
 
 
