@@ -58,6 +58,9 @@ def estimate_line(frame: Frame, on_card: CardEstimate) -> Line:
     if room < NARROW_BAR:
         times = times[:1]
         room = frame.width - width_of([*card, *figures, *times]) - 2
+    mark = "" if not estimate.rows else "  rows by bytes" if "tokenizer" in estimate.rows else "  rows not read"
+    if mark and room - len(mark) >= NARROW_BAR:
+        times, room = [*times, (mark, "faint")], room - len(mark)
     size = max(0, min(WIDE_BAR, room))
     return [*card, *_bar(frame.glyphs, memory, on_card.card.memory, size, style), *figures, *times]
 

@@ -122,6 +122,19 @@ def test_the_estimate_fits_its_line(verdict: Any, width: int) -> None:
         assert len(breakdown(Frame(width, 12, ASCII), on_card)) <= 12
 
 
+@pytest.mark.parametrize(("rows", "mark"), [
+    ("", ""), ("rows not read: 2048 tokens each for the memory, the files' size for the time", "rows not read"),
+    ("rows counted without the tokenizer, 4.2 bytes a token (3.2 to 5.2)", "rows by bytes"),
+])  # fmt: skip
+def test_the_line_says_how_its_rows_are_known(rows: str, mark: str) -> None:
+    """Where there is room; else the list of all facts does."""
+    on_card = CardEstimate(find_card("rtx4090"), Estimate(**{**vars(ESTIMATE), "rows": rows}))
+    text = "".join(part for part, _ in estimate_line(Frame(120, 1, UNICODE), on_card))
+    assert text.endswith(mark) and ("rows" in text) == bool(mark)
+    facts = " ".join("".join(part for part, _ in line) for line in breakdown(Frame(100, 40, UNICODE), on_card))
+    assert ("tokens each" in facts or "bytes a token" in facts) == bool(mark)
+
+
 def test_any_text_is_drawn() -> None:
     """What is no TOML too: colours never fail, and no character is lost."""
     text = 'a = """x\n[b] # "\n""" # c\nd=[1, 2.5e-3, true, "]#", \'x\']\n= = =\n\x1b[2J\n"unclosed\n[x'
