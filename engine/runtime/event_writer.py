@@ -7,18 +7,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec.structs import replace
 
 from ftui.errors import DiskError, DiskFullError, LostRunError
 from ftui.runs.events import Beat, JournalRecord, Phase, PhaseChanged, Record, Step, Warned
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from ftui.system.files import Lock, open_private, replace_file, try_lock
+from ftui.system.redact import redact_value
 from ftui.system.volume import make_reserve, release_reserve
 
 if TYPE_CHECKING:
     from .disk_wait import DiskWait
 
 BEAT_SECONDS = 1.0
+TEXTS = ("message", "hint", "error", "detail", "reason")  # of a record, where a library's words may stand
 LONGEST_LOG = 8 << 20  # bytes of engine.log; as much again stands in engine.log.1
 
 
@@ -51,7 +54,8 @@ class EventWriter:
     def write(self, record: JournalRecord, *, durable: bool = False) -> None:
         """Append to the journal; a `durable` record is on the disk when this returns."""
         if not self._is_silent:
-            self._append(self._journal, record, durable=durable)
+            texts = {name: value for name in TEXTS if isinstance(value := getattr(record, name, None), str)}
+            self._append(self._journal, replace(record, **redact_value(texts)), durable=durable)
 
     def write_step(self, record: Step) -> None:
         """Append a finished step to the metrics."""

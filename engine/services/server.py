@@ -25,6 +25,7 @@ import msgspec  # noqa: E402
 
 from ftui.errors import FtuiError  # noqa: E402
 from ftui.helper.protocol import Problem, Request, Response  # noqa: E402
+from ftui.system.redact import redact  # noqa: E402
 
 IDLE_SECONDS = 300.0
 LEAVE_SECONDS = 1.0  # for an interrupted answer to remove what it has half written
@@ -126,9 +127,9 @@ def _problem(error: Exception) -> Problem:
 
     expected = error if isinstance(error, FtuiError) else as_ftui_error(error)
     if expected is not None:
-        return Problem(expected.message, expected.hint, expected.exit_code, type(expected).__name__)
+        return Problem(redact(expected.message), redact(expected.hint), expected.exit_code, type(expected).__name__)
     traceback.print_exc()
-    return Problem(f"{type(error).__name__}: {error}", "This is a bug in ftui: please report it.")
+    return Problem(redact(f"{type(error).__name__}: {error}"), "This is a bug in ftui: please report it.")
 
 
 if __name__ == "__main__":

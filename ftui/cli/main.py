@@ -24,7 +24,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parser().parse_args(as_command(sys.argv[1:] if arguments is None else arguments))
         return call_handler(options)
     except FtuiError as error:
-        print(complaint(error.message, error.hint), file=sys.stderr)
+        from ftui.system.redact import redact
+
+        print(redact(complaint(error.message, error.hint)), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

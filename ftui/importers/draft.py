@@ -10,7 +10,7 @@ from ftui.importers.config_file import Document, Leaf, is_unresolved
 from ftui.importers.values import Unfit, text
 from ftui.profile.origins import Key
 from ftui.profile.paths import DATA_SUFFIXES, HUB_ID
-from ftui.system.redact import redact
+from ftui.system.redact import redact, redact_value
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class ProfileDraft:
         key = tuple(ours.split("."))
         if key in self.values and self.values[key] != value:
             self.drop(leaf, f"{ours} is {self.values[key]!r} already", matters=True)
-        elif _has_secret(value):
+        elif redact_value(value) != value:
             self.drop(leaf, "it holds what looks like a secret; a profile is copied into its run", matters=True)
         else:
             self.values[key] = value
@@ -119,11 +119,11 @@ class ProfileDraft:
 
     def drop(self, leaf: Leaf, reason: str, *, matters: bool = False) -> None:
         """The leaf has no place in the profile."""
-        self.dropped.append(Dropped(leaf.name, _harmless(leaf.value), redact(reason), matters))
+        self.dropped.append(Dropped(leaf.name, redact_value(leaf.value), redact(reason), matters))
 
     def drop_part(self, name: str, value: Any, reason: str) -> None:
         """What is lost and is no key of this file, such as a column of a list of data sets."""
-        self.dropped.append(Dropped(redact(name), _harmless(value), redact(reason), True))
+        self.dropped.append(Dropped(redact(name), redact_value(value), redact(reason), True))
 
     def suppose(self, ours: str, value: Any, note: str = "") -> None:
         """What the other tool does where its file says nothing."""
@@ -140,7 +140,7 @@ class ProfileDraft:
     def _instead(self, key: Key) -> str:
         """What the file says there, where it says something that has no place here."""
         leaf = self.unread.get(key)
-        value = None if leaf is None else "null" if leaf.value is None else _harmless(leaf.value)
+        value = None if leaf is None else "null" if leaf.value is None else redact_value(leaf.value)
         return "" if leaf is None else f"not {leaf.name} = {value}, which ftui does not have: "
 
     def leave_open(self, ours: str, value: Any, note: str) -> None:
@@ -227,14 +227,3 @@ def _origin(leaf: Leaf, key: Key) -> str:
     if len(names) != len(leaf.path):
         return names[0]
     return "" if names[-1] == key[-1] else ".".join(names[-2:])
-
-
-def _has_secret(value: Any) -> bool:
-    each = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(map(_has_secret, each)) or (isinstance(value, str) and redact(value) != value)
-
-
-def _harmless(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_harmless(element) for element in value]
-    return redact(value) if isinstance(value, str) else value

@@ -18,6 +18,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import unused_keys
 from ftui.profile.toml_edit.statements import line_numbers, nearest_line
 from ftui.profile.toml_reader import BOM, read_text, read_toml
+from ftui.system.redact import redact, redact_value
 
 EXCLUSIVE: tuple[tuple[Key, ...], ...] = (
     (("train", "max_steps"), ("train", "num_train_epochs")),
@@ -33,6 +34,8 @@ TOGETHER: tuple[tuple[Key, ...], ...] = (
     (("train", "per_device_train_batch_size"), ("train", "gradient_accumulation_steps")),
     (("model", "from_scratch"), ("data", "max_length")),
 )
+SECRET = "holds a password or a token, and a profile is copied into its run"
+SECRET_FIX = "Take it out, and set it in the environment: HF_TOKEN for the hub, WANDB_API_KEY for wandb."
 DEEPEST = 8  # tables and lists within each other; no key is that deep
 
 
@@ -234,6 +237,11 @@ def _merge(
             _forget(origins, key)
         proposed = proposed | given.keys() if layer.gives_way else proposed - given.keys()
         for key, value in given.items():
+            key, value, is_secret = _hide_secrets(key, value)
+            if is_secret:
+                problems.append(ProfileFault(key, layer.origin(key), SECRET, SECRET_FIX))
+                values[key], origins[key] = value, layer.origin(key)
+                continue
             if is_in_list(values, key):
                 problems += set_in_list(values, key, value, layer.folder, layer.origin(key))
                 _forget(origins, key)
@@ -248,6 +256,12 @@ def _merge(
                 values[key] = value
                 problems.append(ProfileFault(key, origins[key], str(error), "Write the path of a file or a folder."))
     return values, origins, problems
+
+
+def _hide_secrets(key: Key, value: Any) -> tuple[Key, Any, bool]:
+    """Key and value as they may be shown, and whether a secret was in them. Before a path is made of an address."""
+    harmless = tuple(map(redact, key)), redact_value(value)
+    return *harmless, harmless != (key, value)
 
 
 def _make_room(values: dict[Key, Any], origins: dict[Key, ValueOrigin], key: Key) -> list[ProfileFault]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ftui.errors import ProfileError
 from ftui.system.input_files import read_input
+from ftui.system.redact import redact
 from ftui.text import cut, shown
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
@@ -77,7 +78,7 @@ def _syntax_error(reported: str, text: str, path: Path) -> ProfileError:
     key = ".".join([*heads[-1:], *([pair[1]] if pair else [])]) if pair else ""
     reason, fix = _reason(reported, lines, number)
     where = f"{path}:{number}: {shown(key)}: " if key else f"{path}:{number}: "
-    return ProfileError(f"{where}this is not TOML: {reason}.", hint=fix)
+    return ProfileError(redact(f"{where}this is not TOML: {reason}."), hint=redact(fix))
 
 
 def _opening(lines: Sequence[str], number: int) -> int:

@@ -34,6 +34,7 @@ from ftui.supervisor.telemetry import Sampler
 from ftui.supervisor.trackers import Trackers
 from ftui.system.files import open_plain, replace_file
 from ftui.system.process_id import Identity, this_process
+from ftui.system.redact import redact
 from ftui.system.volume import release_reserve
 
 TICK_SECONDS = 1.0
@@ -257,5 +258,5 @@ def last_lines(log: Path, start: int) -> list[str]:
             data = file.read()
     except OSError as error:
         return [f"engine.log cannot be read: {error}"]
-    lines = data.decode(errors="backslashreplace").rstrip("\n").split("\n")
+    lines = redact(data.decode(errors="backslashreplace")).rstrip("\n").split("\n")
     return [line[:LONGEST_LINE] for line in lines[-LAST_LINES:] if line]

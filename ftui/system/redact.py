@@ -1,7 +1,7 @@
-"""Secrets kept out of logs: what Python prints passes through here before it reaches engine.log.
+"""Secrets kept out of logs, records, messages and profiles: what Python prints passes through here on its way to a log.
 
-Known by their place (user:password in a URL), by their look (`hf_...`), or because they stand in an environment
-variable whose name says so. What C code or a crash handler writes to the descriptor does not pass through.
+Known by their place (user:password or `?token=` in a URL), by their look (`hf_...`, `sk-...`), or because they stand in
+an environment variable whose name says so. What C code or a crash handler writes to the descriptor does not pass.
 """
 
 import atexit
@@ -20,21 +20,47 @@ from ftui.system.log_lines import LogLines
 
 HIDDEN = "***"
 SHORTEST = 8
-_NAMES = re.compile("TOKEN|SECRET|PASSWORD|API_KEY|ACCESS_KEY|CREDENTIALS", re.IGNORECASE)
-_SHAPES = r"(?P<url>://)[^\s/?#]*@|(?P<hub>hf_)[A-Za-z0-9]{20,}"
-_OPEN_SHAPES = re.compile(r"(?::/?|://[^\s/?#]*|hf?|hf_[A-Za-z0-9]*)\Z")
+_NAMES = re.compile("TOKEN(?!IZ)|SECRET|PASSWORD|API_?KEY|ACCESS_KEY|CREDENTIALS", re.IGNORECASE)
+_TOKENS = {
+    "hf_": "[A-Za-z0-9]{20,}",  # Hugging Face
+    "sk-": r"(?=[\w-]*\d)(?:[a-z0-9]{2,8}-){0,3}[A-Za-z0-9_]{20,}[\w-]*",  # OpenAI, Anthropic and others
+    "wandb_v1_": r"\w{20,}",
+    "ghp_": r"\w{20,}", "gho_": r"\w{20,}", "ghs_": r"\w{20,}", "github_pat_": r"\w{20,}", "glpat-": r"[\w-]{20,}",
+    "AKIA": "[0-9A-Z]{16}", "xoxb-": r"[\w-]{20,}", "AIza": r"[\w-]{35}",
+}  # fmt: skip
+"""What tokens of services begin with, and what follows."""
+_IN_QUERY = "(?:[a-z_-]*(?:token|api_?key|secret|password|passwd|signature|credential)|auth|key|pwd|sig)"
+_SHAPES = "|".join((
+    r"(?P<url>://)[^\s/?#]*@",
+    rf"(?P<query>[?&](?i:{_IN_QUERY})=)[^\s&#\"'<>*]+",
+    *(f"(?P<token{number}>{start}){rest}" for number, (start, rest) in enumerate(_TOKENS.items())),
+))  # fmt: skip
+_OPEN_SHAPES = re.compile(r"(?::/?|://[^\s/?#]*|[?&](?i:[a-z_-]*)(?:=[^\s&#\"'<>*]*)?)\Z")
+_LAST_WORD = re.compile(r"[\w-]*\Z")
 _LONGEST_HELD = 64 << 10
 
 
 def redact(text: str) -> str:
-    """Replace every secret in `text` by `***` (in URLs only the part before the `@`)."""
+    """Replace every secret in `text` by `***` (what says that it is one stays, as `hf_` and `?token=`)."""
     return _pattern(_secrets()).sub(_hide, text)
+
+
+def redact_value(value: Any) -> Any:
+    """The same for every text in a value of a profile or of a record: in lists, in tables and their keys."""
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, dict):
+        return {redact_value(key): redact_value(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(redact_value, value))
+    return value
 
 
 def _hide(match: re.Match[str]) -> str:
     if match["url"]:
         return f"://{HIDDEN}@"
-    return f"{match['hub'] or ''}{HIDDEN}"
+    kept = next((group for group in match.groups() if group), "")
+    return f"{kept}{HIDDEN}"
 
 
 def _secrets() -> frozenset[str]:
@@ -65,7 +91,12 @@ def _open_end(text: str) -> int:
     starts = [len(text)]
     if match := _OPEN_SHAPES.search(text):
         starts.append(match.start())
-    for form in _spellings(secrets):
+    word = _LAST_WORD.search(text)
+    assert word is not None, "it may be empty"
+    for beginning in _TOKENS:
+        if (place := word[0].find(beginning)) >= 0:
+            starts.append(word.start() + place)
+    for form in (*_spellings(secrets), *_TOKENS):
         longest = min(len(form) - 1, len(text))
         starts += [len(text) - n for n in range(longest, 0, -1) if text.endswith(form[:n])][:1]
     start = min(starts)

@@ -11,7 +11,7 @@ import pytest
 from ftui.engine.runtime import event_writer
 from ftui.engine.runtime.event_writer import EventWriter
 from ftui.errors import LostRunError
-from ftui.runs.events import JournalRecord, PhaseChanged, RunStopped, Warned
+from ftui.runs.events import ControlRefused, JournalRecord, PhaseChanged, RunFailed, RunStopped, Warned
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.system.files import try_lock
@@ -98,3 +98,18 @@ def test_on_a_full_disk_there_is_room_for_the_end_too(tmp_path: Path, monkeypatc
         events.write(record)
     found = Tail(run.journal).read()
     assert [type(record) for record in found] == [type(record) for record in said]
+
+
+def test_no_secret_reaches_the_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words of a library may hold what was in an address or a variable."""
+    monkeypatch.setenv("HF_TOKEN", "correct-horse-battery")
+    run, words = Run(tmp_path), "https://ann:pass@host said no to correct-horse-battery"
+    events = EventWriter(run, attempt=1, token="t")
+    events.warn(words)
+    events.set_phase("preparing", words)
+    events.write(RunFailed(message=words, hint=words, exit_code=32, error=words))
+    events.write(RunStopped(step=1, reason=words, exit_code=10))
+    events.write(ControlRefused(request="a" * 16, verb="stop", step=1, reason=words))
+    text = run.journal.read_text()
+    assert text.count("https://***@host said no to ***") == 7
+    assert "pass" not in text.replace("***", "") and "correct-horse" not in text

@@ -39,7 +39,7 @@ def read(folder: Path, text: str, *overrides: str) -> Profile:
         ("target_modules = '(q_proj'", "'(q_proj' is no regular expression"),
         ("method = 'freeze'\ntrainable_modules = ['ok', '*']", "'*' is no regular expression"),
         ("[adapter.rank_pattern]\nq_proj = 'eight'", "adapter.rank_pattern.q_proj"),
-        ("name_or_path = 'https://me:secret@hub/x'", "not an address"),
+        ("name_or_path = 'https://hub/x'", "not an address"),
     ],
 )
 def test_what_contradicts_is_named(tmp_path: Path, text: str, message: str) -> None:

@@ -14,7 +14,10 @@ from ftui.system.redact import RedactingStream, redact
 HUB = "hf_" + "aB3" * 12
 KEY = "0123456789abcdef0123456789abcdef01234567"
 SECRET = st.text(st.characters(min_codepoint=33, max_codepoint=0x24F, exclude_characters="*\x85\x7f\xa0"), min_size=8)
-TEXT = st.text(st.sampled_from("ab \n:/@hf_?#\r*s3é"), max_size=60)
+TEXT = st.text(st.sampled_from("ab \n:/@hf_?#\r*s3é&=-"), max_size=60)
+PIECES = st.lists(
+    st.sampled_from(["sk-", "sk-ant-", "?token=", "&key=", "hf_", "ghp_", "a1", "0123456789abcdefghij", "@ ", "://"])
+).map("".join)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,17 @@ TEXT = st.text(st.sampled_from("ab \n:/@hf_?#\r*s3é"), max_size=60)
         ("hf_hub_download", "hf_hub_download"),
         (f"sha1 {KEY}", f"sha1 {KEY}"),
         ("nothing to hide", "nothing to hide"),
+        ("https://host/x?token=abc&b=2", "https://host/x?token=***&b=2"),
+        ("https://host/x?b=2&API_KEY=abc#top", "https://host/x?b=2&API_KEY=***#top"),
+        ("https://s3/x?X-Amz-Signature=00ff&X-Amz-Date=1", "https://s3/x?X-Amz-Signature=***&X-Amz-Date=1"),
+        ("https://host/x?monkey=abc", "https://host/x?monkey=abc"),
+        ("key sk-proj-0123456789abcdefghijklmn-_x.", "key sk-***."),
+        ("key sk-ant-api03-0123456789abcdefghijklmn.", "key sk-***."),
+        ("sk-learn-classification-of-2-rows", "sk-learn-classification-of-2-rows"),
+        ("task-acknowledgementsandmore", "task-acknowledgementsandmore"),
+        ("ghp_0123456789abcdefghij glpat-0123456789abcdefghij", "ghp_*** glpat-***"),
+        ("AKIA0123456789ABCDEF", "AKIA***"),
+        ("wandb_v1_0123456789abcdefghij", "wandb_v1_***"),
     ],
 )
 def test_known_by_place_or_look(text: str, expected: str) -> None:
@@ -41,6 +55,12 @@ def test_known_by_the_name_of_a_variable(name: str, monkeypatch: pytest.MonkeyPa
     assert redact(f"x{KEY}y {KEY}") == "x***y ***"
     monkeypatch.setenv(name, "short")
     assert redact(f"short {KEY}") == f"short {KEY}"
+
+
+@pytest.mark.parametrize("name", ["TOKENIZERS_PARALLELISM", "TOKENIZER_FOLDER", "FTUI_RUNS"])
+def test_names_that_only_sound_like_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "/data/models/base")
+    assert redact("/data/models/base") == "/data/models/base"
 
 
 def test_other_variables_are_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +103,7 @@ class Sink(io.StringIO):
 
 @given(
     st.text(st.sampled_from("abc"), min_size=8, max_size=14),
-    st.lists(st.one_of(TEXT, st.none(), st.text(st.sampled_from("abc"), max_size=9))),
+    st.lists(st.one_of(TEXT, PIECES, st.none(), st.text(st.sampled_from("abc"), max_size=9))),
     st.data(),
 )
 def test_a_stream_hides_what_its_whole_text_hides(secret: str, parts: list[str | None], data: st.DataObject) -> None:
