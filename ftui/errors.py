@@ -4,7 +4,7 @@ FtuiError                    70  a bug in ftui unless a subclass says otherwise
 ├── UsageError                2  the command line
 ├── ProfileError             30  the profile: file, line, key
 ├── DataError                31  the rows: file, line, reason
-├── ModelError               32  missing, refused
+├── ModelError               32  missing, damaged, refused
 │   ├── UnavailableError     32  its files cannot be fetched for now: offline, or no access yet
 │   └── NotSimulatedError    32  an estimate cannot be made of it, but it can be trained
 ├── HardwareError            33  no usable GPU, driver

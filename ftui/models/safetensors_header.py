@@ -16,6 +16,7 @@ from ftui.system.input_files import open_input
 
 LONGEST_HEADER = 100 << 20
 """As the safetensors library has it: a longer header is a damaged file."""
+SAMPLE = 4096  # bytes
 BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64, "F16": 16,
     "BF16": 16, "F32": 32, "F64": 64, "C64": 64, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
@@ -26,10 +27,12 @@ BITS = {
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor in a file: the format's name of its type (`BF16`), and its shape."""
+    """A tensor in a file: the format's name of its type (`BF16`), its shape, and the bytes after the header it has."""
 
     dtype: str
     shape: tuple[int, ...]
+    start: int
+    end: int
 
     @property
     def num_elements(self) -> int:
@@ -54,9 +57,9 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
             header = json.loads(stream.read(length))
             header.pop("__metadata__", None)
             tensors = {name: _tensor(entry) for name, entry in header.items()}
-            end = max((entry["data_offsets"][1] for entry in header.values()), default=0)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise damaged(file, f"its header cannot be read ({type(error).__name__}: {error})") from error
+    end = max((tensor.end for tensor in tensors.values()), default=0)
     if end != size - 8 - length:
         raise damaged(file, f"it has {size} bytes and should have {8 + length + end}, by its own header")
     return tensors
@@ -64,14 +67,35 @@ def read_header(file: Path) -> dict[str, StoredTensor]:
 
 def _tensor(entry: dict[str, Any]) -> StoredTensor:
     """Raises what `read_header` takes for damage."""
-    tensor = StoredTensor(str(entry["dtype"]), tuple(entry["shape"]))
     start, end = entry["data_offsets"]
+    tensor = StoredTensor(str(entry["dtype"]), tuple(entry["shape"]), start, end)
     if not all(type(number) is int and 0 <= number < 1 << 63 for number in (start, end, *tensor.shape)):
         raise ValueError("a size is no size")
     bits = BITS.get(tensor.dtype)
     if bits is not None and tensor.num_elements * bits != (end - start) * 8:
         raise ValueError(f"{tensor.dtype} of shape {list(tensor.shape)} in {end - start} bytes")
     return tensor
+
+
+def ends_in_zeros(file: Path, tensors: dict[str, StoredTensor]) -> str:
+    """The name of the last matrix in a file of weights where it has only zeros at its ends and in its middle, else "".
+
+    Downloads that make room first, and break off, leave a file of the right size.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    matrices = [name for name, tensor in tensors.items() if len(tensor.shape) > 1 and tensor.num_elements]
+    name = max(matrices, key=lambda name: tensors[name].end, default="")
+    if not name:
+        return ""
+    last, data = tensors[name], file.stat().st_size - max(tensor.end for tensor in tensors.values())
+    with open_input(file) as stream:
+        for place in (last.start, (last.start + last.end) // 2, max(last.start, last.end - SAMPLE)):
+            stream.seek(data + place)
+            if any(stream.read(min(SAMPLE, last.end - place))):
+                return ""
+    return name
 
 
 def damaged(file: Path, what: str) -> ModelError:

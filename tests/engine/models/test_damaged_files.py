@@ -35,6 +35,12 @@ def zero(file: Path) -> None:
     file.write_bytes(bytes(file.stat().st_size))
 
 
+def zero_from_half(file: Path) -> None:
+    """As a download leaves it that made room first."""
+    data = file.read_bytes()
+    file.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
+
+
 def lengthen(file: Path) -> None:
     file.write_bytes(file.read_bytes() + b"\0")
 
@@ -83,6 +89,7 @@ def renamed_tensor(file: Path) -> None:
 DEEP = b'{"a":' * 200_000
 DAMAGES: dict[str, tuple[str, Damage]] = {
     "weights halved": (WEIGHTS, cut), "weights empty": (WEIGHTS, holding(b"")), "weights zeroed": (WEIGHTS, zero),
+    "weights zero from the middle on": (WEIGHTS, zero_from_half),
     "weights with a byte more": (WEIGHTS, lengthen), "weights of seven bytes": (WEIGHTS, holding(b"\7" * 7)),
     "a header too long": (WEIGHTS, lie(10**15)), "a header a little longer": (WEIGHTS, lie(8)),
     "a header a little shorter": (WEIGHTS, lie(-8)), "a pointer for weights": (WEIGHTS, holding(POINTER)),
@@ -119,6 +126,7 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
 OF_SHARDS: dict[str, tuple[str, Damage]] = {
     "a shard missing": (SHARD, os.unlink), "a shard halved": (SHARD, cut),
     "a pointer for a shard": (SHARD, holding(POINTER)),
+    "a shard zero from the middle on": (SHARD, zero_from_half),
     "a shard with another tensor": (SHARD, renamed_tensor),
     "index missing": (INDEX, os.unlink), "index cut": (INDEX, cut),
     "index without a map": (INDEX, holding(b'{"a": 1}')),
