@@ -48,9 +48,9 @@ def measured(run: Run) -> dict[int, tuple[Any, ...]]:
     ("fields", "last", "share"),
     [
         ({"max_steps": 10, "decay": "linear"}, 10, 1 / 6),
-        ({"max_steps": 10}, 10, None),
-        ({"max_steps": 18, "decay": "linear"}, 18, 1 / 14),
-        ({"decay": "linear"}, 14, 1 / 10),
+        pytest.param({"max_steps": 10}, 10, None, marks=pytest.mark.slow),
+        pytest.param({"max_steps": 18, "decay": "linear"}, 18, 1 / 14, marks=pytest.mark.slow),
+        pytest.param({"decay": "linear"}, 14, 1 / 10, marks=pytest.mark.slow),
     ],
 )
 def test_killed_after_its_end_was_moved_it_is_the_same_run(

@@ -69,8 +69,14 @@ def ending(run: Run) -> RunStopped:
     return record
 
 
-@pytest.mark.parametrize("loads_best", [True, False])
-@pytest.mark.parametrize("step", [3, 4, 6])
+@pytest.mark.parametrize(
+    ("step", "loads_best"),
+    [(3, True), (4, False)]
+    + [
+        pytest.param(step, best, marks=pytest.mark.slow)
+        for step, best in ((3, False), (4, True), (6, True), (6, False))
+    ],
+)
 def test_stopped_while_it_loads_a_resumed_run_gets_its_final(
     step: int, loads_best: bool, run: Run, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
