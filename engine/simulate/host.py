@@ -15,7 +15,7 @@ import msgspec
 
 from ftui.system.files import replace_file
 
-from ..system.environment import settle_environment, versions
+from ..system.environment import import_bitsandbytes, settle_environment, versions
 
 MiB = 1 << 20
 LIKELY = 520 * MiB
@@ -52,6 +52,7 @@ def _measure(num_threads: int) -> int | None:
 
 def main(arguments: list[str]) -> int:
     settle_environment()
+    import_bitsandbytes()
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 

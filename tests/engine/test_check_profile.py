@@ -11,6 +11,7 @@ from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
 from ftui.cli import dry_run, estimate, preview
 from ftui.engine.services.server import answer
+from ftui.engine.simulate import host
 from ftui.errors import DataError, FtuiError
 from ftui.estimate.api import Known
 from ftui.estimate.simulation import with_libraries
@@ -59,6 +60,7 @@ def told(work: Callable[[], object]) -> tuple[str, str, str, int] | None:
 def commands_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (dry_run, preview, estimate):
         monkeypatch.setattr(module, "Helper", InProcess)
+    monkeypatch.setattr(host, "_measure", lambda num_threads: host.LIKELY)  # else a process of 5 s, for a figure
 
 
 def answers(profile: Profile, folder: Path) -> dict[str, Any]:
@@ -94,7 +96,6 @@ def moe_folder(tmp_path: Path) -> Path:
     return folder
 
 
-SIMULATED = "a GPU that is not here"
 LORA, FREEZE = {"method": "lora"}, {"method": "freeze"}
 Sections = dict[str, dict[str, Any]]
 REFUSED: dict[str, tuple[int, str, Sections]] = {
@@ -127,15 +128,13 @@ REFUSED: dict[str, tuple[int, str, Sections]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "what", [pytest.param(what, marks=[pytest.mark.slow] * (what == SIMULATED)) for what in REFUSED]
-)
+@pytest.mark.parametrize("what", REFUSED)
 def test_every_command_refuses_it_alike(what: str, model_folder: Path, tmp_path: Path) -> None:
     code, words, sections = REFUSED[what]
     rows = write_rows(tmp_path / "rows.jsonl", chats(8))
     train = {"train": {"max_steps": 1} | sections.get("train", {})}
     found = answers(make_profile(model_folder, rows, **sections | train), tmp_path)
-    if what == SIMULATED:  # an estimate is for the card that is asked about
+    if what == "a GPU that is not here":  # an estimate is for the card that is asked about
         assert found.pop("estimate") is None
     assert len(set(found.values())) == 1, found
     refusal = found["start"]
