@@ -13,7 +13,7 @@ from ftui.errors import FtuiError, ModelError, UnavailableError
 from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
-from ftui.estimate.result import FIT, Duration, Estimate, Memory, verdict
+from ftui.estimate.result import FIT, Duration, Estimate, Memory, usable, verdict
 from ftui.estimate.setup import Parallel, TrainingSetup, build_setup
 from ftui.estimate.timing import num_checkpoints, num_evaluations
 from ftui.hardware.devices import Card, price_of
@@ -180,7 +180,8 @@ def suggestions(
 
     now, tokens = memory_of(setup, known), tokens_per_step(setup, known)
     has_room = not levers.list_needed(setup) and verdict(now, setup.card) in FIT
-    need = fit.sure_need if has_room else fit.likely_need
+    is_large = fit.likely_need(now) > usable(setup.card)  # else only doubts are left, which a change is to end
+    need = fit.likely_need if is_large else fit.sure_need
     judge = fit.Judge(guess, None if simulate is None else confirm, need=need)
     if judge.is_simulating and known.simulated is not None:
         judge.compare(setup, now)

@@ -12,7 +12,7 @@ from ftui.errors import ModelError, UnavailableError
 from ftui.estimate import closed_form, levers
 from ftui.estimate.api import NOTHING, Known, setup_for
 from ftui.estimate.fit import Change
-from ftui.estimate.result import SAFE, Memory, usable
+from ftui.estimate.result import FIT, SAFE, Memory, usable, verdict
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.simulation import find_changes, with_values
 from ftui.hardware.devices import Card, find_card
@@ -121,6 +121,24 @@ def test_every_change_that_is_shown_was_simulated(
         ]
         assert change.memory == memory and change.memory.basis == "simulated"
         assert min(memory.high, memory.process * SAFE) <= usable(on)
+
+
+TIGHT = [
+    (LLAMA_1B, (*FULL, *ONE, *CHECKPOINTED, "train.optim=adamw_8bit", "data.max_length=2048"), "rtx3090"),
+    (QWEN_8B, (*FULL, *ONE, *CHECKPOINTED, "train.optim=adamw_8bit", "model.dtype=bfloat16", "data.max_length=8192"),
+     "a100-80"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "overrides", "card"), TIGHT)
+def test_what_is_tight_for_its_doubts_only_gets_changes_that_end_them(
+    model: str, overrides: tuple[str, ...], card: str, tmp_path: Path
+) -> None:
+    chosen, on = profile(tmp_path, model, *overrides), find_card(card)
+    setup = setup_for(chosen, on)
+    assert isinstance(setup, TrainingSetup) and verdict(simulated(setup, 1.0), on) == "tight"
+    changes = changes_for(StandIn(), chosen, on)
+    assert changes and all(change.verdict in FIT for change in changes)
 
 
 def test_what_does_not_fit_when_it_is_simulated_is_looked_for_again(tmp_path: Path) -> None:
