@@ -17,6 +17,7 @@ CLEAR: Event = (-1, 0)
 """The program empties the allocator's cache (`torch.cuda.empty_cache`): whole free segments go back to the driver."""
 
 READ_SCALAR = torch.ops.aten._local_scalar_dense.default
+CAST = torch.ops.aten._to_copy.default
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class MemoryTracker(TorchDispatchMode):
         self._temporaries, self._rounding = kernels.temporaries, kernels.rounding
         self._workspace, self._threads = kernels.workspace, set[str]()
         self._blocks: dict[int, tuple[weakref.ref[torch.UntypedStorage], int]] = {}
+        self._cast_from: dict[int, int] = {}  # number of a block that is another one in another type: of that one
 
     def take(self, num_bytes: int, part: str) -> int:
         """Note a block that no tensor stands for; returns its number, for `give_back`."""
@@ -79,10 +81,11 @@ class MemoryTracker(TorchDispatchMode):
         self._blocks[key] = (weakref.ref(storage, died), number)
 
     def label(self, tensor: torch.Tensor, part: str) -> None:
-        """Say what a tensor that was seen is for."""
-        block = self._blocks.get(tensor.untyped_storage()._cdata) if tensor.device.type == "meta" else None
-        if block is not None and block[1] >= 0:
-            self.parts[block[1]] = part
+        """Say what a tensor that was seen is for; what it was cast from is for the same."""
+        number: int | None = self._number(tensor)
+        while number is not None:
+            self.parts[number] = part
+            number = self._cast_from.pop(number, None)
 
     def ignore(self, tensor: torch.Tensor) -> None:
         """Never note this tensor's storage: something else stands for it."""
@@ -115,7 +118,9 @@ class MemoryTracker(TorchDispatchMode):
         temporaries = self._hold(inside.sizes(args, kwargs)) if inside is not None and inside.is_first else []
         result = func(*args, **kwargs)
         for tensor in _tensors(result):
-            self.see(tensor, "logits" if tensor.dim() and tensor.shape[-1] == self.vocab_size else "activations")
+            self.see(tensor, self._part_of(tensor))
+        if func is CAST:
+            self._note_cast(args[0], result)
         if func in PRODUCTS:
             self.take_workspace()
         if inside is not None and not inside.is_first:
@@ -125,7 +130,36 @@ class MemoryTracker(TorchDispatchMode):
         return result
 
     def _hold(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
-        return [(self.take(size, "workspace"), size) for size in sizes if size]
+        part = "optimizer" if self.marks[-1].phase == "optimizer" else "activations"
+        return [(self.take(size, part), size) for size in sizes if size]
+
+    def _part_of(self, tensor: torch.Tensor) -> str:
+        """What a tensor is for that an operation makes, in the words of `ftui.estimate.peak`.
+
+        One as high as the vocabulary is a gradient of head or embeddings, one as wide holds logits.
+        """
+        if self.marks[-1].phase == "optimizer":
+            return "optimizer"
+        if not tensor.dim():
+            return "activations"
+        if tensor.shape[-1] == self.vocab_size:
+            return "logits"
+        return "gradients" if tensor.shape[0] == self.vocab_size else "activations"
+
+    def _note_cast(self, source: torch.Tensor, result: torch.Tensor) -> None:
+        """A weight in another type counts as weights; what a gradient was cast from is labelled with it."""
+        old, new = self._number(source), self._number(result)
+        if old is None or new is None or old == new:
+            return
+        if self.parts[old] in ("weights", "adapters"):
+            self.parts[new] = "weights"
+        elif self.marks[-1].phase == "backward":
+            self._cast_from[new] = old
+
+    def _number(self, tensor: torch.Tensor) -> int | None:
+        """The number of a tensor's block; `None` for one that was never seen, or is ignored."""
+        block = self._blocks.get(tensor.untyped_storage()._cdata) if tensor.device.type == "meta" else None
+        return None if block is None or block[1] < 0 else block[1]
 
 
 def _tensors(result: Any) -> Iterator[torch.Tensor]:

@@ -31,7 +31,8 @@ class LayerBytes:
         unforgotten: what is kept even where activations are forgotten: inputs of 8-bit layers, which bitsandbytes 0.50
             holds by itself (MatMul8bitLt, `ctx.tensors`).
         copied: kept for the backward pass whatever the number of tokens: frozen float32 weights in the type of the
-            arithmetic, of which autocast makes a copy for each use; experts with their adapters added.
+            arithmetic, of which autocast makes a copy for each use.
+        merged: the same, of experts with their adapters added.
     """
 
     saved: float
@@ -41,6 +42,7 @@ class LayerBytes:
     fixed: int
     unforgotten: float = 0.0
     copied: int = 0
+    merged: int = 0
 
 
 def widens(setup: TrainingSetup) -> bool:
@@ -74,6 +76,7 @@ def layer_bytes(
         count.fixed(),
         count.unforgotten(),
         count.copied(),
+        count.merged(),
     )
 
 
@@ -257,12 +260,14 @@ class _LayerCount:
             return 0.0
         return sum(self.c * width for group, width, _, _ in self._groups() if group) + FP32 * len(self.layer.linears)
 
+    def merged(self) -> int:
+        return self.c * self.layer.num_stacked if adapts_experts(self.setup) else 0  # by PEFT
+
     def copied(self) -> int:
-        merged = self.c * self.layer.num_stacked if adapts_experts(self.setup) else 0  # with their adapters, by PEFT
         if self.setup.is_quantised or self.setup.storage == self.c or self.c == FP32:
-            return merged
+            return 0
         frozen = (sizes for path, sizes in self.layer.linears.items() if f"{path}.weight" not in self.trained)
-        return merged + self.c * sum(inputs * outputs for inputs, outputs in frozen)
+        return self.c * sum(inputs * outputs for inputs, outputs in frozen)
 
     def _width(self) -> float:
         experts = self.layer.experts

@@ -4,8 +4,9 @@ While the head's chunks are computed (engine/objectives/loss.py takes their grad
 and at the end of the backward pass, in the optimizer's update, while evaluating: one of them is the peak.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from ftui.estimate.activations import FP32, LayerBytes, layer_bytes, widens
 from ftui.estimate.result import Phase
@@ -98,21 +99,23 @@ class _WidePoints:
         points = [self._at_head(), *self._backward(), self._update()]
         return [*points, self._evaluation()] if self.setup.evaluates else points
 
-    def _point(self, phase: Phase, **more: float) -> MemoryPoint:
+    def _point(self, phase: Phase, work: Mapping[str, float] = MappingProxyType({}), **more: float) -> MemoryPoint:
         parts = {name: round(value) for name, value in self.static.items()}
         lasting = sum(parts.values())
-        for name, value in more.items():
+        for name, value in (*work.items(), *more.items()):
             parts[name] = parts.get(name, 0) + round(value)
         return MemoryPoint(phase, parts, lasting)
 
     def _at_head(self) -> MemoryPoint:
         """The end of the forward pass: everything is kept, and the head computes."""
         waiting = self.gradients if self.setup.accumulation > 1 else 0
-        logits = self._logits(self.tokens, is_training=True)
-        head = self._head_gradient() if self.is_chunked else 0
-        activations = self._saved(self._kept()) + self._ends()
-        weights = self._narrow_copies() + self.gathered
-        return self._point("forward", gradients=waiting + head, activations=activations, logits=logits, weights=weights)
+        waiting += self._head_gradient() if self.is_chunked else 0
+        kept = self._kept()
+        return self._point(
+            "forward", self._head_work(self.tokens, is_training=True), gradients=waiting,
+            activations=self._saved(kept) + self._ends(),
+            weights=self._narrow_copies() + self._copied(kept) + self.gathered,
+        )  # fmt: skip
 
     def _kept(self) -> list[LayerBytes]:
         """Layers as they stand at the end of the forward pass; of a forgotten one only its input is kept."""
@@ -125,7 +128,10 @@ class _WidePoints:
         ]
 
     def _saved(self, layers: Sequence[LayerBytes]) -> float:
-        return sum(layer.saved for layer in layers) * self.tokens + sum(layer.copied for layer in layers)
+        return sum(layer.saved for layer in layers) * self.tokens + sum(layer.merged for layer in layers)
+
+    def _copied(self, layers: Sequence[LayerBytes]) -> float:
+        return sum(layer.copied for layer in layers)
 
     def _ends(self) -> float:
         """Around the layers: the last norm and its result, rotary positions, and a mask of booleans."""
@@ -140,18 +146,18 @@ class _WidePoints:
         """Type of the last hidden states."""
         return FP32 if self.setup.shape.norm == "layer" and self.c != FP32 else self.residual
 
-    def _logits(self, tokens: int, *, is_training: bool) -> float:
-        """The head's widest moment."""
+    def _head_work(self, tokens: int, *, is_training: bool) -> dict[str, float]:
+        """Bytes by part of the head's widest moment: logits, hidden states beside them, its gradient or its copy."""
         setup, shape, c = self.setup, self.setup.shape, self.c
         vocab, hidden = shape.vocab_size, shape.hidden_size
         if not self.is_chunked:
             capped = c if shape.model_type == "gemma2" and is_training else 0
-            return tokens * vocab * ((2 * c if c != FP32 else FP32) + 2 * FP32 + capped)
+            return {"logits": tokens * vocab * ((2 * c if c != FP32 else FP32) + 2 * FP32 + capped)}
         size = max(1, CHUNK_BYTES // (FP32 * vocab))
         rows, then = min(tokens, size), min(max(0, tokens - size), size)
         around = tokens * hidden * self._last  # the positions that predict, copied
         if not is_training:
-            return around + rows * vocab * (c + 2 * FP32 if c != FP32 else 2 * FP32)
+            return {"activations": around, "logits": rows * vocab * (c + 2 * FP32 if c != FP32 else 2 * FP32)}
         buffer = tokens * hidden * FP32
         each = (c if c != FP32 else 0) + 2 * FP32
         chunk = vocab * max(rows * each, rows * FP32 + then * each)  # a chunk's gradient stays while the next is made
@@ -159,8 +165,11 @@ class _WidePoints:
         stored = setup.trained if self.head_trained else setup.storage
         narrow = c * head if stored != c else 0
         product = head * self._product() if self.head_trained else 0
-        added = rows * vocab * (c + FP32 + (c if c != FP32 else 0)) + max(product, narrow)
-        return around + buffer + max(chunk, added)
+        last = rows * vocab * (c + FP32 + (c if c != FP32 else 0))
+        if chunk >= last + max(product, narrow):
+            return {"activations": around + buffer, "logits": chunk}
+        beside = "gradients" if product >= narrow else "weights"
+        return {"activations": around + buffer, "logits": last, beside: max(product, narrow)}
 
     def _head_gradient(self) -> int:
         return FP32 * self.setup.shape.vocab_size * self.setup.shape.hidden_size if self.head_trained else 0
@@ -200,9 +209,10 @@ class _WidePoints:
             copies = of_layers * (left if every is None else 1 / len(full))
             grads = self.gradients if setup.accumulation > 1 else head + (1 - left) * max(0, self.gradients - head)
             widest = max(layer.backward * self.tokens, layer.multiplying * self.tokens + layer.fixed)
-            work, logits = saved + widest + self.tokens * hidden * self.residual, self._weight_gradient()
-            weights = copies + self.gathered
-            points.append(self._point("backward", gradients=grads, activations=work, weights=weights, logits=logits))
+            work = saved + widest + self.tokens * hidden * self.residual
+            copied = self._copied(kept[: number + 1]) + (layer.copied if layer is not kept[number] else 0)
+            grads, weights = grads + self._weight_gradient(), copies + copied + self.gathered
+            points.append(self._point("backward", gradients=grads, activations=work, weights=weights))
         if self.embeddings_trained:  # a tied head's gradient has waited for it; all are added into another one
             times = 1 if not shape.tied else 2 if setup.accumulation == 1 else 3
             grads = self.gradients + setup.trained * shape.vocab_size * hidden * times
@@ -218,11 +228,12 @@ class _WidePoints:
         numbers = self.tokens * shape.vocab_size
         logits = numbers * (3 * FP32 + (c if shape.model_type == "gemma2" else 0))
         made = self._head_gradient() / FP32 * self._product()
-        activations = self._saved(self._kept()) + self._ends()
-        forgets, head = setup.checkpointing is not None, self._head_copy()
+        kept, forgets = self._kept(), setup.checkpointing is not None
+        copies = self._head_copy() if forgets else self._narrow_copies()
+        late = 2 * c * numbers + made > logits  # most is there when the head's gradient is
         return self._point(
-            "backward", gradients=waiting, activations=activations, logits=max(logits, 2 * c * numbers + made),
-            weights=(head if forgets else self._narrow_copies()) + self.gathered,
+            "backward", gradients=waiting + (made if late else 0), activations=self._saved(kept) + self._ends(),
+            logits=2 * c * numbers if late else logits, weights=copies + self._copied(kept) + self.gathered,
         )  # fmt: skip
 
     def _last_forgotten(self) -> int:
@@ -246,9 +257,9 @@ class _WidePoints:
         widest = max((layer.forward * tokens + layer.fixed for layer in self.layers), default=0)
         stream = 2 * self.residual * setup.shape.hidden_size * tokens
         head = self._head_copy()
-        copies, logits = self._narrow_copies() - head, self._logits(tokens, is_training=False) + head
-        if logits > widest:
-            return self._point("evaluation", logits=logits, activations=stream, weights=copies)
+        copies, work = self._narrow_copies() - head, self._head_work(tokens, is_training=False)
+        if sum(work.values()) + head > widest:
+            return self._point("evaluation", work, activations=stream, weights=copies + head)
         return self._point("evaluation", activations=widest + stream, weights=copies)
 
     def _head_copy(self) -> int:
