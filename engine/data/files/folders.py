@@ -43,6 +43,7 @@ def list_files(
             no such split or subset.
     """
     if not path.is_dir():
+        _refuse_special([path])
         return Listing((path,))
     there, circles = _walk(path)
     broken = [one for one in there if not one.exists()]
@@ -51,9 +52,7 @@ def list_files(
             f"{first_names(lost)}: {'this link leads' if len(lost) == 1 else 'these links lead'} to nothing.",
             hint="Bring back what was there, or delete the link." if len(lost) == 1 else "Bring back what was there.",
         )
-    if special := [one for one in there if kind_of(one) and name_special(one)]:
-        what = name_special(special[0])
-        raise DataError(f"{first_names(special)}: {what}, not a regular file.", hint="Delete it, or name the files.")
+    _refuse_special([one for one in there if kind_of(one)])
     files, copies = _deduplicate([one for one in there if kind_of(one) and one.is_file() and not _is_cached(one)])
     texts = [one for one in files if kind_of(one) == ".txt"]
     texts = texts if rows_only and len(texts) < len(files) else []
@@ -70,6 +69,13 @@ def list_files(
     notes = [f"{first_names(left)}: {reason}" for reason, left in reasons.items() if left]
     chosen, others = _files_of_split(path, files, split, subset, evaluation=evaluation)
     return Listing(tuple(chosen), (*notes, *others))
+
+
+def _refuse_special(files: Iterable[Path]) -> None:
+    """Raises `DataError` for a FIFO or a device: to read it might never end."""
+    if special := [one for one in files if name_special(one)]:
+        what = name_special(special[0])
+        raise DataError(f"{first_names(special)}: {what}, not a regular file.", hint="Name or leave only files.")
 
 
 def _files_of_split(
