@@ -15,9 +15,9 @@ from ftui.estimate.estimate_text import change_lines, estimate_lines, first_line
 from ftui.estimate.fit import Change
 from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.result import Estimate, Verdict
-from ftui.estimate.run_probe import probe as measure
 from ftui.estimate.setup import Parallel
 from ftui.estimate.simulation import carry_over, find_changes, with_libraries
+from ftui.estimate.simulation import probe as measure
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, find_card, price_of
 from ftui.helper.client import Helper

@@ -1,8 +1,10 @@
-"""What the training libraries add to an estimate: counts of the rows, and the memory of the model itself."""
+"""What the training libraries add to an estimate: counts of the rows, the memory of the model itself, a probe of it."""
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Collection, Mapping
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -11,6 +13,7 @@ from pydantic import ValidationError
 from ftui.dataset.row_counts import RowCounts
 from ftui.errors import (
     DataError,
+    DiskError,
     FtuiError,
     HardwareError,
     ModelError,
@@ -18,9 +21,11 @@ from ftui.errors import (
     ProfileError,
     UnavailableError,
 )
+from ftui.estimate import closed_form, timing
 from ftui.estimate.api import Known, setup_for, shape_for, suggestions
 from ftui.estimate.fit import Change
 from ftui.estimate.levers import list_needed
+from ftui.estimate.measurements import ProbeRecord, describe_setting, describe_subject, save_probe
 from ftui.estimate.result import Memory
 from ftui.hardware.devices import Card
 from ftui.helper.client import Helper
@@ -147,3 +152,34 @@ def carry_over(simulated: Memory, card: Card, other: Card) -> Memory | None:
 
 def _kernels(card: Card) -> tuple[bool, bool]:
     return card.has_bf16, card.capability in (90, 100, 103)  # cuDNN's attention comes first there
+
+
+def probe(profile: Profile, card: Card, on_detail: Callable[[str], object], allow: Collection[str] = ()) -> ProbeRecord:
+    """Take steps and an evaluation with the longest rows on `card`, this machine's, and keep what was measured.
+
+    Raises:
+        FtuiError: it does not run here, or does not fit.
+    """
+    with closing(Helper(allow)) as helper:  # a process of its own: it takes the device
+        answer = helper.ask("probe", on_detail=on_detail, profile=profile)
+    counts = RowCounts(
+        longest=answer["longest"], num_sequences=answer["micro_batch"], num_eval_rows=answer["eval_batch"]
+    )
+    setup = setup_for(profile, card, Known(counts=counts))
+    if isinstance(setup, str):
+        raise FtuiError(f"It was measured, but cannot be kept for later estimates: {setup}")
+    if answer["process"] is None:
+        raise HardwareError("The driver hides how much memory is used here: nothing could be measured.")
+    setup = dataclasses.replace(setup, num_processes=1)
+    record = ProbeRecord(
+        what=describe_subject(setup), setting=describe_setting(setup), estimated=closed_form.memory(setup).process,
+        allocated=answer["allocated"], reserved=answer["reserved"], process=answer["process"],
+        step_seconds=answer["step_seconds"], num_tokens=answer["num_tokens"], versions=answer["versions"],
+        time=time.time(),
+        estimated_seconds=timing.step_seconds(dataclasses.replace(setup, accumulation=1), answer["num_tokens"]),
+    )  # fmt: skip
+    try:
+        save_probe(record)
+    except OSError as error:
+        raise DiskError(f"What was measured could not be kept: {error}.") from error
+    return record
