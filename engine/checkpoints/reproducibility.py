@@ -29,7 +29,8 @@ class Provenance:
 
 def environment(profile: Profile, hardware: Hardware, attention: str, num_processes: int) -> dict[str, str]:
     """All that can change the last bits of a step beside the profile, as text; in every manifest."""
-    return {
+    lora = {"LoRA layers": "fused" if profile.adapter.use_fused_lora else "PEFT"} if profile.adapter.is_lora else {}
+    return lora | {
         "device": f"{hardware.device.type}: {hardware.name}",
         "driver": hardware.driver or "none",
         "CPU features": cpu_features(),

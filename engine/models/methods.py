@@ -9,6 +9,7 @@ from ftui.profile.schema import Profile
 
 from ..system.device import Hardware
 from .freeze import freeze
+from .fused_lora import fuse_adapters
 from .lora import BaseReference, continued_adapter, new_adapter
 from .quantization import check_share
 from .starting_point import StartingPoint
@@ -48,5 +49,9 @@ def apply_method(model: PreTrainedModel, profile: Profile, hardware: Hardware, s
     name = str(profile.model.name_or_path) if start.commit else str(start.folder)
     base = BaseReference(name, start.commit)
     if start.adapter is not None:
-        return continued_adapter(model, section, start.adapter, base, start.new_token_ids)
-    return new_adapter(model, section, base, start.new_token_ids)
+        adapted = continued_adapter(model, section, start.adapter, base, start.new_token_ids)
+    else:
+        adapted = new_adapter(model, section, base, start.new_token_ids)
+    if section.use_fused_lora:
+        fuse_adapters(adapted)
+    return adapted

@@ -7,7 +7,7 @@ inputs.
 """
 
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -98,6 +98,20 @@ def check_share(model: PreTrainedModel) -> None:
 def is_packed(weight: torch.Tensor) -> bool:
     """Whether a weight is no plain tensor of numbers, so that it cannot be trained."""
     return not weight.is_floating_point()
+
+
+def is_dense_or_4bit(layer: nn.Module) -> bool:
+    """Whether a layer is torch's linear one, or bitsandbytes' in 4 bits; not one in 8 bits, nor one of another kind."""
+    return type(layer) is nn.Linear or hasattr(getattr(layer, "weight", None), "quant_state")
+
+
+def dense_weight(weight: Any, dtype: torch.dtype) -> torch.Tensor:
+    """A linear layer's weight (outputs, inputs) in a type that can be multiplied, out of 4 bits where it is in those."""
+    if not is_packed(weight):
+        return cast(torch.Tensor, weight.to(dtype))
+    from bitsandbytes.functional import dequantize_4bit
+
+    return dequantize_4bit(weight, weight.quant_state).to(dtype)
 
 
 def num_parameters(model: nn.Module) -> int:

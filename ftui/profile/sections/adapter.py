@@ -5,14 +5,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from ftui.profile.sections.fields import Section, refuse_address, weights
+from ftui.profile.sections.fields import Section, conduct, refuse_address, weights
 
 # Keys without effect under another method. A value other than the default is a misunderstanding there; of the keys that
 # shape each adapter, so is any value written by hand (copies of old runs have all of them).
 LORA_SHAPE = ("r", "lora_alpha", "lora_dropout", "target_modules")
 LORA_ONLY = (
     "name_or_path", "exclude_modules", "layers_to_transform", "layers_pattern", "rank_pattern", "alpha_pattern",
-    "bias", "modules_to_save", "use_dora", "use_rslora", "init_lora_weights",
+    "bias", "modules_to_save", "use_dora", "use_rslora", "use_fused_lora", "init_lora_weights",
 )  # fmt: skip
 QLORA_ONLY = ("bnb_4bit_quant_type", "bnb_4bit_use_double_quant", "bnb_4bit_compute_dtype")
 FREEZE_ONLY = ("trainable_layers", "trainable_modules")
@@ -75,6 +75,10 @@ class AdapterSection(Section):
 
     use_rslora: bool = weights(False)
     """Multiply the adapter's output by lora_alpha / sqrt(r) instead of lora_alpha / r: better at high ranks."""
+
+    use_fused_lora: bool = conduct(True)
+    """Compute a layer and its adapter as one operation: faster, less memory, the last digits differ from PEFT's. Layers
+    that this cannot do (dropout, DoRA, 8 bits) are computed by PEFT."""
 
     init_lora_weights: bool | str = weights(True)
     """Initial matrices: true (the adapter starts without effect), false (random), `gaussian`, or `orthogonal`."""

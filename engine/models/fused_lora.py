@@ -1,0 +1,87 @@
+"""A LoRA layer as one autograd node: the base's product and both of the adapter's, with no scaling and no sum between.
+
+PEFT's own forward makes of them about ten operations. Under autocast it casts the layer's input to float32 and back, a
+copy for each layer that reads it, and each copy is kept for the backward pass; fused, all of them keep the one tensor
+that they read. On disk nothing changes: the modules and the names of their weights stay PEFT's.
+"""
+
+from functools import partial
+from typing import Any, cast
+
+import torch
+from peft.tuners.lora import LoraLayer
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from .quantization import dense_weight, is_dense_or_4bit
+
+
+def fuse_adapters(model: nn.Module) -> int:
+    """Let every layer that `can_fuse` allows compute as one node; how many those are."""
+    layers = [module for module in model.modules() if isinstance(module, LoraLayer) and can_fuse(module)]
+    for layer in layers:
+        cast(Any, layer).forward = partial(_forward, layer, cast(Any, layer).forward)
+    return len(layers)
+
+
+def can_fuse(layer: LoraLayer) -> bool:
+    """Whether a layer is a frozen linear one with a single plain adapter.
+
+    Dropout, DoRA, biases, embeddings, GPT-2's Conv1D and a base in 8 bits are computed by PEFT.
+    """
+    base = layer.get_base_layer()
+    return (
+        is_dense_or_4bit(base)
+        and not any(weight.requires_grad for weight in base.parameters())
+        and len(layer.lora_A) == 1
+        and not layer.lora_variant
+        and not any(layer.lora_bias.values())
+        and all(isinstance(dropout, nn.Identity) for dropout in layer.lora_dropout.values())
+    )
+
+
+def _forward(layer: Any, forward_of_peft: Any, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
+    """PEFT's forward of a layer where its adapter is off, merged or chosen by row, else the fused one."""
+    names, base = layer.active_adapters, layer.base_layer
+    is_plain = len(names) == 1 and not (arguments or options or layer.disable_adapters or layer.merged)
+    if is_plain and torch.is_autocast_enabled(x.device.type):
+        dtype = torch.get_autocast_dtype(x.device.type)
+        if type(base) is nn.Linear:  # a layer in 4 bits answers in the type of its input
+            x = x.to(dtype)
+        is_plain = x.dtype == dtype
+    if not is_plain or getattr(base, "compute_dtype", None) not in (None, x.dtype):
+        return cast(Tensor, forward_of_peft(x, *arguments, **options))
+    a, b = layer.lora_A[names[0]].weight, layer.lora_B[names[0]].weight
+    return cast(Tensor, LoraProduct.apply(x, base, a, b, layer.scaling[names[0]]))  # type: ignore[no-untyped-call]
+
+
+class LoraProduct(torch.autograd.Function):
+    """The output of a frozen linear layer plus `scaling` times that of its adapter: base(x) + scaling x A' B'."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, base: nn.Module, a: Tensor, b: Tensor, scaling: float) -> Tensor:
+        """x (..., inputs), A (rank, inputs), B (outputs, rank) -> (..., outputs), in the type of x.
+
+        B is scaled, as the smallest of what could be.
+        """
+        low = x.flatten(0, -2) @ a.to(x.dtype).t()
+        output = cast(Tensor, base(x))
+        output.flatten(0, -2).addmm_(low, (b * scaling).to(x.dtype).t())
+        ctx.save_for_backward(x, low, a, b)
+        ctx.base, ctx.scaling = base, scaling
+        return output
+
+    @staticmethod
+    @once_differentiable  # type: ignore[misc, untyped-decorator]
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of x, A and B."""
+        x, low, a, b = ctx.saved_tensors
+        grad = grad_outputs[0].flatten(0, -2)
+        low_grad = grad @ (b * ctx.scaling).to(x.dtype)
+        a_grad = (low_grad.t() @ x.flatten(0, -2)).to(a.dtype)
+        b_grad = (grad.t() @ low).to(b.dtype).mul_(ctx.scaling)
+        x_grad = None
+        if ctx.needs_input_grad[0]:
+            x_grad = grad @ dense_weight(ctx.base.weight, x.dtype)
+            x_grad = x_grad.addmm_(low_grad, a.to(x.dtype)).view_as(x)
+        return x_grad, None, a_grad, b_grad, None
