@@ -172,7 +172,7 @@ def test_an_adapter_that_is_off_or_merged() -> None:
 def test_activation_checkpointing() -> None:
     model = adapt(make_base("llama", torch.float32))
     fused, _ = fused_copy(model)
-    fused.gradient_checkpointing_enable({"use_reentrant": False})
+    fused.activation_checkpointing_enable({"use_reentrant": False})
     assert_same(model, fused, 1e-5)
 
 
