@@ -13,14 +13,15 @@ from peft.tuners.lora import LoraLayer
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from ..system.device import Hardware
 from .quantization import dense_weight, is_dense_or_4bit
 
 
-def fuse_adapters(model: nn.Module) -> int:
-    """Let every layer that `can_fuse` allows compute as one node; how many those are."""
-    layers = [module for module in model.modules() if isinstance(module, LoraLayer) and can_fuse(module)]
+def fuse_adapters(model: nn.Module, hardware: Hardware) -> int:
+    """Let every layer that `can_fuse` allows compute as one node, in the hardware's precision; how many those are."""
+    layers: list[Any] = [module for module in model.modules() if isinstance(module, LoraLayer) and can_fuse(module)]
     for layer in layers:
-        cast(Any, layer).forward = partial(_forward, layer, cast(Any, layer).forward)
+        layer.forward = partial(_forward, layer, layer.forward, hardware)
     return len(layers)
 
 
@@ -40,16 +41,15 @@ def can_fuse(layer: LoraLayer) -> bool:
     )
 
 
-def _forward(layer: Any, forward_of_peft: Any, x: Tensor, *arguments: Any, **options: Any) -> Tensor:
-    """PEFT's forward of a layer where its adapter is off, merged or chosen by row, else the fused one."""
-    names, base = layer.active_adapters, layer.base_layer
+def _forward(
+    layer: Any, forward_of_peft: Any, hardware: Hardware, x: Tensor, *arguments: Any, **options: Any
+) -> Tensor:
+    """The fused forward of a layer; PEFT's where the adapter is off, merged or chosen by row, or the types differ."""
+    names, base, dtype = layer.active_adapters, layer.base_layer, hardware.compute_dtype
     is_plain = len(names) == 1 and not (arguments or options or layer.disable_adapters or layer.merged)
-    if is_plain and torch.is_autocast_enabled(x.device.type):
-        dtype = torch.get_autocast_dtype(x.device.type)
-        if type(base) is nn.Linear:  # a layer in 4 bits answers in the type of its input
-            x = x.to(dtype)
-        is_plain = x.dtype == dtype
-    if not is_plain or getattr(base, "compute_dtype", None) not in (None, x.dtype):
+    if is_plain and hardware.precision != "fp32" and type(base) is nn.Linear:  # one in 4 bits answers in x's type
+        x = x.to(dtype)
+    if not is_plain or x.dtype != dtype or getattr(base, "compute_dtype", None) not in (None, dtype):
         return cast(Tensor, forward_of_peft(x, *arguments, **options))
     a, b = layer.lora_A[names[0]].weight, layer.lora_B[names[0]].weight
     return cast(Tensor, LoraProduct.apply(x, base, a, b, layer.scaling[names[0]]))  # type: ignore[no-untyped-call]

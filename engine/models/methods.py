@@ -53,5 +53,5 @@ def apply_method(model: PreTrainedModel, profile: Profile, hardware: Hardware, s
     else:
         adapted = new_adapter(model, section, base, start.new_token_ids)
     if section.use_fused_lora:
-        fuse_adapters(adapted)
+        fuse_adapters(adapted, hardware)
     return adapted
