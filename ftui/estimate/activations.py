@@ -96,6 +96,7 @@ class _LayerCount:
         self.shape, self.c, self.hidden = shape, setup.compute, shape.hidden_size
         self.inner = FP32 if widens(setup) else self.c  # what the feed-forward part computes in
         self.queries, self.keys = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
+        self.copies_inputs = not (setup.is_quantised or setup.is_fused)  # PEFT makes them float32, autocast 16 bits
         self.norms_trained = any("norm" in path or "ln_" in path for path in trained)
 
     def norms(self) -> float:
@@ -198,9 +199,7 @@ class _LayerCount:
         copies, shares = 0.0, setup.is_8bit and bool(group)
         if setup.lora_dropout and adapted:  # each drops by itself, and keeps a mask of bytes
             copies += len(adapted) * (c + 1)
-        elif (
-            adapted and c != FP32 and (not setup.is_quantised or given != c)
-        ):  # PEFT makes it float32, autocast 16 bits
+        elif adapted and c != FP32 and (self.copies_inputs or given != c):
             copies += len(adapted) * c
         elif adapted:
             shares = True
@@ -216,9 +215,10 @@ class _LayerCount:
     def forward(self) -> float:
         """The widest moment: the way down with its input, or the attention's scores."""
         c, width = self.c, self._width()
-        down = 4 * c * width if self.shape.is_gated else 3 * FP32 * width
-        if self._adapted(AFTER_MLP) and not self.setup.is_quantised and c != FP32:
-            # beside the gate's result the way up makes three, with its input in float32, which PEFT makes
+        around_up = 3 if self.setup.is_fused and self._adapted(AFTER_MLP) else 4  # an adapter's result beside the base's
+        down = around_up * c * width if self.shape.is_gated else 3 * FP32 * width
+        if self._adapted(AFTER_MLP) and self.copies_inputs and c != FP32:
+            # beside the gate's result the way up makes three, with its input in float32
             down += FP32 * (self.hidden if self.shape.is_gated else width)
         scores = self.shape.num_heads * self.setup.length
         if self.setup.attention == "eager":
@@ -248,11 +248,12 @@ class _LayerCount:
         return max(around, left + attending + self.residual * self.hidden, self.at_down())
 
     def at_down(self) -> float:
-        """Gradients of what the way down reads, one of the base and one of the adapter, before they are added."""
+        """Gradients of what the way down reads: one of the base and, unfused, one of the adapter before both are
+        added."""
         c, width = self.inner, self._width()
-        if self._adapted(AFTER_MLP) and not self.setup.is_quantised and c != FP32:
+        if self._adapted(AFTER_MLP) and self.copies_inputs and c != FP32:
             return (2 * c + FP32) * width
-        return (2 if self._adapted(AFTER_MLP) else 1) * c * width
+        return (2 if self._adapted(AFTER_MLP) and not self.setup.is_fused else 1) * c * width
 
     def unforgotten(self) -> float:
         """Each tensor that 8-bit layers read, once, and a figure for each of them."""
@@ -266,7 +267,12 @@ class _LayerCount:
     def copied(self) -> int:
         if self.setup.is_quantised or self.setup.storage == self.c or self.c == FP32:
             return 0
-        frozen = (sizes for path, sizes in self.layer.linears.items() if f"{path}.weight" not in self.trained)
+        not_kept = self.ranks if self.setup.is_fused else ()  # a fused layer casts its base anew for the way back
+        frozen = (
+            sizes
+            for path, sizes in self.layer.linears.items()
+            if f"{path}.weight" not in self.trained and path not in not_kept
+        )
         return self.c * sum(inputs * outputs for inputs, outputs in frozen)
 
     def _width(self) -> float:

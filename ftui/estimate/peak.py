@@ -255,12 +255,12 @@ class _WidePoints:
         setup = self.setup
         tokens = setup.eval_batch * setup.length
         widest = max((layer.forward * tokens + layer.fixed for layer in self.layers), default=0)
-        stream = 2 * self.residual * setup.shape.hidden_size * tokens
+        stream = self.residual * setup.shape.hidden_size * tokens  # twice in a layer, once below the head
         head = self._head_copy()
         copies, work = self._narrow_copies() - head, self._head_work(tokens, is_training=False)
-        if sum(work.values()) + head > widest:
+        if sum(work.values()) + head > widest + stream:
             return self._point("evaluation", work, activations=stream, weights=copies + head)
-        return self._point("evaluation", activations=widest + stream, weights=copies)
+        return self._point("evaluation", activations=widest + 2 * stream, weights=copies)
 
     def _head_copy(self) -> int:
         """The trained head in the type of the arithmetic."""

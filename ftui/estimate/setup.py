@@ -77,6 +77,7 @@ class TrainingSetup:
     use_rslora: bool = False
     rank_is_free: bool = True
     even_rank: bool = False
+    is_fused: bool = False
     dtype: str = "auto"
     attn_implementation: str = "auto"
     is_from_scratch: bool = False
@@ -137,9 +138,15 @@ def build_setup(
         lora_alpha=adapter.lora_alpha, use_rslora=adapter.use_rslora,
         rank_is_free=not (adapter.rank_pattern or adapter.alpha_pattern or adapter.name_or_path),
         even_rank=adapter.init_lora_weights == "orthogonal", dtype=profile.model.dtype, attn_implementation=wanted,
-        is_from_scratch=profile.model.from_scratch is not None,
+        is_from_scratch=profile.model.from_scratch is not None, is_fused=_is_fused(adapter),
         has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
     )  # fmt: skip
+
+
+def _is_fused(adapter: Any) -> bool:
+    """Whether the engine computes adapted layers as one operation (engine/models/fused_lora.py, `can_fuse`)."""
+    is_plain = not (adapter.lora_dropout or adapter.use_dora or adapter.load_in_8bit) and adapter.bias == "none"
+    return adapter.is_lora and adapter.use_fused_lora and is_plain
 
 
 def with_length(setup: TrainingSetup, length: int) -> TrainingSetup:
