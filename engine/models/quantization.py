@@ -106,7 +106,7 @@ def is_dense_or_4bit(layer: nn.Module) -> bool:
 
 
 def dense_weight(weight: Any, dtype: torch.dtype) -> torch.Tensor:
-    """A linear layer's weight (outputs, inputs) in a type that can be multiplied, also of one that is held in 4 bits."""
+    """A linear layer's weight (outputs, inputs) in a type that can be multiplied, also of one held in 4 bits."""
     if not is_packed(weight):
         return cast(torch.Tensor, weight.to(dtype))
     from bitsandbytes.functional import dequantize_4bit

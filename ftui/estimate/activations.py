@@ -215,7 +215,7 @@ class _LayerCount:
     def forward(self) -> float:
         """The widest moment: the way down with its input, or the attention's scores."""
         c, width = self.c, self._width()
-        around_up = 3 if self.setup.is_fused and self._adapted(AFTER_MLP) else 4  # an adapter's result beside the base's
+        around_up = 3 if self.setup.is_fused and self._adapted(AFTER_MLP) else 4  # the base's and its adapter's
         down = around_up * c * width if self.shape.is_gated else 3 * FP32 * width
         if self._adapted(AFTER_MLP) and self.copies_inputs and c != FP32:
             # beside the gate's result the way up makes three, with its input in float32

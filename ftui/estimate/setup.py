@@ -77,7 +77,7 @@ class TrainingSetup:
     use_rslora: bool = False
     rank_is_free: bool = True
     even_rank: bool = False
-    is_fused: bool = False
+    use_fused_lora: bool = False
     dtype: str = "auto"
     attn_implementation: str = "auto"
     is_from_scratch: bool = False
@@ -93,6 +93,12 @@ class TrainingSetup:
     def is_quantised(self) -> bool:
         """Whether bitsandbytes holds the base."""
         return self.method == "qlora" or self.is_8bit
+
+    @property
+    def is_fused(self) -> bool:
+        """Whether adapted layers are one operation each: what `can_fuse` of engine/models/fused_lora.py asks."""
+        is_plain = not (self.lora_dropout or self.use_dora or self.is_8bit) and self.bias == "none"
+        return self.use_fused_lora and self.is_lora and is_plain
 
     @property
     def num_tokens(self) -> int:
@@ -138,15 +144,9 @@ def build_setup(
         lora_alpha=adapter.lora_alpha, use_rslora=adapter.use_rslora,
         rank_is_free=not (adapter.rank_pattern or adapter.alpha_pattern or adapter.name_or_path),
         even_rank=adapter.init_lora_weights == "orthogonal", dtype=profile.model.dtype, attn_implementation=wanted,
-        is_from_scratch=profile.model.from_scratch is not None, is_fused=_is_fused(adapter),
+        is_from_scratch=profile.model.from_scratch is not None, use_fused_lora=adapter.use_fused_lora,
         has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
     )  # fmt: skip
-
-
-def _is_fused(adapter: Any) -> bool:
-    """Whether the engine computes adapted layers as one operation (engine/models/fused_lora.py, `can_fuse`)."""
-    is_plain = not (adapter.lora_dropout or adapter.use_dora or adapter.load_in_8bit) and adapter.bias == "none"
-    return adapter.is_lora and adapter.use_fused_lora and is_plain
 
 
 def with_length(setup: TrainingSetup, length: int) -> TrainingSetup:
