@@ -157,7 +157,7 @@ def test_a_change_that_the_engine_refuses_is_not_shown(tmp_path: Path) -> None:
                 raise ModelError("Only 3 % of the weights can be held in few bits.")
             return super().ask(method, profile=profile, card=card, longest=longest)
 
-    on, chosen = find_card("rtx4090"), profile(tmp_path, LLAMA_8B, "data.max_length=512")
+    on, chosen = find_card("rtx4090"), profile(tmp_path, LLAMA_8B, "data.max_length=2048")
     assert any(change.values.get(levers.METHOD) == "qlora" for change in changes_for(StandIn(), chosen, on))
     assert all(change.values.get(levers.METHOD) != "qlora" for change in changes_for(Refusing(), chosen, on))
 
