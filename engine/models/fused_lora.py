@@ -72,7 +72,7 @@ class LoraProduct(torch.autograd.Function):
         return output
 
     @staticmethod
-    @once_differentiable  # type: ignore[misc, untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients of x, A and B."""
         x, low, a, b = ctx.saved_tensors

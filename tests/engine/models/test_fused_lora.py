@@ -39,11 +39,10 @@ def make_base(model_type: str, dtype: torch.dtype) -> Any:
 def adapt(base: Any, **keys: Any) -> Any:
     """A base with an adapter in float32 whose both halves are drawn at random."""
     torch.manual_seed(2)
+    options: dict[str, Any] = {"r": 4, "lora_alpha": 12, "target_modules": "all-linear"} | keys
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", "The following (rank|alpha)_pattern keys"
-        )  # PEFT's own, for a mixture of experts
-        model = get_peft_model(base, LoraConfig(**{"r": 4, "lora_alpha": 12, "target_modules": "all-linear"} | keys))
+        warnings.filterwarnings("ignore", "The following (rank|alpha)_pattern keys")  # PEFT's, for experts
+        model = get_peft_model(base, LoraConfig(**options))
     for name, weight in model.named_parameters():
         if weight.requires_grad:
             weight.data = weight.data.float()
