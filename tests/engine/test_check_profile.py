@@ -209,7 +209,8 @@ def test_a_model_that_cannot_be_fetched_is_no_refusal_of_an_estimate(tmp_path: P
     profile = make_profile(Path("x"), rows, model={"name_or_path": "Qwen/Qwen3-0.6B"}, adapter={"method": "lora"})
     helper: Any = InProcess()
     known = with_libraries(helper, profile, CUDA, Known())
-    assert known.counts is None and known.counting_problem is not None and known.simulated is not None
+    assert known.counts is not None and known.counts.bytes_per_token is not None  # of its family, without its tokenizer
+    assert known.counting_problem is not None and known.simulated is not None
     wrong = make_profile(
         Path("x"), rows, model={"name_or_path": "Qwen/Qwen3-0.6B"},
         adapter={"method": "lora", "target_modules": ["q_prj"]},
