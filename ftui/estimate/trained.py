@@ -1,4 +1,4 @@
-"""Which weights a run trains, by the rules of PEFT 0.21 and of engine/models/freeze.py, counted without a model."""
+"""Which weights a run trains, by the rules of PEFT 0.21 and of engine/models/methods.py, counted without a model."""
 
 import re
 from collections.abc import Iterable, Mapping

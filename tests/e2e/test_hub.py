@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+HEADER = b'{"w": {"dtype": "U8", "shape": [300000], "data_offsets": [0, 300000]}}'
 FILES = {
-    "config.json": b'{"model_type": "llama"}', "model.safetensors": b"w" * 300_000, "pytorch_model.bin": b"pickle",
+    "config.json": b'{"model_type": "llama"}', "pytorch_model.bin": b"pickle",
+    "model.safetensors": len(HEADER).to_bytes(8, "little") + HEADER + b"w" * 300_000,
     "modeling_own.py": b"print('code')", "tokenizer.json": b"{}",
 }  # fmt: skip
 ASK = """

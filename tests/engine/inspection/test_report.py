@@ -279,7 +279,8 @@ def test_lines_above_the_header_of_a_csv_file_are_told(model_folder: Path, tmp_p
     assert "a.csv" in first and "b.csv" in first and "c.csv" not in first + second
     assert first.endswith("lines 1 to 2 are passed over; the header was found in line 3: instruction, output")
     assert "d.csv: line 1 is passed over; the header was found in line 2" in second
-    assert any("line 3: instruction, output" in line for line in report_lines("rows", report))
+    text = " ".join(" ".join(report_lines("rows", report)).split())  # wherever the lines of a long path are broken
+    assert "line 3: instruction, output" in text
 
 
 @pytest.mark.parametrize(("method", "enough"), [("full", 1000), ("lora", 50)])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
-from ftui.engine.models.freeze import freeze
+from ftui.engine.models.methods import freeze
 from ftui.engine.models.weights import write_model
 from ftui.errors import ModelError
 from ftui.profile.schema import Profile

@@ -10,8 +10,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from ftui.engine.models.freeze import freeze
 from ftui.engine.models.lora import BaseReference, new_adapter
+from ftui.engine.models.methods import freeze
 from ftui.errors import ModelError
 from ftui.estimate.closed_form import memory, num_trainable
 from ftui.estimate.setup import build_setup
