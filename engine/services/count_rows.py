@@ -3,6 +3,7 @@
 import math
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import msgspec
 import numpy as np
 
 from ftui.dataset.row_counts import Cut, RowCounts
+from ftui.errors import DiskFullError
 from ftui.estimate.levers import LONGEST_POWER, SHORTEST_POWER
 from ftui.profile.schema import Profile
 from ftui.profile.sections.from_scratch import FromScratch
 from ftui.system.user_folders import cache_folder
+from ftui.system.volume import free_bytes
 
 from ..data.load_rows import DataSplit, load_data
 from ..models.tokenizer import train_tokenizer
@@ -25,6 +28,8 @@ from .profile_text import given_profile
 
 TEMPLATE = "qwen"
 """The chat template of rows that are counted in bytes: it takes every kind of turn, and calls of tools."""
+KEPT_FREE = 1 << 30
+"""Bytes on the volume of temporary files that no count in bytes takes; its tokens take about 4 times the rows' size."""
 LONGEST = 1 << 30
 """Positions of a model whose rows are counted in bytes: no row is too long for it."""
 
@@ -56,13 +61,14 @@ def count_bytes(on_detail: Callable[[str], None], profile: str, bytes_per_token:
         bytes_per_token: the least, the usual, the most: see ftui/models/bytes_per_token.py.
 
     Raises:
+        DiskFullError: its tokens, in a temporary folder until it ends, have no room.
         FtuiError: the rows are wrong, whatever the tokenizer is.
     """
     given, (least, usual, _) = given_profile(profile), bytes_per_token
     max_length = given.data.max_length
     with tempfile.TemporaryDirectory() as folder:
         rows_of_bytes = _with_byte_tokenizer(given, Path(folder), max_bytes=round(usual * max_length))
-        rows = load_data(rows_of_bytes, Path(folder), on_detail, weights=False)
+        rows = load_data(rows_of_bytes, Path(folder), partial(_look_for_room, Path(folder), on_detail), weights=False)
         shares = compute_training_shares(rows.sources, rows.train, given.data.mixing_temperature)
         sequences, indices = rows.train.sequences, rows.train.indices
         plan = make_run_plan(rows_of_bytes, sequences.lengths[indices], sequences.num_targets[indices], shares)
@@ -77,6 +83,13 @@ def count_bytes(on_detail: Callable[[str], None], profile: str, bytes_per_token:
         cuts=list(count_cuts(lengths, may_cut=given.run.stage == "pretrain")),
         bytes_per_token=(bytes_per_token[0], bytes_per_token[1], bytes_per_token[2]),
     )
+
+
+def _look_for_room(folder: Path, on_detail: Callable[[str], None], detail: str) -> None:
+    free = free_bytes(folder)
+    if free is not None and free < KEPT_FREE:
+        raise DiskFullError(f"{folder} has no room for rows that are counted in bytes.", hint="TMPDIR moves it.")
+    on_detail(detail)
 
 
 def _with_byte_tokenizer(profile: Profile, folder: Path, *, max_bytes: int) -> Profile:

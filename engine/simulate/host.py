@@ -13,18 +13,19 @@ from typing import Any
 
 import msgspec
 
+from ftui.estimate.closed_form import ENGINE_BYTES
 from ftui.system.files import replace_file
 
 from ..system.environment import import_bitsandbytes, settle_environment, versions
 
-MiB = 1 << 20
-LIKELY = 520 * MiB
-"""Where it cannot be measured: torch 2.13, transformers 5.24 and PEFT 0.21 on x86-64, measured with 2 threads."""
 PATIENCE_SECONDS = 120.0
 
 
 def resident_bytes(folder: Path, num_threads: int) -> int:
-    """Resident memory of an engine with its libraries, measured once for these versions and kept in `folder`."""
+    """Resident memory of an engine with its libraries, measured once for these versions and kept in `folder`.
+
+    `ENGINE_BYTES` where it cannot be measured.
+    """
     note = folder / "host.json"
     key = json.dumps([versions(), sys.executable, num_threads], sort_keys=True)
     try:
@@ -35,7 +36,7 @@ def resident_bytes(folder: Path, num_threads: int) -> int:
         return int(sizes[key])
     size = _measure(num_threads)
     if size is None:
-        return LIKELY
+        return ENGINE_BYTES
     replace_file(note, msgspec.json.encode({key: size}))
     return size
 

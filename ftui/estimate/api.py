@@ -60,7 +60,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
             ram=None, disk=None, num_parameters=None, num_trainable=None, notes=(setup,), warnings=warnings,
         )  # fmt: skip
     memory = memory_of(setup, known)
-    if known.counts is None and known.counting_problem is None:
+    if known.counts is None and known.refusal is None:
         known = replace(known, counts=guess_rows(profile, setup.shape.vocab_size))
     time = timing_of(profile, setup, known)
     impossible = "; ".join(lever.reason for lever in levers.list_needed(setup))

@@ -19,8 +19,9 @@ closed form tells where in between a run is: the simulation replays the allocato
 RANGES = ((0.88, 1.2), (0.8, 1.25), (0.7, 1.35))
 HELD_BY_HEAP, ON_CPU = 1.2, (0.85, 1.25)
 """Resident over what tensors take on a CPU, and the range: 8 real runs had 1.03 to 1.48 (engine/simulate/heap.py)."""
-ENGINE_BYTES = 520 * MiB
-"""Resident memory of an engine on a CPU before it has a model: torch 2.13, transformers 5.24, PEFT 0.21, x86-64."""
+ENGINE_BYTES = 385 * MiB
+"""Resident memory of an engine on a CPU before it has a model, where engine/simulate/host.py has not measured it: its
+answer with 1 and with 2 threads (torch 2.13 for CPUs, transformers 5.24, PEFT 0.21, bitsandbytes 0.50, x86-64)."""
 HOST_BYTES = 2 * GiB
 """Beside a GPU: the same, with the libraries of CUDA and pinned pages."""
 

@@ -45,7 +45,7 @@ def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -
     try:
         known = dataclasses.replace(known, counts=count_rows(helper, profile, card))
     except UnavailableError as error:
-        known = dataclasses.replace(known, **({"counting_problem": error} | _counted_in_bytes(helper, profile)))
+        known = dataclasses.replace(known, **({"counting_problem": error} | _counted_in_bytes(helper, profile, error)))
     except FtuiError as error:
         known = dataclasses.replace(known, counting_problem=error)
     if known.parallel != "ddp":
@@ -57,12 +57,17 @@ def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -
         return dataclasses.replace(known, simulation_problem=error)
 
 
-def _counted_in_bytes(helper: Helper, profile: Profile) -> dict[str, Any]:
-    """The rows' counts without the tokenizer, which could not be fetched, or what is wrong with them whatever it is."""
+def _counted_in_bytes(helper: Helper, profile: Profile, problem: UnavailableError) -> dict[str, Any]:
+    """The rows' counts without the tokenizer, which could not be fetched, or what is wrong with them whatever it is.
+
+    Where such tokens have no room, neither: a byte each, they take more than a run's.
+    """
     shape = shape_for(profile)
     size = bytes_per_token(None if isinstance(shape, str) else shape.vocab_size)
     try:
         return {"counts": msgspec.convert(helper.ask("count_bytes", profile=profile, bytes_per_token=size), RowCounts)}
+    except DiskError as error:
+        return {"counting_problem": UnavailableError(f"{problem.message} {error.message}", hint=problem.hint)}
     except FtuiError as error:
         return {"counting_problem": error}
 

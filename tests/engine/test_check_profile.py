@@ -14,6 +14,7 @@ from ftui.engine.services.server import answer
 from ftui.engine.simulate import host
 from ftui.errors import DataError, FtuiError
 from ftui.estimate.api import Known
+from ftui.estimate.closed_form import ENGINE_BYTES
 from ftui.estimate.simulation import with_libraries
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import Card, find_card
@@ -60,7 +61,7 @@ def told(work: Callable[[], object]) -> tuple[str, str, str, int] | None:
 def commands_in_process(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (dry_run, preview, estimate):
         monkeypatch.setattr(module, "Helper", InProcess)
-    monkeypatch.setattr(host, "_measure", lambda num_threads: host.LIKELY)  # else a process of 5 s, for a figure
+    monkeypatch.setattr(host, "_measure", lambda num_threads: ENGINE_BYTES)  # else a process of 5 s, for a figure
 
 
 def answers(profile: Profile, folder: Path) -> dict[str, Any]:

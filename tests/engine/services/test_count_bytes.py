@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from ftui.engine.services import count_rows
 from ftui.engine.services.count_rows import count_bytes
-from ftui.errors import DataError
+from ftui.errors import DataError, DiskFullError
 from ftui.profile.layers import resolve
 from ftui.profile.serialize import to_toml
 
@@ -68,3 +69,12 @@ def test_packed_rows_are_filled_by_their_bytes(tmp_path: Path) -> None:
 def test_rows_that_are_wrong_whatever_the_tokenizer_is_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"rows\.jsonl:1"):
         count(tmp_path, {"messages": "no list"}, "sft")
+
+
+def test_a_count_ends_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(count_rows, "KEPT_FREE", 1 << 60)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    with pytest.raises(DiskFullError, match="no room"):
+        count(tmp_path, *FORMS["instructions"])
+    assert not list((tmp_path / "temporary").iterdir())

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from ftui.errors import DataError, FtuiError, UnavailableError
+from ftui.errors import DataError, DiskError, DiskFullError, FtuiError, UnavailableError
 from ftui.estimate.api import NOTHING, estimate
 from ftui.estimate.estimate_text import estimate_lines
 from ftui.estimate.simulation import with_libraries
@@ -70,6 +70,20 @@ def test_rows_that_are_wrong_are_a_refusal_without_a_tokenizer_too(tmp_path: Pat
     chosen = profile(tmp_path, "Qwen/Qwen3-8B")
     known = with_libraries(cast(Helper, helper), chosen, find_card("rtx4090"), NOTHING)
     assert isinstance(known.refusal, DataError) and known.counts is None
+
+
+@pytest.mark.parametrize("problem", [DiskFullError("/tmp has no room."), DiskError("/tmp cannot be written to.")])
+def test_rows_that_have_no_room_to_be_counted_are_guessed_from_the_size_of_their_file(
+    problem: DiskError, tmp_path: Path
+) -> None:
+    (tmp_path / "r.jsonl").write_text('{"prompt": "a question", "completion": "an answer"}\n' * 80)
+    chosen, on = profile(tmp_path, "Qwen/Qwen3-8B"), find_card("rtx4090")
+    known = with_libraries(cast(Helper, Offline(problem)), chosen, on, NOTHING)
+    assert known.refusal is None and known.counts is None, "a run needs no such room"
+    found = estimate(chosen, on, known)
+    assert found.duration.num_steps and found.duration.total_seconds is not None
+    assert found.rows.startswith("rows not read")
+    assert any(f"The hub cannot be reached. {problem.message}" in note for note in found.notes)
 
 
 def test_rows_that_nobody_read_are_said_to_be_taken_as_long_as_they_may_be(tmp_path: Path) -> None:
