@@ -13,6 +13,7 @@ from ftui.errors import UsageError
 from ftui.estimate.api import Known, estimate
 from ftui.estimate.estimate_text import change_lines, estimate_lines, first_line, width, wrapped
 from ftui.estimate.fit import Change
+from ftui.estimate.guess_rows import refuse_missing
 from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.result import Estimate, Verdict
 from ftui.estimate.setup import Parallel
@@ -43,6 +44,8 @@ def print_estimate(
     _, resolved = locate_run(profile, None, overrides, tier)
     values = resolved.profile
     asked_card = find_chosen_card(values, card=card, tier=tier, probe=probe)
+    if quick:
+        refuse_missing(values)
     if probe:
         _probe(values, asked_card, allow)
     known = Known(probes=read_probes(), parallel=parallel)

@@ -9,6 +9,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ftui.models.config_reader import refusal_of
+
 TABLE = Path(__file__).parents[1] / "profiles" / "models.toml"
 MIRRORS = ("unsloth", "nousresearch", "mlx-community")
 """Accounts that publish other people's models again, under the same names but for what `_plain` leaves out."""
@@ -76,7 +78,12 @@ def _find(name: str) -> str | None:
     if (found := table.ids.get(name.lower())) is not None or owner not in MIRRORS:
         return found
     found = table.names.get(_plain(name))
-    return None if found is None or table.models[found].config["model_type"] in REBUILT else found
+    return None if found is None or _is_other(name, table.models[found].config) else found
+
+
+def _is_other(mirror: str, config: Mapping[str, Any]) -> bool:
+    """Whether a mirror has another config than its model: laid out anew, or in 16 bits what that has in fewer."""
+    return config["model_type"] in REBUILT or ("quantization_config" in config and mirror.lower().endswith("-bf16"))
 
 
 def _plain(name: str) -> str:
@@ -86,8 +93,11 @@ def _plain(name: str) -> str:
 
 
 def nearest_models(name: str) -> str:
-    """A hint with the models of the table whose names are like this one; "" where none is."""
+    """A hint with the models of the table whose names are like this one; "" where none is, and where the model of that
+    very name would be refused, too."""
     names, plain = _table().names, _plain(IN_FEW_BITS.sub("", name))
     near = [plain] if plain in names else difflib.get_close_matches(plain, names, MOST_NEAR, NEAR)
     choices = [names[key] for key in near if names[key].lower() != name.lower()]
+    if plain in names and refusal_of(known_models()[names[plain]].config) is not None:
+        return ""
     return f"Did you mean {' or '.join(choices)}?" if choices else ""

@@ -97,6 +97,18 @@ def test_a_near_miss_is_told_the_name_that_was_meant(name: str) -> None:
     assert NEAR[name] in nearest_models(name)
 
 
+@pytest.mark.parametrize(
+    "name", ["unsloth/gpt-oss-20b-BF16", "unsloth/gpt-oss-20b", "unsloth/gemma-3-27b-it", "google/gemma-3-12b-it"]
+)
+def test_no_model_is_offered_that_a_run_would_refuse_as_well(name: str) -> None:
+    assert nearest_models(name) == ""
+
+
+def test_a_mirror_in_16_bits_is_not_said_to_be_quantised() -> None:
+    assert known_config("unsloth/gpt-oss-20b-BF16") is None
+    assert known_config("unsloth/Llama-3.1-8B-BF16") == known_config("meta-llama/Llama-3.1-8B")
+
+
 def test_a_name_like_no_other_gets_no_hint() -> None:
     assert (nearest_models("somebody/zzz"), nearest_models("Qwen/Qwen3-8B")) == ("", "")
 
