@@ -89,7 +89,8 @@ def _look_closer(helper: Helper, profile: Profile, card: Card, known: Known, out
 def _changes(result: Estimate, changes: Sequence[Change]) -> list[str]:
     does_not = result.verdict in ("tight", "no")
     if not changes:
-        return ["Nothing was found that would make it fit." if does_not else "Nothing larger would fit."]
+        as_it_is = "It fits as it is, and nothing larger is known to help."
+        return ["Nothing was found that would make it fit." if does_not else as_it_is]
     return ["What would make it fit:" if does_not else "What more would fit:", *change_lines(changes)]
 
 

@@ -196,7 +196,8 @@ class EstimatePanel(Component):
             return
         self.redraw()
         if problem is None and known.counting_problem is not None:
-            words = f"Simulated, but the rows could not be counted: {known.counting_problem.message}"
+            how = "" if known.counts is None else " with the tokenizer"
+            words = f"Simulated, but the rows could not be counted{how}: {known.counting_problem.message}"
             problem = FtuiError(words, hint=known.counting_problem.hint)
         if problem is not None:
             self.stage.complain(problem)
