@@ -61,7 +61,10 @@ def _choose_weights(
             return best, state.best_loss
         events.warn(f"checkpoint-{best}, the best, is damaged ({problem}): final/ has the last weights")
     if not state.last_is_finite:
-        what = f"final/ is not written: the evaluation loss at step {state.evaluated_step}"
+        kept = "is not written"
+        if checkpoint_folders.fault(run.final, quick=True) is None:  # of an earlier stop
+            kept = f"stays that of step {checkpoint_folders.read_manifest(run.final).step}"
+        what = f"final/ {kept}: the evaluation loss at step {state.evaluated_step}"
         raise non_finite(what, profile, parts.hardware)
     return state.step, state.last_loss if state.evaluated_step == state.step else None
 

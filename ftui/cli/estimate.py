@@ -22,7 +22,7 @@ from ftui.estimate.simulation import probe as measure
 from ftui.hardware.detect import find_machine
 from ftui.hardware.devices import CARDS, Card, find_card, price_of
 from ftui.helper.client import Helper
-from ftui.launch.open_run import locate_run
+from ftui.launch.open_run import check_files, locate_run
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.tiers import AUTO, choose_tier
@@ -42,6 +42,8 @@ def print_estimate(
         FtuiError: the profile, its rows or its model are wrong, or a probe failed.
     """
     _, resolved = locate_run(profile, None, overrides, tier)
+    if probe or not quick:  # they read its files
+        check_files(resolved)
     values = resolved.profile
     asked_card = find_chosen_card(values, card=card, tier=tier, probe=probe)
     if quick:

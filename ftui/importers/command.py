@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import yaml
@@ -55,6 +56,8 @@ _KEY = re.compile(r"--([A-Za-z_][\w.-]*)(?:=(.*))?", re.DOTALL)
 _OVERRIDE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _CONFIG = (".yaml", ".yml", ".json")
 _BEFORE_CONFIG = ("train", "sft", "axolotl.cli.train", "llamafactory.cli")
+LITGPT = "litgpt"  # `litgpt finetune_lora o/m`: the table of its verb, and what its first word after it is called
+_LITGPT_MODEL = {"finetune": "checkpoint_dir", "pretrain": "model_name"}
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ def _arguments(words: "Words") -> Iterator[tuple[tuple[str, ...], str, list[str]
             value = words.values[name]
             yield (LAUNCHER,), name, [f"{UNKNOWN}{name}}}" if value is None else value]
     for table, own in _parts(words.words):
+        yield from _litgpt_words(own)
         for name, values in _pairs(own):
             yield table, name, values
 
@@ -117,6 +121,17 @@ def _parts(words: list[str]) -> Iterator[tuple[tuple[str, ...], list[str]]]:
         start = at = _program_at(words, own)
         yield (LAUNCHER,), words[own:at]
     yield (), words[start:]
+
+
+def _litgpt_words(words: list[str]) -> Iterator[tuple[tuple[str, ...], str, list[str]]]:
+    """What LitGPT's commands that train say without a key: the verb, and the model."""
+    for at, (program, verb) in enumerate(pairwise(words), start=2):
+        model = next((name for start, name in _LITGPT_MODEL.items() if verb.startswith(start)), None)
+        if program.rpartition("/")[2] == LITGPT and model:
+            yield (LITGPT,), verb, []
+            following = words[at] if at < len(words) else ""
+            if following and following[0] != "-" and following not in ENDS:
+                yield (), model, [following]
 
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, list[str]]]:

@@ -13,6 +13,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.data import sources
 from ftui.profile.sections.fields import affects_weights
 from ftui.profile.sections.model import FULL_COMMIT
+from ftui.text import toml_value
 
 REVISION: Key = ("model", "revision")
 
@@ -106,7 +107,7 @@ def weights_difference(old: Profile, new: Profile) -> list[str]:
     if not FULL_COMMIT.fullmatch(new.model.revision or ""):  # a commit is compared to that of the checkpoint
         before[REVISION], after[REVISION] = old.model.revision, new.model.revision
     return [
-        f"{'.'.join(key)}: {before.get(key)!r} -> {after.get(key)!r}"
+        f"{'.'.join(key)}: {toml_value(before.get(key))} -> {toml_value(after.get(key))}"
         for key in before | after
         if before.get(key) != after.get(key)
     ]

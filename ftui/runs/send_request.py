@@ -37,6 +37,7 @@ from ftui.runs.state import RunState, has_ended, phase_word
 from ftui.runs.status import Status, is_running, read_status
 from ftui.system.files import try_lock
 from ftui.system.volume import disk_error
+from ftui.text import did_you_mean
 
 REQUESTS: dict[str, type[ControlRequest]] = {
     "hold": Pause,
@@ -84,7 +85,10 @@ def parse_setting(text: str) -> tuple[str, float | str]:
         return key, value
     if not equals or key not in (*SETTINGS, "decay"):
         names = ", ".join(f"{name}=..." for name in SETTINGS)
-        raise UsageError(f"{text!r} cannot be set.", hint=f"One of {names}, decay=linear.")
+        guess = did_you_mean(key, [*SETTINGS, "decay"]) if equals else ""
+        raise UsageError(
+            f"{text!r} cannot be set.", hint=f"{guess}One of {names}, decay=linear; max_steps is where it ends."
+        )
     if key == "decay":
         raise UsageError(f"decay must be {BOUNDS[key]}, not {value!r}.", hint="Write decay=linear.")
     is_factor = key == "learning_rate_factor"

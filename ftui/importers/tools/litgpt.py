@@ -51,6 +51,7 @@ LAYERS = {
     "lora_projection": (False, ["o_proj"]), "lora_mlp": (False, ["gate_proj", "up_proj", "down_proj"]),
     "lora_head": (False, ["lm_head"]),
 }  # fmt: skip
+VERBS_OF_LORA = ("litgpt.finetune", "litgpt.finetune_lora")  # the first is short for the second
 LLAMA_NOTE = "as these layers are called in Llama and its kin"
 PRECISIONS = {"bf16-mixed": "bf16", "16-mixed": "fp16", "32-true": "fp32", "32": "fp32"}
 QUANTIZED = ("nf4", "nf4-dq", "fp4", "fp4-dq")
@@ -73,7 +74,19 @@ def _said(draft: ProfileDraft, name: str) -> Any:
 
 
 def _has_lora(document: Document) -> bool:
-    return document.has("lora_r", "lora_alpha", "lora_dropout", *LAYERS)
+    return document.has("lora_r", "lora_alpha", "lora_dropout", *LAYERS) or any(
+        verb in document.named for verb in VERBS_OF_LORA
+    )
+
+
+def _verb(draft: ProfileDraft, leaf: Leaf) -> None:
+    """`litgpt finetune_lora`, `litgpt finetune_full` ...: which method its command trains with."""
+    if leaf.name not in VERBS_OF_LORA:
+        draft.carry(leaf, "adapter.method", "full")
+    elif draft.raw("quantize") is None:
+        draft.carry(leaf, "adapter.method", "lora")
+    else:
+        draft.drop(leaf, "quantize says the rest of it")
 
 
 def _base(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -199,6 +212,7 @@ def _tracker(draft: ProfileDraft, leaf: Leaf) -> None:
 
 REFUSED = "LitGPT's finetuning refuses it too"
 RULES: dict[str, Rule] = {
+    **each(_verb, f"{' '.join(VERBS_OF_LORA)} litgpt.finetune_full"),
     BASE: _base,
     "precision": _precision,
     "quantize": _quantize,
@@ -293,6 +307,8 @@ def _suppose_rows(draft: ProfileDraft) -> None:
 
 def _recognizes(document: Document) -> bool:
     named = document.named
+    if document.has("litgpt"):  # its command
+        return True
     if any(str(named.get(name, "")).startswith("litgpt.") for name in ("data.class_path", "data")):
         return True
     has_own = BASE in named or "data.json_path" in named

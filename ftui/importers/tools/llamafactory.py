@@ -156,7 +156,9 @@ def _adapter(draft: ProfileDraft, leaf: Leaf) -> str:
 
 def _tokens(draft: ProfileDraft, leaf: Leaf | None = None) -> list[str]:
     """All that the file, and its template, make tokens of. Raises `Unfit` where the value of `leaf` is none."""
-    names = texts(leaf.value) if leaf else []
+    if leaf:
+        texts(leaf.value)
+    names: list[str] = []
     for key in ("add_tokens", "add_special_tokens", "new_special_tokens"):
         with contextlib.suppress(Unfit):  # reported where it stands
             names = [*names, *texts(draft.raw(key) or [])]

@@ -11,7 +11,9 @@ _SAMPLED = re.compile(r"[\w.-]#\d+\b")  # owner/name#500: so many rows of it
 UNREAD: tuple[tuple[str, tuple[set[str], ...]], ...] = (
     ("H2O LLM Studio, which writes its rows in words of its own (text_prompt_start ...)",
      ({"llm_backbone"}, {"problem_type", "dataset.train_dataframe"})),
-    ("LitGPT's pretraining", ({"initial_checkpoint_dir"}, {"model_name", "tokenizer_dir", "train.global_batch_size"})),
+    ("LitGPT's LLaMA-Adapter", ({"litgpt.finetune_adapter"}, {"litgpt.finetune_adapter_v2"})),
+    ("LitGPT's pretraining", ({"litgpt.pretrain"}, {"initial_checkpoint_dir"},
+                              {"model_name", "tokenizer_dir", "train.global_batch_size"})),
     (SWIFT, ({"model", "tuner_type"}, {"model", "train_type"}, {"model", "attn_impl"}, {"model", "quant_method"},
              {"split_dataset_ratio"}, {"sft_type"}, {"rlhf_type"})),
     ("Oumi", ({"model.model_name", "training.trainer_type"}, {"model.model_name", "data.train.datasets[]"})),
@@ -31,7 +33,8 @@ UNREAD: tuple[tuple[str, tuple[set[str], ...]], ...] = (
     ("FastChat, Stanford Alpaca or DeepSpeed-Chat", ({"model_name_or_path", "data_path"},)),
     ("transformers' example scripts", ({"model_name_or_path", "block_size"}, {"model_name_or_path", "train_file"})),
     ("a service that trains (OpenAI, Together ...)",
-     ({"training_file", "suffix"}, {"training_file", "hyperparameters"}, {"training_file", "n_epochs"})),
+     ({"training_file", "suffix"}, {"training_file", "hyperparameters"}, {"training_file", "method"},
+      {"training_file", "n_epochs"})),
     ("PyTorch Lightning", ({"seed_everything"}, {"trainer.max_epochs", "trainer.accelerator"})),
 )  # fmt: skip
 

@@ -257,7 +257,7 @@ def test_another_branch_is_another_model() -> None:
     def on(revision: str | None) -> Profile:
         return make_profile(Path("x"), Path("rows"), model={"name_or_path": "us/model", "revision": revision})
 
-    assert weights_difference(on(None), on("v1")) == ["model.revision: None -> 'v1'"]
+    assert weights_difference(on(None), on("v1")) == ['model.revision: "none" -> "v1"']
     assert fingerprint(on("v1")) == fingerprint(on(None)) == fingerprint(on(OLD))
 
 

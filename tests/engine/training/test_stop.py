@@ -18,6 +18,7 @@ from ftui.errors import STOPPED
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import checkpoints_in
 from ftui.runs.events import ControlApplied, EvaluationDone, RunFailed, RunStopped, Warned
+from ftui.runs.manifest import read_manifest
 from ftui.runs.reduce import fold
 from ftui.runs.requests import Stop, new_id, write_request
 from ftui.runs.run_folder import Run
@@ -50,14 +51,14 @@ def send_stop(run: Run, number: int = 1) -> None:
     write_request(run, Stop(id=new_id(), attempt=number, token="test"))
 
 
-def stop_after(patch: pytest.MonkeyPatch, run: Run, step: int) -> None:
+def stop_after(patch: pytest.MonkeyPatch, run: Run, step: int, number: int = 1) -> None:
     """Send a stop as soon as this step is finished."""
     run_step = StepRunner.run
 
     def stopping(self: StepRunner, *boundary: Any) -> Any:
         run_step(self, *boundary)
         if self.state.step == step:
-            send_stop(run)
+            send_stop(run, number)
 
     patch.setattr(StepRunner, "run", stopping)
 
@@ -117,6 +118,25 @@ def test_stopped_after_an_evaluation_of_nan_is_stopped_without_final(
     assert not run.final.exists()
     assert "Lower the learning rate" in records(run, Warned)[-1].message
     assert fold(RunState(), record).phase == "stopped"
+
+
+def test_final_of_an_earlier_stop_that_stays_is_told(
+    run: Run, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    profile = profile_of(run, model_folder, loads_best=False)
+    with monkeypatch.context() as first:
+        stop_after(first, run, 1)
+        assert attempt(run, profile) == STOPPED and ending(run).final == "final"
+    real, number = evaluate.batch_loss, iter(range(10**6))
+    monkeypatch.setattr(
+        evaluate, "batch_loss", lambda *arguments: (math.nan, 1) if next(number) else real(*arguments)
+    )  # fmt: skip
+    stop_after(monkeypatch, run, 3, number=2)
+    assert attempt(run, profile, 2) == STOPPED
+    record = records(run, RunStopped)[-1]
+    assert isinstance(record, RunStopped) and record.final is None
+    assert "final/ stays that of step 1: the evaluation loss at step 2 is NaN" in record.reason
+    assert read_manifest(run.final).step == 1
 
 
 def test_stopped_after_nan_it_still_has_the_best_before(

@@ -19,6 +19,7 @@ COMMANDS = {
     "preview": ["preview", "./{named}"],
     "split": ["split", "{named}", "--eval", "10%"],
     "rows": ["run", "p.toml", "--dry-run", "--set", "data.train={named}"],
+    "rows, estimated": ["estimate", "p.toml", "--set", "data.train={named}"],
     "one of several": ["preview", "p.toml", "--set", 'data.train=["rows.jsonl", "{named}"]'],
     "a table's path": ["preview", "p.toml", "--set", 'data.train=[{{path="{named}"}}]'],
     "rows to evaluate on": ["preview", "p.toml", "--set", "data.eval={named}"],

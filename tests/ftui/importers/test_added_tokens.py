@@ -80,7 +80,8 @@ def test_an_end_that_axolotl_sets_and_that_has_no_place_here_is_told(text: str, 
     ],
 )  # fmt: skip
 def test_what_llamafactorys_templates_make_tokens_of(text: str, tokens: list[str] | None, tmp_path: Path) -> None:
-    _, made = imported(f"{FACTORY}{text}\n", tmp_path)
+    done, made = imported(f"{FACTORY}{text}\n", tmp_path)
+    assert not [one for one in done.dropped if one.foreign.endswith("_tokens")]
     found = made["model"].get("extra_special_tokens")
     assert (found if found is None else sorted(found)) == (tokens if tokens is None else sorted(tokens))
 

@@ -124,7 +124,25 @@ def test_litgpts_command_is_read(tmp_path: Path) -> None:
     assert done.kind == "LitGPT" and made["adapter"]["r"] == 4 and made["train"]["num_train_epochs"] == 2.0
     assert made["data"]["train"] == [{"path": "a.json", "format": "alpaca"}]
     assert made["data"]["loss_on"] == "assistant"
-    assert [one for one in done.missing if one.startswith("model.name_or_path")], "it stands without a key's name"
+    assert made["model"]["name_or_path"] == "o/m" and not done.missing
+
+
+@pytest.mark.parametrize(
+    ("command", "method", "model"),
+    [
+        ("litgpt finetune o/m", "lora", "o/m"),
+        ("litgpt download o/m\nlitgpt finetune_lora checkpoints/o/m", "lora", "o/m"),
+        ("litgpt finetune_full --checkpoint_dir o/m", "full", "o/m"),
+        ("python -m litgpt finetune_lora --checkpoint_dir o/m", "lora", "o/m"),
+        ("/opt/bin/litgpt finetune_full o/m --train.epochs 2", "full", "o/m"),
+        ("litgpt finetune_lora o/m --quantize bnb.nf4", "qlora", "o/m"),
+        ("litgpt finetune_lora o/m --quantize bnb.int8-training", "lora", "o/m"),
+    ],
+)
+def test_the_verb_of_litgpts_command_is_the_method(command: str, method: str, model: str, tmp_path: Path) -> None:
+    done, made = imported(f"{command} --data JSON --data.json_path a.json\nlitgpt chat out/final\n", tmp_path, "a.sh")
+    assert done.kind == "LitGPT" and not [one for one in done.dropped if one.matters]
+    assert (made["adapter"]["method"], made["model"]["name_or_path"]) == (method, model)
 
 
 def test_litgpts_adapters_are_refused(tmp_path: Path) -> None:
@@ -204,6 +222,8 @@ UNREAD = {
     ),
 }  # fmt: skip
 SCRIPTS = {
+    "LitGPT's pretraining": "litgpt pretrain o/m --tokenizer_dir o/m --data TextFiles --train.max_tokens 1000",
+    "LitGPT's LLaMA-Adapter": "litgpt finetune_adapter_v2 o/m --data Alpaca",
     "OpenRLHF": "deepspeed --module openrlhf.cli.train_sft --dataset o/rows --input_key q --pretrain o/m --lora_rank 8",
     "FastChat": "torchrun --nproc_per_node=4 train.py --model_name_or_path o/m --data_path a.json --bf16 True",
     "transformers' example": "python run_clm.py --model_name_or_path o/m --dataset_name o/rows --block_size 512",

@@ -102,7 +102,7 @@ def test_what_a_source_is_belongs_to_the_weights_and_where_it_lies_does_not(path
     assert fingerprint(plain[0]) == fingerprint(plain[1]), "whether rows have changed is for their hash to say"
     templates = [read(path, f'train = "a.jsonl"\nchat_template = "{t}"').profile for t in ("a.jinja", "b.jinja", "phi")]
     assert weights_difference(templates[0], templates[1]) == []
-    assert weights_difference(templates[0], templates[2]) == ["data.chat_template: 'a .jinja file' -> 'phi'"]
+    assert weights_difference(templates[0], templates[2]) == ['data.chat_template: "a .jinja file" -> "phi"']
 
 
 @pytest.mark.parametrize(

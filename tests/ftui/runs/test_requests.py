@@ -160,6 +160,19 @@ def test_what_cannot_be_set_is_refused_in_our_words(text: str, words: str) -> No
     assert not re.search(r"Expected|\$\.|`(int|float|str)`", raised.value.message)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("max_step=70", "Did you mean max_steps or"), ("learning_rate=0.1", "Did you mean learning_rate_factor?"),
+        ("num_train_epochs=3", "max_steps is where it ends"),
+    ],
+)  # fmt: skip
+def test_what_was_meant_is_named(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as raised:
+        parse_setting(text)
+    assert words in raised.value.hint
+
+
 @pytest.mark.parametrize("text", ["learning_rate_factor=0", "learning_rate_factor=1e3", "learning_rate_factor=.5"])
 def test_the_bounds_of_a_factor_can_be_sent(text: str) -> None:
     msgspec.convert({"verb": "set", "id": ID, "attempt": 1, "token": ""} | dict([parse_setting(text)]), AnyRequest)
