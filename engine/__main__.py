@@ -99,9 +99,13 @@ def _watch_for_sigterm(run: Run, events: EventWriter, control: Control) -> None:
 def run_engine(run: Run, events: EventWriter, control: Control) -> int:
     """Train, and turn whatever ends it into a record and an exit code. The one broad catch of the engine."""
     try:
+        from ftui.launch.open_run import check_moved_files
         from ftui.profile.layers import resolve
 
-        profile = resolve(run.profile).profile
+        resolved = resolve(run.profile)
+        if os.environ.get("RANK", "0") == "0":  # they may have been moved since a supervisor started the attempt before
+            check_moved_files(resolved, "ftui", "resume", run.name)
+        profile = resolved.profile
         events.set_phase("starting", "loading the libraries")
         import_bitsandbytes()
         from .recipe import train  # torch, transformers, peft: 3 to 10 s

@@ -201,7 +201,7 @@ def _count_preamble(head: bytes, delimiter: str | None) -> int:
         return 0
     cells = {number: _cells(text, delimiter) for number, text in lines}
     (first, title), *others = lines
-    is_comment = title.lstrip().startswith(("#", "//"))
+    is_comment = title.lstrip(' \t"').startswith(("#", "//"))
     if form_of(cells[first]) or (others and not is_comment and len(cells[first]) == len(cells[others[0][0]]) > 1):
         return 0
     for number, _ in others:
@@ -209,7 +209,9 @@ def _count_preamble(head: bytes, delimiter: str | None) -> int:
             return number
     body = [(number, text) for number, text in others if not (is_comment and text.lstrip().startswith(("#", "//")))]
     widths = {_num_columns(text, delimiter or _delimiter(body[0][1])) for _, text in body}
-    is_table = len(body) > 2 and len(widths) == 1 and widths != {1} and widths != {len(cells[first])}
+    is_table = (
+        len(body) > (1 if is_comment else 2) and len(widths) == 1 and widths != {1} and widths != {len(cells[first])}
+    )
     return body[0][0] if is_table and (is_comment or len(cells[first]) == 1) else 0
 
 

@@ -102,6 +102,13 @@ ROW = [{"instruction": "a b", "output": "c, d"}]
         ("text\ninstruction\n", 2, [{"text": "instruction"}]),
         ("a,b\ninstruction,output\n", 2, [{"a": "instruction", "b": "output"}]),
         ('prompt,completion\n"instruction\noutput",x\n', 2, [{"prompt": "instruction\noutput", "completion": "x"}]),
+        ("# c1\n# c2\nask,say\nhello you,well hi\n", 4, [{"ask": "hello you", "say": "well hi"}]),
+        ('"# of June, at noon",\ninstruction,output\na b,c d\n', 3, [{"instruction": "a b", "output": "c d"}]),
+        (
+            '"#",ask,say\n1,a b,c d\n2,e f,g h\n',
+            2,
+            [{"#": n, "ask": q, "say": a} for n, q, a in [("1", "a b", "c d"), ("2", "e f", "g h")]],
+        ),
         ("body\nhello\nworld\n", 2, [{"body": "hello"}, {"body": "world"}]),
     ],
 )
