@@ -13,7 +13,6 @@ from ftui.errors import UsageError
 from ftui.estimate.api import Known, estimate
 from ftui.estimate.estimate_text import change_lines, estimate_lines, first_line, width, wrapped
 from ftui.estimate.fit import Change
-from ftui.estimate.guess_rows import refuse_missing
 from ftui.estimate.measurements import ProbeRecord, read_probes
 from ftui.estimate.result import Estimate, Verdict
 from ftui.estimate.setup import Parallel
@@ -42,12 +41,9 @@ def print_estimate(
         FtuiError: the profile, its rows or its model are wrong, or a probe failed.
     """
     _, resolved = locate_run(profile, None, overrides, tier)
-    if probe or not quick:  # they read its files
-        check_files(resolved)
+    check_files(resolved)
     values = resolved.profile
     asked_card = find_chosen_card(values, card=card, tier=tier, probe=probe)
-    if quick:
-        refuse_missing(values)
     if probe:
         _probe(values, asked_card, allow)
     known = Known(probes=read_probes(), parallel=parallel)

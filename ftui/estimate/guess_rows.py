@@ -1,6 +1,5 @@
 """How many rows a profile has, guessed from the size of its files: at once, before anybody has read them."""
 
-import errno
 import math
 import os
 from functools import lru_cache
@@ -8,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ftui.dataset.row_counts import RowCounts
-from ftui.errors import DataError, FtuiError
+from ftui.errors import FtuiError
 from ftui.models.bytes_per_token import bytes_per_token
 from ftui.profile.schema import Profile
 from ftui.profile.sections.data import sources
@@ -49,19 +48,6 @@ def guess_rows(profile: Profile, vocab_size: int) -> RowCounts | None:
         num_sequences=sequences, steps_per_epoch=per_epoch, effective_batch=batch,
         max_steps=train.max_steps or math.ceil((train.num_train_epochs or 1) * per_epoch), bytes_per_token=per_token,
     )  # fmt: skip
-
-
-def refuse_missing(profile: Profile) -> None:
-    """See that the files of rows are there, in the words of a run.
-
-    Raises:
-        DataError: one is not.
-    """
-    for one in (*sources(profile.data.train), *sources(profile.data.eval)):
-        path = Path(one.path)
-        if path.is_absolute() and not path.exists():  # others are names of data sets on the hub
-            words = f"{path} cannot be read: {os.strerror(errno.ENOENT)}."
-            raise DataError(words, hint="Check data.train and data.eval.")
 
 
 def _size_at(path: Path) -> _Size | None:

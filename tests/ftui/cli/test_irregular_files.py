@@ -1,6 +1,7 @@
 """A file that a user names and that is a FIFO, a device or a socket is refused by every command, and never read."""
 
 import os
+import re
 import signal
 import socket
 from collections.abc import Iterator
@@ -61,3 +62,26 @@ def test_what_is_no_regular_file_is_refused(
     assert main([word.format(named=named.name) for word in command]) in (2, 30)
     words = f"{KINDS[request.node.callspec.params['named']]}, not a regular file"
     assert words in " ".join(capsys.readouterr().err.split())
+
+
+COUNTS_ROWS = (["run", "--dry-run"], ["preview"], ["estimate"], ["estimate", "--quick"], ["estimate", "--probe"])
+
+
+@pytest.mark.parametrize("command", COUNTS_ROWS, ids=" ".join)
+@pytest.mark.parametrize(
+    ("override", "missing"),
+    [
+        ("data.train=none_here.jsonl", "none_here.jsonl"),
+        ('data.train=["rows.jsonl", "./no_folder"]', "no_folder"),
+        ("data.eval=gone/eval.csv", "eval.csv"),
+        ("model.name_or_path=./base", "base"),
+    ],
+)
+def test_every_command_refuses_what_is_missing_in_the_same_words(
+    command: list[str], override: str, missing: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.toml").write_text(PROFILE)
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
+    assert main([command[0], str(tmp_path / "p.toml"), *command[1:], "--set", override]) == 30
+    error = capsys.readouterr().err
+    assert f": {override.partition('=')[0]}" in error and re.search(f"there is no (file or )?folder {missing}", error)

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from ftui.errors import DataError
 from ftui.estimate.api import estimate
-from ftui.estimate.guess_rows import SAMPLE, guess_rows, refuse_missing
+from ftui.estimate.guess_rows import SAMPLE, guess_rows
 from ftui.hardware.devices import find_card
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile
@@ -105,26 +104,3 @@ def test_the_first_answer_has_time_and_money_for_epochs(card: str, tmp_path: Pat
         assert found.duration.total_seconds and found.duration.dollars and found.duration.spread > 0.3
         chosen[overrides[0]] = found.duration
     assert len(set(map(str, chosen.values()))) == 1, "epochs and steps are the same run"
-
-
-@pytest.mark.parametrize(
-    ("override", "missing"),
-    [
-        ("data.train=none_here.jsonl", "none_here.jsonl"),
-        ('data.train=["r.jsonl", "./no_folder"]', "no_folder"),
-        ("data.eval=gone/eval.csv", "gone/eval.csv"),
-        ("data.train=somebody/of_the_hub", None),
-        ("data.train=folder", None),
-        ("data.eval=r.jsonl", None),
-    ],
-)
-def test_files_that_are_missing_are_refused_though_no_row_is_read(
-    override: str, missing: str | None, tmp_path: Path
-) -> None:
-    (tmp_path / "r.jsonl").write_text(ROW)
-    (tmp_path / "folder").mkdir()
-    chosen = profile(tmp_path, override)
-    if missing is None:
-        return refuse_missing(chosen)
-    with pytest.raises(DataError, match=f"{missing} cannot be read: No such file"):
-        refuse_missing(chosen)
