@@ -21,6 +21,7 @@ from ftui.profile.checks.messages import profile_error
 from ftui.profile.consent import check_remote_code
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.origins import Key
+from ftui.profile.paths import FILES, FOLDERS
 from ftui.profile.presets import find_profile, shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import flat_values, to_toml, weights_difference
@@ -45,7 +46,7 @@ from ftui.supervisor.spawn import launch
 from ftui.system.file_tree import move_out, rename_folder
 from ftui.system.files import make_private_folder, read_plain, replace_file, sync_path, try_lock
 from ftui.system.volume import RESERVE, check_room, disk_error, is_disk_full
-from ftui.text import did_you_mean, shown
+from ftui.text import did_you_mean, shown, toml_value
 
 Decision = Literal["start", "attach", "resume", "finished"]
 
@@ -156,14 +157,19 @@ def check_files(resolved: ResolvedProfile) -> None:
 def check_moved_files(resolved: ResolvedProfile, *command: str) -> None:
     """As `check_files`, for a run that goes on: its files may have been moved since.
 
-    `command` is the one that continues the run; the hint is that command with the files' new places.
+    `command` is the one that continues the run; the hint is that command with the files' new places, and with all else
+    that was set on the command line.
 
     Raises:
         ProfileError: something is not there.
     """
-    words = list(command)
+    words, values = list(command), resolved.profile.model_dump(mode="json")
+    for key, origin in resolved.origins.items() if resolved.missing_files else ():
+        if origin.layer == "--set" and key[:2] not in (*FILES, *FOLDERS):
+            value = _value_at(values, key)
+            words += ["--set", f"{'.'.join(key)}={toml_value(tuple(value) if isinstance(value, list) else value)}"]
     for fault in resolved.missing_files:
-        path = "PLACE/" + Path(_value_at(resolved.profile, fault.key)).name
+        path = "PLACE/" + Path(_value_at(values, fault.key)).name
         words += ["--set", f"{'.'.join(fault.key)}{'.path' if fault.key[-1].isdecimal() else ''}={path}"]
     if resolved.missing_files:
         error = profile_error(resolved.missing_files, resolved.path)
@@ -172,12 +178,11 @@ def check_moved_files(resolved: ResolvedProfile, *command: str) -> None:
         raise ProfileError(error.message, hint=hint)
 
 
-def _value_at(profile: Profile, key: Key) -> str:
-    """The path at the key of a value, or of an element of a list."""
-    value: Any = profile
+def _value_at(value: Any, key: Key) -> Any:
+    """What stands at a key of tables and lists."""
     for step in key:
-        value = value[int(step)] if isinstance(value, tuple) else getattr(value, step)
-    return str(value)
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value
 
 
 def open_run(

@@ -1,6 +1,7 @@
 """The table of `ftui --run P`, and what is written when a run is made or resumed."""
 
 import os
+import shlex
 import stat
 import subprocess
 import sys
@@ -13,8 +14,9 @@ import pytest
 
 from ftui.errors import LostRunError, ProfileError, UsageError
 from ftui.launch import open_run as opening
-from ftui.launch.open_run import create, decide, open_run, pending_changes, resume, stored_profile
+from ftui.launch.open_run import check_moved_files, create, decide, open_run, pending_changes, resume, stored_profile
 from ftui.profile.layers import ResolvedProfile, resolve
+from ftui.profile.serialize import weights_difference
 from ftui.runs import status
 from ftui.runs.events import EngineStarted, RunFailed, RunFinished
 from ftui.runs.run_folder import Run, all_runs, runs_root
@@ -173,6 +175,31 @@ def test_resuming_takes_over_what_does_not_touch_the_weights(profile: Any) -> No
     assert stored_profile(run).log.logging_steps == 3
     assert str(stored_profile(run).data.train).endswith("moved/rows.jsonl")
     assert stored_profile(run).run.name == "mine"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["train.per_device_train_batch_size=8", "train.optim=sgd"],
+        ["train.max_steps=none", "train.num_train_epochs=2.5", 'eval.sample_prompts=["a b", "c"]'],
+        ["data.train=other.jsonl", "adapter.method=lora", "adapter.rank_pattern={q_proj = 4}"],
+        ['data.train=["rows.jsonl", "b.jsonl"]', 'curriculum=[{order = "ascending"}, {fraction = 0.5}]'],
+    ],
+)
+def test_the_command_for_a_moved_file_keeps_what_was_set(
+    overrides: list[str], profile: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("other.jsonl", "b.jsonl", "now/eval.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    asked = profile(*overrides, "data.eval=eval.jsonl")
+    with pytest.raises(ProfileError) as refused:
+        check_moved_files(asked, "ftui", "resume", "mine", "--fork")
+    words = shlex.split(refused.value.hint.partition(": ")[2].partition("\n")[0].replace("PLACE", "now"))
+    assert words[:4] == ["ftui", "resume", "mine", "--fork"] and not set(words[4::2]) - {"--set"}
+    obeyed = profile(*[override for override in overrides if "data.train" in override], *words[5::2])
+    assert not obeyed.missing_files and not weights_difference(asked.profile, obeyed.profile)
 
 
 def test_resuming_with_other_weights_is_refused_with_the_difference(profile: Any) -> None:
