@@ -76,8 +76,8 @@ def fork(
             f"{origin.run.name} cannot continue with other values:\n" + "\n".join(f"  {line}" for line in differences),
             hint="Use the same values, or --fork to make a child run that continues with the new ones.",
         )
-    how = "--fork" if may_differ else f"--from={origin.checkpoint.path.name}"
-    check_moved_files(resolved, "ftui", "resume", origin.run.name, how)
+    more = [*(["--fork"] if may_differ else []), *([f"--name={name}"] if name else [])]
+    check_moved_files(resolved, "ftui", "resume", origin.run.name, f"--from={origin.checkpoint.path.name}", *more)
     facts = RunFacts(
         run_id="", name="", created=0.0, profile_name=shown(resolved.path.stem), parent_run=origin.facts.run_id,
         parent_name=origin.run.name, parent_checkpoint=origin.checkpoint.path.name, fork=may_differ,

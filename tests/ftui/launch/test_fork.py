@@ -148,6 +148,23 @@ def test_other_values_are_refused_with_the_difference_unless_it_is_a_fork(parent
     assert stored_profile(parent).train.learning_rate == 2e-4
 
 
+@pytest.mark.parametrize(
+    ("name", "may_differ", "command"),
+    [
+        (None, True, "ftui resume mine --from=checkpoint-8 --fork --set"),
+        ("bolder", True, "ftui resume mine --from=checkpoint-8 --fork --name=bolder --set"),
+        (None, False, "ftui resume mine --from=checkpoint-8 --set"),
+    ],
+)
+def test_the_command_for_a_moved_file_makes_the_same_child(
+    name: str | None, may_differ: bool, command: str, parent: Run, path: Path
+) -> None:
+    path.with_name("rows.jsonl").unlink()
+    with pytest.raises(ProfileError) as refused:
+        fork(find_origin(parent, "8"), resolve(path), name, may_differ=may_differ)
+    assert f"{command} data.train=PLACE/rows.jsonl" in refused.value.hint
+
+
 def test_a_name_that_is_taken_is_refused_and_a_free_number_found(parent: Run, path: Path) -> None:
     origin = find_origin(parent, None)
     with pytest.raises(UsageError, match="There is a run named 'mine'"):
