@@ -11,14 +11,14 @@ import msgspec
 import numpy as np
 
 from ftui.dataset.row_counts import Cut, RowCounts
-from ftui.errors import DiskFullError
+from ftui.errors import DataError, DiskFullError
 from ftui.estimate.levers import LONGEST_POWER, SHORTEST_POWER
 from ftui.profile.schema import Profile
 from ftui.profile.sections.from_scratch import FromScratch
 from ftui.system.user_folders import cache_folder
 from ftui.system.volume import free_bytes
 
-from ..data.load_rows import DataSplit, load_data
+from ..data.load_rows import DataSplit, LoadedData, load_data
 from ..models.tokenizer import train_tokenizer
 from ..planning.curriculum_plan import CurriculumPlan, RunPlan, describe_stages
 from ..planning.mixing import compute_training_shares, make_run_plan
@@ -69,6 +69,7 @@ def count_bytes(on_detail: Callable[[str], None], profile: str, bytes_per_token:
     with tempfile.TemporaryDirectory() as folder:
         rows_of_bytes = _with_byte_tokenizer(given, Path(folder), max_bytes=round(usual * max_length))
         rows = load_data(rows_of_bytes, Path(folder), partial(_look_for_room, Path(folder), on_detail), weights=False)
+        _refuse_untrained(rows)
         shares = compute_training_shares(rows.sources, rows.train, given.data.mixing_temperature)
         sequences, indices = rows.train.sequences, rows.train.indices
         plan = make_run_plan(rows_of_bytes, sequences.lengths[indices], sequences.num_targets[indices], shares)
@@ -90,6 +91,15 @@ def _look_for_room(folder: Path, on_detail: Callable[[str], None], detail: str) 
     if free is not None and free < KEPT_FREE:
         raise DiskFullError(f"{folder} has no room for rows that are counted in bytes.", hint="TMPDIR moves it.")
     on_detail(detail)
+
+
+def _refuse_untrained(rows: LoadedData) -> None:
+    for source, num_sequences in zip(rows.sources, np.diff(rows.train.sequences.bounds), strict=True):
+        if not num_sequences:
+            raise DataError(
+                f"{source.name}: by their bytes, none of its rows has a token to train on.",
+                hint="Are there assistant turns, and does data.max_length leave room for them?",
+            )
 
 
 def _with_byte_tokenizer(profile: Profile, folder: Path, *, max_bytes: int) -> Profile:

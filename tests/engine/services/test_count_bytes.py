@@ -78,3 +78,11 @@ def test_a_count_ends_before_it_fills_the_disk(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(DiskFullError, match="no room"):
         count(tmp_path, *FORMS["instructions"])
     assert not list((tmp_path / "temporary").iterdir())
+
+
+@pytest.mark.parametrize("overrides", [[], ["data.eval_num_rows=2"], ["data.eval_fraction=0.1"]])
+def test_rows_whose_answers_are_all_cut_away_are_told_as_such(overrides: list[str], tmp_path: Path) -> None:
+    row = {"instruction": "q" * 4000, "output": "a"}
+    with pytest.raises(DataError, match="none of its rows has a token to train on") as refused:
+        count(tmp_path, row, "sft", "data.max_length=64", *overrides)
+    assert "data.max_length" in refused.value.hint
