@@ -44,9 +44,13 @@ def can_fuse(layer: LoraLayer) -> bool:
 def _forward(
     layer: Any, forward_of_peft: Any, hardware: Hardware, x: Tensor, *arguments: Any, **options: Any
 ) -> Tensor:
-    """The fused forward of a layer; PEFT's where the adapter is off, merged or chosen by row, or the types differ."""
+    """The fused forward of a layer.
+
+    PEFT's where the adapter is off, merged, chosen by row or of other layers, for a single vector, or the types differ.
+    """
     names, base, dtype = layer.active_adapters, layer.base_layer, hardware.compute_dtype
-    is_plain = len(names) == 1 and not (arguments or options or layer.disable_adapters or layer.merged)
+    is_plain = len(names) == 1 and names[0] in layer.lora_A and x.dim() > 1
+    is_plain = is_plain and not (arguments or options or layer.disable_adapters or layer.merged)
     if is_plain and hardware.precision != "fp32" and type(base) is nn.Linear:  # one in 4 bits answers in x's type
         x = x.to(dtype)
     if not is_plain or x.dtype != dtype or getattr(base, "compute_dtype", None) not in (None, dtype):

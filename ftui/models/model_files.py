@@ -13,7 +13,7 @@ import msgspec
 
 from ftui.errors import ModelError
 from ftui.models.config_reader import find_impossible_size
-from ftui.models.safetensors_header import StoredTensor, damaged, ends_in_zeros, fetch_again, read_header
+from ftui.models.safetensors_header import StoredTensor, damaged, fetch_again, find_zeros, read_header
 from ftui.system.files import DAMAGED
 from ftui.system.input_files import name_special, open_input, read_input
 
@@ -70,7 +70,7 @@ def read_tensors_of(folder: Path, *, is_complete: bool) -> dict[str, StoredTenso
         own = read_header(file)
         if lost := next((tensor for tensor in promised if tensor not in own), None):
             raise damaged(file, f"it lacks {lost}, which {INDEX} says is in it")
-        if name != ADAPTER and (empty := ends_in_zeros(file, own)):  # a new adapter's are zero by right
+        if name != ADAPTER and (empty := find_zeros(file, own)):  # a new adapter's are zero by right
             raise damaged(file, f"{empty} in it is all zeros, as when a download made room and broke off")
         tensors |= own
     return tensors

@@ -17,6 +17,7 @@ from ftui.system.input_files import open_input
 LONGEST_HEADER = 100 << 20
 """As the safetensors library has it: a longer header is a damaged file."""
 SAMPLE = 4096  # bytes
+NUM_PLACES = 16  # of a file where it is looked for zeros
 BITS = {
     "BOOL": 8, "U8": 8, "I8": 8, "U16": 16, "I16": 16, "U32": 32, "I32": 32, "U64": 64, "I64": 64, "F16": 16,
     "BF16": 16, "F32": 32, "F64": 64, "C64": 64, "F8_E4M3": 8, "F8_E5M2": 8, "F8_E8M0": 8, "F8_E4M3FNUZ": 8,
@@ -77,25 +78,37 @@ def _tensor(entry: dict[str, Any]) -> StoredTensor:
     return tensor
 
 
-def ends_in_zeros(file: Path, tensors: dict[str, StoredTensor]) -> str:
-    """The name of the last matrix in a file of weights where it has only zeros at its ends and in its middle, else "".
+def find_zeros(file: Path, tensors: dict[str, StoredTensor]) -> str:
+    """The name of a matrix in a file of weights where zeros stand in place of what was not written; else "".
 
-    Downloads that make room first, and break off, leave a file of the right size.
+    Downloads that make room first, and break off, leave a file of the right size with zeros at its end, or, where they
+    fetch several pieces at once, in between. At most `NUM_PLACES` matrices are looked at, spread over the file: a gap
+    of an eighth of it is found. It costs a read each, so half a second for 30 files on a network volume of 1 ms.
+
+    A single matrix may be zero by right (layers that were added to a trained model begin so), the last one excepted.
 
     Raises:
         OSError: it cannot be read.
     """
-    matrices = [name for name, tensor in tensors.items() if len(tensor.shape) > 1 and tensor.num_elements]
-    name = max(matrices, key=lambda name: tensors[name].end, default="")
-    if not name:
-        return ""
-    last, data = tensors[name], file.stat().st_size - max(tensor.end for tensor in tensors.values())
+    names = [name for name, tensor in tensors.items() if len(tensor.shape) > 1 and tensor.num_elements]
+    matrices = sorted(names, key=lambda name: tensors[name].end)
+    data = file.stat().st_size - max((tensor.end for tensor in tensors.values()), default=0)
     with open_input(file) as stream:
-        for place in (last.start, (last.start + last.end) // 2, max(last.start, last.end - SAMPLE)):
-            stream.seek(data + place)
-            if any(stream.read(min(SAMPLE, last.end - place))):
-                return ""
-    return name
+
+        def is_zero(name: str) -> bool:
+            """In its middle and at both ends."""
+            start, end = tensors[name].start, tensors[name].end
+            for place in ((start + end) // 2, start, max(start, end - SAMPLE)):
+                stream.seek(data + place)
+                if any(stream.read(min(SAMPLE, end - place))):
+                    return False
+            return True
+
+        spread = range(0, len(matrices), -(-len(matrices) // NUM_PLACES) or 1)
+        for index in {*spread, len(matrices) - 1} if matrices else ():
+            if all(is_zero(name) for name in matrices[index : index + 2]):
+                return matrices[index]
+    return ""
 
 
 def damaged(file: Path, what: str) -> ModelError:

@@ -138,9 +138,15 @@ class CurveReader:
             self._cut_before(attempt, start)
 
     def advance(self) -> bool:
-        """Take in one more piece of the file; False when there is none."""
+        """Take in one more piece of the file; False when there is none, and where the disk does not give it back now.
+
+        `Watch` reads the same file, and says so.
+        """
         before = self._tail.offset
-        records = self._tail.read(PIECE)
+        try:
+            records = self._tail.read(PIECE)
+        except OSError:
+            return False
         if self._tail.offset == before:
             if not self._must_rebuild:
                 return False

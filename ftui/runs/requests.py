@@ -6,6 +6,7 @@ A request is data from a closed list, never a path or code. It names the attempt
 attempt left behind (a `stop` that came too late) is refused, not obeyed.
 """
 
+import contextlib
 import os
 import re
 import secrets
@@ -168,16 +169,17 @@ def write_request(run: Run, request: AnyRequest) -> None:
 def read_requests(run: Run, known: Container[str] = ()) -> Iterator[ReceivedRequest]:
     """The requests in the inbox folder, in the order in which they were sent. Other files are left alone.
 
-    Each file is read as the iterator comes to it; those whose names are `known` are passed over unread.
+    Each file is read as the iterator comes to it; those whose names are `known` are passed over unread. There are none
+    while the volume does not answer: no request is worth the end of a training run.
     """
     try:
         folder = open_folder(run.inbox, run.folder)
-    except (FileNotFoundError, UnsafePathError):  # a folder of somebody else's is none of ours to empty
+        try:
+            names = sorted(os.listdir(folder))
+        finally:
+            os.close(folder)
+    except OSError:  # none yet; or one of somebody else's, which is none of ours to empty
         return
-    try:
-        names = sorted(os.listdir(folder))
-    finally:
-        os.close(folder)
     for name in names:
         if name not in known and (match := _FILE.fullmatch(name)):
             yield _read_request(run.inbox / name, match[2])
@@ -198,8 +200,9 @@ def _read_request(path: Path, identity: str) -> ReceivedRequest:
 
 
 def remove_request(file: ReceivedRequest) -> None:
-    """Take a file out of the inbox folder (a folder of that name stays: it was not made here)."""
-    try:
+    """Take a file out of the inbox folder. What cannot be removed stays: the journal has its answer.
+
+    That is so for a folder of that name, which was not made here, and on a volume that takes no changes for now.
+    """
+    with contextlib.suppress(OSError):
         file.path.unlink(missing_ok=True)
-    except (IsADirectoryError, PermissionError):
-        return

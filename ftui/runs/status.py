@@ -96,6 +96,7 @@ class Watch:
 
     def read(self) -> list[tuple[AnyRecord, RunState]]:
         """The records added since the last call, by time, each with the state it led to."""
+        self.problem = ""  # a volume may answer again
         batches = [self._read(tail) for tail in self._tails]
         news = []
         for record in heapq.merge(*batches, key=lambda record: record.time):

@@ -236,10 +236,10 @@ class Attempt:
 
 
 def mark(log: Path) -> Mark:
-    """The end of a log; the beginning where there is none yet."""
+    """The end of a log; the beginning where there is none yet, or where it cannot be looked at."""
     try:
         stat = log.stat()
-    except FileNotFoundError:
+    except OSError:
         return Mark(0, 0)
     return Mark(stat.st_ino, stat.st_size)
 

@@ -41,6 +41,13 @@ def zero_from_half(file: Path) -> None:
     file.write_bytes(data[: len(data) // 2] + bytes(len(data) - len(data) // 2))
 
 
+def zero_in_the_middle(file: Path) -> None:
+    """As a download leaves it that fetched several pieces at once."""
+    data = file.read_bytes()
+    part = len(data) // 3
+    file.write_bytes(data[:part] + bytes(part) + data[2 * part :])
+
+
 def lengthen(file: Path) -> None:
     file.write_bytes(file.read_bytes() + b"\0")
 
@@ -90,6 +97,7 @@ DEEP = b'{"a":' * 200_000
 DAMAGES: dict[str, tuple[str, Damage]] = {
     "weights halved": (WEIGHTS, cut), "weights empty": (WEIGHTS, holding(b"")), "weights zeroed": (WEIGHTS, zero),
     "weights zero from the middle on": (WEIGHTS, zero_from_half),
+    "weights zero in the middle": (WEIGHTS, zero_in_the_middle),
     "weights with a byte more": (WEIGHTS, lengthen), "weights of seven bytes": (WEIGHTS, holding(b"\7" * 7)),
     "a header too long": (WEIGHTS, lie(10**15)), "a header a little longer": (WEIGHTS, lie(8)),
     "a header a little shorter": (WEIGHTS, lie(-8)), "a pointer for weights": (WEIGHTS, holding(POINTER)),

@@ -170,6 +170,37 @@ def test_an_adapter_that_is_off_or_merged() -> None:
     assert_close(forward(fused).detach(), adapted, 1e-5)
 
 
+def test_an_adapter_of_other_layers() -> None:
+    """A second adapter may leave out what the first one has, and have what that one leaves out."""
+    model = adapt(make_base("llama", torch.float32), target_modules=["q_proj", "v_proj"])
+    torch.manual_seed(3)
+    model.add_adapter("other", LoraConfig(r=2, target_modules=["q_proj", "up_proj"], init_lora_weights=False))
+    fused, number = fused_copy(model)
+    assert number == 4  # v and up of two layers
+    for name in ("default", "other"):
+        model.set_adapter(name)
+        fused.set_adapter(name)
+        assert_same(model, fused, 1e-5)
+
+
+@pytest.mark.parametrize("shape", [(64,), (1, 64), (0, 64), (3, 0, 64), (2, 1, 3, 64)])
+@pytest.mark.parametrize("turned", [False, True])
+def test_inputs_of_any_shape_and_layout(shape: tuple[int, ...], turned: bool) -> None:
+    model = adapt(make_base("llama", torch.float32))
+    fused, _ = fused_copy(model)
+    torch.manual_seed(4)
+    values = torch.randn(shape[::-1]).permute(*reversed(range(len(shape)))) if turned else torch.randn(shape)
+    results = []
+    for one in (model, fused):
+        x = values.clone().requires_grad_()
+        layer = one.get_submodule("base_model.model.model.layers.0.self_attn.q_proj")
+        output = layer(x)
+        output.square().sum().backward()
+        results.append([output.detach(), x.grad, *(w.grad for w in layer.parameters() if w.requires_grad)])
+    for expected, actual in zip(*results, strict=True):
+        torch.testing.assert_close(actual, expected)
+
+
 def test_activation_checkpointing() -> None:
     model = adapt(make_base("llama", torch.float32))
     fused, _ = fused_copy(model)

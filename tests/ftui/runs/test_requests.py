@@ -1,11 +1,13 @@
 """Requests: whatever bytes lie in the inbox, only a request of the closed list comes out."""
 
+import errno
 import json
 import os
 import re
 import stat
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import msgspec
 import pytest
@@ -67,6 +69,18 @@ def test_a_letter_arrives_whole_private_and_in_order(run: Run) -> None:
         remove_request(file)
         remove_request(file)
     assert list(run.inbox.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.ESTALE, errno.EROFS, errno.ENOTCONN])
+@pytest.mark.parametrize("call", ["open", "listdir", "unlink"])
+def test_a_volume_that_fails_ends_no_engine(call: str, number: int, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(run, request("hold"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, call, Mock(side_effect=OSError(number, os.strerror(number))))
+        for file in read_requests(run):
+            remove_request(file)
+    (file,) = read_requests(run)
+    assert file.request is not None
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,13 +15,15 @@ from ftui.cli.main import main
 from ftui.runs import journal
 from ftui.runs.checkpoint_folders import discard, publish
 from ftui.runs.checkpoint_index import CheckpointEntry, read_checkpoints, verify_entry
+from ftui.runs.curves import CurveReader
 from ftui.runs.manifest import MANIFEST, Manifest
 from ftui.runs.run_folder import Run
-from ftui.runs.status import read_status
+from ftui.runs.status import Status, Watch, read_status
+from ftui.supervisor.attempt import Mark, mark
 from ftui.system.files import open_plain
 from ftui.tui.state.run_list import RunList
 from ftui.tui.state.run_view import RunView
-from tests.support.replayed import replay
+from tests.support.replayed import read_curves, replay
 
 SECONDS = 3.0  # of the processor; a reader that reads it all takes far longer
 HUGE = 3 << 30
@@ -117,6 +120,25 @@ def test_a_file_that_the_disk_does_not_give_back_is_named(
     assert "unreadable" in lines["full-parked"] and "finished" in lines["wiki-style-finished"]
     said = read_status(Run(root / "full-parked")).unreadable
     assert name in said and "Input/output error" in said
+
+
+def test_a_disk_that_answers_again_has_cost_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A supervisor and a screen live on; what they could not read they read later."""
+    run = replay("full-parked", root)
+    expected = replay("full-parked", root / "whole")
+    with monkeypatch.context() as patch:
+        patch.setattr(journal, "open_plain", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+        watch, curves = Watch(run, Status()), CurveReader(run, afresh=True)
+        assert watch.read() == [] and "Input/output error" in watch.problem
+        assert not curves.advance()
+    while curves.advance():
+        continue
+    watch.read()
+    assert watch.problem == "" and watch.state == read_status(expected).state
+    assert curves.curves == read_curves(expected)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", Mock(side_effect=OSError(errno.EIO, "Input/output error")))
+        assert mark(run.engine_log) == Mark(0, 0)
 
 
 @pytest.mark.parametrize("spoil", NOT_FILES)
