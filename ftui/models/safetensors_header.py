@@ -104,8 +104,8 @@ def find_zeros(file: Path, tensors: dict[str, StoredTensor]) -> str:
                     return False
             return True
 
-        spread = range(0, len(matrices), -(-len(matrices) // NUM_PLACES) or 1)
-        for index in {*spread, len(matrices) - 1} if matrices else ():
+        spread = range(0, len(matrices), max(1, -(-len(matrices) // NUM_PLACES)))
+        for index in (*spread, *range(len(matrices))[-1:]):
             if all(is_zero(name) for name in matrices[index : index + 2]):
                 return matrices[index]
     return ""
