@@ -92,7 +92,9 @@ def find_zeros(file: Path, tensors: dict[str, StoredTensor]) -> str:
     """
     names = [name for name, tensor in tensors.items() if len(tensor.shape) > 1 and tensor.num_elements]
     matrices = sorted(names, key=lambda name: tensors[name].end)
-    data = file.stat().st_size - max((tensor.end for tensor in tensors.values()), default=0)
+    if not matrices:
+        return ""
+    data = file.stat().st_size - max(tensor.end for tensor in tensors.values())
     with open_input(file) as stream:
 
         def is_zero(name: str) -> bool:
@@ -104,8 +106,8 @@ def find_zeros(file: Path, tensors: dict[str, StoredTensor]) -> str:
                     return False
             return True
 
-        spread = range(0, len(matrices), max(1, -(-len(matrices) // NUM_PLACES)))
-        for index in (*spread, *range(len(matrices))[-1:]):
+        spread = list(range(0, len(matrices), -(-len(matrices) // NUM_PLACES)))
+        for index in [*spread, len(matrices) - 1]:
             if all(is_zero(name) for name in matrices[index : index + 2]):
                 return matrices[index]
     return ""
