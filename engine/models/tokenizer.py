@@ -43,6 +43,7 @@ def load_tokenizer(folder: Path, *, trusted: bool = False) -> PreTrainedTokenize
     try:
         with blame(config if config.is_file() else folder, "used to load the tokenizer"):
             tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=trusted)
+            tokenizer("a")  # wrong values in its config may show only then
     except ModelError as error:
         if not trusted and brings_code(folder):
             raise ModelError(f"The model in {folder} brings its own Python code: it is not run.", hint=HOW) from error

@@ -126,6 +126,8 @@ DAMAGES: dict[str, tuple[str, Damage]] = {
     "tokenizer without a model": ("tokenizer.json", holding(b'{"version": "1.0"}')),
     "tokenizer config cut": ("tokenizer_config.json", cut),
     "tokenizer config of wrong types": ("tokenizer_config.json", with_values(added_tokens_decoder=[3])),
+    "tokenizer of a length in words": ("tokenizer_config.json", with_values(model_max_length="2k")),
+    "inputs of a tokenizer a number": ("tokenizer_config.json", with_values(model_input_names=5)),
     "a pointer for the tokenizer": ("tokenizer.json", holding(POINTER)),
     "generation config cut": ("generation_config.json", cut),
     "end of a turn a text": ("generation_config.json", with_values(eos_token_id="</s>")),
