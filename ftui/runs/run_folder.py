@@ -18,6 +18,7 @@ from ftui.system.files import (
     replace_file,
     wait_lock,
 )
+from ftui.system.redact import redact
 from ftui.system.user_folders import state_folder
 from ftui.text import did_you_mean
 
@@ -208,8 +209,13 @@ def check_name(name: str) -> str:
     """The name, if it is safe as a folder's name.
 
     Raises:
-        UsageError: anything but a lower-case letter or digit followed by at most 63 of `a-z 0-9 . _ -`.
+        UsageError: anything but a lower-case letter or digit followed by at most 63 of `a-z 0-9 . _ -`, or a secret.
     """
+    if redact(name) != name:
+        raise UsageError(
+            f"{name!r} cannot name a run: it holds a password or a token, and names stand in lists and logs.",
+            hint="Use another name.",
+        )
     if not NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot name a run.",
