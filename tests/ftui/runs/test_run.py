@@ -22,7 +22,7 @@ def test_bad_names(name: str) -> None:
     assert "lower-case" in caught.value.hint
 
 
-@pytest.mark.parametrize("name", ["hf_abcdefghijklmnopqrst012345", "run-of-glpat-abcdefghijklmnopqrst", "my-long-secret"])
+@pytest.mark.parametrize("name", ["hf_abcdefghijklmnopqrst012345", "a-glpat-abcdefghijklmnopqrst", "my-long-secret"])
 def test_a_secret_is_no_name(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", "my-long-secret")
     with pytest.raises(UsageError, match="a password or a token"):
