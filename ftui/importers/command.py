@@ -58,6 +58,7 @@ _CONFIG = (".yaml", ".yml", ".json")
 _BEFORE_CONFIG = ("train", "sft", "axolotl.cli.train", "llamafactory.cli")
 LITGPT = "litgpt"  # `litgpt finetune_lora o/m`: the table of its verb, and what its first word after it is called
 _LITGPT_MODEL = {"finetune": "checkpoint_dir", "pretrain": "model_name"}
+_LITGPT_OLD = ("finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2")  # in two words till 0.4
 
 
 @dataclass(frozen=True)
@@ -128,8 +129,10 @@ def _litgpt_words(words: list[str]) -> Iterator[tuple[tuple[str, ...], str, list
     for at, (program, verb) in enumerate(pairwise(words), start=2):
         model = next((name for start, name in _LITGPT_MODEL.items() if verb.startswith(start)), None)
         if program.rpartition("/")[2] == LITGPT and model:
+            following, *later = [*words[at : at + 2], "", ""]
+            if f"{verb}_{following}" in _LITGPT_OLD:
+                verb, following = f"{verb}_{following}", later[0]
             yield (LITGPT,), verb, []
-            following = words[at] if at < len(words) else ""
             if following and following[0] != "-" and following not in ENDS:
                 yield (), model, [following]
 

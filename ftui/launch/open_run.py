@@ -97,7 +97,9 @@ def locate_run(
 
 def _no_such_name(text: str, no_profile: ProfileError) -> ProfileError:
     names = [*(preset.name for preset in shipped_presets()), *(run.name for run in all_runs())]
-    return ProfileError(f"There is no profile or run {text!r}.", hint=did_you_mean(text, names) or no_profile.hint)
+    return ProfileError(
+        f"There is no profile or run {text!r}.", hint=did_you_mean(text, names).rstrip() or no_profile.hint
+    )
 
 
 def _is_stored(path: Path) -> bool:

@@ -133,6 +133,8 @@ def test_litgpts_command_is_read(tmp_path: Path) -> None:
         ("litgpt finetune o/m", "lora", "o/m"),
         ("litgpt download o/m\nlitgpt finetune_lora checkpoints/o/m", "lora", "o/m"),
         ("litgpt finetune_full --checkpoint_dir o/m", "full", "o/m"),
+        ("litgpt finetune lora --checkpoint_dir checkpoints/o/m", "lora", "o/m"),
+        ("litgpt finetune full --checkpoint_dir checkpoints/o/m", "full", "o/m"),
         ("python -m litgpt finetune_lora --checkpoint_dir o/m", "lora", "o/m"),
         ("/opt/bin/litgpt finetune_full o/m --train.epochs 2", "full", "o/m"),
         ("litgpt finetune_lora o/m --quantize bnb.nf4", "qlora", "o/m"),
