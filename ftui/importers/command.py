@@ -129,9 +129,9 @@ def _litgpt_words(words: list[str]) -> Iterator[tuple[tuple[str, ...], str, list
     for at, (program, verb) in enumerate(pairwise(words), start=2):
         model = next((name for start, name in _LITGPT_MODEL.items() if verb.startswith(start)), None)
         if program.rpartition("/")[2] == LITGPT and model:
-            following, *later = [*words[at : at + 2], "", ""]
-            if f"{verb}_{following}" in _LITGPT_OLD:
-                verb, following = f"{verb}_{following}", later[0]
+            following, second = [*words[at : at + 2], "", ""][:2]
+            if (joined := f"{verb}_{following}") in _LITGPT_OLD:
+                verb, following = joined, second
             yield (LITGPT,), verb, []
             if following and following[0] != "-" and following not in ENDS:
                 yield (), model, [following]
