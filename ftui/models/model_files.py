@@ -1,4 +1,4 @@
-"""Whether the files of a model, a tokenizer or an adapter are whole, as far as it shows without reading weights.
+"""Whether the files of a model, a tokenizer or an adapter are whole, as far as it shows without reading all weights.
 
 Downloads break off, disks fill up, clones leave pointers. Libraries answer that with errors of any kind, deep inside,
 or take another file instead. 140 GB of weights in 30 files are checked in 0.1 s.
