@@ -13,6 +13,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 
 from ..system.device import Hardware
+from .files.blame import blame
 from .fused_lora import fuse_adapters
 from .lora import BaseReference, continued_adapter, new_adapter
 from .quantization import check_share
@@ -53,7 +54,8 @@ def apply_method(model: PreTrainedModel, profile: Profile, hardware: Hardware, s
     name = str(profile.model.name_or_path) if start.commit else str(start.folder)
     base = BaseReference(name, start.commit)
     if start.adapter is not None:
-        adapted = continued_adapter(model, section, start.adapter, base, start.new_token_ids)
+        with blame(start.adapter, "used as an adapter"):
+            adapted = continued_adapter(model, section, start.adapter, base, start.new_token_ids)
     else:
         adapted = new_adapter(model, section, base, start.new_token_ids)
     if section.use_fused_lora:

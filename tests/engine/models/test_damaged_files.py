@@ -149,6 +149,10 @@ OF_ADAPTERS: dict[str, tuple[str, Damage]] = {
     "adapter's config cut": (ADAPTER_CONFIG, cut), "adapter's config deep": (ADAPTER_CONFIG, holding(DEEP)),
     "rank a text": (ADAPTER_CONFIG, with_values(r="8")), "rank none": (ADAPTER_CONFIG, with_values(r=0)),
     "targets a number": (ADAPTER_CONFIG, with_values(target_modules=7)),
+    "pattern of ranks a list": (ADAPTER_CONFIG, with_values(rank_pattern=[1])),
+    "pattern of ranks that is none": (ADAPTER_CONFIG, with_values(rank_pattern={"((": 4})),
+    "targets that are no pattern": (ADAPTER_CONFIG, with_values(target_modules="((")),
+    "modules to save a number": (ADAPTER_CONFIG, with_values(modules_to_save=4)),
     "adapter's tokenizer cut": ("tokenizer.json", cut),
     "rows to train of a wrong type": (ADAPTER_CONFIG, with_values(trainable_token_indices="x")),
 }  # fmt: skip
