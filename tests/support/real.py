@@ -4,6 +4,7 @@ import json
 import os
 import random
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from ftui.profile.serialize import to_toml
 from ftui.runs.events import Step
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts, new_run_id
-from ftui.supervisor.engine_process import start_engine
+from ftui.supervisor.engine_process import EngineProcess, send_group, start_engine
 from ftui.supervisor.settings import read_settings
 from tests.support.data_rows import read_rows
 
@@ -69,16 +70,31 @@ def open_run(folder: Path, sections: dict[str, dict[str, Any]]) -> Run:
 
 def train(run: Run) -> list[Step]:
     """Train with the real engine, in processes as a supervisor starts them; returns the lines of metrics.jsonl."""
-    environment = os.environ | {"FTUI_CACHE": str(run.folder / "cache"), "HF_HUB_OFFLINE": "1"}
-    engine = start_engine(
-        run,
-        [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)],
-        environment,
-        size=read_settings(run).num_processes,
-    )
+    engine = _start(run)
     while not engine.has_ended():
         time.sleep(0.2)
     assert engine.exit_status() == (0, None), f"{engine.exit_status()}\n{run.engine_log.read_text()[-4000:]}"
+    return _steps(run)
+
+
+def train_until(run: Run, step: int) -> None:
+    """Kill (SIGKILL) the engine's processes once it has taken this step."""
+    engine = _start(run)
+    while not any(taken.step >= step for taken in _steps(run)):
+        assert not engine.has_ended(), f"{engine.exit_status()}\n{run.engine_log.read_text()[-4000:]}"
+        time.sleep(0.01)
+    send_group(engine, signal.SIGKILL)
+    while not engine.has_ended():
+        time.sleep(0.05)
+
+
+def _start(run: Run) -> EngineProcess:
+    environment = os.environ | {"FTUI_CACHE": str(run.folder / "cache"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-P", "-m", "ftui.engine", str(run.folder)]
+    return start_engine(run, command, environment, size=read_settings(run).num_processes)
+
+
+def _steps(run: Run) -> list[Step]:
     return [record for record in Tail(run.metrics).read() if isinstance(record, Step)]
 
 
