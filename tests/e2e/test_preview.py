@@ -29,7 +29,7 @@ def test_rows_that_would_spoil_a_run_have_the_exit_code_of_data(bare: Workbench)
     rows = bare.folder / "rows.jsonl"
     rows.write_text('{"instruction": "a", "output": ""}\n' * 40)
     ended = bare.ftui("preview", str(profile), "--report")
-    assert ended.returncode == 31 and "red empty_answers" in ended.stdout and "data.allow" in ended.stdout
+    assert ended.returncode == 31 and "error empty_answers" in ended.stdout and "data.allow" in ended.stdout
 
 
 def test_the_screen_shows_them_and_ends_its_helper(bare: Workbench) -> None:

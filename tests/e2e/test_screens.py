@@ -216,7 +216,7 @@ def test_the_live_view_in_tmux(watched_bench: Workbench) -> None:
         tmux("send-keys", "Space")
         until(lambda lines: "mine  finished" in lines[0])
         tmux("send-keys", "q")
-        until(lambda lines: lines[0] == "mine is finished.")  # and nothing of the view is left
+        until(lambda lines: lines[0] == "The run mine is finished.")  # and nothing of the view is left
     finally:
         tmux("kill-server")
     assert steps(run)[-1].step == last(run, RunFinished).step

@@ -100,7 +100,8 @@ def test_a_traced_step_by_phase_and_part() -> None:
     index, phase = find_peak(found)
     parts = found.breakdown(index)
     assert phase == "optimizer" and sum(parts.values()) == phase_peaks(found)[phase]
-    assert (parts["weights"], parts["gradients"], parts["optimizer"]) == (weights, weights, 2 * weights)
+    moments_and_update = 3 * weights
+    assert (parts["weights"], parts["gradients"], parts["optimizer"]) == (weights, weights, moments_and_update)
     assert phase_peaks(found)["forward"] == rest + (256 * 1024 + 256 * 512) * 4 + 512  # input, output, loss
 
 

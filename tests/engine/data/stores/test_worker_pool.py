@@ -138,10 +138,10 @@ def test_the_block_of_one_that_is_stopped_is_done_by_another(
     details: list[str] = []
     whole = tokenise(rows, tmp_path / "whole", num=1)
     monkeypatch.setattr(worker_pool._Worker, "portion_of", stopping)
-    found = tokenise(rows, tmp_path / "stopped", num=2, report=details.append, stall=0.5)
+    found = tokenise(rows, tmp_path / "stopped", num=2, report=details.append, stall=3.0)
     assert found.counts == whole.counts and found.ids.tolist() == whole.ids.tolist()
     assert len(started) == 2 + num_stopped
-    words = "a process that tokenises gave no answer for 0.5 s: another one does its rows again"
+    words = "a process that tokenises gave no answer for 3 s: another one does its rows again"
     assert details.count(words) == num_stopped
 
 
