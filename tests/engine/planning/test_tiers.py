@@ -40,6 +40,7 @@ def under(preset: Preset, tier: str, model: Path, rows: dict[str, Path]) -> Prof
     return resolve(preset.path, overrides=fitting, below=[tier_layer(tier)]).profile
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("preset", shipped_presets(), ids=lambda preset: preset.name)
 def test_a_recipe_makes_a_plan_on_every_tier(
     preset: Preset, model_folder: Path, rows: dict[str, Path], tmp_path: Path

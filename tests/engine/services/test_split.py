@@ -165,6 +165,7 @@ def test_a_bad_row_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In a process of its own; nothing is overwritten unless it is said to be."""
     file = write_rows(tmp_path / "rows.jsonl", families()[0])

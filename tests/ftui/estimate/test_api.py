@@ -141,6 +141,7 @@ NEEDS_A_DEVICE: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["mps", "cpu", "cuda"])
 def test_what_a_card_cannot_do_is_no_whatever_its_memory(kind: str, tmp_path: Path) -> None:
     """Exactly what a profile that names such a device is refused for; and what is proposed there can be done."""

@@ -69,6 +69,7 @@ def test_a_value_of_another_kind_is_told_in_words_of_a_profile(text: str, words:
     assert words in problems[0].message and problems[0].fix.startswith(fix), problems[0]
 
 
+@pytest.mark.slow
 def test_no_word_of_the_validator_reaches_anybody() -> None:
     """Of every key with a value of every other kind: one fault, its fix, and both short enough to be read."""
     count = 0

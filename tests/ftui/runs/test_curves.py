@@ -136,6 +136,7 @@ def histories(draw: Any) -> list[Step]:
     return records
 
 
+@pytest.mark.slow
 @given(histories(), st.randoms())
 @settings(max_examples=examples(60))
 def test_however_the_looks_fall_the_curves_are_those_of_the_whole_file(records: list[Step], chance: Any) -> None:

@@ -141,7 +141,7 @@ def test_the_block_of_one_that_is_stopped_is_done_by_another(
     found = tokenise(rows, tmp_path / "stopped", num=2, report=details.append, stall=3.0)
     assert found.counts == whole.counts and found.ids.tolist() == whole.ids.tolist()
     assert len(started) == 2 + num_stopped
-    words = "a process that tokenises gave no answer for 3 s: another one does its rows again"
+    words = "a process that tokenises gave no answer for 3.0 s: another one does its rows again"
     assert details.count(words) == num_stopped
 
 
