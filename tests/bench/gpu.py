@@ -76,7 +76,8 @@ def make_model(folder: Path, shape: str) -> Path:
     ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
     config = LlamaConfig(**SHAPES[shape], **ids, tie_word_embeddings=True, max_position_embeddings=4096)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        model = LlamaForCausalLM(config).to(torch.bfloat16)
+        model: Any = LlamaForCausalLM(config)
+    model.to(torch.bfloat16)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
