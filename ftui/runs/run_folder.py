@@ -213,7 +213,7 @@ def check_name(name: str) -> str:
     """
     if redact(name) != name:
         raise UsageError(
-            f"{name!r} cannot name a run: it holds a password or a token, and names stand in lists and logs.",
+            f"{redact(name)!r} cannot name a run: it holds a password or a token, and names stand in lists and logs.",
             hint="Use another name.",
         )
     if not NAME.fullmatch(name):
@@ -225,8 +225,8 @@ def check_name(name: str) -> str:
 
 
 def name_from(stem: str) -> str:
-    """A run's name made from a file's stem (`My Profile` -> `my-profile`)."""
-    return check_name(re.sub(r"[^a-z0-9._-]+", "-", stem.lower()).strip("-._")[:LONGEST_NAME] or "run")
+    """A run's name made from a file's stem (`My Profile` -> `my-profile`), without the secrets in it."""
+    return check_name(re.sub(r"[^a-z0-9._-]+", "-", redact(stem).lower()).strip("-._")[:LONGEST_NAME] or "run")
 
 
 def runs_root() -> Path:

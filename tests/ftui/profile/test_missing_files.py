@@ -195,7 +195,7 @@ def test_the_command_that_finds_moved_files_again_is_told(
         )
     assert moved in caught.value.message
     words = shlex.split(caught.value.hint.partition(": ")[2].partition("\n")[0])
-    assert words == ["ftui", "resume", "p", *(["--fork"] if forked else []), "--set", option]
+    assert words == ["ftui", "resume", "p", *(["--from=checkpoint-8", "--fork"] if forked else []), "--set", option]
     command = vars(parser().parse_args([word.replace("PLACE", f"{tmp_path}/its new place") for word in words[1:]]))
     assert open_run(run.folder, resolve(run.profile, overrides=command["overrides"])).decision == "resume"
     assert not resolve(run.profile).missing_files, "its own profile names the new place from now on"

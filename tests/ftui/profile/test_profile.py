@@ -276,7 +276,7 @@ def test_stages_are_a_list_of_tables(path: Path) -> None:
     assert (other.fraction, other.order) == (0.5, "descending")
     assert "[[curriculum]]" not in to_toml(read(path).profile)
     assert weights_difference(read(path, STAGED).profile, read(path).profile) == [
-        "curriculum: ({'sort_by': 'loss', 'fraction': 0.3}, {'num_train_epochs': 2.0}) -> None"
+        'curriculum: [{sort_by = "loss", fraction = 0.3}, {num_train_epochs = 2.0}] -> "none"'
     ]
     assert fingerprint(read(path, STAGED + "fraction = 1.0\n").profile) == fingerprint(resolved.profile)
     lines = "\n".join(value_lines(resolved))
