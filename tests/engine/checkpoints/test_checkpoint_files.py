@@ -206,6 +206,7 @@ def test_a_damaged_manifest_is_named(damage: Callable[[Path], None], tmp_path: P
     assert reason.startswith(f"{MANIFEST}: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FILES)
 def test_every_flipped_bit_is_found(name: str, tmp_path: Path) -> None:
     """Each bit of each file, the headers of the safetensors too, whatever the flip makes of them."""

@@ -160,6 +160,7 @@ def test_u2028_does_not_cut_rows() -> None:
     assert len(shared("realdata/question_answer_gsm8k_native.jsonl").read_text().splitlines()) == 502
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "num_sequences"),
     [

@@ -89,6 +89,7 @@ def assert_same(model: Any, fused: Any, tolerance: float, precision: Precision =
         assert_close(own[name], of_peft[name], tolerance, name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model_type", TYPES)
 def test_every_type_of_model(model_type: str) -> None:
     model = adapt(make_base(model_type, torch.float32))

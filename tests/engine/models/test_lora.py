@@ -121,6 +121,7 @@ def logits(model: Any) -> torch.Tensor:
     return result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_adapter_comes_back_and_loads_with_plain_peft(kind: str, bases: dict[str, Path], tmp_path: Path) -> None:
     name, given = KINDS[kind]

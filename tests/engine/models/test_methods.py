@@ -41,6 +41,7 @@ def profile_of(model: Path, folder: Path, adapter: dict[str, Any]) -> Profile:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_it_trains_goes_on_and_loads(
     method: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

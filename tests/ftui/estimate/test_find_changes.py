@@ -105,6 +105,7 @@ WHERE = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize(("model", "overrides", "card"), WHERE)
 def test_every_change_that_is_shown_was_simulated(

@@ -97,6 +97,7 @@ def rows_a_step(setup: TrainingSetup) -> int:
     return setup.micro_batch * setup.accumulation * setup.num_processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("memory_gib", [12, 16, 24, 48, 80])
 @pytest.mark.parametrize("share", [0.02, 0.3, 1.0])

@@ -38,6 +38,7 @@ def shape(config: Table) -> ModelShape:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_of_a_published_model_is_known_by_name_and_size(name: str) -> None:
     config = AutoConfig.for_model(**MODELS[name])
@@ -201,6 +202,7 @@ def profile_of(adapter: Table) -> Profile:
     })  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("kind", TYPES)

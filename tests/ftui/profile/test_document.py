@@ -124,6 +124,7 @@ def test_an_edit_changes_one_value_and_no_remark(name: str, form: Any, key: Any,
     assert ("\r\n" in draft.text) == ("\r\n" in text) or "\n" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["quickstart", "pretrain-tiny", *ODD])
 def test_every_key_can_be_set_in_any_text(name: str) -> None:
     """And what else it says, remarks included, stays."""

@@ -175,6 +175,7 @@ MOVED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("data", "moved", "option"), MOVED.values(), ids=MOVED)
 @pytest.mark.parametrize("forked", [False, True])
 def test_the_command_that_finds_moved_files_again_is_told(

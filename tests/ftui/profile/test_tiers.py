@@ -60,6 +60,7 @@ def promised_models() -> list[str]:
     return list(names.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", tier_names())
 def test_a_tier_fits_the_card_for_what_its_first_line_promises(name: str, tmp_path: Path) -> None:
     """Method and size of the models that the line names, at the tier's own length, micro-batch and checkpointing."""

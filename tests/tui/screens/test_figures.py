@@ -91,6 +91,7 @@ async def on_screens(run: Run, by_heading: Any) -> dict[str, Figures]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list_recordings())
 def test_every_way_to_look_shows_the_recorded_losses(
     name: str, recorded: Recorded, capsys: pytest.CaptureFixture[str]
