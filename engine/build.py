@@ -75,12 +75,12 @@ def assemble(profile: Profile, data: TrainingData, model: Any, hardware: Hardwar
     ranks.check_same(data.train.sequences.counts.fingerprint, "the training rows")
     with hide_ranks():
         accelerator = Accelerator(cpu=hardware.device.type == "cpu")
-    objective = make_objective(profile.run.stage, label_smoothing=profile.train.label_smoothing_factor)
+    objective = make_objective(profile)
     model.train()
     module = accelerator.prepare_model(LossModule(model, objective, hardware))
     if not ranks.is_leader:
         seed_everything(rank_seed(profile.train.seed, ranks.rank))  # the same weights, but dropout of its own
-    return ModelParts(model, module, make_optimizer(model, profile.train), hardware)
+    return ModelParts(model, module, objective, make_optimizer(model, profile.train), hardware)
 
 
 def describe_provenance(

@@ -33,6 +33,7 @@ MADE_FROM: dict[str, tuple[type[FtuiError], str]] = {
     "base_model": (ModelError, "the base model"),
     "adapter": (ModelError, "the adapter it continued from"),
     "losses": (ModelError, "the base model's loss on the rows, which their order follows,"),
+    "reference": (ModelError, "what the reference model says of the answers"),
 }
 
 
@@ -149,7 +150,7 @@ def sweep(run: Run) -> None:
     """Delete what earlier attempts of the engine left half-written."""
     checkpoint_folders.sweep(run.checkpoints)
     checkpoint_folders.sweep(run.folder)
-    for own in (run.beat, run.reserve, run.losses):
+    for own in (run.beat, run.reserve, run.losses, run.reference):
         for path in own.parent.glob(f".{own.name}.*.tmp"):
             with contextlib.suppress(OSError):
                 path.unlink()

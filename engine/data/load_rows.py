@@ -1,7 +1,8 @@
 """All that needs neither weights nor a plan: tokenizer, rows, tokens. For a run, and for whoever looks at its data."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +27,7 @@ from .stores.cache import ReadOptions, load_store
 from .stores.sequences import Sequences, cut_to_length, join_sources
 from .stores.store import Store
 from .stores.tasks import texts_in
-from .tokens.encode import Encoder, stop_texts
+from .tokens.encode import Encoder, Sequence, stop_texts
 from .tokens.named_templates import compare_with_own, set_template
 
 Report = Callable[[str], None]
@@ -34,10 +35,63 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class DataSplit:
-    """Part of a data set: which of its sequences, in their own order."""
+    """Part of a data set: which of its sequences, in their own order.
+
+    An example is what a plan deals out: one sequence, or the two of a pair (`per_example` = 2), the chosen one first.
+    `reference` are the log-probabilities of its targets under the reference model, once they are measured.
+    """
 
     sequences: Sequences
     indices: np.ndarray
+    per_example: int = 1
+    reference: "LogProbs | None" = None
+
+    def __len__(self) -> int:
+        return len(self.indices) // self.per_example
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of each example (int32)."""
+        return self._per_example(self.sequences.lengths)
+
+    @property
+    def num_targets(self) -> np.ndarray:
+        """Trained tokens of each example (int32)."""
+        return self._per_example(self.sequences.num_targets)
+
+    def _per_example(self, amounts: np.ndarray) -> np.ndarray:
+        chosen: np.ndarray = amounts[self.indices]
+        return chosen if self.per_example == 1 else chosen.reshape(-1, self.per_example).sum(1, dtype=np.int32)
+
+    @property
+    def bounds(self) -> np.ndarray:
+        """The first example of each source and, at the end, the number of all."""
+        return np.searchsorted(self.indices, self.sequences.bounds) // self.per_example
+
+    @property
+    def longest_first(self) -> np.ndarray:
+        """The numbers of the examples by their tokens: batches of like lengths need the least padding."""
+        return np.argsort(-self.lengths, kind="stable")
+
+    def example(self, number: int) -> list[Sequence]:
+        """The sequences of an example."""
+        places = range(number * self.per_example, (number + 1) * self.per_example)
+        sequences = [self.sequences[int(self.indices[place])] for place in places]
+        if self.reference is None:
+            return sequences
+        return [replace(one, reference=self.reference[place]) for one, place in zip(sequences, places, strict=True)]
+
+    def amounts(self, examples: np.ndarray) -> dict[str, int]:
+        """What losses of these examples are divided by: see `Batch.amounts`; and their `tokens`."""
+        places = (examples[:, None] * self.per_example + np.arange(self.per_example)).reshape(-1)
+        indices = self.indices[places]
+        num_targets, labels = self.sequences.num_targets[indices], self.sequences.labels[indices]
+        return {
+            "tokens": int(self.sequences.lengths[indices].sum()),
+            "targets": int(num_targets.sum()),
+            "examples": len(examples),
+            "chosen_targets": int(num_targets[labels > 0].sum()),
+        }
 
     @property
     def num_rows(self) -> int:
@@ -51,6 +105,19 @@ class DataSplit:
     @property
     def num_target_tokens(self) -> int:
         return int(self.sequences.num_targets[self.indices].sum())
+
+
+@dataclass(frozen=True)
+class LogProbs:
+    """The log-probability (float32, in nats) of each target of the sequences of a split: those of sequence n, in the
+    split's own order, are values[starts[n] : starts[n + 1]].
+    """
+
+    values: np.ndarray
+    starts: np.ndarray
+
+    def __getitem__(self, number: int) -> np.ndarray:
+        return self.values[self.starts[number] : self.starts[number + 1]]
 
 
 @dataclass(frozen=True)
@@ -113,7 +180,7 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
     eval_stores = [load_store(one, encoder, cache, report, options, what=what) for one in eval_sources]
     if eval_stores:
         apart = _model_view(profile, eval_sources, eval_stores, weights=weights)
-        evaluation = DataSplit(apart, np.arange(len(apart), dtype=np.int32))
+        evaluation = _whole(profile, apart)
     return LoadedData(
         tokenizer, folder, commit, longest, encoder, sources, stores, eval_sources, eval_stores, train, evaluation,
         (*_notes_on_files(sources, stores), *_notes_on_files(eval_sources, eval_stores)), adapter, new_token_ids,
@@ -133,7 +200,7 @@ def _notes_on_files(sources: list[ResolvedSource], stores: list[Store]) -> list[
     return notes
 
 
-def _find_misread(sources: Sequence[ResolvedSource]) -> Iterator[str]:
+def _find_misread(sources: Several[ResolvedSource]) -> Iterator[str]:
     for source in sources:
         for place in source.places if source.encoding else ():
             if isinstance(place, Path) and kind_of(place) not in TABLES:
@@ -143,7 +210,7 @@ def _find_misread(sources: Sequence[ResolvedSource]) -> Iterator[str]:
                     yield f"{printable(place)}: {note}"
 
 
-def _find_preambles(sources: Sequence[ResolvedSource]) -> Iterator[str]:
+def _find_preambles(sources: Several[ResolvedSource]) -> Iterator[str]:
     places: dict[str, list[Path]] = {}
     for source in sources:
         for place in source.places:
@@ -214,9 +281,14 @@ def _split(profile: Profile, data: Sequences) -> tuple[DataSplit, DataSplit | No
     """What is trained on, and what is set aside for evaluation."""
     fraction, number = profile.data.eval_fraction, profile.data.eval_num_rows
     if (fraction is None and number is None) or not len(data):
-        return DataSplit(data, np.arange(len(data), dtype=np.int32)), None
+        return _whole(profile, data), None
     apart = choose_holdout(
         data, fraction=fraction, num_rows=number, seed=profile.train.rows_seed,
         may_cut=profile.run.stage == "pretrain",
     )  # fmt: skip
-    return DataSplit(data, np.flatnonzero(~apart)), DataSplit(data, np.flatnonzero(apart))
+    size = profile.per_example
+    return DataSplit(data, np.flatnonzero(~apart), size), DataSplit(data, np.flatnonzero(apart), size)
+
+
+def _whole(profile: Profile, data: Sequences) -> DataSplit:
+    return DataSplit(data, np.arange(len(data), dtype=np.int32), profile.per_example)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, DataSource, sources
+from ftui.profile.sections.preference import PAIR_STAGES, VERDICT_STAGES
 
 from .files.blocks import Place
 from .files.dataset_info import resolve_entry
@@ -36,7 +37,8 @@ def find_sources(
 ) -> list[ResolvedSource]:
     """All sources of data.train (or of data.eval), those of the hub fetched.
 
-    In stage `sft` text files that lie in a folder beside files of rows (licences, lists of requirements) are left out.
+    But in stage `pretrain`, text files that lie in a folder beside files of rows (licences, lists of requirements) are
+    left out.
 
     Raises:
         DataError, DiskError: see `list_files` and `fetch_dataset`.
@@ -53,7 +55,10 @@ def _resolve_source(
     """What a source says itself comes before what holds for all."""
     source = resolve_entry(source)
     form = source.format or section.format
-    places, notes = _list_places(source, report, rows_only=stage == "sft" and form != "text", evaluation=evaluation)
+    if form == "auto":  # such a stage trains on nothing else
+        form = "preference" if stage in PAIR_STAGES else "kto" if stage in VERDICT_STAGES else form
+    rows_only = stage != "pretrain" and form != "text"
+    places, notes = _list_places(source, report, rows_only=rows_only, evaluation=evaluation)
     return ResolvedSource(
         source.path,
         places,

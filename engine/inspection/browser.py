@@ -73,7 +73,7 @@ class RowBrowser:
     def parts(self) -> np.ndarray:
         """In how many parts each row is seen (int64): sft sees a sequence at once, text is split."""
         size = self.profile.data.max_length
-        if self.profile.run.stage == "sft":
+        if self.profile.run.stage != "pretrain":
             return np.asarray(np.maximum(self._combine_by_row(lambda store: 1), 1))
         parts = self._combine_by_row(lambda store: -(-np.asarray(store.lengths, dtype=np.int64) // size))
         return np.asarray(np.maximum(parts, 1))
@@ -88,7 +88,7 @@ class RowBrowser:
     @cached_property
     def shares(self) -> np.ndarray:
         """The trained share (0..1) of each row's tokens, cut as the model sees it; 0 of a row without tokens."""
-        cut = self.profile.data.max_length if self.profile.run.stage == "sft" else np.iinfo(np.int32).max
+        cut = self.profile.data.max_length if self.profile.run.stage != "pretrain" else np.iinfo(np.int32).max
 
         def num_trained(store: Store) -> np.ndarray:
             targets, long = np.array(store.num_targets), np.asarray(store.lengths) > cut
@@ -209,7 +209,7 @@ def view_row(
     if jump in data.orders:
         row = data.taken(int(data.orders[jump][number % len(data.rows)]))
         longest = int(data.longest_sequences[row.number])
-        words = SPLIT if data.profile.run.stage != "sft" else NOT_CUT if longest <= row.max_length else ""
+        words = SPLIT if data.profile.run.stage == "pretrain" else NOT_CUT if longest <= row.max_length else ""
         return make_row_view(row, 0, [words.format(row.max_length)] if jump == "most_truncated" and words else [])
     if jump == "random":
         number, part = data.any_part(seed)

@@ -77,7 +77,7 @@ def _pieces(row: LoadedRow) -> list[tuple[int, int, int]]:
     pieces = []
     for index, sequence in enumerate(row.sequences):
         length = len(sequence.input_ids)
-        if row.encoder.stage == "sft":
+        if row.encoder.stage != "pretrain":
             pieces.append((index, 0, length))
             continue
         starts = list(range(0, length, row.max_length))
@@ -142,7 +142,7 @@ def make_row_view(
             notes.append(CHANGED)
         if not pieces:
             end = len(explanation.ids)
-        cut = row.max_length if row.encoder.stage == "sft" else end
+        cut = row.max_length if row.encoder.stage != "pretrain" else end
         hits = _hits_within(explanation, sought, start, end)
         last = min(end, start + max(cut + most_cut, hits[0][1] + BEHIND_HIT if hits else 0))
         tokens = _tokens(row.encoder.tokenizer, explanation, start, last, cut)

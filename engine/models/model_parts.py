@@ -11,7 +11,7 @@ from ..system.device import Hardware
 
 
 class LossModule(nn.Module):
-    """The one module that accelerate places and wraps: a micro-batch in, (sum, weight, extras) out.
+    """The one module that accelerate places and wraps: a micro-batch in, its `Loss` out.
 
     It casts by itself: accelerate's bf16 returns float32 logits, and its fp16 refuses a CPU.
     """
@@ -23,7 +23,7 @@ class LossModule(nn.Module):
         self._hardware = hardware
 
     def forward(self, batch: Any) -> Loss:
-        """The loss of a micro-batch (a `Batch`) in the hardware's precision: (sum, weight, extras)."""
+        """The loss of a micro-batch (a `Batch`) in the hardware's precision."""
         with autocast(self._hardware):
             return self._objective.loss(self.model, batch)
 
@@ -36,10 +36,13 @@ def autocast(hardware: Hardware) -> torch.autocast:
 
 @dataclass(frozen=True)
 class ModelParts:
-    """The model (with its adapter, if it has one), the wrapped LossModule around it, its optimizer, and the device."""
+    """The model (with its adapter, if it has one), the wrapped LossModule around it with its objective, its optimizer,
+    and the device.
+    """
 
     model: Any
     module: nn.Module
+    objective: Objective
     optimizer: torch.optim.Optimizer
     hardware: Hardware
 
@@ -47,3 +50,7 @@ class ModelParts:
     def device(self) -> torch.device:
         """The device that the model trains on."""
         return self.hardware.device
+
+    def means(self, metrics: dict[str, float], amounts: dict[str, int]) -> dict[str, float | None]:
+        """The stage's metrics, from their sums over as much as `amounts` says."""
+        return {name: value / amounts[self.objective.per] for name, value in metrics.items()}

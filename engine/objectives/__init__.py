@@ -1,26 +1,39 @@
 """The stages: each says how rows become a micro-batch and what their loss is."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor, nn
 
+from ftui.profile.schema import Profile
+
 from .loss import Batch
 
-# (sum of the losses, their weight, named extra sums); the loss of a step is sum / weight over all its micro-batches.
-Loss = tuple[Tensor, int, dict[str, Tensor]]
+
+@dataclass(frozen=True)
+class Loss:
+    """The loss of a micro-batch, as sums.
+
+    `sums`: sums of losses (float32 scalars) by the amount of `Batch.amounts` that they are divided by. The loss of a
+    step is the sum of each over all its micro-batches, divided by the step's own amount: so it does not depend on how
+    the step is cut. `metrics`: what else is reported, sums over the micro-batch without gradient, by name.
+    """
+
+    sums: dict[str, Tensor]
+    metrics: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Objective:
-    """One kind of training: its name and the loss of a micro-batch."""
+    """One kind of training: its name and the loss of a micro-batch. Its metrics are means over the amount `per`."""
 
     name: str
     loss: Callable[[nn.Module, Batch], Loss]
+    per: str = "targets"
 
 
-def make_objective(name: str, *, label_smoothing: float = 0.0) -> Objective:
-    """The stage of the profile's `run.stage`; `label_smoothing` is `train.label_smoothing_factor`."""
-    from . import pretrain, sft
+def make_objective(profile: Profile) -> Objective:
+    """The stage of the profile's `run.stage`."""
+    from . import dpo, pretrain, sft
 
-    return {"pretrain": pretrain.stage, "sft": sft.stage}[name](label_smoothing)
+    return {"pretrain": pretrain.stage, "sft": sft.stage, "dpo": dpo.stage}[profile.run.stage](profile)

@@ -34,26 +34,40 @@ class Batch:
             has more than one.
         predictors: (targets,) int64 indices into the flattened (rows x length) positions that predict a target.
         target_ids: (targets,) int64, the tokens they must predict.
-        num_tokens: real tokens, padding not counted.
+        amounts: what the sums of its losses are divided by in the end: `targets`, `examples` (sequences, or pairs),
+            `chosen_targets` (those of chosen answers); and `tokens`, its real ones, without padding.
         lengths: (rows,) int64, the real tokens of each row; without it, none is padded.
+        sequence_of: (targets,) int64, the number of the sequence that each target belongs to, ascending. The answers
+            of pair n are the sequences 2n (chosen) and 2n + 1 (rejected).
+        reference: (targets,) float32, log-probabilities of the targets under the reference model.
     """
 
     input_ids: Tensor
     position_ids: Tensor | None
     predictors: Tensor
     target_ids: Tensor
-    num_tokens: int
+    amounts: dict[str, int]
     lengths: Tensor | None = None
+    sequence_of: Tensor | None = None
+    reference: Tensor | None = None
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens, padding not counted."""
+        return self.amounts["tokens"]
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; the copy does not wait for the device."""
         tensors = [
             None if tensor is None else tensor.to(device, non_blocking=True)
-            for tensor in (self.input_ids, self.position_ids, self.predictors, self.target_ids, self.lengths)
-        ]
-        ids, positions, predictors, targets, lengths = tensors
+            for tensor in (
+                self.input_ids, self.position_ids, self.predictors, self.target_ids, self.lengths, self.sequence_of,
+                self.reference,
+            )
+        ]  # fmt: skip
+        ids, positions, predictors, targets, *others = tensors
         assert ids is not None and predictors is not None and targets is not None, "they are always there"
-        return Batch(ids, positions, predictors, targets, self.num_tokens, lengths)
+        return Batch(ids, positions, predictors, targets, self.amounts, *others)
 
 
 def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:

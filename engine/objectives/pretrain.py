@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+from ftui.profile.schema import Profile
+
 from . import Objective, sft
 
 
-def stage(label_smoothing: float) -> Objective:
-    """The objective `pretrain`. `label_smoothing`: share (0..1) of the probability spread over the vocabulary."""
-    return replace(sft.stage(label_smoothing), name="pretrain")
+def stage(profile: Profile) -> Objective:
+    """The objective `pretrain`; its keys are those of `sft`."""
+    return replace(sft.stage(profile), name="pretrain")

@@ -2,14 +2,17 @@
 
 from torch import nn
 
+from ftui.profile.schema import Profile
+
 from . import Loss, Objective
 from .loss import Batch, summed_loss
 
 
-def stage(label_smoothing: float) -> Objective:
-    """The objective `sft`. `label_smoothing`: share (0..1) of the probability spread over the vocabulary."""
+def stage(profile: Profile) -> Objective:
+    """The objective `sft`; `train.label_smoothing_factor` spreads part of the probability over the vocabulary."""
+    label_smoothing = profile.train.label_smoothing_factor
 
     def loss(model: nn.Module, batch: Batch) -> Loss:
-        return summed_loss(model, batch, label_smoothing), len(batch.target_ids), {}
+        return Loss({"targets": summed_loss(model, batch, label_smoothing)})
 
     return Objective("sft", loss)

@@ -82,8 +82,8 @@ def compute_training_shares(
     Raises:
         DataError: see `compute_shares`.
     """
-    bounds = np.searchsorted(train.indices, train.sequences.bounds)
-    rows = np.split(train.sequences.rows[train.indices], bounds[1:-1])
+    bounds = train.bounds
+    rows = np.split(train.sequences.rows[train.indices], bounds[1:-1] * train.per_example)
     return compute_shares(sources, [len(distinct(part)) for part in rows], np.diff(bounds).tolist(), temperature)
 
 
@@ -131,7 +131,7 @@ def make_run_plan(
     """
     train = profile.train
     size = profile.effective_batch
-    room = profile.data.max_length if profile.data.packing else None
+    room = profile.packing_length
     if profile.curriculum:
         pool = SequencePool(lengths, num_targets, losses)
         plan_of_stages = make_curriculum_plan(

@@ -71,10 +71,9 @@ def count_bytes(on_detail: Callable[[str], None], profile: str, bytes_per_token:
         rows = load_data(rows_of_bytes, Path(folder), partial(_look_for_room, Path(folder), on_detail), weights=False)
         _refuse_untrained(rows)
         shares = compute_training_shares(rows.sources, rows.train, given.data.mixing_temperature)
-        sequences, indices = rows.train.sequences, rows.train.indices
-        plan = make_run_plan(rows_of_bytes, sequences.lengths[indices], sequences.num_targets[indices], shares)
+        plan = make_run_plan(rows_of_bytes, rows.train.lengths, rows.train.num_targets, shares)
         found = _counts(rows_of_bytes, rows.train, rows.evaluation, plan, [])
-    lengths = sequences.lengths[indices] / usual
+    lengths = rows.train.lengths / usual
     return msgspec.structs.replace(
         found,
         num_train_tokens=round((found.num_train_tokens or 0) / usual),
@@ -116,12 +115,12 @@ def _with_byte_tokenizer(profile: Profile, folder: Path, *, max_bytes: int) -> P
 def _counts(
     profile: Profile, train: DataSplit, evaluation: DataSplit | None, plan: RunPlan, warnings: list[str]
 ) -> RowCounts:
-    counts, lengths = train.sequences.counts, np.asarray(train.sequences.lengths[train.indices])
+    counts, lengths = train.sequences.counts, train.lengths
     return RowCounts(
         num_train_rows=train.num_rows,
         num_eval_rows=0 if evaluation is None else evaluation.num_rows,
         num_train_tokens=plan.sum_epoch(lengths),
-        num_target_tokens=plan.sum_epoch(np.asarray(train.sequences.num_targets[train.indices])),
+        num_target_tokens=plan.sum_epoch(train.num_targets),
         num_sequences=plan.rows_per_epoch,
         steps_per_epoch=plan.steps_per_epoch,
         max_steps=plan.max_steps,

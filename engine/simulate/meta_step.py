@@ -1,7 +1,7 @@
 """One training step and one evaluation of a model on `meta`, through the functions of the engine's own loop."""
 
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -12,7 +12,7 @@ from ftui.profile.schema import Profile
 
 from ..distributed.process_group import make_buckets
 from ..models.model_parts import LossModule
-from ..objectives import Objective, make_objective
+from ..objectives import make_objective
 from ..objectives.loss import Batch
 from ..optim.loss_scaler import FIRST_SCALE
 from ..optim.optimizer import BITS_AND_BYTES, allocate_state, make_optimizer
@@ -26,6 +26,9 @@ from .meta_ops import assume_full_rows
 from .quantized_layers import multiply_in_8bit
 from .trace import Loader, Trace, label_trained, mark_layer, note_model
 from .tracker import MemoryTracker
+
+AMOUNTS = dict.fromkeys(("tokens", "targets", "examples", "chosen_targets"), 1)
+"""Of a step whose losses have no values to divide."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,9 @@ def _step(
     module.register_forward_hook(computed)
     for number in range(min(2, profile.train.gradient_accumulation_steps)):
         enter("forward", number)
-        backpropagate(module, _batch(rows.micro_batch, rows.length, profile.data.packing and made.masks), 1, scale)
+        backpropagate(
+            module, _batch(rows.micro_batch, rows.length, profile.data.packing and made.masks), AMOUNTS, scale
+        )
         label_trained(tracker, weights, optimizer)
     for weight, gradient in absent:
         weight.grad = gradient
@@ -139,7 +144,7 @@ def _evaluate(tracker: MemoryTracker, made: MetaModel, profile: Profile, rows: B
 
 def loss_module(made: MetaModel, profile: Profile) -> LossModule:
     """The engine's, its autocast that of the simulated device."""
-    stage = make_objective(profile.run.stage, label_smoothing=profile.train.label_smoothing_factor)
+    stage = make_objective(profile)
     make = partial(_autocast, made.hardware)
 
     def loss(model: nn.Module, batch: Batch) -> Any:
@@ -150,7 +155,7 @@ def loss_module(made: MetaModel, profile: Profile) -> LossModule:
         again = getattr(module, "_gradient_checkpointing_func", None)
         if again is not None:
             module._gradient_checkpointing_func = partial(again, context_fn=lambda: (nullcontext(), make()))
-    return LossModule(made.model, Objective(stage.name, loss), Hardware(torch.device("cpu"), "fp32", 1, "", None))
+    return LossModule(made.model, replace(stage, loss=loss), Hardware(torch.device("cpu"), "fp32", 1, "", None))
 
 
 def _autocast(hardware: Hardware) -> Any:
@@ -168,7 +173,7 @@ def _batch(num_rows: int, length: int, packed: bool) -> Batch:
 
     ids, positions = numbers(num_rows, length), numbers(num_rows, length) if packed else None
     targets = numbers(num_targets), numbers(num_targets)
-    return Batch(ids, positions, *targets, num_rows * length, numbers(num_rows))
+    return Batch(ids, positions, *targets, AMOUNTS, numbers(num_rows))
 
 
 def _add_over_ranks(weights: list[nn.Parameter], num_processes: int) -> None:

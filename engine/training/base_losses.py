@@ -8,18 +8,13 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 
 from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
-from ftui.system.files import replace_file
-from ftui.system.volume import disk_error
 from ftui.units import duration
 
 from ..data.tokens.encode import Sequence
@@ -32,6 +27,7 @@ from ..runtime.event_writer import EventWriter
 from ..system.memory import is_out_of_memory, no_memory, release_cached_memory
 from ..system.rng import RngState
 from .collate import collate
+from .measured_values import read_values, write_values
 from .prepare import TrainingData
 
 INPUTS = ("data", "tokenizer", "base_model")  # fingerprints of what losses depend on
@@ -59,12 +55,13 @@ def base_losses(
 
     def load() -> np.ndarray:
         inputs = inputs_hash(profile, data, fingerprints) if ranks.is_leader else None
-        losses = read_losses(run.losses, inputs)
-        if losses is None:
-            assert inputs is not None, "rank 0 has written them"
-            events.set_phase("preparing", "the base model's loss on each row")
-            losses = measure_losses(profile, data, parts, report)
-            disk_wait.retry(lambda: write_losses(run.losses, losses, inputs))
+        stored = read_values(run.losses, inputs)
+        if stored is not None:
+            return stored["losses"]
+        assert inputs is not None, "rank 0 has written them"
+        events.set_phase("preparing", "the base model's loss on each row")
+        losses = measure_losses(profile, data, parts, report)
+        disk_wait.retry(lambda: write_values(run.losses, {"losses": losses}, inputs))
         return losses
 
     return ranks.leader_first(load)
@@ -78,40 +75,6 @@ def inputs_hash(profile: Profile, data: TrainingData, fingerprints: dict[str, st
     digest = hashlib.sha256("\n".join(parts).encode())
     digest.update(np.ascontiguousarray(data.train.indices, dtype=np.int64).tobytes())
     return digest.hexdigest()
-
-
-def write_losses(path: Path, losses: np.ndarray, inputs: str) -> None:
-    """Store losses with the hash of their inputs.
-
-    Raises:
-        DiskError: the volume refuses.
-    """
-    content = save({"losses": torch.from_numpy(losses)}, {"made_from": inputs, "sha256": losses_hash(losses)})
-    try:
-        replace_file(path, content, durable=True)
-    except OSError as error:
-        raise disk_error(error, f"{path.name} could not be written", path.parent, len(content)) from error
-
-
-def read_losses(path: Path, inputs: str | None) -> np.ndarray | None:
-    """The losses that an earlier attempt measured from the same inputs (`None`: from any).
-
-    `None` where there is no file, or it is damaged.
-    """
-    if not path.exists():
-        return None
-    try:
-        with safe_open(path, framework="numpy") as file:
-            losses, metadata = np.asarray(file.get_tensor("losses")), file.metadata() or {}
-    except (OSError, SafetensorError):
-        return None
-    is_whole = metadata.get("sha256") == losses_hash(losses)
-    return losses if is_whole and inputs in (None, metadata.get("made_from")) else None
-
-
-def losses_hash(losses: np.ndarray) -> str:
-    """SHA-256 of the values."""
-    return hashlib.sha256(losses.tobytes()).hexdigest()
 
 
 def measure_losses(
@@ -132,7 +95,7 @@ def measure_losses(
     with _base_model(parts.model):
         while start < len(order):
             indices = order[start : start + size]
-            sequences = [rows.sequences[int(rows.indices[i])] for i in indices]
+            sequences = [rows.example(int(i))[0] for i in indices]
             batch = _batch_losses(parts, sequences, data.pad_id, profile)
             if batch is None and size == 1:
                 raise no_memory(device, f"a row of {lengths[indices[0]]} tokens", "Shorten data.max_length.")

@@ -1,15 +1,30 @@
 """Sequences as one padded micro-batch."""
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Several
 
 import numpy as np
 import torch
 
+from ..data.load_rows import DataSplit
 from ..data.tokens.encode import Sequence
 from ..objectives.loss import Batch
+from ..planning.plan import Row
 
 
-def collate(rows: Iterable[list[Sequence]], pad_id: int) -> Batch:
+def collate_examples(split: DataSplit, rows: Several[Row], pad_id: int) -> Batch:
+    """A micro-batch of rows of a plan, which number the examples of `split`.
+
+    The answers of a pair stand in lines of their own, but for packed rows of several examples.
+    """
+    examples = [[split.example(number) for number in row] for row in rows]
+    lines = [[sequence for example in row for sequence in example] for row in examples]
+    if split.per_example > 1 and all(len(row) == 1 for row in examples):
+        lines = [[sequence] for line in lines for sequence in line]
+    return collate(lines, pad_id, split.per_example)
+
+
+def collate(rows: Iterable[list[Sequence]], pad_id: int, per_example: int = 1) -> Batch:
     """A micro-batch of rows; a row of several sequences is packed: positions start again at 0 with each of them.
 
     The first token of a sequence is never a target: nothing of its own sequence comes before it.
@@ -31,11 +46,22 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int) -> Batch:
         lengths[number] = start
     flat = np.flatnonzero(targets)
     packed = any(len(row) > 1 for row in rows)
+    sequences = [sequence for row in rows for sequence in row]
+    is_compared = any(sequence.label for sequence in sequences)
+    num_targets = np.array([sequence.num_targets for sequence in sequences])
+    references = [sequence.reference for sequence in sequences if sequence.reference is not None]
     return Batch(
         torch.from_numpy(ids),
         torch.from_numpy(positions) if packed else None,
         torch.from_numpy(flat - 1),
         torch.from_numpy(ids.reshape(-1)[flat]),
-        int(lengths.sum()),
+        {
+            "tokens": int(lengths.sum()),
+            "targets": len(flat),
+            "examples": len(sequences) // per_example,
+            "chosen_targets": sum(sequence.num_targets for sequence in sequences if sequence.label > 0),
+        },
         torch.from_numpy(lengths),
+        torch.from_numpy(np.repeat(np.arange(len(sequences)), num_targets)) if is_compared else None,
+        torch.from_numpy(np.concatenate(references)) if references else None,
     )

@@ -4,23 +4,24 @@ import math
 import time
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from ftui.errors import NonFiniteError
 from ftui.profile.schema import Profile
 from ftui.runs.events import EvaluationDone
 
-from ..data.tokens.encode import Sequence
 from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
+from ..objectives import Loss
+from ..objectives.loss import Batch
 from ..optim import plateau
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
 from ..system.device import Hardware
 from ..system.memory import is_out_of_memory, release_cached_memory
 from ..system.train_state import TrainState
-from .collate import collate
+from .collate import collate_examples
+from .forward_backward import add_up, mean_of, read_sums
 from .prepare import TrainingData
 from .triggers import epoch_at
 
@@ -48,7 +49,7 @@ class Evaluator:
         """
         start, state, is_best = time.monotonic(), self.state, False
         with self.events.within("evaluating"):
-            loss, num_targets = self._mean_loss()
+            loss, extras, num_targets = self._mean_loss()
         if not requested:
             is_best = note_evaluation(state, loss, self.profile.eval.early_stopping_threshold)
             plateau.note_loss(state, self.profile.train, loss)
@@ -57,6 +58,7 @@ class Evaluator:
             epoch=epoch_at(self.data.plan, state, state.step),
             loss=loss,
             num_target_tokens=num_targets,
+            extras=extras,
             seconds=time.monotonic() - start,
             best=is_best,
             requested=requested,
@@ -66,41 +68,44 @@ class Evaluator:
             raise non_finite("The evaluation loss before the first step", self.profile, self.parts.hardware)
         return event
 
-    def _mean_loss(self) -> tuple[float | None, int]:
-        """Loss and number of target tokens; a batch that does not fit into memory is taken again in halves.
+    def _mean_loss(self) -> tuple[float | None, dict[str, float | None], int]:
+        """Loss, metrics and number of target tokens; a batch that does not fit into memory is taken again in halves.
 
         Without a loss where not even one row fits.
         """
         rows, size = self.data.evaluation, self.profile.eval.per_device_eval_batch_size
         assert rows is not None, "an evaluator is made only where there are rows"
-        by_length = rows.indices[np.argsort(-rows.sequences.lengths[rows.indices], kind="stable")]
-        total, num_targets, start = 0.0, 0, 0
+        order, start = rows.longest_first, 0
+        sums, metrics = dict[str, float](), dict[str, float]()
         self.parts.model.eval()
         try:
-            while start < len(by_length):
+            while start < len(order):
                 self.control.poll(RequestLevel.SAVE)
-                sequences = [rows.sequences[int(i)] for i in by_length[start : start + size]]
-                result = batch_loss(self.parts, sequences, self.data.pad_id, self.profile)
+                batch = collate_examples(rows, [(int(i),) for i in order[start : start + size]], self.data.pad_id)
+                result = batch_loss(self.parts, batch, self.profile)
                 if result is None and size == 1:
                     self.events.warn(f"the evaluation at step {self.state.step} does not fit into memory")
-                    return None, 0
+                    return None, {}, 0
                 if result is None:
                     size = (size + 1) // 2
                     self.events.warn(f"evaluation continues in batches of {size}: more did not fit into memory")
                     continue
-                total, num_targets, start = total + result[0], num_targets + result[1], start + size
+                add_up(sums, result[0])
+                add_up(metrics, result[1])
+                start += size
                 self.events.progress()
         finally:
             self.parts.model.train()
-        return total / num_targets, num_targets
+        amounts = rows.amounts(order)
+        return mean_of(sums, amounts), self.parts.means(metrics, amounts), amounts["targets"]
 
 
-def batch_loss(parts: ModelParts, sequences: list[Sequence], pad_id: int, profile: Profile) -> tuple[float, int] | None:
-    """Summed loss and its weight; `None` when memory ran out."""
+def batch_loss(parts: ModelParts, batch: Batch, profile: Profile) -> tuple[dict[str, float], dict[str, float]] | None:
+    """The sums of the losses and of the metrics; `None` when memory ran out."""
     try:
         with torch.no_grad(), uncompiled(profile.train):
-            loss, weight, _ = parts.module(collate([[sequence] for sequence in sequences], pad_id).to(parts.device))
-            return float(loss), weight
+            loss: Loss = parts.module(batch.to(parts.device))
+            return read_sums(loss.sums), read_sums(loss.metrics)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
@@ -115,11 +120,13 @@ def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> No
         NonFiniteError: the loss is NaN or infinite.
     """
     rows = data.evaluation or data.train
-    first = [rows.sequences[int(index)] for index in rows.indices[: profile.eval.per_device_eval_batch_size]]
+    first = [(number,) for number in range(min(len(rows), profile.eval.per_device_eval_batch_size))]
     parts.model.eval()
-    result = batch_loss(parts, first, data.pad_id, profile)
+    result = batch_loss(parts, collate_examples(rows, first, data.pad_id), profile)
     parts.model.train()
-    if result is not None and not math.isfinite(result[0]):  # None: it did not fit, which an evaluation copes with
+    if result is not None and not all(
+        map(math.isfinite, result[0].values())
+    ):  # None: it did not fit, which an evaluation copes with
         raise non_finite("The loss of a batch before this attempt's first step", profile, parts.hardware)
 
 

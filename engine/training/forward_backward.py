@@ -5,6 +5,9 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +15,7 @@ from torch.nn import Module, Parameter
 
 from ..distributed.process_group import ELSEWHERE, ProcessGroup
 from ..models.model_parts import ModelParts
+from ..objectives import Loss
 from ..objectives.loss import Batch
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
@@ -19,12 +23,14 @@ from ..system.memory import first_line, is_out_of_memory, release_cached_memory
 from ..system.rng import RngState
 from .prefetch import Prefetcher, StepBatches
 
+Sum = TypeVar("Sum", Tensor, float)
+
 
 @dataclass(frozen=True)
 class StepGradients:
     """The result of a step's passes over all ranks. Times are readings of perf_counter (seconds).
 
-    `loss` and `extras` are means over the step's target tokens, `grad_norm` is the gradient's length before clipping.
+    `extras` are means, as `Objective.per` says; `grad_norm` is the gradient's length before clipping.
     """
 
     batches: StepBatches
@@ -45,7 +51,7 @@ class MemoryShortage:
 
 @dataclass(eq=False)
 class ForwardBackward:
-    """Makes the gradients of a step: the sum over all its micro-batches and ranks, divided by its target tokens."""
+    """Makes the gradients of a step: sums over all its micro-batches and ranks, divided by the step's amounts."""
 
     parts: ModelParts
     ranks: ProcessGroup
@@ -68,7 +74,7 @@ class ForwardBackward:
         self.prefetcher.start(step + 1, size)
         start, problem = time.perf_counter(), ""
         try:
-            loss, extras = self._forward_backward(batches, scale)
+            sums, metrics = self._forward_backward(batches, scale)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise
@@ -76,13 +82,12 @@ class ForwardBackward:
         # Only here the traceback is gone, and with it all that it kept alive.
         if self.ranks.any(problem != ""):
             return self._out_of_memory(problem or ELSEWHERE, boundary)
-        loss, extras = self._sum_over_ranks(loss, extras)
+        sums, metrics = self._sum_over_ranks(sums), self._sum_over_ranks(metrics)
         if problem := self.ranks.add_gradients(self._weights):
             return self._out_of_memory(problem, boundary)
-        weight = batches.num_target_tokens
-        means: dict[str, float | None] = {name: value / weight for name, value in extras.items()}
+        loss, means = mean_of(sums, batches.amounts), self.parts.means(metrics, batches.amounts)
         norm = clip_gradients(self._weights, scale, self.max_grad_norm)
-        return StepGradients(batches, loss / weight, means, norm, data_seconds, start, time.perf_counter())
+        return StepGradients(batches, loss, means, norm, data_seconds, start, time.perf_counter())
 
     def _out_of_memory(self, problem: str, boundary: RngState) -> MemoryShortage:
         self.parts.optimizer.zero_grad(set_to_none=True)
@@ -90,41 +95,56 @@ class ForwardBackward:
         release_cached_memory(self.parts.device)
         return MemoryShortage(problem)
 
-    def _forward_backward(self, batches: StepBatches, scale: float) -> tuple[float, dict[str, float]]:
-        """Sums of the loss and of the extras over this rank's micro-batches."""
-        total = torch.zeros((), device=self.parts.device)
-        sums: dict[str, torch.Tensor] = {}
+    def _forward_backward(self, batches: StepBatches, scale: float) -> tuple[dict[str, float], dict[str, float]]:
+        """Sums of the losses and of the metrics over this rank's micro-batches."""
+        sums: dict[str, Tensor] = {}
+        metrics: dict[str, Tensor] = {}
         for micro_step, batch in enumerate(batches.batches, start=1):
             if self.ranks.size == 1:  # several act between steps only: the others would wait for this one's part
                 self.control.poll(RequestLevel.ALL)
             on_device = batch.to(self.parts.device)
-            loss, extras = backpropagate(self.parts.module, on_device, batches.num_target_tokens, scale)
-            total += loss
-            for name, value in extras.items():
-                sums[name] = sums.get(name, torch.zeros_like(value)) + value
+            loss = backpropagate(self.parts.module, on_device, batches.amounts, scale)
+            add_up(sums, loss.sums)
+            add_up(metrics, loss.metrics)
             self.events.progress(micro_step=micro_step)
-        return float(total), {name: float(value) for name, value in sums.items()}
+        return read_sums(sums), read_sums(metrics)
 
-    def _sum_over_ranks(self, loss: float, extras: dict[str, float]) -> tuple[float, dict[str, float]]:
+    def _sum_over_ranks(self, sums: dict[str, float]) -> dict[str, float]:
         if self.ranks.size == 1:
-            return loss, extras
-        sums = [json.loads(data) for data in self.ranks.gather(json.dumps([loss, extras]).encode())]
-        names = sorted({name for _, own in sums for name in own})
-        return sum(own for own, _ in sums), {name: sum(own.get(name, 0.0) for _, own in sums) for name in names}
+            return sums
+        each = [json.loads(data) for data in self.ranks.gather(json.dumps(sums).encode())]
+        return {
+            name: sum(own.get(name, 0.0) for own in each) for name in sorted({name for own in each for name in own})
+        }
 
 
-def backpropagate(
-    module: Module, batch: Batch, num_target_tokens: int, scale: float
-) -> tuple[Tensor, dict[str, Tensor]]:
-    """Add a micro-batch's part to the gradients of a step that has so many target tokens; its loss and extras.
+def add_up(totals: dict[str, Sum], own: dict[str, Sum]) -> None:
+    """Add each value to the total of its name."""
+    for name, value in own.items():
+        totals[name] = totals[name] + value if name in totals else value
+
+
+def read_sums(sums: dict[str, Tensor]) -> dict[str, float]:
+    """The values of scalars, in one copy from the device."""
+    values = torch.stack(list(sums.values())).tolist() if sums else []
+    return dict(zip(sums, values, strict=True))
+
+
+def mean_of(sums: dict[str, float], amounts: dict[str, int]) -> float:
+    """The loss of which these are the sums, by what each is divided by."""
+    return sum(value / amounts[name] for name, value in sums.items())
+
+
+def backpropagate(module: Module, batch: Batch, amounts: dict[str, int], scale: float) -> Loss:
+    """Add a micro-batch's part to the gradients of a step that has these amounts; its loss, detached.
 
     With this function's end the graph is gone: bitsandbytes and our own loss keep tensors in it that outlive the
     backward pass, and the next micro-batch must not find them there.
     """
-    loss, _, extras = module(batch)
-    mean = loss / num_target_tokens
+    loss: Loss = module(batch)
+    mean = reduce(add, (value / amounts[name] for name, value in loss.sums.items()))
     (mean if scale == 1 else mean * scale).backward()
-    return loss.detach(), {name: value.detach() for name, value in extras.items()}
+    return Loss({name: value.detach() for name, value in loss.sums.items()}, loss.metrics)
 
 
 def clip_gradients(weights: Sequence[Parameter], scale: float, max_norm: float | None) -> float:

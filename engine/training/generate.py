@@ -55,7 +55,7 @@ class TextGenerator:
 
     def _generate(self, prompt: str) -> str:
         tokenizer: Any = self.data.tokenizer
-        if self.profile.run.stage == "sft" and tokenizer.chat_template:
+        if self.profile.run.stage != "pretrain" and tokenizer.chat_template:
             fix_date(tokenizer.get_chat_template())
             inputs = tokenizer.apply_chat_template(
                 [{"role": "user", "content": prompt}], add_generation_prompt=True, return_tensors="pt", return_dict=True

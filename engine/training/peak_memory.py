@@ -5,7 +5,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from ftui.profile.schema import Profile
@@ -17,6 +16,7 @@ from ..runtime.event_writer import EventWriter
 from ..system.memory import no_memory
 from ..system.rng import RngState
 from ..system.train_state import MICRO_BATCH, TrainState
+from .collate import collate_examples
 from .evaluate import batch_loss
 from .forward_backward import ForwardBackward
 from .prefetch import Prefetcher
@@ -69,9 +69,9 @@ def evaluate_longest(profile: Profile, data: TrainingData, parts: ModelParts) ->
     rows, size = data.evaluation, profile.eval.per_device_eval_batch_size
     if rows is None:
         return 0
-    longest = rows.indices[np.argsort(-rows.sequences.lengths[rows.indices], kind="stable")[:size]]
+    longest = [(int(number),) for number in rows.longest_first[:size]]
     parts.model.eval()
-    result = batch_loss(parts, [rows.sequences[int(index)] for index in longest], data.pad_id, profile)
+    result = batch_loss(parts, collate_examples(rows, longest, data.pad_id), profile)
     parts.model.train()
     if result is None:
         hint = "Lower eval.per_device_eval_batch_size."

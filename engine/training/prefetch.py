@@ -7,20 +7,31 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
+import numpy as np
+
 from ..distributed.process_group import ProcessGroup
 from ..objectives.loss import Batch
 from ..planning.plan import Row
-from .collate import collate
+from .collate import collate_examples
 from .prepare import TrainingData
 
 
 @dataclass(frozen=True)
 class StepBatches:
-    """This rank's micro-batches of a step; the numbers of tokens are those of the whole step, all ranks together."""
+    """This rank's micro-batches of a step; `amounts` are those of the whole step, all ranks together."""
 
     batches: list[Batch]
-    num_tokens: int
-    num_target_tokens: int
+    amounts: dict[str, int]
+
+    @property
+    def num_tokens(self) -> int:
+        """Real tokens, padding not counted."""
+        return self.amounts["tokens"]
+
+    @property
+    def num_target_tokens(self) -> int:
+        """Trained tokens."""
+        return self.amounts["targets"]
 
 
 class Prefetcher:
@@ -61,14 +72,13 @@ class Prefetcher:
         self._next = (step, size), self._thread.submit(self._make, step, size)
 
     def _make(self, step: int, size: int) -> StepBatches:
-        rows, train, pad_id = self._rows_of(step), self._data.train, self._data.pad_id
+        rows, train = self._rows_of(step), self._data.train
         micro_batches = [rows[start : start + size] for start in range(0, len(rows), size)]
-        indices = train.indices[[i for row in rows for i in row]]
+        amounts = train.amounts(np.array([number for row in rows for number in row]))
         return StepBatches(
             [
-                collate([[train.sequences[int(train.indices[i])] for i in row] for row in micro_batch], pad_id)
+                collate_examples(train, micro_batch, self._data.pad_id)
                 for micro_batch in micro_batches[self._ranks.rank :: self._ranks.size]
             ],
-            int(train.sequences.lengths[indices].sum()),
-            int(train.sequences.num_targets[indices].sum()),
+            amounts,
         )

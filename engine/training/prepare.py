@@ -37,13 +37,13 @@ class TrainingData(StartingPoint):
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens of each training sequence, in the numbering of the plan."""
-        return np.asarray(self.train.sequences.lengths[self.train.indices])
+        """Tokens of each training example, in the numbering of the plan."""
+        return self.train.lengths
 
     @property
     def num_targets(self) -> np.ndarray:
-        """Trained tokens of each training sequence, in the numbering of the plan."""
-        return np.asarray(self.train.sequences.num_targets[self.train.indices])
+        """Trained tokens of each training example, in the numbering of the plan."""
+        return self.train.num_targets
 
     @property
     def epoch_tokens(self) -> int:
@@ -83,8 +83,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
     findings = make_report(rows, profile)
     refuse_errors(findings)
     shares = compute_training_shares(rows.sources, rows.train, profile.data.mixing_temperature)
-    sequences, indices = rows.train.sequences, rows.train.indices
-    plan = make_run_plan(profile, sequences.lengths[indices], sequences.num_targets[indices], shares)
+    plan = make_run_plan(profile, rows.train.lengths, rows.train.num_targets, shares)
     learning_rate_curve(profile.train, plan.max_steps)  # one that is longer than the run is refused now
     amounts = RunAmounts(plan.max_steps, plan.rows_per_epoch, plan.effective_batch, rows.evaluation is not None)
     source = None if rows.folder is None else source_of(rows.folder)

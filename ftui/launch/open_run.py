@@ -52,7 +52,7 @@ Decision = Literal["start", "attach", "resume", "finished"]
 
 SETTLE_SECONDS = 10.0  # an engine that has written its ending is given this long to leave
 START_SECONDS = 30.0  # a supervisor writes its first line in a fraction of a second; a loaded pod may need more
-LONGEST_LOSSES = 1 << 30  # bytes: four a row
+LONGEST_MEASURED = 1 << 34  # bytes: four a row (losses), or a trained token (reference)
 
 
 @dataclass(frozen=True)
@@ -281,9 +281,10 @@ def create(
         replace_file(new.profile, to_toml(with_run_name(resolved.profile, run.name)).encode(), durable=True)
         for checkpoint in inherited:
             link_copy(checkpoint.path, new.checkpoints / checkpoint.path.name)
-            losses = Run(checkpoint.path.parents[1]).losses
-            if losses.exists():  # the order that the checkpoint's steps had
-                replace_file(new.losses, read_plain(losses, LONGEST_LOSSES), durable=True)
+            parent = Run(checkpoint.path.parents[1])
+            for measured, own in ((parent.losses, new.losses), (parent.reference, new.reference)):
+                if measured.exists():  # what the checkpoint's steps went by
+                    replace_file(own, read_plain(measured, LONGEST_MEASURED), durable=True)
         replace_file(new.facts, msgspec.json.encode(facts), durable=True)
         if not rename_folder(temporary, run.folder):
             move_out(temporary, run.folder, first="")  # run.json last

@@ -13,6 +13,7 @@ from ftui.profile.sections.data import DataSection
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.profile.sections.fields import Section, conduct, tuple_of_list, weights
 from ftui.profile.sections.model import ModelSection
+from ftui.profile.sections.preference import PAIR_STAGES, PreferenceSection
 from ftui.profile.sections.train import TrainSection
 from ftui.runs.run_folder import check_name
 
@@ -22,8 +23,9 @@ EXAMINING = "examining"  # context of a validation that looks at the keys one by
 class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
-    stage: Literal["pretrain", "sft"] = weights()
-    """`sft` trains on the answers of conversations and completions; `pretrain` trains on every token of plain text."""
+    stage: Literal["pretrain", "sft", "dpo"] = weights()
+    """`sft` trains on the answers of conversations and completions; `pretrain` trains on every token of plain text;
+    `dpo` trains on pairs of answers to prefer the chosen one to the rejected one."""
 
     name: str | None = conduct(None)
     """Name of the run's folder. Default: the profile's file name."""
@@ -94,6 +96,7 @@ class Profile(Section):
     adapter: AdapterSection = AdapterSection()
     data: DataSection
     train: TrainSection = TrainSection()
+    preference: PreferenceSection = PreferenceSection()
     curriculum: tuple[CurriculumStage, ...] = weights(())
     eval: EvalSection = EvalSection()
     checkpoint: CheckpointSection = CheckpointSection()
@@ -102,8 +105,18 @@ class Profile(Section):
     health: HealthSection = HealthSection()
 
     @property
+    def per_example(self) -> int:
+        """Sequences of an example: a pair has two."""
+        return 2 if self.run.stage in PAIR_STAGES else 1
+
+    @property
+    def packing_length(self) -> int | None:
+        """The most tokens of a packed row: a pair stays together. `None`: rows are not packed."""
+        return self.per_example * self.data.max_length if self.data.packing else None
+
+    @property
     def effective_batch(self) -> int:
-        """Sequences of an optimizer step, over all its micro-batches and processes."""
+        """Examples of an optimizer step, over all its micro-batches and processes."""
         return (
             self.train.per_device_train_batch_size * self.train.gradient_accumulation_steps
             * self.hardware.num_processes

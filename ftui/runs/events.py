@@ -109,7 +109,10 @@ class Step(Record, frozen=True, tag="step"):
 
 
 class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
-    """An evaluation has ended. One that was `requested` is never the best and counts for no patience."""
+    """An evaluation has ended. One that was `requested` is never the best and counts for no patience.
+
+    `extras` are other measures of the stage by name: means over the evaluation rows.
+    """
 
     step: int
     epoch: float
@@ -118,6 +121,7 @@ class EvaluationDone(Record, frozen=True, tag="evaluation_done"):
     seconds: float
     best: bool
     requested: bool = False
+    extras: dict[str, float | None] = {}
     non_finite: list[str] = []
 
 

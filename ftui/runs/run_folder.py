@@ -92,6 +92,11 @@ class Run:
         return self.folder / "losses.safetensors"
 
     @property
+    def reference(self) -> Path:
+        """Log-probabilities of the answers under the reference model, in a stage that compares with one."""
+        return self.folder / "reference.safetensors"
+
+    @property
     def beat(self) -> Path:
         """The engine's newest sign of life (`Beat`), replaced about once a second."""
         return self.folder / "beat.json"

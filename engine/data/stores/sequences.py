@@ -1,23 +1,26 @@
 """Stores as the model sees them: sequences no longer than data.max_length, source after source.
 
-Longer ones are cut (`sft`) or split (`pretrain`). That is a view of what stands on the disk: another length reads and
-tokenises nothing again.
+Longer ones are split in stage `pretrain`, else cut: both answers of a pair at the same length. That is a view of what
+stands on the disk: another length reads and tokenises nothing again.
 """
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import msgspec
 import numpy as np
+
+from ftui.profile.sections.preference import PAIR_STAGES
 
 from ..tokens.encode import Sequence
 from .store import Store
 
 
 class SequenceCounts(msgspec.Struct, frozen=True):
-    """What is seen at this length. Sequences without a trained token are left out: `num_without_target` of them.
+    """What is seen at this length. Sequences without a trained token are left out: `num_without_target` of them, and
+    of a pair the other answer with it.
 
     `num_cut` were too long. `num_skipped` rows were left out before they were tokens.
     """
@@ -40,13 +43,14 @@ class Sequences:
     `lengths`, `num_targets` and `rows` are int32 arrays with one entry per sequence; `rows` is the number of the row
     it was made of, from 0 (a long document or a template that rewrites earlier turns gives several of one row).
     `bounds` are the first sequence of each source and, at the end, the number of all; `starts` (int64) is where each
-    begins in the store of its source.
+    begins in the store of its source; `labels` are those of `Sequence.label`.
     """
 
     counts: SequenceCounts
     lengths: np.ndarray
     num_targets: np.ndarray
     rows: np.ndarray
+    labels: np.ndarray
     starts: np.ndarray
     bounds: tuple[int, ...]
     stores: tuple[Store, ...]
@@ -59,27 +63,24 @@ class Sequences:
         while index >= self.bounds[source + 1]:
             source += 1
         start = int(self.starts[index])
-        return self.stores[source].cut(start, start + int(self.lengths[index]))
+        whole = self.stores[source].cut(start, start + int(self.lengths[index]))
+        return replace(whole, label=int(self.labels[index]))
 
 
 def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
-    """The sequences of one source: longer ones are cut in stage `sft`, else split without losing a token."""
+    """The sequences of one source: longer ones are split without losing a token in stage `pretrain`, else cut."""
     cut = store.lengths > max_length
-    if stage == "sft":
-        starts, rows, num_targets = store.starts, store.rows, np.array(store.num_targets)
+    if stage == "pretrain":
+        starts, lengths, whole = _pieces(store, max_length)
+        num_targets = store.count_trained(starts + 1, starts + lengths) if cut.any() else np.array(store.num_targets)
+    else:
+        starts, whole, num_targets = store.starts, np.arange(len(cut)), np.array(store.num_targets)
         lengths = np.minimum(store.lengths, np.int32(max_length))
         num_targets[cut] = store.count_trained(starts[cut] + 1, starts[cut] + max_length)
-    else:
-        starts, lengths, rows = _pieces(store, max_length)
-        num_targets = store.count_trained(starts + 1, starts + lengths) if cut.any() else np.array(store.num_targets)
     has_targets = num_targets > 0
-    if not has_targets.all():
-        starts, lengths, rows, num_targets = (
-            starts[has_targets],
-            lengths[has_targets],
-            rows[has_targets],
-            num_targets[has_targets],
-        )
+    if stage in PAIR_STAGES:  # a pair is two sequences in a row
+        has_targets = np.repeat(has_targets.reshape(-1, 2).all(axis=1), 2)
+    starts, lengths, whole, num_targets = (one[has_targets] for one in (starts, lengths, whole, num_targets))
     counts = SequenceCounts(
         num_rows=store.counts.num_rows, num_skipped=store.counts.num_skipped, num_sequences=len(lengths),
         num_tokens=int(lengths.sum(dtype=np.int64)), num_target_tokens=int(num_targets.sum(dtype=np.int64)),
@@ -87,11 +88,12 @@ def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
         longest=int(lengths.max(initial=0)),
         fingerprint=hashlib.sha256(f"{store.counts.fingerprint}\n{max_length}".encode()).hexdigest(),
     )  # fmt: skip
-    return Sequences(counts, lengths, num_targets, rows, starts, (0, len(lengths)), (store,))
+    rows, labels = np.asarray(store.rows)[whole], np.asarray(store.labels)[whole]
+    return Sequences(counts, lengths, num_targets, rows, labels, starts, (0, len(lengths)), (store,))
 
 
 def _pieces(store: Store, max_length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Start, length and row of every piece of at most max_length tokens, none of one token but where that is all.
+    """Start, length and sequence of every piece of at most max_length tokens, none of one token but where that is all.
 
     A token alone is predicted from nothing: the end of a text would be lost, so the piece before gives it one of its.
     """
@@ -105,7 +107,7 @@ def _pieces(store: Store, max_length: int) -> tuple[np.ndarray, np.ndarray, np.n
     alone = (nth > 0) & (ends - starts == 1)
     starts[alone] -= 1
     ends[np.flatnonzero(alone) - 1] -= 1
-    return starts, (ends - starts).astype(np.int32), np.asarray(store.rows)[whole]
+    return starts, (ends - starts).astype(np.int32), whole
 
 
 def join_sources(parts: Iterable[Sequences]) -> Sequences:
@@ -119,6 +121,7 @@ def join_sources(parts: Iterable[Sequences]) -> Sequences:
         np.concatenate([part.lengths for part in parts]),
         np.concatenate([part.num_targets for part in parts]),
         np.concatenate([part.rows + np.int32(first) for part, first in zip(parts, first_rows, strict=True)]),
+        np.concatenate([part.labels for part in parts]),
         np.concatenate([part.starts for part in parts]),
         tuple(accumulate((len(part) for part in parts), initial=0)),
         tuple(store for part in parts for store in part.stores),

@@ -2,6 +2,7 @@
 
     ids.bin targets.bin                      one entry per token: its id; whether it is trained on
     lengths.bin num_targets.bin rows.bin     one per sequence; `rows` is the number of the row it was made of, from 0
+    labels.bin                               one per sequence: see `Sequence.label`
     facts.bin                                one per row (facts/row_facts.py)
     counts.json                              what was counted, and the checksums of all; written last
 
@@ -29,7 +30,12 @@ from ..facts.row_facts import FACTS
 from ..tokens.encode import Sequence
 
 PER_TOKEN: dict[str, np.dtype] = {"ids.bin": np.dtype("<i4"), "targets.bin": np.dtype("u1")}
-PER_SEQUENCE: dict[str, np.dtype] = {name: np.dtype("<i4") for name in ("lengths.bin", "num_targets.bin", "rows.bin")}
+PER_SEQUENCE: dict[str, np.dtype] = {
+    "lengths.bin": np.dtype("<i4"),
+    "num_targets.bin": np.dtype("<i4"),
+    "rows.bin": np.dtype("<i4"),
+    "labels.bin": np.dtype("i1"),
+}
 FILES: dict[str, np.dtype] = PER_TOKEN | PER_SEQUENCE | {"facts.bin": FACTS}
 COUNTS = "counts.json"
 EXAMPLES = 20  # rows that were left out, kept with their reasons
@@ -96,6 +102,7 @@ class Store:
     lengths: np.ndarray
     num_targets: np.ndarray
     rows: np.ndarray
+    labels: np.ndarray
     facts: np.ndarray
     ids: np.ndarray
     targets: np.ndarray

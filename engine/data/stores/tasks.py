@@ -64,6 +64,7 @@ def _as_bytes(block: RowBlock, good: list[tuple[Row, EncodedRow]], skipped: list
         "lengths.bin": _bytes([len(s.input_ids) for _, s in sequences], "lengths.bin"),
         "num_targets.bin": _bytes([s.num_targets for _, s in sequences], "num_targets.bin"),
         "rows.bin": _bytes([number for number, _ in sequences], "rows.bin"),
+        "labels.bin": _bytes([s.label for _, s in sequences], "labels.bin"),
         "facts.bin": facts.tobytes(),
     }
     return EncodedBlock(

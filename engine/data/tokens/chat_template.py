@@ -25,12 +25,13 @@ DATE = datetime(2024, 7, 26)  # the one Llama's templates fall back to; whoever 
 class RenderedText:
     """Text of one sequence and its trained character spans. `ends` = the last one ends with a stop token.
 
-    A conversation in which the assistant says nothing has no spans.
+    A conversation in which the assistant says nothing has no spans. `label` is that of its `Sequence`.
     """
 
     text: str
     spans: tuple[Span, ...]
     ends: bool
+    label: int = 0
 
 
 def render(

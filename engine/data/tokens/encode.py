@@ -9,10 +9,11 @@ from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DataError
+from ftui.profile.sections.preference import COMPARING_STAGES, PAIR_STAGES, VERDICT_STAGES
 
 from ..files.raw_rows import Row
 from ..forms.column_names import STANDARD_NAMES, ColumnNames
-from ..forms.examples import Chat, Completion, Example, Text, Tokens, trained_part
+from ..forms.examples import Chat, Completion, Example, JudgedAnswer, Pair, Text, Tokens, trained_part
 from ..forms.formats import to_example
 from .chat_template import RenderedText, render
 from .loss_mask import loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
@@ -25,12 +26,16 @@ from .template_fit import TemplateRefusal
 class Sequence:
     """Token ids (int32) and, for each, whether it is trained on (bool), however many they are.
 
-    `row` is the number of its row in the batch that was encoded.
+    `row` is the number of its row in the batch that was encoded. `label` is 1 for a chosen answer or one that was
+    judged good, -1 for a rejected or bad one, 0 where nothing was compared. `reference` are the log-probabilities of
+    its targets under the reference model (float32), where they are known.
     """
 
     input_ids: np.ndarray
     targets: np.ndarray
     row: int = 0
+    label: int = 0
+    reference: np.ndarray | None = None
 
     @property
     def num_targets(self) -> int:
@@ -88,7 +93,7 @@ class Encoder:
             )
             for turn in one.turns:
                 encoding, ids, targets, differs = next(made)
-                sequences.append(Sequence(np.asarray(ids, dtype=np.int32), targets, number))
+                sequences.append(Sequence(np.asarray(ids, dtype=np.int32), targets, number, turn.label))
                 notes |= {"masks_differ"} if differs else set()
                 notes |= {"special_in_text"} if self._has_marks(one.example, turn, encoding) else set()
             if one.tokens is not None:
@@ -132,6 +137,8 @@ class Encoder:
         """The row as an example and what is trained on of it as text, or what is wrong with it."""
         try:
             example = to_example(row, form, self.shape)
+            if self.stage in COMPARING_STAGES:
+                return PreparedRow(example, self._rendered_answers(row, example))
             trained = trained_part(example)
             if isinstance(trained, Tokens):
                 return PreparedRow(example, [], self._fitting(row, trained))
@@ -150,6 +157,26 @@ class Encoder:
         if self.loss_on == "everything":
             return replace(tokens, targets=np.ones_like(tokens.targets))
         return tokens
+
+    def _rendered_answers(self, row: Row, example: Example) -> list[RenderedText]:
+        """The answers that a stage compares, each with its label: the chosen one, then the rejected one."""
+        if isinstance(example, Pair) and self.stage in PAIR_STAGES:
+            answers = [(example.chosen, 1), (example.rejected, -1)]
+        elif isinstance(example, JudgedAnswer) and self.stage in VERDICT_STAGES:
+            answers = [(example.answer, 1 if example.good else -1)]
+        else:
+            wanted = "pairs (chosen, rejected)" if self.stage in PAIR_STAGES else "answers with a verdict (label)"
+            raise row.error(f"stage {self.stage} trains on {wanted}", hint='Use stage = "sft" for single answers.')
+        rendered = []
+        for answer, label in answers:
+            texts = self._rendered(row, answer)
+            if len(texts) > 1:
+                raise row.error(
+                    "the chat template rewrites earlier turns, so an answer of several turns is no single sequence",
+                    hint='Set data.loss_on = "last" to compare the last turns.',
+                )
+            rendered += [replace(text, label=label) for text in texts]
+        return rendered
 
     def _rendered(self, row: Row, example: Chat | Completion | Text) -> list[RenderedText]:
         if self.stage == "pretrain" and not isinstance(example, Text):

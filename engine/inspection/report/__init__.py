@@ -31,10 +31,10 @@ def make_report(read: LoadedData, profile: Profile) -> Report:
     rows = RowIndex([*read.sources, *read.eval_sources], [*read.stores, *read.eval_stores])
     num_trained = sum(len(store.facts) for store in read.stores)
     longest = max(store.counts.longest for store in read.stores)
-    tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage == "sft" else []
+    tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage != "pretrain" else []
     same = load_comparisons(rows, [*read.stores, *read.eval_stores], num_trained, tried)
     shares, scripts = _shares(read, profile), _scripts(read.stores)
-    padding = padding_of(profile, sequences.lengths[read.train.indices], shares) if shares else None
+    padding = padding_of(profile, read.train.lengths, shares) if shares else None
     examination = Examination(read, profile, limits, rows, num_trained, sequences, same.sameness, padding, scripts)
     lengths = np.concatenate([store.lengths for store in read.stores])
     letters = sum(scripts.values())
@@ -78,7 +78,7 @@ def _num_judged_bad(store: Store) -> int:
 
 def _shares(read: LoadedData, profile: Profile) -> tuple[SourceShare, ...]:
     """How much of each source comes in an epoch of the run; none where one of them has no token to train on."""
-    numbers = np.diff(np.searchsorted(read.train.indices, read.train.sequences.bounds))
+    numbers = np.diff(read.train.bounds)
     return compute_training_shares(read.sources, read.train, profile.data.mixing_temperature) if all(numbers) else ()
 
 

@@ -198,7 +198,7 @@ def _without_target(examination: Examination) -> Iterator[Finding]:
 
 def _too_long(examination: Examination) -> Iterator[Finding]:
     """Plain text is split and loses nothing."""
-    if examination.profile.run.stage != "sft":
+    if examination.profile.run.stage == "pretrain":
         return
     max_length, stores = examination.profile.data.max_length, examination.read.stores
     firsts = np.cumsum([0, *(len(store.facts) for store in stores)])

@@ -11,7 +11,7 @@ from ...planning.plan import SourceShare, make_plan
 
 
 def padding_of(profile: Profile, lengths: np.ndarray, shares: Sequence[SourceShare]) -> Padding:
-    """As the profile has it, and with data.packing off and on. `lengths` (int32): of the sequences to train on."""
+    """As the profile has it, and with data.packing off and on. `lengths` (int32): of the examples to train on."""
     alone = _share(profile, lengths, shares, packing=False)
     packed = _share(profile, lengths, shares, packing=True)
     return Padding(packed if profile.data.packing else alone, alone, packed)
@@ -28,7 +28,7 @@ def _share(profile: Profile, lengths: np.ndarray, shares: Sequence[SourceShare],
         num_train_epochs=None,
         strategy=train.train_sampling_strategy,
         seed=train.rows_seed,
-        packing_length=profile.data.max_length if packing else None,
+        packing_length=profile.per_example * profile.data.max_length if packing else None,
     )
     ordered = plan.lengths[plan.order(0)].astype(np.int64)
     places = _places(ordered, plan.effective_batch, size)

@@ -54,7 +54,9 @@ def make_model(*, adapter: bool = False) -> Any:
 def batch(rows: int = 2, length: int = 9) -> Batch:
     torch.manual_seed(rows * length)
     targets = torch.randint(3, 40, (rows * length,))
-    return Batch(torch.randint(3, 40, (rows, length)), None, torch.arange(rows * length), targets, rows * length)
+    return Batch(
+        torch.randint(3, 40, (rows, length)), None, torch.arange(rows * length), targets, {"tokens": rows * length}
+    )
 
 
 def gradients(model: Any, of: Batch) -> list[torch.Tensor]:

@@ -116,7 +116,7 @@ def make_batch() -> tuple[Batch, torch.Tensor, torch.Tensor]:
     trained[:, 0] = False
     labels = torch.where(trained, ids, -100)
     targets = trained.flatten().nonzero().flatten()
-    batch = Batch(ids, None, targets - 1, ids.flatten()[targets], int(mask.sum()), mask.sum(dim=1))
+    batch = Batch(ids, None, targets - 1, ids.flatten()[targets], {"tokens": int(mask.sum())}, mask.sum(dim=1))
     return batch, labels, mask
 
 
@@ -179,7 +179,7 @@ def alone(packed: Batch, lengths: list[int]) -> list[Batch]:
         batches.append(
             Batch(
                 packed.input_ids[:, start : start + length], None, packed.predictors[inside] - start,
-                packed.target_ids[inside], length,
+                packed.target_ids[inside], {"tokens": length},
             )
         )  # fmt: skip
         start += length
@@ -222,7 +222,7 @@ def test_the_balance_has_the_weight_of_the_targets(kind: str) -> None:
     assert batch.lengths is not None
     twice = Batch(
         batch.input_ids.repeat(2, 1), None, torch.cat([batch.predictors, batch.predictors + batch.input_ids.numel()]),
-        batch.target_ids.repeat(2), 2 * batch.num_tokens, batch.lengths.repeat(2),
+        batch.target_ids.repeat(2), {"tokens": 2 * batch.num_tokens}, batch.lengths.repeat(2),
     )  # fmt: skip
     once = float(summed_loss(model, batch).detach())
     assert float(summed_loss(model, twice).detach()) == pytest.approx(2 * once, rel=1e-5)
@@ -279,10 +279,11 @@ def test_smoothed_labels_are_those_of_transformers() -> None:
 def test_a_stage_smooths_as_the_profile_says() -> None:
     model, (batch, _, _) = make_model("llama"), make_batch()
     for name in ("sft", "pretrain"):
-        loss, weight, _ = make_objective(name, label_smoothing=0.2).loss(model, batch)
-        assert weight == len(batch.target_ids)
+        profile = make_profile(Path("model"), Path("rows"), run={"stage": name}, train={"label_smoothing_factor": 0.2})
+        objective = make_objective(profile)
+        (loss,) = objective.loss(model, batch).sums.values()
         assert float(loss.detach()) == float(summed_loss(model, batch, 0.2).detach())
-        assert make_objective(name).name == name
+        assert (objective.name, objective.per) == (name, "targets")
 
 
 def test_a_run_smooths_its_training_and_not_its_evaluation(model_folder: Path, tmp_path: Path) -> None:
@@ -323,7 +324,7 @@ def test_a_model_that_makes_all_logits_anyway() -> None:
 
     model = Deaf(PLAIN["llama"]())
     batch, labels, mask = make_batch()
-    few = Batch(batch.input_ids, None, batch.predictors[:2], batch.target_ids[:2], batch.num_tokens)
+    few = Batch(batch.input_ids, None, batch.predictors[:2], batch.target_ids[:2], batch.amounts)
     kept = torch.full_like(labels, -100).flatten()
     kept[few.predictors + 1] = few.target_ids
     assert_equal(

@@ -13,7 +13,7 @@ from ftui.engine.objectives.loss import Batch
 from ftui.engine.simulate.kernels import kernels_for
 from ftui.engine.simulate.meta_model import MetaModel, card_hardware, make_meta_model
 from ftui.engine.simulate.meta_ops import assume_full_rows
-from ftui.engine.simulate.meta_step import loss_module
+from ftui.engine.simulate.meta_step import AMOUNTS, loss_module
 from ftui.engine.simulate.tracker import READ_SCALAR
 from ftui.engine.system.device import Hardware
 from ftui.engine.training.forward_backward import backpropagate
@@ -45,9 +45,9 @@ def made(module: LossModule, device: str) -> Counter[tuple[Any, ...]]:
     def ids(*shape: int) -> torch.Tensor:
         return torch.ones(shape, dtype=torch.int64, device=device)
 
-    batch = Batch(ids(ROWS, LENGTH), None, ids(ROWS * (LENGTH - 1)), ids(ROWS * (LENGTH - 1)), ROWS * LENGTH)
+    batch = Batch(ids(ROWS, LENGTH), None, ids(ROWS * (LENGTH - 1)), ids(ROWS * (LENGTH - 1)), AMOUNTS)
     with Results() as results:
-        backpropagate(module, batch, 1, 1.0)
+        backpropagate(module, batch, AMOUNTS, 1.0)
     found: Counter[tuple[Any, ...]] = results.made
     return found
 
@@ -74,4 +74,4 @@ def real(chosen: Profile, kind: str) -> LossModule:
     for weight in model.parameters():
         torch.nn.init.normal_(weight, std=0.02)
     hardware = Hardware(torch.device("cpu"), "bf16", 1, "", None)
-    return LossModule(model, make_objective("sft"), hardware)
+    return LossModule(model, make_objective(chosen), hardware)

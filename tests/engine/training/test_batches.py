@@ -72,7 +72,7 @@ def only(batch: Batch, row: int, start: int, end: int) -> Batch:
     length = batch.input_ids.shape[1]
     targets = batch.predictors + 1
     kept = (targets >= row * length + start) & (targets < row * length + end)
-    return Batch(batch.input_ids, batch.position_ids, batch.predictors[kept], batch.target_ids[kept], batch.num_tokens)
+    return Batch(batch.input_ids, batch.position_ids, batch.predictors[kept], batch.target_ids[kept], batch.amounts)
 
 
 def test_the_split_into_micro_batches_does_not_matter(model_folder: Path, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_without_positions_packed_sequences_would_see_each_other() -> None:
     model: Any = AutoModelForCausalLM.from_config(PACKABLE["llama-sdpa"][0], attn_implementation="sdpa")
     first, second = sequences()[:2]
     packed = only(collate([[first, second]], pad_id=0), 0, LENGTHS[0], LENGTHS[0] + LENGTHS[1])
-    naive = Batch(packed.input_ids, None, packed.predictors, packed.target_ids, packed.num_tokens)
+    naive = Batch(packed.input_ids, None, packed.predictors, packed.target_ids, packed.amounts)
     alone = collate([[second]], pad_id=0)
     assert abs(float(summed_loss(model, naive).detach() - summed_loss(model, alone).detach())) > 1e-3
 

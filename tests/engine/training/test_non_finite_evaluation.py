@@ -58,9 +58,9 @@ def spoil(patch: pytest.MonkeyPatch, is_spoilt: Callable[[int], bool], value: fl
     """Make batches of evaluations give `value`, by their number from 0."""
     real, number = evaluate.batch_loss, iter(range(10**6))
 
-    def batch_loss(*arguments: Any) -> tuple[float, int] | None:
+    def batch_loss(*arguments: Any) -> tuple[dict[str, float], dict[str, float]] | None:
         result = real(*arguments)
-        return (value, 1 if result is None else result[1]) if is_spoilt(next(number)) else result
+        return ({"targets": value}, {}) if is_spoilt(next(number)) else result
 
     patch.setattr(evaluate, "batch_loss", batch_loss)
 

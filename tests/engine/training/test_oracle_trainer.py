@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, DataCollatorForSeq2Seq, Trainer, 
 from ftui.engine.objectives.loss import Batch
 from ftui.engine.training import forward_backward as passes
 from ftui.engine.training import prefetch
-from ftui.engine.training.collate import collate
+from ftui.engine.training.collate import collate_examples
 from ftui.engine.training.prepare import TrainingData, prepare
 from ftui.profile.schema import Profile
 from ftui.profile.sections.schedulers import explicit_values
@@ -207,14 +207,13 @@ def mean_of_means(patch: pytest.MonkeyPatch) -> None:
 
     def forward_backward(
         self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float
-    ) -> tuple[float, dict[str, float]]:
+    ) -> tuple[dict[str, float], dict[str, float]]:
         total = 0.0
         for batch in batches.batches:
-            loss, weight, _ = self.parts.module(batch)
-            mean = loss / weight / len(batches.batches)
+            mean = self.parts.module(batch).sums["targets"] / len(batch.target_ids) / len(batches.batches)
             mean.backward()
             total += float(mean.detach())
-        return total * batches.num_target_tokens, {}
+        return {"targets": total * batches.num_target_tokens}, {}
 
     patch.setattr(passes.ForwardBackward, "_forward_backward", forward_backward)
 
@@ -224,14 +223,14 @@ def clip_each_micro_batch(patch: pytest.MonkeyPatch) -> None:
 
     def forward_backward(
         self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float
-    ) -> tuple[float, dict[str, float]]:
+    ) -> tuple[dict[str, float], dict[str, float]]:
         total = 0.0
         for batch in batches.batches:
-            loss, _, _ = self.parts.module(batch)
+            loss = self.parts.module(batch).sums["targets"]
             (loss / batches.num_target_tokens).backward()
             torch.nn.utils.clip_grad_norm_(self.parts.model.parameters(), 1.0)
             total += float(loss.detach())
-        return total, {}
+        return {"targets": total}, {}
 
     patch.setattr(passes.ForwardBackward, "_forward_backward", forward_backward)
 
@@ -239,27 +238,25 @@ def clip_each_micro_batch(patch: pytest.MonkeyPatch) -> None:
 def shift_once_more(patch: pytest.MonkeyPatch) -> None:
     """Each position learns the token after the next."""
 
-    def shifted(rows: Any, pad_id: int) -> Batch:
-        batch = collate(rows, pad_id)
+    def shifted(*given: Any) -> Batch:
+        batch = collate_examples(*given)
         return Batch(
-            batch.input_ids, batch.position_ids, (batch.predictors - 1).clamp(min=0), batch.target_ids, batch.num_tokens
+            batch.input_ids, batch.position_ids, (batch.predictors - 1).clamp(min=0), batch.target_ids, batch.amounts
         )
 
-    patch.setattr(prefetch, "collate", shifted)
+    patch.setattr(prefetch, "collate_examples", shifted)
 
 
 def mask_the_end(patch: pytest.MonkeyPatch) -> None:
     """Nobody learns to stop."""
     eos = make_tokenizer().eos_token_id
 
-    def masked(rows: Any, pad_id: int) -> Batch:
-        batch = collate(rows, pad_id)
+    def masked(*given: Any) -> Batch:
+        batch = collate_examples(*given)
         kept = batch.target_ids != eos
-        return Batch(
-            batch.input_ids, batch.position_ids, batch.predictors[kept], batch.target_ids[kept], batch.num_tokens
-        )
+        return Batch(batch.input_ids, batch.position_ids, batch.predictors[kept], batch.target_ids[kept], batch.amounts)
 
-    patch.setattr(prefetch, "collate", masked)
+    patch.setattr(prefetch, "collate_examples", masked)
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def test_stopped_after_an_evaluation_of_nan_is_stopped_without_final(
     """A stop comes before the evaluation of its own step."""
     real, number = evaluate.batch_loss, iter(range(10**6))
     monkeypatch.setattr(
-        evaluate, "batch_loss", lambda *arguments: (value, 1) if next(number) else real(*arguments)
+        evaluate, "batch_loss", lambda *arguments: ({"targets": value}, {}) if next(number) else real(*arguments)
     )  # fmt: skip
     stop_after(monkeypatch, run, step)
     assert attempt(run, profile_of(run, model_folder)) == STOPPED
@@ -129,7 +129,7 @@ def test_final_of_an_earlier_stop_that_stays_is_told(
         assert attempt(run, profile) == STOPPED and ending(run).final == "final"
     real, number = evaluate.batch_loss, iter(range(10**6))
     monkeypatch.setattr(
-        evaluate, "batch_loss", lambda *arguments: (math.nan, 1) if next(number) else real(*arguments)
+        evaluate, "batch_loss", lambda *arguments: ({"targets": math.nan}, {}) if next(number) else real(*arguments)
     )  # fmt: skip
     stop_after(monkeypatch, run, 3, number=2)
     assert attempt(run, profile, 2) == STOPPED
@@ -144,7 +144,7 @@ def test_stopped_after_nan_it_still_has_the_best_before(
 ) -> None:
     real, number = evaluate.batch_loss, iter(range(10**6))
     monkeypatch.setattr(
-        evaluate, "batch_loss", lambda *arguments: (math.nan, 1) if next(number) > 1 else real(*arguments)
+        evaluate, "batch_loss", lambda *arguments: ({"targets": math.nan}, {}) if next(number) > 1 else real(*arguments)
     )  # fmt: skip
     stop_after(monkeypatch, run, 5)
     assert attempt(run, profile_of(run, model_folder)) == STOPPED

@@ -48,7 +48,9 @@ def store_of(folder: Path, masks: list[list[bool]]) -> Store:
     num_targets = np.array([sum(mask[1:]) for mask in masks], dtype="<i4")
     rows = np.arange(len(masks), dtype="<i4")
     ids = np.arange(len(flat), dtype="<i4")
-    return Store(folder, counts, lengths, num_targets, rows, np.zeros(len(masks), FACTS), ids, flat)
+    return Store(
+        folder, counts, lengths, num_targets, rows, np.zeros(len(rows), "i1"), np.zeros(len(masks), FACTS), ids, flat
+    )
 
 
 def replace_struct(counts: StoreCounts, **values: Any) -> StoreCounts:

@@ -1,0 +1,53 @@
+"""Values that are measured once, before the first step, and kept in the run's folder: a resumed run has the same."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from ftui.system.files import replace_file
+from ftui.system.volume import disk_error
+
+Values = dict[str, np.ndarray]
+
+
+def write_values(path: Path, values: Values, inputs: str) -> None:
+    """Store values with the hash of their inputs.
+
+    Raises:
+        DiskError: the volume refuses.
+    """
+    tensors = {name: torch.from_numpy(array) for name, array in values.items()}
+    content = save(tensors, {"made_from": inputs, "sha256": values_hash(values)})
+    try:
+        replace_file(path, content, durable=True)
+    except OSError as error:
+        raise disk_error(error, f"{path.name} could not be written", path.parent, len(content)) from error
+
+
+def read_values(path: Path, inputs: str | None) -> Values | None:
+    """The values that an earlier attempt measured from the same inputs (`None`: from any).
+
+    `None` where there is no file, or it is damaged.
+    """
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, framework="numpy") as file:
+            names, metadata = list(file.keys()), file.metadata() or {}
+            values = {name: np.asarray(file.get_tensor(name)) for name in names}
+    except (OSError, SafetensorError):
+        return None
+    is_whole = metadata.get("sha256") == values_hash(values)
+    return values if is_whole and inputs in (None, metadata.get("made_from")) else None
+
+
+def values_hash(values: Values) -> str:
+    """SHA-256 of the values, in the order of their names."""
+    digest = hashlib.sha256()
+    for name in sorted(values):
+        digest.update(values[name].tobytes())
+    return digest.hexdigest()
