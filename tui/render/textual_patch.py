@@ -7,6 +7,8 @@ from rich.console import Console
 from textual import _compositor
 from textual.app import App, ReturnType
 from textual.driver import Driver
+from textual.events import Idle
+from textual.screen import Screen, ScreenResultType
 
 CLEAR = "\x1b[H\x1b[2J"
 CHOPS_UPDATE = ("self", "chops", "spans", "chop_ends")
@@ -51,8 +53,48 @@ def clearing(driver: type[Driver]) -> type[Driver]:
     return Clearing
 
 
+class OnePaintScreen(Screen[ScreenResultType]):
+    """A screen that is painted once when it appears.
+
+    Textual paints it when it comes to the top, again when it hears of its size, and again a moment later (measured at
+    120x40: 48 kB and 25 ms of a processor more). Here the first paint waits until all that is known.
+    """
+
+    _has_appeared = False
+
+    def _post_register(self, app: App[object]) -> None:
+        """Give it the classes of its size now: with those that Textual gives it later all is laid out a second time."""
+        super()._post_register(app)
+        for size, own, of_app in (
+            (app.size.width, self.HORIZONTAL_BREAKPOINTS, app.HORIZONTAL_BREAKPOINTS),
+            (app.size.height, self.VERTICAL_BREAKPOINTS, app.VERTICAL_BREAKPOINTS),
+        ):
+            self._classes.update(self._get_breakpoint_classes(size, of_app if own is None else own))
+
+    def _compositor_refresh(self) -> None:
+        if self._has_appeared or self is not self.app.screen:
+            super()._compositor_refresh()
+
+    async def _on_idle(self, event: Idle) -> None:  # Textual calls the one of Screen after it
+        if not self._has_appeared and self._size and self.is_current:
+            self.app.call_next(self._appear)  # where it waits for what is mounted, and then asks for a layout
+
+    def _appear(self) -> None:
+        if self._has_appeared or not self.is_current:
+            return
+        if self._layout_required:
+            self._refresh_layout()
+            self._layout_required = False
+        self._has_appeared = self._repaint_required = True
+        self._on_timer_update()
+
+
 class FaultApp(App[ReturnType]):
     """An application that hears of an exception before Textual ends the program because of it."""
+
+    def __init__(self) -> None:
+        super().__init__(ansi_color=False)
+        self._disable_tooltips = self._disable_notifications = True  # two widgets more a screen; ftui shows neither
 
     def on_fault(self) -> None:
         """Called once for each exception that nothing caught."""

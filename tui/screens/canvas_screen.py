@@ -5,15 +5,16 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
-from textual.screen import Screen, ScreenResultType
+from textual.screen import ScreenResultType
 from textual.timer import Timer
 
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line, Paint
+from ..render.textual_patch import OnePaintScreen
 from ..stage import stage
 
 
-class CanvasScreen(Screen[ScreenResultType]):
+class CanvasScreen(OnePaintScreen[ScreenResultType]):
     """Canvases one below the other, the footer last.
 
     Textual calls `on_mount` and its like of each class, the subclass's first: a screen prepares itself there, and is
@@ -58,7 +59,7 @@ class CanvasScreen(Screen[ScreenResultType]):
             self.query_one(f"#{name}", Canvas).show(paint)
 
 
-class SplitScreen(Screen[None]):
+class SplitScreen(OnePaintScreen[None]):
     """A title over a list with its details, another canvas beside or instead of them, the footer last."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (120, "-beside")]  # noqa: RUF012 (Textual declares it so)

@@ -14,6 +14,7 @@ from ftui.text import shown
 
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line, paragraph
+from ..render.textual_patch import OnePaintScreen
 from ..stage import stage
 
 T = TypeVar("T")
@@ -22,7 +23,7 @@ TEXT = "text@panel"
 BLANK: Line = [("", TEXT)]
 
 
-class DialogScreen(ModalScreen[ScreenResultType]):
+class DialogScreen(OnePaintScreen[ScreenResultType], ModalScreen[ScreenResultType]):
     """A few lines in the middle, over the screen below."""
 
     def compose(self) -> ComposeResult:

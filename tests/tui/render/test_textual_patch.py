@@ -1,5 +1,6 @@
 """What ftui relies on inside Textual. When a new version breaks one of these, the message says what to do."""
 
+import asyncio
 from io import StringIO
 
 import pytest
@@ -7,9 +8,12 @@ from rich.console import Console
 from rich.segment import Segment
 from textual import _compositor
 from textual.app import App
+from textual.screen import Screen
 from textual.strip import Strip
 
 from ftui.tui.render.textual_patch import CHOPS_UPDATE, crop_updates, render_segments
+from tests.support.shown_app import shown_app
+from tests.tui.conftest import Recorded
 
 
 def test_the_class_whose_method_is_replaced_is_the_known_one() -> None:
@@ -41,3 +45,32 @@ def test_a_class_that_has_changed_is_left_alone(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(_compositor.ChopsUpdate, "__init__", other)
     crop_updates()
     assert _compositor.ChopsUpdate.render_segments is before
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [(), ("escape",), ("question_mark",), ("x",), ("m",), ("L",), ("escape", "n")],
+    ids=["live view", "runs", "help", "question", "prompt", "log", "start"],
+)
+def test_a_screen_that_appears_is_painted_once(
+    keys: tuple[str, ...], recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Counted, not timed: Textual by itself paints each of them two or three times."""
+    paints: list[Screen[object]] = []
+    display = App._display
+
+    def count(self: App[object], screen: Screen[object], update: object) -> None:
+        if update is not None:
+            paints.append(screen)
+        display(self, screen, update)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(App, "_display", count)
+
+    async def main() -> None:
+        async with shown_app(run=recorded("wiki-style-lora", living=True)) as shown:
+            for key in keys:
+                paints.clear()
+                await shown.press(key)
+            assert [type(screen) for screen in paints] == [type(shown.screen)]
+
+    asyncio.run(main())
