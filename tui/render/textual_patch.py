@@ -69,7 +69,7 @@ class OnePaintScreen(Screen[ScreenResultType]):
             (app.size.width, self.HORIZONTAL_BREAKPOINTS, app.HORIZONTAL_BREAKPOINTS),
             (app.size.height, self.VERTICAL_BREAKPOINTS, app.VERTICAL_BREAKPOINTS),
         ):
-            self._classes.update(self._get_breakpoint_classes(size, of_app if own is None else own))
+            self._classes.update(self._get_breakpoint_classes(size, (of_app if own is None else own) or []))
 
     def _compositor_refresh(self) -> None:
         if self._has_appeared or self is not self.app.screen:
