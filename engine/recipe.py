@@ -133,7 +133,7 @@ def _lead(
     end = RunEnd(profile.checkpoint, state, control, events, checkpoints, result)
     assert control.inbox is not None, "the engine opens the inbox before it trains"
     handler = RequestHandler(
-        run, data.plan, LearningRate(profile.train, data.plan), parts, state, events, control.inbox, evaluator,
+        run, data, LearningRate(profile.train, data.plan), parts, state, events, control.inbox, evaluator,
         generator, checkpoints,
     )  # fmt: skip
     control.start_training(handler.handle)

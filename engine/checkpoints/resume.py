@@ -187,6 +187,6 @@ def reset_fork(state: TrainState, differences: list[str]) -> None:
     state.settings = [setting for setting in state.settings if setting.name == MICRO_BATCH]
     state.bad_evaluations = state.bad_steps = 0  # its parent's patience may be at its end
     if "evaluation_data" in differences:
-        state.best_loss = state.best_step = state.last_loss = None
+        state.best_loss = state.best_metric = state.best_step = state.last_loss = None
         state.last_is_finite = True
         state.bad_evaluations, state.evaluated_step = 0, -1

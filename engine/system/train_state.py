@@ -27,7 +27,8 @@ class TrainState(msgspec.Struct):
     `loss_scale` and the two after it are those of fp16 (engine/optim/loss_scaler.py), `plateau` is that of
     engine/optim/plateau.py. `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved
     between a step and its evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of
-    step 0. `other_machine` and `other_content` say what has changed at any resume so far
+    step 0. `best_loss` is the loss of the best evaluation, `best_metric` its value of eval.metric_for_best_model.
+    `other_machine` and `other_content` say what has changed at any resume so far
     (engine/checkpoints/reproducibility.py).
 
     `settings` are changes made while the run trained: `set` requests, and micro-batches that did not fit. The journal
@@ -45,6 +46,7 @@ class TrainState(msgspec.Struct):
     last_loss: float | None = None
     last_is_finite: bool = True
     best_loss: float | None = None
+    best_metric: float | None = None
     best_step: int | None = None
     bad_evaluations: int = 0
     bad_steps: int = 0

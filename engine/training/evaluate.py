@@ -8,6 +8,7 @@ import torch
 
 from ftui.errors import NonFiniteError
 from ftui.profile.schema import Profile
+from ftui.profile.sections.evaluation import EvalSection
 from ftui.runs.events import EvaluationDone
 
 from ..models.model_parts import ModelParts
@@ -51,7 +52,7 @@ class Evaluator:
         with self.events.within("evaluating"):
             loss, extras, num_targets = self._mean_loss()
         if not requested:
-            is_best = note_evaluation(state, loss, self.profile.eval.early_stopping_threshold)
+            is_best = note_evaluation(state, loss, extras, self.profile.eval)
             plateau.note_loss(state, self.profile.train, loss)
         event = EvaluationDone(
             step=state.step,
@@ -143,8 +144,12 @@ def non_finite(what: str, profile: Profile, hardware: Hardware) -> NonFiniteErro
     return NonFiniteError(f"{what} is NaN or infinite ({how}).", hint=f"{hint} Checkpoints stay as they are.")
 
 
-def note_evaluation(state: TrainState, loss: float | None, threshold: float) -> bool:
+def note_evaluation(
+    state: TrainState, loss: float | None, extras: dict[str, float | None], section: EvalSection
+) -> bool:
     """Note an evaluation; returns whether it is the best so far. Step 0 never is: the others are compared with it.
+
+    `extras` has the value of a metric that is not the loss.
 
     One that could not be measured (`None`) costs no patience: a loss of NaN does.
     """
@@ -157,9 +162,12 @@ def note_evaluation(state: TrainState, loss: float | None, threshold: float) -> 
         return False
     if loss is None:
         return False
-    best = finite and (state.best_loss is None or loss < state.best_loss)
-    better = best and (state.best_loss is None or state.best_loss - loss > threshold)
-    state.bad_evaluations = 0 if better else state.bad_evaluations + 1
+    is_loss = not section.greater_counts
+    value = loss if is_loss else extras[section.metric_for_best_model]
+    before = state.best_loss if is_loss else state.best_metric
+    gain = math.inf if before is None or value is None else before - value if is_loss else value - before
+    best = finite and value is not None and gain > 0
+    state.bad_evaluations = 0 if best and gain > section.early_stopping_threshold else state.bad_evaluations + 1
     if best:
-        state.best_loss, state.best_step = loss, state.step
+        state.best_loss, state.best_metric, state.best_step = loss, value, state.step
     return best

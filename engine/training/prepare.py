@@ -1,5 +1,6 @@
 """All that needs no weights: tokenizer, rows and plan. A dry run ends here; a wrong profile fails here at once."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,6 +55,16 @@ class TrainingData(StartingPoint):
     def epoch_target_tokens(self) -> int:
         """Trained tokens of the first epoch (of a curriculum, of a mean one)."""
         return self.plan.sum_epoch(self.num_targets)
+
+    @property
+    def last_step_with_rows(self) -> float:
+        """The last step that the run could be led to: a reference that is compared with is measured up to the plan's.
+
+        Infinite where there is none, or it is measured on all rows.
+        """
+        reference = self.train.reference
+        is_whole = reference is None or not np.isnan(reference.values).any()
+        return math.inf if is_whole else self.plan.max_steps
 
     @property
     def pad_id(self) -> int:

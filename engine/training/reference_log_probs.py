@@ -59,19 +59,20 @@ def reference_values(
 
     def load() -> Values:
         inputs = inputs_hash(profile, data, parts, fingerprints) if ranks.is_leader else None
-        if (stored := read_values(run.reference, inputs)) is not None:
+        stored = read_values(run.reference, inputs)
+        if inputs is None:
+            assert stored is not None, "rank 0 has written them"
             return stored
-        assert inputs is not None, "rank 0 has written them"
         cached = data.train.sequences.stores[0].folder / f"reference-{inputs}.safetensors"
-        values = read_values(cached, inputs)
-        if values is None:
-            events.set_phase("preparing", "the reference model on each row")
-            values = measure(profile, data, parts, report)
+        known = read_values(cached, inputs) if stored is None else stored
+        values, is_new = measure(profile, data, parts, report, known)
+        if is_new:
             try:
                 write_values(cached, values, inputs)
             except DiskError as error:
                 events.warn(f"other runs will measure the reference again: {error.message}")
-        disk_wait.retry(lambda: write_values(run.reference, values, inputs))
+        if is_new or stored is None:
+            disk_wait.retry(lambda: write_values(run.reference, values, inputs))
         return values
 
     return ranks.leader_first(load)
@@ -111,10 +112,13 @@ def inputs_hash(profile: Profile, data: TrainingData, parts: ModelParts, fingerp
     return digest.hexdigest()
 
 
-def measure(profile: Profile, data: TrainingData, parts: ModelParts, report: Callable[[str], None]) -> Values:
+def measure(
+    profile: Profile, data: TrainingData, parts: ModelParts, report: Callable[[str], None], known: Values | None
+) -> tuple[Values, bool]:
     """Log-probabilities (float32, in nats) of all targets that the plan trains on, and of the evaluation rows.
 
-    Moves no generator. A target that no step of the plan reaches is NaN.
+    Moves no generator. A target that no step of the plan reaches is NaN. What is `known` is not measured again; the
+    second value says whether anything was.
 
     Raises:
         Shutdown: between two batches, from `report`.
@@ -126,15 +130,18 @@ def measure(profile: Profile, data: TrainingData, parts: ModelParts, report: Cal
         meter = Meter(sum(split.num_tokens for split in (data.train, data.evaluation) if split is not None), report)
         size = profile.train.per_device_train_batch_size
         batches = (rows[start : start + size] for rows in _steps(data) for start in range(0, len(rows), size))
-        values = {"train": Measurement(profile, parts, data.train, data.pad_id, meter).run(batches)}
+        splits = {"train": Measurement(profile, parts, data.train, data.pad_id, meter, (known or {}).get("train"))}
+        splits["train"].run(batches)
         if data.evaluation is not None:
             size, order = profile.eval.per_device_eval_batch_size, data.evaluation.longest_first
             groups = ([(int(i),) for i in order[start : start + size]] for start in range(0, len(order), size))
-            values["evaluation"] = Measurement(profile, parts, data.evaluation, data.pad_id, meter).run(groups)
+            before = (known or {}).get("evaluation")
+            splits["evaluation"] = Measurement(profile, parts, data.evaluation, data.pad_id, meter, before)
+            splits["evaluation"].run(groups)
     finally:
         parts.model.train()
         rng.restore(parts.device)
-    return values
+    return {name: one.values for name, one in splits.items()}, any(one.is_new for one in splits.values())
 
 
 def _steps(data: TrainingData) -> Iterator[list[Row]]:
@@ -168,25 +175,29 @@ class Measurement:
     split: DataSplit
     pad_id: int
     meter: Meter
+    known: np.ndarray | None
+    is_new: bool = False
 
     def __post_init__(self) -> None:
         self._starts = _starts(self.split)
-        self._values = np.full(int(self._starts[-1]), np.nan, dtype=np.float32)
-        self._left = np.ones(len(self.split), dtype=bool)
+        self.values = np.full(int(self._starts[-1]), np.nan, np.float32) if self.known is None else self.known.copy()
+        """(targets,) of all sequences of the split, one after the other."""
+        first = self._starts[:-1][:: self.split.per_example]  # an example is measured whole
+        self._left = np.isnan(self.values[first])
 
-    def run(self, batches: Iterator[Sequence[Row]]) -> np.ndarray:
-        """The values (targets,) of all sequences of the split, one after the other."""
+    def run(self, batches: Iterator[Sequence[Row]]) -> None:
+        """Measure what is left of these rows."""
         lengths = self.split.lengths
-        for rows in batches:
+        for rows in batches if self._left.any() else ():
             examples = np.array([number for row in rows for number in row])
             if not self._left[examples].any():
                 continue
             self._add(rows)
             self.meter.add(int(lengths[examples[self._left[examples]]].sum()))
             self._left[examples] = False
+            self.is_new = True
             if not self._left.any():
                 break
-        return self._values
 
     def _add(self, rows: Sequence[Row]) -> None:
         """Measure these rows; in halves where memory runs out."""
@@ -203,7 +214,7 @@ class Measurement:
         for number in (number for row in rows for number in row):
             first, last = (int(self._starts[one * self.split.per_example]) for one in (number, number + 1))
             if self._left[number]:
-                self._values[first:last] = values[at : at + last - first]
+                self.values[first:last] = values[at : at + last - first]
             at += last - first
 
     def _measure(self, rows: Sequence[Row]) -> np.ndarray | None:

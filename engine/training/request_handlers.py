@@ -13,13 +13,13 @@ from ftui.units import quantity
 from ..checkpoints.checkpoint import CheckpointManager
 from ..models.model_parts import ModelParts
 from ..optim.learning_rate import LearningRate
-from ..planning.curriculum_plan import RunPlan
 from ..runtime.event_writer import EventWriter
 from ..runtime.request_inbox import RequestInbox
 from ..system.rng import RngState
 from ..system.train_state import DECAY_END, Setting, TrainState
 from .evaluate import Evaluator
 from .generate import TextGenerator
+from .prepare import TrainingData
 from .triggers import last_step
 
 
@@ -28,7 +28,7 @@ class RequestHandler:
     """Obeys requests and answers them."""
 
     run: Run
-    plan: RunPlan
+    data: TrainingData
     learning_rate: LearningRate
     parts: ModelParts
     state: TrainState
@@ -65,8 +65,15 @@ class RequestHandler:
         next_step, settings = self.state.step + 1, request.settings
         if request.max_steps is not None and request.max_steps < next_step:
             return self.inbox.refuse(request, f"step {next_step} is under way: max_steps cannot be less")
+        if request.max_steps is not None and request.max_steps > self.data.last_step_with_rows:
+            end = self.data.last_step_with_rows
+            return self.inbox.refuse(
+                request,
+                f"the reference model was measured on the rows of {end} steps only: fork the run with a greater "
+                "train.max_steps",
+            )
         if request.decay is not None:
-            settings[DECAY_END] = request.max_steps or last_step(self.plan, self.state)
+            settings[DECAY_END] = request.max_steps or last_step(self.data.plan, self.state)
         if not settings:
             return self.inbox.refuse(request, "it changes nothing")
         lines = [f"from step {next_step} on"]

@@ -84,6 +84,24 @@ def completions(number: int) -> Rows:
     return [{"prompt": f"Q: {q['content']}\nA:", "completion": f" {a['content']}"} for q, a in first_turns]
 
 
+def preference_pairs(number: int) -> Rows:
+    """Prompts with two answers, each of words of its own; lengths differ much."""
+    chance, words = random.Random(11), TEXT.split()
+    half = len(words) // 2
+
+    def some(least: int, most: int, some_of: list[str]) -> str:
+        return " ".join(chance.choice(some_of) for _ in range(chance.randint(least, most)))
+
+    return [
+        {
+            "prompt": [{"role": "user", "content": some(1, 12, words)}],
+            "chosen": [{"role": "assistant", "content": some(2, 20, words[:half])}],
+            "rejected": [{"role": "assistant", "content": some(2, 20, words[half:])}],
+        }
+        for _ in range(number)
+    ]
+
+
 def write_rows(path: Path, rows: Sequence[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ftui.profile.origins import Key, ProfileFault
 from ftui.profile.schema import Profile
+from ftui.profile.sections.preference import COMPARING_STAGES
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,24 @@ RATE_OF_ADAMW = {
     "full": (1e-7, 1e-3, 1e-5, 5e-5),
     "lora": (1e-6, 1e-2, 1e-4, 5e-4),
     "from scratch": (1e-5, 1e-2, 3e-4, 3e-3),
+    "full, compared": (1e-8, 1e-5, 5e-7, 1e-6),
+    "lora, compared": (1e-7, 1e-4, 5e-6, 5e-5),
 }
 """Learning rates by what is trained: lowest and highest plausible, then the usual ones."""
 RATE_SOURCES = {
     "full": "LIMA 1e-5 (arXiv 2305.11206), Alpaca 2e-5, transformers' default 5e-5; small models take more",
     "lora": "QLoRA 1e-4 to 2e-4 (arXiv 2305.14314), about ten times that of all weights; the tiny quickstart 4e-3",
     "from scratch": "GPT-3 6e-5 with 175B to 6e-4 with 125M parameters (arXiv 2005.14165); pretrain-tiny 3e-3",
+    "full, compared": "DPO 1e-6 (arXiv 2305.18290, TRL's default), Zephyr 5e-7 (arXiv 2310.16944)",
+    "lora, compared": "about ten times that of all weights: the alignment handbook's QLoRA 5e-6",
 }
-TRAINED = {"full": "a model's own weights", "lora": "LoRA", "from scratch": "a new model"}
+TRAINED = {
+    "full": "a model's own weights",
+    "lora": "LoRA",
+    "from scratch": "a new model",
+    "full, compared": "a model's own weights in a stage that compares answers",
+    "lora, compared": "LoRA in a stage that compares answers",
+}
 OPTIMIZERS = {
     "AdamW": (1.0, 1.0, ""),
     "Lion": (0.1, 0.1, "Lion takes 3 to 10 times less (arXiv 2302.06675)"),
@@ -68,7 +79,8 @@ def trained_kind(profile: Profile) -> str:
     """What is trained, as in `RATE_OF_ADAMW`."""
     if profile.model.from_scratch is not None:
         return "from scratch"
-    return "lora" if profile.adapter.is_lora else "full"
+    kind = "lora" if profile.adapter.is_lora else "full"
+    return f"{kind}, compared" if profile.run.stage in COMPARING_STAGES else kind
 
 
 def _rate_range(trained: str, optimizer: str) -> PlausibleRange:

@@ -6,6 +6,7 @@ from ftui.profile.checks.known_values import EVAL_ROWS, KnownValues, contradicti
 from ftui.profile.origins import ProfileFault
 from ftui.profile.sections.optimizers import FROM_BITSANDBYTES
 from ftui.profile.sections.optimizers import TAKES as OPTIM_TAKES
+from ftui.profile.sections.preference import PAIR_STAGES
 from ftui.profile.sections.schedulers import HAVE_LOWEST, LR_END, PLATEAU, explicit_values
 from ftui.profile.sections.schedulers import TAKES as SCHEDULER_TAKES
 
@@ -127,10 +128,15 @@ def _best_needs_evaluations(values: KnownValues) -> Iterator[ProfileFault]:
     yield contradiction(f"{here} data.eval", why, "Or leave it out: then final/ holds the last weights.")
 
 
-def _less_is_better(values: KnownValues) -> Iterator[ProfileFault]:
-    if values("eval.greater_is_better"):
-        why = f"metric_for_best_model = {values('eval.metric_for_best_model')!r} is better when it is less"
+def _metric(values: KnownValues) -> Iterator[ProfileFault]:
+    metric, wish = values("eval.metric_for_best_model"), values("eval.greater_is_better")
+    is_loss = metric.endswith("loss")
+    if wish is not None and wish == is_loss:
+        why = f"metric_for_best_model = {metric!r} is better when it is {'less' if is_loss else 'greater'}"
         yield contradiction("eval.greater_is_better eval.metric_for_best_model", why, "Leave greater_is_better out.")
+    if not is_loss and values("run.stage") not in PAIR_STAGES:
+        why = f"metric_for_best_model = {metric!r} is measured on pairs, and stage = {values('run.stage')!r} has none"
+        yield contradiction("eval.metric_for_best_model run.stage", why, 'Set metric_for_best_model = "loss".')
 
 
 def _on_mps(values: KnownValues) -> Iterator[ProfileFault]:
@@ -171,5 +177,5 @@ def _are_known(values: KnownValues, *dotted: str) -> bool:
 
 CHECKS = (
     _one_end, _curriculum, _scheduler_takes, _scheduler_needs, _scheduler_falls, _optimizer, _checkpointed,
-    _wants_evaluations, _best_needs_evaluations, _less_is_better, _on_mps, _flash_attention,
+    _wants_evaluations, _best_needs_evaluations, _metric, _on_mps, _flash_attention,
 )  # fmt: skip

@@ -25,26 +25,33 @@ class EvalSection(Section):
     per_device_eval_batch_size: int = conduct(8, ge=1)
     """Sequences that pass through the model at once during evaluation."""
 
-    metric_for_best_model: Literal["loss", "eval_loss"] = weights("loss")
-    """The measure by which the best model is chosen. So far only the loss on the evaluation rows."""
+    metric_for_best_model: Literal["loss", "eval_loss", "rewards/accuracies", "rewards/margins"] = weights("loss")
+    """The measure on the evaluation rows by which the best model is chosen and early stopping decides: the loss, or, of
+    a stage that compares answers, the share of pairs whose chosen answer has the greater reward, or the mean difference
+    of both rewards."""
 
     greater_is_better: bool | None = weights(None)
-    """Follows from the metric: false for a loss. Any other value is refused."""
+    """Follows from the metric: false for a loss, true for the others. Any other value is refused."""
 
     early_stopping_patience: int | None = weights(None, ge=1)
-    """End the run after this many evaluations in a row without a better loss."""
+    """End the run after this many evaluations in a row without a better value of metric_for_best_model."""
 
     early_stopping_threshold: float = weights(0.0, ge=0)
-    """How much lower the loss must be to count as better for early stopping."""
+    """How much better the value must be to count as better for early stopping."""
 
     load_best_model_at_end: bool = weights(True)
-    """Put the checkpoint with the lowest evaluation loss in final/ instead of the last one (if it is evaluated)."""
+    """Put the checkpoint with the best evaluation in final/ instead of the last one (if it is evaluated)."""
 
     sample_prompts: tuple[str, ...] = conduct(())
     """Prompts to answer (greedily) before the first step and with the final model."""
 
     sample_max_new_tokens: int = conduct(64, ge=1)
     """Longest sample answer in tokens."""
+
+    @property
+    def greater_counts(self) -> bool:
+        """Whether more of the metric is better."""
+        return not self.metric_for_best_model.endswith("loss")
 
     @field_validator("eval_steps")
     @classmethod

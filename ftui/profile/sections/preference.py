@@ -17,6 +17,15 @@ COMPARING_STAGES = PAIR_STAGES | VERDICT_STAGES
 REFERENCE_STAGES = frozenset({"dpo", "kto"})
 """Stages whose loss compares the model with what it was when the run began."""
 
+TAKES = {
+    "beta": frozenset({"dpo"}),
+    "loss_type": frozenset({"dpo"}),
+    "loss_weights": frozenset({"dpo"}),
+    "label_smoothing": frozenset({"dpo"}),
+    "discopop_tau": frozenset({"dpo"}),
+}
+"""The keys of `[preference]`, and the stages that each is for."""
+
 DpoLoss = Literal[
     "sigmoid", "ipo", "hinge", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down",
     "discopop", "sigmoid_norm", "sft",

@@ -19,7 +19,7 @@ from ftui.engine.training.evaluate import note_evaluation
 from ftui.engine.training.triggers import best_is_saved, evaluation_is_due, save_is_due
 from ftui.errors import ProfileError
 from ftui.profile.layers import resolve
-from ftui.profile.schema import Profile
+from ftui.profile.schema import Profile, RunSection
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.runs.events import CheckpointSaved, EvaluationDone
 from ftui.runs.journal import Tail
@@ -114,22 +114,26 @@ def test_a_step_is_evaluated_once() -> None:
 losses = st.one_of(st.just(math.nan), st.integers(0, 8).map(lambda n: n / 4))
 
 
-@given(st.lists(losses, min_size=1, max_size=12), st.sampled_from([0.0, 0.25, 0.4]))
-@example([1.0, 0.75, 0.5], 0.25)  # better by just the threshold is not better
-def test_patience_is_counted_as_by_transformers(values: list[float], threshold: float) -> None:
+@given(st.lists(losses, min_size=1, max_size=12), st.sampled_from([0.0, 0.25, 0.4]), st.booleans())
+@example([1.0, 0.75, 0.5], 0.25, False)  # better by just the threshold is not better
+def test_patience_is_counted_as_by_transformers(values: list[float], threshold: float, greater: bool) -> None:
     """Their callback looks before the Trainer notes a new best; a first loss of NaN is the one thing counted otherwise.
 
     They then have a best, which is infinite; here a loss of NaN costs patience from the first.
     """
     callback, state = EarlyStoppingCallback(1, threshold), TrainerState()
-    run, arguments = TrainState(step=1), SimpleNamespace(greater_is_better=False)
+    run, arguments = TrainState(step=1), SimpleNamespace(greater_is_better=greater)
+    metric = "rewards/margins" if greater else "loss"
+    section = EvalSection(metric_for_best_model=metric, early_stopping_threshold=threshold)  # type: ignore[arg-type]
     if math.isnan(values[0]):
         values = [1.0, *values]
     for value in values:
         callback.check_metric_value(arguments, state, TrainerControl(), value)
-        is_best = value < (math.inf if state.best_metric is None else state.best_metric)
+        before = state.best_metric
+        is_best = not math.isnan(value) and (before is None or (value > before if greater else value < before))
         state.best_metric = value if is_best else state.best_metric
-        assert note_evaluation(run, value, threshold) == is_best
+        loss = math.nan if math.isnan(value) else 1.0 if greater else value  # a loss that says nothing
+        assert note_evaluation(run, loss, {metric: value}, section) == is_best
         assert run.bad_evaluations == callback.early_stopping_patience_counter
 
 
@@ -143,7 +147,7 @@ def test_patience_is_counted_as_by_transformers(values: list[float], threshold: 
         ),
         (CheckpointSection, {"save_steps": 1.5}, "save_steps is a whole number"),
         (EvalSection, {"eval_steps": 0}, "greater than 0"),
-        (EvalSection, {"metric_for_best_model": "accuracy"}, "'loss' or 'eval_loss'"),
+        (EvalSection, {"metric_for_best_model": "accuracy"}, "'loss', 'eval_loss', 'rewards.accuracies' or"),
     ],
 )
 def test_wrong_periods_and_measures_are_refused(section: type[Any], keys: dict[str, Any], complaint: str) -> None:
@@ -153,6 +157,11 @@ def test_wrong_periods_and_measures_are_refused(section: type[Any], keys: dict[s
 
 def test_a_loss_is_better_when_it_is_less() -> None:
     assert "better when it is less" in refused(eval=EvalSection(greater_is_better=True))
+    accuracy = EvalSection(metric_for_best_model="rewards/accuracies", greater_is_better=False)
+    assert "better when it is greater" in refused(eval=accuracy, run=RunSection(stage="dpo"))
+    assert "is measured on pairs" in refused(
+        eval=EvalSection(metric_for_best_model="rewards/margins"), run=RunSection(stage="sft")
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,66 @@
+"""What the stages that compare answers ask of other keys."""
+
+from collections.abc import Iterator
+
+from ftui.profile.checks.known_values import KnownValues, contradiction
+from ftui.profile.origins import ProfileFault
+from ftui.profile.sections.preference import COMPARING_STAGES, PAIR_STAGES, TAKES
+
+FORMS = {"preference": PAIR_STAGES, "kto": COMPARING_STAGES - PAIR_STAGES}
+"""Forms of rows, by the stages that compare them."""
+
+
+def _keys_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
+    stage = values("run.stage")
+    for key, stages in TAKES.items():
+        if stage not in stages and values.is_wished(f"preference.{key}"):
+            what = " and ".join(sorted(stages))
+            why = f"preference.{key} is for stage {what}, and this is stage {stage}"
+            yield contradiction(f"preference.{key} run.stage", why, f"Leave {key} out.")
+
+
+def _loss_weights(values: KnownValues) -> Iterator[ProfileFault]:
+    weights, kinds = values("preference.loss_weights"), values("preference.loss_type")
+    if weights is not None and len(weights) != len(kinds):
+        why = f"loss_weights has {len(weights)} factors, and loss_type {len(kinds)} losses"
+        yield contradiction("preference.loss_weights preference.loss_type", why, "Give each loss one factor.")
+    if len(set(kinds)) < len(kinds) or not kinds:
+        why = "loss_type names a loss twice" if kinds else "loss_type names no loss"
+        yield contradiction("preference.loss_type", why, 'loss_type = "sigmoid" is DPO.')
+
+
+def _label_smoothing(values: KnownValues) -> Iterator[ProfileFault]:
+    smoothing, kinds = values("preference.label_smoothing"), values("preference.loss_type")
+    if "exo_pair" in kinds and not smoothing:
+        why = 'loss_type "exo_pair" takes the logarithm of label_smoothing, which is 0'
+        fix = "Set label_smoothing = 1e-3, as TRL does."
+        yield contradiction("preference.label_smoothing preference.loss_type", why, fix)
+
+
+def _answers_only(values: KnownValues) -> Iterator[ProfileFault]:
+    stage = values("run.stage")
+    if stage not in COMPARING_STAGES:
+        return
+    if values("data.loss_on") == "everything":
+        why = f"stage {stage} compares answers, and loss_on = 'everything' would compare prompts too"
+        yield contradiction("data.loss_on run.stage", why, "Leave loss_on out.")
+    if values("train.label_smoothing_factor"):
+        why = f"label_smoothing_factor spreads a target token, which stage {stage} does not do"
+        yield contradiction("train.label_smoothing_factor run.stage", why, "preference.label_smoothing is cDPO.")
+    if values("train.neftune_noise_alpha") is not None:
+        why = f"neftune_noise_alpha would make the model differ from the reference by noise, in stage {stage}"
+        yield contradiction("train.neftune_noise_alpha run.stage", why, "Leave it out.")
+    if any(one.sort_by == "loss" for one in values("curriculum")):
+        why = f"a curriculum cannot sort the rows of stage {stage} by the base model's loss"
+        yield contradiction("curriculum run.stage", why, 'Set sort_by to "length".')
+
+
+def _form_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
+    stage, form = values("run.stage"), values("data.format")
+    wanted = next((name for name, stages in FORMS.items() if stage in stages), None)
+    if wanted is not None and form not in ("auto", wanted):
+        why = f"stage {stage} trains on rows of format {wanted!r}, and format is {form!r}"
+        yield contradiction("data.format run.stage", why, "Leave format out.")
+
+
+CHECKS = (_keys_of_the_stage, _loss_weights, _label_smoothing, _answers_only, _form_of_the_stage)

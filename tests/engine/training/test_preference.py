@@ -1,0 +1,176 @@
+"""Whole runs of the stages that compare answers: what the first step says, and that no figure hangs on the batch."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from ftui.engine.models.load_model import load_model
+from ftui.engine.objectives import make_objective
+from ftui.engine.training import reference_log_probs
+from ftui.engine.training.collate import collate_examples
+from ftui.engine.training.prepare import prepare
+from ftui.engine.training.reference_log_probs import with_reference
+from ftui.profile.schema import Profile
+from ftui.runs.events import EvaluationDone, RunStarted, Step
+from ftui.runs.run_folder import Run
+from tests.support.attempts import Killed, attempt, killed_attempt, records
+from tests.support.sameness import same_runs
+from tests.support.tiny import column, make_profile, preference_pairs, train_run, write_rows
+
+LORA = {"r": 4, "lora_alpha": 16}
+METHODS: dict[str, dict[str, Any]] = {
+    "lora": {"method": "lora", **LORA},
+    "dora": {"method": "lora", "use_dora": True, **LORA},
+    "qlora": {"method": "qlora", **LORA},
+    "full": {"method": "full"},
+}
+REWARDS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "rewards/accuracies")
+
+
+def dpo(model: Path, rows: Path, /, **sections: dict[str, Any]) -> Profile:
+    base: dict[str, dict[str, Any]] = {
+        "run": {"stage": "dpo"},
+        "data": {"eval_num_rows": 6},
+        "train": {"max_steps": 12, "per_device_train_batch_size": 4, "learning_rate": 5e-3, "warmup_steps": 0},
+    }
+    merged = base | {name: base.get(name, {}) | values for name, values in sections.items()}
+    return make_profile(model, rows, **merged)
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    return write_rows(tmp_path / "rows.jsonl", preference_pairs(40))
+
+
+@pytest.mark.parametrize(
+    ("method", "precision"),
+    [("lora", "fp32"), ("full", "fp32")]
+    + [
+        pytest.param(*case, marks=pytest.mark.slow)
+        for case in (("dora", "fp32"), ("qlora", "fp32"), ("lora", "bf16"), ("full", "bf16"), ("qlora", "bf16"))
+    ],
+)
+def test_it_begins_at_its_reference_and_learns(
+    method: str, precision: str, model_folder: Path, rows: Path, tmp_path: Path
+) -> None:
+    profile = dpo(model_folder, rows, adapter=METHODS[method], train={"precision": precision})
+    run = Run(tmp_path / "run")
+    assert attempt(run, profile) == 0
+    first, last = records(run, Step)[0], records(run, Step)[-1]
+    before, after = records(run, EvaluationDone)[0], records(run, EvaluationDone)[-1]
+    for start in (first, before):
+        assert start.loss == pytest.approx(math.log(2), abs=1e-6)
+        assert [start.extras[name] for name in REWARDS] == [0, 0, 0, 0]
+    assert last.loss < first.loss and after.loss < before.loss
+    assert after.extras["rewards/accuracies"] > 0.8 and after.extras["rewards/margins"] > 0
+
+
+@pytest.mark.slow
+def test_the_split_into_micro_batches_does_not_matter(model_folder: Path, rows: Path, tmp_path: Path) -> None:
+    figures = []
+    for size, accumulation in ((8, 1), (1, 8), (2, 4)):
+        profile = dpo(
+            model_folder, rows, preference={"loss_type": ["sigmoid", "sft"], "loss_weights": [1, 0.1]},
+            train={
+                "per_device_train_batch_size": size, "gradient_accumulation_steps": accumulation, "max_steps": None,
+                "num_train_epochs": 2,
+            },
+        )  # fmt: skip
+        steps = train_run(tmp_path / f"{size}", profile)
+        figures.append([column(steps, name) for name in ("loss", "grad_norm", "num_target_tokens")])
+    assert len(figures[0][0]) == 10, "the last step of an epoch has two pairs"
+    for losses, norms, targets in figures[1:]:
+        np.testing.assert_allclose(losses, figures[0][0], rtol=2e-5)
+        np.testing.assert_allclose(norms, figures[0][1], rtol=1e-4)
+        np.testing.assert_array_equal(targets, figures[0][2])
+
+
+def test_packed_pairs_give_what_they_give_alone(model_folder: Path, rows: Path, tmp_path: Path) -> None:
+    """Loss, metrics and gradients of pairs in lines of their own, and of all of them in one line."""
+    profile = dpo(model_folder, rows, preference={"loss_type": ["sigmoid", "sft"]})
+    data = prepare(profile, tmp_path / "cache", lambda detail: None)
+    values = np.random.default_rng(0).normal(-30, 3, data.train.num_target_tokens).astype(np.float32)
+    split = with_reference(replace(data, evaluation=None), {"train": values / 10}).train
+    alone, packed = ([(0,), (1,), (2,)], [(0, 1, 2)])
+    results = []
+    for line in (alone, packed):
+        model = load_model(model_folder, profile.model, torch.float32)
+        batch = collate_examples(split, line, pad_id=0)
+        assert batch.input_ids.shape[0] == (6 if line is alone else 1) and batch.amounts["examples"] == 3
+        loss = make_objective(profile).loss(model, batch)
+        (loss.sums["examples"] + loss.sums["chosen_targets"]).backward()
+        figures = {name: value.detach() for name, value in (loss.sums | loss.metrics).items()}
+        results.append(figures | {name: w.grad for name, w in model.named_parameters() if w.grad is not None})
+    assert results[0].keys() == results[1].keys() and len(results[0]) > 20
+    for name, value in results[0].items():
+        torch.testing.assert_close(results[1][name], value, rtol=1e-5, atol=1e-5 * float(value.abs().max()))
+
+
+@pytest.mark.parametrize("method", ["lora", pytest.param("full", marks=pytest.mark.slow)])
+def test_a_killed_run_goes_on_bit_for_bit(
+    method: str, model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while the reference is measured, and in a step."""
+    profile = dpo(
+        model_folder, rows, adapter=METHODS[method], eval={"eval_strategy": "steps", "eval_steps": 2},
+        checkpoint={"save_steps": 2},
+    )  # fmt: skip
+    whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
+    assert attempt(whole, profile) == 0
+    for cached in Path(tmp_path).rglob("reference-*"):
+        cached.unlink()
+    monkeypatch.setenv("FTUI_CACHE", str(tmp_path / "another"))
+    calls = iter(range(100))
+    measure = reference_log_probs.Measurement.run
+
+    def deadly(self: Any, batches: Any) -> Any:
+        if next(calls) == 1:
+            raise Killed
+        return measure(self, batches)
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(reference_log_probs.Measurement, "run", deadly)
+        attempt(cut, profile)
+    killed_attempt(cut, profile, 3, monkeypatch, 2)
+    assert attempt(cut, profile, 3) == 0
+    assert records(cut, RunStarted)[-1].reproducibility == "EXACT"
+    same_runs(cut, whole)
+
+
+def test_a_reference_is_measured_once_for_all_runs_of_the_same(
+    model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other rates and another beta need no new one; another length, another precision or an adapter do.
+
+    Where a run goes further than the one before, only the rows are measured that are new to it.
+    """
+    monkeypatch.setenv("FTUI_CACHE", str(tmp_path / "cache"))
+    measured: list[int] = []
+    measure = reference_log_probs.Measurement._measure
+
+    def counted(self: Any, rows: Any) -> Any:
+        measured.append(len(rows))
+        return measure(self, rows)
+
+    monkeypatch.setattr(reference_log_probs.Measurement, "_measure", counted)
+    cases: list[tuple[dict[str, Any], bool]] = [
+        ({"train": {"max_steps": 2}}, True),
+        ({}, True),
+        ({"train": {"learning_rate": 1e-4, "max_steps": 12}}, False),
+        ({"preference": {"beta": 0.5}}, False),
+        ({"data": {"max_length": 250}}, True),
+        ({"train": {"precision": "bf16", "max_steps": 1}}, True),
+        ({"adapter": METHODS["lora"]}, True),
+    ]
+    for number, (sections, is_new) in enumerate(cases):
+        before = len(measured)
+        sections.setdefault("train", {}).setdefault("max_steps", 12)
+        train_run(tmp_path / str(number), dpo(model_folder, rows, **sections))
+        assert (len(measured) > before) == is_new, sections
+        if number == 1:
+            assert len(measured) == 9 + 1, "34 rows in micro-batches of four, the evaluation rows in one"

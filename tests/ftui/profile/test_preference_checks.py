@@ -1,0 +1,67 @@
+"""What the stages that compare answers ask of other keys, and what the other stages ask of `[preference]`."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.errors import ProfileError
+from ftui.profile.checks.plausible_ranges import find_implausible
+from ftui.profile.layers import resolve
+
+
+def refusal(folder: Path, text: str, *overrides: str) -> str:
+    """The whole error that a profile is refused with; empty for none."""
+    path = folder / "p.toml"
+    path.write_text(f'[model]\nname_or_path = "org/model"\n[data]\ntrain = "rows.jsonl"\n{text}')
+    try:
+        resolve(path, overrides=overrides)
+    except ProfileError as error:
+        return f"{error.message}\n{error.hint}"
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[run]\nstage = "dpo"', ""),
+        ('[run]\nstage = "dpo"\n[preference]\nbeta = 0.3\nloss_type = ["sigmoid", "sft"]\nloss_weights = [1, 0.2]', ""),
+        ('[run]\nstage = "dpo"\n[preference]\nloss_type = "ipo"', ""),
+        ('[run]\nstage = "sft"\n[preference]\nbeta = 0.3', "preference.beta is for stage dpo, and this is stage sft"),
+        ('[run]\nstage = "dpo"\n[preference]\nloss_weights = [1, 2]', "loss_weights has 2 factors, and loss_type 1"),
+        ('[run]\nstage = "dpo"\n[preference]\nloss_type = ["ipo", "ipo"]', "names a loss twice"),
+        ('[run]\nstage = "dpo"\n[preference]\nloss_type = []', "names no loss"),
+        ('[run]\nstage = "dpo"\n[preference]\nloss_type = "exo_pair"', "takes the logarithm of label_smoothing"),
+        ('[run]\nstage = "dpo"\n[preference]\nloss_type = "dpo"', "loss_type"),
+        ('[run]\nstage = "dpo"\n[train]\nlabel_smoothing_factor = 0.1', "preference.label_smoothing is cDPO"),
+        ('[run]\nstage = "dpo"\n[train]\nneftune_noise_alpha = 5.0', "differ from the reference by noise"),
+        ('[run]\nstage = "dpo"\n[[curriculum]]\nsort_by = "loss"', "cannot sort the rows of stage dpo"),
+    ],
+)
+def test_a_preference_section_is_checked(text: str, words: str, tmp_path: Path) -> None:
+    assert (words in refusal(tmp_path, text)) if words else (refusal(tmp_path, text) == "")
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("data.loss_on=everything", "would compare prompts too"),
+        ("data.format=alpaca", "trains on rows of format 'preference'"),
+        ("data.format=preference", ""),
+    ],
+)
+def test_rows_of_the_stage_are_asked_for(override: str, words: str, tmp_path: Path) -> None:
+    found = refusal(tmp_path, '[run]\nstage = "dpo"', override)
+    assert (words in found) if words else (found == "")
+
+
+@pytest.mark.parametrize(("rate", "is_usual"), [(5e-6, True), (5e-5, True), (2e-4, False), (1e-9, False)])
+def test_rates_of_dpo_are_lower_than_those_of_sft(rate: float, is_usual: bool, tmp_path: Path) -> None:
+    path = tmp_path / "p.toml"
+    keys: dict[str, Any] = {"rate": rate}
+    path.write_text(
+        '[run]\nstage = "dpo"\n[model]\nname_or_path = "org/model"\n[data]\ntrain = "rows.jsonl"\n'
+        "[train]\nlearning_rate = {rate}\n".format(**keys)
+    )
+    warned = [fault for fault in find_implausible(resolve(path).profile) if fault.key == ("train", "learning_rate")]
+    assert bool(warned) != is_usual
