@@ -3,8 +3,8 @@
 A lever is there only where the profile would stay valid with it (ftui/profile/checks/) and the engine
 would take it. Those of one axis exclude each other and go from the weakest to the strongest.
 
-The loss is computed in chunks whatever the profile says (engine/objectives/loss.py), and packing changes how much is
-padding, not how much memory a full row takes: neither is a lever.
+The loss is computed in chunks whatever the profile says (engine/objectives/chunked_head.py), and packing changes how
+much is padding, not how much memory a full row takes: neither is a lever.
 """
 
 from collections.abc import Mapping

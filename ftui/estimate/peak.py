@@ -1,7 +1,7 @@
 """The wide moments of a training step and of an evaluation, and what each holds, in bytes.
 
-While the head's chunks are computed (engine/objectives/loss.py takes their gradients in the forward pass), at the start
-and at the end of the backward pass, in the optimizer's update, while evaluating: one of them is the peak.
+While the head's chunks are computed (engine/objectives/chunked_head.py takes their gradients in the forward pass), at
+the start and at the end of the backward pass, in the optimizer's update, while evaluating: one of them is the peak.
 """
 
 from collections.abc import Mapping, Sequence

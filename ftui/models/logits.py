@@ -5,7 +5,7 @@ PLAIN_HEADS = frozenset({
     "mixtral", "qwen2_moe", "qwen3_moe", "olmoe",
 })  # fmt: skip
 """Model types of transformers with nothing between the last hidden state and the head, or after the head: their logits
-are made in pieces (engine/objectives/loss.py). All others make them at once."""
+are made in pieces (engine/objectives/chunked_head.py). All others make them at once."""
 
 CHUNK_BYTES = 256 << 20
 """Bytes of float32 logits that exist at once."""

@@ -59,13 +59,13 @@ def arm(place: str, number: int) -> None:
     import ftui.runs.checkpoint_folders
     from ftui.engine import build
     from ftui.engine.checkpoints import checkpoint
-    from ftui.engine.objectives import loss
+    from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy
     from ftui.engine.training import evaluate, step
 
     if place == "forward":
-        kill_at(loss.ChunkedCrossEntropy, "forward", number, static=True)
+        kill_at(ChunkedCrossEntropy, "forward", number, static=True)
     elif place == "backward":  # inside the n-th backward pass, when the gradient reaches the hidden states
-        kill_at(loss.ChunkedCrossEntropy, "backward", number, static=True, after=True)
+        kill_at(ChunkedCrossEntropy, "backward", number, static=True, after=True)
     elif place == "optimizer":
         kill_at(step, "update_weights", number, after=True)
     elif place == "save":

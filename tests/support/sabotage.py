@@ -31,7 +31,7 @@ def slow(seconds: float, first: int = 1) -> None:
 
 def no_room_in_backward(number: int, most: int) -> None:
     """From the n-th micro-batch on, memory runs out in the backward pass of every one with more than `most` rows."""
-    from ftui.engine.objectives.loss import ChunkedCrossEntropy
+    from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy
 
     count = rows = 0
 

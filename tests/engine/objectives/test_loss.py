@@ -41,9 +41,10 @@ from transformers.trainer_pt_utils import LabelSmoother
 from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.models.load_model import load_model
 from ftui.engine.models.packing_check import check_packing
-from ftui.engine.objectives import loss as heads
+from ftui.engine.objectives import chunked_head as heads
 from ftui.engine.objectives import make_objective
-from ftui.engine.objectives.loss import BALANCED, Batch, ChunkedCrossEntropy, summed_loss
+from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy
+from ftui.engine.objectives.loss import BALANCED, Batch, summed_loss
 from ftui.engine.training.collate import collate
 from ftui.errors import ModelError
 from ftui.models.logits import PLAIN_HEADS

@@ -173,7 +173,7 @@ def test_what_nobody_has_measured_is_said() -> None:
 def test_the_engine_s_own_functions_are_what_is_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
     """A change of the loss changes the estimate."""
     before = answer(data={"max_length": 1024})
-    monkeypatch.setattr("ftui.engine.objectives.loss.CHUNK_BYTES", 1 << 30)
+    monkeypatch.setattr("ftui.engine.objectives.chunked_head.CHUNK_BYTES", 1 << 30)
     assert answer(data={"max_length": 1024}).process > before.process + 512 * MiB
 
 
