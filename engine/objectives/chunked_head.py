@@ -1,17 +1,79 @@
-"""A head that is one linear layer, position by position in chunks: only one chunk of its logits is ever alive."""
+"""A head that is one linear layer, position by position in chunks: only one chunk of its logits is ever alive.
 
-from typing import Any
+For the sum of the cross-entropies the gradients are taken in the forward pass, while a chunk's logits are there: what
+comes back is one number. For log-probabilities of single targets one number a target comes back, so that the gradient
+of the hidden states can still be taken in the forward pass, row by row; only a head that is trained itself has its
+logits made again.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ftui.models.logits import CHUNK_BYTES
 
 
+class TargetFacts(NamedTuple):
+    """What is known of each target, float32. Only `log_probs` carries a gradient; the others are there when asked for.
+
+    Attributes:
+        log_probs: (targets,) natural logarithm of the probability of each target.
+        entropy: (targets,) of the whole prediction, in nats.
+        squares: (targets,) ln of the sum over the vocabulary of the squared probabilities.
+    """
+
+    log_probs: Tensor
+    entropy: Tensor | None = None
+    squares: Tensor | None = None
+
+
+def chunked_cross_entropy(head: nn.Linear, hidden: Tensor, target_ids: Tensor, smoothing: float) -> Tensor:
+    """Sum over the targets of the cross-entropy in nats (float32 scalar) of hidden states (targets, width)."""
+    loss: Tensor = ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+        hidden, *_operands(head), target_ids, smoothing
+    )
+    return loss
+
+
+def chunked_log_probs(
+    head: nn.Linear, hidden: Tensor, target_ids: Tensor, *, entropy: bool, squares: bool
+) -> TargetFacts:
+    """What a linear head says of each target, from hidden states (targets, width)."""
+    facts = ChunkedLogProbs.apply(  # type: ignore[no-untyped-call]
+        hidden, *_operands(head), target_ids, entropy, squares
+    )
+    return TargetFacts(*facts)
+
+
+def target_facts(
+    logits: Tensor, target_ids: Tensor, *, entropy: bool = False, squares: bool = False
+) -> tuple[TargetFacts, Tensor]:
+    """What logits (targets, vocabulary) say of each target, and all their log-probabilities (float32).
+
+    Autograd can follow `log_probs` back to the logits.
+    """
+    logs = torch.log_softmax(logits, dim=-1, dtype=torch.float32)
+    with torch.no_grad():
+        probs = logs.exp() if entropy or squares else logs
+        entropies = torch.special.entr(probs).sum(-1) if entropy else None
+        norms = 2 * torch.linalg.vector_norm(probs, dim=-1).log() if squares else None
+    return TargetFacts(logs.gather(1, target_ids[:, None]).squeeze(1), entropies, norms), logs
+
+
 def chunk_size(weight: Tensor) -> int:
     """Positions whose logits are made at once by a head (vocabulary, width)."""
     return max(1, CHUNK_BYTES // (4 * weight.shape[0]))
+
+
+def _operands(head: nn.Linear) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias. Without autograd they are cut off from it: it asks for a leaf's gradient even then."""
+    bias: Tensor | None = head.bias
+    if torch.is_grad_enabled():
+        return head.weight, bias
+    return head.weight.detach(), None if bias is None else bias.detach()
 
 
 class ChunkedCrossEntropy(torch.autograd.Function):
@@ -26,18 +88,18 @@ class ChunkedCrossEntropy(torch.autograd.Function):
     ) -> Tensor:
         """Sum of the losses in nats (float32 scalar); gradients of what needs one are computed here and kept."""
         operands = (hidden, weight, bias)
-        grads = [
-            torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and is_needed else None
-            for tensor, is_needed in zip(operands, ctx.needs_input_grad, strict=False)
-        ]
+        grads = _make_gradients(operands, ctx.needs_input_grad)
         total = hidden.new_zeros((), dtype=torch.float32)
         size = chunk_size(weight)
         for start in range(0, len(hidden), size):
             piece, ids = hidden[start : start + size], target_ids[start : start + size]
             logits = F.linear(piece, weight, bias)
-            total += F.cross_entropy(logits.float(), ids, reduction="sum", label_smoothing=smoothing)
+            facts, logs = target_facts(logits, ids)
+            total -= (1 - smoothing) * facts.log_probs.sum()
+            if smoothing:
+                total -= smoothing * logs.mean(-1).sum()
             if any(grad is not None for grad in grads):
-                output_grad = _output_gradient(logits, ids, smoothing)
+                output_grad = _output_gradient(logs.exp_(), ids, smoothing)
                 _add_gradients(grads, slice(start, start + size), piece, weight, output_grad, logits.dtype)
         ctx.dtypes = [None if own is None else own.dtype for own in operands]
         pairs = zip(grads, ctx.dtypes, strict=True)
@@ -52,13 +114,88 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         return (*(None if grad is None else grad.mul_(grad_outputs[0]).to(dtype) for grad, dtype in pairs), None, None)
 
 
-def _output_gradient(logits: Tensor, ids: Tensor, smoothing: float) -> Tensor:
-    """Gradient of the summed loss by the logits, float32: softmax less what should have been predicted."""
-    grad = torch.softmax(logits.float(), dim=-1)
+class ChunkedLogProbs(torch.autograd.Function):
+    """Log-probabilities of a linear head, chunk by chunk.
+
+    hidden (targets, width), weight (vocabulary, width), bias (vocabulary,) or None, target_ids (targets,), whether
+    entropies and squares are asked for -> the fields of `TargetFacts`.
+
+    Below a frozen head the gradient of the hidden states is known but for one factor a row, and is kept from the
+    forward pass. A trained head's own gradient mixes the rows, so then the backward pass makes the logits again.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target_ids: Tensor, entropy: bool, squares: bool
+    ) -> tuple[Tensor | None, ...]:
+        """The same numbers with and without autograd: a policy that equals its reference is told so to the bit."""
+        hidden_needs, *head_needs = ctx.needs_input_grad[:3]
+        keeps = hidden_needs and not any(head_needs)
+        grads = _make_gradients((hidden, None, None), (keeps, False, False))
+        pieces, size = [], chunk_size(weight)
+        for start in range(0, max(1, len(hidden)), size):
+            rows = slice(start, start + size)
+            logits = F.linear(hidden[rows], weight, bias)
+            facts, logs = target_facts(logits, target_ids[rows], entropy=entropy, squares=squares)
+            pieces.append(facts)
+            if keeps:
+                output_grad = _output_gradient(logs.exp_(), target_ids[rows])
+                _add_gradients(grads, rows, hidden[rows], weight, output_grad, logits.dtype)
+                del output_grad
+            ctx.dtype = logits.dtype
+            del logits, logs  # before the next chunk is made
+        ctx.dtypes = [None if own is None else own.dtype for own in (hidden, weight, bias)]
+        hidden_grad = grads[0]
+        if hidden_grad is not None:  # float16 would lose what is small before the loss scale has made it large
+            ctx.hidden_grad = hidden_grad if hidden.dtype == torch.float16 else hidden_grad.to(hidden.dtype)
+        elif any(head_needs):
+            ctx.save_for_backward(hidden, weight, bias, target_ids)
+        columns = [None if column[0] is None else torch.cat(column) for column in zip(*pieces, strict=True)]
+        ctx.mark_non_differentiable(*(column for column in columns[1:] if column is not None))
+        ctx.set_materialize_grads(False)
+        return tuple(columns)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of hidden states, weight and bias; nothing else has one."""
+        factors = -grad_outputs[0][:, None]
+        if not any(ctx.needs_input_grad[1:3]):
+            hidden_grad, ctx.hidden_grad = ctx.hidden_grad, None  # scaled where it lies: there is no second time
+            return hidden_grad.mul_(factors).to(ctx.dtypes[0]), *[None] * 5
+        *operands, target_ids = ctx.saved_tensors
+        hidden, weight, bias = operands
+        narrow = weight.to(ctx.dtype)
+        narrow_bias = None if bias is None else bias.to(ctx.dtype)
+        grads = _make_gradients(operands, ctx.needs_input_grad)
+        size = chunk_size(weight)
+        for start in range(0, len(hidden), size):
+            rows = slice(start, start + size)
+            piece = hidden[rows].to(ctx.dtype)
+            logs = torch.log_softmax(F.linear(piece, narrow, narrow_bias), dim=-1, dtype=torch.float32)
+            output_grad = _output_gradient(logs.exp_(), target_ids[rows]).mul_(factors[rows])
+            _add_gradients(grads, rows, piece, narrow, output_grad, ctx.dtype)
+            del logs, output_grad
+        pairs = zip(grads, ctx.dtypes, strict=True)
+        return (*(None if grad is None else grad.to(dtype) for grad, dtype in pairs), None, None, None)
+
+
+def _make_gradients(operands: Sequence[Tensor | None], is_needed: Sequence[bool]) -> list[Tensor | None]:
+    """A zero in float32 for each operand that needs a gradient."""
+    return [
+        torch.zeros_like(tensor, dtype=torch.float32) if tensor is not None and needed else None
+        for tensor, needed in zip(operands, is_needed, strict=False)
+    ]
+
+
+def _output_gradient(probs: Tensor, ids: Tensor, smoothing: float = 0.0) -> Tensor:
+    """Gradient of the summed cross-entropy by the logits: softmax less what should have been predicted.
+
+    It takes the place of the probabilities (targets, vocabulary), float32.
+    """
     if smoothing:
-        grad -= smoothing / logits.shape[1]
-    grad[torch.arange(len(ids), device=ids.device), ids] -= 1 - smoothing
-    return grad
+        probs -= smoothing / probs.shape[1]
+    probs[torch.arange(len(ids), device=ids.device), ids] -= 1 - smoothing
+    return probs
 
 
 def _add_gradients(

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from ftui.profile.schema import Profile
 
 from . import Loss, Objective
+from .answers import answer_lengths, sum_by_sequence
 from .log_probs import target_log_probs
 from .loss import Batch
-from .pair_losses import PAIR_LOSSES, LossSettings, Pairs, pair_metrics, sum_by_sequence
+from .pair_losses import PAIR_LOSSES, LossSettings, Pairs, pair_metrics
 
 
 def stage(profile: Profile) -> Objective:
@@ -42,5 +43,5 @@ def make_pairs(log_probs: Tensor, batch: Batch) -> Pairs:
     policy = sum_by_sequence(log_probs, batch.sequence_of, number)
     reference = torch.zeros_like(log_probs) if batch.reference is None else batch.reference
     references = sum_by_sequence(reference, batch.sequence_of, number)
-    lengths = torch.bincount(batch.sequence_of, minlength=number).float()
+    lengths = answer_lengths(batch.sequence_of, number)
     return Pairs(policy[::2], policy[1::2], references[::2], references[1::2], lengths[::2], lengths[1::2])

@@ -4,15 +4,36 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from .loss import Batch, target_losses
+from .chunked_head import chunked_log_probs, target_facts
+from .loss import Batch, predict_targets
 
 
 class TokenLogProbs(NamedTuple):
-    """(targets,) float32, in the order of `Batch.target_ids`: the natural logarithm of each one's probability."""
+    """What a model says of each of a batch's targets, float32, in the order of `Batch.target_ids`.
+
+    Attributes:
+        values: (targets,) natural logarithm of the probability of each target; the only field that carries a gradient
+            beside `balance`.
+        entropy: (targets,) of the whole prediction, in nats, if asked for.
+        squares: (targets,) ln of the sum over the vocabulary of the squared probabilities, if asked for.
+        balance: see `Predictions.balance`.
+    """
 
     values: Tensor
+    entropy: Tensor | None
+    squares: Tensor | None
+    balance: Tensor | None
 
 
-def target_log_probs(model: nn.Module, batch: Batch) -> TokenLogProbs:
-    """The log-probability of each target, with a gradient where autograd is on."""
-    return TokenLogProbs(-target_losses(model, batch))
+def target_log_probs(model: nn.Module, batch: Batch, *, entropy: bool = False, squares: bool = False) -> TokenLogProbs:
+    """The log-probability of each target, with a gradient where autograd is on. `model` may carry a PEFT adapter.
+
+    The same weights give the same bits with autograd and without. With a plain head no more than a chunk of logits
+    exists at once.
+    """
+    states, head, balance = predict_targets(model, batch)
+    if head is not None:
+        facts = chunked_log_probs(head, states, batch.target_ids, entropy=entropy, squares=squares)
+    else:
+        facts, _ = target_facts(states, batch.target_ids, entropy=entropy, squares=squares)
+    return TokenLogProbs(*facts, balance)

@@ -9,7 +9,7 @@ evaluation (autograd off) is always the plain cross-entropy.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from ftui.models.logits import PLAIN_HEADS
 
 from ..models.transformers_internals import experts_balance
-from .chunked_head import ChunkedCrossEntropy, chunk_size
+from .chunked_head import chunked_cross_entropy
 
 # Types whose balance loss is computed from the router's logits, so that padding can be left out in every case.
 BALANCED = {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}
@@ -71,40 +71,53 @@ class Batch:
         return Batch(ids, positions, predictors, targets, self.amounts, *others)
 
 
+class Predictions(NamedTuple):
+    """What a model makes of the positions that predict a batch's targets.
+
+    Attributes:
+        states: with a plain head its input, (targets, width); else the logits (targets, vocabulary).
+        head: the plain head, if it is one.
+        balance: while autograd is on, how evenly its experts are used, times the coefficient in the model's config
+            (float32 scalar); `None` where there is nothing to balance.
+    """
+
+    states: Tensor
+    head: nn.Linear | None
+    balance: Tensor | None
+
+
 def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
     """Sum over the batch's targets of the cross-entropy in nats (float32 scalar). `model` may carry a PEFT adapter.
 
     While autograd is on, `label_smoothing` spreads that share of each target's probability evenly over the vocabulary,
-    and a model with experts adds what keeps them evenly used (`_router_loss`).
+    and a model with experts adds what keeps them evenly used: with the same share in a step as in a call of the model
+    with labels, so times the number of targets.
     """
+    smoothing = label_smoothing if torch.is_grad_enabled() else 0.0
+    states, head, balance = predict_targets(model, batch)
+    if head is not None:
+        loss = chunked_cross_entropy(head, states, batch.target_ids, smoothing)
+    else:
+        loss = F.cross_entropy(states.float(), batch.target_ids, reduction="sum", label_smoothing=smoothing)
+    return loss if balance is None else loss + len(batch.target_ids) * balance
+
+
+def predict_targets(model: nn.Module, batch: Batch) -> Predictions:
+    """One forward pass over a batch; only what predicts a target is kept of it. `model` may carry a PEFT adapter."""
     base, inputs = _model_and_inputs(model, batch)
-    trains = torch.is_grad_enabled()
-    smoothing = label_smoothing if trains else 0.0
-    coefficient = _router_coefficient(base) if trains else None
+    coefficient = _router_coefficient(base) if torch.is_grad_enabled() else None
     if coefficient is not None:
         inputs["output_router_logits"] = True
         if base.config.model_type not in BALANCED and batch.lengths is not None and batch.position_ids is None:
             inputs["attention_mask"] = _padding_mask(batch)
-    if has_plain_head(base):
+    head = base.get_output_embeddings() if has_plain_head(base) else None
+    if head is not None:
         outputs = base.base_model(**inputs)
-        loss = _chunked(base.get_output_embeddings(), outputs.last_hidden_state, batch, smoothing)
+        states = outputs.last_hidden_state.flatten(0, 1)[batch.predictors]
     else:
-        outputs, logits = _target_logits(base, inputs, batch)
-        loss = F.cross_entropy(logits.float(), batch.target_ids, reduction="sum", label_smoothing=smoothing)
-    return loss if coefficient is None else loss + _router_loss(base, coefficient, outputs, batch)
-
-
-def target_losses(model: nn.Module, batch: Batch) -> Tensor:
-    """The cross-entropy in nats of each of the batch's targets: (targets,) float32. Autograd is to be off."""
-    base, inputs = _model_and_inputs(model, batch)
-    if not has_plain_head(base):
-        _, logits = _target_logits(base, inputs, batch)
-        return F.cross_entropy(logits.float(), batch.target_ids, reduction="none")
-    head = base.get_output_embeddings()
-    predicting = base.base_model(**inputs).last_hidden_state.flatten(0, 1)[batch.predictors]
-    size = chunk_size(head.weight)
-    pieces = zip(predicting.split(size), batch.target_ids.split(size), strict=True)
-    return torch.cat([F.cross_entropy(head(piece).float(), ids, reduction="none") for piece, ids in pieces])
+        outputs, states = _target_logits(base, inputs, batch)
+    balance = None if coefficient is None else coefficient * _router_loss(base, outputs, batch)
+    return Predictions(states, head, balance)
 
 
 def _model_and_inputs(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any]]:
@@ -133,18 +146,6 @@ def has_plain_head(base: Any) -> bool:
     return is_known and type(base.get_output_embeddings()) is nn.Linear
 
 
-def _chunked(head: nn.Linear, hidden: Tensor, batch: Batch, smoothing: float) -> Tensor:
-    weight: Tensor = head.weight
-    bias: Tensor | None = head.bias
-    if not torch.is_grad_enabled():  # autograd asks for a leaf's gradient even then, and it is as large as the head
-        weight, bias = weight.detach(), None if bias is None else bias.detach()
-    predicting = hidden.flatten(0, 1)[batch.predictors]
-    loss: Tensor = ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
-        predicting, weight, bias, batch.target_ids, smoothing
-    )
-    return loss
-
-
 def _target_logits(base: Any, inputs: dict[str, Any], batch: Batch) -> tuple[Any, Tensor]:
     """The model's own forward: what it returns, and the logits (targets, vocabulary)."""
     length = inputs["input_ids"].shape[1]
@@ -163,20 +164,19 @@ def _router_coefficient(base: Any) -> float | None:
     return coefficient
 
 
-def _router_loss(base: Any, coefficient: float, outputs: Any, batch: Batch) -> Tensor:
-    """The experts' balance loss with the model's own coefficient, times the number of targets.
+def _router_loss(base: Any, outputs: Any, batch: Batch) -> Tensor:
+    """The experts' balance loss (float32 scalar).
 
-    So it has the same share in a step as in a call of the model with labels. It is a product of two means over the
-    tokens of a micro-batch, so 1x8 and 2x4 agree in it only as well as their micro-batches resemble each other: each is
-    balanced by itself, as in every framework that accumulates. Padding is not counted (but in packed rows of types
-    that are not in BALANCED).
+    It is a product of two means over the tokens of a micro-batch, so 1x8 and 2x4 agree in it only as well as their
+    micro-batches resemble each other: each is balanced by itself, as in every framework that accumulates. Padding is
+    not counted (but in packed rows of types that are not in BALANCED).
     """
-    if base.config.model_type in BALANCED:
+    if base.config.model_type not in BALANCED:
+        loss: Tensor = outputs.aux_loss
+    else:
         mask = None if batch.lengths is None else _padding_mask(batch)
         loss = experts_balance(base, outputs.router_logits, mask)
-    else:
-        loss = outputs.aux_loss
-    return coefficient * len(batch.target_ids) * loss.float()
+    return loss.float()
 
 
 def _padding_mask(batch: Batch) -> Tensor:

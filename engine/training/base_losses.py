@@ -21,7 +21,7 @@ from ..data.tokens.encode import Sequence
 from ..distributed.process_group import ProcessGroup
 from ..models.model_parts import ModelParts, autocast
 from ..models.performance import uncompiled
-from ..objectives.loss import target_losses
+from ..objectives.log_probs import target_log_probs
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
 from ..system.memory import is_out_of_memory, no_memory, release_cached_memory
@@ -127,7 +127,8 @@ def _batch_losses(parts: ModelParts, sequences: list[Sequence], pad_id: int, pro
     row_of = (batch.predictors // batch.input_ids.shape[1]).numpy()
     try:
         with torch.no_grad(), uncompiled(profile.train), autocast(parts.hardware):
-            losses = target_losses(parts.model, batch.to(parts.device)).cpu().numpy().astype(np.float64)
+            log_probs = target_log_probs(parts.model, batch.to(parts.device)).values
+            losses = -log_probs.cpu().numpy().astype(np.float64)
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
