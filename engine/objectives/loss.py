@@ -104,7 +104,7 @@ def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) ->
 
 def predict_targets(model: nn.Module, batch: Batch) -> Predictions:
     """One forward pass over a batch; only what predicts a target is kept of it. `model` may carry a PEFT adapter."""
-    base, inputs = _model_and_inputs(model, batch)
+    base, inputs = model_and_inputs(model, batch)
     coefficient = _router_coefficient(base) if torch.is_grad_enabled() else None
     if coefficient is not None:
         inputs["output_router_logits"] = True
@@ -120,7 +120,7 @@ def predict_targets(model: nn.Module, batch: Batch) -> Predictions:
     return Predictions(states, head, balance)
 
 
-def _model_and_inputs(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any]]:
+def model_and_inputs(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any]]:
     """The model under an adapter, and the arguments of its forward for a batch."""
     base: Any = model.get_base_model() if hasattr(model, "peft_config") else model  # type: ignore[operator]
     inputs: dict[str, Any] = {"input_ids": batch.input_ids}

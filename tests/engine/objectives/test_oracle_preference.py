@@ -3,6 +3,7 @@
 Each trainer tokenises and collates; our micro-batch is made of its tokens, so that only the losses are compared.
 """
 
+import copy
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,14 +13,16 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState
 from datasets import Dataset
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, LlamaConfig, LlamaForCausalLM
 
 from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.objectives import Loss, make_objective
 from ftui.engine.objectives.answers import answer_lengths, length_weights, policy_weights, sum_by_sequence
+from ftui.engine.objectives.kto_losses import KTO_LOSSES, JudgedAnswers, VerdictSettings, mean_divergence
 from ftui.engine.objectives.log_probs import target_log_probs
 from ftui.engine.objectives.loss import Batch
 from ftui.engine.objectives.pair_losses import PAIR_LOSSES, LossSettings, Pairs, odds_metrics, pair_metrics
+from ftui.engine.objectives.reward_losses import centring_loss, reward_loss, reward_metrics, sequence_scores
 from ftui.engine.training.collate import collate
 from tests.support.tiny import make_profile, make_tokenizer
 
@@ -291,3 +294,103 @@ def test_orpo_is_trl_s(folder: Path, tmp_path: Path) -> None:
         found = odds_metrics(pairs_of(target_log_probs(model, batch).values, batch))
     for name, value in found.items():
         assert float(value) / 4 == pytest.approx(float(metrics[name]), rel=1e-5), name
+
+
+@pytest.fixture(scope="module")
+def kto(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    from trl.trainer.kto_config import KTOConfig
+    from trl.trainer.kto_trainer import KTOTrainer
+
+    judged = [
+        {"prompt": pair["prompt"], "completion": pair[side], "label": side == "chosen"}
+        for pair in PAIRS for side in ("chosen", "rejected")
+    ]  # fmt: skip
+    settings = options(tmp_path_factory.mktemp("kto")) | {"per_device_train_batch_size": 8}
+    trainer = KTOTrainer(
+        model=load(folder), args=KTOConfig(**settings, desirable_weight=1.5, undesirable_weight=0.5),
+        train_dataset=Dataset.from_list(judged), processing_class=make_tokenizer(),
+    )  # fmt: skip
+    move(trainer.model).train()
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def moved_weights(kto: Any) -> list[dict[str, torch.Tensor]]:
+    """Those of the model and of its reference."""
+    return [copy.deepcopy(model.state_dict()) for model in (kto.model, kto.ref_model)]
+
+
+def batch_of_answers(inputs: dict[str, torch.Tensor], prefix: str = "") -> Batch:
+    names, verdicts = ("input_ids", "completion_mask", "attention_mask"), inputs["label"].tolist()
+    rows = []
+    for ids, trained, mask, is_good in zip(*(inputs[prefix + name] for name in names), verdicts, strict=True):
+        tokens, targets = ids[mask.bool()].numpy().astype(np.int32), trained[mask.bool()].numpy().astype(bool)
+        rows.append([Sequence(tokens, targets, label=1 if is_good else -1)])
+    return collate(rows, 0)
+
+
+def answer_sums(model: Any, batch: Batch) -> torch.Tensor:
+    assert batch.sequence_of is not None
+    return sum_by_sequence(target_log_probs(model, batch).values, batch.sequence_of, 8)
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("name", ["kto", "apo_zero_unpaired"])
+def test_kto_is_trl_s(
+    name: str, swapped: bool, kto: Any, moved_weights: list[dict[str, torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`swapped`: model and reference have each other's weights, so that the divergence has the other sign."""
+    monkeypatch.setattr(kto, "loss_type", name)
+    monkeypatch.setattr(kto, "calculate_KL", name == "kto")
+    inputs, model, reference = next(iter(kto.get_train_dataloader())), kto.model, kto.ref_model
+    for one, weights in zip((model, reference), moved_weights[:: -1 if swapped else 1], strict=True):
+        one.load_state_dict(weights)
+    batch, drifts = batch_of_answers(inputs), []
+    with torch.no_grad():
+        reference_sums = answer_sums(reference, batch)
+        if name == "kto":
+            mismatched = batch_of_answers(inputs, "KL_")
+            drifts = [answer_sums(model, mismatched) - answer_sums(reference, mismatched)]
+            assert bool(drifts[0].mean() > 0) == swapped, "once the divergence counts, once it is 0"
+    z0 = mean_divergence(sum(drifts, torch.zeros(8)).sum(), 8)
+
+    def ours() -> torch.Tensor:
+        answers = JudgedAnswers(answer_sums(model, batch), reference_sums, inputs["label"].bool())
+        settings = VerdictSettings(BETA, desirable_weight=1.5, undesirable_weight=0.5)
+        return KTO_LOSSES[name](answers, z0, settings).mean()
+
+    assert_same(model, ours, lambda: kto._compute_loss(model, inputs, False))
+
+
+@pytest.mark.parametrize("with_margins", [False, True])
+@pytest.mark.parametrize("coefficient", [None, 0.1])
+def test_reward_models_are_trl_s(coefficient: float | None, with_margins: bool, folder: Path, tmp_path: Path) -> None:
+    from trl.trainer.reward_config import RewardConfig
+    from trl.trainer.reward_trainer import RewardTrainer
+
+    torch.manual_seed(3)
+    model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=1, dtype=torch.float32)
+    margins = [{"margin": float(number)} if with_margins else {} for number in range(4)]
+    settings = {name: value for name, value in options(tmp_path).items() if name != "beta"}
+    trainer = RewardTrainer(
+        model=model, args=RewardConfig(**settings, center_rewards_coefficient=coefficient),
+        train_dataset=Dataset.from_list([pair | margin for pair, margin in zip(PAIRS, margins, strict=True)]),
+        processing_class=make_tokenizer(),
+    )  # fmt: skip
+    inputs = next(iter(trainer.get_train_dataloader()))
+    model.train()
+    batch = batch_of_pairs(inputs | {"completion_mask": inputs["attention_mask"]})
+    assert batch.lengths is not None
+    last = torch.arange(8) * batch.input_ids.shape[1] + batch.lengths - 1
+
+    def ours() -> torch.Tensor:
+        scores = sequence_scores(model, batch, last)
+        chosen, rejected = scores[::2], scores[1::2]
+        centring = 0.0 if coefficient is None else coefficient * centring_loss(chosen, rejected)
+        return (reward_loss(chosen, rejected, inputs.get("margin")) + centring).mean()
+
+    assert_same(model, ours, lambda: trainer.compute_loss(model, dict(inputs)))  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        scores = sequence_scores(model, batch, last)
+    for name, value in reward_metrics(scores[::2], scores[1::2]).items():
+        assert float(value) / 4 == pytest.approx(trainer._metrics["train"][name][-1], rel=1e-5, abs=1e-5), name
