@@ -120,8 +120,11 @@ def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> No
     Raises:
         NonFiniteError: the loss is NaN or infinite.
     """
-    rows = data.evaluation or data.train
-    first = [(number,) for number in range(min(len(rows), profile.eval.per_device_eval_batch_size))]
+    size = profile.eval.per_device_eval_batch_size
+    if data.evaluation is None:  # of rows that no step reaches, no reference was measured
+        rows, first = data.train, data.plan.step(1)[:size]
+    else:
+        rows, first = data.evaluation, [(number,) for number in range(min(len(data.evaluation), size))]
     parts.model.eval()
     result = batch_loss(parts, collate_examples(rows, first, data.pad_id), profile)
     parts.model.train()
