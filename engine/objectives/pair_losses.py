@@ -194,8 +194,6 @@ def _smoothed(logits: Tensor, wrong: float) -> Tensor:
 
 
 def _log1mexp(log_prob: Tensor) -> Tensor:
-    """ln(1 - exp(x)) of x <= 0. Each branch gets only what it can take, or the gradient of the other would be NaN."""
+    """ln(1 - exp(x)) of x <= 0. At 0 the gradient of either branch would be infinite, and 0 times that is NaN."""
     x = log_prob.clamp(max=LARGEST)
-    return torch.where(
-        x < LN_HALF, torch.log1p(-torch.exp(x.clamp(max=LN_HALF))), torch.log(-torch.expm1(x.clamp(min=LN_HALF)))
-    )
+    return torch.where(x < LN_HALF, torch.log1p(-torch.exp(x)), torch.log(-torch.expm1(x)))

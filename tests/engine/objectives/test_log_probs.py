@@ -10,6 +10,7 @@ from peft import LoraConfig, get_peft_model
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, MixtralConfig
 
 from ftui.engine.data.tokens.encode import Sequence
@@ -210,35 +211,42 @@ def test_small_gradients_survive_in_fp16_as_in_autograd(confidence: float, train
         assert lost <= 1.05 * its_lost
 
 
-class Largest(TorchDispatchMode):
-    """Remembers the number of elements of the largest tensor that an operation gave back."""
+class Sizes(TorchDispatchMode):
+    """Remembers the elements of the largest tensor that an operation gave back, and of all that were alive at once."""
 
-    elements = 0
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.largest = self.together = 0
+        self._alive: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **kwargs or {})
-        sizes = [leaf.numel() for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-        self.elements = max(self.elements, *sizes, 0)
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.data_ptr() not in {one.data_ptr() for one in self._alive}:
+                self._alive[leaf] = None
+                self.largest = max(self.largest, leaf.numel())
+        self.together = max(self.together, sum(one.numel() for one in self._alive))
         return result
 
 
+@pytest.mark.parametrize("facts", [False, True], ids=["log-probabilities", "all"])
 @pytest.mark.parametrize("kind", ["training, frozen head", "training, trained head", "evaluation"])
-def test_no_more_than_a_chunk_of_logits_is_made(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_a_chunk_of_logits_is_made(kind: str, facts: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     vocabulary, targets, width, chunk = 1000, 200, 8, 20
     monkeypatch.setattr(chunked_head, "CHUNK_BYTES", chunk * 4 * vocabulary)
     torch.manual_seed(0)
     head, hidden = torch.nn.Linear(width, vocabulary, bias=False), torch.randn(targets, width, requires_grad=True)
     head.requires_grad_("trained" in kind)
-    ids = torch.randint(0, vocabulary, (targets,))
-    seen, bare = Largest(), Largest()  # type: ignore[no-untyped-call]
-    with seen, torch.set_grad_enabled(kind != "evaluation"):
-        facts = chunked_head.chunked_log_probs(head, hidden, ids, entropy=True, squares=True)
+    ids, sizes, own = torch.randint(0, vocabulary, (targets,)), Sizes(), Sizes()
+    with sizes, torch.set_grad_enabled(kind != "evaluation"):
+        found = chunked_head.chunked_log_probs(head, hidden, ids, entropy=facts, squares=facts)
         if kind != "evaluation":
-            facts.log_probs.sum().backward()
-    assert seen.elements == chunk * vocabulary
-    with bare:
+            found.log_probs.sum().backward()
+    assert sizes.largest == chunk * vocabulary
+    assert sizes.together < (5 if facts else 3) * chunk * vocabulary, "logits, their log-softmax; small ones"
+    with own:
         torch.log_softmax(F.linear(hidden, head.weight), -1)
-    assert bare.elements == targets * vocabulary, "the measure would see it"
+    assert own.largest == targets * vocabulary, "the measure would see it"
 
 
 def test_evaluation_never_makes_room_for_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
