@@ -1,5 +1,6 @@
 """A run's records and state in plain lines: pure functions, all foreign text through `shown`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from ftui import units
@@ -53,6 +54,15 @@ def format_value(value: float | None, name: str, non_finite: list[str]) -> str:
     return "not finite" if value is None and name in non_finite else units.quantity(value)
 
 
+STAGE_MEASURES = {"rewards/accuracies": "accuracy", "rewards/margins": "margin"}
+"""Measures of a stage that stand beside its loss, and what they are called there."""
+
+
+def stage_measures(extras: Mapping[str, float | None]) -> list[str]:
+    """`accuracy 0.94`, `margin 1.20`: those of the stage's measures that there are."""
+    return [f"{word} {units.quantity(extras[name], 2)}" for name, word in STAGE_MEASURES.items() if name in extras]
+
+
 def loss_figures(state: RunState) -> tuple[str, str]:
     """The training and the evaluation loss, see `read_losses`."""
     losses = read_losses(state)
@@ -74,6 +84,7 @@ def step_line(state: RunState) -> str:
     parts = [place(state)]
     if state.step_time is not None:
         parts.append(f"train loss {loss_figures(state)[0]}")
+        parts += stage_measures(state.extras)
         parts.append(f"{units.count(state.tokens_per_second)} tokens/s")
     if state.memory is not None:
         parts.append(units.size(state.memory))
@@ -150,9 +161,9 @@ def event_lines(record: AnyRecord) -> list[str]:
             return []  # the answer to its request says it
         case EvaluationDone():
             best = " (best so far)" if record.best else ""
-            return [
-                f"evaluation at step {record.step}: loss {format_value(record.loss, 'loss', record.non_finite)}{best}"
-            ]
+            loss = f"loss {format_value(record.loss, 'loss', record.non_finite)}"
+            figures = ", ".join([loss, *stage_measures(record.extras)])
+            return [f"evaluation at step {record.step}: {figures}{best}"]
         case CheckpointSaved():
             size, seconds = units.size(record.num_bytes), units.duration(record.seconds)
             return [f"checkpoint at step {record.step} saved ({size} in {seconds})"]

@@ -159,6 +159,7 @@ def _with_step(state: RunState, record: Step) -> RunState:
         loss=record.loss,
         learning_rate=record.learning_rate,
         grad_norm=record.grad_norm,
+        extras=record.extras,
         tokens_per_second=record.tokens_per_second,
         memory=record.memory,
         non_finite=record.non_finite,

@@ -95,6 +95,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     loss: float | None = None
     learning_rate: float | None = None
     grad_norm: float | None = None
+    extras: dict[str, float | None] = {}
+    """Other measures of the stage, by name."""
     tokens_per_second: float | None = None
     memory: int | None = None
     non_finite: list[str] = []

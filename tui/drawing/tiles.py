@@ -15,6 +15,11 @@ from .wording import gib, norm, rate, short
 GAP = 2
 WIDE = 22  # columns from which names are written out
 NARROWEST = 13
+MEASURES = {
+    "rewards/accuracies": ("reward accuracy", "accuracy", "good"),
+    "rewards/margins": ("reward margin", "margin", "loss"),
+}
+"""Measures of stages that compare answers: name, short name and style of their tiles, which come first."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +38,8 @@ class Tile:
 def tiles(frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telemetry]) -> list[Line]:
     """Three lines: as many tiles as there is room for."""
     gpu = samples[-1].gpus[0] if samples and samples[-1].gpus else None
-    number = 4 + (gpu is not None)
+    measures = [name for name in MEASURES if name in state.extras]
+    number = 4 + (gpu is not None) + len(measures)
     width = max(NARROWEST, (frame.width - 2 - GAP * (number - 1)) // number)
     number = min(number, max(1, (frame.width - 2 + GAP) // (width + GAP)))
     draw = partial(_curve_tile, frame, curves, width)
@@ -45,10 +51,13 @@ def tiles(frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telem
         draw("learning_rate", "learning rate", "lr", rate, rate(state.learning_rate), "loss"),
         draw("grad_norm", "gradient norm", "grad", norm, gradient, "eval"),
     ]
+    for name in reversed(measures):
+        tile_name, short_name, style = MEASURES[name]
+        made.insert(0, draw(name, tile_name, short_name, norm, norm(state.extras[name]), style))
     if gpu is not None:
         made.append(_gpu(frame, gpu, samples, width))
         if gpu.memory_used is not None:
-            made[1] = _gpu_memory(frame, gpu, state, samples, width)
+            made[len(measures) + 1] = _gpu_memory(frame, gpu, state, samples, width)
     lines: list[Line] = [[(" ", "text")], [(" ", "text")], [(" ", "text")]]
     for index, tile in enumerate(made[:number]):
         for line, part in zip(lines, _drawn(tile, width), strict=True):

@@ -27,7 +27,7 @@ TEXT = b"precious\nhalf a li"  # a torn last line, which a writer of records wou
 FILES = (
     "engine.lock", "supervisor.lock", "journal.jsonl", "metrics.jsonl", "telemetry.jsonl", "supervisor.jsonl",
     "supervisor.log", "engine.log", "engine.log.1", "beat.json", "status.json", "curves.json", "pins.json",
-    "profile.toml", "run.json", "losses.safetensors", ".reserve", "archived",
+    "profile.toml", "run.json", "losses.safetensors", "reference.safetensors", ".reserve", "archived",
 )  # fmt: skip
 PLACES = (
     "checkpoints", "checkpoints/quarantine", "checkpoints/superseded", "final", "inbox", "trackers",
