@@ -34,6 +34,7 @@ class Objective:
 
 def make_objective(profile: Profile) -> Objective:
     """The stage of the profile's `run.stage`."""
-    from . import dpo, pretrain, sft
+    from . import preference, pretrain, sft
 
-    return {"pretrain": pretrain.stage, "sft": sft.stage, "dpo": dpo.stage}[profile.run.stage](profile)
+    stages = {"pretrain": pretrain.stage, "sft": sft.stage}
+    return stages.get(profile.run.stage, preference.stage)(profile)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from ftui.profile.schema import Profile
+from ftui.profile.sections.preference import COMPARING_STAGES, REFERENCE_STAGES
 
 from ..distributed.process_group import make_buckets
 from ..models.model_parts import LossModule
@@ -33,10 +34,13 @@ AMOUNTS = dict.fromkeys(("tokens", "targets", "examples", "chosen_targets"), 1)
 
 @dataclass(frozen=True)
 class BatchShape:
-    """What goes through the model: rows of a micro-batch and of an evaluation batch (0: none), tokens of each row."""
+    """What goes through the model: examples of a micro-batch and of an evaluation batch (0: none), the lines of each,
+    tokens of a line.
+    """
 
     micro_batch: int
     eval_batch: int
+    num_lines: int
     length: int
 
 
@@ -113,7 +117,7 @@ def _step(
     def computed(_: nn.Module, __: Any, output: Any) -> None:
         """The backward pass comes next; with its end, what follows is in no layer."""
         done = torch.autograd.Variable._execution_engine.queue_callback
-        output[0].register_hook(lambda _: done(lambda: tracker.enter_layer(None)))
+        next(iter(output.sums.values())).register_hook(lambda _: done(lambda: tracker.enter_layer(None)))
         enter("backward", tracker.marks[-1].iteration)
 
     module = loss_module(made, profile)
@@ -121,7 +125,7 @@ def _step(
     for number in range(min(2, profile.train.gradient_accumulation_steps)):
         enter("forward", number)
         backpropagate(
-            module, _batch(rows.micro_batch, rows.length, profile.data.packing and made.masks), AMOUNTS, scale
+            module, _batch(rows, rows.micro_batch, profile, packed=profile.data.packing and made.masks), AMOUNTS, scale
         )
         label_trained(tracker, weights, optimizer)
     for weight, gradient in absent:
@@ -138,7 +142,7 @@ def _evaluate(tracker: MemoryTracker, made: MetaModel, profile: Profile, rows: B
     tracker.enter("evaluation", 0)
     module = loss_module(made, profile).eval()
     with torch.no_grad():
-        module(_batch(rows.eval_batch, rows.length, False))
+        module(_batch(rows, rows.eval_batch, profile, packed=False))
     module.train()
 
 
@@ -164,16 +168,22 @@ def _autocast(hardware: Hardware) -> Any:
     return Autocast(hardware.device.type, hardware.compute_dtype)
 
 
-def _batch(num_rows: int, length: int, packed: bool) -> Batch:
+def _batch(rows: BatchShape, num_examples: int, profile: Profile, *, packed: bool) -> Batch:
     """Full rows, every token but the first a target."""
+    num_rows, length = num_examples * rows.num_lines, rows.length
     num_targets = num_rows * (length - 1)
+    is_compared, has_reference = (profile.run.stage in stages for stages in (COMPARING_STAGES, REFERENCE_STAGES))
 
     def numbers(*shape: int) -> Tensor:
         return torch.empty(shape, dtype=torch.int64, device=META)
 
     ids, positions = numbers(num_rows, length), numbers(num_rows, length) if packed else None
     targets = numbers(num_targets), numbers(num_targets)
-    return Batch(ids, positions, *targets, AMOUNTS, numbers(num_rows))
+    return Batch(
+        ids, positions, *targets, AMOUNTS | {"examples": num_examples}, numbers(num_rows),
+        numbers(num_targets) if is_compared else None,
+        torch.empty(num_targets, device=META) if has_reference else None,
+    )  # fmt: skip
 
 
 def _add_over_ranks(weights: list[nn.Parameter], num_processes: int) -> None:

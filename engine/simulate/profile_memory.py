@@ -49,13 +49,12 @@ def simulate(
         FtuiError: a run of the profile on this card would be refused.
     """
     made = _made(profile, folder_or_config, card)
-    length, left_mapped = profile.data.max_length, _left_mapped(made)  # a simulation takes layers out of the model
-    if longest is not None and not profile.data.packing:
-        length = min(longest, length)
+    left_mapped = _left_mapped(made)  # a simulation takes layers out of the model
     load = None
     if profile.adapter.is_quantised and card.kind == "cuda":
         load = transformers_loader(loaded=made.hardware.compute_dtype, prepared=False)
-    rows = BatchShape(profile.train.per_device_train_batch_size, _eval_batch(profile), length)
+    size, length = profile.train.per_device_train_batch_size, profile.longest_line(longest)
+    rows = BatchShape(size, _eval_batch(profile), profile.num_lines, length)
     try:
         trace = trace_step(made, profile, kernels_for(card), rows, load, full_depth=full_depth)
     except CUT_SHORT:

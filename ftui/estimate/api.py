@@ -23,6 +23,7 @@ from ftui.models.local import find_config
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import needs_losses
+from ftui.profile.sections.preference import REFERENCE_STAGES
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,9 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         times = num_evaluations(profile.eval, num_steps, counts.steps_per_epoch)
         row = (counts.num_train_tokens or 0) / (counts.num_train_rows or 1)  # held-out rows are taken to be as long
         evaluated = times * (counts.num_eval_rows or 0) * row
-        if needs_losses(profile.curriculum, profile.train.train_sampling_strategy):  # one process measures them
+        has_reference = profile.run.stage in REFERENCE_STAGES
+        if has_reference or needs_losses(profile.curriculum, profile.train.train_sampling_strategy):
+            # one process measures them
             evaluated += (counts.num_train_tokens or 0) * setup.num_processes
     duration = timing.duration(
         setup,
@@ -247,7 +250,7 @@ def tokens_per_step(setup: TrainingSetup, known: Known) -> float:
     counts = known.counts
     if counts is not None and counts.num_train_tokens and counts.steps_per_epoch:
         return counts.num_train_tokens / counts.steps_per_epoch
-    return float(setup.length * setup.micro_batch * setup.accumulation * setup.num_processes)
+    return float(setup.num_tokens * setup.accumulation * setup.num_processes)
 
 
 def _num_steps(profile: Profile, known: Known) -> int | None:

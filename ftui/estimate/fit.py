@@ -301,7 +301,7 @@ def _is_within(less: Steps, more: Steps) -> bool:
 
 def _slower(setup: TrainingSetup, changed: TrainingSetup, tokens: float | None) -> float | None:
     """With rows as long as they are now, `tokens` of them in a step."""
-    tokens = tokens or float(setup.length * setup.micro_batch * setup.accumulation * setup.num_processes)
+    tokens = tokens or float(setup.num_tokens * setup.accumulation * setup.num_processes)
     before = timing.step_seconds(setup, tokens)
     after = timing.step_seconds(with_length(changed, setup.length), tokens)
     return None if before is None or after is None else 1 - before / after

@@ -137,7 +137,9 @@ class _WidePoints:
         """Around the layers: the last norm and its result, rotary positions, and a mask of booleans."""
         setup, shape = self.setup, self.setup.shape
         rotary = 2 * self.residual * shape.head_dim * setup.length
-        mask = setup.micro_batch * setup.length**2 * (1 if setup.attention != "eager" else self.residual)
+        mask = (
+            setup.micro_batch * setup.num_lines * setup.length**2 * (1 if setup.attention != "eager" else self.residual)
+        )
         norm = (FP32 * shape.hidden_size + FP32 + self._last * shape.hidden_size) * self.tokens
         return norm + rotary + (mask if setup.has_mask or setup.attention == "eager" else 0)
 
@@ -253,7 +255,7 @@ class _WidePoints:
     def _evaluation(self) -> MemoryPoint:
         """Without autograd nothing is kept: one layer's work, or the head's."""
         setup = self.setup
-        tokens = setup.eval_batch * setup.length
+        tokens = setup.eval_batch * setup.num_lines * setup.length
         widest = max((layer.forward * tokens + layer.fixed for layer in self.layers), default=0)
         stream = self.residual * setup.shape.hidden_size * tokens  # twice in a layer, once below the head
         head = self._head_copy()

@@ -19,7 +19,8 @@ class TrainingSetup:
     """What the closed form and the clock read. Types are bytes for a number: 4 = float32, 2 = 16 bits.
 
     Attributes:
-        length: tokens of the longest row of a micro-batch (padded), at most `data.max_length`.
+        length: tokens of the longest line of a micro-batch (padded), at most `data.max_length`.
+        num_lines: lines of each example of a micro-batch: 2 where the answers of a pair stand apart.
         storage: bytes a frozen weight is stored in where it is not quantised.
         trained: bytes a trained weight is stored in.
         compute: bytes of the type of the heavy arithmetic (the autocast's).
@@ -83,6 +84,7 @@ class TrainingSetup:
     is_from_scratch: bool = False
     has_bitsandbytes: bool = True
     rows_are_cut: bool = False
+    num_lines: int = 1
 
     @property
     def is_lora(self) -> bool:
@@ -103,7 +105,7 @@ class TrainingSetup:
     @property
     def num_tokens(self) -> int:
         """Tokens of one micro-batch, padding included."""
-        return self.micro_batch * self.length
+        return self.micro_batch * self.num_lines * self.length
 
 
 def build_setup(
@@ -116,7 +118,7 @@ def build_setup(
         rows_are_cut: whether some are longer than they may be.
     """
     adapter, train, data = profile.adapter, profile.train, profile.data
-    length = data.max_length if longest is None or data.packing else min(longest, data.max_length)
+    length = profile.longest_line(longest)
     precision = precision_on(card, train.precision)
     compute = BYTES[precision]
     storage, trained = _stored(profile, compute)
@@ -145,7 +147,7 @@ def build_setup(
         rank_is_free=not (adapter.rank_pattern or adapter.alpha_pattern or adapter.name_or_path),
         even_rank=adapter.init_lora_weights == "orthogonal", dtype=profile.model.dtype, attn_implementation=wanted,
         is_from_scratch=profile.model.from_scratch is not None, use_fused_lora=adapter.use_fused_lora,
-        has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
+        num_lines=profile.num_lines, has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
     )  # fmt: skip
 
 

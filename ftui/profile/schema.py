@@ -23,9 +23,10 @@ EXAMINING = "examining"  # context of a validation that looks at the keys one by
 class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
-    stage: Literal["pretrain", "sft", "dpo"] = weights()
+    stage: Literal["pretrain", "sft", "dpo", "orpo", "simpo", "cpo"] = weights()
     """`sft` trains on the answers of conversations and completions; `pretrain` trains on every token of plain text;
-    `dpo` trains on pairs of answers to prefer the chosen one to the rejected one."""
+    `dpo` trains on pairs of answers to prefer the chosen one to the rejected one, measured against the model that the
+    run starts from; `orpo`, `simpo` and `cpo` do so without that reference."""
 
     name: str | None = conduct(None)
     """Name of the run's folder. Default: the profile's file name."""
@@ -113,6 +114,16 @@ class Profile(Section):
     def packing_length(self) -> int | None:
         """The most tokens of a packed row: a pair stays together. `None`: rows are not packed."""
         return self.per_example * self.data.max_length if self.data.packing else None
+
+    @property
+    def num_lines(self) -> int:
+        """Lines of a micro-batch for each of its examples: the answers of a pair stand in two, or packed in one."""
+        return 1 if self.data.packing else self.per_example
+
+    def longest_line(self, longest: int | None) -> int:
+        """Tokens of the longest line of a micro-batch; `longest`: of the longest sequence, where that is known."""
+        length = self.data.max_length
+        return self.packing_length or (length if longest is None else min(longest, length))
 
     @property
     def effective_batch(self) -> int:

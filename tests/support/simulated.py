@@ -57,7 +57,9 @@ def profile(**sections: dict[str, Any]) -> Profile:
 def traced(kind: str, chosen: Profile, card: Card, *, full_depth: bool) -> Trace:
     deep = {"n_layer" if kind == "gpt2" else "num_hidden_layers": 12}  # twice every pattern of layers
     made = make_meta_model(chosen, config(kind, **deep), card_hardware(chosen, card))
-    return trace_step(made, chosen, kernels_for(card), BatchShape(2, 2, 64), None, full_depth=full_depth)
+    return trace_step(
+        made, chosen, kernels_for(card), BatchShape(2, 2, chosen.num_lines, 64), None, full_depth=full_depth
+    )
 
 
 def told(trace: Trace) -> tuple[dict[str, int], list[tuple[int, int]]]:

@@ -14,7 +14,7 @@ def _keys_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
     stage = values("run.stage")
     for key, stages in TAKES.items():
         if stage not in stages and values.is_wished(f"preference.{key}"):
-            what = " and ".join(sorted(stages))
+            what = ", ".join(sorted(stages))
             why = f"preference.{key} is for stage {what}, and this is stage {stage}"
             yield contradiction(f"preference.{key} run.stage", why, f"Leave {key} out.")
 
@@ -27,6 +27,13 @@ def _loss_weights(values: KnownValues) -> Iterator[ProfileFault]:
     if len(set(kinds)) < len(kinds) or not kinds:
         why = "loss_type names a loss twice" if kinds else "loss_type names no loss"
         yield contradiction("preference.loss_type", why, 'loss_type = "sigmoid" is DPO.')
+
+
+def _losses_of_cpo(values: KnownValues) -> Iterator[ProfileFault]:
+    others = [kind for kind in values("preference.loss_type") if kind not in ("sigmoid", "hinge", "ipo")]
+    if values("run.stage") == "cpo" and others:
+        why = f"loss_type {others[0]!r} is not one of stage cpo, which has sigmoid, hinge and ipo"
+        yield contradiction("preference.loss_type run.stage", why, 'Set stage = "dpo" for the others.')
 
 
 def _label_smoothing(values: KnownValues) -> Iterator[ProfileFault]:
@@ -63,4 +70,4 @@ def _form_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("data.format run.stage", why, "Leave format out.")
 
 
-CHECKS = (_keys_of_the_stage, _loss_weights, _label_smoothing, _answers_only, _form_of_the_stage)
+CHECKS = (_keys_of_the_stage, _loss_weights, _losses_of_cpo, _label_smoothing, _answers_only, _form_of_the_stage)

@@ -18,11 +18,15 @@ REFERENCE_STAGES = frozenset({"dpo", "kto"})
 """Stages whose loss compares the model with what it was when the run began."""
 
 TAKES = {
-    "beta": frozenset({"dpo"}),
-    "loss_type": frozenset({"dpo"}),
-    "loss_weights": frozenset({"dpo"}),
-    "label_smoothing": frozenset({"dpo"}),
+    "beta": frozenset({"dpo", "orpo", "simpo", "cpo"}),
+    "loss_type": frozenset({"dpo", "cpo"}),
+    "loss_weights": frozenset({"dpo", "cpo"}),
+    "label_smoothing": frozenset({"dpo", "cpo", "simpo"}),
     "discopop_tau": frozenset({"dpo"}),
+    "ld_alpha": frozenset({"dpo"}),
+    "use_weighting": frozenset({"dpo"}),
+    "simpo_gamma": frozenset({"simpo"}),
+    "cpo_alpha": frozenset({"cpo"}),
 }
 """The keys of `[preference]`, and the stages that each is for."""
 
@@ -33,16 +37,16 @@ DpoLoss = Literal[
 
 
 class PreferenceSection(Section):
-    """`[preference]`: the loss of the stages that compare answers (`dpo`)."""
+    """`[preference]`: the loss of the stages that compare answers."""
 
     beta: float = weights(0.1, gt=0)
     """How strongly the model is held to the reference: rewards are beta times the log-ratio of the two. A higher value
     keeps it closer."""
 
     loss_type: tuple[DpoLoss, ...] = weights(("sigmoid",))
-    """Loss of stage `dpo`, or a list of losses that are added: `sigmoid` (DPO), `ipo`, `hinge`, `robust`, `exo_pair`,
-    `nca_pair`, `bco_pair`, `sppo_hard`, `apo_zero`, `apo_down`, `discopop`, `sigmoid_norm`, and `sft` (the
-    cross-entropy of the chosen answers). ["sigmoid", "sft"] is RPO."""
+    """Loss of stage `dpo` (of `cpo`: `sigmoid`, `hinge` or `ipo`), or a list of losses that are added: `sigmoid` (DPO),
+    `ipo`, `hinge`, `robust`, `exo_pair`, `nca_pair`, `bco_pair`, `sppo_hard`, `apo_zero`, `apo_down`, `discopop`,
+    `sigmoid_norm`, and `sft` (the cross-entropy of the chosen answers). ["sigmoid", "sft"] is RPO."""
 
     loss_weights: tuple[float, ...] | None = weights(None)
     """Factor of each loss in loss_type. Default: 1 for each."""
@@ -53,6 +57,19 @@ class PreferenceSection(Section):
 
     discopop_tau: float = weights(0.05, gt=0)
     """Temperature of the loss `discopop`."""
+
+    ld_alpha: float | None = weights(None, ge=0, le=1)
+    """Weight of the tokens of the longer answer beyond the length of the shorter one (LD-DPO): below 1, length counts
+    for less."""
+
+    use_weighting: bool = weights(False)
+    """Weigh each pair by how likely the model itself is to say both answers (WPO): for pairs of other models."""
+
+    simpo_gamma: float = weights(0.5, ge=0)
+    """Margin that SimPO wants between the mean log-probabilities of both answers, after beta."""
+
+    cpo_alpha: float = weights(1.0, ge=0)
+    """Weight of the cross-entropy of the chosen answers in stage `cpo`."""
 
     @field_validator("loss_type", mode="before")
     @classmethod

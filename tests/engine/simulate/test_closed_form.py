@@ -83,6 +83,9 @@ GRID: dict[str, tuple[str, str, Table, Table, Table]] = {
     "layer norms in 4 bits": ("Phi-2", "rtx4090", QLORA, {}, {}),
     "one matrix for three": ("Phi-3-mini", "a40", LORA, FORGET, {}),
     "no gate": ("StarCoder2-3B", "a40", LORA, {}, {}),
+    "dpo": ("TinyLlama-1.1B", "rtx4090", LORA, FORGET, {"run": {"stage": "dpo"}}),
+    "dpo, all weights": ("Llama-3.2-1B", "a100-80", FULL, {}, {"run": {"stage": "dpo"}}),
+    "dpo, packed": ("Qwen2.5-1.5B", "a100-80", LORA, FORGET, {"run": {"stage": "dpo"}, "data": {"packing": True}}),
     "on a CPU": ("SmolLM-135M", "cpu", FULL, {"precision": "fp32", "per_device_train_batch_size": 1}, {}),
 }  # fmt: skip
 LAYERS = 8

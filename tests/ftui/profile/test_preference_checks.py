@@ -27,7 +27,10 @@ def refusal(folder: Path, text: str, *overrides: str) -> str:
         ('[run]\nstage = "dpo"', ""),
         ('[run]\nstage = "dpo"\n[preference]\nbeta = 0.3\nloss_type = ["sigmoid", "sft"]\nloss_weights = [1, 0.2]', ""),
         ('[run]\nstage = "dpo"\n[preference]\nloss_type = "ipo"', ""),
-        ('[run]\nstage = "sft"\n[preference]\nbeta = 0.3', "preference.beta is for stage dpo, and this is stage sft"),
+        (
+            '[run]\nstage = "sft"\n[preference]\nbeta = 0.3',
+            "preference.beta is for stage cpo, dpo, orpo, simpo, and this",
+        ),
         ('[run]\nstage = "dpo"\n[preference]\nloss_weights = [1, 2]', "loss_weights has 2 factors, and loss_type 1"),
         ('[run]\nstage = "dpo"\n[preference]\nloss_type = ["ipo", "ipo"]', "names a loss twice"),
         ('[run]\nstage = "dpo"\n[preference]\nloss_type = []', "names no loss"),
