@@ -147,7 +147,8 @@ def build_setup(
         rank_is_free=not (adapter.rank_pattern or adapter.alpha_pattern or adapter.name_or_path),
         even_rank=adapter.init_lora_weights == "orthogonal", dtype=profile.model.dtype, attn_implementation=wanted,
         is_from_scratch=profile.model.from_scratch is not None, use_fused_lora=adapter.use_fused_lora,
-        num_lines=profile.num_lines, has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
+        has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
+        num_lines=profile.num_lines,
     )  # fmt: skip
 
 
