@@ -10,7 +10,7 @@ import time
 import traceback
 from pathlib import Path
 
-from .system.environment import import_bitsandbytes, settle_environment
+from .system.environment import settle_environment
 
 settle_environment()
 
@@ -36,6 +36,7 @@ from ftui.system.volume import is_disk_full  # noqa: E402
 from .runtime.control_flags import Control, Shutdown, Why  # noqa: E402
 from .runtime.event_writer import EventWriter  # noqa: E402
 from .runtime.request_inbox import RequestInbox, answers_in  # noqa: E402
+from .system.libraries import import_libraries, quick_imports  # noqa: E402
 
 PATIENCE_SECONDS = 1.0  # how long SIGTERM waits for the main thread while libraries or a model are loaded
 LOOK_SECONDS = 0.1
@@ -107,8 +108,9 @@ def run_engine(run: Run, events: EventWriter, control: Control) -> int:
             check_moved_files(resolved, "ftui", "resume", run.name)
         profile = resolved.profile
         events.set_phase("starting", "loading the libraries")
-        import_bitsandbytes()
-        from .recipe import train  # torch, transformers, peft: 3 to 10 s
+        with quick_imports():
+            import_libraries()
+            from .recipe import train  # torch, transformers, peft: 2 to 10 s
 
         return train(run, profile, events, control)
     except Shutdown as shutdown:

@@ -6,6 +6,7 @@ without a request. Then it removes FOLDER, where its temporary files are.
 """
 
 import _thread
+import functools
 import os
 import queue
 import shutil
@@ -16,6 +17,7 @@ import traceback
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 from ..system.environment import settle_environment
 
@@ -26,6 +28,8 @@ import msgspec  # noqa: E402
 from ftui.errors import FtuiError  # noqa: E402
 from ftui.helper.protocol import Problem, Request, Response  # noqa: E402
 from ftui.system.redact import redact  # noqa: E402
+
+from ..system.libraries import import_libraries, quick_imports  # noqa: E402
 
 IDLE_SECONDS = 300.0
 LEAVE_SECONDS = 1.0  # for an interrupted answer to remove what it has half written
@@ -47,6 +51,9 @@ METHODS = {
     "verify": "verify",
 }
 """Each method and the module here that has a function of its name: `(on_detail, **params)`."""
+
+NEED_LIBRARIES = {"check", "count_rows", "probe", "rows", "simulate"}
+"""The modules of METHODS that import the training libraries."""
 
 OnDetail = Callable[[str], None]
 
@@ -116,10 +123,18 @@ def _progress(responses: int, number: int) -> OnDetail:
 def answer(request: Request, on_detail: OnDetail) -> Response:
     """Call the method; whatever goes wrong is the response."""
     try:
-        method = getattr(import_module(f".{METHODS[request.method]}", __package__), request.method)
+        method = getattr(_import_module(METHODS[request.method]), request.method)
         return Response(request.id, answer=msgspec.to_builtins(method(on_detail, **request.params)))
     except Exception as error:  # the one broad catch: the process continues, and the client gets the problem
         return Response(request.id, problem=_problem(error))
+
+
+@functools.cache
+def _import_module(name: str) -> ModuleType:
+    with quick_imports():
+        if name in NEED_LIBRARIES:
+            import_libraries()
+        return import_module(f".{name}", __package__)
 
 
 def _problem(error: Exception) -> Problem:

@@ -16,7 +16,8 @@ import msgspec
 from ftui.estimate.closed_form import ENGINE_BYTES
 from ftui.system.files import replace_file
 
-from ..system.environment import import_bitsandbytes, settle_environment, versions
+from ..system.environment import settle_environment, versions
+from ..system.libraries import import_libraries, quick_imports
 
 PATIENCE_SECONDS = 120.0
 
@@ -53,12 +54,13 @@ def _measure(num_threads: int) -> int | None:
 
 def main(arguments: list[str]) -> int:
     settle_environment()
-    import_bitsandbytes()
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
+    with quick_imports():
+        import_libraries()
+        import torch
+        from transformers import LlamaConfig, LlamaForCausalLM
 
-    from .. import recipe  # noqa: F401  all that an engine imports
-    from ..system.memory import used_bytes
+        from .. import recipe  # noqa: F401  all that an engine imports
+        from ..system.memory import used_bytes
 
     torch.set_num_threads(int(arguments[0]))
     shape: dict[str, Any] = {"vocab_size": 8, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}

@@ -2,12 +2,10 @@
 
 import functools
 import importlib.metadata
-import importlib.util
 import logging
 import os
 import sys
 import warnings
-from typing import Any
 
 LIBRARIES = (
     "ftui", "torch", "transformers", "peft", "accelerate", "bitsandbytes", "tokenizers", "safetensors", "numpy",
@@ -32,33 +30,6 @@ def settle_environment() -> None:
     # one it waits for: beside a loop of matrix products, quickstart made 890 and 254 tokens/s on 2 cores by default,
     # 1030 and 957 so (alone about 6000 either way).
     os.environ.setdefault("GOMP_SPINCOUNT", "20000")
-
-
-def import_bitsandbytes() -> None:
-    """Import bitsandbytes, where it is installed, without torch's compiler: that takes 0.9 of the 4.3 s of a start.
-
-    It decorates four functions with `torch.compile`, which loads all of inductor. Here each is compiled when it is
-    first called, with the same result, and mostly never.
-    """
-    if importlib.util.find_spec("bitsandbytes") is None:
-        return
-    import torch
-
-    compile_now = torch.compile
-
-    def compile_later(function: Any = None, **options: Any) -> Any:
-        if function is None:
-            return functools.partial(compile_later, **options)
-        compiled = functools.cache(functools.partial(compile_now, function, **options))
-        return functools.wraps(function)(lambda *arguments, **keywords: compiled()(*arguments, **keywords))
-
-    setattr(torch, "compile", compile_later)  # noqa: B010
-    try:
-        import bitsandbytes
-
-        assert bitsandbytes
-    finally:
-        setattr(torch, "compile", compile_now)  # noqa: B010
 
 
 @functools.cache

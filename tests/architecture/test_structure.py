@@ -305,9 +305,7 @@ def test_no_code_is_fetched_from_the_hub(tmp_path: Path) -> None:
     """`kernels` downloads and runs code as soon as a library imports it: to the engine it is not there."""
     (tmp_path / "kernels.py").write_text("raise SystemExit('kernels was imported')")
     code = (
-        "from ftui.engine.__main__ import import_bitsandbytes; import_bitsandbytes();"
-        "import ftui.engine.recipe, sys, torch, bitsandbytes; assert sys.modules['kernels'] is None;"
-        "assert 'torch._inductor.compile_fx' not in sys.modules, 'each start would load a compiler that few runs use';"
-        "assert torch.compile.__module__ == 'torch'"
+        "from ftui.engine.__main__ import import_libraries; import_libraries();"
+        "import ftui.engine.recipe, sys, torch, bitsandbytes; assert sys.modules['kernels'] is None"
     )
     assert "torch" in loaded_by(code, {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"})

@@ -4,10 +4,11 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from ftui.engine.system.environment import import_bitsandbytes, settle_environment
+from ftui.engine.system.environment import settle_environment
+from ftui.engine.system.libraries import import_libraries
 
 settle_environment()
-import_bitsandbytes()
+import_libraries()
 os.environ["HF_HUB_OFFLINE"] = "1"
 
 import pytest  # noqa: E402

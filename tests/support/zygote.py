@@ -138,15 +138,16 @@ def tail_of(run: Run, length: int = 3000) -> str:
 
 def serve() -> None:
     """Import everything, then fork an engine for every order until stdin ends."""
-    from ftui.engine.system.environment import import_bitsandbytes
+    from ftui.engine.system.libraries import import_libraries, quick_imports
 
-    import_bitsandbytes()
-    import peft
-    import torch
-    import transformers
+    with quick_imports():
+        import_libraries()
+        import peft
+        import torch
+        import transformers
 
-    import ftui.engine.recipe
-    import tests.support.sabotage
+        import ftui.engine.recipe
+        import tests.support.sabotage
 
     assert all([peft, transformers, ftui.engine.recipe, tests.support.sabotage])
     torch.set_num_threads(1)
