@@ -103,12 +103,16 @@ def run_engine(run: Run, events: EventWriter, control: Control) -> int:
         from ftui.launch.open_run import check_moved_files
         from ftui.profile.layers import resolve
 
-        resolved = resolve(run.profile)
-        if os.environ.get("RANK", "0") == "0":  # they may have been moved since a supervisor started the attempt before
+        resolved, is_leader = resolve(run.profile), os.environ.get("RANK", "0") == "0"
+        if is_leader:  # they may have been moved since a supervisor started the attempt before
             check_moved_files(resolved, "ftui", "resume", run.name)
         profile = resolved.profile
         events.set_phase("starting", "loading the libraries")
         with quick_imports():
+            if is_leader:  # the others end with it
+                from .early_checks import check_inputs
+
+                check_inputs(profile)
             import_libraries()
             from .recipe import train  # torch, transformers, peft: 2 to 10 s
 

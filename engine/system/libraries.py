@@ -1,7 +1,7 @@
 """How the training libraries are imported: without the work that they do for others.
 
-CPU seconds of an engine's imports (torch 2.13, transformers 5.24, one core): 3.6, without `quick_imports` 4.5, with
-neither function here 5.5. torch alone takes 1.
+CPU seconds of an engine's imports on one core (torch 2.13, transformers 5.24, peft 0.21): 2.6, and by plain import
+statements 4.4. torch alone takes 1.
 """
 
 import functools

@@ -47,7 +47,7 @@ class Helper:
     def ask(
         self, method: str, *, deadline_seconds: float | None = None, on_detail: OnDetail | None = None, **params: Any
     ) -> Any:
-        """The answer, as plain values. The first one takes 5 s and more, while libraries are loaded.
+        """The answer, as plain values. The first one takes 3 s and more, while libraries are loaded.
 
         A `Profile` among the parameters is sent as TOML, if the code that its model brings may run. `on_detail` is
         called in this thread with the progress. Whoever gives up (Ctrl-C, the deadline) ends the process.

@@ -22,6 +22,7 @@ from ftui.units import size
 from ...models.files.fingerprints import file_hashes
 from ...models.tokenizer import tokenizer_fingerprint
 from ..facts.row_facts import FACTS
+from ..files.blocks import BadRow, parse_block
 from ..files.hub_dataset import HubRows
 from ..files.streams import kind_of, printable
 from ..sources import ResolvedSource
@@ -29,7 +30,7 @@ from ..tokens.encode import Encoder
 from .integrity import verified_counts
 from .progress import Meter
 from .store import Skipped, Store, StoreCounts, StoreWriter, map_store, publish
-from .tasks import Tasks
+from .tasks import Tasks, as_skipped
 from .worker_pool import encode_tasks
 
 FORM = 7  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
@@ -200,6 +201,18 @@ def _fill(work: _Job, sink: StoreWriter, tasks: Tasks, staged: Path) -> None:
     shutil.rmtree(tokenizer, ignore_errors=True)
     if not sink.num_rows:
         raise _no_rows_error(work.source, sink)
+
+
+def check_first_rows(source: ResolvedSource, *, skips: bool) -> None:
+    """Refuse what `load_store` would refuse of the first rows of a source before it tokenises them.
+
+    Raises:
+        DataError: a file that cannot be read, without rows, or of no known form; with `skips` not for single rows.
+    """
+    first = next(iter(Tasks(source)))
+    bad = [as_skipped(row, row.error()) for row in parse_block(first.block) if isinstance(row, BadRow)]
+    if bad and not skips:
+        raise bad_rows_error(bad)
 
 
 def bad_rows_error(bad: Sequence[Skipped]) -> DataError:

@@ -39,11 +39,12 @@ def encode_block(task: Task, encoder: Encoder) -> EncodedBlock:
         if isinstance(row, Row) and isinstance(one, EncodedRow):
             good.append((row, one))
         else:
-            skipped.append(_as_skipped(row, one.error() if isinstance(one, BadRow) else one))
+            skipped.append(as_skipped(row, one.error() if isinstance(one, BadRow) else one))
     return _as_bytes(task.block, good, skipped)
 
 
-def _as_skipped(row: Row | BadRow, error: object) -> Skipped:
+def as_skipped(row: Row | BadRow, error: object) -> Skipped:
+    """A row that is left out, and why: `error` is a DataError."""
     assert isinstance(error, DataError)
     reason = row.reason if isinstance(row, BadRow) else error.message.removeprefix(f"{row.where}: ").removesuffix(".")
     return Skipped(row.where, reason, error.message, error.hint)

@@ -53,6 +53,16 @@ def base_folder(section: ModelSection, cache: Path, report: Report) -> tuple[Pat
     return folder, commit
 
 
+def check_folder(folder: Path, name: str) -> None:
+    """See that a folder on this disk holds a whole model with weights.
+
+    Raises:
+        ModelError: as `base_folder`.
+    """
+    check_files(_local(folder), is_complete=True)
+    _check_weights(folder, name)
+
+
 def _check_weights(folder: Path, name: str) -> None:
     if (folder / "adapter_config.json").is_file():  # transformers would put it into the model, and say nothing
         raise ModelError(

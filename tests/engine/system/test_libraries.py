@@ -1,8 +1,6 @@
 """How the libraries are imported: seen in processes of their own, as each is imported once."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -11,6 +9,7 @@ import pytest
 from ftui.engine.services.server import METHODS, NEED_LIBRARIES
 from ftui.profile.serialize import to_toml
 from ftui.runs.run_folder import Run, RunFacts
+from tests.support.fresh_python import answer_of
 from tests.support.tiny import chats, make_profile, write_rows
 
 UNNEEDED = {
@@ -58,13 +57,6 @@ assert transformers.models.llama.LlamaConfig is transformers.LlamaConfig
 from transformers.utils.import_utils import define_import_structure as define
 assert define(str(Path(transformers.models.llama.__file__)))
 """
-
-
-def answer_of(code: str, *arguments: str) -> str:
-    """What a fresh interpreter prints."""
-    done = subprocess.run([sys.executable, "-P", "-c", code, *arguments], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 @pytest.mark.slow
