@@ -4,10 +4,9 @@ Widths come from wcwidth. Cutting and wrapping are done here: its own functions 
 text no longer has, and wrapping in the standard library counts characters instead of columns.
 """
 
-import json
 import re
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 MOST_SUGGESTIONS = 3
 _SURROGATES = range(0xD800, 0xE000)
@@ -64,8 +63,10 @@ def did_you_mean(name: str, names: Iterable[str]) -> str:
     return f"Did you mean {' or '.join(likely)}? " if likely else ""
 
 
-_NARROW = re.compile("[ -~\xa0-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2199\u21b5\u2500-\u25fc\u2800-\u28ff]*")
-"""One column each: ASCII, Latin and all that the screens draw with. Such text never loads wcwidth (20 ms)."""
+@cache
+def _narrow() -> re.Pattern[str]:
+    """One column each: ASCII, Latin and all that the screens draw with. Such text never loads wcwidth (20 ms)."""
+    return re.compile("[ -~\xa0-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2199\u21b5\u2500-\u25fc\u2800-\u28ff]*")
 
 
 def cells(text: str) -> int:
@@ -73,7 +74,7 @@ def cells(text: str) -> int:
 
     Each character counts for itself: terminals disagree on the width of joined emoji.
     """
-    return len(text) if text.isascii() or _NARROW.fullmatch(text) else sum(map(_cells, text))
+    return len(text) if text.isascii() or _narrow().fullmatch(text) else sum(map(_cells, text))
 
 
 @lru_cache(maxsize=4096)
@@ -158,6 +159,8 @@ BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that needs no quotes
 
 def toml_value(value: object) -> str:
     """A value the way a profile would spell it."""
+    import json
+
     if value is None:
         return '"none"'
     if isinstance(value, dict):

@@ -1,12 +1,16 @@
-"""`ftui pause RUN` and the like: send a control request to a running run and wait for its answer.
+"""`ftui pause RUN` and the like: send a control request to a running run and wait for its answer. `ftui remove RUN` ...
 
 What a command may still do to a run that is not running (pin, unpin, delete) it does itself, under the engine's lock.
 """
 
+import sys
 import time
 from collections.abc import Sequence
 
-from ftui.errors import UsageError
+from ftui import units
+from ftui.errors import FINISHED, STOPPED, DiskError, UsageError
+from ftui.launch import manage_runs
+from ftui.launch.manage_runs import Removal, describe_removal, plan_removal
 from ftui.runs.checkpoint_folders import step_of
 from ftui.runs.describe import event_lines
 from ftui.runs.events import ControlApplied, ControlRefused, Sampled
@@ -104,3 +108,76 @@ def _too_late(run: Run, watch: Watch, request: AnyRequest) -> int:
             print("\n".join(event_lines(record)))
             return 0
     raise UsageError(f"{run.name} ended ({phase_word(watch.state.phase)}) before it read the request.")
+
+
+def remove_runs(names: Sequence[str], yes: bool) -> int:
+    """`ftui remove RUN ...`: say what would be deleted, ask, delete. The exit code after a no is that of a stop.
+
+    Raises:
+        UsageError: one of the runs is not there, is running or needed by another; or nobody can be asked.
+        DiskError: something is left of one.
+    """
+    removals = [plan_removal(run) for run in _find_runs(names)]
+    for removal in removals:
+        print("\n".join(describe_removal(removal)))
+    if not yes and not _agreed(removals):
+        print("Nothing was removed.")
+        return STOPPED
+    for run in (removal.run for removal in removals):
+        manage_runs.sweep_removed(run.folder.parent)
+        if not manage_runs.remove(run):
+            raise DiskError(
+                f"{run.name} is removed, but the volume keeps some of its files for now.",
+                hint="The next `ftui remove` or new run tries to delete them again.",
+            )
+        print(f"Removed {shown(run.name)}.")
+    return FINISHED
+
+
+def _find_runs(names: Sequence[str]) -> list[Run]:
+    return list(dict.fromkeys(find_run(name) for name in names))
+
+
+def _agreed(removals: Sequence[Removal]) -> bool:
+    if not sys.stdin.isatty():
+        raise UsageError("Nothing was removed: there is no terminal to ask on.", hint="--yes removes without asking.")
+    freed = units.size(sum(removal.num_bytes for removal in removals))
+    what = "it" if len(removals) == 1 else f"these {len(removals)} runs"
+    print(f"Delete {what} for good and free {freed}? [y/N] ", end="", flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def archive_runs(names: Sequence[str]) -> int:
+    """`ftui archive RUN ...`.
+
+    Raises:
+        UsageError: one is not there, or is running.
+    """
+    for run in _find_runs(names):
+        manage_runs.archive(run)
+        print(f"Archived {shown(run.name)}: `ftui runs --archived` lists it, `ftui unarchive {shown(run.name)}`.")
+    return FINISHED
+
+
+def unarchive_runs(names: Sequence[str]) -> int:
+    """`ftui unarchive RUN ...`.
+
+    Raises:
+        UsageError: one is not there.
+    """
+    for run in _find_runs(names):
+        manage_runs.unarchive(run)
+        print(f"{shown(run.name)} is back in the lists.")
+    return FINISHED
+
+
+def rename_run(name: str, new_name: str) -> int:
+    """`ftui rename RUN NEW_NAME`.
+
+    Raises:
+        UsageError: there is no such run, it is running or needed by another, or the name is not to be had.
+    """
+    run = find_run(name)
+    renamed = manage_runs.rename(run, new_name)
+    print(f"{shown(run.name)} is now {shown(renamed.name)}.")
+    return FINISHED

@@ -1,9 +1,8 @@
-"""Which runs there are and how one stands; `ftui remove`, `archive`, `rename`; the profiles that ship."""
+"""Which runs there are and how one stands; the profiles that ship. Asked often: it imports only what that takes."""
 
 import shutil
-import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,7 @@ import msgspec
 
 from ftui import units
 from ftui.cli.terminal import table
-from ftui.errors import FINISHED, STOPPED, DiskError, UsageError
-from ftui.launch import manage_runs
-from ftui.launch.manage_runs import Removal, describe_removal, plan_removal
-from ftui.profile.presets import find_profile, shipped_presets
+from ftui.errors import UsageError
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import RunState, disk_trouble, eta_seconds, phase_word, read_losses
@@ -186,84 +182,13 @@ def _process(pid: int, alive: bool) -> str:
     return f"process {pid}, " + ("alive" if alive else "gone")
 
 
-def remove_runs(names: Sequence[str], yes: bool) -> int:
-    """`ftui remove RUN ...`: say what would be deleted, ask, delete. The exit code after a no is that of a stop.
-
-    Raises:
-        UsageError: one of the runs is not there, is running or needed by another; or nobody can be asked.
-        DiskError: something is left of one.
-    """
-    removals = [plan_removal(run) for run in _find_runs(names)]
-    for removal in removals:
-        print("\n".join(describe_removal(removal)))
-    if not yes and not _agreed(removals):
-        print("Nothing was removed.")
-        return STOPPED
-    for run in (removal.run for removal in removals):
-        manage_runs.sweep_removed(run.folder.parent)
-        if not manage_runs.remove(run):
-            raise DiskError(
-                f"{run.name} is removed, but the volume keeps some of its files for now.",
-                hint="The next `ftui remove` or new run tries to delete them again.",
-            )
-        print(f"Removed {shown(run.name)}.")
-    return FINISHED
-
-
-def _find_runs(names: Sequence[str]) -> list[Run]:
-    return list(dict.fromkeys(find_run(name) for name in names))
-
-
-def _agreed(removals: Sequence[Removal]) -> bool:
-    if not sys.stdin.isatty():
-        raise UsageError("Nothing was removed: there is no terminal to ask on.", hint="--yes removes without asking.")
-    freed = units.size(sum(removal.num_bytes for removal in removals))
-    what = "it" if len(removals) == 1 else f"these {len(removals)} runs"
-    print(f"Delete {what} for good and free {freed}? [y/N] ", end="", flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def archive_runs(names: Sequence[str]) -> int:
-    """`ftui archive RUN ...`.
-
-    Raises:
-        UsageError: one is not there, or is running.
-    """
-    for run in _find_runs(names):
-        manage_runs.archive(run)
-        print(f"Archived {shown(run.name)}: `ftui runs --archived` lists it, `ftui unarchive {shown(run.name)}`.")
-    return FINISHED
-
-
-def unarchive_runs(names: Sequence[str]) -> int:
-    """`ftui unarchive RUN ...`.
-
-    Raises:
-        UsageError: one is not there.
-    """
-    for run in _find_runs(names):
-        manage_runs.unarchive(run)
-        print(f"{shown(run.name)} is back in the lists.")
-    return FINISHED
-
-
-def rename_run(name: str, new_name: str) -> int:
-    """`ftui rename RUN NEW_NAME`.
-
-    Raises:
-        UsageError: there is no such run, it is running or needed by another, or the name is not to be had.
-    """
-    run = find_run(name)
-    renamed = manage_runs.rename(run, new_name)
-    print(f"{shown(run.name)} is now {shown(renamed.name)}.")
-    return FINISHED
-
-
 def print_profiles(name: str | None = None) -> int:
     """`ftui profiles [NAME]`: the list of shipped profiles, or the text of one.
 
     Its paths are made right in this folder, so that it can be saved here.
     """
+    from ftui.profile.presets import find_profile, shipped_presets  # 3 ms, as below: not for who only looks at runs
+
     if name is None:
         presets = shipped_presets()
         width = max((len(preset.name) for preset in presets), default=0)

@@ -2,8 +2,6 @@
 
 import os
 import re
-import secrets
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -18,7 +16,6 @@ from ftui.system.files import (
     replace_file,
     wait_lock,
 )
-from ftui.system.redact import redact
 from ftui.system.user_folders import state_folder
 from ftui.text import did_you_mean
 
@@ -50,8 +47,7 @@ class RunFacts(msgspec.Struct, frozen=True):
         return (self.run_id,) if self.parent_run is None else (self.run_id, self.parent_run)
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """The folder RUNS/<name>/ and the files in it."""
 
     folder: Path
@@ -216,6 +212,8 @@ def check_name(name: str) -> str:
     Raises:
         UsageError: anything but a lower-case letter or digit followed by at most 63 of `a-z 0-9 . _ -`, or a secret.
     """
+    from ftui.system.redact import redact  # 3 ms, which who only reads does without
+
     if redact(name) != name:
         raise UsageError(
             f"{redact(name)!r} cannot name a run: it holds a password or a token, and names stand in lists and logs.",
@@ -231,6 +229,8 @@ def check_name(name: str) -> str:
 
 def name_from(stem: str) -> str:
     """A run's name made from a file's stem (`My Profile` -> `my-profile`), without the secrets in it."""
+    from ftui.system.redact import redact
+
     return check_name(re.sub(r"[^a-z0-9._-]+", "-", redact(stem).lower()).strip("-._")[:LONGEST_NAME] or "run")
 
 
@@ -313,4 +313,4 @@ def find_parent(run: Run) -> Run | None:
 
 def new_run_id() -> str:
     """A random id of 16 hex digits, which stays with a run however its folder is renamed."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()

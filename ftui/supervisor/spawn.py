@@ -1,14 +1,17 @@
 """Starts the supervisor of a run: for a run that begins, and for an engine that has lost its own."""
 
 import os
-import subprocess
 import sys
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status
 from ftui.system.files import Lock, UnsafePathError, open_private, try_lock
+
+if TYPE_CHECKING:
+    import subprocess
 
 FOLDERS = ("FTUI_CACHE", "FTUI_RUNS", "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "XDG_CACHE_HOME")
 """Variables that name folders, which may be relative to where somebody stands."""
@@ -19,6 +22,8 @@ def launch(run: Run, lock: Lock | None = None) -> "subprocess.Popen[bytes]":
 
     Its own troubles go to supervisor.log.
     """
+    import subprocess  # 3 ms: every command asks for a supervisor, and hardly any has to start one
+
     log = open_private(run.supervisor_output, os.O_WRONLY | os.O_APPEND)
     command = [sys.executable, "-P", "-m", "ftui.supervisor", str(run.folder)]
     descriptors = () if lock is None else (lock.descriptor,)

@@ -4,12 +4,10 @@ import contextlib
 import errno
 import fcntl
 import os
-import secrets
 import stat
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -248,8 +246,7 @@ class Lease(msgspec.Struct, frozen=True):
     token: str
 
 
-@dataclass(frozen=True)
-class Lock:
+class Lock(msgspec.Struct, frozen=True):
     """A lock file held by this process until it ends or calls `close`; `lease` is the token where flock is missing."""
 
     path: Path
@@ -362,7 +359,7 @@ def _read_lease(path: Path) -> Lease | None:
 
 
 def _write_lease(descriptor: int) -> str:
-    token = secrets.token_hex(16)
+    token = os.urandom(16).hex()
     data = msgspec.json.encode(Lease(this_process(), token))
     os.lseek(descriptor, 0, os.SEEK_SET)
     write_all(descriptor, data)

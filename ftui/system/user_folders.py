@@ -6,24 +6,20 @@ the specification says, a relative XDG_* is ignored.
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ftui.system.files import make_private_folder
 
-if TYPE_CHECKING:
-    from platformdirs.unix import Unix
 
-
-def _xdg() -> "Unix":
-    from platformdirs.unix import Unix  # 7 ms: not for `ftui --help`, nor where $FTUI_CACHE answers
-
-    return Unix("ftui")
+def _folder(variable: str, usual: str) -> Path:
+    """ftui's folder in the one that the variable names, otherwise in `usual` of the user's home."""
+    named = os.environ.get(variable, "").strip()
+    return Path(named if os.path.isabs(named) else os.path.expanduser(f"~/{usual}"), "ftui")
 
 
 def cache_folder(fallback: Path | None = None) -> Path:
     """$FTUI_CACHE, else $XDG_CACHE_HOME/ftui or ~/.cache/ftui; `fallback` where that cannot be written."""
     setting = os.environ.get("FTUI_CACHE")
-    folder = Path(setting) if setting else _xdg().user_cache_path
+    folder = Path(setting) if setting else _folder("XDG_CACHE_HOME", ".cache")
     if fallback is None:
         return folder
     try:
@@ -35,12 +31,12 @@ def cache_folder(fallback: Path | None = None) -> Path:
 
 def state_folder() -> Path:
     """The folder of what ftui remembers between starts: $XDG_STATE_HOME/ftui, else ~/.local/state/ftui."""
-    return _xdg().user_state_path
+    return _folder("XDG_STATE_HOME", ".local/state")
 
 
 def prices_file() -> Path:
     """The user's own prices of cards: $XDG_CONFIG_HOME/ftui/prices.toml, else ~/.config/ftui/prices.toml."""
-    return _xdg().user_config_path / "prices.toml"
+    return _folder("XDG_CONFIG_HOME", ".config") / "prices.toml"
 
 
 def hub_cache() -> Path:

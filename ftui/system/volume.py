@@ -5,11 +5,11 @@ import fcntl
 import mmap
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ftui.errors import DiskError, DiskFullError
 from ftui.system.files import PRIVATE_FOLDER, open_private, replace_file, sync_open, write_all
@@ -91,7 +91,7 @@ def check_room(folder: Path, num_bytes: int) -> None:
         free = free_bytes(folder)
         if free is not None and free < num_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        _write_and_remove(folder / f".trial-{secrets.token_hex(4)}", max(_BLOCK, min(TRIAL, num_bytes)))
+        _write_and_remove(folder / f".trial-{os.urandom(4).hex()}", max(_BLOCK, min(TRIAL, num_bytes)))
     except OSError as error:
         raise disk_error(error, what, folder, num_bytes) from error
 
@@ -140,8 +140,7 @@ def release_reserve(path: Path) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Volume:
+class Volume(msgspec.Struct, frozen=True):
     """The file operations that work on a volume."""
 
     flock: bool
@@ -157,7 +156,7 @@ def probe(folder: Path) -> Volume:
     Raises:
         DiskError: nothing can be made there (a DiskFullError where there is no space to try).
     """
-    place = folder / f".probe-{secrets.token_hex(4)}"
+    place = folder / f".probe-{os.urandom(4).hex()}"
     try:
         place.mkdir(mode=PRIVATE_FOLDER)
         return Volume(

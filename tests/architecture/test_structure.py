@@ -206,6 +206,18 @@ def test_a_command_that_prints_loads_neither_screens_nor_training(command: str, 
     assert loaded_by(code, places) & (SCREEN_STACK | TRAINING_STACK) == set()
 
 
+@pytest.mark.parametrize("command", ["runs", "runs --json", "status RUN", "status RUN --json"])
+def test_a_look_at_runs_loads_little(command: str, tmp_path: Path) -> None:
+    """Each of these takes 1 to 10 ms of the 60 that such a command may take; another module may need it, not these."""
+    run = replay("wiki-style-finished", tmp_path / "runs")
+    places = {"FTUI_RUNS": str(tmp_path / "runs"), "XDG_STATE_HOME": str(tmp_path)}
+    code = f"from ftui.cli.main import main\nassert main({command.replace('RUN', run.name).split()}) == 0"
+    needless = {"asyncio", "dataclasses", "difflib", "hashlib", "inspect", "json", "platformdirs", "psutil", "secrets"}
+    needless |= {"subprocess", "threading", "tomllib", "typing_extensions"}
+    assert loaded_by(code, places) & needless == set()
+    assert "typing_extensions" in loaded_by(f"{code}\nimport typing_extensions", places), "others still have it"
+
+
 def test_the_entry_point_loads_no_pydantic() -> None:
     code = "import ftui.cli.main\ntry: ftui.cli.main.main(['--version'])\nexcept SystemExit: pass"
     assert loaded_by(code) & {"pydantic", "psutil"} == set()

@@ -1,7 +1,5 @@
 """Folders outside of runs: what the environment says goes before the user's own."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -39,7 +37,10 @@ def test_variables_name_other_folders(tmp_path: Path, monkeypatch: pytest.Monkey
     assert prices_file() == tmp_path / "XDG_CONFIG_HOME" / "ftui" / "prices.toml"
 
 
-def test_the_command_line_does_not_pay_for_platformdirs() -> None:
-    code = "import ftui.cli.main, ftui.system.user_folders, sys; print('platformdirs' in sys.modules)"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert ended.stdout == "False\n"
+@pytest.mark.parametrize("name", ["", " ", "relative", "~/home"])
+def test_a_variable_that_names_no_whole_path_is_ignored(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", name)
+    assert state_folder() == tmp_path / ".local" / "state" / "ftui"
