@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DataError
 from ftui.profile.schema import Profile
+from ftui.profile.sections.preference import VERDICT_STAGES
 
 from ..models.adapter_files import starting_adapter
 from ..models.files.hub import CODE, TOKENIZER, base_folder, model_folder, tokenizer_folder
@@ -22,6 +23,7 @@ from .files.encodings import utf8_chunks
 from .files.folders import first_names
 from .files.streams import CHUNK, TABLES, kind_of, open_stream, printable
 from .holdout import choose_holdout
+from .mismatched import mismatch
 from .sources import ResolvedSource, find_sources
 from .stores.cache import ReadOptions, load_store
 from .stores.sequences import Sequences, cut_to_length, join_sources
@@ -38,12 +40,14 @@ class DataSplit:
     """Part of a data set: which of its sequences, in their own order.
 
     An example is what a plan deals out: one sequence, or the two of a pair (`per_example` = 2), the chosen one first.
-    `reference` are the log-probabilities of its targets under the reference model, once they are measured.
+    `mismatched` are as many prompts with each other's answers, in stage kto. `reference` are the log-probabilities of
+    its targets under the reference model, once they are measured.
     """
 
     sequences: Sequences
     indices: np.ndarray
     per_example: int = 1
+    mismatched: "DataSplit | None" = None
     reference: "LogProbs | None" = None
 
     def __len__(self) -> int:
@@ -91,6 +95,8 @@ class DataSplit:
             "targets": int(num_targets.sum()),
             "examples": len(examples),
             "chosen_targets": int(num_targets[labels > 0].sum()),
+            "chosen": int((labels > 0).sum()),
+            "rejected": int((labels < 0).sum()),
         }
 
     @property
@@ -181,6 +187,9 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
     if eval_stores:
         apart = _model_view(profile, eval_sources, eval_stores, weights=weights)
         evaluation = _whole(profile, apart)
+    if profile.run.stage in VERDICT_STAGES and weights:
+        train = _with_mismatched(profile, train)
+        evaluation = evaluation and _with_mismatched(profile, evaluation)
     return LoadedData(
         tokenizer, folder, commit, longest, encoder, sources, stores, eval_sources, eval_stores, train, evaluation,
         (*_notes_on_files(sources, stores), *_notes_on_files(eval_sources, eval_stores)), adapter, new_token_ids,
@@ -288,6 +297,11 @@ def _split(profile: Profile, data: Sequences) -> tuple[DataSplit, DataSplit | No
     )  # fmt: skip
     size = profile.per_example
     return DataSplit(data, np.flatnonzero(~apart), size), DataSplit(data, np.flatnonzero(apart), size)
+
+
+def _with_mismatched(profile: Profile, split: DataSplit) -> DataSplit:
+    sequences = mismatch(split.sequences, split.indices, profile.data.max_length, profile.train.rows_seed)
+    return replace(split, mismatched=DataSplit(sequences, split.indices))
 
 
 def _whole(profile: Profile, data: Sequences) -> DataSplit:

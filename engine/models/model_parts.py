@@ -50,7 +50,3 @@ class ModelParts:
     def device(self) -> torch.device:
         """The device that the model trains on."""
         return self.hardware.device
-
-    def means(self, metrics: dict[str, float], amounts: dict[str, int]) -> dict[str, float | None]:
-        """The stage's metrics, from their sums over as much as `amounts` says."""
-        return {name: value / amounts[self.objective.per] for name, value in metrics.items()}

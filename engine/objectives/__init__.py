@@ -1,6 +1,6 @@
 """The stages: each says how rows become a micro-batch and what their loss is."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor, nn
@@ -25,16 +25,32 @@ class Loss:
 
 @dataclass(frozen=True)
 class Objective:
-    """One kind of training: its name and the loss of a micro-batch. Its metrics are means over the amount `per`."""
+    """One kind of training: its name and the loss of a micro-batch. Its metrics are means over the amount `per`, or
+    each over one of its own.
+    """
 
     name: str
     loss: Callable[[nn.Module, Batch], Loss]
-    per: str = "targets"
+    per: str | Mapping[str, str] = "targets"
+
+    def means(self, metrics: dict[str, float], amounts: dict[str, int]) -> dict[str, float | None]:
+        """The metrics from their sums over as much as `amounts` says; `None` where there was nothing.
+
+        Where chosen and rejected answers are not in pairs, their margin is the difference of both means.
+        """
+        means: dict[str, float | None] = {}
+        for name, value in metrics.items():
+            number = amounts[self.per if isinstance(self.per, str) else self.per[name]]
+            means[name] = value / number if number else None
+        chosen, rejected = means.get("rewards/chosen"), means.get("rewards/rejected")
+        if chosen is not None and rejected is not None:
+            means.setdefault("rewards/margins", chosen - rejected)
+        return means
 
 
 def make_objective(profile: Profile) -> Objective:
     """The stage of the profile's `run.stage`."""
-    from . import preference, pretrain, sft
+    from . import kto, pair_stages, pretrain, sft
 
-    stages = {"pretrain": pretrain.stage, "sft": sft.stage}
-    return stages.get(profile.run.stage, preference.stage)(profile)
+    stages = {"pretrain": pretrain.stage, "sft": sft.stage, "kto": kto.stage}
+    return stages.get(profile.run.stage, pair_stages.stage)(profile)

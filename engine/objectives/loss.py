@@ -8,7 +8,7 @@ In training the loss may be more than the cross-entropy: smoothed labels, and th
 evaluation (autograd off) is always the plain cross-entropy.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -36,11 +36,14 @@ class Batch:
         predictors: (targets,) int64 indices into the flattened (rows x length) positions that predict a target.
         target_ids: (targets,) int64, the tokens they must predict.
         amounts: what the sums of its losses are divided by in the end: `targets`, `examples` (sequences, or pairs),
-            `chosen_targets` (those of chosen answers); and `tokens`, its real ones, without padding.
+            `chosen_targets` (those of chosen answers), `chosen` and `rejected` (such answers); and `tokens`, its real
+            ones, without padding.
         lengths: (rows,) int64, the real tokens of each row; without it, none is padded.
         sequence_of: (targets,) int64, the number of the sequence that each target belongs to, ascending. The answers
             of pair n are the sequences 2n (chosen) and 2n + 1 (rejected).
         reference: (targets,) float32, log-probabilities of the targets under the reference model.
+        labels: (sequences,) int8, those of `Sequence.label`.
+        divergence: the mean log-ratio of model and reference on mismatched answers, in nats (stage kto).
     """
 
     input_ids: Tensor
@@ -51,6 +54,8 @@ class Batch:
     lengths: Tensor | None = None
     sequence_of: Tensor | None = None
     reference: Tensor | None = None
+    labels: Tensor | None = None
+    divergence: float = 0.0
 
     @property
     def num_tokens(self) -> int:
@@ -59,16 +64,12 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; the copy does not wait for the device."""
-        tensors = [
-            None if tensor is None else tensor.to(device, non_blocking=True)
-            for tensor in (
-                self.input_ids, self.position_ids, self.predictors, self.target_ids, self.lengths, self.sequence_of,
-                self.reference,
-            )
-        ]  # fmt: skip
-        ids, positions, predictors, targets, *others = tensors
-        assert ids is not None and predictors is not None and targets is not None, "they are always there"
-        return Batch(ids, positions, predictors, targets, self.amounts, *others)
+        moved = {
+            field.name: value.to(device, non_blocking=True)
+            for field in fields(self)
+            if isinstance(value := getattr(self, field.name), Tensor)
+        }
+        return replace(self, **moved)  # type: ignore[arg-type]
 
 
 class Predictions(NamedTuple):

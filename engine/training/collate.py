@@ -47,7 +47,8 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int, per_example: int = 1) -
     flat = np.flatnonzero(targets)
     packed = any(len(row) > 1 for row in rows)
     sequences = [sequence for row in rows for sequence in row]
-    is_compared = any(sequence.label for sequence in sequences)
+    labels = np.array([sequence.label for sequence in sequences], dtype=np.int8)
+    is_compared = bool(labels.any())
     num_targets = np.array([sequence.num_targets for sequence in sequences])
     references = [sequence.reference for sequence in sequences if sequence.reference is not None]
     return Batch(
@@ -59,9 +60,12 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int, per_example: int = 1) -
             "tokens": int(lengths.sum()),
             "targets": len(flat),
             "examples": len(sequences) // per_example,
-            "chosen_targets": sum(sequence.num_targets for sequence in sequences if sequence.label > 0),
+            "chosen_targets": int(num_targets[labels > 0].sum()),
+            "chosen": int((labels > 0).sum()),
+            "rejected": int((labels < 0).sum()),
         },
         torch.from_numpy(lengths),
         torch.from_numpy(np.repeat(np.arange(len(sequences)), num_targets)) if is_compared else None,
         torch.from_numpy(np.concatenate(references)) if references else None,
+        torch.from_numpy(labels) if is_compared else None,
     )

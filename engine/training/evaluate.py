@@ -2,8 +2,9 @@
 
 import math
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from ftui.errors import NonFiniteError
@@ -22,6 +23,7 @@ from ..system.device import Hardware
 from ..system.memory import is_out_of_memory, release_cached_memory
 from ..system.train_state import TrainState
 from .collate import collate_examples
+from .divergence import sum_log_ratios
 from .forward_backward import add_up, mean_of, read_sums
 from .prepare import TrainingData
 from .triggers import epoch_at
@@ -80,10 +82,11 @@ class Evaluator:
         sums, metrics = dict[str, float](), dict[str, float]()
         self.parts.model.eval()
         try:
+            divergence = self._divergence(size)
             while start < len(order):
                 self.control.poll(RequestLevel.SAVE)
                 batch = collate_examples(rows, [(int(i),) for i in order[start : start + size]], self.data.pad_id)
-                result = batch_loss(self.parts, batch, self.profile)
+                result = batch_loss(self.parts, replace(batch, divergence=divergence), self.profile)
                 if result is None and size == 1:
                     self.events.warn(f"the evaluation at step {self.state.step} does not fit into memory")
                     return None, {}, 0
@@ -98,7 +101,16 @@ class Evaluator:
         finally:
             self.parts.model.train()
         amounts = rows.amounts(order)
-        return mean_of(sums, amounts), self.parts.means(metrics, amounts), amounts["targets"]
+        return mean_of(sums, amounts), self.parts.objective.means(metrics, amounts), amounts["targets"]
+
+    def _divergence(self, size: int) -> float:
+        """The mean log-ratio of model and reference on the mismatched answers of all evaluation rows (stage kto)."""
+        rows = self.data.evaluation
+        if rows is None or rows.mismatched is None:
+            return 0.0
+        groups = ([(int(i),) for i in part] for part in np.split(rows.longest_first, range(size, len(rows), size)))
+        batches = (collate_examples(rows.mismatched, group, self.data.pad_id) for group in groups)
+        return sum_log_ratios(self.parts, batches) / len(rows)
 
 
 def batch_loss(parts: ModelParts, batch: Batch, profile: Profile) -> tuple[dict[str, float], dict[str, float]] | None:

@@ -4,7 +4,7 @@ import json
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
 from typing import TypeVar
@@ -21,6 +21,7 @@ from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
 from ..system.memory import first_line, is_out_of_memory, release_cached_memory
 from ..system.rng import RngState
+from .divergence import sum_log_ratios
 from .prefetch import Prefetcher, StepBatches
 
 Sum = TypeVar("Sum", Tensor, float)
@@ -85,7 +86,7 @@ class ForwardBackward:
         sums, metrics = self._sum_over_ranks(sums), self._sum_over_ranks(metrics)
         if problem := self.ranks.add_gradients(self._weights):
             return self._out_of_memory(problem, boundary)
-        loss, means = mean_of(sums, batches.amounts), self.parts.means(metrics, batches.amounts)
+        loss, means = mean_of(sums, batches.amounts), self.parts.objective.means(metrics, batches.amounts)
         norm = clip_gradients(self._weights, scale, self.max_grad_norm)
         return StepGradients(batches, loss, means, norm, data_seconds, start, time.perf_counter())
 
@@ -99,15 +100,21 @@ class ForwardBackward:
         """Sums of the losses and of the metrics over this rank's micro-batches."""
         sums: dict[str, Tensor] = {}
         metrics: dict[str, Tensor] = {}
+        divergence = self._divergence(batches) if batches.mismatched else 0.0
         for micro_step, batch in enumerate(batches.batches, start=1):
             if self.ranks.size == 1:  # several act between steps only: the others would wait for this one's part
                 self.control.poll(RequestLevel.ALL)
-            on_device = batch.to(self.parts.device)
+            on_device = replace(batch, divergence=divergence).to(self.parts.device)
             loss = backpropagate(self.parts.module, on_device, batches.amounts, scale)
             add_up(sums, loss.sums)
             add_up(metrics, loss.metrics)
             self.events.progress(micro_step=micro_step)
         return read_sums(sums), read_sums(metrics)
+
+    def _divergence(self, batches: StepBatches) -> float:
+        """The mean over the step's answers, all ranks together."""
+        total = self._sum_over_ranks({"ratios": sum_log_ratios(self.parts, batches.mismatched)})["ratios"]
+        return total / batches.amounts["examples"]
 
     def _sum_over_ranks(self, sums: dict[str, float]) -> dict[str, float]:
         if self.ranks.size == 1:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
@@ -22,6 +22,7 @@ class StepBatches:
 
     batches: list[Batch]
     amounts: dict[str, int]
+    mismatched: list[Batch] = field(default_factory=list)
 
     @property
     def num_tokens(self) -> int:
@@ -75,10 +76,9 @@ class Prefetcher:
         rows, train = self._rows_of(step), self._data.train
         micro_batches = [rows[start : start + size] for start in range(0, len(rows), size)]
         amounts = train.amounts(np.array([number for row in rows for number in row]))
-        return StepBatches(
-            [
-                collate_examples(train, micro_batch, self._data.pad_id)
-                for micro_batch in micro_batches[self._ranks.rank :: self._ranks.size]
-            ],
-            amounts,
+        own = micro_batches[self._ranks.rank :: self._ranks.size]
+        batches, mismatched = (
+            [] if split is None else [collate_examples(split, rows, self._data.pad_id) for rows in own]
+            for split in (train, train.mismatched)
         )
+        return StepBatches(batches, amounts, mismatched)

@@ -80,10 +80,13 @@ def reference_values(
 
 def with_reference(data: TrainingData, values: Values) -> TrainingData:
     """The same rows, each target with its log-probability under the reference model."""
-    evaluation = data.evaluation
-    if evaluation is not None:
-        evaluation = _attach(evaluation, values["evaluation"])
-    return replace(data, train=_attach(data.train, values["train"]), evaluation=evaluation)
+    splits = {name: _attach(split, values[name]) for name, split in _splits(data).items()}
+    whole = {
+        name: replace(splits[name], mismatched=splits.get(f"mismatched_{name}"))
+        for name in ("train", "evaluation")
+        if name in splits
+    }
+    return replace(data, train=whole["train"], evaluation=whole.get("evaluation"))
 
 
 def _attach(split: DataSplit, values: np.ndarray) -> DataSplit:
@@ -126,26 +129,40 @@ def measure(
     """
     rng = RngState.capture(parts.device)
     parts.model.eval()
+    splits = _splits(data)
+    meter = Meter(sum(split.num_tokens for split in splits.values()), report)
+    measured = {
+        name: Measurement(profile, parts, split, data.pad_id, meter, (known or {}).get(name))
+        for name, split in splits.items()
+    }
     try:
-        meter = Meter(sum(split.num_tokens for split in (data.train, data.evaluation) if split is not None), report)
-        size = profile.train.per_device_train_batch_size
-        batches = (rows[start : start + size] for rows in _steps(data) for start in range(0, len(rows), size))
-        splits = {"train": Measurement(profile, parts, data.train, data.pad_id, meter, (known or {}).get("train"))}
-        splits["train"].run(batches)
-        if data.evaluation is not None:
-            size, order = profile.eval.per_device_eval_batch_size, data.evaluation.longest_first
-            groups = ([(int(i),) for i in order[start : start + size]] for start in range(0, len(order), size))
-            before = (known or {}).get("evaluation")
-            splits["evaluation"] = Measurement(profile, parts, data.evaluation, data.pad_id, meter, before)
-            splits["evaluation"].run(groups)
+        for name, one in measured.items():
+            is_trained = splits[name].indices is data.train.indices
+            one.run(_training_batches(profile, data) if is_trained else _evaluation_batches(profile, splits[name]))
     finally:
         parts.model.train()
         rng.restore(parts.device)
-    return {name: one.values for name, one in splits.items()}, any(one.is_new for one in splits.values())
+    return {name: one.values for name, one in measured.items()}, any(one.is_new for one in measured.values())
 
 
-def _steps(data: TrainingData) -> Iterator[list[Row]]:
-    return (data.plan.step(number) for number in range(1, data.plan.max_steps + 1))
+def _splits(data: TrainingData) -> dict[str, DataSplit]:
+    """The rows that are measured, by name."""
+    splits = {"train": data.train, "evaluation": data.evaluation}
+    mismatched = {f"mismatched_{name}": split.mismatched for name, split in splits.items() if split is not None}
+    return {name: split for name, split in (splits | mismatched).items() if split is not None}
+
+
+def _training_batches(profile: Profile, data: TrainingData) -> Iterator[list[Row]]:
+    """The micro-batches of the plan."""
+    size = profile.train.per_device_train_batch_size
+    steps = (data.plan.step(number) for number in range(1, data.plan.max_steps + 1))
+    return (rows[start : start + size] for rows in steps for start in range(0, len(rows), size))
+
+
+def _evaluation_batches(profile: Profile, split: DataSplit) -> Iterator[list[Row]]:
+    """The batches of an evaluation."""
+    size, order = profile.eval.per_device_eval_batch_size, split.longest_first.tolist()
+    return ([(number,) for number in order[start : start + size]] for start in range(0, len(order), size))
 
 
 @dataclass(eq=False)

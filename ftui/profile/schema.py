@@ -23,10 +23,11 @@ EXAMINING = "examining"  # context of a validation that looks at the keys one by
 class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
-    stage: Literal["pretrain", "sft", "dpo", "orpo", "simpo", "cpo"] = weights()
+    stage: Literal["pretrain", "sft", "dpo", "kto", "orpo", "simpo", "cpo"] = weights()
     """`sft` trains on the answers of conversations and completions; `pretrain` trains on every token of plain text;
     `dpo` trains on pairs of answers to prefer the chosen one to the rejected one, measured against the model that the
-    run starts from; `orpo`, `simpo` and `cpo` do so without that reference."""
+    run starts from; `orpo`, `simpo` and `cpo` do so without that reference; `kto` trains on single answers that are
+    judged good or bad."""
 
     name: str | None = conduct(None)
     """Name of the run's folder. Default: the profile's file name."""

@@ -102,6 +102,16 @@ def preference_pairs(number: int) -> Rows:
     ]
 
 
+def judged_answers(number: int) -> Rows:
+    """Single answers with a verdict, more of them good; good ones and bad ones are of words of their own."""
+    pairs = preference_pairs(number)
+    sides = [("rejected", False) if n % 3 == 0 else ("chosen", True) for n in range(number)]
+    return [
+        {"prompt": pair["prompt"], "completion": pair[side], "label": good}
+        for pair, (side, good) in zip(pairs, sides, strict=True)
+    ]
+
+
 def write_rows(path: Path, rows: Sequence[Any]) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"".join(json.dumps(row, ensure_ascii=False).encode() + b"\n" for row in rows))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ftui.profile.checks.known_values import KnownValues, contradiction
 from ftui.profile.origins import ProfileFault
-from ftui.profile.sections.preference import COMPARING_STAGES, PAIR_STAGES, TAKES
+from ftui.profile.sections.preference import COMPARING_STAGES, LOSSES, PAIR_STAGES, TAKES
 
 FORMS = {"preference": PAIR_STAGES, "kto": COMPARING_STAGES - PAIR_STAGES}
 """Forms of rows, by the stages that compare them."""
@@ -19,25 +19,28 @@ def _keys_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
             yield contradiction(f"preference.{key} run.stage", why, f"Leave {key} out.")
 
 
+def _losses(values: KnownValues) -> Iterator[ProfileFault]:
+    kinds, stage = values("preference.loss_type"), values("run.stage")
+    if kinds is None or stage not in LOSSES:
+        return
+    others = [kind for kind in kinds if kind not in LOSSES[stage]]
+    if others or not kinds or len(set(kinds)) < len(kinds):
+        why = f"loss_type {others[0]!r} is not one of stage {stage}" if others else "loss_type names a loss twice"
+        fix = f"There are {', '.join(LOSSES[stage])}."
+        yield contradiction("preference.loss_type run.stage", why if kinds else "loss_type names no loss", fix)
+    elif stage == "kto" and len(kinds) > 1:
+        yield contradiction("preference.loss_type run.stage", "stage kto has one loss", 'loss_type = "kto" is usual.')
+
+
 def _loss_weights(values: KnownValues) -> Iterator[ProfileFault]:
-    weights, kinds = values("preference.loss_weights"), values("preference.loss_type")
+    weights, kinds = values("preference.loss_weights"), values("preference.loss_type") or ("",)
     if weights is not None and len(weights) != len(kinds):
         why = f"loss_weights has {len(weights)} factors, and loss_type {len(kinds)} losses"
         yield contradiction("preference.loss_weights preference.loss_type", why, "Give each loss one factor.")
-    if len(set(kinds)) < len(kinds) or not kinds:
-        why = "loss_type names a loss twice" if kinds else "loss_type names no loss"
-        yield contradiction("preference.loss_type", why, 'loss_type = "sigmoid" is DPO.')
-
-
-def _losses_of_cpo(values: KnownValues) -> Iterator[ProfileFault]:
-    others = [kind for kind in values("preference.loss_type") if kind not in ("sigmoid", "hinge", "ipo")]
-    if values("run.stage") == "cpo" and others:
-        why = f"loss_type {others[0]!r} is not one of stage cpo, which has sigmoid, hinge and ipo"
-        yield contradiction("preference.loss_type run.stage", why, 'Set stage = "dpo" for the others.')
 
 
 def _label_smoothing(values: KnownValues) -> Iterator[ProfileFault]:
-    smoothing, kinds = values("preference.label_smoothing"), values("preference.loss_type")
+    smoothing, kinds = values("preference.label_smoothing"), values("preference.loss_type") or ()
     if "exo_pair" in kinds and not smoothing:
         why = 'loss_type "exo_pair" takes the logarithm of label_smoothing, which is 0'
         fix = "Set label_smoothing = 1e-3, as TRL does."
@@ -70,4 +73,4 @@ def _form_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("data.format run.stage", why, "Leave format out.")
 
 
-CHECKS = (_keys_of_the_stage, _loss_weights, _losses_of_cpo, _label_smoothing, _answers_only, _form_of_the_stage)
+CHECKS = (_keys_of_the_stage, _losses, _loss_weights, _label_smoothing, _answers_only, _form_of_the_stage)

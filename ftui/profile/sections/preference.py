@@ -18,8 +18,8 @@ REFERENCE_STAGES = frozenset({"dpo", "kto"})
 """Stages whose loss compares the model with what it was when the run began."""
 
 TAKES = {
-    "beta": frozenset({"dpo", "orpo", "simpo", "cpo"}),
-    "loss_type": frozenset({"dpo", "cpo"}),
+    "beta": frozenset({"dpo", "kto", "orpo", "simpo", "cpo"}),
+    "loss_type": frozenset({"dpo", "kto", "cpo"}),
     "loss_weights": frozenset({"dpo", "cpo"}),
     "label_smoothing": frozenset({"dpo", "cpo", "simpo"}),
     "discopop_tau": frozenset({"dpo"}),
@@ -27,13 +27,26 @@ TAKES = {
     "use_weighting": frozenset({"dpo"}),
     "simpo_gamma": frozenset({"simpo"}),
     "cpo_alpha": frozenset({"cpo"}),
+    "desirable_weight": frozenset({"kto"}),
+    "undesirable_weight": frozenset({"kto"}),
 }
 """The keys of `[preference]`, and the stages that each is for."""
 
-DpoLoss = Literal[
+PreferenceLoss = Literal[
     "sigmoid", "ipo", "hinge", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down",
-    "discopop", "sigmoid_norm", "sft",
+    "discopop", "sigmoid_norm", "sft", "kto", "apo_zero_unpaired",
 ]  # fmt: skip
+
+
+LOSSES: dict[str, tuple[str, ...]] = {
+    "dpo": (
+        "sigmoid", "ipo", "hinge", "robust", "exo_pair", "nca_pair", "bco_pair", "sppo_hard", "apo_zero", "apo_down",
+        "discopop", "sigmoid_norm", "sft",
+    ),
+    "cpo": ("sigmoid", "hinge", "ipo"),
+    "kto": ("kto", "apo_zero_unpaired"),
+}  # fmt: skip
+"""The losses of each stage that has several, its default first."""
 
 
 class PreferenceSection(Section):
@@ -43,10 +56,11 @@ class PreferenceSection(Section):
     """How strongly the model is held to the reference: rewards are beta times the log-ratio of the two. A higher value
     keeps it closer."""
 
-    loss_type: tuple[DpoLoss, ...] = weights(("sigmoid",))
-    """Loss of stage `dpo` (of `cpo`: `sigmoid`, `hinge` or `ipo`), or a list of losses that are added: `sigmoid` (DPO),
-    `ipo`, `hinge`, `robust`, `exo_pair`, `nca_pair`, `bco_pair`, `sppo_hard`, `apo_zero`, `apo_down`, `discopop`,
-    `sigmoid_norm`, and `sft` (the cross-entropy of the chosen answers). ["sigmoid", "sft"] is RPO."""
+    loss_type: tuple[PreferenceLoss, ...] | None = weights(None)
+    """The loss, or a list of losses that are added. Of `dpo`: `sigmoid` (its default), `ipo`, `hinge`, `robust`,
+    `exo_pair`, `nca_pair`, `bco_pair`, `sppo_hard`, `apo_zero`, `apo_down`, `discopop`, `sigmoid_norm`, and `sft` (the
+    cross-entropy of the chosen answers; ["sigmoid", "sft"] is RPO). Of `cpo`: `sigmoid` (its default), `hinge`, `ipo`.
+    Of `kto`: `kto` (its default), `apo_zero_unpaired`."""
 
     loss_weights: tuple[float, ...] | None = weights(None)
     """Factor of each loss in loss_type. Default: 1 for each."""
@@ -71,17 +85,19 @@ class PreferenceSection(Section):
     cpo_alpha: float = weights(1.0, ge=0)
     """Weight of the cross-entropy of the chosen answers in stage `cpo`."""
 
-    @field_validator("loss_type", mode="before")
+    desirable_weight: float = weights(1.0, gt=0)
+    """Weight of the answers judged good in stage `kto`. Where good and bad ones differ in number, weights that make up
+    for it keep the two sums within a factor of 4/3."""
+
+    undesirable_weight: float = weights(1.0, gt=0)
+    """Weight of the answers judged bad in stage `kto`."""
+
+    @field_validator("loss_type", "loss_weights", mode="before")
     @classmethod
     def _one_or_several(cls, given: Any) -> Any:
-        return (given,) if isinstance(given, str) else tuple_of_list(given)
+        return (given,) if isinstance(given, str) else None if given is None else tuple_of_list(given)
 
-    @field_validator("loss_weights", mode="before")
-    @classmethod
-    def _list(cls, given: Any) -> Any:
-        return None if given is None else tuple_of_list(given)
-
-    @property
-    def weighted_losses(self) -> tuple[tuple[str, float], ...]:
-        """Each loss with its factor."""
-        return tuple(zip(self.loss_type, self.loss_weights or (1.0,) * len(self.loss_type), strict=True))
+    def weighted_losses(self, stage: str) -> tuple[tuple[str, float], ...]:
+        """Each loss of the stage with its factor."""
+        losses = self.loss_type or LOSSES[stage][:1]
+        return tuple(zip(losses, self.loss_weights or (1.0,) * len(losses), strict=True))

@@ -51,11 +51,12 @@ def trl_steps(profile: Profile, model: Path, folder: Path, rows: Rows) -> list[d
     if profile.adapter.method == "lora":
         policy = get_peft_model(policy, LoraConfig(**LORA, target_modules="all-linear", task_type="CAUSAL_LM"))
     preference, train = profile.preference, profile.train
+    losses = preference.weighted_losses("dpo")
     trainer = DPOTrainer(
         model=policy,
         args=DPOConfig(
-            **SETTINGS, output_dir=str(folder), beta=preference.beta, loss_type=list(preference.loss_type),
-            loss_weights=list(preference.loss_weights or [1.0] * len(preference.loss_type)),
+            **SETTINGS, output_dir=str(folder), beta=preference.beta, loss_type=[name for name, _ in losses],
+            loss_weights=[factor for _, factor in losses],
             per_device_train_batch_size=train.per_device_train_batch_size,
             gradient_accumulation_steps=train.gradient_accumulation_steps, optim=train.optim, max_length=None,
             train_sampling_strategy="sequential", logging_steps=1, save_strategy="no", report_to=[], use_cpu=True,

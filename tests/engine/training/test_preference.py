@@ -20,7 +20,7 @@ from ftui.runs.events import EvaluationDone, RunStarted, Step
 from ftui.runs.run_folder import Run
 from tests.support.attempts import Killed, attempt, killed_attempt, records
 from tests.support.sameness import same_runs
-from tests.support.tiny import column, make_profile, preference_pairs, train_run, write_rows
+from tests.support.tiny import Rows, column, judged_answers, make_profile, preference_pairs, train_run, write_rows
 
 LORA = {"r": 4, "lora_alpha": 16}
 METHODS: dict[str, dict[str, Any]] = {
@@ -70,12 +70,64 @@ def test_it_begins_at_its_reference_and_learns(
     assert after.extras["rewards/accuracies"] > 0.8 and after.extras["rewards/margins"] > 0
 
 
+@pytest.mark.parametrize("method", ["lora", pytest.param("full", marks=pytest.mark.slow)])
+def test_kto_begins_at_its_reference_and_learns(method: str, model_folder: Path, tmp_path: Path) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", judged_answers(46))
+    run = Run(tmp_path / "run")
+    profile = dpo(model_folder, rows, run={"stage": "kto"}, adapter=METHODS[method], preference={"beta": 0.3})
+    assert attempt(run, profile) == 0
+    first, last = records(run, Step)[0], records(run, Step)[-1]
+    before, after = records(run, EvaluationDone)[0], records(run, EvaluationDone)[-1]
+    for start in (first, before):
+        assert start.loss == pytest.approx(0.5, abs=1e-6)
+        assert {start.extras[name] for name in ("rewards/chosen", "rewards/rejected", "kl")} <= {0.0, None}
+    assert last.loss < 0.4 and after.extras["rewards/chosen"] > 0.2
+    margins = [step for step in records(run, Step) if step.extras.get("rewards/margins") is not None]
+    assert margins[-1].extras["rewards/margins"] > 1 and margins[0].extras["rewards/margins"] == 0
+    assert max(step.extras["kl"] for step in records(run, Step)) > 0
+
+
+def test_every_row_of_kto_has_an_answer_of_another(model_folder: Path, tmp_path: Path) -> None:
+    """Its own prompt to the token, the partner's answer to the token; each answer once, none its own."""
+    rows = write_rows(tmp_path / "rows.jsonl", judged_answers(30))
+    profile = dpo(model_folder, rows, run={"stage": "kto"})
+    data = prepare(profile, tmp_path / "cache", lambda detail: None)
+    for split in (data.train, data.evaluation):
+        assert split is not None and split.mismatched is not None
+        answers = []
+        for number in range(len(split)):
+            (own,), (other,) = split.example(number), split.mismatched.example(number)
+            prompt = int(np.flatnonzero(own.targets)[0])
+            assert (other.input_ids[:prompt] == own.input_ids[:prompt]).all() and not other.targets[:prompt].any()
+            assert split.mismatched.lengths[number] == len(other.input_ids)
+            assert split.mismatched.num_targets[number] == other.num_targets == int(other.targets.sum())
+            answers.append(bytes(other.input_ids[prompt:]))
+            assert answers[-1] != bytes(own.input_ids[prompt:])
+        mine = [
+            bytes(s.input_ids[int(np.flatnonzero(s.targets)[0]) :]) for n in range(len(split)) for s in split.example(n)
+        ]
+        assert sorted(answers) == sorted(mine)
+
+
+@pytest.mark.parametrize("stage", ["orpo", "simpo", "cpo"])
+def test_stages_without_a_reference_learn(stage: str, model_folder: Path, rows: Path, tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    assert attempt(run, dpo(model_folder, rows, run={"stage": stage})) == 0
+    before, after = records(run, EvaluationDone)[0], records(run, EvaluationDone)[-1]
+    assert not run.reference.exists()
+    assert after.loss < before.loss and after.extras["rewards/margins"] > before.extras["rewards/margins"]
+
+
 @pytest.mark.slow
-def test_the_split_into_micro_batches_does_not_matter(model_folder: Path, rows: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("stage", ["dpo", "kto"])
+def test_the_split_into_micro_batches_does_not_matter(stage: str, model_folder: Path, tmp_path: Path) -> None:
+    given: Rows = preference_pairs(40) if stage == "dpo" else judged_answers(40)
+    rows = write_rows(tmp_path / "rows.jsonl", given)
+    keys: Any = {"loss_type": ["sigmoid", "sft"], "loss_weights": [1, 0.1]} if stage == "dpo" else {"beta": 0.5}
     figures = []
     for size, accumulation in ((8, 1), (1, 8), (2, 4)):
         profile = dpo(
-            model_folder, rows, preference={"loss_type": ["sigmoid", "sft"], "loss_weights": [1, 0.1]},
+            model_folder, rows, run={"stage": stage}, preference=keys,
             train={
                 "per_device_train_batch_size": size, "gradient_accumulation_steps": accumulation, "max_steps": None,
                 "num_train_epochs": 2,
@@ -111,14 +163,19 @@ def test_packed_pairs_give_what_they_give_alone(model_folder: Path, rows: Path, 
         torch.testing.assert_close(results[1][name], value, rtol=1e-5, atol=1e-5 * float(value.abs().max()))
 
 
-@pytest.mark.parametrize("method", ["lora", pytest.param("full", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("stage", "method"),
+    [("dpo", "lora"), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("dpo", "full"), ("kto", "lora")))],
+)
 def test_a_killed_run_goes_on_bit_for_bit(
-    method: str, model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: str, method: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Killed while the reference is measured, and in a step."""
+    given = preference_pairs(40) if stage == "dpo" else judged_answers(40)
+    rows = write_rows(tmp_path / "rows.jsonl", given)
     profile = dpo(
-        model_folder, rows, adapter=METHODS[method], eval={"eval_strategy": "steps", "eval_steps": 2},
-        checkpoint={"save_steps": 2},
+        model_folder, rows, run={"stage": stage}, adapter=METHODS[method], checkpoint={"save_steps": 2},
+        eval={"eval_strategy": "steps", "eval_steps": 2},
     )  # fmt: skip
     whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
     assert attempt(whole, profile) == 0

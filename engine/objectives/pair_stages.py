@@ -45,12 +45,12 @@ def stage(profile: Profile) -> Objective:
 
 def losses_of(stage: str, section: PreferenceSection) -> tuple[tuple[str, float], ...]:
     """The losses that a stage adds up, each with its factor."""
-    return {
-        "dpo": section.weighted_losses,
-        "orpo": (("odds_ratio", 1.0), (SFT, 1.0)),
-        "simpo": (("simpo", 1.0),),
-        "cpo": (*section.weighted_losses, (SFT, section.cpo_alpha)),
-    }[stage]
+    if stage == "orpo":
+        return ("odds_ratio", 1.0), (SFT, 1.0)
+    if stage == "simpo":
+        return (("simpo", 1.0),)
+    losses = section.weighted_losses(stage)
+    return losses if stage == "dpo" else (*losses, (SFT, section.cpo_alpha))
 
 
 def make_pairs(log_probs: Tensor, batch: Batch, ld_alpha: float | None = None) -> Pairs:

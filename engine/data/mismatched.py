@@ -1,0 +1,48 @@
+"""Prompts with the answers of other rows: what KTO measures on how far the model has moved from its reference.
+
+Each row has one partner for good, whatever the batches and epochs are: so the reference is measured once for it, too,
+and no row is ever its own partner, as in batches of one (TRL rotates the answers of each batch).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .stores.sequences import Sequences
+from .tokens.encode import Sequence
+
+
+@dataclass(frozen=True)
+class MismatchedSequences(Sequences):
+    """Number n is the prompt of sequence n of `own` with the answer of its sequence partners[n]."""
+
+    own: Sequences
+    partners: np.ndarray
+    max_length: int
+
+    def __getitem__(self, index: int) -> Sequence:
+        return _splice(self.own[index], self.own[int(self.partners[index])], self.max_length)
+
+
+def mismatch(sequences: Sequences, indices: np.ndarray, max_length: int, seed: int) -> MismatchedSequences:
+    """The sequences `indices` with each other's answers, each answer used once; others stay without a partner."""
+    order = indices[np.random.default_rng([seed, 0x4B54]).permutation(len(indices))]
+    partners = np.arange(len(sequences))
+    partners[order] = np.roll(order, -1)
+    lengths, num_targets = np.array(sequences.lengths), np.array(sequences.num_targets)
+    for index in indices.tolist():
+        spliced = _splice(sequences[index], sequences[int(partners[index])], max_length)
+        lengths[index], num_targets[index] = len(spliced.input_ids), spliced.num_targets
+    labels = np.ones(len(sequences), dtype=np.int8)
+    return MismatchedSequences(
+        sequences.counts, lengths, num_targets, sequences.rows, labels, sequences.starts, sequences.bounds,
+        sequences.stores, sequences, partners, max_length,
+    )  # fmt: skip
+
+
+def _splice(own: Sequence, other: Sequence, max_length: int) -> Sequence:
+    """What comes before the first target of one, then what begins with the first target of the other."""
+    prompt, answer = (int(np.flatnonzero(one.targets[1:])[0]) + 1 for one in (own, other))
+    ids = np.concatenate([own.input_ids[:prompt], other.input_ids[answer:]])[:max_length]
+    targets = np.concatenate([np.zeros(prompt, dtype=bool), other.targets[answer:]])[:max_length]
+    return Sequence(ids, targets, label=1)
