@@ -13,11 +13,11 @@ from .distributed.process_group import ProcessGroup, hide_ranks
 from .models.adapter_files import adapter_fingerprint
 from .models.attention import attention_for, settle_groups
 from .models.files.fingerprints import weights_fingerprint
+from .models.joined_rows import joins_rows, settle_joined_rows
 from .models.load_model import load_model
 from .models.methods import apply_method, storage_dtype
 from .models.model_parts import LossModule, ModelParts
 from .models.new_model import new_config, new_model
-from .models.packing_check import check_packing
 from .models.performance import check_layers, prepare_base, prepare_trained
 from .models.quantization import keep_layout, quantized_loading
 from .models.special_tokens import check_new_tokens, fit_embeddings
@@ -50,14 +50,13 @@ def build_model(profile: Profile, data: TrainingData, hardware: Hardware) -> Any
     fit_embeddings(model, data.tokenizer, data.new_token_ids)
     if profile.data.chat_template is not None:  # generation with the result stops where a turn now ends
         model.generation_config.eos_token_id = data.stop_ids
-    if profile.data.packing:
-        check_packing(model, hardware)
     return prepare_model(model, profile, hardware, data)
 
 
 def prepare_model(model: Any, profile: Profile, hardware: Hardware, start: StartingPoint) -> Any:
     """A base model, loaded or new, as it is trained."""
     settle_groups(hardware)
+    settle_joined_rows()
     check_layers(model, profile.train)
     prepare_base(model, profile.train)
     trained = apply_method(model, profile, hardware, start)
@@ -70,7 +69,7 @@ def assemble(profile: Profile, data: TrainingData, model: Any, hardware: Hardwar
     """The model with its loss, its optimizer and its device. accelerate places and wraps it; it knows of no ranks.
 
     Raises:
-        FtuiError: the ranks have different training rows.
+        FtuiError: the ranks have different training rows, or packed ones would see each other in this model.
     """
     ranks.check_same(data.train.sequences.counts.fingerprint, "the training rows")
     with hide_ranks():
@@ -80,7 +79,8 @@ def assemble(profile: Profile, data: TrainingData, model: Any, hardware: Hardwar
     module = accelerator.prepare_model(LossModule(model, objective, hardware))
     if not ranks.is_leader:
         seed_everything(rank_seed(profile.train.seed, ranks.rank))  # the same weights, but dropout of its own
-    return ModelParts(model, module, objective, make_optimizer(model, profile.train), hardware)
+    joined = joins_rows(model, profile, hardware)
+    return ModelParts(model, module, objective, make_optimizer(model, profile.train), hardware, joined)
 
 
 def describe_provenance(
@@ -98,5 +98,5 @@ def describe_provenance(
         "base_model": base,
         **({} if data.adapter is None else {"adapter": adapter_fingerprint(data.adapter)}),
     }
-    attention = str(parts.model.config._attn_implementation)
+    attention = str(parts.model.config._attn_implementation) + (", rows end to end" if parts.joins_rows else "")
     return Provenance(fingerprints, environment(profile, parts.hardware, attention, num_processes))

@@ -90,7 +90,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         values = reference_values(run, profile, data, parts, ranks, provenance.fingerprints, disk_wait, events, report)
         data = with_reference(data, values)
         provenance.fingerprints["reference"] = values_hash(values)
-    with Prefetcher(data, ranks) as prefetcher:
+    with Prefetcher(data, ranks, joined=parts.joins_rows) as prefetcher:
         passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events)
         if not ranks.is_leader:
             return run_worker(run, ranks, parts, passes)

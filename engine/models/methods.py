@@ -58,6 +58,8 @@ def apply_method(model: PreTrainedModel, profile: Profile, hardware: Hardware, s
             adapted = continued_adapter(model, section, start.adapter, base, start.new_token_ids)
     else:
         adapted = new_adapter(model, section, base, start.new_token_ids)
+    if profile.train.activation_checkpointing:
+        model.disable_input_require_grads()  # PEFT turns them on: see prepare_base
     if section.use_fused_lora:
         fuse_adapters(adapted, hardware)
     return adapted

@@ -38,6 +38,8 @@ def autocast(hardware: Hardware) -> torch.autocast:
 class ModelParts:
     """The model (with its adapter, if it has one), the wrapped LossModule around it with its objective, its optimizer,
     and the device.
+
+    `joins_rows`: whether the rows of a micro-batch go through it end to end (engine/models/joined_rows.py).
     """
 
     model: Any
@@ -45,6 +47,7 @@ class ModelParts:
     objective: Objective
     optimizer: torch.optim.Optimizer
     hardware: Hardware
+    joins_rows: bool = False
 
     @property
     def device(self) -> torch.device:

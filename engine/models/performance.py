@@ -85,6 +85,12 @@ def check_layers(model: PreTrainedModel, train: TrainSection) -> None:
             )
     if train.torch_compile and not _layers(model):
         raise ModelError("This model has no layers that could be compiled.", hint="Set train.torch_compile = false.")
+    details = train.activation_checkpointing_kwargs
+    if details is not None and details.num_layers is not None and not _layers(model):
+        raise ModelError(
+            "This model recomputes the activations of all its layers or of none.",
+            hint="Leave out train.activation_checkpointing_kwargs.num_layers.",
+        )
 
 
 def _layers(model: torch.nn.Module) -> list[GradientCheckpointingLayer]:
@@ -99,6 +105,11 @@ def prepare_base(model: PreTrainedModel, train: TrainSection) -> None:
         details = train.activation_checkpointing_kwargs
         every = 1 if details is None else details.every_n_layers
         model.activation_checkpointing_enable({"use_reentrant": False}, every_n_layers=every)
+        if details is not None and details.num_layers is not None:
+            for layer in _layers(model)[details.num_layers :]:
+                layer.gradient_checkpointing = False
+        # Gradients of the embeddings' output are for reentrant checkpoints: they would flow through frozen layers.
+        model.disable_input_require_grads()
 
 
 def prepare_trained(model: Any, train: TrainSection) -> None:

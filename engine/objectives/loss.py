@@ -44,6 +44,7 @@ class Batch:
         reference: (targets,) float32, log-probabilities of the targets under the reference model.
         labels: (sequences,) int8, those of `Sequence.label`.
         divergence: the mean log-ratio of model and reference on mismatched answers, in nats (stage kto).
+        joined: tokens of each sequence, where all are end to end in the only row (engine/models/joined_rows.py).
     """
 
     input_ids: Tensor
@@ -56,6 +57,7 @@ class Batch:
     reference: Tensor | None = None
     labels: Tensor | None = None
     divergence: float = 0.0
+    joined: tuple[int, ...] | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -123,20 +125,31 @@ def predict_targets(model: nn.Module, batch: Batch) -> Predictions:
 
 def model_and_inputs(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any]]:
     """The model under an adapter, and the arguments of its forward for a batch."""
-    base: Any = model.get_base_model() if hasattr(model, "peft_config") else model  # type: ignore[operator]
+    base = under_adapter(model)
     inputs: dict[str, Any] = {"input_ids": batch.input_ids}
     if batch.position_ids is not None:
-        inputs = in_one_row(base, inputs | {"position_ids": batch.position_ids})
+        inputs = _in_one_row(base, inputs | {"position_ids": batch.position_ids})
+    if batch.joined is not None and not _has_flash(base):
+        inputs["attention_mask"] = torch.tensor(batch.joined, device=batch.input_ids.device).view(1, 1, 1, -1)
     return base, inputs | {"use_cache": False}
 
 
-def in_one_row(base: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+def under_adapter(model: nn.Module) -> Any:
+    """The model itself where it carries no adapter. (PEFT leaves a `peft_config` on the base too.)"""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model  # type: ignore[operator]
+
+
+def _has_flash(base: Any) -> bool:
+    return str(base.config._attn_implementation).startswith("flash")
+
+
+def _in_one_row(base: Any, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """Packed inputs (rows, length), for flash attention as one row (1, rows x length).
 
     That kernel looks at positions only where there is one row; in several it would let packed sequences see each other
     (transformers 5.24, `_is_packed_sequence`). Each row begins at position 0, so rows stay apart as sequences do.
     """
-    if not str(base.config._attn_implementation).startswith("flash"):
+    if not _has_flash(base):
         return inputs
     return {name: tensor.reshape(1, -1) for name, tensor in inputs.items()}
 

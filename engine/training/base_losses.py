@@ -123,8 +123,8 @@ def _base_model(model: Any) -> Iterator[None]:
 
 def _batch_losses(parts: ModelParts, sequences: list[Sequence], pad_id: int, profile: Profile) -> np.ndarray | None:
     """The mean loss of each sequence; `None` when memory ran out."""
-    batch = collate([[sequence] for sequence in sequences], pad_id)
-    row_of = (batch.predictors // batch.input_ids.shape[1]).numpy()
+    batch = collate([[sequence] for sequence in sequences], pad_id, joined=parts.joins_rows)
+    row_of = np.repeat(np.arange(len(sequences)), [sequence.num_targets for sequence in sequences])
     try:
         with torch.no_grad(), uncompiled(profile.train), autocast(parts.hardware):
             log_probs = target_log_probs(parts.model, batch.to(parts.device)).values

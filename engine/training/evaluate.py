@@ -85,7 +85,8 @@ class Evaluator:
             divergence = self._divergence(size)
             while start < len(order):
                 self.control.poll(RequestLevel.SAVE)
-                batch = collate_examples(rows, [(int(i),) for i in order[start : start + size]], self.data.pad_id)
+                chosen = [(int(i),) for i in order[start : start + size]]
+                batch = collate_examples(rows, chosen, self.data.pad_id, self.parts.joins_rows)
                 result = batch_loss(self.parts, replace(batch, divergence=divergence), self.profile)
                 if result is None and size == 1:
                     self.events.warn(f"the evaluation at step {self.state.step} does not fit into memory")
@@ -109,7 +110,9 @@ class Evaluator:
         if rows is None or rows.mismatched is None:
             return 0.0
         groups = ([(int(i),) for i in part] for part in np.split(rows.longest_first, range(size, len(rows), size)))
-        batches = (collate_examples(rows.mismatched, group, self.data.pad_id) for group in groups)
+        batches = (
+            collate_examples(rows.mismatched, group, self.data.pad_id, self.parts.joins_rows) for group in groups
+        )
         return sum_log_ratios(self.parts, batches) / len(rows)
 
 
@@ -138,7 +141,7 @@ def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> No
     else:
         rows, first = data.evaluation, [(number,) for number in range(min(len(data.evaluation), size))]
     parts.model.eval()
-    result = batch_loss(parts, collate_examples(rows, first, data.pad_id), profile)
+    result = batch_loss(parts, collate_examples(rows, first, data.pad_id, parts.joins_rows), profile)
     parts.model.train()
     if result is not None and not all(
         map(math.isfinite, result[0].values())

@@ -38,14 +38,21 @@ class StepBatches:
 class Prefetcher:
     """Cuts the rows of a step into micro-batches of `size` rows, and deals these to the ranks in turn.
 
-    `rows_of` says which rows a step has, by default those of the plan. Closed at the end of a `with` block.
+    `rows_of` says which rows a step has, by default those of the plan; `joined` is for `collate`. Closed at the end of
+    a `with` block.
     """
 
     def __init__(
-        self, data: TrainingData, ranks: ProcessGroup, rows_of: Callable[[int], list[Row]] | None = None
+        self,
+        data: TrainingData,
+        ranks: ProcessGroup,
+        rows_of: Callable[[int], list[Row]] | None = None,
+        *,
+        joined: bool = False,
     ) -> None:
         self._data = data
         self._ranks = ranks
+        self._joined = joined
         self._rows_of = rows_of or data.plan.step
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
         self._next: tuple[tuple[int, int], Future[StepBatches]] | None = None
@@ -78,7 +85,7 @@ class Prefetcher:
         amounts = train.amounts(np.array([number for row in rows for number in row]))
         own = micro_batches[self._ranks.rank :: self._ranks.size]
         batches, mismatched = (
-            [] if split is None else [collate_examples(split, rows, self._data.pad_id) for rows in own]
+            [] if split is None else [collate_examples(split, rows, self._data.pad_id, self._joined) for rows in own]
             for split in (train, train.mismatched)
         )
         return StepBatches(batches, amounts, mismatched)

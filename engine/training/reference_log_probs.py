@@ -236,7 +236,7 @@ class Measurement:
 
     def _measure(self, rows: Sequence[Row]) -> np.ndarray | None:
         """The values of these rows' targets, in their order; `None` when memory ran out."""
-        batch = collate_examples(self.split, rows, self.pad_id).to(self.parts.device)
+        batch = collate_examples(self.split, rows, self.pad_id, self.parts.joins_rows).to(self.parts.device)
         try:
             with torch.no_grad(), uncompiled(self.profile.train), autocast(self.parts.hardware):
                 values: np.ndarray = target_log_probs(self.parts.model, batch).values.float().cpu().numpy()

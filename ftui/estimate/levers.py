@@ -119,16 +119,19 @@ def _eval_batch(setup: TrainingSetup) -> list[Lever]:
 
 
 def _checkpointing(setup: TrainingSetup) -> list[Lever]:
-    now = setup.checkpointing
+    now, number, is_on = setup.share_forgotten, setup.shape.num_layers, setup.checkpointing is not None
+    on: dict[Key, Any] = {} if is_on else {CHECKPOINTING: True}
+    every = {} if setup.checkpointing in (None, 1) else {"every_n_layers": 1}
     levers = []
-    if now is None:
-        values = {CHECKPOINTING: True, CHECKPOINTING_KWARGS: {"every_n_layers": 2}}
-        why = "activation checkpointing of every second layer: its activations are computed again in the backward pass"
-        levers.append(Lever({"checkpointing": 2}, values, why))
-    if now != 1:
-        values = {CHECKPOINTING: True} if now is None else {CHECKPOINTING_KWARGS: "none"}
+    for first in sorted({-(-number * quarter // 4) for quarter in (1, 2, 3)}):
+        if now < first / number < 1:
+            why = f"activation checkpointing of {first} of {number} layers: the backward pass computes theirs again"
+            values: dict[Key, Any] = on | {CHECKPOINTING_KWARGS: every | {"num_layers": first}}
+            levers.append(Lever({"checkpointing": 1, "forgotten": first}, values, why))
+    if now < 1:
+        values = {CHECKPOINTING_KWARGS: "none"} if is_on else on
         why = "activation checkpointing: only the inputs of layers are kept, the rest is computed again"
-        levers.append(Lever({"checkpointing": 1}, values, why))
+        levers.append(Lever({"checkpointing": 1, "forgotten": None}, values, why))
     return levers
 
 

@@ -119,11 +119,11 @@ class _WidePoints:
 
     def _kept(self) -> list[LayerBytes]:
         """Layers as they stand at the end of the forward pass; of a forgotten one only its input is kept."""
-        every, input_bytes = self.setup.checkpointing, self.residual * self.setup.shape.hidden_size
-        if every is None:
-            return self.layers
+        input_bytes = self.residual * self.setup.shape.hidden_size
         return [
-            layer if number % every else LayerBytes(input_bytes + layer.unforgotten if layer.saved else 0, 0, 0, 0, 0)
+            LayerBytes(input_bytes + layer.unforgotten if layer.saved else 0, 0, 0, 0, 0)
+            if self.setup.forgets(number)
+            else layer
             for number, layer in enumerate(self.layers)
         ]
 
@@ -239,8 +239,7 @@ class _WidePoints:
         )  # fmt: skip
 
     def _last_forgotten(self) -> int:
-        every = self.setup.checkpointing
-        return 0 if every is None else (len(self.layers) - 1) // every * every
+        return max((number for number in range(len(self.layers)) if self.setup.forgets(number)), default=0)
 
     def _weight_gradient(self) -> float:
         """The gradient of the largest trained matrix in the type of the arithmetic, before it is widened."""

@@ -85,6 +85,8 @@ class TrainingSetup:
     has_bitsandbytes: bool = True
     rows_are_cut: bool = False
     num_lines: int = 1
+    forgotten: int | None = None
+    """Of how many first layers activations are forgotten, if not of all of them."""
 
     @property
     def is_lora(self) -> bool:
@@ -101,6 +103,17 @@ class TrainingSetup:
         """Whether adapted layers are one operation each: what `can_fuse` of engine/models/fused_lora.py asks."""
         is_plain = not (self.lora_dropout or self.use_dora or self.is_8bit) and self.bias == "none"
         return self.use_fused_lora and self.is_lora and is_plain
+
+    def forgets(self, layer: int) -> bool:
+        """Whether the activations of this layer (from 0) are computed again."""
+        every, first = self.checkpointing, self.forgotten
+        return every is not None and layer % every == 0 and (first is None or layer < first)
+
+    @property
+    def share_forgotten(self) -> float:
+        """Of the layers, 0 to 1: those whose activations are computed again."""
+        number = self.shape.num_layers
+        return sum(self.forgets(layer) for layer in range(number)) / number
 
     @property
     def num_tokens(self) -> int:
@@ -135,6 +148,7 @@ def build_setup(
         modules_to_save=adapter.modules_to_save or (), storage=storage, trained=trained, compute=compute,
         attention=kernel(wanted, shape, card, precision, has_mask=has_mask),
         checkpointing=(1 if details is None else details.every_n_layers) if forgets else None,
+        forgotten=details.num_layers if forgets and details is not None else None,
         optim=train.optim, packing=data.packing, exclude_modules=adapter.exclude_modules,
         layers_to_transform=adapter.layers_to_transform, layers_pattern=adapter.layers_pattern,
         rank_pattern=adapter.rank_pattern, bias=adapter.bias, trainable_modules=adapter.trainable_modules or (),

@@ -124,7 +124,7 @@ def _moved_out(setup: TrainingSetup, moments: int) -> int:
 
 def _passes(setup: TrainingSetup) -> float:
     """Over the layers: forward, backward, and again the forward of those that are forgotten."""
-    return 2 + (0 if setup.checkpointing is None else 1 / setup.checkpointing)
+    return 2 + setup.share_forgotten
 
 
 def operations(setup: TrainingSetup, trained: TrainedWeights | None = None) -> float:
@@ -139,7 +139,7 @@ def operations(setup: TrainingSetup, trained: TrainedWeights | None = None) -> f
     forward = 2 * (body + head + trained.num_adapter) + attention
     own = sum(size for name, size in trained.base.items() if name != f"{shape.embeddings}.weight")
     backward = 2 * (body + head + own + 2 * trained.num_adapter + trained.num_copied) + 2 * attention
-    again = 0.0 if setup.checkpointing is None else (2 * (body + trained.num_adapter) + attention) / setup.checkpointing
+    again = setup.share_forgotten * (2 * (body + trained.num_adapter) + attention)
     return forward + backward + again
 
 

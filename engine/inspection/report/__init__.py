@@ -17,7 +17,7 @@ from ...system.distinct import distinct
 from .examine import Examination, find_problems
 from .lengths import histogram, lengths_to_try, percentiles
 from .limits import limits_of
-from .padding import padding_of
+from .padding import joins_here, padding_of
 from .row_index import RowIndex
 from .special_token_text import describe_special_tokens
 from .stored_comparisons import load_comparisons
@@ -34,7 +34,7 @@ def make_report(read: LoadedData, profile: Profile) -> Report:
     tried = lengths_to_try(data.max_length, longest, limits.positions) if profile.run.stage != "pretrain" else []
     same = load_comparisons(rows, [*read.stores, *read.eval_stores], num_trained, tried)
     shares, scripts = _shares(read, profile), _scripts(read.stores)
-    padding = padding_of(profile, read.train.lengths, shares) if shares else None
+    padding = padding_of(profile, read.train.lengths, shares, joined=joins_here(profile, read)) if shares else None
     examination = Examination(read, profile, limits, rows, num_trained, sequences, same.sameness, padding, scripts)
     lengths = np.concatenate([store.lengths for store in read.stores])
     letters = sum(scripts.values())

@@ -1,17 +1,49 @@
 """The places in the micro-batches of an epoch that hold no token, counted on the plan of the run itself."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
+from transformers.utils.import_utils import is_flash_attn_2_available
 
 from ftui.dataset.report import Padding
 from ftui.profile.schema import Profile
 
+from ...data.load_rows import LoadedData
+from ...models.attention import FLASH
+from ...models.joined_rows import can_join
+from ...models.load_model import read_config
+from ...models.new_model import new_config
 from ...planning.plan import SourceShare, make_plan
 
 
-def padding_of(profile: Profile, lengths: np.ndarray, shares: Sequence[SourceShare]) -> Padding:
-    """As the profile has it, and with data.packing off and on. `lengths` (int32): of the examples to train on."""
+def joins_here(profile: Profile, read: LoadedData) -> bool:
+    """Whether a run on this machine would lay rows end to end, as far as that is known without the weights."""
+    config: Any
+    if read.folder is None:
+        assert profile.model.from_scratch is not None, "a model that is not new has a folder"
+        config = new_config(profile.model.from_scratch, read.tokenizer)
+    else:
+        config = read_config(read.folder, trusted=profile.model.trust_remote_code)
+    device: str = profile.hardware.device
+    kernel: str = profile.model.attn_implementation
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    if kernel == "auto":
+        kernel = FLASH if device == "cuda" and is_flash_attn_2_available() else "sdpa"
+    return can_join(profile, config, kernel, device)
+
+
+def padding_of(
+    profile: Profile, lengths: np.ndarray, shares: Sequence[SourceShare], *, joined: bool = False
+) -> Padding:
+    """As the profile has it, and with data.packing off and on. `lengths` (int32): of the examples to train on.
+
+    There is none where rows are `joined`.
+    """
+    if joined:
+        return Padding(0.0, 0.0, 0.0)
     alone = _share(profile, lengths, shares, packing=False)
     packed = _share(profile, lengths, shares, packing=True)
     return Padding(packed if profile.data.packing else alone, alone, packed)

@@ -111,11 +111,11 @@ RULES: dict[str, Rule] = {
     **drops(LOADER, "dataset_num_proc dataset_streaming dataset_kwargs dataset_kwargs.* dataset_batch_size"
                     " shuffle_dataset streaming"),
     **drops("packed rows never see each other here, and the last part of a row that is too long is cut",
-            "packing_strategy padding_free pad_to_multiple_of eval_packing truncation_mode pad_token"),
+            "packing_strategy pad_to_multiple_of eval_packing truncation_mode pad_token"),
     **drops("the end of a turn comes from the chat template", "eos_token", matters=True),
     **drops("not built", "model_init_kwargs model_init_kwargs.* router_aux_loss_coef loss_type activation_offloading"
             " lora_target_parameters bnb_4bit_quant_storage", matters=True),
-    **drops("ftui knows it", "lora_task_type ignore_bias_buffers"),
+    **drops("ftui knows it", "lora_task_type ignore_bias_buffers padding_free"),
     **drops("a setting of training by preferences, which is not yet built", PREFERRING, matters=True),
 }  # fmt: skip
 

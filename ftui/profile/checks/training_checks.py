@@ -98,6 +98,10 @@ def _checkpointed(values: KnownValues) -> Iterator[ProfileFault]:
     if values(f"{here}_kwargs") is not None and not values(here):
         why = "activation_checkpointing_kwargs needs activation_checkpointing = true"
         yield contradiction(f"{here}_kwargs {here}", why, "Or leave the table out.")
+    details = values(f"{here}_kwargs")
+    if details is not None and details.num_layers is not None and details.every_n_layers != 1:
+        why = "every_n_layers and num_layers both say which layers are recomputed"
+        yield contradiction(f"{here}_kwargs.num_layers {here}_kwargs.every_n_layers", why, "Leave one of them out.")
 
 
 def _wants_evaluations(values: KnownValues) -> Iterator[ProfileFault]:

@@ -193,6 +193,10 @@ class DataSection(Section):
     packing: bool = weights(False)
     """Put several short rows into one sequence, without attention between them: no padding, fewer steps."""
 
+    padding_free: bool = conduct(True)
+    """Lay the rows of a micro-batch end to end, without padding and without attention between them: the loss stays the
+    same. Where that cannot be done exactly (sdpa on a GPU, a model's own attention, torch_compile), rows are padded."""
+
     @field_validator("chat_template")
     @classmethod
     def _known_template(cls, given: str | None) -> str | None:

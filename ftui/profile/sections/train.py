@@ -15,6 +15,10 @@ class ActivationCheckpointingKwargs(Section):
     every_n_layers: int = weights(1, ge=1)
     """Recompute the activations of every n-th layer only: 2 saves about half the memory at half the cost in time."""
 
+    num_layers: int | None = weights(None, ge=1)
+    """Recompute those of the first n layers only: no more of them than memory asks for. `ftui estimate --fit` counts
+    them."""
+
 
 class TrainSection(Section):
     """`[train]`: the optimizer's steps. Keys as in transformers' TrainingArguments."""
@@ -78,7 +82,8 @@ class TrainSection(Section):
     """Recompute activations in the backward pass instead of storing them: much less memory, about a third slower."""
 
     activation_checkpointing_kwargs: ActivationCheckpointingKwargs | None = weights(None)
-    """`{ every_n_layers = 2 }` recomputes the activations of every second layer only."""
+    """`{ every_n_layers = 2 }` recomputes the activations of every second layer only, `{ num_layers = 8 }` those of the
+    first 8: each layer that is not recomputed saves a third of its time, and takes memory instead."""
 
     torch_compile: bool = weights(False)
     """Compile the layers for training: slower start, faster steps. Needs a C++ compiler; a resume is not EXACT."""

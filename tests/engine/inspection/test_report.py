@@ -340,7 +340,9 @@ def test_padding_is_that_of_the_runs_own_batches(model_folder: Path, tmp_path: P
                 sizes = [int(lengths[list(row)].sum()) for row in made.plan.step(step)]
                 places += sum(len(sizes[n : n + 3]) * max(sizes[n : n + 3]) for n in range(0, len(sizes), 3))
             told.append(1 - int(lengths.sum()) / places)
-        report, _ = reported(model_folder, rows, data=data, **sections)
+        joined, _ = reported(model_folder, rows, data=data, **sections)
+        assert joined.padding is not None and joined.padding.as_set == 0 and found_in(joined, "much_padding") is None
+        report, _ = reported(model_folder, rows, data=data | {"padding_free": False}, **sections)
         assert report.padding is not None
         assert (report.padding.without_packing, report.padding.with_packing) == pytest.approx(told)
         assert report.padding.as_set == report.padding.without_packing

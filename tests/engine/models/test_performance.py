@@ -18,6 +18,8 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from transformers.integrations import liger
 
 from ftui.engine.models import performance
+from ftui.engine.models.methods import apply_method
+from ftui.engine.models.starting_point import StartingPoint
 from ftui.engine.objectives.loss import Batch, summed_loss
 from ftui.engine.system import device
 from ftui.engine.system.device import Hardware, settle_torch
@@ -66,7 +68,15 @@ def gradients(model: Any, of: Batch) -> list[torch.Tensor]:
     return [weight.grad.clone() for weight in model.parameters() if weight.grad is not None]
 
 
-@pytest.mark.parametrize(("details", "twice"), [(None, NUM_LAYERS), ({"every_n_layers": 2}, NUM_LAYERS // 2)])
+@pytest.mark.parametrize(
+    ("details", "twice"),
+    [
+        (None, NUM_LAYERS),
+        ({"every_n_layers": 2}, NUM_LAYERS // 2),
+        ({"num_layers": 1}, 1),
+        ({"num_layers": 9}, NUM_LAYERS),
+    ],
+)
 def test_forgotten_activations_are_made_again_and_gradients_are_the_same(
     details: dict[str, int] | None, twice: int
 ) -> None:
@@ -79,6 +89,33 @@ def test_forgotten_activations_are_made_again_and_gradients_are_the_same(
     found = gradients(model, batch())
     assert all(torch.equal(one, other) for one, other in zip(found, expected, strict=True))
     assert sorted(calls.count(number) for number in range(NUM_LAYERS)) == [1] * (NUM_LAYERS - twice) + [2] * twice
+
+
+LAST = {"layers_to_transform": (2, 3), "target_modules": ("q_proj", "up_proj")}
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+@pytest.mark.parametrize(
+    ("adapter", "first"),
+    [({}, 0), (LAST, 2), (LAST | {"use_fused_lora": False}, 2), ({"method": "freeze", "trainable_layers": 1}, 3)],
+)
+def test_no_gradient_flows_below_the_first_trained_layer(
+    adapter: dict[str, Any], first: int, forgets: bool, tmp_path: Path
+) -> None:
+    """Nor is anything computed again there."""
+    train = {"activation_checkpointing": forgets}
+    profile = make_profile(tmp_path, tmp_path, adapter={"method": "lora", "r": 2} | adapter, train=train)
+    model = make_model()
+    performance.prepare_base(model, profile.train)
+    trained = apply_method(model, profile, hardware(), StartingPoint(tmp_path, None, None, ()))
+    flows: dict[int, bool] = {}
+    calls: list[int] = []
+    for number, layer in enumerate(model.model.layers):
+        layer.register_forward_pre_hook(lambda _, given, n=number: flows.__setitem__(n, given[0].requires_grad))
+        layer.mlp.register_forward_pre_hook(lambda _, given, n=number: calls.append(n))
+    gradients(trained, batch())
+    assert flows == {number: number > first for number in range(NUM_LAYERS)}
+    assert {number: calls.count(number) for number in flows} == {n: 1 + (forgets and n >= first) for n in flows}
 
 
 def test_details_of_checkpointing_need_checkpointing() -> None:

@@ -39,8 +39,8 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.trainer_pt_utils import LabelSmoother
 
 from ftui.engine.data.tokens.encode import Sequence
+from ftui.engine.models.joined_rows import check_packing
 from ftui.engine.models.load_model import load_model
-from ftui.engine.models.packing_check import check_packing
 from ftui.engine.objectives import chunked_head as heads
 from ftui.engine.objectives import make_objective
 from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy

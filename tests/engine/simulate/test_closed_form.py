@@ -45,6 +45,15 @@ GRID: dict[str, tuple[str, str, Table, Table, Table]] = {
     "every second layer": (
         "Qwen2.5-1.5B", "rtx4090", LORA, FORGET | {"activation_checkpointing_kwargs": {"every_n_layers": 2}}, {},
     ),
+    "first three layers": (
+        "Qwen2.5-1.5B", "rtx4090", LORA, FORGET | {"activation_checkpointing_kwargs": {"num_layers": 3}}, {},
+    ),
+    "full, first six layers": (
+        "TinyLlama-1.1B", "a100-80", FULL, FORGET | {"activation_checkpointing_kwargs": {"num_layers": 6}}, {},
+    ),
+    "last layers, forgetting": (
+        "TinyLlama-1.1B", "rtx4090", {"method": "freeze", "trainable_layers": 2}, FORGET, {},
+    ),
     "dropout": ("Llama-3.2-1B", "rtx3090", {"lora_dropout": 0.1}, {}, {}),
     "qlora": ("Llama-3-8B", "rtx4090", QLORA, {}, {}),
     "qlora, forgetting, long": (

@@ -18,8 +18,8 @@ from transformers import (
 )
 
 from ftui.engine.data.tokens.encode import Sequence
+from ftui.engine.models.joined_rows import check_packing, settle_joined_rows
 from ftui.engine.models.load_model import load_model
-from ftui.engine.models.packing_check import check_packing
 from ftui.engine.objectives.loss import Batch, summed_loss
 from ftui.engine.training.collate import collate
 from ftui.engine.training.prepare import prepare
@@ -131,6 +131,25 @@ def test_without_positions_packed_sequences_would_see_each_other() -> None:
 def test_packing_is_allowed_where_it_is_right(kind: str) -> None:
     config, attention = PACKABLE[kind]
     check_packing(AutoModelForCausalLM.from_config(config, attn_implementation=attention))
+
+
+@pytest.mark.parametrize("kind", ["llama-sdpa", "gpt2-sdpa"])
+def test_joined_rows_are_not_padded_and_give_the_same(kind: str) -> None:
+    """Rows of one and of several sequences: no place without a token, none behind what predicts, the same gradients."""
+    settle_joined_rows()
+    torch.manual_seed(0)
+    model: Any = AutoModelForCausalLM.from_config(PACKABLE[kind][0], attn_implementation="sdpa")
+    made = [*sequences(), sequences()[0], Sequence(np.arange(5, 9, dtype=np.int32), np.zeros(4, dtype=bool))]
+    made[1].targets[2:] = False  # two tokens in front of nothing
+    rows = [[made[0], made[5]], [made[1]], [made[2], made[3]], [made[4]], [made[6]]]
+    joined, padded = collate(rows, 0, joined=True), collate(rows, 0)
+    assert joined.joined == (8, 8, 1, 5, 2, 10, 1) and joined.input_ids.shape == (1, 35)
+    assert joined.num_tokens == padded.num_tokens and torch.equal(joined.target_ids, padded.target_ids)
+    losses = [float(summed_loss(model, batch).detach()) for batch in (joined, padded)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    expected = gradients(model, [padded])
+    for name, grad in gradients(model, [joined]).items():
+        torch.testing.assert_close(grad, expected[name], rtol=1e-5, atol=1e-5 * float(expected[name].abs().max()))
 
 
 def test_packing_is_refused_for_a_model_without_positions() -> None:

@@ -86,6 +86,11 @@ CONTRADICTIONS = (
     ),
     ("train.bf16 = true\ntrain.fp16 = true", ("contradict each other", "contradict each other")),
     ("train.activation_checkpointing_kwargs = {every_n_layers = 2}", ("needs activation_checkpointing = true",)),
+    (
+        "train.activation_checkpointing = true\ntrain.activation_checkpointing_kwargs = "
+        "{every_n_layers = 2, num_layers = 3}",
+        ("both say which layers",),
+    ),
     ("train.lr_scheduler_kwargs = {power = 2.0, num_cycles = 1}", ("power is not for",)),
     ("train.optim_args = {momentum = 0.5}\ntrain.optim = 'adagrad'", ("momentum is not for",)),
     ("train.lr_scheduler_type = 'cosine_with_min_lr'", ("needs one of",)),

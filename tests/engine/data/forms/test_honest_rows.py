@@ -196,7 +196,7 @@ def test_rows_set_aside_never_stop_the_run_that_set_them_aside(model_folder: Pat
 
 def test_padding_is_told_in_percent(model_folder: Path, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl", chats(60))
-    report = reported(model_folder, path, train={"per_device_train_batch_size": 4})
+    report = reported(model_folder, path, data={"padding_free": False}, train={"per_device_train_batch_size": 4})
     found = found_in(report, "much_padding")
     assert found is not None and report.padding is not None
     assert found.message.startswith(
