@@ -52,12 +52,13 @@ MODELS: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def same_words(profile: Profile, tmp_path: Path, kind: type[FtuiError]) -> None:
+def same_words(profile: Profile, tmp_path: Path, kind: type[FtuiError]) -> str:
     with pytest.raises(kind) as early:
         check_inputs(profile)
     with pytest.raises(kind) as late:
         load_data(profile, tmp_path / "cache", lambda detail: None)
     assert (early.value.message, early.value.hint) == (late.value.message, late.value.hint)
+    return early.value.message
 
 
 @pytest.mark.parametrize("key", ["train", "eval"])
@@ -68,6 +69,25 @@ def test_rows_are_refused_early_in_the_words_of_later(key: str, name: str, model
     wrong.write_text(text)
     good = write_rows(tmp_path / "good.jsonl", chats(8))
     same_words(make_profile(model_folder, good, data={key: str(wrong)}), tmp_path, DataError)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "{% for x in %}",
+            "t.jinja:1: this is no Jinja template: Expected an expression, got 'end of",
+        ),
+        ("{{ messages }}\n{% if a %}\n", "t.jinja:2: this is no Jinja template: Unexpected end of template"),
+        ("a\nb\n{{ messages | nothing }}", "t.jinja:3: this is no Jinja template: No filter named 'nothing'."),
+    ],
+)
+def test_a_template_is_refused_early_by_its_line(text: str, words: str, model_folder: Path, tmp_path: Path) -> None:
+    template = tmp_path / "t.jinja"
+    template.write_text(text)
+    rows = write_rows(tmp_path / "rows.jsonl", chats(8))
+    profile = make_profile(model_folder, rows, data={"chat_template": str(template)})
+    assert words in same_words(profile, tmp_path, DataError)
 
 
 def test_bad_rows_that_are_skipped_are_no_error(model_folder: Path, tmp_path: Path) -> None:

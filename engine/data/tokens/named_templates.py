@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from jinja2 import TemplateSyntaxError
 from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DataError
@@ -12,6 +13,7 @@ from ftui.system.input_files import read_input
 from ..forms.examples import Chat, Message, shared_start
 from .chat_template import render_text
 from .template_fit import TemplateRefusal
+from .transformers_private import compile_template
 
 FOLDER = Path(__file__).parent / "templates"
 
@@ -41,7 +43,7 @@ def set_template(tokenizer: PreTrainedTokenizerBase, template_name: str) -> tupl
     The token that ends a turn becomes its end of text, so that whoever loads the result stops there.
 
     Raises:
-        DataError: the file cannot be read.
+        DataError: the file cannot be read, or holds no template.
     """
     tokenizer.chat_template = _template_text(tokenizer, template_name)
     marks = TEMPLATE_MARKS.get(template_name, ())
@@ -134,19 +136,29 @@ def template_names() -> tuple[str, ...]:
 
 def _template_text(tokenizer: PreTrainedTokenizerBase, template_name: str) -> str:
     """The text of the template; of ours, without a BOS for a tokenizer that does not begin with one."""
-    text = _read_template(template_name)
+    text = read_template(template_name)
     if template_name in template_names() and not _begins_with_bos(tokenizer):
         return text.replace("{{- bos_token }}\n", "").replace("bos_token + ", "")
     return text
 
 
-def _read_template(template_name: str) -> str:
+def read_template(template_name: str) -> str:
+    """The text of the template of this name, or in this `.jinja` file.
+
+    Raises:
+        DataError: it cannot be read, or is no template.
+    """
     path = Path(template_name) if template_name.endswith(".jinja") else FOLDER / f"{template_name}.jinja"
     try:
-        return read_input(path).decode().replace("\r\n", "\n").removesuffix("\n")
+        text = read_input(path).decode().replace("\r\n", "\n").removesuffix("\n")
+        compile_template(text)
     except (OSError, UnicodeDecodeError) as error:
         words = f"The chat template {path} cannot be read: {error}."
         raise DataError(words, hint="Check data.chat_template.") from error
+    except TemplateSyntaxError as error:
+        words = f"{path}:{error.lineno}: this is no Jinja template: {(error.message or '').removesuffix('.')}."
+        raise DataError(words, hint="Mend that line, or name another file in data.chat_template.") from error
+    return text
 
 
 def _begins_with_bos(tokenizer: PreTrainedTokenizerBase) -> bool:
