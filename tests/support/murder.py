@@ -71,7 +71,7 @@ def arm(place: str, number: int) -> None:
     elif place == "save":
         kill_at(ftui.runs.checkpoint_folders, "write_checked", number)
     elif place == "evaluation":
-        kill_at(evaluate, "collate", number)
+        kill_at(evaluate, "collate_examples", number)
     elif place == "final":
         kill_at(checkpoint.CheckpointManager, "publish_final", number, after=True)
     elif place == "rotation":  # checkpoints are renamed to trash before they are deleted
