@@ -8,12 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 from ftui.system.user_folders import cache_folder
 
 from ..build import assemble, build_model
 from ..check_profile import check_profile, find_config
 from ..distributed.process_group import ProcessGroup
+from ..models.model_parts import ModelParts
 from ..models.quantization import num_parameters
 from ..optim.optimizer import allocate_state
 from ..runtime.control_flags import Control
@@ -22,7 +24,7 @@ from ..system.device import find_hardware, settle_torch
 from ..system.environment import versions
 from ..system.rng import seed_everything
 from ..training.peak_memory import card_memory_in_use, evaluate_longest, peaks, run_longest
-from ..training.prepare import prepare
+from ..training.prepare import TrainingData, prepare
 from .profile_text import given_profile
 
 STEPS = 3  # the first one pays for what is done once
@@ -41,10 +43,14 @@ def probe(on_detail: Callable[[str], None], profile: str) -> dict[str, Any]:
         return _measure(given_profile(profile, ["hardware.num_processes=1"]), run, events, on_detail)
 
 
-def _measure(profile: Any, run: Run, events: EventWriter, on_detail: Callable[[str], None]) -> dict[str, Any]:
+def build_training(profile: Profile, run: Run, on_detail: Callable[[str], None]) -> tuple[TrainingData, ModelParts]:
+    """The rows and the model of a profile, ready to take steps, as the engine makes them.
+
+    Raises:
+        FtuiError: a run of the profile would be refused.
+    """
     hardware = find_hardware(profile)
     settle_torch(profile, hardware)
-    before = card_memory_in_use(hardware.device)
     cache = cache_folder(run.folder / "cache")
     check_profile(profile, find_config(profile, cache, on_detail), hardware)
     on_detail("reading the rows")
@@ -53,6 +59,13 @@ def _measure(profile: Any, run: Run, events: EventWriter, on_detail: Callable[[s
     seed_everything(profile.train.seed)
     parts = assemble(profile, data, build_model(profile, data, hardware), hardware, ProcessGroup())
     allocate_state(parts.optimizer)
+    return data, parts
+
+
+def _measure(profile: Profile, run: Run, events: EventWriter, on_detail: Callable[[str], None]) -> dict[str, Any]:
+    before = card_memory_in_use(find_hardware(profile).device)
+    data, parts = build_training(profile, run, on_detail)
+    hardware = parts.hardware
     on_detail("taking steps with the longest rows")
     measurements = run_longest(profile, data, parts, Control(), events, STEPS)
     on_detail("evaluating the longest rows")

@@ -42,6 +42,7 @@ METHODS = {
     "describe_folder": "recognize",
     "model_config": "models",
     "probe": "probe",
+    "profile_step": "profile_step",
     "recognise": "recognize",
     "report": "rows",
     "sample": "rows",

@@ -12,11 +12,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 from torch.nn import Module, Parameter
+from torch.profiler import record_function
 
 from ..distributed.process_group import ELSEWHERE, ProcessGroup
 from ..models.model_parts import ModelParts
 from ..objectives import Loss
 from ..objectives.loss import Batch
+from ..profile_step.marks import BACKWARD, FORWARD, UPDATE
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
 from ..system.memory import first_line, is_out_of_memory, release_cached_memory
@@ -148,15 +150,18 @@ def backpropagate(module: Module, batch: Batch, amounts: dict[str, int], scale: 
     With this function's end the graph is gone: bitsandbytes and our own loss keep tensors in it that outlive the
     backward pass, and the next micro-batch must not find them there.
     """
-    loss: Loss = module(batch)
-    mean = reduce(add, (value / amounts[name] for name, value in loss.sums.items()))
-    (mean if scale == 1 else mean * scale).backward()
+    with record_function(FORWARD):
+        loss: Loss = module(batch)
+        mean = reduce(add, (value / amounts[name] for name, value in loss.sums.items()))
+    with record_function(BACKWARD):
+        (mean if scale == 1 else mean * scale).backward()
     return Loss({name: value.detach() for name, value in loss.sums.items()}, loss.metrics)
 
 
 def clip_gradients(weights: Sequence[Parameter], scale: float, max_norm: float | None) -> float:
     """Divide the gradients by `scale` and clip their length to `max_norm` (`None`: not at all); the length before."""
-    if scale != 1:
-        grads = [weight.grad for weight in weights if weight.grad is not None]
-        torch._foreach_mul_(grads, 1 / scale)
-    return float(torch.nn.utils.clip_grad_norm_(weights, math.inf if max_norm is None else max_norm))
+    with record_function(UPDATE):
+        if scale != 1:
+            grads = [weight.grad for weight in weights if weight.grad is not None]
+            torch._foreach_mul_(grads, 1 / scale)
+        return float(torch.nn.utils.clip_grad_norm_(weights, math.inf if max_norm is None else max_norm))

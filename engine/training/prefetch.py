@@ -8,10 +8,12 @@ from types import TracebackType
 from typing import Self
 
 import numpy as np
+from torch.profiler import record_function
 
 from ..distributed.process_group import ProcessGroup
 from ..objectives.loss import Batch
 from ..planning.plan import Row
+from ..profile_step.marks import DATA
 from .collate import collate_examples
 from .prepare import TrainingData
 
@@ -69,7 +71,8 @@ class Prefetcher:
         if self._next is None or self._next[0] != (step, size):
             self.start(step, size)
         assert self._next is not None
-        batches = self._next[1].result()
+        with record_function(DATA):
+            batches = self._next[1].result()
         self._next = None
         return batches, time.perf_counter() - start
 

@@ -9,6 +9,7 @@ import time
 from dataclasses import dataclass
 
 import torch
+from torch.profiler import record_function
 
 from ftui.errors import NonFiniteError
 from ftui.profile.schema import Profile
@@ -19,6 +20,7 @@ from ..models.model_parts import ModelParts
 from ..optim.learning_rate import LearningRate
 from ..optim.loss_scaler import after_step
 from ..planning.curriculum_plan import RunPlan
+from ..profile_step.marks import UPDATE
 from ..runtime.event_writer import EventWriter
 from ..system.memory import UpdateMemoryError, first_line, is_out_of_memory, no_memory, used_bytes
 from ..system.rng import RngState
@@ -138,7 +140,8 @@ def update_weights(optimizer: torch.optim.Optimizer, ranks: ProcessGroup, rate: 
         group["lr"] = rate
     problem = ""
     try:
-        optimizer.step()
+        with record_function(UPDATE):
+            optimizer.step()
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

@@ -172,6 +172,14 @@ def _add_profiles(verbs: Verbs) -> None:
     _add_json_option(estimate)
 
 
+def _add_step_profile(verbs: Verbs) -> None:
+    text = "where the time of a training step goes here, by kind of work, and what could be gained"
+    step = _add_on_profile(verbs, "profile", text, "profile_step:print_step_profile")
+    step.add_argument("--steps", metavar="N", dest="num_steps", type=int, default=3, help="a mean of so many steps (3)")
+    step.add_argument("--trace", metavar="FILE", type=Path, help="write a chrome trace too (.json or .json.gz)")
+    _add_json_option(step)
+
+
 def _add_preview(verbs: Verbs) -> None:
     text = "the rows of a profile as the model will see them, and what is wrong with them"
     preview = _add_on_profile(verbs, "preview", text, "preview:print_preview")
@@ -267,6 +275,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_control: (*RUN_VERBS, "set", "checkpoints", *CHECKPOINT_VERBS),
     _add_managing: ("remove", "archive", "unarchive", "rename"),
     _add_profiles: ("profiles", "estimate"),
+    _add_step_profile: ("profile",),
     _add_preview: ("preview",),
     _add_split: ("split",),
     _add_import: ("import",),

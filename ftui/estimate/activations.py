@@ -56,6 +56,11 @@ def has_layer_norm(shape: ModelShape) -> bool:
     return shape.norm == "layer" and shape.model_type != "cohere"
 
 
+def is_norm(shape: ModelShape, path: str, size: int) -> bool:
+    """Whether such a parameter of a layer is the scale of a norm over the whole width."""
+    return size == shape.hidden_size and path.endswith(".weight") and not path.startswith("self_attn.")
+
+
 def layer_bytes(
     setup: TrainingSetup, layer: DecoderLayer, ranks: Mapping[str, int], trained: frozenset[str], residual: int
 ) -> LayerBytes:
@@ -102,12 +107,9 @@ class _LayerCount:
     def norms(self) -> float:
         """A float32 copy of the input (itself where it is float32) and a figure or two; what is scaled by a trained
         weight."""
-        number = sum(1 for path, size in self.layer.others.items() if self._is_norm(path, size))
+        number = sum(1 for path, size in self.layer.others.items() if is_norm(self.shape, path, size))
         own = self.residual if self.shape.norm == "rms" else FP32
         return number * self._norm_bytes(self.hidden, own, self.shape.norm)
-
-    def _is_norm(self, path: str, size: int) -> bool:
-        return size == self.hidden and path.endswith(".weight") and not path.startswith("self_attn.")
 
     def _norm_bytes(self, width: int, scaled: int, kind: str) -> float:
         if has_layer_norm(self.shape):

@@ -76,6 +76,7 @@ def answers(profile: Profile, folder: Path) -> dict[str, Any]:
         "preview": told(lambda: preview.print_preview(str(path), [], None, [], 0, None, True, False)),
         "estimate": told(lambda: estimated(path)),
         "probe": told(lambda: helper.ask("probe", profile=profile)),
+        "profile": told(lambda: helper.ask("profile_step", profile=profile, num_steps=1, trace=None)),
     }
 
 
@@ -187,7 +188,7 @@ def test_rows_that_a_run_would_refuse_end_an_estimate_alike(model_folder: Path, 
     rows = write_rows(tmp_path / "rows.jsonl", [*chats(4), {"nothing": "known"}, *chats(4)])
     found = answers(make_profile(model_folder, rows, train={"max_steps": 1}), tmp_path)
     assert found["start"] is not None and found["start"][3] == 31
-    assert len({found[name] for name in ("start", "dry run", "estimate", "probe", "preview")}) == 1, found
+    assert len({found[name] for name in ("start", "dry run", "estimate", "probe", "profile", "preview")}) == 1, found
 
 
 @pytest.mark.parametrize("what", ["flash attention on a CPU", "Liger on a CPU", "tf32 on a CPU"])

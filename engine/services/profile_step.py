@@ -1,0 +1,147 @@
+"""Measures where the time of a profile's steps goes, on this machine's device; keeps nothing.
+
+It takes real steps of the plan with the engine's own modules: first to warm up, then without torch's profiler, then
+with it, the same rows each time.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from torch.profiler import ProfilerActivity, record_function
+from torch.profiler import profile as torch_profiler
+
+from ftui.errors import DiskError, HardwareError
+from ftui.estimate.step_profile import OpTime, StepProfile, TimeShare
+from ftui.profile.schema import Profile
+from ftui.runs.run_folder import Run
+
+from ..distributed.process_group import ProcessGroup
+from ..models.model_parts import ModelParts
+from ..profile_step.machine_speed import bandwidth, product_rate, wait_for
+from ..profile_step.marks import STEPS
+from ..profile_step.read_trace import StepTimes, divide_steps, events_of
+from ..runtime.control_flags import Control
+from ..runtime.event_writer import EventWriter
+from ..system.device import find_hardware
+from ..system.environment import versions
+from ..system.memory import no_memory, release_cached_memory
+from ..system.rng import RngState
+from ..system.train_state import MICRO_BATCH, TrainState
+from ..training.forward_backward import ForwardBackward
+from ..training.prefetch import Prefetcher
+from ..training.prepare import TrainingData
+from ..training.step import SMALLER, StepRunner
+from .probe import build_training
+from .profile_text import given_profile
+
+
+def profile_step(on_detail: Callable[[str], None], profile: str, num_steps: int, trace: str | None) -> StepProfile:
+    """Measure steps of a profile (TOML, every path absolute) in one process here.
+
+    Args:
+        trace: a file to write torch's chrome trace of the steps to.
+
+    Raises:
+        FtuiError: it cannot run here, does not fit in micro-batches of that size, or the trace cannot be written.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        run = Run(Path(folder) / "profile")
+        run.folder.mkdir()
+        events = EventWriter(run, attempt=1, token="", is_silent=True)
+        values = given_profile(profile, ["hardware.num_processes=1"])
+        if find_hardware(values).device.type == "mps":
+            raise HardwareError("torch's profiler does not see an Apple GPU.", hint='Set hardware.device = "cpu".')
+        data, parts = build_training(values, run, on_detail)
+        return _Measurement(values, data, parts, events, on_detail).take(num_steps, trace)
+
+
+class _Measurement:
+    """Steps of one training, taken again and again."""
+
+    def __init__(
+        self, profile: Profile, data: TrainingData, parts: ModelParts, events: EventWriter,
+        on_detail: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.profile, self.data, self.parts, self.events, self.on_detail = profile, data, parts, events, on_detail
+        self.positions: list[int] = []  # of each micro-batch, padding included
+        parts.module.register_forward_pre_hook(lambda _, given: self.positions.append(given[0].input_ids.numel()))
+
+    def take(self, num_steps: int, trace: str | None) -> StepProfile:
+        """Warm up, measure, measure again with the profiler; then the machine itself."""
+        data, device, ranks, state = self.data, self.parts.device, ProcessGroup(), TrainState()
+        num_steps = min(num_steps, data.plan.max_steps)
+        activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
+        with Prefetcher(data, ranks, lambda step: data.plan.step(1 + (step - 1) % num_steps)) as prefetcher:
+            train = self.profile.train
+            passes = ForwardBackward(self.parts, ranks, prefetcher, train.max_grad_norm, Control(), self.events)
+            steps = StepRunner(self.profile, data.plan, self.parts, state, ranks, self.events, passes)
+            self._run(steps, num_steps, "warming up")
+            seconds, cpu_seconds = self._run(steps, num_steps, "taking steps")
+            self.positions.clear()
+            with torch_profiler(activities=activities, record_shapes=trace is not None) as profiler:
+                self._run(steps, num_steps, "taking steps under the profiler")
+        if (fitting := state.value_at(MICRO_BATCH, state.step)) is not None:
+            size = train.per_device_train_batch_size
+            raise no_memory(device, f"micro-batches of {size} rows; {fitting:.0f} would fit", SMALLER)
+        if trace is not None:
+            _write_trace(profiler, Path(trace))
+        self.on_detail("reading what the profiler recorded")
+        times = divide_steps(events_of(profiler))
+        cpu_share = None if device.type == "cuda" else cpu_seconds / seconds
+        return self._answer(times, num_steps, seconds / num_steps, cpu_share)
+
+    def _run(self, steps: StepRunner, num_steps: int, what: str) -> tuple[float, float]:
+        """Take steps; their seconds, and those for which this thread had a core."""
+        device = self.parts.device
+        wait_for(device)
+        start, cpu_start = time.perf_counter(), time.thread_time()
+        with record_function(STEPS):
+            for number in range(num_steps):
+                self.on_detail(f"{what}: {number + 1} of {num_steps}")
+                steps.run(RngState.capture(device))
+            wait_for(device)
+        return time.perf_counter() - start, time.thread_time() - cpu_start
+
+    def _answer(self, times: StepTimes, num_steps: int, step_seconds: float, cpu_share: float | None) -> StepProfile:
+        data, hardware = self.data, self.parts.hardware
+        rows = list(chain.from_iterable(data.plan.step(number + 1) for number in range(num_steps)))
+        indices = [index for row in rows for index in row]
+        shares: dict[Any, float] = {}
+        operations: dict[Any, list[float]] = {}
+        unit = 1e-9 / num_steps
+        for label, nanoseconds in times.times.items():
+            place = label.kind, label.phase
+            shares[place] = shares.get(place, 0.0) + nanoseconds * unit
+            time_and_calls = operations.setdefault((label.name, label.kind), [0.0, 0.0])
+            time_and_calls[0] += nanoseconds * unit
+            time_and_calls[1] += times.calls[label] / num_steps
+        self.on_detail("measuring how fast this machine multiplies and copies")
+        release_cached_memory(hardware.device)
+        return StepProfile(
+            device=hardware.name, is_gpu=hardware.device.type == "cuda", precision=hardware.precision,  # type: ignore[arg-type]
+            num_threads=hardware.num_threads, num_steps=num_steps,
+            num_micro_batches=len(self.positions) / num_steps,
+            step_seconds=step_seconds, profiled_seconds=times.total * unit, cpu_share=cpu_share,
+            num_rows=len(rows) / num_steps, num_positions=sum(self.positions) / num_steps,
+            num_targets=int(data.num_targets[indices].sum()) / num_steps,
+            lengths=[int(length) for length in data.lengths[indices]],
+            shares=[TimeShare(kind, phase, seconds) for (kind, phase), seconds in shares.items()],
+            operations=[OpTime(name, kind, *own) for (name, kind), own in operations.items()],
+            product_rate=product_rate(hardware.device, hardware.compute_dtype),
+            bandwidth=bandwidth(hardware.device), versions=versions(),
+        )  # fmt: skip
+
+
+def _write_trace(profiler: torch_profiler, path: Path) -> None:
+    """The chrome trace, whole or not there; with a name that ends in .gz it is compressed."""
+    partial = path.with_name(f".partial-{path.name}")
+    try:
+        profiler.export_chrome_trace(str(partial))
+        partial.replace(path)
+    except (OSError, RuntimeError) as error:
+        partial.unlink(missing_ok=True)
+        raise DiskError(f"The trace cannot be written to {path}: {error}.") from error
