@@ -7,7 +7,6 @@ with it, the same rows each time.
 import tempfile
 import time
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +107,9 @@ class _Measurement:
 
     def _answer(self, times: StepTimes, num_steps: int, step_seconds: float, cpu_share: float | None) -> StepProfile:
         data, hardware = self.data, self.parts.hardware
-        rows = list(chain.from_iterable(data.plan.step(number + 1) for number in range(num_steps)))
-        indices = [index for row in rows for index in row]
+        rows = [row for number in range(num_steps) for row in data.plan.step(number + 1)]
+        train, examples = data.train, [number for row in rows for number in row]
+        sequences = train.indices.reshape(-1, train.per_example)[examples].reshape(-1)
         shares: dict[Any, float] = {}
         operations: dict[Any, list[float]] = {}
         unit = 1e-9 / num_steps
@@ -127,8 +127,8 @@ class _Measurement:
             num_micro_batches=len(self.positions) / num_steps,
             step_seconds=step_seconds, profiled_seconds=times.total * unit, cpu_share=cpu_share,
             num_rows=len(rows) / num_steps, num_positions=sum(self.positions) / num_steps,
-            num_targets=int(data.num_targets[indices].sum()) / num_steps,
-            lengths=[int(length) for length in data.lengths[indices]],
+            num_targets=int(train.sequences.num_targets[sequences].sum()) / num_steps,
+            lengths=[int(length) for length in train.sequences.lengths[sequences]],
             shares=[TimeShare(kind, phase, seconds) for (kind, phase), seconds in shares.items()],
             operations=[OpTime(name, kind, *own) for (name, kind), own in operations.items()],
             product_rate=product_rate(hardware.device, hardware.compute_dtype),
