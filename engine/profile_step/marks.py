@@ -3,7 +3,7 @@
 Without a profiler a mark costs 2 microseconds.
 """
 
-from ftui.estimate.step_profile import Phase
+from ftui.estimate.step.step_profile import Phase
 
 STEPS = "ftui::steps"
 DATA, FORWARD, BACKWARD, UPDATE = "ftui::data", "ftui::forward", "ftui::backward", "ftui::update"

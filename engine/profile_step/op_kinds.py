@@ -8,7 +8,7 @@ them is; only where that says nothing (a Triton kernel that Python launches) the
 import re
 from functools import lru_cache
 
-from ftui.estimate.step_profile import Kind, Phase
+from ftui.estimate.step.step_profile import Kind, Phase
 
 OF_UPDATE: tuple[Kind, ...] = ("products", "norms", "elementwise", "copies", "dequantise")
 ATEN: dict[Kind, str] = {

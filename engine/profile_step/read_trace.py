@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from torch.autograd import DeviceType  # type: ignore[attr-defined]
 
-from ftui.estimate.step_profile import Kind, Phase
+from ftui.estimate.step.step_profile import Kind, Phase
 
 from .marks import DATA, PHASES, STEPS
 from .op_kinds import kind_in, kind_of, kind_of_kernel

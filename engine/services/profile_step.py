@@ -14,7 +14,7 @@ from torch.profiler import ProfilerActivity, record_function
 from torch.profiler import profile as torch_profiler
 
 from ftui.errors import DiskError, HardwareError
-from ftui.estimate.step_profile import OpTime, StepProfile, TimeShare
+from ftui.estimate.step.step_profile import OpTime, StepProfile, TimeShare
 from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 

@@ -174,7 +174,7 @@ def _add_profiles(verbs: Verbs) -> None:
 
 def _add_step_profile(verbs: Verbs) -> None:
     text = "where the time of a training step goes here, by kind of work, and what could be gained"
-    step = _add_on_profile(verbs, "profile", text, "profile_step:print_step_profile")
+    step = _add_on_profile(verbs, "profile", text, "estimate:print_step_profile")
     step.add_argument("--steps", metavar="N", dest="num_steps", type=int, default=3, help="a mean of so many steps (3)")
     step.add_argument("--trace", metavar="FILE", type=Path, help="write a chrome trace too (.json or .json.gz)")
     _add_json_option(step)

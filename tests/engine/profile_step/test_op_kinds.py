@@ -3,7 +3,7 @@
 import pytest
 
 from ftui.engine.profile_step.op_kinds import ATEN, kind_in, kind_of, kind_of_kernel
-from ftui.estimate.step_profile import KINDS, Kind
+from ftui.estimate.step.step_profile import KINDS, Kind
 
 OPERATIONS: list[tuple[str, Kind]] = [
     ("aten::mm", "products"), ("aten::addmm_", "products"), ("aten::bmm", "products"),

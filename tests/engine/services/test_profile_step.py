@@ -13,9 +13,9 @@ from ftui.engine.services.profile_step import profile_step
 from ftui.engine.training import forward_backward
 from ftui.errors import DataError
 from ftui.estimate.api import setup_for
-from ftui.estimate.floor import find_floors, product_operations
 from ftui.estimate.setup import TrainingSetup
-from ftui.estimate.step_profile import StepProfile
+from ftui.estimate.step.floor import find_floors, product_operations
+from ftui.estimate.step.step_profile import StepProfile
 from ftui.estimate.trained import find_trained
 from ftui.hardware.detect import find_machine
 from ftui.profile.schema import Profile

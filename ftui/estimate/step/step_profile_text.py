@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ftui import units
 from ftui.estimate.estimate_text import wrapped
-from ftui.estimate.step_profile import KINDS, PHASES, Kind, StepProfile
+from ftui.estimate.step.step_profile import KINDS, PHASES, Kind, StepProfile
 from ftui.text import cut
 
 TITLES: dict[Kind, str] = {

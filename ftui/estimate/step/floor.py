@@ -11,7 +11,7 @@ from dataclasses import replace
 from ftui.estimate.activations import is_norm
 from ftui.estimate.setup import TrainingSetup
 from ftui.estimate.states import gradient_bytes, moment_bytes
-from ftui.estimate.step_profile import Kind, StepProfile
+from ftui.estimate.step.step_profile import Kind, StepProfile
 from ftui.estimate.timing import UPDATE_BYTES
 from ftui.estimate.trained import TrainedWeights, find_trained
 from ftui.models.shape import DecoderLayer

@@ -5,8 +5,8 @@ import re
 import msgspec
 import pytest
 
-from ftui.estimate.step_profile import KINDS, PHASES, Kind, OpTime, StepProfile, TimeShare
-from ftui.estimate.step_profile_text import profile_lines
+from ftui.estimate.step.step_profile import KINDS, PHASES, Kind, OpTime, StepProfile, TimeShare
+from ftui.estimate.step.step_profile_text import profile_lines
 
 FLOORS: dict[Kind, float] = {"products": 1.5, "attention": 0.05, "elementwise": 0.1, "copies": 0.0, "optimizer": 0.5}
 
