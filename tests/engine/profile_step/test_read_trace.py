@@ -79,7 +79,7 @@ def test_real_events_add_up_to_the_time_of_the_steps() -> None:
             with record_function(FORWARD):
                 loss = (torch.rand(64, 64) @ weight).softmax(-1).mul(2).sum()
             with record_function(BACKWARD):
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
     events = events_of(profiler)
     divided = divide_steps(events)
     steps = next(event for event in events if event.name == STEPS)
