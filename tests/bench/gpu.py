@@ -42,8 +42,9 @@ SHAPES: dict[str, dict[str, Any]] = {
     "3b": {"hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 28, "num_attention_heads": 24,
            "num_key_value_heads": 8, "vocab_size": 128256},
 }  # fmt: skip
-LORA: Sections = {"adapter": {"r": 16, "lora_alpha": 32}}
-QLORA: Sections = {"adapter": {"method": "qlora", "r": 16, "lora_alpha": 32}}
+RANK, ALPHA = 16, 32
+LORA: Sections = {"adapter": {"r": RANK, "lora_alpha": ALPHA}}
+QLORA: Sections = {"adapter": {"method": "qlora", "r": RANK, "lora_alpha": ALPHA}}
 FULL: Sections = {"adapter": {"method": "full"}, "train": {"learning_rate": 1e-5}}
 PACKED: Sections = {"data": {"packing": True}, "train": {"per_device_train_batch_size": 1}}
 STEPS, WARM_UP, BATCH, MAX_LENGTH = 12, 4, 8, 1024
@@ -160,26 +161,32 @@ def trainer(folder: Path, model: Path, *, is_full: bool) -> Line:
     from peft import get_peft_model
     from transformers import AutoModelForCausalLM, AutoTokenizer, DataCollatorForSeq2Seq, Trainer, TrainingArguments
 
-    from tests.bench.throughput import _labelled, _lora, _measured
+    from tests.bench.throughput.labels import label_chat
+    from tests.bench.throughput.workers.hugging_face import lora
+    from tests.bench.throughput.workers.recorder import Recorder, record_trainer
 
     on_gpu = torch.cuda.is_available()
     tokenizer: Any = AutoTokenizer.from_pretrained(model)
     base = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32 if is_full or not on_gpu else torch.bfloat16)
-    examples: Any = [_labelled(tokenizer, messages) for messages in real.conversations(real.INSTRUCTIONS)]
+    rows = real.conversations(real.INSTRUCTIONS)
+    examples: Any = [label_chat(tokenizer, {"messages": messages}, MAX_LENGTH) for messages in rows]
     arguments = TrainingArguments(
         output_dir=str(folder), per_device_train_batch_size=BATCH, max_steps=STEPS, bf16=on_gpu, use_cpu=not on_gpu,
         train_sampling_strategy="group_by_length", save_strategy="no", report_to="none", disable_tqdm=True,
         learning_rate=1e-5 if is_full else 2e-4,
     )  # fmt: skip
     subject = Trainer(
-        base if is_full else get_peft_model(base, _lora()), arguments, train_dataset=examples,
+        base if is_full else get_peft_model(base, lora(RANK, ALPHA)), arguments, train_dataset=examples,
         data_collator=DataCollatorForSeq2Seq(tokenizer),
     )  # fmt: skip
-    rate, _ = _measured(subject, WARM_UP)
+    recorder = Recorder(folder / "steps.jsonl")
+    record_trainer(recorder)
+    subject.train()
+    steps = recorder.steps
+    rate = sum(step["num_tokens"] for step in steps[WARM_UP:]) / (steps[-1]["time"] - steps[WARM_UP - 1]["time"])
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     peak = torch.cuda.max_memory_reserved() if on_gpu else resident
-    loss = subject.state.log_history[-1]["train_loss"]
-    return Line(f"mean loss {loss:.3f}", rate, model_flops_share(model, rate, is_full=is_full), peak)
+    return Line(f"loss {steps[-1]['loss']:.3f}", rate, model_flops_share(model, rate, is_full=is_full), peak)
 
 
 def model_flops_share(model: Path, tokens_per_second: float, *, is_full: bool) -> float | None:
@@ -230,7 +237,7 @@ def quantised_with_adapter(model: Path, dtype: Any, device: Any) -> Any:
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
     from ftui.engine.models.quantization import keep_layout
-    from tests.bench.throughput import _lora
+    from tests.bench.throughput.workers.hugging_face import lora
 
     packed = BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype, bnb_4bit_quant_storage=dtype
@@ -239,7 +246,7 @@ def quantised_with_adapter(model: Path, dtype: Any, device: Any) -> Any:
         model, dtype=dtype, quantization_config=packed, device_map={"": str(device)}
     )
     keep_layout(base)
-    return get_peft_model(base, _lora(), autocast_adapter_dtype=False).to(dtype)
+    return get_peft_model(base, lora(RANK, ALPHA), autocast_adapter_dtype=False).to(dtype)
 
 
 FORGET: Sections = {"train": {"activation_checkpointing": True}}
