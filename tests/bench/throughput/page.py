@@ -52,7 +52,7 @@ answers are learned, prompts are not. Pretraining takes pieces of {block} tokens
 that exists. No evaluation. ftui writes its checkpoint and `final/`, the others save their result or nothing.
 
 Weights: `stored` are bfloat16 to fine-tune and float32 to pretrain; `float32` is a copy of the same weights in float32.
-LitGPT gets its rows as token ids, as it has no prompt style for this model, and a constant learning rate in place of
+LitGPT gets the float32 copy in its own form, its rows as token ids, as it has no prompt style for this model, and a constant learning rate in place of
 its warm-up, which cannot be switched off. It does not clip gradients when it fine-tunes; the others clip at norm 1.
 Each tool's own keys, beside that:
 """

@@ -144,7 +144,7 @@ def record(script: Any, recorder: Recorder) -> None:
 
     def cross_entropy(logits: Any, targets: Any, **options: Any) -> Any:
         mean = loss(logits, targets, **options)
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() and not mean.is_meta:  # it counts FLOPs of meta tensors, and validates
             num_targets = int((targets != -100).sum())
             recorder.add(float(mean) * num_targets, batches[-1], num_targets)
         return mean
