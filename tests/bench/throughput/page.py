@@ -46,10 +46,11 @@ TASK = """## Settings
 
 What the task gives to all: {rows} rows a round ({steps} steps of {batch} rows) in the file's order, which is random for
 `default`; for `best`, rows of like length share a step. AdamW (betas 0.9 and 0.999, no weight decay), one epoch, a
-constant learning rate ({rates}). LoRA and QLoRA: r {rank}, lora_alpha
-{alpha}, all linear layers but the head, no dropout; NF4 with double quantisation. Chats are seeded rows of quickstart's instructions, at most {length} tokens;
-answers are learned, prompts are not. Pretraining takes pieces of {block} tokens of quickstart's corpus, and a tokenizer
-that exists. No evaluation. ftui writes its checkpoint and `final/`, the others save their result or nothing.
+constant learning rate ({rates}). LoRA and QLoRA: r {rank},
+lora_alpha {alpha}, all linear layers but the head, no dropout; NF4 with double quantisation. Chats are seeded rows of
+quickstart's instructions, at most {length} tokens; answers are learned, prompts are not. Pretraining takes pieces of
+{block} tokens of quickstart's corpus, and a tokenizer that exists. No evaluation. ftui writes its checkpoint and
+`final/`, the others save their result or nothing.
 
 Weights: `stored` are bfloat16 to fine-tune and float32 to pretrain; `float32` is a copy of the same weights in float32.
 LitGPT gets the float32 copy in its own form, its rows as token ids, as it has no prompt style for this model, and a
