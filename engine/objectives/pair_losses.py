@@ -55,6 +55,15 @@ class Pairs(NamedTuple):
         return self.chosen_ratio - self.rejected_ratio
 
     @property
+    def per_token(self) -> "Pairs":
+        """The same pairs with log-probabilities that are means over an answer."""
+        return self._replace(
+            chosen=self.chosen / self.chosen_length, reference_chosen=self.reference_chosen / self.chosen_length,
+            rejected=self.rejected / self.rejected_length,
+            reference_rejected=self.reference_rejected / self.rejected_length,
+        )  # fmt: skip
+
+    @property
     def mean_difference(self) -> Tensor:
         """(pairs,) the same of log-ratios per token."""
         return self.chosen_ratio / self.chosen_length - self.rejected_ratio / self.rejected_length
@@ -153,7 +162,7 @@ def odds_ratio(pairs: Pairs, settings: LossSettings) -> Tensor:
 
 def log_odds_ratio(pairs: Pairs) -> Tensor:
     """(pairs,) ln of the odds of the chosen answers over those of the rejected ones, of probabilities per token."""
-    chosen, rejected = pairs.chosen / pairs.chosen_length, pairs.rejected / pairs.rejected_length
+    chosen, rejected, *_ = pairs.per_token
     return chosen - rejected - (_log1mexp(chosen) - _log1mexp(rejected))
 
 

@@ -16,6 +16,7 @@ from .loss import Batch
 from .pair_losses import PAIR_LOSSES, LossSettings, Pairs, odds_metrics, pair_metrics
 
 SFT = "sft"
+PER_TOKEN = ("orpo", "simpo")  # they compare log-probabilities per token, and so do their rewards
 
 
 def stage(profile: Profile) -> Objective:
@@ -38,7 +39,8 @@ def stage(profile: Profile) -> Objective:
                 sums["examples"] = sums["examples"] + values if "examples" in sums else values
         if log_probs.balance is not None:
             sums["targets"] = len(batch.target_ids) * log_probs.balance
-        return Loss(sums, pair_metrics(pairs, settings) | (odds_metrics(pairs) if name == "orpo" else {}))
+        metrics = pair_metrics(pairs.per_token if name in PER_TOKEN else pairs, settings)
+        return Loss(sums, metrics | (odds_metrics(pairs) if name == "orpo" else {}))
 
     return Objective(name, loss, per="examples")
 

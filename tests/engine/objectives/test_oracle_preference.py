@@ -291,7 +291,8 @@ def test_orpo_is_trl_s(folder: Path, tmp_path: Path) -> None:
     assert_same(model, ours, lambda: trainer.get_batch_loss_metrics(model, inputs)[0])
     metrics = trainer.get_batch_loss_metrics(model, inputs)[1]
     with torch.no_grad():
-        found = odds_metrics(pairs_of(target_log_probs(model, batch).values, batch))
+        pairs = pairs_of(target_log_probs(model, batch).values, batch)
+        found = odds_metrics(pairs) | pair_metrics(pairs.per_token, LossSettings(BETA))
     for name, value in found.items():
         assert float(value) / 4 == pytest.approx(float(metrics[name]), rel=1e-5), name
 

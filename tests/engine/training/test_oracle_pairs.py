@@ -1,4 +1,4 @@
-"""Whole runs of the stage dpo against TRL's DPOTrainer: the same pairs, weights and settings, the same eight steps.
+"""Whole runs of the stages on pairs against TRL's trainers: the same pairs, weights and settings, eight steps.
 
 Ours is the whole real engine, read through its metrics file; its reference is measured before the first step. TRL gets
 its pairs as text, in the order of our plan. Losses must agree to 5e-6; rewards to 3e-5, as TRL adds
@@ -41,26 +41,22 @@ def pairs(number: int) -> Rows:
 
 
 def trl_steps(profile: Profile, model: Path, folder: Path, rows: Rows) -> list[dict[str, float]]:
-    from trl.trainer.dpo_config import DPOConfig
-    from trl.trainer.dpo_trainer import DPOTrainer
-
     plan = prepare(profile, cache_folder(Path()), lambda detail: None).plan
     order = [index for step in range(1, plan.max_steps + 1) for (index,) in plan.step(step)]
     torch.manual_seed(5)
     policy: Any = AutoModelForCausalLM.from_pretrained(model, dtype=torch.float32)
     if profile.adapter.method == "lora":
         policy = get_peft_model(policy, LoraConfig(**LORA, target_modules="all-linear", task_type="CAUSAL_LM"))
-    preference, train = profile.preference, profile.train
-    losses = preference.weighted_losses("dpo")
-    trainer = DPOTrainer(
+    config, trainer_of = trl_classes(profile.run.stage)
+    train = profile.train
+    trainer = trainer_of(
         model=policy,
-        args=DPOConfig(
-            **SETTINGS, output_dir=str(folder), beta=preference.beta, loss_type=[name for name, _ in losses],
-            loss_weights=[factor for _, factor in losses],
-            per_device_train_batch_size=train.per_device_train_batch_size,
-            gradient_accumulation_steps=train.gradient_accumulation_steps, optim=train.optim, max_length=None,
-            train_sampling_strategy="sequential", logging_steps=1, save_strategy="no", report_to=[], use_cpu=True,
-            bf16=False, activation_checkpointing=False, disable_tqdm=True, dataloader_pin_memory=False,
+        args=config(
+            **SETTINGS, **trl_keys(profile), output_dir=str(folder), optim=train.optim, max_length=None,
+            per_device_train_batch_size=train.per_device_train_batch_size, logging_steps=1, save_strategy="no",
+            gradient_accumulation_steps=train.gradient_accumulation_steps, report_to=[], use_cpu=True, bf16=False,
+            train_sampling_strategy="sequential", activation_checkpointing=False, disable_tqdm=True,
+            dataloader_pin_memory=False,
         ),
         train_dataset=Dataset.from_list([rows[index] for index in order]),
         processing_class=make_tokenizer(),
@@ -69,22 +65,53 @@ def trl_steps(profile: Profile, model: Path, folder: Path, rows: Rows) -> list[d
     return [entry for entry in trainer.state.log_history if "loss" in entry]
 
 
+def trl_classes(stage: str) -> tuple[Any, Any]:
+    if stage == "dpo":
+        from trl.trainer.dpo_config import DPOConfig
+        from trl.trainer.dpo_trainer import DPOTrainer
+
+        return DPOConfig, DPOTrainer
+    from trl.experimental.cpo import CPOConfig, CPOTrainer
+
+    return CPOConfig, CPOTrainer
+
+
+def trl_keys(profile: Profile) -> dict[str, Any]:
+    keys, stage = profile.preference, profile.run.stage
+    if stage == "simpo":
+        return {"beta": keys.beta, "loss_type": "simpo", "simpo_gamma": keys.simpo_gamma, "cpo_alpha": 0.0}
+    names, factors = zip(*keys.weighted_losses(stage), strict=True)
+    if stage == "cpo":
+        return {"beta": keys.beta, "loss_type": names[0], "cpo_alpha": keys.cpo_alpha}
+    return {
+        "beta": keys.beta, "loss_type": list(names), "loss_weights": list(factors), "ld_alpha": keys.ld_alpha,
+        "use_weighting": keys.use_weighting,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("method", "losses", "size"),
+    ("stage", "method", "size", "preference"),
     [
-        ("full", {"sigmoid": 1.0}, 2), ("lora", {"sigmoid": 1.0}, 2), ("full", {"ipo": 1.0}, 2),
-        ("lora", {"apo_zero": 1.0}, 4), ("full", {"sigmoid": 1.0, "sft": 0.5}, 4),
+        ("dpo", "full", 2, {}),
+        ("dpo", "lora", 2, {}),
+        ("dpo", "full", 2, {"loss_type": "ipo"}),
+        ("dpo", "lora", 4, {"loss_type": "apo_zero"}),
+        ("dpo", "full", 4, {"loss_type": ["sigmoid", "sft"], "loss_weights": [1.0, 0.5]}),
+        ("dpo", "full", 2, {"ld_alpha": 0.5}),
+        ("dpo", "lora", 2, {"use_weighting": True}),
+        ("simpo", "full", 2, {"simpo_gamma": 0.7}),
+        ("cpo", "lora", 4, {}),
+        ("cpo", "full", 4, {"loss_type": "hinge", "cpo_alpha": 0.5}),
     ],
-)  # fmt: skip
+)
 def test_eight_steps_are_trl_s(
-    method: str, losses: dict[str, float], size: int, model_folder: Path, tmp_path: Path
+    stage: str, method: str, size: int, preference: dict[str, Any], model_folder: Path, tmp_path: Path
 ) -> None:
-    """With `sft` TRL averages over a micro-batch, we over the step: there each step has one."""
+    """With a cross-entropy TRL averages over a micro-batch, we over the step: there each step has one."""
     rows = pairs(40)
     profile = make_profile(
-        model_folder, write_rows(tmp_path / "rows.jsonl", rows), run={"stage": "dpo"},
-        adapter={"method": method, **(LORA if method == "lora" else {})},
-        preference={"beta": 0.3, "loss_type": list(losses), "loss_weights": list(losses.values())},
+        model_folder, write_rows(tmp_path / "rows.jsonl", rows), run={"stage": stage},
+        adapter={"method": method, **(LORA if method == "lora" else {})}, preference={"beta": 0.3, **preference},
         train=SETTINGS | {"per_device_train_batch_size": size, "gradient_accumulation_steps": 4 // size},
     )  # fmt: skip
     steps = train_run(tmp_path / "run", profile)
