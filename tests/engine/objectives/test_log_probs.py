@@ -22,7 +22,7 @@ from ftui.engine.training.collate import collate
 
 VOCABULARY, LENGTHS = 90, (14, 9, 12)
 SMALL: dict[str, Any] = {
-    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2,
+    "vocab_size": VOCABULARY, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 1,
     "num_attention_heads": 4, "num_key_value_heads": 2, "initializer_range": 0.2,
     "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2,
 }  # fmt: skip
@@ -30,12 +30,11 @@ CONFIGS: dict[str, Any] = {
     "llama": lambda: LlamaConfig(**SMALL, tie_word_embeddings=False),
     "tied llama": lambda: LlamaConfig(**SMALL, tie_word_embeddings=True),
     "gpt2": lambda: GPT2Config(
-        vocab_size=VOCABULARY, n_embd=32, n_layer=2, n_head=4, n_positions=64, initializer_range=0.2,
+        vocab_size=VOCABULARY, n_embd=32, n_layer=1, n_head=4, n_positions=64, initializer_range=0.2,
         resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=1, eos_token_id=2,
     ),
     "gemma2": lambda: Gemma2Config(**SMALL, head_dim=8, final_logit_softcapping=2.0, sliding_window=6),
 }  # fmt: skip
-PLAIN = ["llama", "tied llama", "gpt2"]
 
 
 def make_model(kind: str) -> Any:
@@ -113,7 +112,7 @@ def test_the_same_with_an_adapter(target: Any) -> None:
 
 @pytest.mark.parametrize("num_rows", [1, 5, 1000])
 @pytest.mark.parametrize("frozen", [True, False], ids=["frozen head", "trained head"])
-@pytest.mark.parametrize("kind", PLAIN)
+@pytest.mark.parametrize("kind", ["llama", "tied llama"])
 def test_chunks_change_nothing(kind: str, frozen: bool, num_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     model = make_model(kind)
     if frozen:
@@ -140,8 +139,10 @@ def test_entropies_and_squares_are_those_of_float64(kind: str) -> None:
     assert all(torch.equal(grads[name], expected[name]) for name in expected)
 
 
-@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
-@pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize(
+    ("kind", "precision"),
+    [*((kind, "fp32") for kind in CONFIGS), ("llama", "bf16"), ("tied llama", "fp16"), ("gemma2", "bf16")],
+)
 def test_a_new_adapter_has_the_bits_of_its_reference(kind: str, precision: str) -> None:
     """So rewards are exactly 0 at the first step."""
     config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", fan_in_fan_out=kind == "gpt2")
