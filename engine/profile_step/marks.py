@@ -1,6 +1,6 @@
 """Names that the training code gives to parts of a step (`torch.profiler.record_function`).
 
-Without a profiler a mark costs 2 microseconds.
+Without a profiler a mark costs 6 microseconds.
 """
 
 from ftui.estimate.step.step_profile import Phase
