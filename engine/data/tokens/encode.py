@@ -18,6 +18,7 @@ from ..forms.formats import to_example
 from .chat_template import RenderedText, render
 from .loss_mask import loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
 from .named_templates import advise_template
+from .pieces import PieceTokenizer, PieceTokens, TextTokens, find_piece_tokenizer
 from .special_token_check import SpecialTokens, find_special_tokens, has_special_text, oddities, strip_padding
 from .template_fit import TemplateRefusal
 
@@ -102,22 +103,24 @@ class Encoder:
             encoded.append(EncodedRow(sequences, one.example, frozenset(notes)))
         return encoded
 
-    def _made(self, turns: list[RenderedText]) -> Iterator[tuple[Encoding, list[int], np.ndarray, bool]]:
-        """Of each text its encoding, ids and loss mask, and whether the trained ids spell something else."""
-        encodings = self.tokenised([turn.text for turn in turns])
-        masks = [loss_mask(encoding, turn.text, turn.spans) for encoding, turn in zip(encodings, turns, strict=True)]
-        ids = [encoding.ids for encoding in encodings]
+    def _made(self, turns: list[RenderedText]) -> Iterator[tuple[TextTokens, list[int], np.ndarray, bool]]:
+        """Of each text its tokens, their ids and loss mask, and whether the trained ids spell something else."""
+        texts = [turn.text for turn in turns]
+        parted = self._pieces
+        tokens = self.tokenised(texts) if parted is None else list(map(parted.encode, texts))
+        masks = [loss_mask(one, turn.text, turn.spans) for one, turn in zip(tokens, turns, strict=True)]
         said = [
-            (its[first:after], turn.text[start:end])
-            for its, turn, mask in zip(ids, turns, masks, strict=True)
+            (number, one.ids[first:after], turn.text[start:end])
+            for number, (one, turn, mask) in enumerate(zip(tokens, turns, masks, strict=True))
+            if not (isinstance(one, PieceTokens) and one.are_spelt)
             for (start, end), (first, after) in zip(turn.spans, mask.runs, strict=True)
         ]
-        unlike = iter(spell_otherwise(self.tokenizer, said))
-        for encoding, its, turn, mask in zip(encodings, ids, turns, masks, strict=True):
-            differs = [next(unlike) for _ in turn.spans]
-            yield encoding, its, mask.targets, bool(mask.differs) or any(differs)
+        unlike = spell_otherwise(self.tokenizer, [(ids, text) for _, ids, text in said])
+        differ = {number for (number, *_), differs in zip(said, unlike, strict=True) if differs}
+        for number, (one, mask) in enumerate(zip(tokens, masks, strict=True)):
+            yield one, one.ids, mask.targets, bool(mask.differs) or number in differ
 
-    def _has_marks(self, example: Example, turn: RenderedText, encoding: Encoding) -> bool:
+    def _has_marks(self, example: Example, turn: RenderedText, encoding: TextTokens) -> bool:
         """Whether a special token comes out of what is said in a conversation. (In plain text it is meant.)"""
         chat = trained_part(example)
         return isinstance(chat, Chat) and has_special_text(self._special, chat, turn.text, encoding)
@@ -224,6 +227,10 @@ class Encoder:
     @property
     def _eos(self) -> str:
         return str(self.tokenizer.eos_token)
+
+    @cached_property
+    def _pieces(self) -> PieceTokenizer | None:
+        return find_piece_tokenizer(self.tokenizer)
 
     @cached_property
     def _special(self) -> SpecialTokens:

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
 from ..forms.examples import Chat, Example, trained_part
+from .pieces import Span, TextTokens
 
-Span = tuple[int, int]
 WORD = re.compile(r"\w+")
 LOOKED_AT = 400  # characters of a turn that are looked for
 SHOWN = 24  # characters of a text in words about it
@@ -29,7 +28,7 @@ class LossMask:
     differs: str = ""
 
 
-def loss_mask(encoding: Encoding, text: str, spans: Sequence[Span]) -> LossMask:
+def loss_mask(encoding: TextTokens, text: str, spans: Sequence[Span]) -> LossMask:
     """A token is trained on when it has a character of a trained span, but for those that share white space only.
 
     So an answer never lacks its beginning where a token reaches back into the prompt; as in transformers and TRL.
@@ -42,7 +41,7 @@ def loss_mask(encoding: Encoding, text: str, spans: Sequence[Span]) -> LossMask:
     return LossMask(targets, runs, next(filter(None, differs), ""))
 
 
-def _token_run(encoding: Encoding, text: str, span: Span) -> Span:
+def _token_run(encoding: TextTokens, text: str, span: Span) -> Span:
     """Asked of the encoding, which keeps offsets to itself: as lists they would take longer than all the rest."""
     start, end = span
     head = start + len(text[start:end]) - len(text[start:end].lstrip())
@@ -57,18 +56,18 @@ def _token_run(encoding: Encoding, text: str, span: Span) -> Span:
     return first, last + 1
 
 
-def _token_at(encoding: Encoding, characters: range) -> int | None:
+def _token_at(encoding: TextTokens, characters: range) -> int | None:
     """The first token of the first of these characters that is in one (white space may be in none)."""
     found = (encoding.char_to_token(at) for at in characters)
     return next((token for token in found if token is not None), None)
 
 
-def _chars(encoding: Encoding, token: int) -> Span:
+def _chars(encoding: TextTokens, token: int) -> Span:
     chars: Span | None = encoding.token_to_chars(token)
     return chars or (-1, -1)
 
 
-def _partial_token(encoding: Encoding, text: str, span: Span, run: Span) -> str:
+def _partial_token(encoding: TextTokens, text: str, span: Span, run: Span) -> str:
     """In words, what is trained on that is not in the span. White space does not count: some offsets leave it out."""
     start, end = span
     if run[1] == run[0]:
@@ -116,7 +115,7 @@ def _is_written(said: str, texts: Sequence[str]) -> bool:
 
 
 def mask_difference(
-    tokenizer: PreTrainedTokenizerBase, encoding: Encoding, text: str, spans: Sequence[Span], mask: LossMask
+    tokenizer: PreTrainedTokenizerBase, encoding: TextTokens, text: str, spans: Sequence[Span], mask: LossMask
 ) -> str:
     """In words, the first place where the trained tokens, read back, are not the trained text; empty = nowhere."""
     reasons = (

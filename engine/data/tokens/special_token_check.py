@@ -5,10 +5,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
-from tokenizers import Encoding
 from transformers import PreTrainedTokenizerBase
 
 from ..forms.examples import Chat, Tokens
+from .pieces import TextTokens
 
 if TYPE_CHECKING:
     from .encode import Sequence
@@ -56,7 +56,7 @@ def oddities(sequence: "Sequence", special: SpecialTokens) -> list[str]:
     return notes
 
 
-def has_special_text(special: SpecialTokens, chat: Chat, text: str, encoding: Encoding) -> bool:
+def has_special_text(special: SpecialTokens, chat: Chat, text: str, encoding: TextTokens) -> bool:
     """Whether a turn says the text of a special token that has become that token in what was made of the chat."""
     said = [message.get(key) for message in chat.messages for key in ("reasoning_content", "content")]
     words = [one.strip() for one in said if isinstance(one, str)]
