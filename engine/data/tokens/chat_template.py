@@ -35,9 +35,12 @@ class RenderedText:
 
 
 def render(
-    tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str], loss_on: str = "assistant"
-) -> list[RenderedText]:
+    tokenizer: PreTrainedTokenizerBase, chat: Chat, stops: frozenset[str], loss_on: str = "assistant",
+    *, is_plain: bool = False,
+) -> list[RenderedText]:  # fmt: skip
     """The conversation through the tokenizer's chat template; `loss_on` as in `Encoder`.
+
+    `is_plain` hands its messages on as they are: texts alone, which the template has a place for.
 
     One sequence where the template only appends as the conversation grows; else (templates that rewrite earlier turns,
     as those that drop old reasoning do) one sequence per assistant turn, each just as the model will see it.
@@ -46,7 +49,7 @@ def render(
         TemplateRefusal: see there.
     """
     with _template_errors():
-        writer, messages = _prepare(tokenizer, chat)
+        writer, messages = _prepare(tokenizer, chat, is_plain=is_plain)
         if loss_on == "everything":
             return [_render_whole(writer.text(messages), stops)]
         trained_messages = _trained_messages(chat, loss_on)
@@ -93,11 +96,15 @@ def _template_errors() -> Iterator[None]:
         raise TemplateRefusal(f"the chat template refuses it: {error}") from error
 
 
-def _prepare(tokenizer: PreTrainedTokenizerBase, chat: Chat) -> tuple["_Writer", list[Message]]:
+def _prepare(
+    tokenizer: PreTrainedTokenizerBase, chat: Chat, *, is_plain: bool = False
+) -> tuple["_Writer", list[Message]]:
     template = tokenizer.get_chat_template(tools=chat.tools)
     fix_date(template)
     writer = _Writer(template, tokenizer.special_tokens_map, chat.tools)
-    messages = fit_messages(writer.text, template, chat.tools, plain_messages(chat.messages))
+    messages = chat.messages
+    if not is_plain:
+        messages = fit_messages(writer.text, template, chat.tools, plain_messages(messages))
     if any(not isinstance(tool, dict) for tool in chat.tools or ()):
         raise ValueError("Tools should be objects, the schema of each")
     if not _writes_answers(template):

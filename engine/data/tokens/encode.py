@@ -19,6 +19,7 @@ from .chat_template import RenderedText, render
 from .loss_mask import loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
 from .named_templates import advise_template
 from .pieces import PieceTokenizer, PieceTokens, TextTokens, find_piece_tokenizer
+from .skeletons import Skeletons
 from .special_token_check import SpecialTokens, find_special_tokens, has_special_text, oddities, strip_padding
 from .template_fit import TemplateRefusal
 
@@ -198,6 +199,8 @@ class Encoder:
                 "a conversation, but the model's tokenizer has no chat template",
                 hint="Name one in data.chat_template, use an instruct model, or rows with prompt and completion.",
             )
+        if (rendered := self._skeletons.write(chat)) is not None:
+            return [rendered]
         try:
             turns = render(self.tokenizer, chat, self.stops, self.loss_on)
         except TemplateRefusal as error:
@@ -206,7 +209,10 @@ class Encoder:
             reason = f"it has a turn of the role {role!r}, and the chat template leaves it out"
             way = ' data.roles = {developer = "system"} writes it as one of the system.' if role == "developer" else ""
             raise row.error(reason, hint=self._template_hint(chat, reason) + way)
-        return [turn if turn.ends else _append_stop(turn, self._eos) for turn in turns]
+        return list(map(self._with_stop, turns))
+
+    def _with_stop(self, turn: RenderedText) -> RenderedText:
+        return turn if turn.ends else _append_stop(turn, self._eos)
 
     def _template_hint(self, chat: Chat, reason: str) -> str:
         """Made once for each reason: a million rows may be refused for the same one."""
@@ -227,6 +233,10 @@ class Encoder:
     @property
     def _eos(self) -> str:
         return str(self.tokenizer.eos_token)
+
+    @cached_property
+    def _skeletons(self) -> Skeletons:
+        return Skeletons(self.tokenizer, self.stops, self.loss_on, self._special.marks.search, self._with_stop)
 
     @cached_property
     def _pieces(self) -> PieceTokenizer | None:

@@ -8,7 +8,7 @@ spaces, one after another; and most pieces have been there before.
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any, Protocol
@@ -24,6 +24,9 @@ MOST_PIECES = 1 << 16  # remembered, some 15 MB: then they begin anew
 MOST_ENCODINGS = 1 << 12
 _SPACE_IN_RUN = re.compile(r"\s ")
 _WORDS = re.compile(r"(?<=\S)(?= )")
+# Within a piece: numbers, and the signs behind a word, which another word may have too. No word of the patterns below
+# has both of what stands on the two sides. (A sign before a letter may be a part of its word, as is an apostrophe.)
+_INSIDE = re.compile(r"(?<=[A-Za-z])(?=[.,:;!?)0-9])|(?<=[0-9])(?=[.,:;!?)A-Za-z])|(?<=[.,:;!?($])(?=[0-9])")
 _LETTERS = r"[^\r\n\p{L}\p{N}]?\p{L}+"
 _REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
@@ -37,8 +40,8 @@ WORD_PATTERNS = {
 }
 """Patterns of words none of which has a space behind its first character but in a run of white space."""
 PROBE = (
-    "It's  a\n test \n\n of   12 345 words,\tdon't\u00a0 you? \u3042\u3044 caf\u00e9 -- x  {0}\n{0} user {0}{0}\n\n  def f(a):\n"
-    "    return '\U0001f600 ' {0}  "
+    "It's  a\n test \n\n of   12 345 words,\tdon't\u00a0 you? \u3042\u3044 caf\u00e9 -- x  {0}\n"
+    "{0} user {0}{0}\n\n  def f(a):\n    return '\U0001f600 ' {0}  "
 )
 
 
@@ -58,17 +61,25 @@ class TextTokens(Protocol):
 class _Memory(dict[str, Ids]):
     """The ids of pieces; those of one that is not there yet are asked of the tokenizer."""
 
-    def __init__(self, backend: Any) -> None:
+    def __init__(self, backend: Any, marks: Collection[str]) -> None:
         super().__init__()
         self._backend = backend
+        self.marks = frozenset(marks)
         self.misspelt: set[str] = set()
         """Pieces whose ids are read back as another text."""
 
     def __missing__(self, piece: str) -> Ids:
         if len(self) >= MOST_PIECES:
             self.clear()
-        ids = self[piece] = tuple(self._backend.encode(piece, add_special_tokens=False).ids)
-        if self._backend.decode(ids, skip_special_tokens=False) != piece:
+        parts = _INSIDE.split(piece) if piece not in self.marks else [piece]
+        if len(parts) > 1:
+            ids = tuple(chain.from_iterable(map(self.__getitem__, parts)))
+            is_spelt = self.misspelt.isdisjoint(parts)
+        else:
+            ids = tuple(self._backend.encode(piece, add_special_tokens=False).ids)
+            is_spelt = self._backend.decode(ids, skip_special_tokens=False) == piece
+        self[piece] = ids
+        if not is_spelt:
             self.misspelt.add(piece)
         return ids
 
@@ -80,7 +91,7 @@ class PieceTokenizer:
         self._backend: Any = tokenizer.backend_tokenizer
         marks = sorted((one.content for one in tokenizer.added_tokens_decoder.values()), key=len, reverse=True)
         self._marks = re.compile(f"({'|'.join(map(re.escape, marks)) or '(?!)'})")
-        self._ids = _Memory(self._backend)
+        self._ids = _Memory(self._backend, marks)
         self._encodings: dict[str, TextTokens] = {}
 
     def encode(self, text: str) -> "PieceTokens":
@@ -134,7 +145,7 @@ class PieceTokens:
 
     def char_to_token(self, char_pos: int) -> int | None:
         number = bisect_right(self._chars_behind, char_pos)
-        if not 0 <= char_pos or number == len(self._pieces):
+        if char_pos < 0 or number == len(self._pieces):
             return None
         piece = self._pieces[number]
         start = self._chars_behind[number] - len(piece)
@@ -143,7 +154,7 @@ class PieceTokens:
 
     def token_to_chars(self, token_index: int) -> Span | None:
         number = bisect_right(self._tokens_behind, token_index)
-        if not 0 <= token_index or number == len(self._pieces):
+        if token_index < 0 or number == len(self._pieces):
             return None
         piece, first = self._pieces[number], self._tokens_behind[number] - len(self._each[number])
         chars = self._tokenizer.encoding(piece).token_to_chars(token_index - first)
