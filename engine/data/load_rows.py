@@ -159,25 +159,52 @@ class LoadedData:
     header_notes: tuple[str, ...] = ()
 
 
-def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = True) -> LoadedData:
+@dataclass(frozen=True)
+class LoadedEncoder:
+    """What turns the rows of a profile into tokens, and what belongs to it in `LoadedData`."""
+
+    folder: Path | None
+    commit: str | None
+    encoder: Encoder
+    new_token_ids: tuple[int, ...]
+    unlike_template: tuple[str, ...]
+    missing_marks: tuple[str, ...]
+
+
+def load_encoder(
+    profile: Profile, sources: list[ResolvedSource], cache: Path, report: Report, *, weights: bool
+) -> LoadedEncoder:
+    """The tokenizer with the profile's tokens and template; `weights` as in `load_data`.
+
+    Raises:
+        ModelError, DataError, DiskError: see the functions that do the work.
+    """
+    folder, commit, tokenizer = _tokenizer(profile, sources, cache, report, weights=weights)
+    new_token_ids = add_special_tokens(tokenizer, profile.model.extra_special_tokens)
+    template = profile.data.chat_template
+    unlike = tuple(compare_with_own(tokenizer, template)) if template else ()
+    missing_marks = set_template(tokenizer, template) if template else ()
+    stops = stop_texts(tokenizer, eos_token_ids(folder, trusted=profile.model.trust_remote_code) if folder else [])
+    encoder = Encoder(tokenizer, profile.run.stage, stops, profile.data.loss_on)
+    return LoadedEncoder(folder, commit, encoder, new_token_ids, unlike, missing_marks)
+
+
+def load_data(
+    profile: Profile, cache: Path, report: Report, *, weights: bool = True, loaded: LoadedEncoder | None = None
+) -> LoadedData:
     """Fetch the model's files, read and tokenise the rows. `report(detail)` tells how far it is.
 
     Without `weights` only the files of tokenizer and config are fetched, no adapter is looked at, and rows of which
-    nothing is trained on are no error: enough to look at the data.
+    nothing is trained on are no error: enough to look at the data. `loaded` is what `load_encoder` gave before.
 
     Raises:
         ModelError, DataError, DiskError: see the functions that do the work.
     """
     sources = find_sources(profile.data, report, stage=profile.run.stage)
-    folder, commit, tokenizer = _tokenizer(profile, sources, cache, report, weights=weights)
-    new_token_ids = add_special_tokens(tokenizer, profile.model.extra_special_tokens)
+    loaded = loaded or load_encoder(profile, sources, cache, report, weights=weights)
+    encoder = loaded.encoder
     adapter = starting_adapter(profile.adapter, report) if weights else None
-    template = profile.data.chat_template
-    unlike = tuple(compare_with_own(tokenizer, template)) if template else ()
-    missing_marks = set_template(tokenizer, template) if template else ()
-    longest = _context_length(profile, folder)
-    stops = stop_texts(tokenizer, eos_token_ids(folder, trusted=profile.model.trust_remote_code) if folder else [])
-    encoder = Encoder(tokenizer, profile.run.stage, stops, profile.data.loss_on)
+    longest = _context_length(profile, loaded.folder)
     options = _read_options(profile)
     stores = [load_store(one, encoder, cache, report, options) for one in sources]
     train, evaluation = _split(profile, _model_view(profile, sources, stores, weights=weights))
@@ -191,9 +218,10 @@ def load_data(profile: Profile, cache: Path, report: Report, *, weights: bool = 
         train = _with_mismatched(profile, train)
         evaluation = evaluation and _with_mismatched(profile, evaluation)
     return LoadedData(
-        tokenizer, folder, commit, longest, encoder, sources, stores, eval_sources, eval_stores, train, evaluation,
-        (*_notes_on_files(sources, stores), *_notes_on_files(eval_sources, eval_stores)), adapter, new_token_ids,
-        unlike, missing_marks, tuple(_find_misread((*sources, *eval_sources))),
+        encoder.tokenizer, loaded.folder, loaded.commit, longest, encoder, sources, stores, eval_sources, eval_stores,
+        train, evaluation, (*_notes_on_files(sources, stores), *_notes_on_files(eval_sources, eval_stores)), adapter,
+        loaded.new_token_ids, loaded.unlike_template, loaded.missing_marks,
+        tuple(_find_misread((*sources, *eval_sources))),
         tuple(_find_preambles((*sources, *eval_sources))),
     )  # fmt: skip
 

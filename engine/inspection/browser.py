@@ -26,6 +26,7 @@ from ..data.load_rows import LoadedData, load_data
 from ..data.stores.store import Store
 from ..services.profile_text import given_profile
 from . import report as reports
+from .first_rows import take_encoder
 from .report.row_index import RowIndex
 from .row_tokens import MOST_CUT, LoadedRow, count_parts, find_part, make_row_view
 from .search import find_rows
@@ -163,10 +164,10 @@ def open_browser(profile: str, tell: Report) -> RowBrowser:
     """
     if profile not in _open_browsers:
         _open_browsers.clear()
-        resolved = given_profile(profile)
+        resolved, loaded = given_profile(profile), take_encoder(profile)
         with tempfile.TemporaryDirectory() as fallback:
             _open_browsers[profile] = RowBrowser(
-                resolved, load_data(resolved, cache_folder(Path(fallback)), tell, weights=False)
+                resolved, load_data(resolved, cache_folder(Path(fallback)), tell, weights=False, loaded=loaded)
             )
     return _open_browsers[profile]
 

@@ -6,6 +6,12 @@ from typing import Any
 from ftui.dataset.report import Report
 
 from ..inspection import browser
+from ..inspection.first_rows import view_first_rows
+
+
+def first_rows(on_detail: Callable[[str], None], profile: str, number: int) -> Any:
+    """Some of the first rows, before all are read: see `view_first_rows`."""
+    return view_first_rows(profile, number, on_detail)
 
 
 def sample(on_detail: Callable[[str], None], profile: str, jump: str, **where: Any) -> Any:

@@ -40,6 +40,7 @@ METHODS = {
     "count_bytes": "count_rows",
     "count_rows": "count_rows",
     "describe_folder": "recognize",
+    "first_rows": "rows",
     "model_config": "models",
     "probe": "probe",
     "profile_step": "profile_step",

@@ -65,8 +65,14 @@ def print_preview(
     with closing(Helper(allow)) as helper, LiveOutput(sys.stderr) as lines:
         lines.draw("getting ready (some seconds) ...")
         ask = partial(helper.ask, on_detail=lines.draw, profile=resolved.profile)
+        is_early = not as_json and not only_report and jump is None and num_rows > 0
+        first = msgspec.convert(ask("first_rows", number=num_rows), list[RowView]) if is_early else []
+        if first:
+            lines.clear()
+            _print_first(first)
+            lines.draw("reading the rest ...")
         report = msgspec.convert(ask("report"), Report)
-        samples = [] if only_report else _samples(ask, report, num_rows, jump)
+        samples = [] if only_report or first else _samples(ask, report, num_rows, jump)
         refusal = find_refusal(helper, resolved.profile)
     if as_json:
         told = {
@@ -163,12 +169,17 @@ def has_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
+def _print_first(samples: Sequence[RowView]) -> None:
+    """Rows that are there before the report is."""
+    rows = "The first row" if len(samples) == 1 else f"The first {len(samples)} rows"
+    for line in _wrapped(f"{rows}; reading the rest for the report, which stands below.", ""):
+        print(line)
+    _print_rows(samples)
+    print(flush=True)
+
+
 def _print(resolved: ResolvedProfile, report: Report, samples: Sequence[RowView]) -> None:
     coloured = has_colours()
-    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
-    newline, rule = ("↵", "─") if encoding.startswith("utf") else ("\\n", "-")
-    marks = ("", "") if coloured else marks_for(samples)
-    signs = Signs(newline, rule, marks, more="cut as well")
     for line in report_lines(resolved.path.stem, report, coloured=coloured):
         print(line)
     for warning in find_warnings(resolved.profile):
@@ -176,6 +187,15 @@ def _print(resolved: ResolvedProfile, report: Report, samples: Sequence[RowView]
         print(f"{severity} {'.'.join(warning.key)}")
         for line in (*_wrapped(warning.message, "  "), *_wrapped(warning.fix, "  fix: ")):
             print(line)
+    _print_rows(samples)
+
+
+def _print_rows(samples: Sequence[RowView]) -> None:
+    coloured = has_colours()
+    encoding = (sys.stdout.encoding or "").lower().replace("-", "")
+    newline, rule = ("↵", "─") if encoding.startswith("utf") else ("\\n", "-")
+    marks = ("", "") if coloured else marks_for(samples)
+    signs = Signs(newline, rule, marks, more="cut as well")
     if samples and not coloured:
         print(f"\n{LEGEND.format(*marks)}")
     for sample in samples:
@@ -260,8 +280,9 @@ def headline(sample: RowView) -> str:
     kept, lost = "", ""
     if sample.num_tokens > seen:
         kept, lost = f" of the {seen:,} kept", f", {sample.num_tokens - seen:,} cut"
+    there = f"the first {sample.num_first:,}" if sample.num_first else f"{sample.num_rows:,}"
     return (
-        f"row {sample.number + 1:,} of {sample.num_rows:,}{part}, {sample.where}, {sample.form}: "
+        f"row {sample.number + 1:,} of {there}{part}, {sample.where}, {sample.form}: "
         f"{sample.num_tokens:,} tokens{whole}, {sample.num_target_tokens:,}{kept} trained ({share}){lost}"
     )
 

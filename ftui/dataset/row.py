@@ -40,6 +40,8 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     `raw` is the row as it stands in the file, as JSON with one key a line; of plain text it is what this part was made
     of, from line `raw_line` of the file on. `notes` say what is odd about it. `hits` are the tokens of a text that was
     sought: (the first, behind the last). `num_row_tokens` are those of all parts of the row together.
+
+    `num_first`: it is one of so many that are shown before all rows are read, and `num_rows` is not known yet (0).
     """
 
     number: int
@@ -59,3 +61,4 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     notes: list[str] = []
     hits: list[tuple[int, int]] = []
     num_row_tokens: int = 0
+    num_first: int = 0

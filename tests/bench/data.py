@@ -1,10 +1,12 @@
 """Rows read, tokenised and reported, beside `datasets.map`: rows per second, and the most memory of all processes.
 
     python -m tests.bench.data [--rows 1000000] [--processes N] [--rounds 1] [--only ftui datasets masks]
+                                [--file ROWS.jsonl]
 
 From the top of the repository, on a quiet machine. The rows are made of the shipped conversations: the sentences of an
-answer in another order, a number in the question, so that no two are the same. The tokenizer is SmolLM2's. In every
-round all contestants work, one after the other, each in fresh processes and with empty caches:
+answer in another order, a number in the question, so that no two are the same; or they are those of a file in the form
+`messages`. The tokenizer is SmolLM2's. In every round all contestants work, one after the other, each in fresh
+processes and with empty caches:
 
     ftui      read, template, tokens, the loss mask, facts about each row, the store, the report; and the same
               again as a second start
@@ -12,9 +14,10 @@ round all contestants work, one after the other, each in fresh processes and wit
               tokens are trained on is left out
     masks     the same and which tokens are trained on, by the marks of a template, a row at a time as TRL 1.16 does
 
-`cpu s` are the seconds of all cores, imports included. Memory is the most that all processes of a contestant held at
-one moment, looked at five times a second: `rss` counts what they share once for each, `pss` once in all. Mapped files
-count as long as their pages are in memory.
+`cpu s` are the seconds of all cores, imports included, with the least and the most of all rounds; of ftui they are
+those of both starts together. Memory is the most that all processes of a contestant held at one moment, looked at five
+times a second: `rss` counts what they share once for each, `pss` once in all. Mapped files count as long as their pages
+are in memory.
 """
 
 import argparse
@@ -171,6 +174,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--processes", type=int, default=usable_cores())
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--file", type=Path)
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))
     parser.add_argument("--worker", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -181,14 +185,16 @@ def main() -> None:
     figures: dict[str, list[dict[str, float]]] = {name: [] for name in options.only}
     model = str(real.smollm2())
     with tempfile.TemporaryDirectory() as folder:
-        rows = Path(folder) / "rows.jsonl"
-        make_rows(rows, options.rows)
-        print(f"{options.rows} rows, {rows.stat().st_size / MIB:.0f} MiB, {options.processes} processes", flush=True)
+        rows = options.file or Path(folder) / "rows.jsonl"
+        if options.file is None:
+            make_rows(rows, options.rows)
+        num_rows = sum(1 for _ in rows.open("rb"))
+        print(f"{num_rows} rows, {rows.stat().st_size / MIB:.0f} MiB, {options.processes} processes", flush=True)
         for number in range(options.rounds):
             for name in options.only if number % 2 == 0 else options.only[::-1]:
                 figures[name].append(measured(name, rows, model, options.processes))
                 print(f"round {number + 1}: {name} {figures[name][-1]}", file=sys.stderr)
-    print(table(figures, options.rows))
+    print(table(figures, num_rows))
 
 
 def table(figures: dict[str, list[dict[str, float]]], num_rows: int) -> str:
@@ -200,7 +206,9 @@ def table(figures: dict[str, list[dict[str, float]]], num_rows: int) -> str:
         report = middle.get("report", 0)
         whole, again = middle["read"] + report, middle.get("again_read", 0) + middle.get("again_report", 0)
         numbers = [num_rows / whole, whole, report, again, middle["cpu"], middle["rss"] / MIB, middle["pss"] / MIB]
-        lines.append(f"{name:10}" + "".join(f"{number:10.{number < 100:d}f}" for number in numbers))
+        cpu = [one["cpu"] for one in found]
+        spread = f"  cpu {min(cpu):.1f}-{max(cpu):.1f}"
+        lines.append(f"{name:10}" + "".join(f"{number:10.{number < 100:d}f}" for number in numbers) + spread)
     return "\n".join(lines)
 
 

@@ -134,6 +134,7 @@ class StandIn:
     problem: FtuiError | None = None
     refusal: FtuiError | None = None
     samples: list[RowView] = SAMPLES
+    first: Sequence[RowView] = ()
     report: Report = REPORT
 
     def __init__(self, allow: Collection[str] = ()) -> None:
@@ -166,6 +167,8 @@ class StandIn:
             ]
         if question == "describe_folder":
             return [f"{given['path']}: 2 files of rows to train on"]
+        if question == "first_rows":
+            return msgspec.to_builtins(self.first)
         if question == "report":
             return msgspec.to_builtins(self.report)
         number = self._searched(**given) if question == "search" else self._number(**given)

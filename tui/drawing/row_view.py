@@ -44,7 +44,9 @@ def title(frame: Frame, name: str, sample: RowView | None, report: Report | None
     """Which row it is, its numbers, and a map of its tokens; `page` are those that the page shows."""
     if sample is None:
         return [[(f" {name}", "title"), ("  rows", "muted")]]
-    here: Line = [(f" row {sample.number + 1:,}", "title"), (f" of {sample.num_rows:,}", "muted")]
+    first = f"the first {sample.num_first:,}; reading the rest"
+    there = first if sample.num_first else f"{sample.num_rows:,}"
+    here: Line = [(f" row {sample.number + 1:,}", "title"), (f" of {there}", "muted")]
     if sample.num_parts > 1:
         here += [("  part ", "muted"), (f"{sample.part + 1}", "text"), (f" of {sample.num_parts:,}", "muted")]
     where = where_words(sample.where, max(0, frame.width - width_of(here) - 4))

@@ -46,6 +46,13 @@ class RowBlock:
     columns: list[int] = field(default_factory=list)
     kinds: dict[str, dict[str, int]] = field(default_factory=dict)
 
+    def first(self, number: int) -> "RowBlock":
+        """So many of its rows, without those that the cutting refused."""
+        return replace(
+            self, places=self.places[:number], offsets=self.offsets[:number], texts=self.texts[:number],
+            lines=self.lines[:number], columns=self.columns[:number], bad=[],
+        )  # fmt: skip
+
 
 def read_blocks(places: Sequence[Place], *, encoding: str | None = None, size: int = SIZE) -> Iterator[RowBlock]:
     """All rows of the places, one after another, in memory for a few rows however large the files are.
@@ -144,11 +151,7 @@ def _json_rows(path: Path, chunks: Iterator[bytes], offset: int, encoding: str |
 
 def _column_kinds(block: RowBlock) -> dict[str, dict[str, int]]:
     kinds: dict[str, dict[str, int]] = {}
-    first = replace(
-        block, places=block.places[:LOOKED_AT], offsets=block.offsets[:LOOKED_AT], texts=block.texts[:LOOKED_AT],
-        lines=block.lines[:LOOKED_AT], columns=block.columns[:LOOKED_AT], bad=[],
-    )  # fmt: skip
-    for row in parse_block(first):
+    for row in parse_block(block.first(LOOKED_AT)):
         if isinstance(row, Row):
             for key, value in row.value.items():
                 kinds.setdefault(key, {}).setdefault(kind_of_value(value), row.place)

@@ -9,7 +9,6 @@ import json
 import re
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
-from functools import cached_property
 from itertools import accumulate, chain
 from typing import Any, Protocol
 
@@ -122,10 +121,9 @@ class PieceTokens:
 
     def __init__(self, tokenizer: PieceTokenizer, pieces: list[str], each: list[Ids]) -> None:
         self._tokenizer, self._pieces, self._each = tokenizer, pieces, each
-
-    @cached_property
-    def ids(self) -> list[int]:
-        return list(chain.from_iterable(self._each))
+        self.ids = list(chain.from_iterable(each))
+        self._chars_behind = list(accumulate(map(len, pieces)))
+        self._tokens_behind = list(accumulate(map(len, each)))
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -134,14 +132,6 @@ class PieceTokens:
     def are_spelt(self) -> bool:
         """Whether they are read back as the text for certain."""
         return self._tokenizer.spells(self._pieces)
-
-    @cached_property
-    def _chars_behind(self) -> list[int]:
-        return list(accumulate(map(len, self._pieces)))
-
-    @cached_property
-    def _tokens_behind(self) -> list[int]:
-        return list(accumulate(map(len, self._each)))
 
     def char_to_token(self, char_pos: int) -> int | None:
         number = bisect_right(self._chars_behind, char_pos)

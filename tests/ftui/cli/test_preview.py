@@ -110,6 +110,20 @@ def test_programs_get_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert [Token(**token) for token in row["tokens"]] == wanted.tokens and row["raw"] == wanted.raw
 
 
+def test_the_first_rows_stand_before_the_report(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = [msgspec.structs.replace(one, num_rows=0, num_first=2) for one in SAMPLES[:2]]
+    monkeypatch.setattr(StandIn, "first", first)
+    code, out, _ = printed(capsys, "--rows", "2")
+    assert code == 31 and out.startswith("The first 2 rows; reading the rest")
+    assert out.index("row 1 of the first 2") < out.index("row 2 of the first 2") < out.index("warning truncated")
+    assert "of 4, helpdesk" not in out, "each row once"
+    for others in (["--jump", "2"], ["--report"]):
+        assert "of the first" not in printed(capsys, "--rows", "2", *others)[1]
+    assert json.loads(printed(capsys, "--rows", "2", "--json")[1])["samples"][1]["num_rows"] == 4
+
+
 def test_which_rows(capsys: pytest.CaptureFixture[str]) -> None:
     longest = printed(capsys, "--jump", "longest", "--rows", "2")[1]
     assert re.findall(r"^row \d+", longest, re.MULTILINE) == ["row 3", "row 1"]

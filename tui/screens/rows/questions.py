@@ -12,26 +12,28 @@ from ftui.dataset.row import NOTHING_CUT, RowView
 from ftui.errors import UsageError
 
 _PLACE = re.compile(r"(\d+)(?:/(\d+))?")
+FIRST = 20  # rows that are shown before all are read
 MORE = 10  # times as many tokens of a row that is cut
 
 
 @dataclass(frozen=True)
 class RowQuery:
-    """About a row (`sample`, `search`), for the report, or whether it can be trained here (`check`).
+    """About rows (`first_rows`, `sample`, `search`), for the report, or whether it can be trained here (`check`).
 
     `doing` says so in words.
 
     `stays`: the answer is the row that is shown already, and is shown from where the page stands.
     """
 
-    ask: Literal["sample", "search", "report", "check"]
+    ask: Literal["first_rows", "sample", "search", "report", "check"]
     doing: str
     given: dict[str, Any] = field(default_factory=dict)
     stays: bool = False
 
     def given_at(self, sample: RowView | None) -> dict[str, Any]:
         """Steps and searches continue from the row that is shown when their turn comes."""
-        if sample is not None and (self.given.get("jump") in ("next", "previous")):
+        is_step = self.given.get("jump") in ("next", "previous")
+        if sample is not None and (is_step or (self.stays and self.ask == "sample")):
             return self.given | {"number": sample.number, "part": sample.part}
         if self.ask == "search":
             number, part = (-1, 0) if sample is None else (sample.number, sample.part)
@@ -50,8 +52,13 @@ def report(doing: str) -> RowQuery:
 def open_row(doing: str, shown: RowView | None) -> RowQuery:
     """The first row, or the one that was shown before."""
     if shown is None:
-        return RowQuery("sample", doing, {"jump": "number", "number": 0})
+        return RowQuery("sample", doing, {"jump": "number", "number": 0}, stays=True)
     return RowQuery("sample", doing, {"jump": "number", "number": shown.number, "part": shown.part}, stays=True)
+
+
+def first_rows(doing: str) -> RowQuery:
+    """What can be shown before all rows are read."""
+    return RowQuery("first_rows", doing, {"number": FIRST})
 
 
 def step(by: int) -> RowQuery:

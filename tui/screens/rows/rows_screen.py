@@ -35,8 +35,10 @@ AGAIN = "reading the files again ..."
 
 ALWAYS = {"back"}
 ON_ROWS = {"go", "next-finding", "finding-before", "rows"}
+OF_ALL = {"search", "longest", "cut", "least", "random", "shortest", "number", "more"}
 ON_REPORT = {"next", "before", "report", "raw", "boundaries", "more"}
-"""Keys (by their ids) that mean something before there is a row; nothing beside a row; nothing on the report."""
+"""Keys (by their ids) that mean something before there is a row; nothing beside a row; nothing before all rows are
+read; nothing on the report."""
 
 NEXT = "The next row, or the next part of a long one; on the report: the next finding"
 BEFORE = "The row or the part before; on the report: the finding before"
@@ -99,6 +101,7 @@ class RowsScreen(SplitScreen):
         self.doing = STARTING
         self.page: Literal["rows", "report"] = "rows"
         self.boundaries = False
+        self._first: list[RowView] = []
         self._pending: list[RowQuery] = []
         self._is_asking = self._is_reading = False
         self._last_jump, self._rank = "", 0
@@ -117,7 +120,7 @@ class RowsScreen(SplitScreen):
         if self.sample is None:
             return {str(binding.id) for binding in self.BINDINGS if isinstance(binding, Binding)} - ALWAYS
         if self.page == "rows":
-            return ON_ROWS
+            return ON_ROWS | (OF_ALL if self.sample.num_first else set())
         return ON_REPORT if self.shown.leads_somewhere else ON_REPORT | {"go"}
 
     # -- asking the helper: one question after the other, the screen goes on meanwhile
@@ -128,7 +131,8 @@ class RowsScreen(SplitScreen):
         doing = STARTING if self.sample is None else AGAIN
         stage(self).draw_keys()
         report = xray_questions.report("looking for what is wrong ...")
-        self._ask(xray_questions.open_row(doing, self.sample), report, xray_questions.CHECK)
+        first = [xray_questions.first_rows(doing)] if self.sample is None else []
+        self._ask(*first, xray_questions.open_row(doing, self.sample), report, xray_questions.CHECK)
 
     def go(self, question: RowQuery) -> None:
         """A question that leads to another row."""
@@ -181,6 +185,11 @@ class RowsScreen(SplitScreen):
             stage(self).complain(error)
 
     def _take(self, question: RowQuery, answer: Any) -> None:
+        if question.ask == "first_rows":
+            self._first = msgspec.convert(answer, list[RowView])
+            if self._first:
+                self._show(self._first[0], question)
+            return
         self._is_reading = False
         if question.ask == "report":
             self.report = msgspec.convert(answer, Report)
@@ -211,18 +220,34 @@ class RowsScreen(SplitScreen):
         if self.page == "report":
             self.shown.to_finding(by)
             self.draw()
+        elif self.sample is not None and self.sample.num_first:
+            self._step_among_first(self.sample.number + by)
         elif self.sample is not None:
             self.go(xray_questions.step(by))
 
+    def _step_among_first(self, number: int) -> None:
+        """The helper reads all rows: until then it has no answer."""
+        if 0 <= number < len(self._first):
+            self._show(self._first[number], xray_questions.step(1))
+        else:
+            stage(self).say("The rest is being read." if number > 0 else "This is the first row.")
+
+    @property
+    def _has_all(self) -> bool:
+        """Whether any row can be asked for; said where all that is known are the first ones."""
+        if self.sample is not None and self.sample.num_first:
+            stage(self).say("The rest is being read.")
+        return self.sample is not None and not self.sample.num_first
+
     def action_jump(self, jump: str) -> None:
-        if self.sample is None:
+        if not self._has_all:
             return
         self._rank = self._rank + 1 if jump == self._last_jump else 0
         self._last_jump = jump
         self._ask(xray_questions.jump_to(jump, self._rank, random.getrandbits(31)))
 
     def action_more(self) -> None:
-        sample = self.sample
+        sample = self.sample if self._has_all else None
         if sample is not None and sample.num_tokens > len(sample.tokens):
             self.go(xray_questions.more_of(sample))
         elif sample is not None:
@@ -236,7 +261,7 @@ class RowsScreen(SplitScreen):
             stage(self).say("This line is about no row.")
 
     def action_number(self) -> None:
-        if (sample := self.sample) is not None:
+        if (sample := self.sample) is not None and self._has_all:
             question = lambda answer: parse_place(answer, sample)  # noqa: E731
             prompt(self, ask_number(sample), "", question, self.go, enter="go there")
 
@@ -250,7 +275,7 @@ class RowsScreen(SplitScreen):
             self.sought = text
             self.go(xray_questions.search_for(text))
 
-        if self.sample is not None:
+        if self._has_all:
             prompt(self, FIND_QUESTION, self.sought, check, find, enter="find", replaced=True)
 
     def action_again(self) -> None:

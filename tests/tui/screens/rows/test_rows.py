@@ -4,6 +4,7 @@ import asyncio
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -135,6 +136,40 @@ def test_while_it_is_opened(size: str, same_picture: SamePicture, monkeypatch: p
 
     monkeypatch.setattr(rows_screen, "Helper", Slow)
     asyncio.run(main())
+
+
+def test_the_first_rows_are_shown_before_all_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They can be paged through; what needs all rows waits, and the row stays that is looked at."""
+    release = threading.Event()
+
+    class Reading(StandIn):
+        first = tuple(msgspec.structs.replace(one, num_rows=0, num_first=2) for one in SAMPLES[:2])
+
+        def ask(self, question: str, *, on_detail: Any = None, **given: Any) -> Any:
+            if question != "first_rows":
+                on_detail("tokenising 34% \u00b7 120 k rows \u00b7 12 s left")
+                release.wait()
+            return super().ask(question, **given)
+
+    async def main() -> None:
+        async with shown_app(size=SIZES["80x24"], clock=lambda: 0.0) as shown:
+            shown.app.push_screen(RowsScreen("mine.toml", PROFILE_OF_ROWS))
+            await shown.until(lambda: "12 s left" in shown.text())
+            assert "row 1 of the first 2; reading the rest" in shown.text()
+            await shown.press("n")
+            assert "row 2 of the first 2; reading the rest" in shown.text()
+            for key in ("n", "l", "g", "slash"):
+                await shown.press(key)
+                assert "row 2 of the first 2" in shown.text() and "The rest is being read." in shown.text(), key
+            release.set()
+            await shown.until(lambda: "row 2 of 4" in shown.text())
+            assert [given.get("jump") for question, given in asked(shown) if question == "sample"] == ["number"]
+
+    monkeypatch.setattr(rows_screen, "Helper", Reading)
+    try:
+        asyncio.run(main())
+    finally:
+        release.set()
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x40"])
