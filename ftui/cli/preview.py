@@ -1,4 +1,4 @@
-"""`ftui preview PROFILE`: what its rows are found to be, then some of them as the model sees them. Needs no weights."""
+"""`ftui preview PROFILE`: its first rows as the model sees them, then what is found in all. Needs no weights."""
 
 import os
 import re
