@@ -108,7 +108,7 @@ class Encoder:
         """Of each text its tokens, their ids and loss mask, and whether the trained ids spell something else."""
         texts = [turn.text for turn in turns]
         parted = self._pieces
-        tokens = self.tokenised(texts) if parted is None else list(map(parted.encode, texts))
+        tokens: list[TextTokens] = [*(self.tokenised(texts) if parted is None else map(parted.encode, texts))]
         masks = [loss_mask(one, turn.text, turn.spans) for one, turn in zip(tokens, turns, strict=True)]
         said = [
             (number, one.ids[first:after], turn.text[start:end])
