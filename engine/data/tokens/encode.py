@@ -106,9 +106,7 @@ class Encoder:
 
     def _made(self, turns: list[RenderedText]) -> Iterator[tuple[TextTokens, list[int], np.ndarray, bool]]:
         """Of each text its tokens, their ids and loss mask, and whether the trained ids spell something else."""
-        texts = [turn.text for turn in turns]
-        parted = self._pieces
-        tokens: list[TextTokens] = [*(self.tokenised(texts) if parted is None else map(parted.encode, texts))]
+        tokens = self._tokens([turn.text for turn in turns])
         masks = [loss_mask(one, turn.text, turn.spans) for one, turn in zip(tokens, turns, strict=True)]
         said = [
             (number, one.ids[first:after], turn.text[start:end])
@@ -120,6 +118,12 @@ class Encoder:
         differ = {number for (number, *_), differs in zip(said, unlike, strict=True) if differs}
         for number, (one, mask) in enumerate(zip(tokens, masks, strict=True)):
             yield one, one.ids, mask.targets, bool(mask.differs) or number in differ
+
+    def _tokens(self, texts: list[str]) -> list[TextTokens]:
+        """As `tokenised` gives them, by pieces where that is the same."""
+        if self._pieces is None:
+            return [*self.tokenised(texts)]
+        return [*map(self._pieces.encode, texts)]
 
     def _has_marks(self, example: Example, turn: RenderedText, encoding: TextTokens) -> bool:
         """Whether a special token comes out of what is said in a conversation. (In plain text it is meant.)"""

@@ -175,7 +175,9 @@ def _is_plain(message: Message) -> bool:
 
 def _cut(rendered: RenderedText, said: Sequence[str], *, strips: bool) -> _Skeleton | None:
     """What stands around the texts; `None` where they change places, or a span begins or ends within one."""
-    literals, behind, rest = [], [], rendered.text
+    literals: list[str] = []
+    behind: list[int] = []
+    rest = rendered.text
     for text in said:
         literal, there, rest = rest.partition(text)
         if not there:

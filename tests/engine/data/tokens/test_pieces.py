@@ -1,6 +1,7 @@
 """Tokens made piece by piece, against the tokenizers library that makes them of whole texts."""
 
 import random
+from typing import Any
 
 import pytest
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
@@ -50,7 +51,7 @@ def texts(number: int, seed: int = 3) -> list[str]:
     ]
 
 
-def tokenizer_with(step: pre_tokenizers.PreTokenizer, **changes: object) -> PreTrainedTokenizerFast:
+def tokenizer_with(step: pre_tokenizers.PreTokenizer, **changes: Any) -> PreTrainedTokenizerFast:
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer, backend.decoder = step, decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -83,7 +84,7 @@ def test_pieces_have_the_tokens_of_whole_texts(name: str, trims: bool, monkeypat
             assert tokenizer.backend_tokenizer.decode(ours.ids, skip_special_tokens=False) == text
 
 
-REFUSED = {
+REFUSED: dict[str, tuple[pre_tokenizers.PreTokenizer, dict[str, Any]]] = {
     "a space before the first word": (pre_tokenizers.ByteLevel(add_prefix_space=True), {}),
     "no words": (pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False), {}),
     "an unknown pattern": (
