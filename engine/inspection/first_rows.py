@@ -63,11 +63,13 @@ def view_first_rows(profile: str, number: int, tell: Callable[[str], None]) -> l
 def _rows(
     profile: Profile, source: ResolvedSource, task: Task, encoder: Encoder, before: int, number: int
 ) -> Iterator[LoadedRow]:
-    block, size = task.block.first(number - before), 0
+    block, size = task.block, 0
     texts = dict(zip(block.places, block.texts, strict=True))
     for row in parse_block(block):
         if not isinstance(row, Row):
             continue
+        if before == number:
+            return
         size += len(texts[row.place])
         if size > LONGEST:
             return
