@@ -58,12 +58,12 @@ class _Watched(str):
 def _watch(name: str) -> Callable[..., Any]:
     plain = getattr(str, name)
 
-    def look(self: _Watched, *given: Any, **named: Any) -> Any:
-        if name in ("strip", "lstrip", "rstrip") and given in ((), (None,)):
+    def look(self: _Watched, *positional: Any, **named: Any) -> Any:
+        if name in ("strip", "lstrip", "rstrip") and positional in ((), (None,)):
             self.looks.were_stripped = True
             return self.of(plain(self), self.looks)
         self.looks.were_read = True
-        return plain(self, *given, **named)
+        return plain(self, *positional, **named)
 
     return look
 
@@ -120,7 +120,7 @@ class Skeletons:
     ) -> None:  # fmt: skip
         self._tokenizer, self._stops, self._loss_on = tokenizer, stops, loss_on
         self._has_marks, self._finish = has_marks, finish
-        self._known: dict[Roles, _Skeleton | None] = {}
+        self._by_roles: dict[Roles, _Skeleton | None] = {}
 
     def write(self, chat: Chat) -> RenderedText | None:
         """The conversation as `render` gives it; `None` where it has to be rendered.
@@ -134,11 +134,11 @@ class Skeletons:
         if not all(said) or any(map(self._is_special, said)):
             return None
         roles = tuple(message["role"] for message in chat.messages)
-        if roles not in self._known:
-            if "assistant" not in roles or len(self._known) >= MOST_SHAPES or len(roles) > LONGEST:
+        if roles not in self._by_roles:
+            if "assistant" not in roles or len(self._by_roles) >= MOST_SHAPES or len(roles) > LONGEST:
                 return None
-            self._known[roles] = self._prove(roles, chat)
-        skeleton = self._known[roles]
+            self._by_roles[roles] = self._prove(roles, chat)
+        skeleton = self._by_roles[roles]
         return None if skeleton is None else skeleton.fill(said)
 
     def _is_special(self, text: str) -> bool:
