@@ -72,7 +72,7 @@ _OF_OBJECTS = {name for name in dir(object) if name not in ("__eq__", "__ne__", 
 for _name in set(dir(str)) - (_OF_OBJECTS - {"__hash__", "__format__"}) - {"__add__"}:
     setattr(_Watched, _name, _watch(_name))
 _Watched.__bool__ = _watch("__len__")  # type: ignore[attr-defined]
-_LOSE_TRACK = (nodes.Concat, nodes.Macro, nodes.AssignBlock, nodes.FilterBlock, nodes.Include, nodes.Import)
+_LOSE_TRACK = (nodes.Concat, nodes.Macro, nodes.AssignBlock, nodes.FilterBlock, nodes.Block, nodes.Include)
 _FILTERS = {"join", "safe", "format", "xmlattr"}
 """What makes a plain text of one that is watched."""
 

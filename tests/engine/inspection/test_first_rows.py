@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from ftui.dataset.row import RowView
 from ftui.engine.data.files import blocks
 from ftui.engine.inspection import browser, first_rows
 from ftui.errors import DataError
@@ -85,7 +86,7 @@ def test_they_are_those_of_the_store(name: str, profile: Callable[..., str], mon
     monkeypatch.setattr("ftui.engine.data.stores.tasks.read_blocks", counted)
     views = first_rows.view_first_rows(text, 3, lambda detail: None)
     assert num_blocks == 1, "of three"
-    assert msgspec.convert(msgspec.to_builtins(views), list[browser.RowView]) == views, "they go over a pipe"
+    assert msgspec.convert(msgspec.to_builtins(views), list[RowView]) == views, "they go over a pipe"
     browser._open_browsers.clear()
     stored = [browser.view_row(text, "number", lambda detail: None, number=number) for number in range(3)]
     assert views == [msgspec.structs.replace(one, num_rows=0, num_first=3) for one in stored]

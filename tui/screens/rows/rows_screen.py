@@ -200,7 +200,15 @@ class RowsScreen(SplitScreen):
         elif answer is None:
             stage(self).say(f"No row has {self.sought!r} in it.", "warn")
         else:
-            self._show(msgspec.convert(answer, RowView), question)
+            self._show_row(msgspec.convert(answer, RowView), question)
+
+    def _show_row(self, sample: RowView, question: RowQuery) -> None:
+        """The row that was asked for, or where somebody has gone on among the first rows meanwhile, that one."""
+        here = self.sample
+        if here is not None and here.num_first and here.number != sample.number:
+            self._ask(xray_questions.open_row(question.doing, here))
+        else:
+            self._show(sample, question)
 
     def _show(self, sample: RowView, question: RowQuery) -> None:
         before, self.sample = self.sample, sample
