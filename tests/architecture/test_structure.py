@@ -282,6 +282,7 @@ WRITES_ELSEWHERE = {
     "engine/services/count_rows.py": "a temporary folder of its own",
     "engine/services/split_rows.py": "files of the user's choice, which must not exist yet",
     "profiles/quickstart/build_data.py": "not part of the program",
+    "profiles/quickstart/build_pairs.py": "not part of the program",
 }
 
 

@@ -29,9 +29,14 @@ class RowContent:
     question: bytes = b""
 
 
-def row_content(example: Example) -> RowContent:
-    """Of a pair, what is trained on: the better answer."""
+def row_content(example: Example, *, compares: bool = False) -> RowContent:
+    """Of a pair the better answer, of a bad one none, but where a stage `compares` them: then all of them count."""
     match example:
+        case Pair(chosen, rejected) if compares:
+            its, other = row_content(chosen), row_content(rejected)
+            answers, text = its.answers + other.answers, "\n".join([its.text, *other.answers])
+            content, words = its.content + other.content, its.words + other.words
+            return RowContent(answers, text, content, its.prompt, words, its.question)
         case Chat():
             return _of_chat(example)
         case Completion(prompt, completion):
@@ -43,7 +48,7 @@ def row_content(example: Example) -> RowContent:
             return row_content(chosen)
         case JudgedAnswer(answer, good=verdict):
             its, word = row_content(answer), bytes([verdict])
-            answers = its.answers if verdict else []
+            answers = its.answers if verdict or compares else []
             return RowContent(answers, its.text, its.content + word, its.prompt, its.words + word, its.question)
         case Tokens(input_ids, targets):
             content = np.asarray(input_ids).tobytes() + np.packbits(targets).tobytes()

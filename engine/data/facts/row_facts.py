@@ -91,9 +91,12 @@ def facts_of(encoded: Sequence[EncodedRow], each: Sequence[RowContent]) -> np.nd
     return facts
 
 
-def trained_content(example: Example) -> RowContent:
+def trained_content(encoded: EncodedRow) -> RowContent:
     """What is said by a row that is trained on; nothing by another."""
-    return RowContent([], "", b"") if trained_part(example) is None else row_content(example)
+    compares = any(sequence.label for sequence in encoded.sequences)
+    if trained_part(encoded.example) is None and not compares:
+        return RowContent([], "", b"")
+    return row_content(encoded.example, compares=compares)
 
 
 def hash_of(content: bytes) -> int:

@@ -52,7 +52,7 @@ def as_skipped(row: Row | BadRow, error: object) -> Skipped:
 
 def _as_bytes(block: RowBlock, good: list[tuple[Row, EncodedRow]], skipped: list[Skipped]) -> EncodedBlock:
     rows, encoded = [row for row, _ in good], [one for _, one in good]
-    said = [trained_content(one.example) for one in encoded]
+    said = [trained_content(one) for one in encoded]
     facts = facts_of(encoded, said)
     offsets = dict(zip(block.places, block.offsets, strict=True))
     facts["file"] = block.file

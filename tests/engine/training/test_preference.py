@@ -109,6 +109,24 @@ def test_every_row_of_kto_has_an_answer_of_another(model_folder: Path, tmp_path:
         assert sorted(answers) == sorted(mine)
 
 
+def test_what_is_set_aside_has_answers_of_both_kinds(model_folder: Path, tmp_path: Path) -> None:
+    """Bad answers are different rows, as good ones are: else they would be copies of each other, and stay together.
+
+    So are pairs that differ in the rejected answer only.
+    """
+    rows = write_rows(tmp_path / "rows.jsonl", judged_answers(60))
+    profile = dpo(model_folder, rows, run={"stage": "kto"}, data={"eval_num_rows": 20})
+    split = prepare(profile, tmp_path / "cache", lambda detail: None).evaluation
+    assert split is not None and len(split) == 20
+    assert set(split.sequences.labels[split.indices].tolist()) == {1, -1}
+
+    one, *others = preference_pairs(20)
+    same = [one | {"rejected": other["rejected"]} for other in others]
+    profile = dpo(model_folder, write_rows(tmp_path / "pairs.jsonl", same), data={"eval_num_rows": 9})
+    pairs = prepare(profile, tmp_path / "cache", lambda detail: None)
+    assert not any("exactly what" in warning for warning in pairs.warnings)
+
+
 @pytest.mark.parametrize("stage", ["orpo", "simpo", "cpo"])
 def test_stages_without_a_reference_learn(stage: str, model_folder: Path, rows: Path, tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
