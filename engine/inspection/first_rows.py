@@ -76,7 +76,7 @@ def _rows(
         (one,) = encoder.encode_all([row], task.form)
         if isinstance(one, DataError):
             continue
-        (fact,) = facts_of([one], [trained_content(one.example)])
+        (fact,) = facts_of([one], [trained_content(one)])
         yield LoadedRow(
             number=before, num_rows=0, source=source.name, form=task.form, row=row, where=row.where,
             raw=texts[row.place].decode(), flags=int(fact["flags"]), sequences=one.sequences, encoder=encoder,
