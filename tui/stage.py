@@ -1,9 +1,9 @@
 """What a screen may ask of the application it stands in."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+import msgspec
 from textual.screen import Screen
 
 from ftui.errors import FtuiError
@@ -17,8 +17,7 @@ if TYPE_CHECKING:  # screens that only watch do without
     from ftui.profile.schema import Profile
 
 
-@dataclass(frozen=True)
-class RowReport:
+class RowReport(msgspec.Struct, frozen=True):
     """The report on the rows of a profile."""
 
     profile: "Profile"

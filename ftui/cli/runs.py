@@ -24,14 +24,15 @@ HEADINGS = ("run", "phase", "step", "train loss", "eval loss", "tokens/s", "age"
 
 def print_runs(as_json: bool = False, archived: bool = False) -> int:
     """`ftui runs`: every run (or every archived one), in the order of the screen, as a table or as JSON."""
-    runs = [(run, ensure_supervised(run, read_status(run))) for run in all_runs(archived=archived)]
-    runs.sort(key=lambda pair: list_order(pair[0], pair[1], created(pair[0])))
+    opened = {run: created(run) for run in all_runs(archived=archived)}
+    statuses = {run: ensure_supervised(run, read_status(run)) for run in opened}
+    runs = sorted(statuses.items(), key=lambda item: list_order(*item, opened[item[0]]))
     if as_json:
         _print_json([{"run": run.name, "folder": str(run.folder), **_with_losses(status)} for run, status in runs])
     elif not runs:
         print(_nothing_listed(archived))
     else:
-        rows = [row(run, status, now=time.time()) for run, status in runs]
+        rows = [row(run, status, opened[run], now=time.time()) for run, status in runs]
         print("\n".join(table([HEADINGS, *rows], (2, 3, 4, 5, 6), width=shutil.get_terminal_size().columns)))
     return 0
 
@@ -53,10 +54,9 @@ def _print_json(value: Any) -> None:
     print(escape_document(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
 
 
-def row(run: Run, status: Status, *, now: float) -> tuple[str, ...]:
-    """One run of the table; the age is the time since it was opened."""
+def row(run: Run, status: Status, opened: float | None, *, now: float) -> tuple[str, ...]:
+    """One run of the table; the age is the time since it was opened (`created`)."""
     state = status.state
-    opened = created(run)
     return (
         shown(run.name),
         standing(status),

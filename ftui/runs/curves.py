@@ -222,8 +222,17 @@ def read_stored_curves(run: Run) -> Curves:
     return curves if curves.v == FORM and curves.offset <= size else Curves()
 
 
+class MeanLosses(msgspec.Struct):
+    """The steps of each bucket of a `Series`, the sum of its values and their number."""
+
+    first: list[int] = []
+    last: list[int] = []
+    total: list[float] = []
+    count: list[int] = []
+
+
 class _OnlyLoss(msgspec.Struct):
-    loss: Series | None = None
+    loss: MeanLosses | None = None
 
 
 class _LossOfAttempt(msgspec.Struct):
@@ -237,7 +246,7 @@ class _Losses(msgspec.Struct):
     v: int = 0
 
 
-def read_loss(run: Run) -> list[Series]:
+def read_loss(run: Run) -> list[MeanLosses]:
     """The loss of each attempt as curves.json has it, maybe some seconds old: enough for a picture of a thumb's size.
 
     Nothing where it is missing, damaged or of another form.

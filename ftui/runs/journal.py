@@ -18,6 +18,7 @@ from ftui.system.files import UnsafePathError, open_plain, open_private, sync_op
 from ftui.system.volume import is_disk_full
 
 PIECE = 1 << 20  # bytes of a long file that are read at a time
+FEW = 4 << 10  # bytes; a look finds mostly fewer
 LONGEST_LINE = 4 << 20  # bytes; a record is a few hundred, one with samples a few thousand
 _KINDS = {str(record.__struct_config__.tag) for record in get_args(AnyRecord)}
 _decode_any = msgspec.json.Decoder(AnyRecord)
@@ -129,12 +130,20 @@ class Tail:
                 records += self.read(PIECE)
             return records
         try:
-            with open(open_plain(self.path), "rb") as file:
-                file.seek(self.offset)
-                data = file.read(limit)
-                if len(data) == limit:
-                    data += file.readline(LONGEST_LINE)
+            descriptor = open_plain(self.path)
         except FileNotFoundError:
+            return []
+        try:
+            data = os.pread(descriptor, FEW, self.offset)  # without a file object, which costs most of a look in vain
+            if len(data) == FEW:
+                with open(descriptor, "rb", closefd=False) as file:
+                    file.seek(self.offset)
+                    data = file.read(limit)
+                    if len(data) == limit:
+                        data += file.readline(LONGEST_LINE)
+        finally:
+            os.close(descriptor)
+        if not data:
             return []
         end = data.rfind(b"\n") + 1
         if not end and len(data) >= LONGEST_LINE:

@@ -9,10 +9,8 @@ attempt left behind (a `stop` that came too late) is refused, not obeyed.
 import contextlib
 import os
 import re
-import secrets
 import time
 from collections.abc import Container, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -138,8 +136,7 @@ AnyRequest = (
 _decoder = msgspec.json.Decoder(AnyRequest)
 
 
-@dataclass(frozen=True)
-class ReceivedRequest:
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """A file of the inbox folder: its request, or what is wrong with it. `id` is the one in its name."""
 
     path: Path
@@ -150,7 +147,7 @@ class ReceivedRequest:
 
 def new_id() -> str:
     """A random id of 16 hex digits, by which the journal names the request that it answers."""
-    return secrets.token_hex(8)
+    return os.urandom(8).hex()
 
 
 def write_request(run: Run, request: AnyRequest) -> None:

@@ -6,12 +6,8 @@ from collections.abc import Iterator
 import msgspec
 
 from ftui.errors import LostRunError, UsageError
-from ftui.runs import checkpoint_folders
-from ftui.runs.checkpoint_folders import checkpoints_in
-from ftui.runs.checkpoint_index import best_step
 from ftui.runs.events import CheckpointRemoved
 from ftui.runs.journal import Writer
-from ftui.runs.pins import read_pins, undeletable, write_pins
 from ftui.runs.requests import (
     BOUNDS,
     MOST_FACTOR,
@@ -129,6 +125,11 @@ def _as_writer(run: Run) -> Iterator[None]:
 
 
 def _change_checkpoint(verb: str, run: Run, state: RunState, step: int) -> str:
+    # These load hashlib and more (7 ms), which the live view, whose requests the engine carries out, does without.
+    from ftui.runs.checkpoint_folders import checkpoints_in, discard
+    from ftui.runs.checkpoint_index import best_step
+    from ftui.runs.pins import read_pins, undeletable, write_pins
+
     present, pins = checkpoints_in(run.checkpoints), read_pins(run)
     checkpoint = next((c for c in present if c.step == step), None)
     if verb == "unpin":
@@ -142,7 +143,7 @@ def _change_checkpoint(verb: str, run: Run, state: RunState, step: int) -> str:
         return f"checkpoint-{step} is pinned"
     if reason := undeletable(checkpoint, present, pins, best_step(run, state), has_ended=has_ended(state)):
         raise UsageError(f"checkpoint-{step} was not deleted: {reason}.")
-    checkpoint_folders.discard(checkpoint.path)
+    discard(checkpoint.path)
     writer = Writer(run.journal, attempt=state.attempt, token=state.token)
     writer.write(CheckpointRemoved(step=step, path=f"checkpoints/{checkpoint.path.name}"), durable=True)
     writer.close()

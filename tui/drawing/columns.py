@@ -1,7 +1,8 @@
 """How the columns of a table share the width there is."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ftui.text import cells
 
@@ -10,8 +11,7 @@ from ..render.spans import harmless
 GAP = 2  # between two columns
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """What a column asks for, in columns of the terminal.
 
     Attributes:

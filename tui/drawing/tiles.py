@@ -1,8 +1,9 @@
 """Small quantities side by side: name and current value, a spark of the run so far, and the range it moved in."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
+
+import msgspec
 
 from ftui.runs.curves import Curves
 from ftui.runs.events import Gpu, Telemetry
@@ -22,8 +23,7 @@ MEASURES = {
 """Measures of stages that compare answers: name, short name and style of their tiles, which come first."""
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(msgspec.Struct, frozen=True):
     """One quantity as it is drawn. `bars`: the spark but for its last bar, and that."""
 
     name: str

@@ -1,10 +1,10 @@
 """The signs the screens draw with: one set for terminals that know Unicode, one in ASCII for those that do not."""
 
-from dataclasses import dataclass, replace
+import msgspec
+from msgspec.structs import replace
 
 
-@dataclass(frozen=True)
-class Glyphs:
+class Glyphs(msgspec.Struct, frozen=True):
     """`bars` are eight levels of a spark, lowest first; `dots` says whether curves are drawn in braille."""
 
     dots: bool

@@ -5,10 +5,10 @@ Widths are columns of the terminal, not characters.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import groupby
-from operator import itemgetter
 from typing import TypeVar
+
+import msgspec
 
 from ftui.text import cells, cut, cut_middle, shown
 from ftui.text import wrapped as wrapped
@@ -22,8 +22,7 @@ Line = list[Span]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """The room there is to draw in, in columns and rows, and the signs to draw with."""
 
     width: int
@@ -128,4 +127,10 @@ def on_cursor(line: Sequence[Span], chosen: bool = True) -> Line:
 
 def joined(spans: Iterable[Span]) -> Line:
     """Neighbours of the same style as one."""
-    return [("".join(text for text, _ in group), style) for style, group in groupby(spans, itemgetter(1))]
+    line: Line = []
+    start, (texts, styles) = 0, tuple(zip(*spans, strict=True)) or ((), ())
+    for style, group in groupby(styles):
+        end = start + len(list(group))
+        line.append(("".join(texts[start:end]), style))
+        start = end
+    return line

@@ -3,7 +3,8 @@
 import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from .glyphs import ASCII, SETS, UNICODE, Glyphs
 
@@ -12,8 +13,7 @@ LOCAL_HZ = 4.0
 REMOTE_HZ = 2.0  # half the bytes on the link, and nobody reads faster
 
 
-@dataclass(frozen=True)
-class Terminal:
+class Terminal(msgspec.Struct, frozen=True):
     """`hz`: how often the live view looks and paints."""
 
     truecolor: bool

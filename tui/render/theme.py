@@ -6,9 +6,9 @@ background (WCAG): text above 10:1, muted above 4.5:1, faint above 3:1. No meani
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
+import msgspec
 from rich.style import Style
 
 from .glyphs import Glyphs
@@ -48,8 +48,7 @@ BOLD = {"title": "text", "number": "bright", "key": "loss", "alarm": "bad", "spe
 """Styles that are another one in bold."""
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(msgspec.Struct, frozen=True):
     """A palette and the signs that go with the terminal. Two looks that are equal share their styles."""
 
     name: str

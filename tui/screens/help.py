@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+from msgspec.structs import asdict
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
@@ -55,7 +56,7 @@ def help_lines(frame: Frame, entries: list[Entry], legend: Mapping[str, str]) ->
         head: Line = [(f"  {key:<{width}}", "key"), (f"  {word:<{words}}  ", "text")]
         lines += labelled(head, explanation, frame.width, "muted")
     lines += [[], [("  ctrl+p", "key"), ("  finds runs, checkpoints, profiles and everything above by name", "muted")]]
-    signs = vars(frame.glyphs)
+    signs = asdict(frame.glyphs)
     for label, text in legend.items():
         lines += labelled([(f"  {label:<10}  ", "text")], text.format(**signs), frame.width - 1, "muted")
     return lines

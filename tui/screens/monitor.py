@@ -107,12 +107,15 @@ class MonitorScreen(CanvasScreen[None]):
     def tick(self) -> None:
         """Look at the files; what has not changed is not painted (`Canvas` sees to that)."""
         try:
-            self.run_view.look()
+            has_news = self.run_view.look()
         except OSError as error:  # a volume that is away for a moment: what is known stays on the screen
             stage(self).note(f"The files of {self._run.name} cannot be read: {error}.", "bad")
             return
-        self.draw()
-        stage(self).draw_keys()
+        if has_news:
+            self.draw()
+            stage(self).draw_keys()
+        else:
+            self._draw_header()
         self._show_failure()
 
     def _show_failure(self) -> None:
@@ -122,12 +125,17 @@ class MonitorScreen(CanvasScreen[None]):
             self.action_why()
         self._has_shown_failure = failed
 
+    def _draw_header(self) -> None:
+        """What changes with the time of day, too."""
+        view, status = self.run_view, self.run_view.status
+        self.show(header=lambda frame: header(frame, view.run.name, status, view.card, view.clock()))
+
     def draw(self) -> None:
         view, settings = self.run_view, self.settings
-        status, state, curves = view.status, view.state, view.curves
+        state, curves = view.state, view.curves
         events, lines, request = view.history.events, view.log.lines, view.requests.newest
+        self._draw_header()
         self.show(
-            header=lambda frame: header(frame, view.run.name, status, view.card, view.clock()),
             chart=lambda frame: chart(frame, curves, view.history, state, settings, self._scale, fine=self._fine),
             tiles=lambda frame: tiles(frame, state, curves, list(view.machine.samples)),
             pane=lambda frame: pane(frame, events, lines, request, show_log=self._shows_log),

@@ -15,7 +15,6 @@ from ..render.spans import Frame, Line, spread
 from ..stage import stage
 from ..state.run_list import RunList, RunRow
 from .canvas_screen import ListScreen
-from .dialogs import confirm, prompt
 
 
 class RunsScreen(ListScreen[None]):
@@ -38,9 +37,6 @@ class RunsScreen(ListScreen[None]):
     def __init__(self) -> None:
         super().__init__()
         self.run_list = RunList()
-
-    def on_mount(self) -> None:
-        self.tick()
 
     def tick(self) -> None:
         try:
@@ -92,6 +88,8 @@ class RunsScreen(ListScreen[None]):
     async def _ask_to_remove(self, run: Run) -> None:
         from ftui.launch.manage_runs import describe_removal, plan_removal, remove
 
+        from .dialogs import confirm
+
         try:
             removal = await asyncio.to_thread(plan_removal, run)
         except FtuiError as error:
@@ -104,6 +102,8 @@ class RunsScreen(ListScreen[None]):
     def action_archive(self) -> None:
         from ftui.launch.manage_runs import archive
 
+        from .dialogs import confirm
+
         if (row := self.row) is not None:
             run = row.run
             back = f"`ftui unarchive {run.name}` brings it back."
@@ -112,6 +112,8 @@ class RunsScreen(ListScreen[None]):
 
     def action_rename(self) -> None:
         from ftui.launch.manage_runs import rename
+
+        from .dialogs import prompt
 
         def change(run: Run, name: str) -> None:
             self._change_runs(lambda: rename(run, name), f"{run.name} is now {name}.")

@@ -5,7 +5,8 @@ The state (`ftui.runs.state`) remembers the newest few of each; a chart wants th
 
 import heapq
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 from ftui.errors import FINISHED, PARKED, STOPPED, DiskError
 from ftui.runs import describe
@@ -55,8 +56,7 @@ EXPECTED = (FINISHED, STOPPED, PARKED)
 ENDS = (EngineEnded, RunFailed, RunFinished, RunStopped)
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """`is_end`: it tells that the run, or its process, has ended."""
 
     time: float
@@ -65,8 +65,7 @@ class Event:
     is_end: bool = False
 
 
-@dataclass(frozen=True)
-class EvaluationMark:
+class EvaluationMark(msgspec.Struct, frozen=True):
     """An evaluation: its step, its loss (`None`: not finite), whether it was the best so far (no extra one is)."""
 
     step: int
@@ -74,8 +73,7 @@ class EvaluationMark:
     is_best: bool
 
 
-@dataclass(frozen=True)
-class AttemptStart:
+class AttemptStart(msgspec.Struct, frozen=True):
     """An attempt after the first, and the step it resumed from."""
 
     attempt: int

@@ -1,9 +1,8 @@
 """Where a child run began, and how the loss of the runs before it went up to there."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ftui.errors import UsageError
-from ftui.runs.checkpoint_folders import step_of
 from ftui.runs.curves import read_stored_curves
 from ftui.runs.run_folder import Run, find_parent
 
@@ -12,8 +11,7 @@ from ..drawing.charts.smoothing import Stretch, part_of, stretches
 MOST_GENERATIONS = 16
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(msgspec.Struct, frozen=True):
     """The step after which a child run began, and the name of its parent.
 
     `line`: the losses up to that step, of the parent and of its own parents before; empty where they are gone.
@@ -38,6 +36,8 @@ def read_origin(run: Run) -> Origin | None:
 
 def _first_step(run: Run) -> int:
     """The step after which it began; 0 for a run without a parent, or of damaged files."""
+    from ftui.runs.checkpoint_folders import step_of  # with hashlib (5 ms), which only child runs need
+
     try:
         return step_of(run.read_facts().parent_checkpoint or "0")
     except UsageError:

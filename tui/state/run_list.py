@@ -3,8 +3,9 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from ftui.errors import UsageError
 from ftui.runs.curves import read_loss
@@ -20,8 +21,7 @@ FIND_SECONDS = 5.0  # looking for new runs walks all roots
 Signature = tuple[tuple[int, int], ...]
 
 
-@dataclass
-class RunRow:
+class RunRow(msgspec.Struct):
     """A run, how it stands, when it was opened (Unix seconds; `None` where run.json is damaged)."""
 
     run: Run
@@ -60,12 +60,14 @@ class RunList:
         self._next_find = 0.0
 
     def look(self) -> None:
+        known = self._rows
         if time.monotonic() >= self._next_find:
             self._next_find = time.monotonic() + FIND_SECONDS
             runs = {run.folder: run for run in self._find()}
-            self._rows = {folder: self._rows.get(folder) or _opened(run) for folder, run in runs.items()}
-        for row in self._rows.values():
-            _renew(row)
+            self._rows = {folder: known.get(folder) or _opened(run) for folder, run in runs.items()}
+        for folder, row in self._rows.items():
+            if folder in known:
+                _renew(row)
         self.rows = sorted(self._rows.values(), key=lambda row: list_order(row.run, row.status, row.created))
 
 

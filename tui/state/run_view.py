@@ -35,7 +35,7 @@ class RunView:
         self._watch = Watch(run)
         self._watch.catch_up()
         self.status: Status = ensure_supervised(run, judge(run, self._watch))
-        self._judged = time.monotonic()
+        self._judged, self._was_running = time.monotonic(), self.is_running
         self._curves = CurveReader(run)
         self.look()
 
@@ -71,9 +71,9 @@ class RunView:
 
     def look(self) -> bool:
         """Take in what is new; False where nothing is."""
-        news = self._watch.read()
+        news = bool(self._watch.read())
         if time.monotonic() >= self._judged + JUDGE_SECONDS:
-            self._judge()
+            news = self._judge()
         elif news:
             self.status = replace(self.status, state=self._watch.state)
         if self._watch.problem:  # what the other files say would be no more than a part of the story
@@ -82,13 +82,17 @@ class RunView:
         for record in events:
             self.requests.take(record)
         pieces = [self.log.look(), self.machine.look(), self._look_at_curves()]
-        return bool(news) or bool(events) or any(pieces)
+        return news or bool(events) or any(pieces)
 
-    def _judge(self) -> None:
+    def _judge(self) -> bool:
+        """Look at the processes; whether the run stands otherwise than before."""
+        before, was_running = replace(self.status, time=0.0), self._was_running
         self._judged = time.monotonic()
         self.status = ensure_supervised(self.run, judge(self.run, self._watch))
+        self._was_running = self.is_running
         if self.has_ended:
             self.requests.give_up()
+        return was_running != self._was_running or before != replace(self.status, time=0.0)
 
     def _look_at_curves(self) -> bool:
         if self.state.start_step is not None:

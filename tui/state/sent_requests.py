@@ -1,8 +1,10 @@
 """What this screen asked of a run and what became of it: sent, then applied at a step or refused, by the journal."""
 
 import time
-from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from ftui.runs import describe
 from ftui.runs.events import AnyRecord, ControlApplied, ControlRefused
@@ -18,8 +20,7 @@ Outcome = Literal["sent", "applied", "refused", "unread"]
 OUTCOME_STYLES: dict[Outcome, str] = {"sent": "muted", "applied": "good", "refused": "warn", "unread": "warn"}
 
 
-@dataclass(frozen=True)
-class SentRequest:
+class SentRequest(msgspec.Struct, frozen=True):
     """`words`: what was asked or what came of it."""
 
     request: str
@@ -29,12 +30,11 @@ class SentRequest:
     words: str = ""
 
 
-@dataclass
-class SentRequests:
+class SentRequests(msgspec.Struct):
     """The requests of this screen, oldest first."""
 
     run: Run
-    all: list[SentRequest] = field(default_factory=list)
+    all: list[SentRequest] = []
 
     def send(self, status: Status, kind: type[ControlRequest], fields: dict[str, object]) -> SentRequest:
         """Send a request to the attempt that is running.

@@ -57,7 +57,7 @@ def test_the_order_is_that_of_the_screen(make_run: Any, append: Any, living: Ide
     (0, None, "0"), (7, None, "7"), (0, 400, "0/400"), (400, 400, "400/400"),
 ])  # fmt: skip
 def test_a_step_is_told_without_a_plan_too(run: Run, step: int, max_steps: int | None, words: str) -> None:
-    assert runs.row(run, Status(state=RunState(step=step, max_steps=max_steps)), now=0.0)[2] == words
+    assert runs.row(run, Status(state=RunState(step=step, max_steps=max_steps)), None, now=0.0)[2] == words
 
 
 def test_without_runs_the_way_to_start_one_is_told(capsys: pytest.CaptureFixture[str]) -> None:

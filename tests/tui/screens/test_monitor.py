@@ -18,6 +18,7 @@ from ftui.runs.state import RunState
 from ftui.runs.status import read_status
 from ftui.system.process_id import identity_of
 from ftui.tui.key_table import bindings_of
+from ftui.tui.screens import monitor
 from ftui.tui.screens.checkpoints import CheckpointsScreen
 from ftui.tui.screens.dialogs import ConfirmScreen, MessageScreen, PromptScreen
 from ftui.tui.screens.help import HelpScreen
@@ -52,6 +53,32 @@ def answer(run: Run, record: Any) -> None:
     state: RunState = read_status(run).state
     with run.journal.open("ab") as file:
         file.write(encode(msgspec.structs.replace(record, attempt=state.attempt, token=state.token)))
+
+
+def test_what_has_not_changed_is_not_drawn_again(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted: of looks in vain only the header is drawn, for the time of day; news and keys draw all."""
+    drawn: list[str] = []
+    for name in ("header", "chart", "tiles", "pane"):
+        draw = getattr(monitor, name)
+        monkeypatch.setattr(
+            monitor, name, lambda *given, name=name, draw=draw, **more: drawn.append(name) or draw(*given, **more)
+        )
+    run = recorded("wiki-style-lora", living=True)
+
+    async def play(shown: ShownApp) -> None:
+        while shown.screen.run_view.look():
+            continue
+        drawn.clear()
+        shown.screen.tick()
+        assert set(drawn) <= {"header"}
+        answer(run, ControlApplied(request="0", verb="checkpoint", step=1))
+        shown.screen.tick()
+        assert {"chart", "tiles", "pane"} <= set(drawn)
+        drawn.clear()
+        await shown.press("l")
+        assert "chart" in drawn
+
+    watch(run, play)
 
 
 CONTROLS = [

@@ -21,6 +21,7 @@ from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
+from ftui.tui.state import run_list as run_list_module
 from ftui.tui.state.run_list import RunList, RunRow
 from tests.support import shelf
 from tests.support.replayed import list_recordings
@@ -222,6 +223,16 @@ def test_many_runs_scroll_with_the_cursor(tmp_path: Path, recorded: Recorded) ->
         lines = run_table(Frame(80, 11, UNICODE), rows, cursor, now=2e9)
         assert len(lines) == 11
         assert sum("@cursor" in style for line in lines for _, style in line[:1]) == 1
+
+
+def test_a_run_that_comes_into_the_list_is_judged_once(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, judged = recorded("wiki-style-lora", living=True), []
+    judge = run_list_module.judge
+    monkeypatch.setattr(run_list_module, "judge", lambda *both: judged.append(run) or judge(*both))
+    run_list = RunList(lambda: [run])
+    for number in (1, 2):
+        run_list.look()
+        assert len(judged) == number
 
 
 def test_ended_runs_are_not_read_again(recorded: Recorded) -> None:

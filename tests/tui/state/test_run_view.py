@@ -220,3 +220,16 @@ def test_sent_requests_are_bounded(recorded: Recorded) -> None:
         run_view.send(Pause, {})
     assert len(run_view.requests.all) == 50
     assert isinstance(run_view.requests, SentRequests)
+
+
+def test_a_look_in_vain_finds_nothing(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then next to nothing is drawn: also where the processes are looked at again."""
+    run = recorded("wiki-style-lora", living=True)
+    run_view = RunView(run)
+    while run_view.look():
+        continue
+    monkeypatch.setattr("ftui.tui.state.run_view.JUDGE_SECONDS", 0.0)
+    assert not run_view.look()
+    monkeypatch.setattr("ftui.runs.status.is_alive", lambda process: False)
+    assert run_view.look() and not run_view.is_running
+    assert not run_view.look()

@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from ..wording import rate
 from .braille import DOTS_HIGH
@@ -21,8 +22,7 @@ Tick = tuple[int, str]
 """A row (0 is the lowest) or a column, and what is written there."""
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(msgspec.Struct, frozen=True):
     """The loss axis: the middle of row j stands for `bottom + j * per_row`, or ten to that power on a `log` axis."""
 
     bottom: float
@@ -48,12 +48,11 @@ class Axis:
         return fits and high - low >= LEAST_USED * (top - bottom)
 
 
-@dataclass
-class Scale:
+class Scale(msgspec.Struct):
     """The loss axis from frame to frame: it moves only when it must, for then every cell is painted anew."""
 
     axis: Axis | None = None
-    view: tuple[object, ...] = field(default_factory=tuple)
+    view: tuple[object, ...] = ()
 
     def fit(self, low: float, high: float, *, rows: int, log: bool, window: tuple[float, float] | None) -> Axis:
         """An axis of so many rows that shows `low` to `high` (both above 0 if `log`). `window`: the steps shown."""

@@ -1,7 +1,9 @@
 """The loss of a run: the range of its steps, the smoothed line, and what happened on the way, over the whole plan."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from ftui.runs.curves import Curves
 from ftui.runs.state import RunState
@@ -28,8 +30,7 @@ LEAST_WIDTH, LEAST_ROWS = 8, 2
 THICK_ROWS = 16  # from which the line is two dots thick
 
 
-@dataclass(frozen=True)
-class ChartSettings:
+class ChartSettings(msgspec.Struct, frozen=True):
     """What the keys change. `window`: the steps shown, `None` for those of the run; `smoothing`: one of SMOOTHINGS."""
 
     log: bool = False

@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from .braille import DOTS_WIDE
 from .smoothing import Stretch
@@ -12,8 +13,7 @@ MANY = 80  # stretches of steps, from which the highest values may be clipped
 CLIPPED = 0.025  # of the values
 
 
-@dataclass(frozen=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """The steps of a plot from its left edge to its right one, and its columns of dots."""
 
     first: float
@@ -31,8 +31,7 @@ class View:
         return dot // DOTS_WIDE if 0 <= dot < self.dots else None
 
 
-@dataclass
-class Columns:
+class Columns(msgspec.Struct):
     """By column of dots. `bad`: columns in which some loss was not a number; `num_stretches`: drawn at all.
 
     `inherited`: the smoothed loss of the runs before, of a child run.
@@ -41,19 +40,22 @@ class Columns:
     low: list[float | None]
     high: list[float | None]
     average: list[float | None]
-    bad: set[int] = field(default_factory=set)
+    bad: set[int] = set()
     num_stretches: int = 0
     inherited: Sequence[float | None] = ()
 
     def widen(self, start: int, end: int, low: float, high: float) -> None:
         """Make the columns from `start` to `end`, as far as there are any, hold this range too."""
-        lows, highs = self.low, self.high
-        for at in range(start if start > 0 else 0, min(len(lows), end + 1)):
-            lowest, highest = lows[at], highs[at]
-            if lowest is None or low < lowest:
-                lows[at] = low
-            if highest is None or high > highest:
-                highs[at] = high
+        for at in range(start if start > 0 else 0, min(len(self.low), end + 1)):
+            self.widen_one(at, low, high)
+
+    def widen_one(self, at: int, low: float, high: float) -> None:
+        """The same for a column that there is."""
+        lowest, highest = self.low[at], self.high[at]
+        if lowest is None or low < lowest:
+            self.low[at] = low
+        if highest is None or high > highest:
+            self.high[at] = high
 
     def join(self, since: "Point", start: int, point: "Point") -> None:
         """Straight lines to a point, whose steps begin at `start`, from the one before."""
@@ -61,7 +63,7 @@ class Columns:
             self.average[at] = _between(since.average, point.average, (at - since.dot) / (point.dot - since.dot))
         for at in range(max(0, since.dot + 1), min(len(self.low), start)):
             share = (at - since.dot) / (start - since.dot)
-            self.widen(at, at, _between(since.low, point.low, share), _between(since.high, point.high, share))
+            self.widen_one(at, _between(since.low, point.low, share), _between(since.high, point.high, share))
 
 
 class Point(NamedTuple):
@@ -89,7 +91,9 @@ def columns_of(line: Sequence[Stretch], averages: Sequence[float | None], view: 
         if end >= 0:
             columns.num_stretches += 1
             columns.widen(start, end, low, high)
-            if since is not None and end > since.dot:
+            if since is not None and end <= since.dot + 1 and end < dots:  # so it is with most stretches of a long run
+                columns.average[end] = average
+            elif since is not None and end > since.dot:
                 columns.join(since, start, point)
             else:
                 for at in range(max(0, start), min(dots, end + 1)):

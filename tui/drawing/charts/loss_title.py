@@ -1,6 +1,6 @@
 """The line above the loss chart: where the loss stands now."""
 
-from dataclasses import dataclass
+import msgspec
 
 from ftui.runs.state import RunState, read_losses
 
@@ -9,8 +9,7 @@ from ...state.history import History
 from ..wording import loss
 
 
-@dataclass(frozen=True)
-class Standing:
+class Standing(msgspec.Struct, frozen=True):
     """What the chart itself has found out. `constant`: steps of the average, 0 for none; `note`: what to know."""
 
     average: float | None
