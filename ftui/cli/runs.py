@@ -26,7 +26,7 @@ def print_runs(as_json: bool = False, archived: bool = False) -> int:
     """`ftui runs`: every run (or every archived one), in the order of the screen, as a table or as JSON."""
     opened = {run: created(run) for run in all_runs(archived=archived)}
     statuses = {run: ensure_supervised(run, read_status(run)) for run in opened}
-    runs = sorted(statuses.items(), key=lambda item: list_order(*item, opened[item[0]]))
+    runs = sorted(statuses.items(), key=lambda item: list_order(item[0], item[1], opened[item[0]]))
     if as_json:
         _print_json([{"run": run.name, "folder": str(run.folder), **_with_losses(status)} for run, status in runs])
     elif not runs:

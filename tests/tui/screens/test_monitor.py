@@ -58,11 +58,18 @@ def answer(run: Run, record: Any) -> None:
 def test_what_has_not_changed_is_not_drawn_again(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted: of looks in vain only the header is drawn, for the time of day; news and keys draw all."""
     drawn: list[str] = []
-    for name in ("header", "chart", "tiles", "pane"):
+
+    def count(name: str) -> None:
         draw = getattr(monitor, name)
-        monkeypatch.setattr(
-            monitor, name, lambda *given, name=name, draw=draw, **more: drawn.append(name) or draw(*given, **more)
-        )
+
+        def note_and_draw(*given: Any, **more: Any) -> Any:
+            drawn.append(name)
+            return draw(*given, **more)
+
+        monkeypatch.setattr(monitor, name, note_and_draw)
+
+    for name in ("header", "chart", "tiles", "pane"):
+        count(name)
     run = recorded("wiki-style-lora", living=True)
 
     async def play(shown: ShownApp) -> None:

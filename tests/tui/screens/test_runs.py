@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.state import RunState
-from ftui.runs.status import Status
+from ftui.runs.status import Status, Watch, judge
 from ftui.tui.drawing.run_table import details, explain_status, run_table
 from ftui.tui.render.glyphs import ASCII, UNICODE
 from ftui.tui.render.spans import Frame, width_of
@@ -21,7 +21,6 @@ from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.runs import RunsScreen
 from ftui.tui.screens.start import StartScreen
-from ftui.tui.state import run_list as run_list_module
 from ftui.tui.state.run_list import RunList, RunRow
 from tests.support import shelf
 from tests.support.replayed import list_recordings
@@ -226,9 +225,14 @@ def test_many_runs_scroll_with_the_cursor(tmp_path: Path, recorded: Recorded) ->
 
 
 def test_a_run_that_comes_into_the_list_is_judged_once(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, judged = recorded("wiki-style-lora", living=True), []
-    judge = run_list_module.judge
-    monkeypatch.setattr(run_list_module, "judge", lambda *both: judged.append(run) or judge(*both))
+    run = recorded("wiki-style-lora", living=True)
+    judged: list[Run] = []
+
+    def count(run: Run, watch: Watch) -> Status:
+        judged.append(run)
+        return judge(run, watch)
+
+    monkeypatch.setattr("ftui.tui.state.run_list.judge", count)
     run_list = RunList(lambda: [run])
     for number in (1, 2):
         run_list.look()
