@@ -53,8 +53,6 @@ def _metadata(data: bytes) -> dict[str, Any]:
 
 def weights_digest(model: Any) -> str:
     """SHA-256 over the sums of each trained tensor's bits: the same for bit-identical weights, without moving them."""
-    digest = hashlib.sha256()
-    for weight in trainable(model).values():
-        bits = weight.detach().contiguous().view(BITS[weight.element_size()])
-        digest.update(int(bits.sum(dtype=torch.int64)).to_bytes(8, "little", signed=True))
-    return digest.hexdigest()
+    weights = [weight.detach().contiguous() for weight in trainable(model).values()]
+    sums = torch.stack([weight.view(BITS[weight.element_size()]).sum(dtype=torch.int64) for weight in weights])
+    return hashlib.sha256(sums.cpu().numpy().tobytes()).hexdigest()

@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, modeling_utils
+from transformers import AutoModelForCausalLM, masking_utils, modeling_utils
 from transformers.integrations import sdpa_attention
+from transformers.utils.import_utils import is_tracing
 
 _original_use_gqa = sdpa_attention.use_gqa_in_sdpa
+_find_sequences = masking_utils.find_packed_sequence_indices
 
 
 def knows_gguf_split(name: str | None) -> bool:
@@ -47,6 +50,22 @@ def redirect_weight_files(take: Callable[..., None]) -> Iterator[None]:
         yield
     finally:
         setattr(modeling_utils, "safe_save_file", original)  # noqa: B010
+
+
+@contextmanager
+def packing_is(packed: bool) -> Iterator[None]:
+    """A block in which a model's forward need not look whether rows are packed: that waits for the device each time."""
+
+    def find_sequences(position_ids: Tensor) -> Tensor | None:
+        if is_tracing(position_ids):
+            return _find_sequences(position_ids)
+        return (torch.diff(position_ids, prepend=position_ids[:, :1] - 1) != 1).cumsum(-1) if packed else None
+
+    setattr(masking_utils, "find_packed_sequence_indices", find_sequences)  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(masking_utils, "find_packed_sequence_indices", _find_sequences)  # noqa: B010
 
 
 def _never(attention_mask: Tensor | None, key: Tensor, value: Tensor) -> bool:

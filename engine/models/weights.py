@@ -152,8 +152,9 @@ def trainable(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 
 def all_finite(model: PreTrainedModel) -> bool:
-    """Whether no trained weight is NaN or infinite."""
-    return all(bool(torch.isfinite(weight).all()) for weight in trainable(model).values())
+    """Whether no trained weight is NaN or infinite. It waits for the device once, not for each weight."""
+    ends = [end for weight in trainable(model).values() if weight.numel() for end in torch.aminmax(weight.detach())]
+    return not ends or bool(torch.isfinite(torch.stack([end.float() for end in ends])).all())
 
 
 def dtypes(model: PreTrainedModel) -> dict[str, int]:

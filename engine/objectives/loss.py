@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from ftui.models.logits import PLAIN_HEADS
 
-from ..models.transformers_internals import experts_balance
+from ..models.transformers_internals import experts_balance, packing_is
 from .chunked_head import chunked_cross_entropy
 
 # Types whose balance loss is computed from the router's logits, so that padding can be left out in every case.
@@ -115,7 +115,8 @@ def predict_targets(model: nn.Module, batch: Batch) -> Predictions:
             inputs["attention_mask"] = _padding_mask(batch)
     head = base.get_output_embeddings() if has_plain_head(base) else None
     if head is not None:
-        outputs = base.base_model(**inputs)
+        with packing_is(batch.position_ids is not None):
+            outputs = base.base_model(**inputs)
         states = outputs.last_hidden_state.flatten(0, 1)[batch.predictors]
     else:
         outputs, states = _target_logits(base, inputs, batch)
@@ -164,7 +165,8 @@ def _target_logits(base: Any, inputs: dict[str, Any], batch: Batch) -> tuple[Any
     """The model's own forward: what it returns, and the logits (targets, vocabulary)."""
     length = inputs["input_ids"].shape[1]
     columns, column_of = torch.unique(batch.predictors % length, return_inverse=True)
-    outputs = base(**inputs, logits_to_keep=columns)
+    with packing_is(batch.position_ids is not None):
+        outputs = base(**inputs, logits_to_keep=columns)
     if outputs.logits.shape[1] != len(columns):  # older model types ignore it and make all of them
         column_of = batch.predictors % length
     return outputs, outputs.logits[batch.predictors // length, column_of]

@@ -121,7 +121,8 @@ def batch_loss(parts: ModelParts, batch: Batch, profile: Profile) -> tuple[dict[
     try:
         with torch.no_grad(), uncompiled(profile.train):
             loss: Loss = parts.module(batch.to(parts.device))
-            return read_sums(loss.sums), read_sums(loss.metrics)
+            sums, metrics = read_sums(loss.sums, loss.metrics)
+            return sums, metrics
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise

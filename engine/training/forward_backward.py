@@ -1,7 +1,6 @@
 """The forward and backward passes of one step: this rank's micro-batches, then the sums over all ranks."""
 
 import json
-import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -85,12 +84,13 @@ class ForwardBackward:
         # Only here the traceback is gone, and with it all that it kept alive.
         if self.ranks.any(problem != ""):
             return self._out_of_memory(problem or ELSEWHERE, boundary)
-        sums, metrics = self._sum_over_ranks(sums), self._sum_over_ranks(metrics)
         if problem := self.ranks.add_gradients(self._weights):
             return self._out_of_memory(problem, boundary)
-        loss, means = mean_of(sums, batches.amounts), self.parts.objective.means(metrics, batches.amounts)
         norm = clip_gradients(self._weights, scale, self.max_grad_norm)
-        return StepGradients(batches, loss, means, norm, data_seconds, start, time.perf_counter())
+        losses, others, length = read_sums(sums, metrics, {"grad_norm": norm})  # the step's one wait for the device
+        losses, others = self._sum_over_ranks(losses), self._sum_over_ranks(others)
+        loss, means = mean_of(losses, batches.amounts), self.parts.objective.means(others, batches.amounts)
+        return StepGradients(batches, loss, means, length["grad_norm"], data_seconds, start, time.perf_counter())
 
     def _out_of_memory(self, problem: str, boundary: RngState) -> MemoryShortage:
         self.parts.optimizer.zero_grad(set_to_none=True)
@@ -98,8 +98,8 @@ class ForwardBackward:
         release_cached_memory(self.parts.device)
         return MemoryShortage(problem)
 
-    def _forward_backward(self, batches: StepBatches, scale: float) -> tuple[dict[str, float], dict[str, float]]:
-        """Sums of the losses and of the metrics over this rank's micro-batches."""
+    def _forward_backward(self, batches: StepBatches, scale: float) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Sums of the losses and of the metrics over this rank's micro-batches, on the device."""
         sums: dict[str, Tensor] = {}
         metrics: dict[str, Tensor] = {}
         divergence = self._divergence(batches) if batches.mismatched else 0.0
@@ -111,7 +111,7 @@ class ForwardBackward:
             add_up(sums, loss.sums)
             add_up(metrics, loss.metrics)
             self.events.progress(micro_step=micro_step)
-        return read_sums(sums), read_sums(metrics)
+        return sums, metrics
 
     def _divergence(self, batches: StepBatches) -> float:
         """The mean over the step's answers, all ranks together."""
@@ -133,10 +133,11 @@ def add_up(totals: dict[str, Sum], own: dict[str, Sum]) -> None:
         totals[name] = totals[name] + value if name in totals else value
 
 
-def read_sums(sums: dict[str, Tensor]) -> dict[str, float]:
-    """The values of scalars, in one copy from the device."""
-    values = torch.stack(list(sums.values())).tolist() if sums else []
-    return dict(zip(sums, values, strict=True))
+def read_sums(*groups: dict[str, Tensor]) -> list[dict[str, float]]:
+    """The values of groups of scalars, in one copy from the device: the host waits for it here."""
+    scalars = [value.float() for sums in groups for value in sums.values()]
+    values = iter(torch.stack(scalars).tolist() if scalars else [])
+    return [{name: next(values) for name in sums} for sums in groups]
 
 
 def mean_of(sums: dict[str, float], amounts: dict[str, int]) -> float:
@@ -158,10 +159,16 @@ def backpropagate(module: Module, batch: Batch, amounts: dict[str, int], scale: 
     return Loss({name: value.detach() for name, value in loss.sums.items()}, loss.metrics)
 
 
-def clip_gradients(weights: Sequence[Parameter], scale: float, max_norm: float | None) -> float:
-    """Divide the gradients by `scale` and clip their length to `max_norm` (`None`: not at all); the length before."""
+def clip_gradients(weights: Sequence[Parameter], scale: float, max_norm: float | None) -> Tensor:
+    """Divide the gradients by `scale` and clip their length to `max_norm` (`None`: not at all).
+
+    Returns the length before, a scalar on the device: nothing here waits for it.
+    """
     with record_function(UPDATE):
+        grads = [weight.grad for weight in weights if weight.grad is not None]
         if scale != 1:
-            grads = [weight.grad for weight in weights if weight.grad is not None]
             torch._foreach_mul_(grads, 1 / scale)
-        return float(torch.nn.utils.clip_grad_norm_(weights, math.inf if max_norm is None else max_norm))
+        norm = torch.nn.utils.get_total_norm(grads)
+        if max_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(weights, max_norm, norm)
+    return norm

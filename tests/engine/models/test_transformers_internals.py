@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig
+from transformers import LlamaConfig, LlamaForCausalLM, MambaConfig, masking_utils
 from transformers.integrations import sdpa_attention
 from transformers.models.mixtral import modeling_mixtral
 from transformers.models.qwen3_moe import modeling_qwen3_moe
@@ -17,6 +17,7 @@ import ftui.engine.models
 from ftui.engine.models.transformers_internals import (
     knows_gguf_split,
     let_sdpa_share_keys,
+    packing_is,
     redirect_weight_files,
     supports_flash,
 )
@@ -64,6 +65,19 @@ def test_files_of_weights_are_handed_over_and_not_written(tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize("positions", [[[0, 1, 2, 3], [0, 1, 2, 3]], [[0, 1, 0, 1], [0, 1, 2, 3]], [[0, 0, 1, 2]] * 2])
+def test_packed_rows_are_known_as_transformers_finds_them(positions: list[list[int]]) -> None:
+    """The same answer without a look at the values, and the model's mask asks the function that is replaced."""
+    ids, original = torch.tensor(positions), masking_utils.find_packed_sequence_indices
+    theirs = original(ids)
+    with packing_is(theirs is not None):
+        ours = masking_utils.find_packed_sequence_indices(ids)
+    assert masking_utils.find_packed_sequence_indices is original
+    assert (ours is None) == (theirs is None)
+    assert ours is None or theirs is None or torch.equal(ours, theirs)
+    assert "find_packed_sequence_indices(position_ids)" in inspect.getsource(masking_utils._preprocess_mask_arguments)
+
+
 def test_gguf_splits_have_names() -> None:
     assert knows_gguf_split("llama-bpe")
     assert not knows_gguf_split("no such split")
@@ -71,7 +85,7 @@ def test_gguf_splits_have_names() -> None:
 
 def test_nothing_else_in_the_package_is_private() -> None:
     private = re.compile(
-        r"_model_mapping|_supports_flash_attn|use_gqa_in_sdpa|load_balancing_loss_func|GGUF_PRE_TOK|safe_save"
+        r"_model_mapping|_supports_flash_attn|use_gqa_in_sdpa|find_packed|load_balancing_loss_func|GGUF_PRE_TOK|safe_save"
     )
     folder = Path(str(ftui.engine.models.__file__)).parent
     files = [*folder.rglob("*.py"), *folder.parent.joinpath("objectives").glob("*.py")]

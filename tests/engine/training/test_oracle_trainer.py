@@ -207,12 +207,12 @@ def mean_of_means(patch: pytest.MonkeyPatch) -> None:
 
     def forward_backward(
         self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float
-    ) -> tuple[dict[str, float], dict[str, float]]:
-        total = 0.0
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        total = torch.zeros(())
         for batch in batches.batches:
             mean = self.parts.module(batch).sums["targets"] / len(batch.target_ids) / len(batches.batches)
             mean.backward()
-            total += float(mean.detach())
+            total += mean.detach()
         return {"targets": total * batches.num_target_tokens}, {}
 
     patch.setattr(passes.ForwardBackward, "_forward_backward", forward_backward)
@@ -223,13 +223,13 @@ def clip_each_micro_batch(patch: pytest.MonkeyPatch) -> None:
 
     def forward_backward(
         self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float
-    ) -> tuple[dict[str, float], dict[str, float]]:
-        total = 0.0
+    ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+        total = torch.zeros(())
         for batch in batches.batches:
             loss = self.parts.module(batch).sums["targets"]
             (loss / batches.num_target_tokens).backward()
             torch.nn.utils.clip_grad_norm_(self.parts.model.parameters(), 1.0)
-            total += float(loss.detach())
+            total += loss.detach()
         return {"targets": total}, {}
 
     patch.setattr(passes.ForwardBackward, "_forward_backward", forward_backward)
