@@ -194,7 +194,7 @@ def drops(reason: str, names: str, *, matters: bool = False) -> dict[str, Rule]:
 
 def refuse(draft: ProfileDraft, leaf: Leaf, what: str) -> None:
     """Training of a kind that ftui does not do: nothing of the file can be run."""
-    draft.refused = f"{what} is not yet built: ftui does sft and pretrain"
+    draft.refused = f"{what} is not yet built"
     draft.drop(leaf, "not yet built", matters=True)
 
 

@@ -28,10 +28,11 @@ from ftui.importers.rules import (
     to,
     trackers,
 )
-from ftui.importers.tools.llamafactory import STAGES, TEMPLATES
+from ftui.importers.tools.llamafactory import TEMPLATES
 from ftui.importers.tools.trainer import CARRIED, HUB, LAUNCH, TRAINER, held_out, report_to
 from ftui.importers.values import Unfit, either, flag, is_on, one_of, word, word_or
 from ftui.profile.aliases import SPELLINGS
+from ftui.profile.sections.preference import LOSSES
 
 FEWEST = 3  # keys that a file of no tool must have in common with these shapes
 LORA_TABLES = ("lora", "qlora", "peft", "adapter", "lora_config", "peft_config", "method", "qlora_config")
@@ -47,13 +48,15 @@ NAMES_METHOD = (
 )  # fmt: skip
 QUANTISED = "bnb_4bit_quant_type bnb_4bit_use_double_quant bnb_4bit_compute_dtype"
 BITS = ("bits", "quantization_bit", "quantization", "quantization_bits")
-_PREFERRING = ("dpo", "kto", "ppo", "orpo", "grpo", "rm", "rlhf", "simpo", "reward")
+_PREFERRING = ("ppo", "grpo", "rm", "rlhf", "reward")
 NAMES_FORM = ("format_type", "dataset_format", "data_format", "dataset_type", "format", "type")
 _CONVERSES = re.compile(r"instruct|chat|[-_]it\b", re.IGNORECASE)  # names of models that have a template of their own
 FORMS = {"auto": "auto", "alpaca": "alpaca", "chatml": "messages", "messages": "messages", "openai": "messages",
           "chat": "messages", "sharegpt": "sharegpt", "text": "text", "raw": "text", "dolly": "dolly",
           "prompt_completion": "prompt_completion", "conversational": "messages"}  # fmt: skip
-KNOWN_STAGES = STAGES | {"pretrain": "pretrain", "cpt": "pretrain"}
+KNOWN_STAGES = {name: name for name in ("sft", "pretrain", *LOSSES, "orpo", "simpo")} | dict.fromkeys(
+    ("pt", "cpt"), "pretrain"
+)
 _QUANT_WORDS = {"4bit": 4, "4-bit": 4, "nf4": 4, "4": 4, "int4": 4, "8bit": 8, "8-bit": 8, "int8": 8, "8": 8}
 _PRECISION = to("train.precision", one_of({
     "bf16": "bf16", "fp16": "fp16", "no": "fp32", "none": "fp32", "fp32": "fp32", "bfloat16": "bf16",

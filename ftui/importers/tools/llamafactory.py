@@ -27,12 +27,11 @@ from ftui.importers.rules import (
     each,
     if_on,
     path_to,
-    refuse,
     same,
     says,
     to,
 )
-from ftui.importers.tools import trl
+from ftui.importers.tools import llamafactory_preference, trl
 from ftui.importers.tools.trainer import (
     HUB,
     LOADER,
@@ -43,14 +42,12 @@ from ftui.importers.tools.trainer import (
     precision,
     suppose_trainer,
 )
-from ftui.importers.values import Unfit, either, flag, is_on, one_of, texts, whole, word, word_or
+from ftui.importers.values import Unfit, either, flag, is_on, one_of, texts, whole, word_or
 from ftui.profile.paths import DATA_SUFFIXES, HUB_ID
 from ftui.system.input_files import read_input
 
 TOOL = "LLaMA-Factory"
 TURNS = "off: the assistant's turns are trained on, as here"
-STAGES = {"sft": "sft", "pt": "pretrain"}
-LATER = {"dpo": "preference pairs", "kto": "verdicts", "rm": "reward models", "ppo": "reinforcement learning"}
 
 # Its templates that have the same marks as ours.
 TEMPLATES = {name: name for name in ("llama2", "llama3", "mistral", "gemma", "phi", "qwen", "vicuna", "zephyr",
@@ -75,14 +72,6 @@ KNOWN = {
     "file_name", "hf_hub_url", "ms_hub_url", "om_hub_url", "formatting", "columns", "tags", "subset", "split",
     "ranking", "num_samples",
 }  # fmt: skip
-
-
-def _stage(draft: ProfileDraft, leaf: Leaf) -> None:
-    stage = word(leaf.value)
-    if stage in STAGES:
-        draft.carry(leaf, "run.stage", STAGES[stage])
-    else:
-        refuse(draft, leaf, f"training by {stage}{f' ({LATER[stage]})' if stage in LATER else ''}")
 
 
 def _method(draft: ProfileDraft) -> str:
@@ -276,7 +265,6 @@ RULES: dict[str, Rule] = {
     **each(_packing, "packing neat_packing"),
     "pure_bf16": _pure,
     "max_grad_norm=null": no_clipping,
-    "stage": _stage,
     "model_name_or_path": path_to("model.name_or_path"),
     "model_revision": branch,
     "flash_attn": to("model.attn_implementation", one_of(ATTENTION, "attention kernel")),
@@ -322,8 +310,7 @@ RULES: dict[str, Rule] = {
             "pissa_init pissa_iter pissa_convert", matters=True),
     **drops("that optimizer is not built", "use_galore use_apollo use_badam galore_* apollo_* badam_*", matters=True),
     **drops("that method is not built", "oft_* module_dropout", matters=True),
-    **drops("a setting of training by preferences, which is not yet built",
-            "pref_* dpo_* kto_* simpo_gamma ppo_* ref_model* reward_model* ld_alpha", matters=True),
+    **llamafactory_preference.RULES,
     **drops(OTHER_TRACKER, "use_swanlab swanlab_*"),
     **drops("a setting of answering, which is no part of training here",
             "do_sample temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty length_penalty"

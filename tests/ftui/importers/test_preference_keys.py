@@ -1,0 +1,52 @@
+"""LLaMA-Factory's stages dpo and kto: what they become here, and what is said of the rest."""
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.importers import import_file
+from ftui.profile.layers import resolve
+
+MODEL = "model_name_or_path: m/m\nfinetuning_type: lora\ndataset: rows.jsonl\n"
+
+
+@pytest.mark.parametrize(
+    ("keys", "stage", "preference"),
+    [
+        ("stage: dpo\npref_beta: 0.3", "dpo", {"beta": 0.3}),
+        ("stage: dpo\npref_loss: ipo", "dpo", {"loss_type": "ipo"}),
+        ("stage: dpo\npref_loss: hinge\npref_ftx: 0.5", "dpo", {
+            "loss_type": ["hinge", "sft"], "loss_weights": [1.0, 0.5],
+        }),
+        ("stage: dpo\npref_ftx: 0", "dpo", {}),
+        ("stage: dpo\ndpo_label_smoothing: 0.1\nld_alpha: 0.5", "dpo", {"label_smoothing": 0.1, "ld_alpha": 0.5}),
+        ("stage: dpo\npref_loss: simpo\nsimpo_gamma: 0.7\npref_beta: 2", "simpo", {"simpo_gamma": 0.7, "beta": 2.0}),
+        ("stage: dpo\npref_loss: orpo\npref_beta: 0.2", "orpo", {"beta": 0.2}),
+        ("stage: kto\npref_beta: 0.2\nkto_chosen_weight: 1.3\nkto_rejected_weight: 0.9", "kto", {
+            "beta": 0.2, "desirable_weight": 1.3, "undesirable_weight": 0.9,
+        }),
+        ("stage: kto\npref_loss: ipo\nsimpo_gamma: 0.5", "kto", {}),
+        ("stage: sft\npref_beta: 0.3\npref_ftx: 1", "sft", {}),
+    ],
+)  # fmt: skip
+def test_stages_of_llama_factory(keys: str, stage: str, preference: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n')
+    source = tmp_path / "train.yaml"
+    source.write_text(MODEL + keys + "\n")
+    made = import_file(source, tmp_path)
+    assert not made.refused
+    values = tomllib.loads(made.text)
+    assert values["run"]["stage"] == stage and values.get("preference", {}) == preference
+    profile = tmp_path / "made.toml"
+    profile.write_text(made.text)
+    resolve(profile)  # its keys go together
+
+
+@pytest.mark.parametrize("keys", ["pref_loss: kto_pair", "ref_model: other/model", "pref_bco_weight: 0.3"])
+def test_what_is_not_built_is_told_as_a_loss(keys: str, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n')
+    source = tmp_path / "train.yaml"
+    source.write_text(f"{MODEL}stage: dpo\n{keys}\n")
+    assert [one.foreign for one in import_file(source, tmp_path).dropped if one.matters] == [keys.partition(":")[0]]
