@@ -21,7 +21,7 @@ from ..data.sources import ResolvedSource, find_sources
 from ..data.stores.tasks import Task, Tasks
 from ..data.tokens.encode import Encoder
 from ..services.profile_text import given_profile
-from .row_tokens import LoadedRow, make_row_view
+from .row_tokens import LoadedRow, count_parts, make_row_view
 
 LONGEST = 1 << 18  # bytes of rows that are tokenised for it: a text of many MiB may be one row
 
@@ -37,7 +37,8 @@ def view_first_rows(profile: str, number: int, tell: Callable[[str], None]) -> l
     """The first parts of the first rows of the first source, `number` at most.
 
     Rows that cannot be trained on are left out here: whoever reads all of them says what is wrong. There are none where
-    the tokenizer is made of all rows, or where the first ones are texts of more than 256 KiB.
+    the tokenizer is made of all rows, where the first ones are texts of more than 256 KiB, or where there is but one, a
+    text of several parts: those are shown one after the other.
 
     Raises:
         FtuiError: the profile, its model's tokenizer or its files are wrong, as reading all of them would say.
@@ -57,6 +58,8 @@ def view_first_rows(profile: str, number: int, tell: Callable[[str], None]) -> l
         rows += _rows(resolved, source, task, replace(loaded.encoder, shape=source.shape), len(rows), number)
         if len(rows) >= number or sum(map(len, task.block.texts)) > LONGEST:
             break
+    if len(rows) == 1 < count_parts(rows[0]):
+        return []
     return [structs.replace(make_row_view(row, 0), num_first=len(rows)) for row in rows]
 
 

@@ -115,6 +115,11 @@ def test_which_rows(content: bytes, numbers: list[int], profile: Callable[..., s
     assert [view.num_first for view in views] == [len(numbers)] * len(numbers)
 
 
+def test_a_single_text_is_left_to_who_shows_its_parts(profile: Callable[..., str]) -> None:
+    text = profile("text.txt", b"The kernel forks. " * 200, format="text").replace('"sft"', '"pretrain"')
+    assert first_rows.view_first_rows(text, 3, lambda detail: None) == []
+
+
 def test_rows_of_no_known_form_are_an_error(profile: Callable[..., str]) -> None:
     with pytest.raises(DataError, match="no known form"):
         first_rows.view_first_rows(profile("rows.jsonl", b'{"a": 1}\n'), 3, lambda detail: None)
