@@ -158,6 +158,7 @@ def make_row_view(
         max_length=row.max_length, raw=raw, raw_line=raw_line, notes=[*extra, *notes],
         hits=[(first, min(behind, len(tokens))) for first, behind in hits if first < len(tokens)],
         num_row_tokens=sum(len(sequence.input_ids) for sequence in row.sequences) or end - start,
+        label=row.sequences[index].label if pieces else 0,
     )  # fmt: skip
 
 

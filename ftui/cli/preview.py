@@ -274,6 +274,7 @@ def row_lines(sample: RowView, width: int, signs: Signs, *, coloured: bool = Fal
 def headline(sample: RowView) -> str:
     """`row 13 of 800, rows.jsonl:13, messages: 297 tokens, 122 trained (41%)`; of a row that is cut, of those kept."""
     part = f", part {sample.part + 1} of {sample.num_parts}" if sample.num_parts > 1 else ""
+    part += f" ({sample.verdict})" if sample.verdict else ""
     seen = min(sample.num_tokens, sample.max_length)
     share = report_text.percent(sample.num_target_tokens, seen)
     whole = f" of the row's {sample.num_row_tokens:,}" if sample.num_row_tokens > sample.num_tokens else ""

@@ -41,6 +41,7 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     of, from line `raw_line` of the file on. `notes` say what is odd about it. `hits` are the tokens of a text that was
     sought: (the first, behind the last). `num_row_tokens` are those of all parts of the row together.
 
+    `label`: 1 for a chosen answer or one judged good, -1 for a rejected or bad one, 0 where nothing is compared.
     `num_first`: it is one of so many that are shown before all rows are read, and `num_rows` is not known yet (0).
     """
 
@@ -62,3 +63,10 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     hits: list[tuple[int, int]] = []
     num_row_tokens: int = 0
     num_first: int = 0
+    label: int = 0
+
+    @property
+    def verdict(self) -> str:
+        """What was said of the answer, in words; "" where nothing is compared."""
+        words = ("chosen", "rejected") if self.num_parts > 1 else ("judged good", "judged bad")
+        return words[self.label < 0] if self.label else ""

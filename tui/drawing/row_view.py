@@ -49,6 +49,8 @@ def title(frame: Frame, name: str, sample: RowView | None, report: Report | None
     here: Line = [(f" row {sample.number + 1:,}", "title"), (f" of {there}", "muted")]
     if sample.num_parts > 1:
         here += [("  part ", "muted"), (f"{sample.part + 1}", "text"), (f" of {sample.num_parts:,}", "muted")]
+    if sample.verdict:
+        here += [(f"  {sample.verdict}", "good" if sample.label > 0 else "bad")]
     where = where_words(sample.where, max(0, frame.width - width_of(here) - 4))
     return [
         spread(frame.width, here, [(f"{where} ", "faint")]),

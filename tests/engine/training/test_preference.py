@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from ftui.engine.inspection.browser import view_row
 from ftui.engine.models.load_model import load_model
 from ftui.engine.objectives import make_objective
 from ftui.engine.training import reference_log_probs
@@ -16,11 +18,21 @@ from ftui.engine.training.collate import collate_examples
 from ftui.engine.training.prepare import prepare
 from ftui.engine.training.reference_log_probs import with_reference
 from ftui.profile.schema import Profile
+from ftui.profile.serialize import to_toml
 from ftui.runs.events import EvaluationDone, RunStarted, Step
 from ftui.runs.run_folder import Run
 from tests.support.attempts import Killed, attempt, killed_attempt, records
 from tests.support.sameness import same_runs
-from tests.support.tiny import Rows, column, judged_answers, make_profile, preference_pairs, train_run, write_rows
+from tests.support.tiny import (
+    Rows,
+    chats,
+    column,
+    judged_answers,
+    make_profile,
+    preference_pairs,
+    train_run,
+    write_rows,
+)
 
 LORA = {"r": 4, "lora_alpha": 16}
 METHODS: dict[str, dict[str, Any]] = {
@@ -249,3 +261,18 @@ def test_a_reference_is_measured_once_for_all_runs_of_the_same(
         assert (len(measured) > before) == is_new, sections
         if number == 1:
             assert len(measured) == 9 + 1, "34 rows in micro-batches of four, the evaluation rows in one"
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdicts"), [("dpo", {"chosen", "rejected"}), ("kto", {"judged good", "judged bad"}), ("sft", {""})]
+)
+def test_the_row_view_says_which_answer_it_shows(
+    stage: str, verdicts: set[str], model_folder: Path, tmp_path: Path
+) -> None:
+    rows = chats(6) if stage == "sft" else preference_pairs(6) if stage == "dpo" else judged_answers(6)
+    profile = dpo(model_folder, write_rows(tmp_path / "rows.jsonl", rows), run={"stage": stage})
+    view = partial(view_row, to_toml(profile), "number", lambda detail: None)
+    seen = {
+        view(number=number, part=part).verdict for number in range(6) for part in range(view(number=number).num_parts)
+    }
+    assert seen == verdicts
