@@ -12,8 +12,8 @@ from tests.bench.throughput.session import Result
 from tests.support.real import ROOT
 
 CELLS = [
-    "lora/ftui_best", "lora/trainer_best", "lora/trl_default", "qlora/ftui_best", "qlora/trl_best", "full/ftui_default",
-    "full/trl_best", "pretrain/ftui_best", "pretrain/trainer_default",
+    "lora/ftui_best", "lora/trainer_best", "qlora/ftui_best", "qlora/trl_best", "full/ftui_default", "full/trl_default",
+    "pretrain/ftui_best", "pretrain/trainer_best",
 ]  # fmt: skip
 
 

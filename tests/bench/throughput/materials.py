@@ -52,9 +52,9 @@ def make_models(folder: Path, *, is_quick: bool, lit_gpt: str | None) -> dict[st
         if not model.float32.exists():
             if name == "chat" and not is_quick:
                 shutil.copytree(real.smollm2(), model.stored, dirs_exist_ok=True)
-                (model.stored / "chat_template.jinja").write_text(TEMPLATE)
             else:
                 _make_random(model.stored, "quick" if is_quick else "small")
+            (model.stored / "chat_template.jinja").write_text(TEMPLATE)
             _copy_in_float32(model)
         if lit_gpt and not model.lit_gpt.exists():
             spec = folder / "convert.json"
