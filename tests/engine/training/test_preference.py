@@ -269,7 +269,7 @@ def test_a_reference_is_measured_once_for_all_runs_of_the_same(
 def test_the_row_view_says_which_answer_it_shows(
     stage: str, verdicts: set[str], model_folder: Path, tmp_path: Path
 ) -> None:
-    rows = chats(6) if stage == "sft" else preference_pairs(6) if stage == "dpo" else judged_answers(6)
+    rows = chats(9) if stage == "sft" else preference_pairs(9) if stage == "dpo" else judged_answers(9)
     profile = dpo(model_folder, write_rows(tmp_path / "rows.jsonl", rows), run={"stage": stage})
     view = partial(view_row, to_toml(profile), "number", lambda detail: None)
     seen = {
