@@ -15,7 +15,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -117,7 +117,8 @@ class Store:
 
     def __getitem__(self, index: int) -> Sequence:
         """A whole sequence."""
-        return self.cut(int(self.starts[index]), int(self.starts[index]) + int(self.lengths[index]))
+        whole = self.cut(int(self.starts[index]), int(self.starts[index]) + int(self.lengths[index]))
+        return replace(whole, label=int(self.labels[index]))
 
     def cut(self, start: int, end: int) -> Sequence:
         """The tokens from `start` to before `end`."""
