@@ -23,7 +23,7 @@ from ftui.models.local import find_config
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import needs_losses
-from ftui.profile.sections.preference import REFERENCE_STAGES
+from ftui.profile.sections.preference import REFERENCE_STAGES, VERDICT_STAGES
 
 
 @dataclass(frozen=True)
@@ -120,10 +120,12 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         times = num_evaluations(profile.eval, num_steps, counts.steps_per_epoch)
         row = (counts.num_train_tokens or 0) / (counts.num_train_rows or 1)  # held-out rows are taken to be as long
         evaluated = times * (counts.num_eval_rows or 0) * row
-        has_reference = profile.run.stage in REFERENCE_STAGES
-        if has_reference or needs_losses(profile.curriculum, profile.train.train_sampling_strategy):
+        stage = profile.run.stage
+        if stage in REFERENCE_STAGES or needs_losses(profile.curriculum, profile.train.train_sampling_strategy):
             # one process measures them
             evaluated += (counts.num_train_tokens or 0) * setup.num_processes
+        if stage in VERDICT_STAGES:  # mismatched answers, about as long: in the reference once, and before each step
+            evaluated += (counts.num_train_tokens or 0) * setup.num_processes + num_steps * (per_step or 0.0)
     duration = timing.duration(
         setup,
         num_steps=num_steps,

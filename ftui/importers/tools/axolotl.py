@@ -180,6 +180,11 @@ def _tracker(name: str) -> Rule:
     return rule
 
 
+def _preferring(draft: ProfileDraft, leaf: Leaf) -> None:
+    draft.refused = f"training by {leaf.value} is not carried over yet: docs/preference.md says which stages there are"
+    draft.drop(leaf, "not carried over yet", matters=True)
+
+
 RULES: dict[str, Rule] = {
     **TRAINER,
     **axolotl_data.RULES,
@@ -208,7 +213,7 @@ RULES: dict[str, Rule] = {
     "lora_model_dir": path_to("adapter.name_or_path"),
     "lora_target_linear": _all_linear,
     "unfrozen_parameters": says("adapter.trainable_modules", _unfrozen),
-    "rl": lambda draft, leaf: refuse(draft, leaf, f"training by {leaf.value}"),
+    "rl": _preferring,
     "val_set_size": _val_set,
     "train_on_inputs": to("data.loss_on", either("everything", "assistant")),
     "batch_size": says("train.gradient_accumulation_steps", _batch, "batch_size there, on one GPU"),
@@ -261,7 +266,7 @@ RULES: dict[str, Rule] = {
             " model_config.* model_kwargs.* model_quantization_config model_quantization_config_kwargs.* num_labels"
             " llama4_linearized_experts diffusion diffusion.* dion_* muon_* float32 rope_scaling rope_scaling.*"
             " max_packed_sequence_len", matters=True),
-    **drops("a setting of training by preferences, which is not yet built",
+    **drops("a setting of training by preferences, which is not carried over yet",
             "trl trl.* ebft ebft.* center_rewards_coefficient precompute_ref_log_probs"
             " vllm vllm.* dpo_* rl_beta orpo_alpha rpo_alpha simpo_gamma cpo_alpha kto_* max_prompt_len",
             matters=True),

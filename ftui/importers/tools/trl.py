@@ -116,13 +116,15 @@ RULES: dict[str, Rule] = {
     **drops("not built", "model_init_kwargs model_init_kwargs.* router_aux_loss_coef loss_type activation_offloading"
             " lora_target_parameters bnb_4bit_quant_storage", matters=True),
     **drops("ftui knows it", "lora_task_type ignore_bias_buffers padding_free"),
-    **drops("a setting of training by preferences, which is not yet built", PREFERRING, matters=True),
+    **drops("a setting of training by preferences, which is not carried over yet", PREFERRING, matters=True),
 }  # fmt: skip
 
 
 def _suppose(draft: ProfileDraft) -> None:
     if draft.document.has(*PREFERRING.split()):
-        draft.refused = "training by preferences or rewards is not yet built: ftui does sft and pretrain"
+        draft.refused = (
+            "training by preferences or rewards is not carried over yet: docs/preference.md says which stages there are"
+        )
     draft.suppose("run.stage", "sft", "TRL's sft")
     method = _method(draft)
     draft.suppose("adapter.method", method)
