@@ -101,6 +101,8 @@ class ChunkedCrossEntropy(torch.autograd.Function):
             if any(grad is not None for grad in grads):
                 output_grad = _output_gradient(logs.exp_(), ids, smoothing)
                 _add_gradients(grads, slice(start, start + size), piece, weight, output_grad, logits.dtype)
+                del output_grad
+            del logits, facts, logs  # or two chunks of each would be there while the next is made
         ctx.dtypes = [None if own is None else own.dtype for own in operands]
         pairs = zip(grads, ctx.dtypes, strict=True)
         # float16 would lose what is small before the loss scale, a factor of the backward pass, has made it large

@@ -154,24 +154,23 @@ class _WidePoints:
         vocab, hidden = shape.vocab_size, shape.hidden_size
         if not self.is_chunked:
             capped = c if shape.model_type == "gemma2" and is_training else 0
-            return {"logits": tokens * vocab * ((2 * c if c != FP32 else FP32) + 2 * FP32 + capped)}
-        size = max(1, CHUNK_BYTES // (FP32 * vocab))
-        rows, then = min(tokens, size), min(max(0, tokens - size), size)
+            return {"logits": tokens * vocab * ((c if c != FP32 else 0) + 2 * FP32 + capped)}
+        rows = min(tokens, max(1, CHUNK_BYTES // (FP32 * vocab)))
         around = tokens * hidden * self._last  # the positions that predict, copied
+        low = c if c != FP32 else 0
+        chunk = rows * vocab * (low + 2 * FP32)  # logits as they come, widened, and their log-probabilities
         if not is_training:
-            return {"activations": around, "logits": rows * vocab * (c + 2 * FP32 if c != FP32 else 2 * FP32)}
-        buffer = tokens * hidden * FP32
-        each = (c if c != FP32 else 0) + 2 * FP32
-        chunk = vocab * max(rows * each, rows * FP32 + then * each)  # a chunk's gradient stays while the next is made
+            return {"activations": around, "logits": chunk}
+        around += tokens * hidden * FP32  # their gradients
         head = vocab * hidden
         stored = setup.trained if self.head_trained else setup.storage
         narrow = c * head if stored != c else 0
         product = head * self._product() if self.head_trained else 0
-        last = rows * vocab * (c + FP32 + (c if c != FP32 else 0))
+        last = rows * vocab * (c + FP32 + low)  # in the product: the gradient of the logits, and narrowed
         if chunk >= last + max(product, narrow):
-            return {"activations": around + buffer, "logits": chunk}
+            return {"activations": around, "logits": chunk}
         beside = "gradients" if product >= narrow else "weights"
-        return {"activations": around + buffer, "logits": last, beside: max(product, narrow)}
+        return {"activations": around, "logits": last, beside: max(product, narrow)}
 
     def _head_gradient(self) -> int:
         return FP32 * self.setup.shape.vocab_size * self.setup.shape.hidden_size if self.head_trained else 0
