@@ -54,7 +54,7 @@ METHODS = {
 }
 """Each method and the module here that has a function of its name: `(on_detail, **params)`."""
 
-NEED_LIBRARIES = {"check", "count_rows", "probe", "rows", "simulate"}
+NEED_LIBRARIES = {"check", "count_rows", "probe", "profile_step", "rows", "simulate"}
 """The modules of METHODS that import the training libraries."""
 
 OnDetail = Callable[[str], None]

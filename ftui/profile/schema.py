@@ -24,10 +24,8 @@ class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
     stage: Literal["pretrain", "sft", "dpo", "kto", "orpo", "simpo", "cpo"] = weights()
-    """`sft` trains on the answers of conversations and completions; `pretrain` trains on every token of plain text;
-    `dpo` trains on pairs of answers to prefer the chosen one to the rejected one, measured against the model that the
-    run starts from; `orpo`, `simpo` and `cpo` do so without that reference; `kto` trains on single answers that are
-    judged good or bad."""
+    """What the run trains on: answers (`sft`), plain text (`pretrain`), pairs of answers (`dpo`, `orpo`, `simpo`, `cpo`) or
+    answers judged good or bad (`kto`)."""
 
     name: str | None = conduct(None)
     """Name of the run's folder. Default: the profile's file name."""

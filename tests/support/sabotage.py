@@ -201,7 +201,7 @@ def audit_pickle(path: str) -> None:
 
 
 def num_rows(batch: Any) -> int:
-    return int(batch.input_ids.shape[0])
+    return len(batch.joined or batch.input_ids)
 
 
 def _run_out() -> None:

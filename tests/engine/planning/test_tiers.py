@@ -21,9 +21,9 @@ FEW_ROWS = 40
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A little of what ships: conversations, and plain text."""
+    """A little of what ships, by stage."""
     folder, found = tmp_path_factory.mktemp("rows"), {}
-    for stage, name in (("sft", "instructions"), ("pretrain", "corpus")):
+    for stage, name in {"sft": "instructions", "pretrain": "corpus", "dpo": "pairs", "kto": "verdicts"}.items():
         found[stage] = folder / f"{name}.jsonl"
         with (SHIPPED.parent / "quickstart" / f"{name}.jsonl").open() as lines:
             found[stage].write_text("".join(line for line, _ in zip(lines, range(FEW_ROWS), strict=False)))

@@ -172,7 +172,7 @@ def person(script: Callable[[], Awaitable[None]]) -> None:
 
 TYPED = {
     "special_tokens": '["a", "b", "c"]', "init_lora_weights": "gaussian", "chat_template": "qwen", "vocab_size": "512",
-    "min_lr": "1e-5", "lr_end": "1e-5", "columns": 'output = "b"', "roles": 'bot = "assistant"',
+    "label_smoothing": "0.2", "min_lr": "1e-5", "lr_end": "1e-5", "columns": 'output = "b"', "roles": 'bot = "assistant"',
 }  # fmt: skip
 
 
@@ -850,7 +850,7 @@ def test_views_take_turns() -> None:
             await at.press("escape", "slash")
             assert "enter go" in at.words("keys")
             await at.press("escape", "i")
-            assert at.shows(InfoScreen) and "every token of plain text" in at.words("body")
+            assert at.shows(InfoScreen) and "judged good or bad" in at.words("body")
 
     person(script)
 
