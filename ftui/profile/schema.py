@@ -24,8 +24,8 @@ class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
     stage: Literal["pretrain", "sft", "dpo", "kto", "orpo", "simpo", "cpo"] = weights()
-    """What the run trains on: answers (`sft`), plain text (`pretrain`), pairs of answers (`dpo`, `orpo`, `simpo`, `cpo`)
-    or answers judged good or bad (`kto`)."""
+    """What the run trains on: answers (`sft`), plain text (`pretrain`), pairs of answers (`dpo`, `orpo`, `simpo`,
+    `cpo`) or answers judged good or bad (`kto`)."""
 
     name: str | None = conduct(None)
     """Name of the run's folder. Default: the profile's file name."""
