@@ -4,6 +4,7 @@ The screens that it opens are loaded when they are first asked for: the first fr
 """
 
 import asyncio
+import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
@@ -17,6 +18,7 @@ from ftui.runs.requests import Continue, ControlRequest, Pause, Set
 from ftui.runs.run_folder import Run
 from ftui.runs.send_request import REQUESTS, parse_setting
 from ftui.runs.state import ended_badly, phase_word
+from ftui.runs.status import is_running, read_status
 
 from ..drawing.charts.loss_chart import ChartSettings, Scale, change_smoothing, chart, pan, zoom
 from ..drawing.header import header
@@ -43,6 +45,7 @@ LEGEND = {
 """What its help tells of the chart."""
 
 NEEDS_ENGINE = frozenset({"pause", "park", "save", "stop", "evaluate", "lr", "change"})
+ENDING_SECONDS = 10.0  # a run says how it ended a moment before its processes are gone
 NEEDS_NO_ENGINE = frozenset({"resume"})
 
 QUESTIONS = {
@@ -191,7 +194,7 @@ class MonitorScreen(CanvasScreen[None]):
         self.draw()
 
     def action_resume(self) -> None:
-        if self.run_view.is_running:
+        if self.run_view.keeps_running:
             stage(self).say(f"{self._run.name} is running; space continues a paused run.")
             return
         stage(self).note(f"{self._run.name} is being started again ...", "loss")
@@ -201,6 +204,9 @@ class MonitorScreen(CanvasScreen[None]):
         from ..state.launch_plan import LaunchOptions, carry_out, plan_launch  # pydantic, which watching does without
 
         def resume() -> str:
+            deadline = time.monotonic() + ENDING_SECONDS
+            while is_running(read_status(self._run)) and time.monotonic() < deadline:
+                time.sleep(0.05)
             options = LaunchOptions(run=self._run)
             plan = plan_launch(options)
             if plan.act in OUTCOMES:

@@ -13,7 +13,7 @@ import pytest
 from ftui.runs.events import ControlApplied, ControlRefused, EngineEnded, RunFailed, RunStopped
 from ftui.runs.journal import encode
 from ftui.runs.requests import AnyRequest, read_requests
-from ftui.runs.run_folder import Run
+from ftui.runs.run_folder import Run, runs_root
 from ftui.runs.state import RunState
 from ftui.runs.status import read_status
 from ftui.system.process_id import identity_of
@@ -204,8 +204,6 @@ def test_a_request_that_was_never_answered_says_so(recorded: Recorded) -> None:
 def living_by_another(recorded: Recorded) -> "tuple[Run, subprocess.Popen[bytes]]":
     """A run whose engine is a process that can be killed."""
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    from ftui.runs.run_folder import runs_root
-
     return replay("wiki-style-lora", runs_root(), process=identity_of(process.pid)), process
 
 
@@ -255,6 +253,26 @@ def test_resume_goes_on_with_the_run(recorded: Recorded, monkeypatch: pytest.Mon
 
     watch(run, play)
     assert done == [(run, "resume")]
+
+
+def test_a_run_whose_processes_are_still_going_is_resumed_once_they_are_gone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It says that it is parked a moment before they end."""
+    going = subprocess.Popen(["sleep", "60"])
+    run = replay("full-parked", runs_root(), process=identity_of(going.pid))
+    done: list[Any] = []
+    monkeypatch.setattr("ftui.tui.state.launch_plan.carry_out", lambda options, plan: done.append(plan.act))
+
+    async def play(shown: ShownApp) -> None:
+        await shown.press("r")
+        assert "is being started again" in shown.lines()[-1] and not done
+        going.kill()
+        going.wait()
+        await shown.until(lambda: "full-parked resumes." in shown.lines()[-1])
+
+    watch(run, play)
+    assert done == ["resume"]
 
 
 def test_a_finished_run_is_not_resumed(recorded: Recorded) -> None:
