@@ -143,6 +143,7 @@ def test_every_command_refuses_it_alike(what: str, model_folder: Path, tmp_path:
     assert refusal is not None and refusal[3] == code and words in refusal[1], refusal
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_quantised_is_refused_alike_and_the_way_out_works(
     moe_folder: Path, tmp_path: Path
 ) -> None:
@@ -206,6 +207,7 @@ def test_an_estimate_is_for_the_card_it_is_asked_about(what: str, model_folder: 
         assert "Ampere" in str(told(lambda: with_libraries(helper, profile, old, Known())))
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_fetched_is_no_refusal_of_an_estimate(tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", chats(8))
     profile = make_profile(Path("x"), rows, model={"name_or_path": "Qwen/Qwen3-0.6B"}, adapter={"method": "lora"})
@@ -220,6 +222,7 @@ def test_a_model_that_cannot_be_fetched_is_no_refusal_of_an_estimate(tmp_path: P
     assert "is no module" in str(told(lambda: with_libraries(helper, wrong, CUDA, Known())))
 
 
+@pytest.mark.slow
 def test_tokens_that_the_tokenizer_has_are_not_new(model_folder: Path, tmp_path: Path) -> None:
     """They are in the base's vocabulary: nothing is said of embeddings that stay frozen."""
     rows = write_rows(tmp_path / "rows.jsonl", chats(8))

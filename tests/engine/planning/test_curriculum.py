@@ -352,6 +352,7 @@ def test_killed_in_every_stage_it_ends_the_same(
     assert told == [(1, 1), (2, 1), (2, 2), (3, 2), (3, 3), (4, 3)]
 
 
+@pytest.mark.slow
 def test_other_losses_are_another_run(
     model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -382,6 +383,7 @@ def test_a_child_takes_the_losses_with_the_checkpoint(
     assert child.losses.read_bytes() == b"measured"
 
 
+@pytest.mark.slow
 def test_micro_batches_of_any_size_train_the_same(model_folder: Path, rows: Path, tmp_path: Path) -> None:
     found = []
     for size, times in ((8, 1), (4, 2), (1, 8)):

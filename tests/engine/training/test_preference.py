@@ -139,7 +139,9 @@ def test_what_is_set_aside_has_answers_of_both_kinds(model_folder: Path, tmp_pat
     assert not any("exactly what" in warning for warning in pairs.warnings)
 
 
-@pytest.mark.parametrize("stage", ["orpo", "simpo", "cpo"])
+@pytest.mark.parametrize(
+    "stage", ["orpo", *(pytest.param(stage, marks=pytest.mark.slow) for stage in ("simpo", "cpo"))]
+)
 def test_stages_without_a_reference_learn(stage: str, model_folder: Path, rows: Path, tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     assert attempt(run, dpo(model_folder, rows, run={"stage": stage})) == 0
@@ -193,9 +195,10 @@ def test_packed_pairs_give_what_they_give_alone(model_folder: Path, rows: Path, 
         torch.testing.assert_close(results[1][name], value, rtol=1e-5, atol=1e-5 * float(value.abs().max()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stage", "method"),
-    [("dpo", "lora"), *(pytest.param(*case, marks=pytest.mark.slow) for case in (("dpo", "full"), ("kto", "lora")))],
+    [("dpo", "lora"), ("dpo", "full"), ("kto", "lora")],
 )
 def test_a_killed_run_goes_on_bit_for_bit(
     stage: str, method: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -229,6 +232,7 @@ def test_a_killed_run_goes_on_bit_for_bit(
     same_runs(cut, whole)
 
 
+@pytest.mark.slow
 def test_a_reference_is_measured_once_for_all_runs_of_the_same(
     model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -215,6 +215,7 @@ def test_a_line_that_is_left_is_moved_aside_valid_or_not(tmp_path: Path) -> None
     assert checkpoint_folders.supersede(tmp_path / "nowhere", 0) == []
 
 
+@pytest.mark.slow
 def test_every_flipped_bit_of_a_manifest_is_found(tmp_path: Path) -> None:
     facts = {"environment": {"gpu": "RTX 4090"}, "versions": {"torch": "2.13.0"}}
     made = publish(tmp_path, 3, **facts)

@@ -142,6 +142,7 @@ def test_a_flush_lets_out_all_that_is_no_beginning_of_a_secret(monkeypatch: pyte
     assert sink.getvalue() == "10% done with ***\na\n"
 
 
+@pytest.mark.slow
 def test_a_line_without_end_is_not_kept_for_ever() -> None:
     sink = Sink()
     stream = RedactingStream(sink)

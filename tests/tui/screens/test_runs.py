@@ -177,6 +177,7 @@ def test_the_theme_changes_everything_at_once(recorded: Recorded) -> None:
     look_at(play)
 
 
+@pytest.mark.slow
 def test_the_palette_finds_runs_checkpoints_profiles_and_keys(recorded: Recorded) -> None:
     recorded("full-parked")
 

@@ -192,6 +192,7 @@ def test_other_encodings_are_named_and_can_be_told(written: str, reason: str, ad
     assert told(tmp_path / "rows.json", json.dumps(rows, ensure_ascii=False).encode(written), written) == rows
 
 
+@pytest.mark.slow
 def test_a_guess_says_that_it_is_one_and_looks_at_little(tmp_path: Path) -> None:
     russian = bytes.fromhex("c2f1e520ebfee4e820f0eee6e4e0fef2f1ff20f1e2eee1eee4edfbece820e820f0e0e2edfbece82e0a")
     message, hint = refusal(tmp_path / "rows.txt", b"a\n" * 50_000 + russian * 100_000)
