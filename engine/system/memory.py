@@ -1,11 +1,15 @@
 """How much memory the device holds for this process, and what running out of it looks like."""
 
 import gc
+from collections.abc import Callable
+from typing import TypeVar
 
 import psutil
 import torch
 
 from ftui.errors import FtuiError, GpuMemoryError, HostMemoryError
+
+Result = TypeVar("Result")
 
 
 class UpdateMemoryError(GpuMemoryError):
@@ -28,6 +32,16 @@ def is_out_of_memory(error: BaseException) -> bool:
         return True
     text = str(error)
     return isinstance(error, RuntimeError) and ("out of memory" in text or "DefaultCPUAllocator" in text)
+
+
+def within_memory(work: Callable[[], Result]) -> tuple[Result | None, str]:
+    """What `work` returns, or `None` and why memory ran out: then its traceback is gone, and all that it kept alive."""
+    try:
+        return work(), ""
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        return None, first_line(error)
 
 
 def first_line(error: BaseException) -> str:

@@ -24,7 +24,7 @@ from ..models.performance import uncompiled
 from ..objectives.log_probs import target_log_probs
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
-from ..system.memory import is_out_of_memory, no_memory, release_cached_memory
+from ..system.memory import no_memory, release_cached_memory, within_memory
 from ..system.rng import RngState
 from .collate import collate
 from .measured_values import read_values, write_values
@@ -125,14 +125,14 @@ def _batch_losses(parts: ModelParts, sequences: list[Sequence], pad_id: int, pro
     """The mean loss of each sequence; `None` when memory ran out."""
     batch = collate([[sequence] for sequence in sequences], pad_id, joined=parts.joins_rows)
     row_of = np.repeat(np.arange(len(sequences)), [sequence.num_targets for sequence in sequences])
-    try:
+
+    def measure() -> np.ndarray:
         with torch.no_grad(), uncompiled(profile.train), autocast(parts.hardware):
             log_probs = target_log_probs(parts.model, batch.to(parts.device)).values
-            losses = -log_probs.cpu().numpy().astype(np.float64)
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-    else:
-        return np.bincount(row_of, losses, len(sequences)) / np.bincount(row_of, minlength=len(sequences))
-    release_cached_memory(parts.device)
-    return None
+        return -log_probs.cpu().numpy().astype(np.float64)
+
+    losses, _ = within_memory(measure)
+    if losses is None:
+        release_cached_memory(parts.device)
+        return None
+    return np.bincount(row_of, losses, len(sequences)) / np.bincount(row_of, minlength=len(sequences))

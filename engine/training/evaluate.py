@@ -3,6 +3,7 @@
 import math
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from ..optim import plateau
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
 from ..system.device import Hardware
-from ..system.memory import is_out_of_memory, release_cached_memory
+from ..system.memory import release_cached_memory, within_memory
 from ..system.train_state import TrainState
 from .collate import collate_examples
 from .divergence import sum_log_ratios
@@ -83,6 +84,9 @@ class Evaluator:
         self.parts.model.eval()
         try:
             divergence = self._divergence(size)
+            if divergence is None:
+                self.events.warn(f"the evaluation at step {self.state.step} does not fit into memory")
+                return None, {}, 0
             while start < len(order):
                 self.control.poll(RequestLevel.SAVE)
                 chosen = [(int(i),) for i in order[start : start + size]]
@@ -104,30 +108,38 @@ class Evaluator:
         amounts = rows.amounts(order)
         return mean_of(sums, amounts), self.parts.objective.means(metrics, amounts), amounts["targets"]
 
-    def _divergence(self, size: int) -> float:
-        """The mean log-ratio of model and reference on the mismatched answers of all evaluation rows (stage kto)."""
+    def _divergence(self, size: int) -> float | None:
+        """The mean log-ratio of model and reference on the mismatched answers of all evaluation rows (stage kto).
+
+        In batches of half the size where memory runs out; `None` where not even one row fits.
+        """
         rows = self.data.evaluation
         if rows is None or rows.mismatched is None:
             return 0.0
-        groups = ([(int(i),) for i in part] for part in np.split(rows.longest_first, range(size, len(rows), size)))
+        groups = [[(int(i),) for i in part] for part in np.split(rows.longest_first, range(size, len(rows), size))]
         batches = (
             collate_examples(rows.mismatched, group, self.data.pad_id, self.parts.joins_rows) for group in groups
         )
-        return sum_log_ratios(self.parts, batches) / len(rows)
+        total, _ = within_memory(partial(sum_log_ratios, self.parts, batches))
+        if total is not None:
+            return total / len(rows)
+        release_cached_memory(self.parts.device)
+        return None if size == 1 else self._divergence((size + 1) // 2)
 
 
 def batch_loss(parts: ModelParts, batch: Batch, profile: Profile) -> tuple[dict[str, float], dict[str, float]] | None:
     """The sums of the losses and of the metrics; `None` when memory ran out."""
-    try:
+
+    def measure() -> tuple[dict[str, float], dict[str, float]]:
         with torch.no_grad(), uncompiled(profile.train):
             loss: Loss = parts.module(batch.to(parts.device))
             sums, metrics = read_sums(loss.sums, loss.metrics)
-            return sums, metrics
-    except RuntimeError as error:
-        if not is_out_of_memory(error):
-            raise
-    release_cached_memory(parts.device)
-    return None
+        return sums, metrics
+
+    result, problem = within_memory(measure)
+    if problem:
+        release_cached_memory(parts.device)
+    return result
 
 
 def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> None:
@@ -144,9 +156,8 @@ def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> No
     parts.model.eval()
     result = batch_loss(parts, collate_examples(rows, first, data.pad_id, parts.joins_rows), profile)
     parts.model.train()
-    if result is not None and not all(
-        map(math.isfinite, result[0].values())
-    ):  # None: it did not fit, which an evaluation copes with
+    losses = {} if result is None else result[0]  # None: it did not fit, which an evaluation copes with
+    if not all(map(math.isfinite, losses.values())):
         raise non_finite("The loss of a batch before this attempt's first step", profile, parts.hardware)
 
 

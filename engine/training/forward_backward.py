@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import TypeVar
 
@@ -20,7 +20,7 @@ from ..objectives.loss import Batch
 from ..profile_step.marks import BACKWARD, FORWARD, UPDATE
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
-from ..system.memory import first_line, is_out_of_memory, release_cached_memory
+from ..system.memory import release_cached_memory, within_memory
 from ..system.rng import RngState
 from .divergence import sum_log_ratios
 from .prefetch import Prefetcher, StepBatches
@@ -74,16 +74,17 @@ class ForwardBackward:
         """
         batches, data_seconds = self.prefetcher.get(step, size)
         self.prefetcher.start(step + 1, size)
-        start, problem = time.perf_counter(), ""
-        try:
-            sums, metrics = self._forward_backward(batches, scale)
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-            problem = first_line(error)
-        # Only here the traceback is gone, and with it all that it kept alive.
+        start, divergence = time.perf_counter(), 0.0
+        if batches.mismatched is not None:
+            ratios, problem = within_memory(partial(sum_log_ratios, self.parts, batches.mismatched))
+            if self.ranks.any(problem != ""):
+                return self._out_of_memory(problem or ELSEWHERE, boundary)
+            divergence = self._sum_over_ranks({"ratios": ratios or 0.0})["ratios"] / batches.amounts["examples"]
+        passed, problem = within_memory(partial(self._forward_backward, batches, scale, divergence))
         if self.ranks.any(problem != ""):
             return self._out_of_memory(problem or ELSEWHERE, boundary)
+        assert passed is not None, "where memory ran out there is a problem"
+        sums, metrics = passed
         if problem := self.ranks.add_gradients(self._weights):
             return self._out_of_memory(problem, boundary)
         norm = clip_gradients(self._weights, scale, self.max_grad_norm)
@@ -98,11 +99,12 @@ class ForwardBackward:
         release_cached_memory(self.parts.device)
         return MemoryShortage(problem)
 
-    def _forward_backward(self, batches: StepBatches, scale: float) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    def _forward_backward(
+        self, batches: StepBatches, scale: float, divergence: float
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """Sums of the losses and of the metrics over this rank's micro-batches, on the device."""
         sums: dict[str, Tensor] = {}
         metrics: dict[str, Tensor] = {}
-        divergence = self._divergence(batches) if batches.mismatched else 0.0
         for micro_step, batch in enumerate(batches.batches, start=1):
             if self.ranks.size == 1:  # several act between steps only: the others would wait for this one's part
                 self.control.poll(RequestLevel.ALL)
@@ -112,11 +114,6 @@ class ForwardBackward:
             add_up(metrics, loss.metrics)
             self.events.progress(micro_step=micro_step)
         return sums, metrics
-
-    def _divergence(self, batches: StepBatches) -> float:
-        """The mean over the step's answers, all ranks together."""
-        total = self._sum_over_ranks({"ratios": sum_log_ratios(self.parts, batches.mismatched)})["ratios"]
-        return total / batches.amounts["examples"]
 
     def _sum_over_ranks(self, sums: dict[str, float]) -> dict[str, float]:
         if self.ranks.size == 1:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -24,7 +24,7 @@ class StepBatches:
 
     batches: list[Batch]
     amounts: dict[str, int]
-    mismatched: list[Batch] = field(default_factory=list)
+    mismatched: list[Batch] | None = None
 
     @property
     def num_tokens(self) -> int:
@@ -88,7 +88,8 @@ class Prefetcher:
         amounts = train.amounts(np.array([number for row in rows for number in row]))
         own = micro_batches[self._ranks.rank :: self._ranks.size]
         batches, mismatched = (
-            [] if split is None else [collate_examples(split, rows, self._data.pad_id, self._joined) for rows in own]
+            None if split is None else [collate_examples(split, rows, self._data.pad_id, self._joined) for rows in own]
             for split in (train, train.mismatched)
         )
+        assert batches is not None, "there are rows to train on"
         return StepBatches(batches, amounts, mismatched)

@@ -26,7 +26,7 @@ from ..objectives.log_probs import target_log_probs
 from ..planning.plan import Row
 from ..runtime.disk_wait import DiskWait
 from ..runtime.event_writer import EventWriter
-from ..system.memory import is_out_of_memory, no_memory, release_cached_memory
+from ..system.memory import no_memory, release_cached_memory, within_memory
 from ..system.rng import RngState
 from .collate import collate_examples
 from .measured_values import Values, read_values, write_values
@@ -103,7 +103,8 @@ def inputs_hash(profile: Profile, data: TrainingData, parts: ModelParts, fingerp
     adapter, model = profile.adapter, parts.model.config
     how = {
         "fingerprints": [fingerprints.get(name, "") for name in INPUTS],
-        "seed": profile.train.seed,
+        "seeds": [profile.train.seed, profile.train.rows_seed],  # new weights; partners of mismatched answers
+        "dtype": profile.model.dtype,
         "adapter": adapter.model_dump(mode="json"),
         "new_tokens": list(data.new_token_ids),
         "precision": parts.hardware.precision,
@@ -237,18 +238,17 @@ class Measurement:
     def _measure(self, rows: Sequence[Row]) -> np.ndarray | None:
         """The values of these rows' targets, in their order; `None` when memory ran out."""
         batch = collate_examples(self.split, rows, self.pad_id, self.parts.joins_rows).to(self.parts.device)
-        try:
+
+        def measure() -> np.ndarray:
             with torch.no_grad(), uncompiled(self.profile.train), autocast(self.parts.hardware):
-                values: np.ndarray = target_log_probs(self.parts.model, batch).values.float().cpu().numpy()
-        except RuntimeError as error:
-            if not is_out_of_memory(error):
-                raise
-        else:
-            if not np.isfinite(values).all():
-                raise ModelError(
-                    "The reference model's log-probabilities are NaN or infinite.",
-                    hint='Set train.precision = "fp32", or check the weights that the run starts from.',
-                )
-            return values
-        release_cached_memory(self.parts.device)
-        return None
+                return np.asarray(target_log_probs(self.parts.model, batch).values.float().cpu())
+
+        values, _ = within_memory(measure)
+        if values is None:
+            release_cached_memory(self.parts.device)
+        elif not np.isfinite(values).all():
+            raise ModelError(
+                "The reference model's log-probabilities are NaN or infinite.",
+                hint='Set train.precision = "fp32", or check the weights that the run starts from.',
+            )
+        return values
