@@ -206,7 +206,7 @@ def mean_of_means(patch: pytest.MonkeyPatch) -> None:
     """Each micro-batch counts the same, however few targets it has."""
 
     def forward_backward(
-        self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float
+        self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float, divergence: float
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         total = torch.zeros(())
         for batch in batches.batches:
@@ -222,7 +222,7 @@ def clip_each_micro_batch(patch: pytest.MonkeyPatch) -> None:
     """The gradient is cut after every micro-batch, not once when it is whole."""
 
     def forward_backward(
-        self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float
+        self: passes.ForwardBackward, batches: prefetch.StepBatches, scale: float, divergence: float
     ) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         total = torch.zeros(())
         for batch in batches.batches:
