@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 from ftui.errors import DataError
 
 from ..data.files.raw_rows import Row
-from ..data.forms.examples import Chat, Completion, Tokens, trained_part
+from ..data.forms.examples import Chat, Completion, Tokens, labelled_part
 from ..data.tokens.chat_template import RenderedText, locate_turns
 from ..data.tokens.encode import Encoder
 from ..data.tokens.loss_mask import loss_mask, mask_difference
@@ -50,7 +50,7 @@ def explain_row(encoder: Encoder, row: Row, form: str) -> list[Explanation]:
     explanations = []
     for rendered, encoding in zip(encoded.turns, encoder.tokenised([turn.text for turn in encoded.turns]), strict=True):
         mask = loss_mask(encoding, rendered.text, rendered.spans)
-        turns = _turns(encoder, trained_part(encoded.example), rendered)
+        turns = _turns(encoder, labelled_part(encoded.example, rendered.label), rendered)
         differs = mask_difference(encoder.tokenizer, encoding, rendered.text, rendered.spans, mask)
         targets = mask.targets.tolist()
         explanations.append(Explanation(rendered.text, encoding.ids, encoding.offsets, targets, turns, differs))

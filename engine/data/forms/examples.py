@@ -79,6 +79,16 @@ def trained_part(example: Example) -> TrainedPart | None:
     return example
 
 
+def labelled_part(example: Example, label: int) -> TrainedPart | None:
+    """What a sequence with this label (see `Sequence.label`) was made of."""
+    match example:
+        case Pair(rejected=rejected) if label < 0:
+            return rejected
+        case JudgedAnswer(answer) if label:
+            return answer
+    return trained_part(example)
+
+
 def texts_of(example: Example) -> Iterator[str]:
     """All that is said in it, one turn after the other (of a pair, both answers)."""
     match example:

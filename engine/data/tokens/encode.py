@@ -13,7 +13,7 @@ from ftui.profile.sections.preference import COMPARING_STAGES, PAIR_STAGES, VERD
 
 from ..files.raw_rows import Row
 from ..forms.column_names import STANDARD_NAMES, ColumnNames
-from ..forms.examples import Chat, Completion, Example, JudgedAnswer, Pair, Text, Tokens, trained_part
+from ..forms.examples import Chat, Completion, Example, JudgedAnswer, Pair, Text, Tokens, labelled_part, trained_part
 from ..forms.formats import to_example
 from .chat_template import RenderedText, render
 from .loss_mask import loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
@@ -127,7 +127,7 @@ class Encoder:
 
     def _has_marks(self, example: Example, turn: RenderedText, encoding: TextTokens) -> bool:
         """Whether a special token comes out of what is said in a conversation. (In plain text it is meant.)"""
-        chat = trained_part(example)
+        chat = labelled_part(example, turn.label)
         return isinstance(chat, Chat) and has_special_text(self._special, chat, turn.text, encoding)
 
     def tokenised(self, texts: list[str]) -> list[Encoding]:

@@ -280,3 +280,6 @@ def test_the_row_view_says_which_answer_it_shows(
         view(number=number, part=part).verdict for number in range(6) for part in range(view(number=number).num_parts)
     }
     assert seen == verdicts
+    for number in range(6):  # who speaks is read off the answer that is shown
+        for part in range(view(number=number).num_parts):
+            assert [turn.role for turn in view(number=number, part=part).turns][-2:] == ["user", "assistant"]
