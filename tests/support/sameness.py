@@ -16,7 +16,9 @@ from tests.support.bench import records
 
 # A run that is left between a step and its evaluation saves what it was before it; the next attempt evaluates, and a
 # step that has a checkpoint is not saved again. Both runs' evaluations are compared from their journals.
-OF_EVALUATIONS = {"evaluated_step", "last_loss", "best_loss", "best_step", "bad_evaluations"}
+OF_EVALUATIONS = {
+    "evaluated_step", "last_loss", "last_is_finite", "best_loss", "best_metric", "best_step", "bad_evaluations",
+}  # fmt: skip
 
 
 def same_weights(one: Path, other: Path) -> None:
