@@ -35,8 +35,8 @@ def mismatch(sequences: Sequences, indices: np.ndarray, max_length: int, seed: i
         lengths[index], num_targets[index] = len(spliced.input_ids), spliced.num_targets
     labels = np.ones(len(sequences), dtype=np.int8)
     return MismatchedSequences(
-        sequences.counts, lengths, num_targets, sequences.rows, labels, sequences.starts, sequences.bounds,
-        sequences.stores, sequences, partners, max_length,
+        sequences.counts, lengths, num_targets, sequences.rows, labels, sequences.margins, sequences.starts,
+        sequences.bounds, sequences.stores, sequences, partners, max_length,
     )  # fmt: skip
 
 

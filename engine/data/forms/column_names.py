@@ -13,6 +13,7 @@ from ftui.text import cut, shown, toml_value
 from ..files.raw_rows import Row
 
 OF_TURNS = ("role", "content")
+MINUS = " - "  # stands between two columns whose difference is a margin
 MAY_BE_EMPTY = ("messages", "conversations", "chosen", "rejected", "input_ids")
 
 
@@ -70,7 +71,8 @@ def match_form(row: Row, signs: Mapping[str, Collection[str]]) -> str | None:
 def missing_columns(there: Collection[str], shape: ColumnNames) -> list[str]:
     """In words, each column of the mapping that is not `there`."""
     names = ", ".join(map(repr, there)) or "(none)"
-    absent = [(ours, theirs) for ours, theirs in _of_rows(shape).items() if theirs and theirs not in there]
+    named = [(ours, one) for ours, theirs in _of_rows(shape).items() for one in _split_difference(ours, theirs, there)]
+    absent = [(ours, theirs) for ours, theirs in named if theirs and theirs not in there]
     return [
         " ".join(
             filter(
@@ -83,6 +85,11 @@ def missing_columns(there: Collection[str], shape: ColumnNames) -> list[str]:
         )
         for number, (ours, theirs) in enumerate(absent)
     ]
+
+
+def _split_difference(ours: str, theirs: str, there: Collection[str]) -> list[str]:
+    """The columns that a name of the mapping stands for: two where a margin is the difference of them."""
+    return theirs.split(MINUS) if ours == "margin" and theirs not in there else [theirs]
 
 
 def _of_rows(shape: ColumnNames) -> dict[str, str]:

@@ -52,10 +52,14 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two answers to the same, of which the first is better. `sft` trains on that one."""
+    """Two answers to the same, of which the first is better. `sft` trains on that one.
+
+    `margin`: by how much it is better, in whatever the row measures that; 0 where it does not say.
+    """
 
     chosen: Chat | Completion
     rejected: Chat | Completion
+    margin: float = field(default=0.0, kw_only=True)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Answers that were compared or judged: pairs with the better one first (DPO's rows), verdicts (KTO's)."""
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
 
@@ -8,7 +10,7 @@ from ftui.profile.sections.row_forms import SIGNS
 
 from ..files.raw_rows import Row
 from . import conversations as forms
-from .column_names import ColumnNames, match_form
+from .column_names import MINUS, ColumnNames, match_form
 from .conversations import (
     Turns,
     conversation_turns,
@@ -22,6 +24,7 @@ from .conversations import (
 from .examples import Chat, Completion, JudgedAnswer, Pair, shared_start
 from .turns import read_turn, read_turns, turns_or_text
 
+LARGEST = 3e38  # of float32, which margins are kept in
 _SPEAKER = re.compile(r"(?:\A|\n\n)(Human|Assistant):")
 JUDGED = {
     "messages": forms.messages,
@@ -34,24 +37,53 @@ JUDGED = {
 
 def preference(row: Row, shape: ColumnNames) -> Pair:
     """The prompt stands in a column of its own (as text or turns, or as in another form), or begins both answers."""
+    return Pair(*_answers(row, shape), margin=read_margin(row, shape))
+
+
+def _answers(row: Row, shape: ColumnNames) -> Sequence[Chat | Completion]:
+    """The chosen answer and the rejected one, each with what comes before it."""
     answers = [turns_or_text(row, key, shape) or row.value.get(key) for key in ("chosen", "rejected")]
     if all(isinstance(answer, str) for answer in answers) and not _prompt_column(row):
         talks = [_split_speakers(str(answer)) for answer in answers]
         if all(talks):
-            return Pair(*(_last_answer(row, said) for said in talks))
-        return Pair(*_split_shared_prompt(row, *map(str, answers)))
+            return [_last_answer(row, said) for said in talks]
+        return _split_shared_prompt(row, *map(str, answers))
     if _prompt_column(row) == "prompt" and turns_or_text(row, "prompt", shape) is None and not system_text(row):
         prompt = read_string(row, "prompt")
         if all(isinstance(answer, str) for answer in answers):
-            return Pair(*(Completion(prompt, str(answer)) for answer in answers))
+            return [Completion(prompt, str(answer)) for answer in answers]
     said = [_answer(row, key, shape) for key in ("chosen", "rejected")]
     before = _prompt(row, said, shape)
     if before is None:  # both begin with it
         said = [one if one[0][0]["role"] == "system" else [*system_turn(row), *one] for one in said]
         alike = sum(1 for _ in takewhile(lambda pair: pair[0][0] == pair[1][0], zip(*said, strict=False)))
         num_given = min(alike, *(len(one) - 1 for one in said))
-        return Pair(*(make_chat(row, untrained_turns(one[:num_given]) + one[num_given:]) for one in said))
-    return Pair(*(make_chat(row, untrained_turns(before) + one) for one in said))
+        return [make_chat(row, untrained_turns(one[:num_given]) + one[num_given:]) for one in said]
+    return [make_chat(row, untrained_turns(before) + one) for one in said]
+
+
+def read_margin(row: Row, shape: ColumnNames) -> float:
+    """By how much the chosen answer is better: a column, or the difference of two that `data.columns` names.
+
+    0 where the row does not say.
+    """
+    first, _, second = shape.columns.get("margin", "").partition(MINUS)
+    if second and "margin" not in row.value:
+        return _read_number(row, first) - _read_number(row, second)
+    return 0.0 if row.value.get("margin") is None else _read_number(row, "margin")
+
+
+def _read_number(row: Row, key: str) -> float:
+    """A finite number of float32, perhaps as text (from a table of text)."""
+    value = row.value.get(key)
+    try:
+        number = math.nan if isinstance(value, bool) or value is None else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not abs(number) < LARGEST:
+        what = "missing" if value is None else f"no number ({value!r:.40})"
+        raise row.error(f"{key!r} is {what}", hint='data.columns = {margin = ""} reads no margin.')
+    return number
 
 
 def _prompt_column(row: Row) -> str | None:

@@ -43,7 +43,7 @@ class Sequences:
     `lengths`, `num_targets` and `rows` are int32 arrays with one entry per sequence; `rows` is the number of the row
     it was made of, from 0 (a long document or a template that rewrites earlier turns gives several of one row).
     `bounds` are the first sequence of each source and, at the end, the number of all; `starts` (int64) is where each
-    begins in the store of its source; `labels` are those of `Sequence.label`.
+    begins in the store of its source; `labels` and `margins` are those of `Sequence`.
     """
 
     counts: SequenceCounts
@@ -51,6 +51,7 @@ class Sequences:
     num_targets: np.ndarray
     rows: np.ndarray
     labels: np.ndarray
+    margins: np.ndarray
     starts: np.ndarray
     bounds: tuple[int, ...]
     stores: tuple[Store, ...]
@@ -64,7 +65,7 @@ class Sequences:
             source += 1
         start = int(self.starts[index])
         whole = self.stores[source].cut(start, start + int(self.lengths[index]))
-        return replace(whole, label=int(self.labels[index]))
+        return replace(whole, label=int(self.labels[index]), margin=float(self.margins[index]))
 
 
 def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
@@ -88,8 +89,8 @@ def cut_to_length(store: Store, stage: str, max_length: int) -> Sequences:
         longest=int(lengths.max(initial=0)),
         fingerprint=hashlib.sha256(f"{store.counts.fingerprint}\n{max_length}".encode()).hexdigest(),
     )  # fmt: skip
-    rows, labels = np.asarray(store.rows)[whole], np.asarray(store.labels)[whole]
-    return Sequences(counts, lengths, num_targets, rows, labels, starts, (0, len(lengths)), (store,))
+    rows, labels, margins = (np.asarray(one)[whole] for one in (store.rows, store.labels, store.margins))
+    return Sequences(counts, lengths, num_targets, rows, labels, margins, starts, (0, len(lengths)), (store,))
 
 
 def _pieces(store: Store, max_length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -122,6 +123,7 @@ def join_sources(parts: Iterable[Sequences]) -> Sequences:
         np.concatenate([part.num_targets for part in parts]),
         np.concatenate([part.rows + np.int32(first) for part, first in zip(parts, first_rows, strict=True)]),
         np.concatenate([part.labels for part in parts]),
+        np.concatenate([part.margins for part in parts]),
         np.concatenate([part.starts for part in parts]),
         tuple(accumulate((len(part) for part in parts), initial=0)),
         tuple(store for part in parts for store in part.stores),

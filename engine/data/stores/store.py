@@ -2,7 +2,7 @@
 
     ids.bin targets.bin                      one entry per token: its id; whether it is trained on
     lengths.bin num_targets.bin rows.bin     one per sequence; `rows` is the number of the row it was made of, from 0
-    labels.bin                               one per sequence: see `Sequence.label`
+    labels.bin margins.bin                   one per sequence: see `Sequence.label` and `Sequence.margin`
     facts.bin                                one per row (facts/row_facts.py)
     counts.json                              what was counted, and the checksums of all; written last
 
@@ -35,6 +35,7 @@ PER_SEQUENCE: dict[str, np.dtype] = {
     "num_targets.bin": np.dtype("<i4"),
     "rows.bin": np.dtype("<i4"),
     "labels.bin": np.dtype("i1"),
+    "margins.bin": np.dtype("<f4"),
 }
 FILES: dict[str, np.dtype] = PER_TOKEN | PER_SEQUENCE | {"facts.bin": FACTS}
 COUNTS = "counts.json"
@@ -103,6 +104,7 @@ class Store:
     num_targets: np.ndarray
     rows: np.ndarray
     labels: np.ndarray
+    margins: np.ndarray
     facts: np.ndarray
     ids: np.ndarray
     targets: np.ndarray
@@ -118,7 +120,7 @@ class Store:
     def __getitem__(self, index: int) -> Sequence:
         """A whole sequence."""
         whole = self.cut(int(self.starts[index]), int(self.starts[index]) + int(self.lengths[index]))
-        return replace(whole, label=int(self.labels[index]))
+        return replace(whole, label=int(self.labels[index]), margin=float(self.margins[index]))
 
     def cut(self, start: int, end: int) -> Sequence:
         """The tokens from `start` to before `end`."""

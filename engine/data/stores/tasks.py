@@ -66,6 +66,7 @@ def _as_bytes(block: RowBlock, good: list[tuple[Row, EncodedRow]], skipped: list
         "num_targets.bin": _bytes([s.num_targets for _, s in sequences], "num_targets.bin"),
         "rows.bin": _bytes([number for number, _ in sequences], "rows.bin"),
         "labels.bin": _bytes([s.label for _, s in sequences], "labels.bin"),
+        "margins.bin": _bytes([s.margin for _, s in sequences], "margins.bin"),
         "facts.bin": facts.tobytes(),
     }
     return EncodedBlock(
@@ -77,7 +78,7 @@ def _together(arrays: Several[np.ndarray], name: str) -> bytes:
     return np.concatenate(arrays).astype(FILES[name], copy=False).tobytes() if arrays else b""
 
 
-def _bytes(numbers: list[int], name: str) -> bytes:
+def _bytes(numbers: Several[float], name: str) -> bytes:
     return np.array(numbers, dtype=FILES[name]).tobytes()
 
 

@@ -29,14 +29,16 @@ class Sequence:
     """Token ids (int32) and, for each, whether it is trained on (bool), however many they are.
 
     `row` is the number of its row in the batch that was encoded. `label` is 1 for a chosen answer or one that was
-    judged good, -1 for a rejected or bad one, 0 where nothing was compared. `reference` are the log-probabilities of
-    its targets under the reference model (float32), where they are known.
+    judged good, -1 for a rejected or bad one, 0 where nothing was compared. `margin` is that of its pair, whichever of
+    both it is. `reference` are the log-probabilities of its targets under the reference model (float32), where they
+    are known.
     """
 
     input_ids: np.ndarray
     targets: np.ndarray
     row: int = 0
     label: int = 0
+    margin: float = 0.0
     reference: np.ndarray | None = None
 
     @property
@@ -93,9 +95,10 @@ class Encoder:
             notes |= (
                 {"masks_differ"} if omits_text_beside_calls(one.example, [turn.text for turn in one.turns]) else set()
             )
+            margin = one.example.margin if isinstance(one.example, Pair) else 0.0
             for turn in one.turns:
                 encoding, ids, targets, differs = next(made)
-                sequences.append(Sequence(np.asarray(ids, dtype=np.int32), targets, number, turn.label))
+                sequences.append(Sequence(np.asarray(ids, dtype=np.int32), targets, number, turn.label, margin))
                 notes |= {"masks_differ"} if differs else set()
                 notes |= {"special_in_text"} if self._has_marks(one.example, turn, encoding) else set()
             if one.tokens is not None:

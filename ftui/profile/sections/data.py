@@ -156,7 +156,8 @@ class DataSection(Section):
 
     columns: dict[str, str] = weights({})
     """Names of columns that differ from the form's: {instruction = "frage", output = "antwort"}. For turns, `role` and
-    `content`. The name "" skips a column: {context = ""}."""
+    `content`. The name "" skips a column: {context = ""}. The `margin` of a pair may be a difference of two columns:
+    {margin = "score_chosen - score_rejected"}."""
 
     roles: dict[str, Role] = weights({})
     """Names of speakers that ftui does not know: {bot = "assistant", person = "user"}."""

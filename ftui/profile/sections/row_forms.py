@@ -43,7 +43,7 @@ COLUMNS: dict[str, frozenset[str]] = {
 }
 COLUMNS["kto"] = frozenset({"label", "kto_tag"}).union(*(COLUMNS[form] for form in VERDICTS["kto_tag"]))
 COLUMNS["preference"] = (
-    frozenset({"chosen", "rejected", "prompt", "question"})
+    frozenset({"chosen", "rejected", "prompt", "question", "margin"})
     | COLUMNS["messages"] | COLUMNS["sharegpt"] | (COLUMNS["alpaca"] - {"output"})
 )  # fmt: skip
 """All columns that a form reads, optional ones too, by the names that a profile uses."""

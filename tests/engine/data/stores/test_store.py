@@ -17,12 +17,13 @@ from pyarrow import parquet
 
 from ftui.engine.data.facts.row_facts import FACTS
 from ftui.engine.data.files.blocks import read_blocks
+from ftui.engine.data.forms.column_names import ColumnNames
 from ftui.engine.data.load_rows import load_data
 from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores import cache as room
 from ftui.engine.data.stores.cache import ReadOptions, load_store
 from ftui.engine.data.stores.progress import Meter
-from ftui.engine.data.stores.sequences import Sequences, cut_to_length
+from ftui.engine.data.stores.sequences import Sequences, cut_to_length, join_sources
 from ftui.engine.data.stores.store import FILES, EncodedBlock, Store, StoreCounts, StoreWriter
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
 from ftui.engine.training.prepare import prepare
@@ -48,9 +49,8 @@ def store_of(folder: Path, masks: list[list[bool]]) -> Store:
     num_targets = np.array([sum(mask[1:]) for mask in masks], dtype="<i4")
     rows = np.arange(len(masks), dtype="<i4")
     ids = np.arange(len(flat), dtype="<i4")
-    return Store(
-        folder, counts, lengths, num_targets, rows, np.zeros(len(rows), "i1"), np.zeros(len(masks), FACTS), ids, flat
-    )
+    labels, margins, facts = np.zeros(len(rows), "i1"), np.zeros(len(rows), "<f4"), np.zeros(len(masks), FACTS)
+    return Store(folder, counts, lengths, num_targets, rows, labels, margins, facts, ids, flat)
 
 
 def replace_struct(counts: StoreCounts, **values: Any) -> StoreCounts:
@@ -282,3 +282,19 @@ def test_more_processes_are_asked_for_only_where_they_pay(monkeypatch: pytest.Mo
     half = replace(block, places=block.places[:50], offsets=block.offsets[:50], texts=block.texts[:50])
     meter.took(half)
     assert not meter.pays(8), "what is left is done before they are there"
+
+
+def test_the_margin_of_a_pair_stands_with_both_its_answers(tmp_path: Path) -> None:
+    """The second pair loses its answers at this length; another margin column is another entry of the cache."""
+    pairs = [{"prompt": "why? ", "chosen": "so", "rejected": "no"} | {"margin": n, "by": -n} for n in (1.5, 2.5, 3.5)]
+    pairs[1]["prompt"] = "why? " * 40
+    path, encoder = write_rows(tmp_path / "pairs.jsonl", pairs), replace(ENCODER, stage="rm")
+    for shape, sign in ((ColumnNames(), 1), (ColumnNames({"margin": "by"}), -1)):
+        for _ in range(2):  # as it is made, and as it is found
+            source = ResolvedSource("pairs", (path,), "preference", shape=shape)
+            store = load_store(source, encoder, tmp_path / "cache", lambda detail: None)
+            assert store.margins.tolist() == [sign * n for n in (1.5, 1.5, 2.5, 2.5, 3.5, 3.5)]
+            assert [store[n].margin for n in range(2)] == [sign * 1.5] * 2
+        seen = join_sources([cut_to_length(store, "rm", 64)] * 2)
+        assert seen.margins.tolist() == [sign * n for n in (1.5, 1.5, 3.5, 3.5)] * 2
+        assert [(seen[n].label, seen[n].margin) for n in (2, 3)] == [(1, sign * 3.5), (-1, sign * 3.5)]
