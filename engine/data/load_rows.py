@@ -10,7 +10,6 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.errors import DataError
 from ftui.profile.schema import Profile
-from ftui.profile.sections.preference import VERDICT_STAGES
 
 from ..models.adapter_files import starting_adapter
 from ..models.files.hub import CODE, TOKENIZER, base_folder, model_folder, tokenizer_folder
@@ -40,8 +39,8 @@ class DataSplit:
     """Part of a data set: which of its sequences, in their own order.
 
     An example is what a plan deals out: one sequence, or the two of a pair (`per_example` = 2), the chosen one first.
-    `mismatched` are as many prompts with each other's answers, in stage kto. `reference` are the log-probabilities of
-    its targets under the reference model, once they are measured.
+    `mismatched` are as many prompts with each other's answers, where the loss is `kto`. `reference` are the
+    log-probabilities of its targets under the reference model, once they are measured.
     """
 
     sequences: Sequences
@@ -214,7 +213,7 @@ def load_data(
     if eval_stores:
         apart = _model_view(profile, eval_sources, eval_stores, weights=weights)
         evaluation = _whole(profile, apart)
-    if profile.run.stage in VERDICT_STAGES and weights:
+    if profile.preference.needs_divergence(profile.run.stage) and weights:
         train = _with_mismatched(profile, train)
         evaluation = evaluation and _with_mismatched(profile, evaluation)
     return LoadedData(

@@ -5,6 +5,7 @@ and no row is ever its own partner, as in batches of one (TRL rotates the answer
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,15 +30,39 @@ def mismatch(sequences: Sequences, indices: np.ndarray, max_length: int, seed: i
     order = indices[np.random.default_rng([seed, 0x4B54]).permutation(len(indices))]
     partners = np.arange(len(sequences))
     partners[order] = np.roll(order, -1)
+    prompts = _prompt_lengths(sequences)
+    owners, others = indices[np.argsort(partners[indices])], indices  # each answer, in the order of the files
+    room = np.minimum(sequences.lengths[others] - prompts[others], max_length - prompts[owners])
     lengths, num_targets = np.array(sequences.lengths), np.array(sequences.num_targets)
-    for index in indices.tolist():
-        spliced = _splice(sequences[index], sequences[int(partners[index])], max_length)
-        lengths[index], num_targets[index] = len(spliced.input_ids), spliced.num_targets
+    lengths[owners] = prompts[owners] + room
+    num_targets[owners] = _count_trained(sequences, others, prompts[others], room)
     labels = np.ones(len(sequences), dtype=np.int8)
     return MismatchedSequences(
         sequences.counts, lengths, num_targets, sequences.rows, labels, sequences.margins, sequences.starts,
         sequences.bounds, sequences.stores, sequences, partners, max_length,
     )  # fmt: skip
+
+
+def _prompt_lengths(sequences: Sequences) -> np.ndarray:
+    """The tokens (int32) before the first target of each sequence."""
+    ends = sequences.starts + sequences.lengths
+    return 1 + np.concatenate(
+        [
+            store.first_trained(sequences.starts[first:last] + 1, ends[first:last])
+            for store, (first, last) in zip(sequences.stores, pairwise(sequences.bounds), strict=True)
+        ]
+    )
+
+
+def _count_trained(sequences: Sequences, numbers: np.ndarray, firsts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The targets among `sizes` tokens from `firsts` on of the sequences `numbers`, which ascend."""
+    starts, cuts = sequences.starts[numbers] + firsts, np.searchsorted(numbers, sequences.bounds)
+    return np.concatenate(
+        [
+            store.count_trained(starts[first:last], (starts + sizes)[first:last])
+            for store, (first, last) in zip(sequences.stores, pairwise(cuts), strict=True)
+        ]
+    )
 
 
 def _splice(own: Sequence, other: Sequence, max_length: int) -> Sequence:

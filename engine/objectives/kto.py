@@ -21,7 +21,7 @@ def stage(profile: Profile) -> Objective:
     section = profile.preference
     settings = VerdictSettings(section.beta, section.desirable_weight, section.undesirable_weight)
     ((kind, _),) = section.weighted_losses("kto")
-    loss_of = KTO_LOSSES[kind]
+    loss_of, has_divergence = KTO_LOSSES[kind], section.needs_divergence("kto")
 
     def loss(model: nn.Module, batch: Batch) -> Loss:
         assert batch.sequence_of is not None and batch.labels is not None and batch.reference is not None
@@ -32,7 +32,8 @@ def stage(profile: Profile) -> Objective:
         losses = {"examples": loss_of(answers, z0, settings).sum()}
         if log_probs.balance is not None:
             losses["targets"] = len(batch.target_ids) * log_probs.balance
-        return Loss(losses, verdict_metrics(answers, settings) | {"kl": z0 * number})
+        divergence = {"kl": z0 * number} if has_divergence else {}
+        return Loss(losses, verdict_metrics(answers, settings) | divergence)
 
     per = {f"{name}/{side}": side for name in ("rewards", "logps") for side in ("chosen", "rejected")}
     return Objective("kto", loss, per={**per, "kl": "examples"})

@@ -13,7 +13,7 @@ import os
 import shutil
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -143,15 +143,29 @@ class Store:
         Read with plain reads, too.
         """
         values = np.zeros(len(starts), dtype=np.int32)
-        starts = np.minimum(starts, ends)
-        for first in range(0, len(starts), _SPANS):
-            begins, stops = starts[first : first + _SPANS], ends[first : first + _SPANS]
-            base, size = int(begins[0]), int(stops.max()) - int(begins[0])
-            read = np.fromfile(self.folder / "targets.bin", "u1", max(0, size), offset=base)
-            bounds = np.stack([begins, stops], axis=1).reshape(-1) - base
+        for span, begins, stops, read in self._read_spans(np.minimum(starts, ends), ends):
+            bounds = np.stack([begins, stops], axis=1).reshape(-1)
             sums = np.add.reduceat(np.append(read, np.uint8(0)), bounds, dtype=np.int32)[::2]
-            values[first : first + _SPANS] = np.where(stops > begins, sums, 0)
+            values[span] = np.where(stops > begins, sums, 0)
         return values
+
+    def first_trained(self, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Where (int32, from its start) the first trained token of each span is: each has one. Spans as above."""
+        values = np.zeros(len(starts), dtype=np.int32)
+        for span, begins, _, read in self._read_spans(starts, ends):
+            trained = np.flatnonzero(read)
+            values[span] = trained[np.searchsorted(trained, begins)] - begins
+        return values
+
+    def _read_spans(
+        self, starts: np.ndarray, ends: np.ndarray
+    ) -> Iterator[tuple[slice, np.ndarray, np.ndarray, np.ndarray]]:
+        """Some spans after another: which they are, where they begin and end among the marks read, and these."""
+        for first in range(0, len(starts), _SPANS):
+            span = slice(first, first + _SPANS)
+            base, end = int(starts[first]), int(ends[span].max())
+            read = np.fromfile(self.folder / "targets.bin", "u1", max(0, end - base), offset=base)
+            yield span, starts[span] - base, ends[span] - base, read
 
 
 def read_column(stores: Iterable[Store], name: str) -> np.ndarray:

@@ -101,3 +101,7 @@ class PreferenceSection(Section):
         """Each loss of the stage with its factor."""
         losses = self.loss_type or LOSSES[stage][:1]
         return tuple(zip(losses, self.loss_weights or (1.0,) * len(losses), strict=True))
+
+    def needs_divergence(self, stage: str) -> bool:
+        """Whether the loss asks how far the model has moved on mismatched answers: KTO's z0."""
+        return stage in VERDICT_STAGES and self.weighted_losses(stage)[0][0] == "kto"
