@@ -13,8 +13,9 @@ from ftui.errors import FtuiError, ModelError, UnavailableError
 from ftui.estimate import closed_form, disk, fit, levers, timing
 from ftui.estimate.guess_rows import guess_rows
 from ftui.estimate.measurements import LARGEST_RATIO, ProbeRecord, correct_memory, find_probe
-from ftui.estimate.result import FIT, Duration, Estimate, Memory, usable, verdict
+from ftui.estimate.result import FIT, Duration, Estimate, MeasuredFirst, Measuring, Memory, usable, verdict
 from ftui.estimate.setup import Parallel, TrainingSetup, build_setup
+from ftui.estimate.states import FP32
 from ftui.estimate.timing import num_checkpoints, num_evaluations
 from ftui.hardware.devices import Card, price_of
 from ftui.models.config_reader import ModelShape, read_shape, refusal_of, shape_from_scratch
@@ -23,7 +24,7 @@ from ftui.models.local import find_config
 from ftui.profile.origins import Key
 from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import needs_losses
-from ftui.profile.sections.preference import REFERENCE_STAGES, VERDICT_STAGES
+from ftui.profile.sections.preference import REFERENCE_STAGES
 
 
 @dataclass(frozen=True)
@@ -64,6 +65,7 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
     if known.counts is None and known.refusal is None:
         known = replace(known, counts=guess_rows(profile, setup.shape.vocab_size))
     time = timing_of(profile, setup, known)
+    measuring = measuring_of(profile, setup, known, time)
     impossible = "; ".join(lever.reason for lever in levers.list_needed(setup))
     notes = tuple(_notes(setup, known, time, price_of(card, profile.hardware.price_per_hour)))
     return Estimate(
@@ -73,13 +75,14 @@ def estimate(profile: Profile, card: Card, known: Known = NOTHING) -> Estimate:
         memory=memory,
         duration=time,
         ram=memory.process * setup.num_processes if card.kind == "cpu" else closed_form.host_memory(setup),
-        disk=disk.run_bytes(setup, profile.checkpoint.save_total_limit),
+        disk=disk.run_bytes(setup, profile.checkpoint.save_total_limit) + ((measuring and measuring.num_bytes) or 0),
         num_parameters=setup.shape.num_parameters,
         num_trainable=closed_form.num_trainable(setup),
         notes=notes,
         impossible=impossible,
         rows=_rows_words(setup, known.counts),
         warnings=warnings,
+        measuring=measuring,
     )
 
 
@@ -118,14 +121,10 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
     if num_steps is not None and counts is not None and counts.steps_per_epoch:
         saves = num_checkpoints(profile.checkpoint, num_steps, counts.steps_per_epoch)
         times = num_evaluations(profile.eval, num_steps, counts.steps_per_epoch)
-        row = (counts.num_train_tokens or 0) / (counts.num_train_rows or 1)  # held-out rows are taken to be as long
-        evaluated = times * (counts.num_eval_rows or 0) * row
-        stage = profile.run.stage
-        if stage in REFERENCE_STAGES or needs_losses(profile.curriculum, profile.train.train_sampling_strategy):
-            # one process measures them
-            evaluated += (counts.num_train_tokens or 0) * setup.num_processes
-        if stage in VERDICT_STAGES:  # mismatched answers, about as long: in the reference once, and before each step
-            evaluated += (counts.num_train_tokens or 0) * setup.num_processes + num_steps * (per_step or 0.0)
+        evaluated = times * setup.num_processes * _held_out_tokens(profile, counts)  # one process evaluates
+        if profile.preference.needs_divergence(profile.run.stage):  # mismatched answers before each step
+            evaluated += num_steps * (per_step or 0.0)
+        evaluated += _measured_first(profile, counts, num_steps)[1]
     duration = timing.duration(
         setup,
         num_steps=num_steps,
@@ -140,6 +139,46 @@ def timing_of(profile: Profile, setup: TrainingSetup, known: Known) -> Duration:
         return duration
     least, usual, most = counts.bytes_per_token
     return replace(duration, spread=math.hypot(duration.spread, (most - least) / 2 / usual))
+
+
+def measuring_of(profile: Profile, setup: TrainingSetup, known: Known, time: Duration) -> Measuring | None:
+    """What is measured before the first step; `time` is that of the whole run."""
+    counts, speed = known.counts, time.tokens_per_second
+    if counts is None or time.num_steps is None or not counts.num_train_tokens:
+        return None
+    what, num_tokens = _measured_first(profile, counts, time.num_steps)
+    if what is None:
+        return None
+    price = price_of(setup.card, profile.hardware.price_per_hour)
+    seconds = None if speed is None else timing.forward_seconds(setup, num_tokens, speed)
+    numbers: float | None = counts.num_sequences
+    if what == "reference":
+        targets = counts.num_target_tokens
+        numbers = None if targets is None else num_tokens * targets / counts.num_train_tokens
+    return Measuring(
+        what,
+        seconds,
+        None if seconds is None or price is None else seconds * price * setup.num_processes / 3600,
+        None if numbers is None else FP32 * round(numbers),
+    )
+
+
+def _measured_first(profile: Profile, counts: RowCounts, num_steps: int) -> tuple[MeasuredFirst | None, float]:
+    """What the model is asked before the first step (engine/training/initial_model.py), and of how many tokens."""
+    num_tokens = float(counts.num_train_tokens or 0)
+    if needs_losses(profile.curriculum, profile.train.train_sampling_strategy):
+        return "losses", num_tokens
+    if profile.run.stage not in REFERENCE_STAGES:
+        return None, 0.0
+    reached = min(1.0, num_steps / counts.steps_per_epoch) if counts.steps_per_epoch else 1.0
+    twice = 2 if profile.preference.needs_divergence(profile.run.stage) else 1
+    return "reference", twice * reached * num_tokens + _held_out_tokens(profile, counts)
+
+
+def _held_out_tokens(profile: Profile, counts: RowCounts) -> float:
+    """Of an evaluation. Held-out rows, and answers on other rows' prompts, are taken to be as long as the others."""
+    twice = 2 if profile.preference.needs_divergence(profile.run.stage) else 1
+    return twice * (counts.num_eval_rows or 0) * (counts.num_train_tokens or 0) / (counts.num_train_rows or 1)
 
 
 def _rows_words(setup: TrainingSetup, counts: RowCounts | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ftui import units
 from ftui.estimate.fit import Change
-from ftui.estimate.result import IN_WORDS, PHASES, Basis, Duration, Estimate, Memory
+from ftui.estimate.result import IN_WORDS, PHASES, Basis, Duration, Estimate, Measuring, Memory
 from ftui.hardware.devices import Card, GiB
 from ftui.text import toml_value
 
@@ -37,6 +37,7 @@ def estimate_lines(estimate: Estimate, card: Card, price: float | None) -> list[
             "" if estimate.disk is None else f"{units.size(estimate.disk)} at most, for checkpoints and the result",
         ),
         ("time", duration_words(estimate.duration, price, estimate.rows)),
+        ("first", "" if estimate.measuring is None else measuring_words(estimate.measuring)),
         *(("note", note) for note in estimate.notes),
         *(("warning", warning) for warning in _first(estimate.warnings)),
     ]
@@ -98,11 +99,29 @@ def duration_words(duration: Duration, price: float | None, rows: str = "") -> s
         low, high = (units.duration(duration.total_seconds * (1 + sign * duration.spread)) for sign in (-1, 1))
         parts.append(f"{units.duration(duration.total_seconds)} ({low} to {high})")
     if duration.dollars is not None and price is not None:
-        cost = f"${duration.dollars:,.2f}" if duration.dollars >= 0.005 else "less than a cent"
-        parts.append(f"{cost} at ${price:,.2f} an hour")
+        parts.append(f"{_dollars(duration.dollars)} at ${price:,.2f} an hour")
     basis = "from a probe of another setting" if duration.basis == "corrected here" else BASES[duration.basis]
     where = (basis if duration.tokens_per_second is not None else "", rows if parts else "")
     return "; ".join(filter(None, (", ".join(parts), *where)))
+
+
+def measuring_words(measuring: Measuring) -> str:
+    """How much of the time goes by before the first step, what it costs, and how large the file of it is."""
+    what, once = {
+        "reference": ("the reference is measured", ", none where another run has measured the same"),
+        "losses": ("the base model's losses are measured", ""),
+    }[measuring.what]
+    parts = []
+    if measuring.seconds is not None:
+        cost = "" if measuring.dollars is None else f", {_dollars(measuring.dollars)}"
+        parts.append(f"{units.duration(measuring.seconds)} of it{cost}{once}")
+    if measuring.num_bytes is not None:
+        parts.append(f"{units.size(measuring.num_bytes)} on the disk")
+    return "; ".join([what, *parts])
+
+
+def _dollars(value: float) -> str:
+    return f"${value:,.2f}" if value >= 0.005 else "less than a cent"
 
 
 def change_lines(changes: Sequence[Change]) -> list[str]:

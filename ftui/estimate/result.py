@@ -63,6 +63,20 @@ class Duration:
     basis: Basis
 
 
+MeasuredFirst = Literal["reference", "losses"]
+"""What is measured before the first step: log-probabilities under the reference, or the base model's losses."""
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """Time and money of what is measured before the first step, both in those of the run; bytes of its file."""
+
+    what: MeasuredFirst
+    seconds: float | None
+    dollars: float | None
+    num_bytes: int | None
+
+
 @dataclass(frozen=True)
 class Estimate:
     """All that is told about one profile on one kind of card.
@@ -79,6 +93,7 @@ class Estimate:
         rows: how the rows' lengths are known where no tokenizer counted them, for the lines with memory and time; else
             empty.
         warnings: what a run would warn of, of its rows and its values; empty where the rows were not read.
+        measuring: what is measured before the first step, where something is.
     """
 
     card: str
@@ -94,6 +109,7 @@ class Estimate:
     impossible: str = ""
     rows: str = ""
     warnings: tuple[str, ...] = ()
+    measuring: Measuring | None = None
 
 
 SAFE = 1.15

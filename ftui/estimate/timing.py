@@ -77,7 +77,7 @@ def duration(
     if seconds is not None and num_steps is not None:
         evaluating = 0.0
         if tokens_per_step:
-            evaluating = seconds * evaluated_tokens / tokens_per_step / _passes(setup)
+            evaluating = forward_seconds(setup, evaluated_tokens, tokens_per_step / seconds)
         writing = num_checkpoints * checkpoint_bytes(setup) / WRITING
         total = seconds * num_steps + evaluating + writing + loading_seconds(setup)
     return Duration(
@@ -87,6 +87,11 @@ def duration(
         dollars=None if total is None or price is None else total * price,
         spread=spread, basis=basis,
     )  # fmt: skip
+
+
+def forward_seconds(setup: TrainingSetup, num_tokens: float, tokens_per_second: float) -> float:
+    """Of tokens that only go forward through the model; the speed is that of training on them."""
+    return num_tokens / tokens_per_second / _passes(setup)
 
 
 def loading_seconds(setup: TrainingSetup) -> float:

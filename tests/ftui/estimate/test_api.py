@@ -6,6 +6,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from ftui.dataset.row_counts import RowCounts
@@ -218,3 +219,42 @@ def test_the_base_model_reads_all_rows_once_where_they_are_sorted_by_its_loss(tm
         seconds[key] = (found.total_seconds, found.step_seconds)
     more = seconds["loss"][0] - seconds["length"][0]
     assert more == pytest.approx(100 * seconds["length"][1] / 2)
+
+
+def test_what_is_measured_before_the_first_step_has_a_time_a_price_and_a_size(tmp_path: Path) -> None:
+    """Forward only, of an adapter's training: half the time. KTO has as many mismatched answers, and a pass of them
+    before each step."""
+    path, card = tmp_path / "p.toml", find_card("a100-80")
+    text = TEXT.format(name="Qwen/Qwen3-8B").replace('stage="sft"', 'stage="{stage}"')
+    counts = RowCounts(
+        max_steps=200, num_train_tokens=10**6, num_target_tokens=4 * 10**5, steps_per_epoch=100, num_train_rows=1000,
+        num_eval_rows=100, num_sequences=2000,
+    )  # fmt: skip
+    # stage, keys, steps: tokens that are measured, bytes of the file
+    cases: list[tuple[str, str, int, int, int]] = [
+        ("sft", "", 200, 0, 0),
+        ("orpo", "", 200, 0, 0),
+        ("dpo", "", 200, 1_100_000, 4 * 440_000),
+        ("dpo", "", 50, 600_000, 4 * 240_000),
+        ("kto", "", 200, 2_200_000, 4 * 880_000),
+        ("kto", '[preference]\nloss_type = "apo_zero_unpaired"\n', 200, 1_100_000, 4 * 440_000),
+        ("sft", '[[curriculum]]\nsort_by = "loss"\nfraction = 0.5\n', 200, 1_000_000, 4 * 2000),
+    ]
+    for stage, keys, max_steps, num_tokens, num_bytes in cases:
+        path.write_text(text.replace("{stage}", stage) + keys)
+        for number in (1, 4):
+            profile = resolve(path, overrides=[f"hardware.num_processes={number}"]).profile
+            known = Known(counts=msgspec.structs.replace(counts, max_steps=max_steps))
+            told = estimate(profile, card, known)
+            if not num_tokens:
+                assert told.measuring is None
+                continue
+            speed = told.duration.tokens_per_second
+            assert told.measuring is not None and told.measuring.seconds is not None and speed is not None
+            assert told.measuring.seconds == pytest.approx(num_tokens / speed / 2)
+            assert told.measuring.num_bytes == num_bytes
+            dollars, price = told.measuring.dollars, card.price_per_hour
+            assert dollars is not None and price is not None
+            assert dollars == pytest.approx(told.measuring.seconds * price * number / 3600)
+            (line,) = [line for line in estimate_lines(told, card, price) if line.startswith("  first")]
+            assert ("reference" in line) == (stage != "sft")
