@@ -4,6 +4,7 @@ The state (`ftui.runs.state`) remembers the newest few of each; a chart wants th
 """
 
 import heapq
+import re
 from collections import deque
 
 import msgspec
@@ -38,6 +39,7 @@ from .origin import read_origin
 
 PIECE = 1 << 20  # bytes read of each file at a time
 EVENTS_KEPT = 500
+FIGURE = re.compile(r"\d")
 MARKS_KEPT = 4096  # evaluations; a chart has a few hundred columns
 
 TONES: dict[type, str] = {
@@ -117,8 +119,17 @@ class History:
                 self.ended = None
             case EngineEnded():
                 self.ended = record
-        for text in event_texts(record):
+        texts = event_texts(record)
+        if texts and self._goes_on(record, texts[0]):
+            self.events.pop()
+        for text in texts:
             self.events.append(Event(record.time, text, tone_of(record), isinstance(record, ENDS)))
+
+    def _goes_on(self, record: AnyRecord, text: str) -> bool:
+        """Whether this says how far the newest event is by now: the same words up to the first number."""
+        is_progress = isinstance(record, PhaseChanged) and record.detail and record.phase in ("preparing", "loading")
+        newest = self.events[-1].text if self.events else ""
+        return bool(is_progress and newest) and text.startswith(FIGURE.split(newest)[0].rstrip(" ·"))
 
     def _mark(self, record: EvaluationDone) -> None:
         """A mark for each step; an extra evaluation does not replace one of the plan."""

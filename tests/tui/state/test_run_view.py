@@ -17,6 +17,7 @@ from ftui.runs.events import (
     PhaseChanged,
     Record,
     Telemetry,
+    Warned,
 )
 from ftui.runs.journal import encode
 from ftui.runs.requests import Delete, Pause, Set
@@ -36,6 +37,30 @@ def history_of(tmp_path: Path, *records: Record) -> History:
     while history.look():
         continue
     return history
+
+
+def test_progress_is_one_event_that_moves(tmp_path: Path) -> None:
+    """What is told once a second before training begins takes one line; other news in between is kept."""
+    doing = "the reference model on each row"
+    history = history_of(
+        tmp_path,
+        PhaseChanged(phase="loading", detail="the model"),
+        PhaseChanged(phase="preparing", detail=doing),
+        *(PhaseChanged(phase="preparing", detail=f"{doing} · {n} % · {90 - n} s left") for n in range(1, 40)),
+        Warned(message="the disk is slow"),
+        PhaseChanged(phase="preparing", detail=f"{doing} · 41 % · 1 min left"),
+        PhaseChanged(phase="preparing", detail=f"{doing} · 99 % · 0 s left"),
+        PhaseChanged(phase="held", detail="no room"),
+        PhaseChanged(phase="held", detail="no room"),
+    )  # fmt: skip
+    assert [event.text for event in history.events] == [
+        "loading · the model",
+        f"preparing · {doing} · 39 % · 51 s left",
+        "warning: the disk is slow",
+        f"preparing · {doing} · 99 % · 0 s left",
+        "paused · no room",
+        "paused · no room",
+    ]
 
 
 def test_history_is_one_line(tmp_path: Path) -> None:
