@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 
 from ftui.profile.schema import Profile
-from ftui.profile.sections.curriculum import needs_losses
-from ftui.profile.sections.preference import REFERENCE_STAGES
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
 from ftui.runs.events import RunOpened, RunStarted
 from ftui.runs.run_folder import Run
@@ -33,15 +31,13 @@ from .system.device import Hardware, find_hardware, settle_torch
 from .system.environment import versions
 from .system.rng import seed_everything
 from .system.train_state import TrainState
-from .training.base_losses import base_losses
 from .training.evaluate import Evaluator, check_forward
 from .training.forward_backward import ForwardBackward
 from .training.generate import TextGenerator
+from .training.initial_model import InitialModel
 from .training.loop import Loop
-from .training.measured_values import values_hash
 from .training.prefetch import Prefetcher
 from .training.prepare import TrainingData, prepare
-from .training.reference_log_probs import reference_values, with_reference
 from .training.request_handlers import RequestHandler
 from .training.shutdown import RunEnd
 from .training.step import StepRunner
@@ -82,14 +78,8 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     provenance = Provenance({}, {})
     if ranks.is_leader:
         provenance = describe_provenance(profile, data, parts, ranks.size, cache, events)
-    if needs_losses(profile.curriculum, profile.train.train_sampling_strategy):
-        losses = base_losses(run, profile, data, parts, ranks, provenance.fingerprints, disk_wait, events, report)
-        data = data.sort_by_losses(profile, losses)
-        provenance.fingerprints["losses"] = values_hash({"losses": losses})
-    if profile.run.stage in REFERENCE_STAGES:
-        values = reference_values(run, profile, data, parts, ranks, provenance.fingerprints, disk_wait, events, report)
-        data = with_reference(data, values)
-        provenance.fingerprints["reference"] = values_hash(values)
+    fingerprints = provenance.fingerprints
+    data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
     with Prefetcher(data, ranks, joined=parts.joins_rows) as prefetcher:
         passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events)
         if not ranks.is_leader:

@@ -151,7 +151,7 @@ def sweep(run: Run) -> None:
     checkpoint_folders.sweep(run.checkpoints)
     checkpoint_folders.sweep(run.folder)
     for own in (run.beat, run.reserve, run.losses, run.reference):
-        for path in own.parent.glob(f".{own.name}.*.tmp"):
+        for path in own.parent.glob(f".{own.stem}.*.tmp"):  # also of the parts that ranks measure
             with contextlib.suppress(OSError):
                 path.unlink()
 

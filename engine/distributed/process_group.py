@@ -5,6 +5,7 @@ DistributedDataParallel does: so a rank that runs out of memory can say so befor
 may have unequal numbers of micro-batches. The cost is that nothing is sent while a backward pass still computes.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ftui.errors import FtuiError, HardwareError, ProfileError
+from ftui.errors import FtuiError, HardwareError, ProfileError, error_with
 from ftui.supervisor.engine_process import PLACE, RankLostError
 
 from ..system.device import Hardware, num_nvidia_gpus
@@ -129,6 +130,18 @@ class ProcessGroup:
             with _lost_rank_errors():
                 dist.barrier()
         return result if self.is_leader else act()
+
+    def act_together(self, act: Callable[[], None]) -> None:
+        """Every rank acts. An error (`FtuiError`) of one of them is raised on all: none waits for one that has left."""
+        own: FtuiError | None = None
+        try:
+            act()
+        except FtuiError as error:
+            own = error
+        told = [] if own is None else [own.exit_code, own.message, own.hint, type(own).__name__]
+        for data in self.gather(json.dumps(told).encode()):
+            if other := json.loads(data):
+                raise own or error_with(*other)
 
     def check_same(self, fingerprint: str, subject: str) -> None:
         """See that all ranks have the same fingerprint of something.

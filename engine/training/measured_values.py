@@ -1,4 +1,7 @@
-"""Values that are measured once, before the first step, and kept in the run's folder: a resumed run has the same."""
+"""Values that are measured once, before the first step, and kept in the run's folder: a resumed run has the same.
+
+While they are measured each rank keeps its part in a file of its own beside them.
+"""
 
 import hashlib
 from pathlib import Path
@@ -28,21 +31,29 @@ def write_values(path: Path, values: Values, inputs: str) -> None:
         raise disk_error(error, f"{path.name} could not be written", path.parent, len(content)) from error
 
 
-def read_values(path: Path, inputs: str | None) -> Values | None:
-    """The values that an earlier attempt measured from the same inputs (`None`: from any).
-
-    `None` where there is no file, or it is damaged.
-    """
+def read_values(path: Path, inputs: str) -> Values | None:
+    """The values that were measured from the same inputs; `None` where there is no such file, or it is damaged."""
     if not path.exists():
         return None
     try:
         with safe_open(path, framework="numpy") as file:
             names, metadata = list(file.keys()), file.metadata() or {}
+            if metadata.get("made_from") != inputs:
+                return None
             values = {name: np.asarray(file.get_tensor(name)) for name in names}
     except (OSError, SafetensorError):
         return None
-    is_whole = metadata.get("sha256") == values_hash(values)
-    return values if is_whole and inputs in (None, metadata.get("made_from")) else None
+    return values if metadata.get("sha256") == values_hash(values) else None
+
+
+def part_path(path: Path, rank: int) -> Path:
+    """The file of what one rank has measured of the values in `path`."""
+    return path.with_name(f"{path.stem}.{rank}{path.suffix}")
+
+
+def part_paths(path: Path) -> list[Path]:
+    """The files of the ranks' parts that are there."""
+    return sorted(path.parent.glob(f"{path.stem}.*{path.suffix}"))
 
 
 def values_hash(values: Values) -> str:

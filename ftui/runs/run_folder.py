@@ -197,6 +197,8 @@ class Run(msgspec.Struct, frozen=True):
                 os.close(open_folder(path, self.folder))
             else:
                 check_plain(path, os.lstat(path), owner)
+        for part in self.folder.glob("*.*.safetensors"):  # engine/training/measured_values.py
+            check_plain(part, os.lstat(part), owner)
 
     def read_facts(self) -> RunFacts:
         """Raises `UsageError` when the folder is not a run."""

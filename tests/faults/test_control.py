@@ -13,7 +13,7 @@ from ftui.runs.journal import Tail, Writer
 from ftui.runs.requests import new_id
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
-from tests.support.bench import bench_at, newest, records
+from tests.support.bench import bench_at, compare_answers, newest, records
 from tests.support.cuts import Life, answer, check_requests
 from tests.support.sameness import measured, same_runs
 from tests.support.zygote import Attempt, Zygote
@@ -201,3 +201,47 @@ def test_killed_after_its_end_was_moved_it_falls_to_the_same_end(
     first = applied.step + 1
     assert max(rates) == 20 and rates[first] == measured(untouched)[first][2]
     assert rates[20] == pytest.approx(rates[first] / (21 - first))
+
+
+@pytest.mark.parametrize("stage", ["dpo", "kto"])
+def test_requests_while_answers_are_compared(stage: str, bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    """While the reference is measured it pauses and parks, and keeps what it has; as it trains it obeys all."""
+
+    def comparing(name: str) -> Life:
+        bench = bench_at(bench_source, memory / name)
+        run = bench.run("compared")
+        assert create(run, resolve(bench.profile("compared"), overrides=compare_answers(bench, stage)))
+        return Life(bench, run, zygote)
+
+    life = comparing("steered")
+    engine = life.start({"linger": ["measuring", 0.2]})
+    while not any(isinstance(r, PhaseChanged) and "the reference" in r.detail for r in records(life.run)):
+        engine.wait_a_little()
+    timed(life, engine, "hold")
+    timed(life, engine, "continue")
+    life.send("park")
+    assert engine.wait() == 11
+    assert ending(life.run).reason == "parked before training began"
+    assert (life.run.folder / "reference.0.safetensors").exists() and not life.run.reference.exists()
+
+    engine = life.start({"slow": [0.15]})
+    until_step(life, engine, 3)
+    for verb in ("hold", "continue", "checkpoint", "evaluate"):
+        timed(life, engine, verb)
+    timed(life, engine, "set", learning_rate_factor=0.5)
+    timed(life, engine, "set", max_steps=20)
+    life.send("park")
+    assert engine.wait() == 11
+    assert life.start({"kill": ["optimizer", 2]}).wait() == -9  # the first one made the optimizer's state
+    assert life.start().wait() == 0
+    check_requests(life)
+
+    told = comparing("told")
+    journal = Writer(told.run.journal)
+    for record in records(life.run):
+        if isinstance(record, ControlApplied) and record.settings:
+            journal.write(ControlApplied(request=new_id(), verb="set", step=record.step, settings=record.settings))
+    journal.close()
+    assert told.start().wait() == 0
+    same_runs(life.run, told.run)
+    assert max(measured(life.run)) == 20

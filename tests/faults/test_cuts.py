@@ -17,7 +17,7 @@ from ftui.runs.events import ControlApplied
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from tests.faults.conftest import Account
-from tests.support.bench import STAGES, Workbench, bench_at, records
+from tests.support.bench import STAGES, Workbench, bench_at, compare_answers, records
 from tests.support.cuts import Act, Life, Part, answer, carry_out, check_requests, schedule, watch_to_end
 from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
@@ -28,13 +28,14 @@ FRESH = ("lora", "full", "packing")  # whose reference comes from an interpreter
 
 @dataclass(frozen=True)
 class Configuration:
-    """`request`: a `set` sent before the first cut. `killed_in`: the update in which the first attempt dies."""
+    """`request`: a `set` sent before the first cut. `killed_in`: where the first attempt dies, and in which pass."""
 
     method: str = "full"
     packing: bool = False
     overrides: tuple[str, ...] = ()
     request: bool = False
-    killed_in: int | None = None
+    killed_in: tuple[str, int] | None = None
+    stage: str = "sft"
 
 
 CONFIGURATIONS = {
@@ -47,16 +48,21 @@ CONFIGURATIONS = {
     "warmup": Configuration("lora", overrides=("train.lr_scheduler_type=constant_with_warmup", "train.warmup_steps=9")),
     "early": Configuration(
         overrides=("eval.early_stopping_patience=3", "eval.early_stopping_threshold=1000"),
-        killed_in=17,  # two evaluations into the patience
+        killed_in=("optimizer", 17),  # two evaluations into the patience
     ),
     "factor": Configuration("lora", request=True),
     "qlora": Configuration("qlora", overrides=("train.optim=paged_adamw_8bit", "train.neftune_noise_alpha=5")),
     "curriculum": Configuration("lora", overrides=STAGES),
     "fp16": Configuration(overrides=("train.precision=fp16", "train.optim=adafactor")),
+    "dpo": Configuration("lora", packing=True, stage="dpo", killed_in=("measuring", 4)),
+    "kto": Configuration("full", overrides=("data.padding_free=true",), stage="kto", killed_in=("measuring", 30)),
+    "dpo_evaluation": Configuration("full", stage="dpo", killed_in=("evaluation", 2)),
+    "dpo_joined": Configuration("qlora", overrides=("data.padding_free=true",), stage="dpo", request=True),
+    "kto_packed": Configuration("lora", packing=True, stage="kto", killed_in=("evaluation", 2)),
 }
 ALWAYS = [
     ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
-    ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11),
+    ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11), ("dpo", 12), ("kto", 13),
 ]  # fmt: skip
 
 
@@ -107,8 +113,10 @@ def references(bench_source: Path, tmp_path_factory: pytest.TempPathFactory, zyg
 def make_run(bench: Workbench, name: str) -> Run:
     configuration = CONFIGURATIONS[name]
     profile = bench.profile(name, method=configuration.method, packing=configuration.packing)
-    run = bench.run(name)
-    assert create(run, resolve(profile, overrides=configuration.overrides))
+    run, overrides = bench.run(name), configuration.overrides
+    if configuration.stage != "sft":
+        overrides = (*overrides, *compare_answers(bench, configuration.stage))
+    assert create(run, resolve(profile, overrides=overrides))
     return run
 
 
@@ -124,7 +132,7 @@ def test_cut_anywhere_and_the_same_in_the_end(
     if CONFIGURATIONS[name].request:
         change_rate(life)
     if killed_in := CONFIGURATIONS[name].killed_in:
-        carry_out(life, Part((), Act("place"), ("optimizer", killed_in)))
+        carry_out(life, Part((), Act("place"), killed_in))
     if not any(carry_out(life, part) for part in parts):  # up to the one that was too late to cut anything
         watch_to_end(life)
     account.figures.update(attempts=life.number, kills=life.kills, requests=len(life.requests))

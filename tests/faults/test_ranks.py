@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +16,10 @@ from ftui.runs.events import ControlApplied, EngineEnded, MicroBatchChanged, Run
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
 from ftui.supervisor.engine_process import LOST_RANK, free_port, rank_environment
-from tests.support.bench import STAGES, Workbench, bench_at, newest, records, resumed_from
+from tests.support.bench import STAGES, Workbench, bench_at, compare_answers, newest, records, resumed_from
 from tests.support.driving import LONG, last, status, steps, wait_for_end, wait_until
 from tests.support.sameness import same_runs
-from tests.support.tiny import column, judged_answers, preference_pairs, write_rows
+from tests.support.tiny import column
 from tests.support.zygote import Attempt, Hooks, Zygote, tail_of
 
 TWO = ("hardware.num_processes=2", "train.gradient_accumulation_steps=1")
@@ -76,24 +77,80 @@ def test_two_ranks_compare_answers_as_one_process_does(
 ) -> None:
     """The last step of an epoch has one row, so that a rank has none: KTO's z0 is still that of all."""
     bench = bench_at(bench_source, memory / "bench")
-    rows = preference_pairs(17) if stage == "dpo" else judged_answers(17)
-    write_rows(bench.folder / "compared.jsonl", rows)
-    keys = (
-        f'run.stage="{stage}"',
-        f"data.train={bench.folder / 'compared.jsonl'}",
-        "data.eval=none",
-        "adapter.lora_dropout=0.0",
-    )
-    train = ("train.num_train_epochs=2", "train.learning_rate=1e-3", "preference.beta=0.5")
-    best = (*train, 'data.allow=["answers_cut_off"]')  # its tokenizer makes a token of nearly every letter
-    alone, team = opened(bench, "alone", *keys, *best), opened(bench, "team", *keys, *best, *TWO)
+    keys = (*compare_answers(bench, stage, 17), "data.eval=none", "adapter.lora_dropout=0.0", "preference.beta=0.5")
+    train = ("train.num_train_epochs=2", "train.learning_rate=1e-3")
+    alone, team = opened(bench, "alone", *keys, *train), opened(bench, "team", *keys, *train, *TWO)
     assert zygote.start(alone, bench.env).wait() == 0, tail_of(alone)
-    assert [engine.wait() for engine in start_two(zygote, bench, team)] == [0, 0], tail_of(team)
+    assert [engine.wait() for engine in start_two(zygote, apart(bench, "team"), team)] == [0, 0], tail_of(team)
     one, two = steps(alone), steps(team)
     assert len(one) == len(two) == 10 and one[4].num_target_tokens < one[0].num_target_tokens
     np.testing.assert_allclose(column(two, "loss"), column(one, "loss"), rtol=2e-5)
     np.testing.assert_allclose(column(two, "grad_norm"), column(one, "grad_norm"), rtol=1e-3)
     assert [step.extras.get("kl") is None for step in two] == [stage == "dpo"] * 10
+    assert reference_of(team) == reference_of(alone)
+
+
+def apart(bench: Workbench, name: str) -> Workbench:
+    """The same bench with a cache of its own: nothing that another run has measured is in it."""
+    return replace(bench, env=bench.env | {"FTUI_CACHE": str(bench.folder / f"cache-{name}")})
+
+
+def reference_of(run: Run) -> dict[str, bytes]:
+    return {name: values.tobytes() for name, values in load_file(run.reference).items()}
+
+
+@pytest.mark.parametrize("stage", ["dpo", "kto"])
+def test_ranks_measure_the_reference_together(stage: str, bench_source: Path, memory: Path, zygote: Zygote) -> None:
+    """A rank dies of it, has too little memory for two rows, and then for one: none waits for what does not come."""
+    bench = bench_at(bench_source, memory / "bench")
+    keys = (*compare_answers(bench, stage, 33), *TWO, "train.max_steps=6", "train.num_train_epochs=none")
+    whole, cut, short = (opened(bench, name, *keys) for name in ("whole", "cut", "short"))
+    assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
+    bench = apart(bench, "cut")
+    dead = [engine.wait() for engine in start_two(zygote, bench, cut, hooks={"kill": ["measuring", 4]})]
+    assert dead == [LOST_RANK, -9], tail_of(cut)
+    assert [engine.wait() for engine in start_two(zygote, bench, cut, 2)] == [0, 0], tail_of(cut)
+    assert reference_of(cut) == reference_of(whole)
+    same_runs(cut, whole)
+
+    bench, lines = apart(bench, "short"), 2 if stage == "dpo" else 1
+    engines = start_two(zygote, bench, short, hooks={"no_room_in_measurement": [lines - 1]})
+    assert [engine.wait() for engine in engines] == [42, 42], tail_of(short)
+    assert "a row of" in last(short, RunFailed).message and "data.max_length" in last(short, RunFailed).hint
+    engines = start_two(zygote, bench, short, 2, hooks={"no_room_in_measurement": [lines]})
+    assert [engine.wait() for engine in engines] == [0, 0], tail_of(short)
+    found, expected = load_file(short.reference), load_file(whole.reference)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, atol=2e-5)
+    np.testing.assert_allclose(column(steps(short), "loss"), column(steps(whole), "loss"), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("stage", "hooks"),
+    [
+        ("dpo", {"no_room_in_backward": [3, 2]}),
+        ("kto", {"no_room_in_backward": [3, 1]}),
+        ("kto", {"no_room_in_divergence": [3]}),
+    ],
+)
+def test_a_halved_micro_batch_compares_the_same_answers(
+    stage: str, hooks: Hooks, bench_source: Path, memory: Path, zygote: Zygote
+) -> None:
+    """Memory runs out on rank 1 in step 3. A pair stays whole, and z0 that of the step."""
+    bench = bench_at(bench_source, memory / "bench")
+    keys = (*compare_answers(bench, stage, 32), *TWO, "adapter.lora_dropout=0.0", "preference.beta=0.5")
+    whole, short = opened(bench, "whole", *keys), opened(bench, "short", *keys)
+    assert [engine.wait() for engine in start_two(zygote, bench, whole)] == [0, 0], tail_of(whole)
+    assert [engine.wait() for engine in start_two(zygote, bench, short, hooks=hooks)] == [0, 0], tail_of(short)
+    (changed,) = [r for r in records(short) if isinstance(r, MicroBatchChanged)]
+    assert (changed.step, changed.old, changed.new) == (3, 2, 1)
+    one, two = steps(whole), steps(short)
+    np.testing.assert_allclose(column(two[:4], "loss"), column(one[:4], "loss"), rtol=1e-6)
+    np.testing.assert_allclose(column(two, "loss"), column(one, "loss"), rtol=1e-4)
+    assert column(two, "num_target_tokens").tolist() == column(one, "num_target_tokens").tolist()
+    if stage == "kto":
+        assert max(step.extras["kl"] or 0 for step in one[2:4]) > 0
+        np.testing.assert_allclose([s.extras["kl"] for s in two[:4]], [s.extras["kl"] for s in one[:4]], atol=1e-6)
 
 
 def test_whichever_rank_dies_the_run_goes_on_exactly(bench_source: Path, memory: Path, zygote: Zygote) -> None:

@@ -21,6 +21,7 @@ from ftui.runs import checkpoint_folders
 from ftui.runs.events import AnyRecord, RunStarted
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run
+from tests.support.tiny import judged_answers, preference_pairs, write_rows
 
 PROFILE = """
 [run]
@@ -133,6 +134,14 @@ def bench_at(source: Path, folder: Path) -> Workbench:
         "XDG_STATE_HOME": str(folder / "state"), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1",
     }  # fmt: skip
     return Workbench(folder, inherited | own)
+
+
+def compare_answers(bench: Workbench, stage: str, number: int = 40) -> tuple[str, ...]:
+    """Rows with answers to compare in the place of the bench's own; what a profile needs to be of that stage."""
+    rows = preference_pairs(number + 6) if stage == "dpo" else judged_answers(number + 6)
+    write_rows(bench.folder / "rows.jsonl", rows[:number])
+    write_rows(bench.folder / "held_out.jsonl", rows[number:])
+    return f"run.stage={stage}", 'data.allow=["answers_cut_off"]'  # a token is about a letter
 
 
 def opened(workbench: Workbench, profile: Path) -> Run:

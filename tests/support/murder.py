@@ -59,13 +59,17 @@ def arm(place: str, number: int) -> None:
     import ftui.runs.checkpoint_folders
     from ftui.engine import build
     from ftui.engine.checkpoints import checkpoint
-    from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy
-    from ftui.engine.training import evaluate, step
+    from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy, ChunkedLogProbs
+    from ftui.engine.training import evaluate, measure_log_probs, step
 
     if place == "forward":
-        kill_at(ChunkedCrossEntropy, "forward", number, static=True)
+        for head in (ChunkedCrossEntropy, ChunkedLogProbs):
+            kill_at(head, "forward", number, static=True)
     elif place == "backward":  # inside the n-th backward pass, when the gradient reaches the hidden states
-        kill_at(ChunkedCrossEntropy, "backward", number, static=True, after=True)
+        for head in (ChunkedCrossEntropy, ChunkedLogProbs):
+            kill_at(head, "backward", number, static=True, after=True)
+    elif place == "measuring":
+        kill_at(measure_log_probs, "target_log_probs", number, after=True)
     elif place == "optimizer":
         kill_at(step, "update_weights", number, after=True)
     elif place == "save":

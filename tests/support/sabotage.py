@@ -31,7 +31,7 @@ def slow(seconds: float, first: int = 1) -> None:
 
 def no_room_in_backward(number: int, most: int) -> None:
     """From the n-th micro-batch on, memory runs out in the backward pass of every one with more than `most` rows."""
-    from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy
+    from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy, ChunkedLogProbs
 
     count = rows = 0
 
@@ -40,15 +40,23 @@ def no_room_in_backward(number: int, most: int) -> None:
         count, rows = count + learns, num_rows(batch)
 
     _before_forward(note)
-    backward = ChunkedCrossEntropy.backward
+    for head in (ChunkedCrossEntropy, ChunkedLogProbs):
+        _fail_after(head, "backward", lambda *arguments: count >= number and rows > most)
 
-    def failing(*arguments: Any) -> Any:
-        result = backward(*arguments)
-        if count >= number and rows > most:
-            _run_out()
-        return result
 
-    ChunkedCrossEntropy.backward = staticmethod(failing)  # type: ignore[method-assign, assignment]
+def no_room_in_measurement(most: int) -> None:
+    """Memory runs out before the first step in every batch with more than `most` rows."""
+    from ftui.engine.training import measure_log_probs
+
+    _fail_after(measure_log_probs, "target_log_probs", lambda model, batch: num_rows(batch) > most)
+
+
+def no_room_in_divergence(number: int) -> None:
+    """Memory runs out in the n-th pass over mismatched answers."""
+    from ftui.engine.training import forward_backward
+
+    calls = iter(range(1, 1000))
+    _fail_after(forward_backward, "sum_log_ratios", lambda parts, batches: next(calls) == number)
 
 
 def no_room_in_update(step: int) -> None:
@@ -134,15 +142,21 @@ def die_answering(verb: str, when: str) -> None:
 
 
 def linger(place: str, seconds: float) -> None:
-    """The work of one phase takes this much longer: `preparing` each row, `evaluating` each batch, the others once."""
+    """The work of one phase takes this much longer.
+
+    `preparing` each row, `measuring` and `evaluating` each batch, the others once.
+    """
     from ftui.engine import build
     from ftui.engine.checkpoints import checkpoint
     from ftui.engine.data.tokens.encode import Encoder
+    from ftui.engine.training import measure_log_probs
 
     if place == "evaluating":
         _before_forward(lambda batch, learns: None if learns else time.sleep(seconds))
     elif place == "preparing":
         _delay(Encoder, "encode", seconds)
+    elif place == "measuring":
+        _delay(measure_log_probs, "target_log_probs", seconds)
     elif place == "loading":
         _delay(build, "load_model", seconds)
     elif place == "saving":
@@ -210,6 +224,19 @@ def _run_out() -> None:
     raise torch.OutOfMemoryError("out of memory: there are no 20.00 MiB left (a test)")
 
 
+def _fail_after(owner: Any, name: str, when: Callable[..., bool]) -> None:
+    """Replace `owner.name` by itself, except that memory runs out once it is done, where `when` says so."""
+    function = getattr(owner, name)
+
+    def failing(*arguments: Any, **options: Any) -> Any:
+        result = function(*arguments, **options)
+        if when(*arguments):
+            _run_out()
+        return result
+
+    setattr(owner, name, staticmethod(failing) if isinstance(owner, type) else failing)
+
+
 def _before_forward(act: Callable[[Any, bool], None]) -> None:
     """Call `act` with every micro-batch, and whether the model learns from it, before it goes through the model."""
     import torch
@@ -230,6 +257,8 @@ HOOKS: dict[str, Callable[..., None]] = {
     "slow": slow,
     "linger": linger,
     "no_room_in_backward": no_room_in_backward,
+    "no_room_in_measurement": no_room_in_measurement,
+    "no_room_in_divergence": no_room_in_divergence,
     "no_room_in_update": no_room_in_update,
     "no_room_in_exchange": no_room_in_exchange,
     "no_room_in_evaluation": no_room_in_evaluation,

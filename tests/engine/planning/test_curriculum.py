@@ -338,9 +338,7 @@ def test_killed_in_every_stage_it_ends_the_same(
     whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
     assert attempt(whole, profile) == 0
     killed_attempt(cut, profile, 6, monkeypatch)
-    monkeypatch.setattr(
-        "ftui.engine.training.base_losses.measure_losses", None
-    )  # the losses are read, not measured again
+    monkeypatch.setattr("ftui.engine.training.measure_log_probs.target_log_probs", None)  # the losses are read
     killed_attempt(cut, profile, 13, monkeypatch, 2)
     killed_attempt(cut, profile, 21, monkeypatch, 3)
     assert attempt(cut, profile, 4) == 0
@@ -365,7 +363,10 @@ def test_other_losses_are_another_run(
     assert attempt(run, profile, 2) == 0
     run.losses.unlink()
     with monkeypatch.context() as patch, pytest.raises(ModelError, match="the base model's loss on the rows"):
-        patch.setattr("ftui.engine.training.base_losses.measure_losses", lambda *arguments: np.zeros(48, np.float32))
+        patch.setattr(
+            "ftui.engine.training.measure_log_probs.BatchLogProbs.__call__",
+            lambda self, split, rows: np.zeros(split.num_targets[[n for row in rows for n in row]].sum(), np.float32),
+        )
         attempt(run, profile, 3)
 
 

@@ -13,16 +13,14 @@ import torch
 from ftui.engine.inspection.browser import view_row
 from ftui.engine.models.load_model import load_model
 from ftui.engine.objectives import make_objective
-from ftui.engine.training import reference_log_probs
 from ftui.engine.training.collate import collate_examples
+from ftui.engine.training.initial_model import with_reference
 from ftui.engine.training.prepare import prepare
-from ftui.engine.training.reference_log_probs import with_reference
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
-from ftui.runs.events import EvaluationDone, RunStarted, Step
+from ftui.runs.events import EvaluationDone, Step
 from ftui.runs.run_folder import Run
-from tests.support.attempts import Killed, attempt, killed_attempt, records
-from tests.support.sameness import same_runs
+from tests.support.attempts import attempt, records
 from tests.support.tiny import (
     Rows,
     chats,
@@ -193,78 +191,6 @@ def test_packed_pairs_give_what_they_give_alone(model_folder: Path, rows: Path, 
     assert results[0].keys() == results[1].keys() and len(results[0]) > 20
     for name, value in results[0].items():
         torch.testing.assert_close(results[1][name], value, rtol=1e-5, atol=1e-5 * float(value.abs().max()))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("stage", "method"),
-    [("dpo", "lora"), ("dpo", "full"), ("kto", "lora")],
-)
-def test_a_killed_run_goes_on_bit_for_bit(
-    stage: str, method: str, model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Killed while the reference is measured, and in a step."""
-    given = preference_pairs(40) if stage == "dpo" else judged_answers(40)
-    rows = write_rows(tmp_path / "rows.jsonl", given)
-    profile = dpo(
-        model_folder, rows, run={"stage": stage}, adapter=METHODS[method], checkpoint={"save_steps": 2},
-        eval={"eval_strategy": "steps", "eval_steps": 2},
-    )  # fmt: skip
-    whole, cut = Run(tmp_path / "whole"), Run(tmp_path / "cut")
-    assert attempt(whole, profile) == 0
-    for cached in Path(tmp_path).rglob("reference-*"):
-        cached.unlink()
-    monkeypatch.setenv("FTUI_CACHE", str(tmp_path / "another"))
-    calls = iter(range(100))
-    measure = reference_log_probs.Measurement.run
-
-    def deadly(self: Any, batches: Any) -> Any:
-        if next(calls) == 1:
-            raise Killed
-        return measure(self, batches)
-
-    with monkeypatch.context() as patched, pytest.raises(Killed):
-        patched.setattr(reference_log_probs.Measurement, "run", deadly)
-        attempt(cut, profile)
-    killed_attempt(cut, profile, 3, monkeypatch, 2)
-    assert attempt(cut, profile, 3) == 0
-    assert records(cut, RunStarted)[-1].reproducibility == "EXACT"
-    same_runs(cut, whole)
-
-
-@pytest.mark.slow
-def test_a_reference_is_measured_once_for_all_runs_of_the_same(
-    model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Other rates and another beta need no new one; another length, another precision or an adapter do.
-
-    Where a run goes further than the one before, only the rows are measured that are new to it.
-    """
-    monkeypatch.setenv("FTUI_CACHE", str(tmp_path / "cache"))
-    measured: list[int] = []
-    measure = reference_log_probs.Measurement._measure
-
-    def counted(self: Any, rows: Any) -> Any:
-        measured.append(len(rows))
-        return measure(self, rows)
-
-    monkeypatch.setattr(reference_log_probs.Measurement, "_measure", counted)
-    cases: list[tuple[dict[str, Any], bool]] = [
-        ({"train": {"max_steps": 2}}, True),
-        ({}, True),
-        ({"train": {"learning_rate": 1e-4, "max_steps": 12}}, False),
-        ({"preference": {"beta": 0.5}}, False),
-        ({"data": {"max_length": 250}}, True),
-        ({"train": {"precision": "bf16", "max_steps": 1}}, True),
-        ({"adapter": METHODS["lora"]}, True),
-    ]
-    for number, (sections, is_new) in enumerate(cases):
-        before = len(measured)
-        sections.setdefault("train", {}).setdefault("max_steps", 12)
-        train_run(tmp_path / str(number), dpo(model_folder, rows, **sections))
-        assert (len(measured) > before) == is_new, sections
-        if number == 1:
-            assert len(measured) == 9 + 1, "34 rows in micro-batches of four, the evaluation rows in one"
 
 
 @pytest.mark.parametrize(

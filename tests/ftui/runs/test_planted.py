@@ -106,7 +106,7 @@ def test_the_names_are_all_there_are() -> None:
 
 
 @pytest.mark.parametrize("plant", PLANTS)
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", [*FILES, "reference.0.safetensors"])
 def test_a_planted_file_is_refused_by_name(
     name: str, plant: Plant, run: Run, victim: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
