@@ -21,6 +21,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.sections.curriculum import needs_losses
 from ftui.profile.sections.preference import REFERENCE_STAGES
 from ftui.runs.run_folder import Run
+from ftui.supervisor.engine_process import RankLostError
 
 from ..data.load_rows import DataSplit, LogProbs
 from ..distributed.process_group import ProcessGroup
@@ -114,7 +115,7 @@ class InitialModel:
 
         try:
             is_new = measure(list(wanted.values()), log_probs, self.ranks, report, keep)
-        except Shutdown:
+        except (Shutdown, RankLostError):
             keep()
             raise
         if is_new:

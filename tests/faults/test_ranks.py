@@ -109,6 +109,7 @@ def test_ranks_measure_the_reference_together(stage: str, bench_source: Path, me
     bench = apart(bench, "cut")
     dead = [engine.wait() for engine in start_two(zygote, bench, cut, hooks={"kill": ["measuring", 4]})]
     assert dead == [LOST_RANK, -9], tail_of(cut)
+    assert (cut.folder / "reference.0.safetensors").exists(), "the other one keeps what it has"
     assert [engine.wait() for engine in start_two(zygote, bench, cut, 2)] == [0, 0], tail_of(cut)
     assert reference_of(cut) == reference_of(whole)
     same_runs(cut, whole)

@@ -115,6 +115,8 @@ def test_the_first_step_has_rewards_of_exactly_0(
         assert first.loss == pytest.approx(expected, abs=1e-6)
         assert {first.extras.get(name) for name in (*REWARDS, "kl")} <= {0.0, None}
     assert abs(steps[-1].loss - expected) > 0.01
+    has_z0 = stage == "kto" and start != "apo"  # else no pass of mismatched answers is made
+    assert ("kl" in steps[-1].extras) == has_z0 == any("mismatched" in name for name in load_file(run.reference))
     if start.startswith("continued"):  # the reference is the adapter's, not the bare base's
         own, base = (load_file(one.reference)["train"] for one in (run, bare))
         assert np.abs(own - base).mean() > 0.01
