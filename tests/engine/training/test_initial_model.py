@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from transformers import LlamaForCausalLM
 
 from ftui.engine.distributed.process_group import ProcessGroup
+from ftui.engine.planning.plan import Row
 from ftui.engine.training import measure_log_probs
 from ftui.engine.training.measure_log_probs import BatchLogProbs, Measurement, measure
 from ftui.engine.training.prepare import prepare
@@ -132,7 +133,6 @@ def test_nothing_is_measured_twice(
     train_run(tmp_path / "sft", chosen)
     adapter = {"method": "lora", "name_or_path": str(tmp_path / "sft" / "final")}
     other = another_base(model_folder, tmp_path / "other")
-    template = "{% for message in messages %}{{ message['content'] + '<|im_end|>' }}{% endfor %}"
     hits: list[dict[str, Any]] = [
         {"preference": {"beta": 0.5}},
         {"preference": {"loss_type": "ipo"}},
@@ -143,7 +143,7 @@ def test_nothing_is_measured_twice(
     ]
     misses: list[dict[str, Any]] = [
         {"data": {"max_length": 250}},
-        {"data": {"chat_template": template}},
+        {"data": {"chat_template": "alpaca"}},
         {"data": {"eval_num_rows": 5}},
         {"model": {"name_or_path": str(other)}},
         {"model": {"dtype": "bfloat16"}},
@@ -261,7 +261,8 @@ def test_the_parts_of_all_ranks_are_what_one_process_measures(
 ) -> None:
     """Batches overlap, and one has an example twice. A value says in which batch it was measured."""
     monkeypatch.setattr(measure_log_probs, "ROUND", 2)
-    numbers = [[(0,), (1,)], [(1,), (2,)], [(3, 4), (5,)], [(2,), (6,)], [(7,), (7,), (0,)], [(8,)], [(9,), (10,)]]
+    numbers: list[list[Row]] = [[(0,), (1,)], [(1,), (2,)], [(3, 4), (5,)], [(2,), (6,)], [(7,), (7,), (0,)], [(8,)]]
+    numbers.append([(9,), (10,)])
     made = [Measurement(split, lambda: iter(numbers), as_losses) for _ in range(size + 1)]
     calls: list[Any] = []
 
@@ -281,7 +282,7 @@ def test_the_parts_of_all_ranks_are_what_one_process_measures(
         assert measure([one], asked, group, lambda words: None, lambda: None)
     assert len(calls) == 2 * len(numbers), "each batch once by one process, once by one of the ranks"
     whole = made.pop()
-    assert sum(one.is_own.astype(int) for one in made).tolist() == [1] * 11 + [0] * (len(split) - 11)  # type: ignore[attr-defined]
+    assert np.sum([one.is_own for one in made], axis=0).tolist() == [1] * 11 + [0] * (len(split) - 11)
     for one in made[1:]:
         made[0].add_part(*one.own_part())
     assert made[0].values.tobytes() == whole.values.tobytes()
@@ -297,7 +298,7 @@ def split(model_folder: Path, tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("most", [1, 0])
 def test_memory_that_runs_out_halves_a_batch(most: int, split: Any) -> None:
-    batches = [[(0,), (1,), (2, 3)], [(4,), (5,)]]
+    batches: list[list[Row]] = [[(0,), (1,), (2, 3)], [(4,), (5,)]]
     one, sizes, seen = Measurement(split, lambda: iter(batches)), split.num_targets, []
 
     class Narrow:
