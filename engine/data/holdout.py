@@ -1,6 +1,7 @@
 """Rows set aside for evaluation: whole rows, so that no part of one is both trained on and measured.
 
-Rows that say the same, or nearly, go to one side together: else what is measured would have been trained on.
+Rows that say the same, or nearly, go to one side together: else what is measured would have been trained on. Where
+answers are compared, so do all answers to a prompt.
 """
 
 import numpy as np
@@ -56,7 +57,18 @@ def _groups(data: Sequences) -> np.ndarray:
     _, firsts, which = np.unique(content, return_index=True, return_inverse=True)
     same = np.stack([firsts[which], np.arange(len(content))], axis=1)
     later = same[:, 0] != same[:, 1]
-    return group_by_pairs(len(content), np.concatenate([same[later], load_likely_pairs(data.stores)], dtype=np.int32))
+    pairs = [same[later], load_likely_pairs(data.stores)]
+    if data.labels.any():
+        pairs.append(_same_prompts(read_column(data.stores, "prompt")))
+    return group_by_pairs(len(content), np.concatenate(pairs, dtype=np.int32))
+
+
+def _same_prompts(prompts: np.ndarray) -> np.ndarray:
+    """Pairs (n, 2) of the first row with a prompt and another one that has it."""
+    asking = np.flatnonzero(prompts)
+    _, firsts, which = np.unique(prompts[asking], return_index=True, return_inverse=True)
+    pairs = np.stack([asking[firsts[which]], asking], axis=1)
+    return np.asarray(pairs[pairs[:, 0] != pairs[:, 1]])
 
 
 class _Chooser:

@@ -10,9 +10,11 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ftui.dataset.report import RowLocation
-from ftui.dataset.row import RowView, Token, Turn
+from ftui.dataset.row import AnswerSide, ComparedAnswers, RowView, Token, Turn
+from ftui.profile.sections.preference import REFERENCE_STAGES
 
-from ..data.facts.row_facts import Oddity
+from ..data.facts.compared_answers import common_start
+from ..data.facts.oddity import Oddity
 from ..data.files.raw_rows import Row
 from ..data.tokens import encode
 from ..data.tokens.encode import Encoder
@@ -38,12 +40,20 @@ WORDS = {
     Oddity.MASKS_DIFFER: "The tokens that are trained on do not spell out an answer exactly.",
     Oddity.UNKNOWN_TOKENS: "It has characters that the tokenizer does not know.",
     Oddity.JOINED_LINES: "Hard line breaks in its text were joined to paragraphs.",
+    Oddity.IDENTICAL_ANSWERS: "Both answers are the same: they cancel each other out.",
+    Oddity.EMPTY_REJECTED: "The rejected answer is empty.",
+    Oddity.PROMPTS_DIFFER: "The prompt before the rejected answer is another one.",
+    Oddity.ANSWER_IN_PROMPT: "The answer to prefer stands word for word in the prompt.",
+    Oddity.END_ON_ONE_SIDE: "One answer has more end-of-text tokens at its end than the other.",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedRow:
-    """A row with all that it takes to show it. `flags` are an `Oddity`; `sequences` are its own in the store."""
+    """A row with all that it takes to show it. `flags` are an `Oddity`; `sequences` are its own in the store.
+
+    `log_probs` are those of each of them under the reference (in nats), where they are measured.
+    """
 
     number: int
     num_rows: int
@@ -57,6 +67,7 @@ class LoadedRow:
     encoder: Encoder
     max_length: int
     is_plain: bool = False  # its file is one text
+    log_probs: tuple[float, ...] = ()
 
     @cached_property
     def explained(self) -> list[Explanation]:
@@ -158,8 +169,25 @@ def make_row_view(
         max_length=row.max_length, raw=raw, raw_line=raw_line, notes=[*extra, *notes],
         hits=[(first, min(behind, len(tokens))) for first, behind in hits if first < len(tokens)],
         num_row_tokens=sum(len(sequence.input_ids) for sequence in row.sequences) or end - start,
-        label=row.sequences[index].label if pieces else 0,
+        label=row.sequences[index].label if pieces else 0, compared=_compared(row),
     )  # fmt: skip
+
+
+def _compared(row: LoadedRow) -> ComparedAnswers | None:
+    """Both sides as they are seen; `None` where nothing is compared."""
+    sides = [one for one in row.sequences if one.label]
+    if not sides:
+        return None
+    log_probs = row.log_probs or (None,) * len(sides)
+    seen = [
+        AnswerSide(
+            one.label, min(len(one.input_ids), row.max_length), int(one.targets[1 : row.max_length].sum()), log_prob
+        )
+        for one, log_prob in zip(sides, log_probs, strict=True)
+    ]
+    at = common_start(sides)
+    differs = len(sides) > 1 and at < max(side.num_tokens for side in seen)
+    return ComparedAnswers(seen, at if differs else None, row.encoder.stage in REFERENCE_STAGES)
 
 
 def _raw_text(

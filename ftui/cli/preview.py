@@ -17,7 +17,7 @@ from ftui.dataset import report_text
 from ftui.dataset.locations import Names, like_text, location_text, names_in_report, parse_location
 from ftui.dataset.report import Finding, Report, RowLocation
 from ftui.dataset.row import Jump, RowView
-from ftui.dataset.row_text import PieceKind, RowLine, Signs, layout_row
+from ftui.dataset.row_text import PieceKind, RowLine, Signs, comparison_lines, layout_row
 from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helper.checks import find_refusal
 from ftui.helper.client import Helper
@@ -264,6 +264,8 @@ def _finding(finding: Finding, names: Names, coloured: bool) -> list[str]:
 def row_lines(sample: RowView, width: int, signs: Signs, *, coloured: bool = False) -> Iterator[str]:
     """One row: where it stands and how much of it is trained on, what is odd, then its tokens."""
     yield from wrapped(headline(sample), width)
+    for told in comparison_lines(sample):
+        yield from wrapped(told, width)
     for note in sample.notes:
         yield from (_styled(line, SEVERITY_COLOURS["warning"] if coloured else "") for line in wrapped(note, width))
     seen = msgspec.structs.replace(sample, tokens=sample.tokens[: sample.max_length + MOST_CUT])

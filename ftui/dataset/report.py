@@ -80,6 +80,20 @@ class Padding(msgspec.Struct, frozen=True):
     with_packing: float
 
 
+class AnswerFacts(msgspec.Struct, frozen=True):
+    """Answers that are compared: how many are chosen (or judged good) and rejected (or bad), and half of which have no
+    more trained tokens than these. Of pairs, in how many the chosen one is the longer one, and both are as long.
+    """
+
+    num_chosen: int
+    num_rejected: int
+    median_chosen: int
+    median_rejected: int
+    are_pairs: bool = True
+    num_longer: int = 0
+    num_same: int = 0
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """The figures and findings about the rows of a profile.
 
@@ -90,7 +104,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     `lengths` and `target_shares` are [percentile (0..100), value]; `histogram` is [longest length of the bar, rows].
     `scripts` are shares (0..1) of the letters, the most first. `special` says in words how rows begin and end and what
-    pads them.
+    pads them. `answers` are there where answers are compared.
     """
 
     sources: list[SourceFacts]
@@ -112,6 +126,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     num_eval_parts: int = 0
     num_judged_bad: int = 0
+    answers: AnswerFacts | None = None
 
     @property
     def stopping(self) -> list[Finding]:

@@ -121,6 +121,24 @@ def describe_length(other: OtherLength, report: Report) -> list[str]:
     ]
 
 
+def answers_text(report: Report) -> str:
+    """How the two sides of what is compared differ in number and length."""
+    facts = report.answers
+    if facts is None:
+        return ""
+    if not facts.are_pairs:
+        return (
+            f"{facts.num_chosen:,} judged good (half below {facts.median_chosen:,} trained tokens), "
+            f"{facts.num_rejected:,} judged bad ({facts.median_rejected:,})"
+        )
+    unequal = facts.num_chosen - facts.num_same
+    return (
+        f"half of the chosen ones below {facts.median_chosen:,} trained tokens, of the rejected ones "
+        f"{facts.median_rejected:,}; the longer one is chosen in {percent(facts.num_longer, unequal)} of "
+        f"{unequal:,} pairs of unequal length"
+    )
+
+
 def padding_text(report: Report) -> str:
     """Waste as the profile is, and what packing would make of it."""
     padding = report.padding
@@ -140,7 +158,8 @@ def scripts_text(report: Report) -> str:
 
 def detail_facts(report: Report) -> list[Fact]:
     """The facts that take one line each; those without a text are left out."""
-    facts = [("trained share", share_facts(report)), ("padding", padding_text(report))]
+    facts = [("answers", answers_text(report)), ("trained share", share_facts(report))]
+    facts.append(("padding", padding_text(report)))
     facts.append(("scripts", scripts_text(report)))
     facts += [("special tokens" if not n else "", text) for n, text in enumerate(report.special)]
     return [(label, text) for label, text in facts if text]

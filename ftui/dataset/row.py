@@ -34,6 +34,30 @@ class Turn(msgspec.Struct, frozen=True):
     end: int
 
 
+class AnswerSide(msgspec.Struct, frozen=True):
+    """One of the answers of a row, as far as data.max_length reaches. `label`: as in `RowView`.
+
+    `log_prob` (in nats) is that of its trained tokens together under the reference; `None` where it is not measured.
+    """
+
+    label: int
+    num_tokens: int
+    num_target_tokens: int
+    log_prob: float | None = None
+
+
+class ComparedAnswers(msgspec.Struct, frozen=True):
+    """The answers of a row that is compared: the chosen and the rejected one, or one with a verdict.
+
+    `parting` is the first token (from 0) in which the two of a pair differ; `None` where they do not, as far as
+    data.max_length reaches, or there is but one. `has_reference`: the stage compares with one.
+    """
+
+    sides: list[AnswerSide]
+    parting: int | None = None
+    has_reference: bool = False
+
+
 class RowView(msgspec.Struct, frozen=True, kw_only=True):
     """Sequence `part` of `num_parts` of a row. `number` counts the rows of the training data from 0, of `num_rows`.
 
@@ -42,6 +66,7 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     sought: (the first, behind the last). `num_row_tokens` are those of all parts of the row together.
 
     `label`: 1 for a chosen answer or one judged good, -1 for a rejected or bad one, 0 where nothing is compared.
+    `compared` has both answers in numbers, where they are compared.
     `num_first`: it is one of so many that are shown before all rows are read, and `num_rows` is not known yet (0).
     """
 
@@ -64,6 +89,7 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     num_row_tokens: int = 0
     num_first: int = 0
     label: int = 0
+    compared: ComparedAnswers | None = None
 
     @property
     def verdict(self) -> str:

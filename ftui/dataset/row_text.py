@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from ftui.dataset.row import RowView, Token
+from ftui.dataset.row import AnswerSide, RowView, Token
 from ftui.text import cells, cut, shown
 
 PieceKind = Literal[
@@ -17,6 +17,7 @@ PieceKind = Literal[
 TRAINED = ("trained", "trained special", "trained mark")
 CHUNK = re.compile(r"\n|[^\S\n]+|\S+")
 LEAST_WIDTH = 8
+PART_HERE = "the answers part here"
 NO_TOKEN = -1
 
 
@@ -56,9 +57,12 @@ def layout_row(sample: RowView, width: int, signs: Signs) -> list[RowLine]:
     heads = {turn.start: turn.role for turn in sample.turns if turn.end > turn.start}
     counts = {turn.start: sample.tokens[turn.start : turn.end] for turn in sample.turns}
     edges = _edges(sample.tokens)
+    parting = None if sample.compared is None else sample.compared.parting
     for number, token in enumerate(sample.tokens):
         if number in heads:
             page.heading(number, heads[number], _token_counts(counts[number]), "role", width)
+        if number == parting:
+            page.heading(number, PART_HERE, "", "note", width)
         if token.is_cut and (not number or not sample.tokens[number - 1].is_cut):
             num_lost = sample.num_tokens - number
             page.heading(
@@ -73,6 +77,34 @@ def layout_row(sample: RowView, width: int, signs: Signs) -> list[RowLine]:
             len(sample.tokens), f"{unseen:,} more token{'s' if unseen != 1 else ''}", signs.more, "note", width
         )
     return page.lines
+
+
+def comparison_lines(sample: RowView) -> list[str]:
+    """Both answers of a row in numbers, where they part, and what the reference says of them; nothing of other rows."""
+    its = sample.compared
+    if its is None:
+        return []
+    lines = []
+    if len(its.sides) > 1:
+        chosen, rejected = (f"{side.num_target_tokens:,} of {side.num_tokens:,}" for side in its.sides)
+        where = f"they part at token {its.parting + 1:,}" if its.parting is not None else "they do not differ"
+        lines.append(f"chosen {chosen} tokens trained, rejected {rejected}; {where}")
+    return [*lines, _of_reference(its.sides)] if its.has_reference else lines
+
+
+def _of_reference(sides: Sequence[AnswerSide]) -> str:
+    """Log-probabilities, of the whole answer and of a token of it; of a pair also which side is likelier."""
+    measured = [(side.log_prob, max(1, side.num_target_tokens)) for side in sides if side.log_prob is not None]
+    told = [(log_prob, log_prob / number) for log_prob, number in measured]
+    if len(told) < len(sides):
+        return "reference: not measured on this row; a run measures it before its first step"
+    sums, means = (f"{one:,.1f}" for one, _ in told), (f"{one:.2f}" for _, one in told)
+    numbers = f"reference: ln p {' and '.join(sums)} ({' and '.join(means)} a token)"
+    if len(told) < 2:
+        return numbers
+    ratio = told[0][0] - told[1][0]
+    which = "neither" if not ratio else "the rejected one" if ratio < 0 else "the chosen one"
+    return f"{numbers}, log-ratio {ratio:+,.1f}: it prefers {which}"
 
 
 def _edges(tokens: Sequence[Token]) -> dict[int, tuple[bool, bool]]:

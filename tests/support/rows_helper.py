@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ftui.dataset.report import Example, Finding, OtherLength, Padding, Report, RowLocation, SourceFacts
-from ftui.dataset.row import RowView, Token, Turn
+from ftui.dataset.row import AnswerSide, ComparedAnswers, RowView, Token, Turn
 from ftui.errors import FtuiError
 from ftui.profile.consent import check_remote_code
 from ftui.profile.schema import Profile
@@ -72,6 +72,35 @@ SAMPLES = [
     sample_of(n, chat, num_rows=len(CHATS), notes=["the answer is a placeholder: {{answer}}"] if n == 3 else [])
     for n, chat in enumerate(CHATS)
 ]
+
+
+def pair_of(answers: Sequence[str], log_probs: Sequence[float | None]) -> list[RowView]:
+    """The two answers of a pair, as the two parts of the only row."""
+    asked = ("user", "Where is the log?")
+    sides = [sample_of(0, [asked, ("assistant", answer)], num_rows=1) for answer in answers]
+    seen = [
+        AnswerSide(label, one.num_tokens, one.num_target_tokens, log_prob)
+        for label, one, log_prob in zip((1, -1), sides, log_probs, strict=True)
+    ]
+    texts = ([token.text for token in one.tokens] for one in sides)
+    parting = next(n for n, (chosen, rejected) in enumerate(zip(*texts, strict=False)) if chosen != rejected)
+    its = ComparedAnswers(seen, parting, has_reference=True)
+    return [
+        msgspec.structs.replace(
+            one, form="preference", part=part, num_parts=2, label=label, compared=its,
+            num_row_tokens=sum(side.num_tokens for side in sides),
+        )
+        for part, (one, label) in enumerate(zip(sides, (1, -1), strict=True))
+    ]  # fmt: skip
+
+
+PAIR = pair_of(
+    [
+        "In /var/log; `journalctl -e` shows its end.",
+        "In a file. Which one, nobody knows: it may well be somewhere else.",
+    ],
+    [-31.4, -24.9],
+)
 FINDINGS = [
     Finding(
         "placeholders", "error", 1, 4,

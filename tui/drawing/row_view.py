@@ -8,7 +8,7 @@ from pathlib import Path
 from ftui.dataset import report_text
 from ftui.dataset.report import Report, RowLocation
 from ftui.dataset.row import RowView, Token
-from ftui.dataset.row_text import NO_TOKEN, Piece, PieceKind, RowLine, Signs
+from ftui.dataset.row_text import NO_TOKEN, Piece, PieceKind, RowLine, Signs, comparison_lines
 from ftui.text import cells, cut_middle, shown
 
 from ..render.glyphs import Glyphs
@@ -130,12 +130,14 @@ def _column(glyphs: Glyphs, tokens: Sequence[Token], is_seen: bool) -> Span:
 
 
 def notes(sample: RowView, width: int) -> list[Line]:
-    """What is odd about the row."""
-    return [
-        [(("! " if not n else "  ") + line, "warn")]
+    """What is compared in the row, and what is odd about it."""
+    compared = (line for told in comparison_lines(sample) for line in wrapped(told, width - 1))
+    odd = (
+        (("! " if not n else "  ") + line, "warn")
         for note in sample.notes
         for n, line in enumerate(wrapped(note, width - 2))
-    ]
+    )
+    return [*([(f" {line}", "muted")] for line in compared), *([span] for span in odd)]
 
 
 def token_lines(

@@ -14,11 +14,14 @@ _UNANSWERED_ROLES = ("system", "developer")
 
 @dataclass(frozen=True)
 class RowContent:
-    """`answers` are what is trained on; `text` is all that is said, without what the system says.
+    """`answers` are what the model is to say; `text` is all that is said, without what the system says.
 
     `content` (bytes) is the same for two rows only if they say the same in the same roles, whatever their form;
     `prompt` is that of what stands before the last answer, empty where nothing does. `words` and `question` are these
     two in small letters, with single spaces, and without what the system says.
+
+    Where answers are compared, `unwanted` are the rejected ones or those judged bad, and `chosen` and `rejected` are
+    the `content` of either side: what is asked and the answer to it; empty for a side that is not there.
     """
 
     answers: list[str]
@@ -27,16 +30,21 @@ class RowContent:
     prompt: bytes = b""
     words: bytes = b""
     question: bytes = b""
+    unwanted: tuple[str, ...] = ()
+    chosen: bytes = b""
+    rejected: bytes = b""
 
 
 def row_content(example: Example, *, compares: bool = False) -> RowContent:
-    """Of a pair the better answer, of a bad one none, but where a stage `compares` them: then all of them count."""
+    """Of a pair the better answer, of a bad one none, but where a stage `compares` them: then both sides are told."""
     match example:
         case Pair(chosen, rejected) if compares:
             its, other = row_content(chosen), row_content(rejected)
-            answers, text = its.answers + other.answers, "\n".join([its.text, *other.answers])
-            content, words = its.content + other.content, its.words + other.words
-            return RowContent(answers, text, content, its.prompt, words, its.question)
+            text, content = "\n".join([its.text, *other.answers]), its.content + other.content
+            return RowContent(
+                its.answers, text, content, its.prompt, its.words + other.words, its.question,
+                tuple(other.answers), its.content, other.content,
+            )  # fmt: skip
         case Chat():
             return _of_chat(example)
         case Completion(prompt, completion):
@@ -48,8 +56,12 @@ def row_content(example: Example, *, compares: bool = False) -> RowContent:
             return row_content(chosen)
         case JudgedAnswer(answer, good=verdict):
             its, word = row_content(answer), bytes([verdict])
-            answers = its.answers if verdict or compares else []
-            return RowContent(answers, its.text, its.content + word, its.prompt, its.words + word, its.question)
+            wanted, unwanted = (its.answers, []) if verdict else ([], its.answers)
+            sides = (its.content, b"") if verdict else (b"", its.content)
+            return RowContent(
+                wanted, its.text, its.content + word, its.prompt, its.words + word, its.question,
+                *((tuple(unwanted), *sides) if compares else ()),
+            )  # fmt: skip
         case Tokens(input_ids, targets):
             content = np.asarray(input_ids).tobytes() + np.packbits(targets).tobytes()
             return RowContent([], "", content, words=content)
@@ -72,6 +84,26 @@ def _of_chat(chat: Chat) -> RowContent:
         _encoder.encode([words, chat.tools]),
         _encoder.encode([before_words, chat.tools]) if before_words else b"",
     )
+
+
+def is_asked_alike(one: Chat | Completion, other: Chat | Completion) -> bool:
+    """Whether the same stands before the first turn that is compared, in both."""
+    if isinstance(one, Completion) or isinstance(other, Completion):
+        return isinstance(one, Completion) and isinstance(other, Completion) and one.prompt == other.prompt
+    first, second = _before_answer(one), _before_answer(other)
+    are_same = first == second or [*map(_turn, first)] == [*map(_turn, second)]
+    return are_same and one.tools == other.tools
+
+
+def prompt_text(answer: Chat | Completion) -> str:
+    """What stands before the first turn that is compared."""
+    return answer.prompt if isinstance(answer, Completion) else "\n".join(map(_text, _before_answer(answer)))
+
+
+def _before_answer(chat: Chat) -> list[Message]:
+    turns, untrained = chat.messages, chat.untrained
+    spoken = (n for n, one in enumerate(turns) if one.get("role") == "assistant" and n not in untrained)
+    return turns[: next(spoken, len(turns))]
 
 
 def _last_answer(turns: list[list[Any]]) -> int:

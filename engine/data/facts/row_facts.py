@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from enum import IntFlag
 from hashlib import blake2b
 
 import numpy as np
@@ -10,41 +9,22 @@ import numpy as np
 from ..forms.examples import Chat, Example, Message, trained_part
 from ..tokens.encode import EncodedRow
 from . import near_duplicates
+from .compared_answers import answer_oddities, common_start
 from .mojibake import is_damaged
+from .oddity import Oddity
 from .row_content import RowContent, row_content
 
 FACTS = np.dtype(
     [
         ("file", "<i4"), ("place", "<i8"), ("offset", "<i8"), ("flags", "<u4"), ("content", "<u8"), ("prompt", "<u8"),
-        ("words", "<u8"), ("question", "<u8"), ("similar", "<u8", (near_duplicates.NUM_BANDS,)),
+        ("words", "<u8"), ("question", "<u8"), ("similar", "<u8", (near_duplicates.NUM_BANDS,)), ("chosen", "<u8"),
+        ("rejected", "<u8"), ("parting", "<i4"),
     ]
 )  # fmt: skip
 """One row. `file`, `place` and `offset` say where it is (as a Block does). `flags` are an `Oddity`. `content`,
-`prompt`, `words` and `question` are hashes of the `RowContent` (0 = empty); rows with a band of `similar` in common
-may be nearly the same. Of a row that is never trained on, as an answer judged bad, there is nothing but its place."""
-
-
-class Oddity(IntFlag):
-    """What is odd about a row."""
-
-    EMPTY_ANSWER = 1 << 0
-    PLACEHOLDER = 1 << 1
-    BOILERPLATE = 1 << 2
-    DAMAGED_TEXT = 1 << 3
-    ROLE_ORDER = 1 << 4
-    ENDS_UNANSWERED = 1 << 5
-    SAME_ROLE_TWICE = 1 << 6
-    BEGINS_WITH_ANSWER = 1 << 7
-    LATE_SYSTEM = 1 << 8
-    NO_TARGET = 1 << 9
-    TWO_BOS = 1 << 10
-    NO_EOS = 1 << 11
-    MASKS_DIFFER = 1 << 12
-    UNKNOWN_TOKENS = 1 << 13
-    JOINED_LINES = 1 << 14
-    SPECIAL_IN_TEXT = 1 << 20
-    UNFILLED = 1 << 15  # an answer is nothing but a placeholder, or has one for the assistant's own name
-
+`prompt`, `words`, `question`, `chosen` and `rejected` are hashes of the `RowContent` (0 = empty); rows with a band of
+`similar` in common may be nearly the same. `parting`: the tokens that both answers of a pair begin with. Of a row that
+is never trained on, as an answer judged bad in stage sft, there is nothing but its place."""
 
 _NOTED = {
     "two_bos": Oddity.TWO_BOS,
@@ -53,6 +33,7 @@ _NOTED = {
     "unknown_tokens": Oddity.UNKNOWN_TOKENS,
     "joined_lines": Oddity.JOINED_LINES,
     "special_in_text": Oddity.SPECIAL_IN_TEXT,
+    "end_on_one_side": Oddity.END_ON_ONE_SIDE,
 }
 _SLOT = re.compile(r"(?<!\$)\{\{ ?[A-Za-z_][\w.-]{0,40} ?\}\}")
 _INSERT = re.compile(r"\[insert [^\]\n]{1,40}\]", re.IGNORECASE)
@@ -85,8 +66,9 @@ def facts_of(encoded: Sequence[EncodedRow], each: Sequence[RowContent]) -> np.nd
     """`FACTS` of rows and what they say (`heard`); where they stand (file, place, offset) is left to the caller."""
     facts = np.zeros(len(encoded), dtype=FACTS)
     facts["flags"] = [_oddities(one, its) for one, its in zip(encoded, each, strict=True)]
-    for name in ("content", "prompt", "words", "question"):
+    for name in ("content", "prompt", "words", "question", "chosen", "rejected"):
         facts[name] = [hash_of(getattr(its, name)) for its in each]
+    facts["parting"] = [common_start(one.sequences) for one in encoded]
     facts["similar"] = near_duplicates.hash_bands([its.text for its in each])
     return facts
 
@@ -110,7 +92,7 @@ def _oddities(encoded: EncodedRow, its: RowContent) -> int:
         flags |= _NOTED.get(note, Oddity(0))
     if encoded.sequences and not any(sequence.num_targets for sequence in encoded.sequences):
         flags |= Oddity.NO_TARGET
-    return int(flags) | text_oddities(its) | order_oddities(encoded.example)
+    return int(flags) | text_oddities(its) | order_oddities(encoded.example) | answer_oddities(encoded, its)
 
 
 def text_oddities(its: RowContent) -> int:

@@ -20,7 +20,14 @@ from .loss_mask import loss_mask, omits_text_beside_calls, omitted_role, spell_o
 from .named_templates import advise_template
 from .pieces import PieceTokenizer, PieceTokens, TextTokens, find_piece_tokenizer
 from .skeletons import Skeletons
-from .special_token_check import SpecialTokens, find_special_tokens, has_special_text, oddities, strip_padding
+from .special_token_check import (
+    SpecialTokens,
+    count_stops,
+    find_special_tokens,
+    has_special_text,
+    oddities,
+    strip_padding,
+)
 from .template_fit import TemplateRefusal
 
 
@@ -103,7 +110,11 @@ class Encoder:
                 notes |= {"special_in_text"} if self._has_marks(one.example, turn, encoding) else set()
             if one.tokens is not None:
                 sequences.append(Sequence(one.tokens.input_ids, one.tokens.targets, number))
-            notes.update(name for sequence in sequences for name in oddities(sequence, self._special))
+            stops = [count_stops(sequence, self._special) for sequence in sequences]
+            for sequence, num_stops in zip(sequences, stops, strict=True):
+                notes.update(oddities(sequence, num_stops, self._special))
+            if len(set(stops)) > 1 and sequences[0].label:
+                notes.add("end_on_one_side")
             encoded.append(EncodedRow(sequences, one.example, frozenset(notes)))
         return encoded
 

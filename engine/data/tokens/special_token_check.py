@@ -43,17 +43,22 @@ def find_special_tokens(tokenizer: PreTrainedTokenizerBase, stops: frozenset[str
     return SpecialTokens(tokenizer.bos_token_id, ids - {unknown}, rare, tokenizer.pad_token_id, marks, added)
 
 
-def oddities(sequence: "Sequence", special: SpecialTokens) -> list[str]:
-    """Names of the findings that this sequence adds to."""
-    ids, trained = sequence.input_ids, np.flatnonzero(sequence.targets)
-    notes = []
+def oddities(sequence: "Sequence", num_stops: int, special: SpecialTokens) -> list[str]:
+    """Names of the findings that this sequence adds to; `num_stops` as `count_stops` gives it."""
+    ids, notes = sequence.input_ids, []
     if special.bos is not None and len(ids) > 1 and ids[0] == ids[1] == special.bos:
         notes.append("two_bos")
-    if len(trained) and special.stops.isdisjoint(ids[trained[-3:]].tolist()):  # a line's end may follow
+    if not num_stops and sequence.targets.any():
         notes.append("no_eos")
     if special.unknown is not None and special.unknown in ids:
         notes.append("unknown_tokens")
     return notes
+
+
+def count_stops(sequence: "Sequence", special: SpecialTokens) -> int:
+    """Tokens that end a turn among the last three trained ones: a line's end may follow."""
+    last = sequence.input_ids[np.flatnonzero(sequence.targets)[-3:]].tolist()
+    return sum(one in special.stops for one in last)
 
 
 def has_special_text(special: SpecialTokens, chat: Chat, text: str, encoding: TextTokens) -> bool:

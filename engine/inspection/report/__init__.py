@@ -14,7 +14,9 @@ from ...data.stores.store import Store
 from ...planning.mixing import compute_training_shares
 from ...planning.plan import SourceShare
 from ...system.distinct import distinct
-from .examine import Examination, find_problems
+from .answer_problems import describe_answers
+from .examination import Examination
+from .examine import find_problems
 from .lengths import histogram, lengths_to_try, percentiles
 from .limits import limits_of
 from .padding import joins_here, padding_of
@@ -35,7 +37,9 @@ def make_report(read: LoadedData, profile: Profile) -> Report:
     same = load_comparisons(rows, [*read.stores, *read.eval_stores], num_trained, tried)
     shares, scripts = _shares(read, profile), _scripts(read.stores)
     padding = padding_of(profile, read.train.lengths, shares, joined=joins_here(profile, read)) if shares else None
-    examination = Examination(read, profile, limits, rows, num_trained, sequences, same.sameness, padding, scripts)
+    examination = Examination(
+        read, profile, limits, rows, num_trained, sequences, same.sameness, padding, scripts, shares
+    )
     lengths = np.concatenate([store.lengths for store in read.stores])
     letters = sum(scripts.values())
     return Report(
@@ -58,6 +62,7 @@ def make_report(read: LoadedData, profile: Profile) -> Report:
         scripts=[(name, count / letters) for name, count in scripts.items()],
         special=describe_special_tokens(read.tokenizer, sequences),
         findings=find_problems(examination),
+        answers=describe_answers(sequences, profile.run.stage),
     )
 
 

@@ -37,6 +37,8 @@ class Comparison(msgspec.Struct, frozen=True):
     similar: Matches = Matches()
     prompts: Matches = Matches()
     leaked: Matches = Matches()
+    contradicting: Matches = Matches()
+    ranked: Matches = Matches()
 
 
 def compare_rows(rows: RowIndex, num_trained: int, likely: np.ndarray) -> Comparison:
@@ -55,10 +57,10 @@ def compare_rows(rows: RowIndex, num_trained: int, likely: np.ndarray) -> Compar
     leaks = np.concatenate([leaks, np.stack([first[others], others], axis=1)])
     exact_pairs = np.stack([first[exact], exact], axis=1)
     return Comparison(
-        duplicates=_matches(np.stack([first[duplicates], duplicates], axis=1)),
-        similar=_matches(near, is_least=not is_all),
-        prompts=_matches(_same_prompts(rows.column("prompt")[:num_trained], uniques[uniques < num_trained])),
-        leaked=_matches(np.concatenate([exact_pairs, _same_words(rows, num_trained), leaks]), is_least=not is_all),
+        duplicates=list_matches(np.stack([first[duplicates], duplicates], axis=1)),
+        similar=list_matches(near, is_least=not is_all),
+        prompts=list_matches(_same_prompts(rows.column("prompt")[:num_trained], uniques[uniques < num_trained])),
+        leaked=list_matches(np.concatenate([exact_pairs, _same_words(rows, num_trained), leaks]), is_least=not is_all),
     )
 
 
@@ -89,7 +91,7 @@ def _same_words(rows: RowIndex, num_trained: int) -> np.ndarray:
     return np.stack([trained[counts], evaluated[counts]], axis=1)
 
 
-def _matches(pairs: np.ndarray, *, is_least: bool = False) -> Matches:
+def list_matches(pairs: np.ndarray, *, is_least: bool = False) -> Matches:
     """`pairs` (n, 2) of an earlier and a later row, which is counted once."""
     later, places = np.unique(pairs[:, 1], return_index=True)
     examples = [(int(row), int(pairs[place, 0])) for row, place in zip(later[:EXAMPLES], places, strict=False)]

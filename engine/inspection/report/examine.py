@@ -3,30 +3,26 @@
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from msgspec import structs
 
-from ftui.dataset.report import Example, Finding, Padding
+from ftui.dataset.report import Example, Finding
 from ftui.dataset.report_text import percent
-from ftui.profile.schema import Profile
+from ftui.profile.sections.preference import COMPARING_STAGES
 from ftui.profile.sections.row_forms import OUR_COLUMNS, fold_name
 from ftui.text import toml_value
 
-from ...data.facts.row_facts import Oddity
-from ...data.load_rows import DataSplit, LoadedData
-from ...data.stores.sequences import Sequences
+from ...data.facts.oddity import Oddity
+from ...data.load_rows import DataSplit
 from ...system.distinct import distinct
-from .duplicates import Comparison, Matches
-from .excerpts import make_excerpt
+from .answer_problems import find_answer_problems
+from .examination import EXAMPLES, Examination, at_most_warning, length_fix, match_finding, row_finding
 from .findings import KINDS, make_finding
 from .lengths import cut_answers
-from .limits import Limits, rows_outside_vocabulary
-from .row_index import RowIndex
+from .limits import rows_outside_vocabulary
 from .untrained_rows import find_untrained_rows
 
-EXAMPLES = 3
 REASONS = 3  # as many are told in full
 SKIPPED = 20  # rows that cannot be read are seen nowhere else (as many are kept)
 OF_ROWS = {
@@ -53,23 +49,9 @@ FEW_ROWS = {"adapter": 50, "full": 1000}  # sources: findings.py
 FEW_TOKENS = 100_000
 FEW_EVAL, FEW_EVAL_TARGETS, MANY_EVAL_TARGETS = 30, 1_000, 50_000  # rows and target tokens: findings.py
 TRAIN_AN_ADAPTER = 'Or train an adapter: adapter.method = "lora".'
+SEVERAL_ANSWERS = "Nothing: several answers to one prompt are what is compared here."
 COLUMNS_SHOWN = 8
 LITTLE_PADDING = 0.1  # share of the places, below which nothing is said
-
-
-@dataclass(frozen=True)
-class Examination:
-    """What findings are made of. `seen` is all that is read at data.max_length, before any is set aside."""
-
-    read: LoadedData
-    profile: Profile
-    limits: Limits
-    rows: RowIndex
-    num_trained: int
-    seen: Sequences
-    sameness: Comparison
-    padding: Padding | None
-    scripts: dict[str, int]
 
 
 def find_problems(examination: Examination) -> list[Finding]:
@@ -83,6 +65,7 @@ def find_problems(examination: Examination) -> list[Finding]:
         _without_target,
         _too_long,
         _repeated,
+        find_answer_problems,
         _vocabulary,
         _scripts,
         _amounts,
@@ -94,21 +77,6 @@ def find_problems(examination: Examination) -> list[Finding]:
         structs.replace(finding, allowed=finding.name in allow) for part in parts for finding in part(examination)
     ]
     return sorted(findings, key=lambda finding: (order[finding.severity], names.index(finding.name)))
-
-
-def _example(examination: Examination, name: str, row: int, like: int | None = None) -> Example:
-    """A row with what is wrong in it, and the one it is `like`."""
-    excerpt = make_excerpt(examination.read.tokenizer, examination.rows, row, name)
-    return Example(examination.rows.where(row), excerpt, None if like is None else examination.rows.where(like))
-
-
-def _row_finding(
-    examination: Examination, name: str, rows: np.ndarray, total: int, detail: str = ""
-) -> Iterator[Finding]:
-    """The finding, where there are such rows (their numbers)."""
-    if len(rows):
-        examples = [_example(examination, name, int(row)) for row in rows[:EXAMPLES]]
-        yield make_finding(name, len(rows), total, examples, detail=detail)
 
 
 def _skipped(examination: Examination) -> Iterator[Finding]:
@@ -147,7 +115,7 @@ def _misread(examination: Examination) -> Iterator[Finding]:
     """Never an error: a language that is not in the table may be meant."""
     for note in examination.read.misread_files:
         finding = structs.replace(make_finding("damaged_text", 1, 1), message=note, unit="files")
-        yield _at_most_warning(finding)
+        yield at_most_warning(finding)
 
 
 def _unused(examination: Examination) -> Iterator[Finding]:
@@ -169,15 +137,10 @@ def _odd(examination: Examination) -> Iterator[Finding]:
             continue  # rows that came as tokens are pieces of a text: they end anywhere
         rows = np.flatnonzero(flags & np.uint32(oddity))
         detail = _faults(flags) if name == "role_order" else ""
-        for finding in _row_finding(examination, name, rows, examination.num_trained, detail):
+        for finding in row_finding(examination, name, rows, examination.num_trained, detail):
             num_sure = int((flags & np.uint32(Oddity.UNFILLED) > 0).sum()) if name == "placeholders" else len(rows)
             is_error = KINDS[name].severity(num_sure, examination.num_trained) == "error"
-            yield finding if is_error else _at_most_warning(finding)
-
-
-def _at_most_warning(finding: Finding) -> Finding:
-    """The finding, an error as a warning."""
-    return structs.replace(finding, severity="warning") if finding.severity == "error" else finding
+            yield finding if is_error else at_most_warning(finding)
 
 
 def _faults(flags: np.ndarray) -> str:
@@ -189,11 +152,11 @@ def _without_target(examination: Examination) -> Iterator[Finding]:
     """As bad as it is for the source that loses the largest part. One that loses all lets no run start."""
     its = find_untrained_rows(examination.read.sources, examination.read.stores, examination.seen)
     detail = its.detail if len(examination.read.sources) > 1 else ""
-    for finding in _row_finding(examination, "no_target_tokens", its.rows, its.num_rows, detail):
+    for finding in row_finding(examination, "no_target_tokens", its.rows, its.num_rows, detail):
         _, lost, there = its.shares[0]
         severity = KINDS[finding.name].severity(lost, there)
         graver = structs.replace(finding, severity=severity, fix=its.fix, is_allowable=lost < there)
-        yield structs.replace(graver, fix=_length_fix(examination, graver)) if its.num_too_long else graver
+        yield structs.replace(graver, fix=length_fix(examination, graver)) if its.num_too_long else graver
 
 
 def _too_long(examination: Examination) -> Iterator[Finding]:
@@ -207,34 +170,26 @@ def _too_long(examination: Examination) -> Iterator[Finding]:
         pairs = zip(stores, firsts, strict=False)
         return distinct(np.concatenate([store.rows[store.lengths > limit] + first for store, first in pairs]))
 
-    for finding in _row_finding(examination, "truncated", longer(max_length), examination.num_trained):
-        yield structs.replace(finding, fix=_length_fix(examination, finding))
+    for finding in row_finding(examination, "truncated", longer(max_length), examination.num_trained):
+        yield structs.replace(finding, fix=length_fix(examination, finding))
     pairs = [pair for pair in zip(stores, firsts, strict=False) if set(pair[0].counts.forms) != {"text"}]
     ends = [np.zeros(0, dtype=np.int64), *(cut_answers(store, max_length) + first for store, first in pairs)]
-    for finding in _row_finding(examination, "answers_cut_off", np.concatenate(ends), examination.num_trained):
-        yield structs.replace(finding, fix=_length_fix(examination, finding))
+    for finding in row_finding(examination, "answers_cut_off", np.concatenate(ends), examination.num_trained):
+        yield structs.replace(finding, fix=length_fix(examination, finding))
     if longest := examination.limits.positions:
-        yield from _row_finding(examination, "too_long_for_model", longer(longest), examination.num_trained)
-
-
-def _length_fix(examination: Examination, finding: Finding) -> str:
-    """What to do about rows that are cut, with the length that would hold them, if the model sees so far."""
-    longest = max(store.counts.longest for store in examination.read.stores)
-    most = min(longest, examination.limits.positions or longest)
-    if most <= examination.profile.data.max_length:
-        return f"{finding.fix} The model sees no more tokens."
-    reach = "holds all of them" if most == longest else "is all that the model sees"
-    return f"{finding.fix} data.max_length = {most} {reach}."
+        yield from row_finding(examination, "too_long_for_model", longer(longest), examination.num_trained)
 
 
 def _repeated(examination: Examination) -> Iterator[Finding]:
     same, trained = examination.sameness, examination.num_trained
-    yield from _match_finding(examination, "duplicate_rows", same.duplicates, trained)
-    yield from _match_finding(examination, "similar_rows", same.similar, trained)
-    yield from _match_finding(examination, "leaked_rows", same.leaked, len(examination.rows) - trained)
+    yield from match_finding(examination, "duplicate_rows", same.duplicates, trained)
+    yield from match_finding(examination, "similar_rows", same.similar, trained)
+    yield from match_finding(examination, "leaked_rows", same.leaked, len(examination.rows) - trained)
     if same.duplicates.count and not examination.read.eval_sources:
         yield from _parted_copies(examination)
-    yield from _match_finding(examination, "repeated_prompts", same.prompts, trained)
+    compares = examination.profile.run.stage in COMPARING_STAGES
+    for finding in match_finding(examination, "repeated_prompts", same.prompts, trained):
+        yield structs.replace(finding, severity="note", fix=SEVERAL_ANSWERS) if compares else finding
 
 
 def _parted_copies(examination: Examination) -> Iterator[Finding]:
@@ -248,23 +203,16 @@ def _parted_copies(examination: Examination) -> Iterator[Finding]:
     trained, apart = (distinct(part.sequences.rows[part.indices]) for part in (train, evaluation))
     content = examination.rows.column("content")
     whole = np.setdiff1d(apart, trained)  # of a long text, parts may be on both sides
-    for finding in _row_finding(
+    for finding in row_finding(
         examination, "leaked_rows", whole[np.isin(content[whole], content[trained])], len(apart)
     ):
         fix = "There are more copies of one row than may be set aside: delete them, or name other rows in data.eval."
-        yield structs.replace(_at_most_warning(finding), fix=fix)
-
-
-def _match_finding(examination: Examination, name: str, alike: Matches, total: int) -> Iterator[Finding]:
-    if not alike.count:
-        return
-    examples = [_example(examination, name, row, earlier) for row, earlier in alike.examples]
-    yield make_finding(name, alike.count, total, examples, detail="at least" if alike.is_least else "")
+        yield structs.replace(at_most_warning(finding), fix=fix)
 
 
 def _vocabulary(examination: Examination) -> Iterator[Finding]:
     rows = rows_outside_vocabulary(examination.read, examination.limits)
-    yield from _row_finding(examination, "outside_vocabulary", rows, examination.num_trained)
+    yield from row_finding(examination, "outside_vocabulary", rows, examination.num_trained)
     if marks := examination.read.missing_marks:
         tokens = toml_value((*examination.profile.model.extra_special_tokens, *marks))
         detail = f"{', '.join(marks)}; model.extra_special_tokens = {tokens} makes tokens of them"

@@ -13,6 +13,8 @@ from msgspec import structs
 from ftui.dataset.report import Example, Finding, Report, Severity
 from ftui.errors import DataError
 
+from ...data.facts.compared_answers import LONG_ANSWER
+
 MOST_WARNINGS = 8
 _OF_ONE = {
     "are": "is", "have": "has", "hold": "holds", "say": "says", "ask": "asks", "begin": "begins", "end": "ends",
@@ -197,6 +199,67 @@ _TABLE = (
         "special_in_text", "have the text of a special token inside a turn, which becomes that token",
         "Take it out: the model reads it as the mark itself, such as the end of the turn, and learns it in an answer.",
         warning=0,
+    ),
+    FindingKind(
+        "identical_answers", "have the same answer as the better and as the worse one: it cancels out",
+        "Delete these rows; where most are so, look at what the columns chosen and rejected hold.",
+        warning=0, error=0.5, unit="pairs",
+        why="Answers that part only beyond data.max_length count, too.",
+    ),
+    FindingKind(
+        "contradicting_answers", "say the opposite of an earlier row: the answer that is better there is worse here",
+        "Delete one of each two, or keep the verdict that most gave.", warning=0.01, error=0.3,
+        why="Of a pair it is the one with both answers swapped, of a verdict the other one on the same answer to the "
+        "same prompt. They cancel each other out. The later ones are counted; verdicts (kto) stop no run, for several "
+        "people may have given them.",
+    ),
+    FindingKind(
+        "chosen_and_rejected", "have an answer that is chosen in one pair and rejected in another, to the same prompt",
+        "Nothing, where several answers were ranked: those in the middle are both.", unit="pairs",
+    ),
+    FindingKind(
+        "longer_chosen", "of unequal length have the longer answer as the better one: the model may learn to be long",
+        "Add pairs in which the shorter answer is better.", warning=0.73, unit="pairs",
+        why="From there on length alone predicts the verdict as well as one judge predicts another: trained labellers "
+        "agreed in 72.6% (Ouyang et al. 2022, arXiv 2203.02155). Below, and where there are fewer than 30 of unequal "
+        "length, only the share is told.",
+    ),
+    FindingKind(
+        "prompts_differ", "have another prompt before the better answer than before the worse one",
+        "Let both answers follow the same turns, best in a column of its own (prompt); else the prompt is judged, too.",
+        warning=0, error=0.5, unit="pairs",
+    ),
+    FindingKind(
+        "empty_rejected", "have a worse answer that is empty: they teach no more than to say something",
+        "Delete these rows or give them an answer that could be said.", warning=0.01, unit="pairs",
+    ),
+    FindingKind(
+        "cut_on_one_side", "are cut in one of their answers only, so that only the other one has an end",
+        "Raise data.max_length, or leave these rows out: the model learns that an answer without an end is better, or "
+        "worse.", warning=0.01, unit="pairs",
+    ),
+    FindingKind(
+        "end_on_one_side", "have the end-of-text token more often at the end of one answer than of the other",
+        "Take it out of the text of the answers: ftui writes it behind each.", warning=0, error=0.5, unit="pairs",
+    ),
+    FindingKind(
+        "answer_in_prompt", "have the answer to prefer word for word in the prompt: it has only to be copied",
+        "Nothing, if the task is to quote; else take it out of the prompt.", warning=0.05, error=0.5,
+        why=f"Answers of at least {LONG_ANSWER} characters, where the worse answer is not in the prompt as well. Only "
+        "prompts that end with the answer count towards the error: a task may be to quote, but no prompt ends with its "
+        "own answer.",
+    ),
+    FindingKind(
+        "leaked_prompts", "ask what a row to train on asks, with other answers: they say little about new prompts",
+        "Keep all answers to a prompt on one side: `ftui split FILE --eval 10%` does.",
+        warning=0.01, unit="rows to evaluate on",
+        why="Rows that are trained on as they are count as leaked_rows. Only in stages that compare answers.",
+    ),
+    FindingKind(
+        "unbalanced_verdicts", "are judged good: with their weights, good and bad answers do not count alike",
+        "Are the verdicts right? label = true is good.", warning=0, unit="answers",
+        why="(desirable_weight x good) / (undesirable_weight x bad) is to lie between 1 and 4/3 (Ethayarajh et al. "
+        "2024, arXiv 2402.01306; TRL's guide). It is told below 3/4 and above 4/3, with the weight to set.",
     ),
     FindingKind(
         "joined_lines", "are text with hard line breaks, joined to paragraphs",

@@ -23,7 +23,9 @@ depend on their share. Where no source is named, the figures are rules of thumb.
 
 ## How it is found out
 
-- **Only trained tokens** are looked at: of a pair the better answer, of judged answers those that were found good.
+- **Only trained tokens** are looked at. In stage `sft` that is the better answer of a pair, and of judged answers those
+  that were found good. Stages that compare answers look at both sides; what the model would learn to say is looked for
+  in the better one only.
 - **The same**: two rows are the same if what is said in them is, in the same roles, whatever the form of the file. Ids
   and times beside the turns say nothing. What an earlier row says is counted at the later ones. A row to evaluate on
   has leaked if it asks and answers what a row to train on does, in whatever letters and spaces, and whatever the system
@@ -52,7 +54,7 @@ that too few were left to evaluate on). Lines of JSON are copied byte for byte; 
 become lines of JSON. It holds about 150 bytes of each row in memory.
 
 `data.eval_fraction` and `data.eval_num_rows` set rows aside in the same way, of each source; rows that only ask the
-same may be parted.
+same may be parted, but not in stages that compare answers.
 
 ## Forms
 

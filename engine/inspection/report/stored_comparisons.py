@@ -4,17 +4,19 @@ import hashlib
 from collections.abc import Sequence
 
 import msgspec
+from msgspec import structs
 
 from ftui.dataset.report import OtherLength
 
 from ...data.stores.duplicate_pairs import load_likely_pairs
 from ...data.stores.store import Store
 from ...system.sealed_files import read_sealed, write_sealed
+from .contradictions import find_contradictions
 from .duplicates import Comparison, compare_rows
 from .lengths import cut_losses
 from .row_index import RowIndex
 
-FORM = 2  # raise it whenever the same tokens would be judged otherwise
+FORM = 3  # raise it whenever the same tokens would be judged otherwise
 
 
 class StoredComparisons(msgspec.Struct, frozen=True):
@@ -36,9 +38,11 @@ def load_comparisons(
     file = stores[0].folder / f"report-{hashlib.sha256(names.encode()).hexdigest()[:16]}.json"
     if (data := read_sealed(file)) is not None:
         return msgspec.json.decode(data, type=StoredComparisons)
-    comparisons = StoredComparisons(
-        compare_rows(rows, num_trained, load_likely_pairs(stores)), cut_losses(trained, lengths)
-    )
+    sameness = compare_rows(rows, num_trained, load_likely_pairs(stores))
+    if any(store.labels[:1].any() for store in trained):
+        contradicting, ranked = find_contradictions(rows, num_trained)
+        sameness = structs.replace(sameness, contradicting=contradicting, ranked=ranked)
+    comparisons = StoredComparisons(sameness, cut_losses(trained, lengths))
     write_sealed(file, msgspec.json.encode(comparisons))
     return comparisons
 

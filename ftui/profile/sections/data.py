@@ -70,6 +70,17 @@ FindingName = Literal[
     "files_left_out",
     "lines_passed_over",
     "missing_marks",
+    "identical_answers",
+    "contradicting_answers",
+    "chosen_and_rejected",
+    "longer_chosen",
+    "prompts_differ",
+    "empty_rejected",
+    "cut_on_one_side",
+    "end_on_one_side",
+    "answer_in_prompt",
+    "leaked_prompts",
+    "unbalanced_verdicts",
 ]
 """The findings of the report on the data (ftui/dataset/report.py)."""
 

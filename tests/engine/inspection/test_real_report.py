@@ -82,12 +82,25 @@ STOPPING = {
 }
 
 
-def report_on(name: str) -> Report:
-    path = SHARED / name
+# Of stages that compare answers: what is found on top, and the share in which the longer answer is chosen.
+COMPARED: dict[str, tuple[str, dict[str, int], float | None]] = {
+    "realdata/preference_gsm8k_solutions.jsonl": ("dpo", {}, 0.53),
+    "realdata/preference_messages_gsm8k.jsonl": ("dpo", {}, 0.57),
+    "realdata/kto_gsm8k_solutions.jsonl": ("kto", {"unbalanced_verdicts": 400}, None),
+    "peer_data/dpo_en_demo.json": ("dpo", {"placeholders": 1, "answer_in_prompt": 1}, 0.44),
+    "peer_data/kto_en_demo.json": ("kto", {"damaged_text": 2, "repeated_prompts": 3}, None),
+    "quickstart/pairs.jsonl": ("dpo", {}, 0.0),
+    "quickstart/verdicts.jsonl": ("kto", {}, None),
+}
+
+
+def report_on(name: str, stage: str = "sft") -> Report:
+    path = SMALL.parent / Path(name).name if name.startswith("quickstart") else SHARED / name
     if not path.is_file():
         pytest.skip(f"{path} is not here: real data stays outside of the repository")
-    data = {"max_length": 8192, "chat_template": "qwen", "dataset_num_proc": 1} | OPTIONS.get(name, {})
-    profile = make_profile(SMALL, path, data=data)
+    form = {} if stage == "sft" else {"format": "kto" if stage == "kto" else "preference"}
+    data = {"max_length": 8192, "chat_template": "qwen", "dataset_num_proc": 1} | OPTIONS.get(name, {}) | form
+    profile = make_profile(SMALL, path, run={"stage": stage}, data=data)
     return make_report(load_data(profile, cache_folder(Path()), lambda detail: None, weights=False), profile)
 
 
@@ -99,6 +112,19 @@ def test_what_is_found_in_a_file(name: str) -> None:
     if report.num_rows > 1 or name in STOPPING:
         stopping = [one.name for one in report.stopping if one.name not in OF_LENGTH]
         assert stopping == STOPPING.get(name, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", COMPARED)
+def test_what_is_found_in_answers_that_are_compared(name: str) -> None:
+    stage, more, share = COMPARED[name]
+    report = report_on(name, stage)
+    found = {one.name: one.count for one in report.findings if one.name not in OF_LENGTH}
+    assert found == EXPECTED.get(name, (0, {}))[1] | more and not report.stopping
+    facts = report.answers
+    assert facts is not None and facts.are_pairs == (share is not None)
+    if share is not None:
+        assert round(facts.num_longer / (facts.num_chosen - facts.num_same), 2) == share
 
 
 def test_examples_show_where_and_what() -> None:

@@ -33,7 +33,7 @@ from ftui.tui.screens.rows import rows_screen
 from ftui.tui.screens.rows.questions import place_in
 from ftui.tui.screens.rows.rows_screen import RowsScreen
 from ftui.tui.screens.start import StartScreen
-from tests.support.rows_helper import FILE, FINDINGS, PROFILE_OF_ROWS, REPORT, SAMPLES, StandIn
+from tests.support.rows_helper import FILE, FINDINGS, PAIR, PROFILE_OF_ROWS, REPORT, SAMPLES, StandIn
 from tests.support.shown_app import PROFILE, ShownApp, picture, shown_app, strips_of
 
 SIZES = {"40x12": (40, 12), "60x20": (60, 20), "80x24": (80, 24), "120x40": (120, 40), "200x60": (200, 60)}
@@ -106,6 +106,20 @@ def test_in_ascii_and_256_colours(same_picture: SamePicture) -> None:
         same_picture("xray-cut-ascii-80x24", picture(shown.app))
 
     person(script, glyphs=ASCII, theme="light", truecolor=False)
+
+
+@pytest.mark.parametrize("size", ["80x24", "200x60"])
+def test_an_answer_of_a_pair(size: str, same_picture: SamePicture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both sides in numbers, what the reference says, and where they part; the next part is the other answer."""
+    monkeypatch.setattr(StandIn, "samples", PAIR)
+
+    async def script(shown: ShownApp) -> None:
+        same_picture(f"xray-pair-{size}", picture(shown.app))
+        assert "chosen" in shown.text().splitlines()[0]
+        await press(shown, "g", "2", "enter")
+        assert "rejected" in shown.text().splitlines()[0]
+
+    person(script, size)
 
 
 @pytest.mark.parametrize("size", ["80x24", "120x40"])
