@@ -37,7 +37,7 @@ def estimate_lines(estimate: Estimate, card: Card, price: float | None) -> list[
             "" if estimate.disk is None else f"{units.size(estimate.disk)} at most, for checkpoints and the result",
         ),
         ("time", duration_words(estimate.duration, price, estimate.rows)),
-        ("first", "" if estimate.measuring is None else measuring_words(estimate.measuring)),
+        *([] if estimate.measuring is None else [(estimate.measuring.what, measuring_words(estimate.measuring))]),
         *(("note", note) for note in estimate.notes),
         *(("warning", warning) for warning in _first(estimate.warnings)),
     ]
@@ -107,17 +107,14 @@ def duration_words(duration: Duration, price: float | None, rows: str = "") -> s
 
 def measuring_words(measuring: Measuring) -> str:
     """How much of the time goes by before the first step, what it costs, and how large the file of it is."""
-    what, once = {
-        "reference": ("the reference is measured", ", none where another run has measured the same"),
-        "losses": ("the base model's losses are measured", ""),
-    }[measuring.what]
     parts = []
     if measuring.seconds is not None:
         cost = "" if measuring.dollars is None else f", {_dollars(measuring.dollars)}"
-        parts.append(f"{units.duration(measuring.seconds)} of it{cost}{once}")
+        again = ", nothing where another run has measured the same" if measuring.what == "reference" else ""
+        parts.append(f"{units.duration(measuring.seconds)} of it before the first step{cost}{again}")
     if measuring.num_bytes is not None:
         parts.append(f"{units.size(measuring.num_bytes)} on the disk")
-    return "; ".join([what, *parts])
+    return "; ".join(parts)
 
 
 def _dollars(value: float) -> str:

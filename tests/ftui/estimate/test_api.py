@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from ftui import units
 from ftui.dataset.row_counts import RowCounts
 from ftui.estimate import closed_form
 from ftui.estimate.api import Known, estimate, setup_for, suggestions
@@ -256,5 +257,6 @@ def test_what_is_measured_before_the_first_step_has_a_time_a_price_and_a_size(tm
             dollars, price = told.measuring.dollars, card.price_per_hour
             assert dollars is not None and price is not None
             assert dollars == pytest.approx(told.measuring.seconds * price * number / 3600)
-            (line,) = [line for line in estimate_lines(told, card, price) if line.startswith("  first")]
-            assert ("reference" in line) == (stage != "sft")
+            label = "losses" if stage == "sft" else "reference"
+            (line,) = [line for line in estimate_lines(told, card, price) if line.startswith(f"  {label}")]
+            assert f"{units.duration(told.measuring.seconds)} of it before the first step, $" in line
