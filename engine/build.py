@@ -22,7 +22,7 @@ from .models.performance import check_layers, prepare_base, prepare_trained
 from .models.quantization import keep_layout, quantized_loading
 from .models.special_tokens import check_new_tokens, fit_embeddings
 from .models.starting_point import StartingPoint
-from .models.tokenizer import tokenizer_fingerprint
+from .models.tokenizer import end_padding, tokenizer_fingerprint
 from .objectives import make_objective
 from .optim.optimizer import make_optimizer
 from .runtime.event_writer import EventWriter
@@ -44,11 +44,14 @@ def build_model(profile: Profile, data: TrainingData, hardware: Hardware) -> Any
     else:
         assert data.folder is not None, "a model that is not new has a folder"
         quantised = quantized_loading(profile.adapter, hardware)
-        model = load_model(data.folder, section, dtype, hardware=hardware, **quantised)
+        model = load_model(data.folder, section, dtype, hardware=hardware, scores=profile.gives_scores, **quantised)
         if profile.adapter.is_quantised:
             keep_layout(model)
     fit_embeddings(model, data.tokenizer, data.new_token_ids)
-    if profile.data.chat_template is not None:  # generation with the result stops where a turn now ends
+    if profile.gives_scores:
+        data.tokenizer.pad_token = end_padding(data.tokenizer)
+        model.config.get_text_config().pad_token_id = data.tokenizer.pad_token_id
+    elif profile.data.chat_template is not None:  # generation with the result stops where a turn now ends
         model.generation_config.eos_token_id = data.stop_ids
     return prepare_model(model, profile, hardware, data)
 

@@ -23,7 +23,7 @@ from .models.files.hub import CODE, TOKENIZER, base_folder, model_folder
 from .models.load_model import longest_context, longest_in
 from .models.performance import check_layers, check_machine
 from .models.special_tokens import add_special_tokens
-from .models.tokenizer import load_tokenizer
+from .models.tokenizer import end_padding, load_tokenizer
 from .simulate.meta_model import MetaModel, make_meta_model
 from .system.device import Hardware
 
@@ -46,6 +46,8 @@ def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -
     if profile.model.trust_remote_code:
         return None
     vocabulary = _read_vocabulary(profile, folder_or_config)
+    if profile.gives_scores and vocabulary is not None:
+        end_padding(vocabulary[0])
     if adapter is not None and vocabulary is not None:
         check_tokens(adapter, *vocabulary)
     made = make_meta_model(profile, folder_or_config, hardware, adapter, vocabulary)

@@ -83,6 +83,7 @@ def _model_card(
     rows = [
         ("base model", f"`{Path(base).name if base.startswith('/') else base}`"),
         ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
+        *([("score", _describe_score(parts, data))] if profile.gives_scores else []),
         *([("base stored in", _describe_bits(profile.adapter))] if profile.adapter.is_quantised else []),
         ("weights", describe_weights(step, state, data.plan)),
         ("evaluation loss", f"{_describe_loss(state.loss_before)} at step 0, {_describe_loss(loss)} here"),
@@ -99,6 +100,14 @@ def _model_card(
 def describe_weights(step: int, state: TrainState, plan: RunPlan) -> str:
     """Where in the run the weights of `step` stood: the best ones are older than the last."""
     return f"step {step} of {state.step} (epoch {epoch_at(plan, state, step):.2f})"
+
+
+def _describe_score(parts: ModelParts, data: TrainingData) -> str:
+    """What whoever loads a reward model has to know. (An adapter has no config that could say it.)"""
+    padding, number = data.tokenizer.pad_token, data.tokenizer.pad_token_id
+    load = "AutoPeftModelForSequenceClassification" if is_adapted(parts.model) else "AutoModelForSequenceClassification"
+    config = f", config.pad_token_id = {number}" if is_adapted(parts.model) else ""
+    return f"at the last token of prompt and answer; {load}, num_labels = 1, padded with `{padding}`{config}"
 
 
 def _describe_bits(adapter: AdapterSection) -> str:

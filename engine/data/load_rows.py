@@ -40,7 +40,8 @@ class DataSplit:
 
     An example is what a plan deals out: one sequence, or the two of a pair (`per_example` = 2), the chosen one first.
     `mismatched` are as many prompts with each other's answers, where the loss is `kto`. `reference` are the
-    log-probabilities of its targets under the reference model, once they are measured.
+    log-probabilities of its targets under the reference model, once they are measured. `scored`: each
+    sequence gets a score at its end.
     """
 
     sequences: Sequences
@@ -48,6 +49,7 @@ class DataSplit:
     per_example: int = 1
     mismatched: "DataSplit | None" = None
     reference: "LogProbs | None" = None
+    scored: bool = False
 
     def __len__(self) -> int:
         return len(self.indices) // self.per_example
@@ -322,8 +324,8 @@ def _split(profile: Profile, data: Sequences) -> tuple[DataSplit, DataSplit | No
         data, fraction=fraction, num_rows=number, seed=profile.train.rows_seed,
         may_cut=profile.run.stage == "pretrain",
     )  # fmt: skip
-    size = profile.per_example
-    return DataSplit(data, np.flatnonzero(~apart), size), DataSplit(data, np.flatnonzero(apart), size)
+    whole = _whole(profile, data)
+    return replace(whole, indices=np.flatnonzero(~apart)), replace(whole, indices=np.flatnonzero(apart))
 
 
 def _with_mismatched(profile: Profile, split: DataSplit) -> DataSplit:
@@ -332,4 +334,5 @@ def _with_mismatched(profile: Profile, split: DataSplit) -> DataSplit:
 
 
 def _whole(profile: Profile, data: Sequences) -> DataSplit:
-    return DataSplit(data, np.arange(len(data), dtype=np.int32), profile.per_example)
+    indices = np.arange(len(data), dtype=np.int32)
+    return DataSplit(data, indices, profile.per_example, scored=profile.gives_scores)

@@ -19,6 +19,7 @@ from ftui.profile.schema import Profile
 
 from ..objectives.loss import Batch, model_and_inputs, under_adapter
 from ..system.device import Hardware
+from .load_model import gives_scores
 
 TOLERANCE = 1e-3  # the same sequence after two different neighbours: equal but for the order of additions
 ROUNDED = 3e-2  # the same in 16 bits, as a share of the largest logit
@@ -97,7 +98,8 @@ def keeps_apart(model: Any, hardware: Hardware | None = None, *, joined: bool) -
     was_training = model.training
     model.eval()
     with torch.no_grad(), torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
-        logits = base(**inputs).logits.reshape(16, -1)
+        logits = base.base_model(**inputs)[0] if gives_scores(base) else base(**inputs).logits
+        logits = logits.reshape(16, -1)
     model.train(was_training)
     first, second = logits[5:8], logits[13:16]
     limit = TOLERANCE if logits.dtype == torch.float32 else ROUNDED * float(logits.abs().max())

@@ -13,12 +13,16 @@ from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from ftui.errors import ModelError, ProfileError
+from ftui.models.shape import SCORE_HEAD
 from ftui.profile.sections.adapter import REFUSED_STARTS, AdapterSection
 
 from .adapter_files import CONFIG
 from .files.blame import blame
+from .load_model import gives_scores
 from .quantization import is_packed
 from .weights import fill_adapter
+
+SCORING = "SEQ_CLS"  # PEFT's name of the task of a reward model
 
 # Keys that an adapter to continue from brings with it.
 BROUGHT = (
@@ -52,7 +56,7 @@ def new_adapter(
     targets, whole = _targets(model, section), _whole(model, section)
     names = (*([] if isinstance(targets, str) else targets), *whole)
     config = LoraConfig(
-        task_type="CAUSAL_LM", r=section.r, lora_alpha=section.lora_alpha, lora_dropout=section.lora_dropout,
+        task_type=_task(model), r=section.r, lora_alpha=section.lora_alpha, lora_dropout=section.lora_dropout,
         target_modules=targets, exclude_modules=_plain(section.exclude_modules),
         layers_to_transform=_plain(section.layers_to_transform), layers_pattern=section.layers_pattern,
         rank_pattern=dict(section.rank_pattern), alpha_pattern=dict(section.alpha_pattern), bias=section.bias,
@@ -80,6 +84,14 @@ def continued_adapter(
         ProfileError: a key of the profile contradicts it.
     """
     config = _config_in(folder)
+    if (config.task_type == SCORING) != gives_scores(model):
+        what = "a reward model" if config.task_type == SCORING else "a language model"
+        raise ModelError(
+            f"The adapter in {folder} is that of {what}, and it would go on as that of another kind.",
+            hint='run.stage = "rm" goes on with a reward model.'
+            if config.task_type == SCORING
+            else "Merge it into its base, and let stage rm begin with the result.",
+        )
     _check_brought(config, section, folder)
     if missing := _untrained_ids(model, config, new_token_ids):
         raise ModelError(
@@ -139,18 +151,32 @@ def _targets(model: PreTrainedModel, section: AdapterSection) -> str | list[str]
     targets = section.target_modules
     if targets != "all-linear" or section.layers_to_transform is None:
         return targets if isinstance(targets, str) else list(targets)
-    head = model.get_output_embeddings()  # PEFT chooses layers by number only from a list of names
+    head = _head(model)  # PEFT chooses layers by number only from a list of names
     linear = {name for name, module in model.named_modules() if _is_linear(module) and module is not head}
     return sorted({name.rpartition(".")[2] for name in linear})
 
 
 def _whole(model: PreTrainedModel, section: AdapterSection) -> tuple[str, ...]:
-    """Modules to train whole; with embeddings that the head is tied to, the head: PEFT knows few by their name."""
+    """Modules to train whole, the head of a reward model always.
+
+    With embeddings that the head is tied to, the head: PEFT knows few by their name.
+    """
     whole = section.modules_to_save or ()
+    if gives_scores(model):
+        return tuple(dict.fromkeys([*whole, SCORE_HEAD]))
     paths = [path for path, module in model.named_modules() if module is model.get_input_embeddings()]
     if _is_tied(model) and any(path.endswith(name) for path in paths for name in whole):
         return tuple(dict.fromkeys([*whole, "lm_head"]))
     return whole
+
+
+def _task(model: PreTrainedModel) -> str:
+    return SCORING if gives_scores(model) else "CAUSAL_LM"
+
+
+def _head(model: PreTrainedModel) -> Any:
+    """What gives the logits, or the score."""
+    return getattr(model, SCORE_HEAD) if gives_scores(model) else model.get_output_embeddings()
 
 
 def _is_linear(module: nn.Module) -> bool:

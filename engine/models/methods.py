@@ -9,12 +9,14 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from ftui.errors import ModelError
+from ftui.models.shape import SCORE_HEAD
 from ftui.profile.schema import Profile
 from ftui.profile.sections.adapter import AdapterSection
 
 from ..system.device import Hardware
 from .files.blame import blame
 from .fused_lora import fuse_adapters
+from .load_model import gives_scores
 from .lora import BaseReference, continued_adapter, new_adapter
 from .quantization import check_share
 from .starting_point import StartingPoint
@@ -78,6 +80,8 @@ def freeze(
         trained_ids |= {id(weight) for layer in _last_layers(model, section.trainable_layers) for weight in layer}
     for pattern in section.trainable_modules or ():
         trained_ids |= {id(weight) for weight in _matching(model, pattern)}
+    if gives_scores(model):
+        trained_ids |= {id(weight) for weight in getattr(model, SCORE_HEAD).parameters()}
     for weight in model.parameters():
         weight.requires_grad_(id(weight) in trained_ids)
         weight.data = weight.data.to(trained if weight.requires_grad else frozen)

@@ -64,6 +64,29 @@ def bare_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def end_padding(tokenizer: PreTrainedTokenizerBase) -> str:
+    """A token to pad with that ends no text: where a text ends, transformers tells by what is no padding.
+
+    The tokenizer's own, unless it ends texts too; else another special token that is not said at an end.
+
+    Raises:
+        ModelError: there is none.
+    """
+    ids = {str(token): number for token, number in tokenizer.get_vocab().items()}
+    begin, end = tokenizer.bos_token, tokenizer.eos_token
+    others = sorted(
+        map(str, tokenizer.all_special_tokens), key=lambda token: ("pad" not in token, token != begin, ids[token])
+    )
+    for token in (tokenizer.pad_token, *others):
+        if token is not None and token != end:
+            return str(token)
+    raise ModelError(
+        "This tokenizer has no token to pad with but the one that ends a text, and the score of a text is read at its "
+        "end.",
+        hint='Add one: model.extra_special_tokens = ["<|pad|>"].',
+    )
+
+
 def is_bare(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether `bare_tokenizer` gives the same tokens: its class has no code of its own for tokens or templates."""
     own = type(tokenizer)

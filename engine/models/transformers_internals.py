@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM, masking_utils, modeling_utils
+from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification, masking_utils, modeling_utils
 from transformers.integrations import sdpa_attention
 from transformers.utils.import_utils import is_tracing
 
@@ -31,6 +31,12 @@ def supports_flash(config: Any) -> bool:
     """Whether the model type of a config has flash attention; unknown for code that comes with a model, so `False`."""
     mapping = AutoModelForCausalLM._model_mapping
     return type(config) in mapping and bool(getattr(mapping[type(config)], "_supports_flash_attn", False))
+
+
+def can_give_scores(config: Any) -> bool:
+    """Whether the model type of a config has a class for sequence classification; code that comes with a model may."""
+    is_known = type(config).__module__.startswith("transformers.")
+    return not is_known or type(config) in AutoModelForSequenceClassification._model_mapping
 
 
 def let_sdpa_share_keys(share: bool) -> None:

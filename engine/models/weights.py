@@ -34,7 +34,8 @@ def write_weights(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) 
     """
     if is_adapted(model):
         files = write_adapter(model, folder)
-        model.get_base_model().generation_config.save_pretrained(folder)
+        if (generation := getattr(model.get_base_model(), "generation_config", None)) is not None:
+            generation.save_pretrained(folder)  # a reward model has none
     else:
         files = write_model(model, folder)
     tokenizer.save_pretrained(folder)

@@ -50,7 +50,7 @@ class Objective:
 
 def make_objective(profile: Profile) -> Objective:
     """The stage of the profile's `run.stage`."""
-    from . import kto, pair_stages, pretrain, sft
+    from . import kto, pair_stages, pretrain, reward_model, sft
 
-    stages = {"pretrain": pretrain.stage, "sft": sft.stage, "kto": kto.stage}
+    stages = {"pretrain": pretrain.stage, "sft": sft.stage, "kto": kto.stage, "rm": reward_model.stage}
     return stages.get(profile.run.stage, pair_stages.stage)(profile)

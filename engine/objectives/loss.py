@@ -45,6 +45,8 @@ class Batch:
         labels: (sequences,) int8, those of `Sequence.label`.
         divergence: the mean log-ratio of model and reference on mismatched answers, in nats (stage kto).
         joined: tokens of each sequence, where all are end to end in the only row (engine/models/joined_rows.py).
+        ends: (sequences,) int64, where the last token of each stands in the flattened positions (stage rm).
+        margins: (pairs,) float32, by how much the chosen answer is better; 0 where that is not known (stage rm).
     """
 
     input_ids: Tensor
@@ -58,6 +60,8 @@ class Batch:
     labels: Tensor | None = None
     divergence: float = 0.0
     joined: tuple[int, ...] | None = None
+    ends: Tensor | None = None
+    margins: Tensor | None = None
 
     @property
     def num_tokens(self) -> int:

@@ -6,18 +6,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from ..models.transformers_internals import packing_is
 from .loss import Batch, model_and_inputs
 
 
-def sequence_scores(model: nn.Module, batch: Batch, last: Tensor) -> Tensor:
+def sequence_scores(model: nn.Module, batch: Batch) -> Tensor:
     """(sequences,) float32: what a model of type `AutoModelForSequenceClassification` with one label says.
 
-    `last` (sequences,) int64 are the places of the last real tokens in the flattened (rows x length) positions: they
-    come from lengths, since the padding token may be one that ends a text. The head computes in the type of its
-    weights: bfloat16 has 8 bits, and near scores would tie.
+    It is read at the last real token, which comes from lengths: the padding token may be one that ends a text. The head
+    computes in the type of its weights: bfloat16 has 8 bits, and near scores would tie.
     """
+    assert batch.ends is not None, "sequences that get a score are read to their end"
     base, inputs = model_and_inputs(model, batch)
-    states: Tensor = base.base_model(**inputs).last_hidden_state.flatten(0, 1)[last]
+    with packing_is(batch.position_ids is not None):
+        states: Tensor = base.base_model(**inputs).last_hidden_state.flatten(0, 1)[batch.ends]
     head: Any = base.score
     with torch.autocast(states.device.type, enabled=False):
         scores: Tensor = head(states.to(head.weight.dtype))
@@ -39,10 +41,11 @@ def centring_loss(chosen: Tensor, rejected: Tensor) -> Tensor:
 
 
 def reward_metrics(chosen: Tensor, rejected: Tensor) -> dict[str, Tensor]:
-    """Sums over the pairs, without gradient; names are TRL's. A tie is no success."""
+    """Sums over the pairs, without gradient, by the names of the stages that compare answers. A tie is no success."""
     chosen, rejected = chosen.detach(), rejected.detach()
     return {
-        "accuracy": (chosen > rejected).float().sum(),
-        "margin": (chosen - rejected).sum(),
-        "mean_reward": ((chosen + rejected) / 2).sum(),
+        "rewards/chosen": chosen.sum(),
+        "rewards/rejected": rejected.sum(),
+        "rewards/accuracies": (chosen > rejected).float().sum(),
+        "rewards/margins": (chosen - rejected).sum(),
     }

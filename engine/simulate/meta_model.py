@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ftui.errors import ModelError
 from ftui.hardware.cpu import usable_cores
@@ -20,7 +20,7 @@ from ftui.profile.schema import Profile
 from ..build import prepare_model
 from ..models.attention import FLASH, attention_for
 from ..models.files.blame import blame
-from ..models.load_model import check_kind, check_sizes, read_config
+from ..models.load_model import auto_class, check_kind, check_score_head, check_sizes, read_config
 from ..models.methods import storage_dtype
 from ..models.new_model import new_config, new_model
 from ..models.quantization import keep_layout, quantization
@@ -126,7 +126,7 @@ def _config(profile: Profile, folder_or_config: Any) -> Any:
         config = read_config(folder_or_config)
     name = Path(str(profile.model.name_or_path))
     with blame(name / "config.json", "used"):
-        check_kind(config, name)
+        check_kind(config, name, scores=profile.gives_scores)
     return config
 
 
@@ -143,8 +143,13 @@ def _base(
     if dtype == "auto":  # as it lies in its files
         dtype = getattr(config, "dtype", None) or torch.float32
     with blame((folder or Path(str(profile.model.name_or_path))) / "config.json", "made into a model"):
-        made = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=attention)
+        if profile.gives_scores:
+            config.num_labels = 1
+        make = auto_class(scores=profile.gives_scores).from_config
+        made = make(config, dtype=dtype, attn_implementation=attention)
     assert isinstance(made, PreTrainedModel)
+    if profile.gives_scores:
+        check_score_head(made)
     if folder is not None:
         check_sizes(made, folder)
     if profile.adapter.is_quantised:

@@ -183,6 +183,7 @@ def _batch(rows: BatchShape, num_examples: int, profile: Profile, *, packed: boo
         ids, positions, *targets, AMOUNTS | {"examples": num_examples}, numbers(num_rows),
         numbers(num_targets) if is_compared else None,
         torch.empty(num_targets, device=META) if has_reference else None,
+        ends=numbers(num_examples * profile.per_example) if profile.gives_scores else None,
     )  # fmt: skip
 
 

@@ -21,22 +21,25 @@ def collate_examples(split: DataSplit, rows: Several[Row], pad_id: int, joined: 
     lines = [[sequence for example in row for sequence in example] for row in examples]
     if split.per_example > 1 and all(len(row) == 1 for row in examples):
         lines = [[sequence] for line in lines for sequence in line]
-    return collate(lines, pad_id, split.per_example, joined=joined)
+    return collate(lines, pad_id, split.per_example, joined=joined, scored=split.scored)
 
 
-def collate(rows: Iterable[list[Sequence]], pad_id: int, per_example: int = 1, *, joined: bool = False) -> Batch:
+def collate(
+    rows: Iterable[list[Sequence]], pad_id: int, per_example: int = 1, *, joined: bool = False, scored: bool = False
+) -> Batch:
     """A micro-batch of rows; a row of several sequences is packed: positions start again at 0 with each of them.
 
     The first token of a sequence is never a target: nothing of its own sequence comes before it. `joined` makes one row
-    of all sequences, each without what predicts nothing at its end.
+    of all sequences, each without what predicts nothing at its end. `scored`: the end of each is read, too.
     """
     rows = [[sequence for row in rows for sequence in row]] if joined else list(rows)
-    kept = [[_num_read(sequence) if joined else len(sequence.input_ids) for sequence in row] for row in rows]
+    num_read = _num_read if joined and not scored else _num_tokens
+    kept = [[num_read(sequence) for sequence in row] for row in rows]
     lengths = np.array([sum(row) for row in kept], dtype=np.int64)
     length = int(lengths.max())
     ids = np.full((len(rows), length), pad_id, dtype=np.int64)
     positions = np.tile(np.arange(length, dtype=np.int64), (len(rows), 1))
-    predictors, target_ids = [], []
+    predictors, target_ids, ends = [], [], []
     for number, row in enumerate(rows):
         start = 0
         for sequence, size in zip(row, kept[number], strict=True):
@@ -45,7 +48,7 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int, per_example: int = 1, *
             predictors.append(number * length + start + np.flatnonzero(sequence.targets[1:]))
             target_ids.append(sequence.input_ids[1:][sequence.targets[1:]])
             start += size
-    packed = any(len(row) > 1 for row in rows)
+            ends.append(number * length + start - 1)
     sequences = [sequence for row in rows for sequence in row]
     labels = np.array([sequence.label for sequence in sequences], dtype=np.int8)
     is_compared = bool(labels.any())
@@ -53,7 +56,7 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int, per_example: int = 1, *
     references = [sequence.reference for sequence in sequences if sequence.reference is not None]
     return Batch(
         torch.from_numpy(ids),
-        torch.from_numpy(positions) if packed else None,
+        torch.from_numpy(positions) if len(sequences) > len(rows) else None,
         torch.from_numpy(np.concatenate(predictors)),
         torch.from_numpy(np.concatenate(target_ids).astype(np.int64)),
         {
@@ -69,6 +72,7 @@ def collate(rows: Iterable[list[Sequence]], pad_id: int, per_example: int = 1, *
         torch.from_numpy(np.concatenate(references)) if references else None,
         torch.from_numpy(labels) if is_compared else None,
         joined=tuple(kept[0]) if joined else None,
+        **(_ends_and_margins(sequences, ends, per_example) if scored else {}),
     )
 
 
@@ -76,3 +80,12 @@ def _num_read(sequence: Sequence) -> int:
     """Tokens up to the last one that predicts a target, at least one: nothing before them depends on the others."""
     targets = np.flatnonzero(sequence.targets)
     return max(1, int(targets[-1]) if len(targets) else 0)
+
+
+def _ends_and_margins(sequences: Several[Sequence], ends: list[int], per_example: int) -> dict[str, torch.Tensor]:
+    margins = [sequence.margin for sequence in sequences[::per_example]]
+    return {"ends": torch.tensor(ends), "margins": torch.tensor(margins, dtype=torch.float32)}
+
+
+def _num_tokens(sequence: Sequence) -> int:
+    return len(sequence.input_ids)

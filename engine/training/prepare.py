@@ -17,6 +17,7 @@ from ..data.tokens.encode import Encoder
 from ..inspection.report import make_report
 from ..inspection.report.findings import refuse_errors, warnings
 from ..models.files.fingerprints import source_of
+from ..models.load_model import has_score_head, read_config
 from ..models.starting_point import StartingPoint
 from ..optim.schedule import learning_rate_curve
 from ..planning.curriculum_plan import RunPlan
@@ -101,9 +102,19 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
     texts = (
         *warnings(findings), *warn_of_shortfall(profile, plan),
         *([] if source is None else source.notes),  # what was lost when the model's folder was made from a GGUF file
+        *_note_new_head(profile, rows.folder, rows.adapter),
         *warning_lines(find_warnings(profile, amounts)),
     )  # fmt: skip
     return TrainingData(
         rows.folder, rows.commit, rows.adapter, rows.new_token_ids, rows.tokenizer, rows.encoder, rows.train,
         rows.evaluation, plan, shares, texts,
     )  # fmt: skip
+
+
+def _note_new_head(profile: Profile, folder: Path | None, adapter: Path | None) -> tuple[str, ...]:
+    """That a reward model does not go on from one."""
+    if not profile.gives_scores or folder is None or adapter is not None:
+        return ()
+    if has_score_head(read_config(folder, trusted=profile.model.trust_remote_code)):
+        return ()
+    return (f"the base is no reward model yet: its score head is new, drawn with train.seed = {profile.train.seed}",)

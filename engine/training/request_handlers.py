@@ -99,6 +99,8 @@ class RequestHandler:
         self.inbox.answer(request, f"loss {quantity(evaluation.loss)}")
 
     def _sample(self, request: GenerateSamples) -> None:
+        if self.generator.profile.gives_scores:
+            return self.inbox.refuse(request, "a reward model gives scores, and answers no prompts")
         prompts = request.prompts or self.generator.profile.eval.sample_prompts
         if not prompts:
             return self.inbox.refuse(request, "the request has no prompt and the profile no eval.sample_prompts")

@@ -71,6 +71,7 @@ def conclude(run: Run, state: RunState, profile: Profile, lines: LiveOutput) -> 
     if ended_badly(state):
         print(describe.failure(run, state), file=sys.stderr, flush=True)
     else:
-        for line in describe.summary(run, state, learning_rate=profile.train.learning_rate):
+        rate, scores = profile.train.learning_rate, profile.gives_scores
+        for line in describe.summary(run, state, learning_rate=rate, gives_scores=scores):
             lines.print(line)
     return PREEMPTED_NOT_SAVED if state.exit_code is None else state.exit_code

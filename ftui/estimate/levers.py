@@ -189,7 +189,7 @@ def _base(setup: TrainingSetup) -> list[Lever]:
 def _can_quantise(setup: TrainingSetup) -> bool:
     """Whether the engine would store the base in few bits: not where most of it are the experts of a mixture."""
     shape = setup.shape
-    inner = shape.num_parameters - shape.vocab_size * shape.hidden_size * (1 if shape.tied else 2)
+    inner = shape.num_parameters - shape.num_ends
     linear = sum(layer.num_linear for layer in shape.layers)
     return setup.has_bitsandbytes and linear >= LEAST_SHARE * inner
 

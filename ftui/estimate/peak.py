@@ -52,7 +52,8 @@ class _WidePoints:
         self.head_trained = _is_trained(trained, shape.head) or (shape.tied and _is_trained(trained, shape.embeddings))
         self.embeddings_trained = _is_trained(trained, shape.embeddings)
         whole_head = not self.head_trained or not setup.is_lora  # PEFT would put it into a layer of its own
-        self.is_chunked = shape.model_type in PLAIN_HEADS and whole_head and shape.head not in trained.adapted_ends
+        has_plain_head = shape.model_type in PLAIN_HEADS and whole_head and shape.head not in trained.adapted_ends
+        self.is_chunked = has_plain_head or shape.gives_scores
         self.residual = FP32 if widens(setup) else setup.trained if self.embeddings_trained else setup.storage
         self.layers = self._layers()
         weights, constants, adapters = weight_bytes(setup, trained)
@@ -152,6 +153,8 @@ class _WidePoints:
         """Bytes by part of the head's widest moment: logits, hidden states beside them, its gradient or its copy."""
         setup, shape, c = self.setup, self.setup.shape, self.c
         vocab, hidden = shape.vocab_size, shape.hidden_size
+        if shape.gives_scores:
+            return {}
         if not self.is_chunked:
             capped = c if shape.model_type == "gemma2" and is_training else 0
             return {"logits": tokens * vocab * ((c if c != FP32 else 0) + 2 * FP32 + capped)}
@@ -173,7 +176,7 @@ class _WidePoints:
         return {"activations": around, "logits": last, beside: max(product, narrow)}
 
     def _head_gradient(self) -> int:
-        return FP32 * self.setup.shape.vocab_size * self.setup.shape.hidden_size if self.head_trained else 0
+        return FP32 * self.setup.shape.num_outputs * self.setup.shape.hidden_size if self.head_trained else 0
 
     def _product(self) -> int:
         """Bytes for an element of the head while its gradient is made: in the type of the arithmetic, then widened."""
@@ -265,7 +268,7 @@ class _WidePoints:
     def _head_copy(self) -> int:
         """The trained head in the type of the arithmetic."""
         narrows = self.head_trained and self.setup.trained != self.c
-        return self.c * self.setup.shape.vocab_size * self.setup.shape.hidden_size if narrows else 0
+        return self.c * self.setup.shape.num_outputs * self.setup.shape.hidden_size if narrows else 0
 
 
 def _is_trained(trained: TrainedWeights, module: str) -> bool:

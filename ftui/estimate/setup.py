@@ -131,6 +131,8 @@ def build_setup(
         rows_are_cut: whether some are longer than they may be.
     """
     adapter, train, data = profile.adapter, profile.train, profile.data
+    if profile.gives_scores:
+        shape = shape.as_reward_model()
     length = profile.longest_line(longest)
     precision = precision_on(card, train.precision)
     compute = BYTES[precision]

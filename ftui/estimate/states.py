@@ -98,8 +98,8 @@ def _matrices(setup: TrainingSetup, trained: TrainedWeights) -> Iterator[tuple[i
             if setup.use_dora:
                 yield outputs, 0
     sizes = {f"{name}.weight": both for name, both in shape.linear_names()}
-    ends = (shape.vocab_size, shape.hidden_size)
-    sizes |= {f"{shape.embeddings}.weight": ends, f"{shape.head}.weight": ends}
+    ends = {shape.embeddings: shape.vocab_size, shape.head: shape.num_outputs}
+    sizes |= {f"{name}.weight": (rows, shape.hidden_size) for name, rows in ends.items()}
     for name, elements in _weights(trained):
         yield sizes.get(name, (elements, 0))
 

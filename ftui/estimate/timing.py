@@ -136,8 +136,8 @@ def operations(setup: TrainingSetup, trained: TrainedWeights | None = None) -> f
     """Floating-point operations per token of a training step."""
     trained = find_trained(setup) if trained is None else trained
     shape = setup.shape
-    head = shape.vocab_size * shape.hidden_size
-    body = shape.num_active - head * (1 if shape.tied else 2)
+    head = 0 if shape.gives_scores else shape.vocab_size * shape.hidden_size  # a score is one product a sequence
+    body = shape.num_active - shape.num_ends
     attention = 2.0 * shape.num_heads * shape.head_dim * setup.length * shape.num_layers  # causal: half of 4
     if setup.attention in ("eager", "math"):
         attention *= 2  # scores that the mask hides are computed too

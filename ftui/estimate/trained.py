@@ -64,6 +64,8 @@ def _unfrozen(setup: TrainingSetup) -> dict[str, int]:
         for number in range(max(0, shape.num_layers - setup.trainable_layers), shape.num_layers):
             start = f"{shape.stack}.{number}."
             chosen |= {start + path: elements for path, elements in shape.layers[number].parameters()}
+    if shape.gives_scores:  # always trained
+        chosen[f"{shape.head}.weight"] = shape.outer[f"{shape.head}.weight"]
     patterns = [re.compile(pattern) for pattern in setup.trainable_modules]
     if patterns:
         tied = [(f"{shape.head}.weight", f"{shape.embeddings}.weight")] if shape.tied else []
@@ -169,10 +171,12 @@ def _is_named(name: str, names: str | Iterable[str] | None) -> bool:
 
 def _copied(setup: TrainingSetup) -> dict[str, int]:
     """Weights of the modules that are trained whole beside an adapter; a tied head is its embeddings."""
-    if not setup.modules_to_save:
+    shape, modules = setup.shape, tuple(setup.modules_to_save)
+    if shape.gives_scores:  # always trained
+        modules = (*modules, shape.head)
+    if not modules:
         return {}
-    copied, shape = {}, setup.shape
-    modules = tuple(setup.modules_to_save)
+    copied = {}
     names = dict(shape.parameters())
     if shape.tied and shape.head.endswith(modules):
         copied[f"{shape.embeddings}.weight"] = names[f"{shape.embeddings}.weight"]

@@ -1,12 +1,14 @@
 """The shape of a language model, as far as its size, its memory and its speed depend on it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
 Norm = Literal["rms", "gemma", "layer"]
 Activation = Literal["silu", "gelu", "gelu_new"]
+SCORE_HEAD = "score"
+"""The linear layer with one output that gives a reward model's score: transformers' name, and PEFT's."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,7 @@ class DecoderLayer:
 
 @dataclass(frozen=True)
 class ModelShape:
-    """A whole causal language model.
+    """A whole causal language model, or a reward model.
 
     Attributes:
         model_type: as in its config.json.
@@ -97,6 +99,27 @@ class ModelShape:
     def num_layers(self) -> int:
         """Decoder layers."""
         return len(self.layers)
+
+    @property
+    def gives_scores(self) -> bool:
+        """Whether it is a reward model."""
+        return self.head == SCORE_HEAD
+
+    @property
+    def num_outputs(self) -> int:
+        """Outputs of the head: one for each entry of the vocabulary, or the score."""
+        return 1 if self.gives_scores else self.vocab_size
+
+    @property
+    def num_ends(self) -> int:
+        """Elements of embeddings and head, a tied head counted once."""
+        return self.hidden_size * (self.vocab_size + (0 if self.tied else self.num_outputs))
+
+    def as_reward_model(self) -> "ModelShape":
+        """The same with a score for its head."""
+        outer = {name: number for name, number in self.outer.items() if not name.startswith(f"{self.head}.")}
+        outer[f"{SCORE_HEAD}.weight"] = self.hidden_size
+        return replace(self, outer=outer, head=SCORE_HEAD, tied=False)
 
     @property
     def linears(self) -> Mapping[str, tuple[int, int]]:

@@ -23,9 +23,9 @@ EXAMINING = "examining"  # context of a validation that looks at the keys one by
 class RunSection(Section):
     """`[run]`: what kind of training this is."""
 
-    stage: Literal["pretrain", "sft", "dpo", "kto", "orpo", "simpo", "cpo"] = weights()
+    stage: Literal["pretrain", "sft", "dpo", "kto", "orpo", "simpo", "cpo", "rm"] = weights()
     """What the run trains on: answers (`sft`), plain text (`pretrain`), pairs of answers (`dpo`, `orpo`, `simpo`,
-    `cpo`) or answers judged good or bad (`kto`)."""
+    `cpo`; `rm`: a model that scores them) or judged ones (`kto`)."""
 
     name: str | None = conduct(None)
     """Name of the run's folder. Default: the profile's file name."""
@@ -108,6 +108,11 @@ class Profile(Section):
     def per_example(self) -> int:
         """Sequences of an example: a pair has two."""
         return 2 if self.run.stage in PAIR_STAGES else 1
+
+    @property
+    def gives_scores(self) -> bool:
+        """Whether the model gives a score for a text, not the next token."""
+        return self.run.stage == "rm"
 
     @property
     def packing_length(self) -> int | None:

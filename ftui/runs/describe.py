@@ -45,8 +45,8 @@ ENDED_WHILE_RESTARTING = "It crashed at step {}, and its supervisor was ended be
 
 SAME_EPOCH = 0.01
 
-PEFT = ("peft", "AutoPeftModelForCausalLM")
-LOADERS = {"lora": PEFT, "qlora": PEFT, "full": ("transformers", "AutoModelForCausalLM")}  # freeze: as full
+LOADERS = {"lora": ("peft", "AutoPeftModel"), "full": ("transformers", "AutoModel")}
+LOADERS |= {"qlora": LOADERS["lora"], "freeze": LOADERS["full"]}
 
 
 def format_value(value: float | None, name: str, non_finite: list[str]) -> str:
@@ -303,8 +303,10 @@ def history(state: RunState) -> str:
     return " · ".join(parts)
 
 
-def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
-    """The last lines about a run that ended well: the result, its losses, how to load it."""
+def summary(run: Run, state: RunState, *, learning_rate: float, gives_scores: bool = False) -> list[str]:
+    """The last lines about a run that ended well: the result, its losses, how to load it (`gives_scores`: a reward
+    model).
+    """
     reason = f": {shown(state.reason)}" if state.reason else ""
     at_step = f" at {place(state)}" if state.start_step is not None else ""  # None: it never reached training
     lines = [f"{shown(run.name)} {state.phase}{at_step}{reason}"]
@@ -320,8 +322,10 @@ def summary(run: Run, state: RunState, *, learning_rate: float) -> list[str]:
         lines.append(f"  evaluation  {loss}")
     lines += _samples(state)
     library, auto = LOADERS.get(state.method, LOADERS["full"])
+    auto += "ForSequenceClassification" if gives_scores else "ForCausalLM"
+    labels = ", num_labels=1" if gives_scores else ""
     lines += ["  use it", f"    from {library} import {auto}"]
-    lines += [f"    model = {auto}.from_pretrained({str(run.final)!r})"]
+    lines += [f"    model = {auto}.from_pretrained({str(run.final)!r}{labels})"]
     return lines
 
 

@@ -71,13 +71,14 @@ def test_two_ranks_train_as_one_process_does(
     assert next(r for r in records(team) if isinstance(r, RunStarted)).effective_batch == 4
 
 
-@pytest.mark.parametrize("stage", ["dpo", "kto"])
+@pytest.mark.parametrize("stage", ["dpo", "kto", "rm"])
 def test_two_ranks_compare_answers_as_one_process_does(
     stage: str, bench_source: Path, memory: Path, zygote: Zygote
 ) -> None:
     """The last step of an epoch has one row, so that a rank has none: KTO's z0 is still that of all."""
     bench = bench_at(bench_source, memory / "bench")
-    keys = (*compare_answers(bench, stage, 17), "data.eval=none", "adapter.lora_dropout=0.0", "preference.beta=0.5")
+    own = "eval.sample_prompts=[]" if stage == "rm" else "preference.beta=0.5"
+    keys = (*compare_answers(bench, stage, 17), "data.eval=none", "adapter.lora_dropout=0.0", own)
     train = ("train.num_train_epochs=2", "train.learning_rate=1e-3")
     alone, team = opened(bench, "alone", *keys, *train), opened(bench, "team", *keys, *train, *TWO)
     assert zygote.start(alone, bench.env).wait() == 0, tail_of(alone)
@@ -86,8 +87,8 @@ def test_two_ranks_compare_answers_as_one_process_does(
     assert len(one) == len(two) == 10 and one[4].num_target_tokens < one[0].num_target_tokens
     np.testing.assert_allclose(column(two, "loss"), column(one, "loss"), rtol=2e-5)
     np.testing.assert_allclose(column(two, "grad_norm"), column(one, "grad_norm"), rtol=1e-3)
-    assert [step.extras.get("kl") is None for step in two] == [stage == "dpo"] * 10
-    assert reference_of(team) == reference_of(alone)
+    assert [step.extras.get("kl") is None for step in two] == [stage != "kto"] * 10
+    assert stage == "rm" or reference_of(team) == reference_of(alone)
 
 
 def apart(bench: Workbench, name: str) -> Workbench:

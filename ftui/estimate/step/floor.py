@@ -67,7 +67,7 @@ def product_operations(setup: TrainingSetup, trained: TrainedWeights, tokens: fl
             has_trained_below = number > lowest or (number == lowest and not is_first)
             is_trained = f"{shape.stack}.{number}.{path}" in trained.base
             per_token += size * (1 + again + has_trained_below + is_trained)
-    head = shape.vocab_size * shape.hidden_size
+    head = shape.num_outputs * shape.hidden_size
     ends = {f"{shape.embeddings if shape.tied else shape.head}.weight"}
     return 2 * (tokens * per_token + targets * head * (2 + bool(ends & (trained.base.keys() | trained.copied.keys()))))
 
@@ -121,4 +121,4 @@ def _inner_width(setup: TrainingSetup, layer: DecoderLayer) -> float:
 
 def _logit_bytes(setup: TrainingSetup) -> float:
     """For each target the logits are read once and their gradient is written once."""
-    return 2.0 * setup.compute * setup.shape.vocab_size
+    return 2.0 * setup.compute * setup.shape.num_outputs

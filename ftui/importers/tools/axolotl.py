@@ -97,10 +97,37 @@ def _unfrozen(draft: ProfileDraft, leaf: Leaf) -> list[str]:
 
 
 def _reward(draft: ProfileDraft, leaf: Leaf) -> None:
-    if flag(leaf.value):
-        refuse(draft, leaf, "training a reward model")
+    if not flag(leaf.value):
+        draft.drop(leaf, OFF)
+    elif leaf.name == "reward_model":
+        draft.carry(leaf, "run.stage", "rm")
     else:
-        draft.drop(leaf, "not yet built")
+        refuse(draft, leaf, "training a reward model that judges each step of an answer")
+
+
+def _in_reward_models(rule: Rule) -> Rule:
+    """A rule for reward models, of a key that has no effect without one."""
+
+    def gated(draft: ProfileDraft, leaf: Leaf) -> None:
+        if is_on(draft.raw("reward_model")):
+            rule(draft, leaf)
+        else:
+            draft.drop(leaf, "reward_model is off: it has no effect there either")
+
+    return gated
+
+
+def _inputs(draft: ProfileDraft, leaf: Leaf) -> None:
+    if is_on(draft.raw("reward_model")):
+        draft.drop(leaf, "a score is for prompt and answer together")
+    else:
+        to("data.loss_on", either("everything", "assistant"))(draft, leaf)
+
+
+def _labels(draft: ProfileDraft, leaf: Leaf) -> None:
+    if whole(leaf.value) != 1:
+        raise Unfit("a reward model has one score")
+    draft.drop(leaf, "the stage says it")
 
 
 def _val_set(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -214,8 +241,10 @@ RULES: dict[str, Rule] = {
     "lora_target_linear": _all_linear,
     "unfrozen_parameters": says("adapter.trainable_modules", _unfrozen),
     "rl": _preferring,
+    "center_rewards_coefficient": _in_reward_models(to("preference.center_rewards_coefficient", real)),
+    "num_labels": _in_reward_models(_labels),
     "val_set_size": _val_set,
-    "train_on_inputs": to("data.loss_on", either("everything", "assistant")),
+    "train_on_inputs": _inputs,
     "batch_size": says("train.gradient_accumulation_steps", _batch, "batch_size there, on one GPU"),
     "num_epochs": CARRIED["num_train_epochs"],
     "lr_scheduler": says("train.lr_scheduler_type", _curve),
@@ -263,11 +292,11 @@ RULES: dict[str, Rule] = {
             " chat_template_kwargs.* lr_groups[].*"
             " resize_token_embeddings_to_32x mean_resizing_embeddings embeddings_skip_upcast fix_untrained_tokens"
             " default_system_message overrides_of_model_config.* overrides_of_model_kwargs.*"
-            " model_config.* model_kwargs.* model_quantization_config model_quantization_config_kwargs.* num_labels"
+            " model_config.* model_kwargs.* model_quantization_config model_quantization_config_kwargs.*"
             " llama4_linearized_experts diffusion diffusion.* dion_* muon_* float32 rope_scaling rope_scaling.*"
             " max_packed_sequence_len", matters=True),
     **drops("a setting of training by preferences, which is not carried over yet",
-            "trl trl.* ebft ebft.* center_rewards_coefficient precompute_ref_log_probs"
+            "trl trl.* ebft ebft.* precompute_ref_log_probs"
             " vllm vllm.* dpo_* rl_beta orpo_alpha rpo_alpha simpo_gamma cpo_alpha kto_* max_prompt_len",
             matters=True),
     **drops("a setting of answering, which is no part of training here", "gradio_*"),

@@ -21,7 +21,8 @@ from ftui.importers.values import Unfit, one_of, text, texts
 # The types of rows that have a form here.
 TYPES = {
     "alpaca": "alpaca", "chat_template": "messages", "sharegpt": "sharegpt", "completion": "text",
-    "pretrain": "text", "alpaca_chat.load_qa": "question_answer",
+    "pretrain": "text", "alpaca_chat.load_qa": "question_answer", "bradley_terry.chat_template": "preference",
+    "bradley_terry.icr": "preference",
 }  # fmt: skip
 TEMPLATES = {
     "alpaca": "alpaca", "chatml": "chatml", "gemma": "gemma", "llama3": "llama3", "mistral_v1": "mistral",
@@ -82,13 +83,15 @@ NAMES = {
 }
 ROLES = ("user", "assistant", "system", "tool")
 USUAL = {"sharegpt": {"role": "from", "content": "value"}}
+BRADLEY_TERRY = {"question": "input"}
+"""Columns of the pairs that reward models are trained on there, where they are not called as here."""
 SPEAKERS = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "observation": "tool"}
 """Speakers that are known by these names anyway, in rows of the form sharegpt; those of messages are called as here."""
 
 
 def _columns(draft: ProfileDraft, leaf: Leaf, form: str) -> dict[str, str]:
     """What the columns of an entry are called where not as its form calls them."""
-    usual, columns = USUAL.get(form, {}), {}
+    usual, columns = USUAL.get(form, {}), dict(BRADLEY_TERRY if form == "preference" else {})
     for key, (forms, ours) in NAMES.items():
         theirs = _of(draft, leaf, key)
         if form in forms and isinstance(theirs, str) and theirs not in ("", usual.get(ours, ours)):

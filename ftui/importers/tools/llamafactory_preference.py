@@ -1,4 +1,4 @@
-"""LLaMA-Factory's keys of training by preferences (stages dpo and kto)."""
+"""LLaMA-Factory's keys of training by preferences (stages rm, dpo and kto)."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,8 +9,8 @@ from ftui.importers.rules import Rule, drops, refuse
 from ftui.importers.values import Unfit, real, word, word_or
 from ftui.profile.sections.preference import TAKES
 
-STAGES = {"sft": "sft", "pt": "pretrain", "kto": "kto"}
-LATER = {"rm": "reward models", "ppo": "reinforcement learning"}
+STAGES = {"sft": "sft", "pt": "pretrain", "kto": "kto", "rm": "rm"}
+LATER = {"ppo": "reinforcement learning"}
 LOSSES = {"sigmoid": "sigmoid", "hinge": "hinge", "ipo": "ipo"}
 OF_THEIR_OWN = ("orpo", "simpo")
 """Losses that are stages here."""

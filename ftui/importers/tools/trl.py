@@ -1,4 +1,4 @@
-"""TRL's flat files: the keys of SFTConfig, ModelConfig and ScriptArguments (1.16)."""
+"""TRL's flat files: the keys of SFTConfig, RewardConfig, ModelConfig and ScriptArguments (1.16)."""
 
 from functools import partial
 from typing import Any
@@ -19,10 +19,11 @@ from ftui.importers.rules import (
     same,
     says,
     template_file,
+    to,
 )
 from ftui.importers.tools import axolotl_data
 from ftui.importers.tools.trainer import LOADER, TRAINER, no_clipping, suppose_trainer
-from ftui.importers.values import Unfit, flag, is_on, text, word_or
+from ftui.importers.values import Unfit, flag, is_on, real, text, word_or
 
 PREFERRING = "beta reward_funcs num_generations max_completion_length max_prompt_length ref_model rpo_alpha cpo_alpha"
 PEFT_TARGETS = ["q_proj", "v_proj"]  # peft 0.21 for Llama, Mistral, Qwen2, Qwen3, Gemma and their kin
@@ -84,6 +85,11 @@ def _dataset(draft: ProfileDraft, leaf: Leaf) -> None:
             draft.suppose("data.eval", tests, "the split that TRL evaluates on")
 
 
+def _trains_reward_model(draft: ProfileDraft) -> bool:
+    """Only these keys tell a RewardConfig from an SFTConfig."""
+    return draft.document.has("center_rewards_coefficient") or draft.raw("lora_task_type") == "SEQ_CLS"
+
+
 def _loss(draft: ProfileDraft, leaf: Leaf) -> str:
     on = is_on(draft.raw("assistant_only_loss")) or is_on(draft.raw("completion_only_loss"))
     return "assistant" if on else "everything"
@@ -107,6 +113,7 @@ RULES: dict[str, Rule] = {
     "max_length=null": not_shortened("model_name_or_path", "packing"),
     "max_grad_norm=null": no_clipping,
     "chat_template_path": partial(template_file, otherwise=JINJA),
+    "center_rewards_coefficient": to("preference.center_rewards_coefficient", real),
     "dataset_text_field": _text_field,
     **drops(LOADER, "dataset_num_proc dataset_streaming dataset_kwargs dataset_kwargs.* dataset_batch_size"
                     " shuffle_dataset streaming"),
@@ -125,7 +132,8 @@ def _suppose(draft: ProfileDraft) -> None:
         draft.refused = (
             "training by preferences or rewards is not carried over yet: docs/preference.md says which stages there are"
         )
-    draft.suppose("run.stage", "sft", "TRL's sft")
+    scores = _trains_reward_model(draft)
+    draft.suppose("run.stage", "rm" if scores else "sft", "TRL's reward trainer" if scores else "TRL's sft")
     method = _method(draft)
     draft.suppose("adapter.method", method)
     if method != "full":
@@ -134,10 +142,13 @@ def _suppose(draft: ProfileDraft) -> None:
     if method == "qlora":
         draft.suppose("adapter.bnb_4bit_use_double_quant", False)
     draft.suppose_all("data", max_length=1024, packing=False)
-    draft.suppose("data.loss_on", "everything", "as TRL trains on conversations (of prompt and completion: assistant)")
+    if not scores:
+        draft.suppose(
+            "data.loss_on", "everything", "as TRL trains on conversations (of prompt and completion: assistant)"
+        )
     halves = [draft.raw(name) for name in ("bf16", "fp16")]
     draft.suppose("train.precision", "bf16" if not any(map(is_on, halves)) and halves[0] is None else "fp32")
-    suppose_trainer(draft, learning_rate=2e-5, activation_checkpointing=True, logging_steps=10)
+    suppose_trainer(draft, learning_rate=1e-4 if scores else 2e-5, activation_checkpointing=True, logging_steps=10)
 
 
 def _recognizes(document: Document) -> bool:

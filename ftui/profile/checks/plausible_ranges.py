@@ -44,6 +44,8 @@ RATE_OF_ADAMW = {
     "from scratch": (1e-5, 1e-2, 3e-4, 3e-3),
     "full, compared": (1e-8, 1e-5, 5e-7, 1e-6),
     "lora, compared": (1e-7, 1e-4, 5e-6, 5e-5),
+    "full, scored": (1e-7, 1e-4, 5e-6, 2e-5),
+    "lora, scored": (1e-6, 1e-2, 1e-4, 3e-4),
 }
 """Learning rates by what is trained: lowest and highest plausible, then the usual ones."""
 RATE_SOURCES = {
@@ -52,6 +54,8 @@ RATE_SOURCES = {
     "from scratch": "GPT-3 6e-5 with 175B to 6e-4 with 125M parameters (arXiv 2005.14165); pretrain-tiny 3e-3",
     "full, compared": "DPO 1e-6 (arXiv 2305.18290, TRL's default), Zephyr 5e-7 (arXiv 2310.16944)",
     "lora, compared": "about ten times that of all weights: the alignment handbook's QLoRA 5e-6",
+    "full, scored": "InstructGPT 9e-6 (arXiv 2203.02155), Llama 2 5e-6 to 1e-5 (arXiv 2307.09288)",
+    "lora, scored": "TRL's default 1e-4",
 }
 TRAINED = {
     "full": "a model's own weights",
@@ -59,6 +63,8 @@ TRAINED = {
     "from scratch": "a new model",
     "full, compared": "a model's own weights in a stage that compares answers",
     "lora, compared": "LoRA in a stage that compares answers",
+    "full, scored": "a reward model's own weights",
+    "lora, scored": "LoRA of a reward model",
 }
 OPTIMIZERS = {
     "AdamW": (1.0, 1.0, ""),
@@ -80,6 +86,8 @@ def trained_kind(profile: Profile) -> str:
     if profile.model.from_scratch is not None:
         return "from scratch"
     kind = "lora" if profile.adapter.is_lora else "full"
+    if profile.gives_scores:
+        return f"{kind}, scored"
     return f"{kind}, compared" if profile.run.stage in COMPARING_STAGES else kind
 
 

@@ -58,11 +58,22 @@ def _answers_only(values: KnownValues) -> Iterator[ProfileFault]:
         why = f"label_smoothing_factor spreads a target token, which stage {stage} does not do"
         yield contradiction("train.label_smoothing_factor run.stage", why, "preference.label_smoothing is cDPO.")
     if values("train.neftune_noise_alpha") is not None:
-        why = f"neftune_noise_alpha would make the model differ from the reference by noise, in stage {stage}"
+        why = f"neftune_noise_alpha would put noise on what stage {stage} compares"
         yield contradiction("train.neftune_noise_alpha run.stage", why, "Leave it out.")
     if any(one.sort_by == "loss" for one in values("curriculum")):
         why = f"a curriculum cannot sort the rows of stage {stage} by the base model's loss"
         yield contradiction("curriculum run.stage", why, 'Set sort_by to "length".')
+
+
+def _scores_only(values: KnownValues) -> Iterator[ProfileFault]:
+    if values("run.stage") != "rm":
+        return
+    if values("model.from_scratch") is not None:
+        why = "a reward model begins with a model that reads, and one from scratch does not"
+        yield contradiction("model.from_scratch run.stage", why, "Set model.name_or_path.")
+    if values("eval.sample_prompts"):
+        why = "a reward model gives scores, and answers no prompts"
+        yield contradiction("eval.sample_prompts run.stage", why, "Leave sample_prompts out.")
 
 
 def _form_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
@@ -73,4 +84,4 @@ def _form_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("data.format run.stage", why, "Leave format out.")
 
 
-CHECKS = (_keys_of_the_stage, _losses, _loss_weights, _label_smoothing, _answers_only, _form_of_the_stage)
+CHECKS = (_keys_of_the_stage, _losses, _loss_weights, _label_smoothing, _answers_only, _scores_only, _form_of_the_stage)

@@ -29,6 +29,7 @@ TAKES = {
     "cpo_alpha": frozenset({"cpo"}),
     "desirable_weight": frozenset({"kto"}),
     "undesirable_weight": frozenset({"kto"}),
+    "center_rewards_coefficient": frozenset({"rm"}),
 }
 """The keys of `[preference]`, and the stages that each is for."""
 
@@ -91,6 +92,10 @@ class PreferenceSection(Section):
 
     undesirable_weight: float = weights(1.0, gt=0)
     """Weight of the answers judged bad in stage `kto`."""
+
+    center_rewards_coefficient: float | None = weights(None, ge=0)
+    """Weight of what keeps the scores of a reward model (stage `rm`) around 0: the square of the sum of both scores of
+    a pair is added to its loss. 0.01 is usual. Default: nothing is added."""
 
     @field_validator("loss_type", "loss_weights", mode="before")
     @classmethod

@@ -5,6 +5,7 @@ Each trainer tokenises and collates; our micro-batch is made of its tokens, so t
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -382,16 +383,18 @@ def test_reward_models_are_trl_s(coefficient: float | None, with_margins: bool, 
     model.train()
     batch = batch_of_pairs(inputs | {"completion_mask": inputs["attention_mask"]})
     assert batch.lengths is not None
-    last = torch.arange(8) * batch.input_ids.shape[1] + batch.lengths - 1
+    batch = replace(batch, ends=torch.arange(8) * batch.input_ids.shape[1] + batch.lengths - 1)
 
     def ours() -> torch.Tensor:
-        scores = sequence_scores(model, batch, last)
+        scores = sequence_scores(model, batch)
         chosen, rejected = scores[::2], scores[1::2]
         centring = 0.0 if coefficient is None else coefficient * centring_loss(chosen, rejected)
         return (reward_loss(chosen, rejected, inputs.get("margin")) + centring).mean()
 
     assert_same(model, ours, lambda: trainer.compute_loss(model, dict(inputs)))  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        scores = sequence_scores(model, batch, last)
-    for name, value in reward_metrics(scores[::2], scores[1::2]).items():
-        assert float(value) / 4 == pytest.approx(trainer._metrics["train"][name][-1], rel=1e-5, abs=1e-5), name
+        scores = sequence_scores(model, batch)
+    means = {name: float(value) / 4 for name, value in reward_metrics(scores[::2], scores[1::2]).items()}
+    means["mean"] = (means["rewards/chosen"] + means["rewards/rejected"]) / 2
+    for name, theirs in (("rewards/accuracies", "accuracy"), ("rewards/margins", "margin"), ("mean", "mean_reward")):
+        assert means[name] == pytest.approx(trainer._metrics["train"][theirs][-1], rel=1e-5, abs=1e-5), name

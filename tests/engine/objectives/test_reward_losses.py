@@ -9,7 +9,6 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForSequenceClassification, Gemma2Config, GPT2Config, LlamaConfig, Qwen2Config
 
 from ftui.engine.data.tokens.encode import Sequence
-from ftui.engine.objectives.loss import Batch
 from ftui.engine.objectives.reward_losses import centring_loss, reward_loss, reward_metrics, sequence_scores
 from ftui.engine.training.collate import collate
 
@@ -43,19 +42,13 @@ def make_rows(end: int) -> list[Sequence]:
     return [Sequence(row, np.ones(len(row), dtype=bool)) for row in ids]
 
 
-def last_places(batch: Batch) -> torch.Tensor:
-    assert batch.lengths is not None
-    rows, length = batch.input_ids.shape
-    return torch.arange(rows) * length + batch.lengths - 1
-
-
 @pytest.mark.parametrize("kind", CONFIGS)
 def test_scores_are_those_of_transformers(kind: str) -> None:
-    model, batch = make_model(kind), collate([[row] for row in make_rows(7)], 0)
+    model, batch = make_model(kind), collate([[row] for row in make_rows(7)], 0, scored=True)
     assert batch.lengths is not None
     mask = torch.arange(batch.input_ids.shape[1])[None] < batch.lengths[:, None]
     own = model(input_ids=batch.input_ids, attention_mask=mask.long()).logits.squeeze(-1)
-    scores = sequence_scores(model, batch, last_places(batch))
+    scores = sequence_scores(model, batch)
     assert scores.shape == (3,) and scores.dtype == torch.float32
     torch.testing.assert_close(scores.detach(), own.detach(), rtol=1e-5, atol=1e-5)
 
@@ -64,11 +57,11 @@ def test_scores_are_those_of_transformers(kind: str) -> None:
 def test_padding_is_told_by_lengths(end: int) -> None:
     """transformers looks for the last token that is no padding: one too early where that token ends a text."""
     model, rows = make_model("llama"), make_rows(end)
-    batch = collate([[row] for row in rows], 0)
-    together = sequence_scores(model, batch, last_places(batch)).detach()
+    batch = collate([[row] for row in rows], 0, scored=True)
+    together = sequence_scores(model, batch).detach()
     for row, score in zip(rows, together, strict=True):
-        alone = collate([[row]], 0)
-        expected = sequence_scores(model, alone, last_places(alone)).detach()
+        alone = collate([[row]], 0, scored=True)
+        expected = sequence_scores(model, alone).detach()
         torch.testing.assert_close(score[None], expected, rtol=1e-5, atol=1e-5)
         states = model.model(input_ids=alone.input_ids).last_hidden_state[:, -1]
         torch.testing.assert_close(model.score(states)[0].detach(), expected, rtol=1e-5, atol=1e-5)
@@ -76,26 +69,26 @@ def test_padding_is_told_by_lengths(end: int) -> None:
 
 def test_packed_rows_score_as_their_sequences_do() -> None:
     model, rows = make_model("llama"), make_rows(7)
-    apart, packed = collate([[row] for row in rows], 0), collate([rows], 0)
-    expected = sequence_scores(model, apart, last_places(apart))
-    scores = sequence_scores(model, packed, torch.tensor(LENGTHS).cumsum(0) - 1)
+    apart, packed = collate([[row] for row in rows], 0, scored=True), collate([rows], 0, scored=True)
+    expected = sequence_scores(model, apart)
+    scores = sequence_scores(model, packed)
     torch.testing.assert_close(scores.detach(), expected.detach(), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("stored", [torch.float32, torch.bfloat16])
 def test_an_adapter_brings_its_own_head(stored: torch.dtype) -> None:
     """The head computes in the type it is stored in, whatever that of the model below it."""
-    model, batch = make_model("llama").to(stored), collate([[row] for row in make_rows(7)], 0)
+    model, batch = make_model("llama").to(stored), collate([[row] for row in make_rows(7)], 0, scored=True)
     config = LoraConfig(r=4, target_modules=["q_proj"], task_type="SEQ_CLS", modules_to_save=["score"])
     wrapped: Any = get_peft_model(model, config)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        scores = sequence_scores(wrapped, batch, last_places(batch))
+        scores = sequence_scores(wrapped, batch)
     assert scores.dtype == torch.float32
     scores.sum().backward()
     trained = [name for name, weight in wrapped.named_parameters() if weight.grad is not None]
     assert any("score" in name for name in trained) and any("lora_B" in name for name in trained)
     with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16):
-        states = wrapped.base_model.model.model(batch.input_ids).last_hidden_state.flatten(0, 1)[last_places(batch)]
+        states = wrapped.base_model.model.model(batch.input_ids).last_hidden_state.flatten(0, 1)[batch.ends]
     head = wrapped.base_model.model.score.weight
     torch.testing.assert_close(scores.detach(), (states.to(head.dtype) @ head.T).squeeze(-1).float().detach())
 
@@ -117,5 +110,7 @@ def test_losses_are_those_of_float64(margins: list[float] | None, size: float) -
 def test_metrics_are_sums_and_a_tie_is_no_success() -> None:
     chosen, rejected = torch.tensor([1.0, 2.0, 3.0], requires_grad=True), torch.tensor([1.0, 1.0, 5.0])
     sums = reward_metrics(chosen, rejected)
-    assert {name: float(value) for name, value in sums.items()} == {"accuracy": 1.0, "margin": -1.0, "mean_reward": 6.5}
+    assert {name: float(value) for name, value in sums.items()} == {
+        "rewards/chosen": 6.0, "rewards/rejected": 7.0, "rewards/accuracies": 1.0, "rewards/margins": -1.0,
+    }  # fmt: skip
     assert not any(value.requires_grad for value in sums.values())

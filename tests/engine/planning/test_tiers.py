@@ -13,6 +13,7 @@ from ftui.engine.services.count_rows import count_profile
 from ftui.profile.layers import resolve
 from ftui.profile.presets import SHIPPED, Preset, shipped_presets
 from ftui.profile.schema import Profile
+from ftui.profile.sections.preference import PAIR_STAGES
 from ftui.profile.serialize import to_toml
 from ftui.profile.tiers import tier_layer, tier_names
 
@@ -23,7 +24,8 @@ FEW_ROWS = 40
 def rows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A little of what ships, by stage."""
     folder, found = tmp_path_factory.mktemp("rows"), {}
-    for stage, name in {"sft": "instructions", "pretrain": "corpus", "dpo": "pairs", "kto": "verdicts"}.items():
+    names = {"sft": "instructions", "pretrain": "corpus", "kto": "verdicts"} | dict.fromkeys(PAIR_STAGES, "pairs")
+    for stage, name in names.items():
         found[stage] = folder / f"{name}.jsonl"
         with (SHIPPED.parent / "quickstart" / f"{name}.jsonl").open() as lines:
             found[stage].write_text("".join(line for line, _ in zip(lines, range(FEW_ROWS), strict=False)))

@@ -95,6 +95,12 @@ GRID: dict[str, tuple[str, str, Table, Table, Table]] = {
     "dpo": ("TinyLlama-1.1B", "rtx4090", LORA, FORGET, {"run": {"stage": "dpo"}}),
     "dpo, all weights": ("Llama-3.2-1B", "a100-80", FULL, {}, {"run": {"stage": "dpo"}}),
     "dpo, packed": ("Qwen2.5-1.5B", "a100-80", LORA, FORGET, {"run": {"stage": "dpo"}, "data": {"packing": True}}),
+    "rm": ("TinyLlama-1.1B", "rtx4090", LORA, FORGET, {"run": {"stage": "rm"}}),
+    "rm, all weights": ("Llama-3.2-1B", "a100-80", FULL, {}, {"run": {"stage": "rm"}}),
+    "rm, in 4 bits": ("Llama-3-8B", "rtx4090", QLORA, {}, {"run": {"stage": "rm"}}),
+    "rm, last layers": (
+        "TinyLlama-1.1B", "rtx4090", {"method": "freeze", "trainable_layers": 2}, {}, {"run": {"stage": "rm"}},
+    ),
     "on a CPU": ("SmolLM-135M", "cpu", FULL, {"precision": "fp32", "per_device_train_batch_size": 1}, {}),
 }  # fmt: skip
 LAYERS = 8

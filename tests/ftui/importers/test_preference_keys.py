@@ -1,4 +1,4 @@
-"""LLaMA-Factory's stages dpo and kto: what they become here, and what is said of the rest."""
+"""Training by preferences in other tools' files: what it becomes here, and what is said of the rest."""
 
 import tomllib
 from pathlib import Path
@@ -28,6 +28,7 @@ MODEL = "model_name_or_path: m/m\nfinetuning_type: lora\ndataset: rows.jsonl\n"
             "beta": 0.2, "desirable_weight": 1.3, "undesirable_weight": 0.9,
         }),
         ("stage: kto\npref_loss: ipo\nsimpo_gamma: 0.5", "kto", {}),
+        ("stage: rm\npref_beta: 0.3", "rm", {}),
         ("stage: sft\npref_beta: 0.3\npref_ftx: 1", "sft", {}),
     ],
 )  # fmt: skip
@@ -50,3 +51,51 @@ def test_what_is_not_built_is_told_as_a_loss(keys: str, tmp_path: Path) -> None:
     source = tmp_path / "train.yaml"
     source.write_text(f"{MODEL}stage: dpo\n{keys}\n")
     assert [one.foreign for one in import_file(source, tmp_path).dropped if one.matters] == [keys.partition(":")[0]]
+
+
+AXOLOTL = (
+    "base_model: m/m\nmicro_batch_size: 2\nsequence_len: 512\nadapter: lora\n"
+    "datasets:\n  - path: rows.jsonl\n    type: bradley_terry.chat_template\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "preference"),
+    [
+        (f"{AXOLOTL}reward_model: true\nnum_labels: 1\ntrain_on_inputs: true\n", {}),
+        (
+            f"{AXOLOTL}reward_model: true\ncenter_rewards_coefficient: 0.01\n",
+            {"center_rewards_coefficient": 0.01},
+        ),
+        (
+            "model_name_or_path: m/m\ndataset_name: rows.jsonl\ncenter_rewards_coefficient: 0.01\n",
+            {"center_rewards_coefficient": 0.01},
+        ),
+        (
+            "model_name_or_path: m/m\ndataset_name: rows.jsonl\nuse_peft: true\nlora_task_type: SEQ_CLS\n"
+            "lora_modules_to_save: [score]\n",
+            {},
+        ),
+    ],
+    ids=["axolotl", "axolotl, centred", "trl", "trl, lora"],
+)
+def test_reward_models_of_other_tools(text: str, preference: dict[str, Any], tmp_path: Path) -> None:
+    """Axolotl calls the prompt of such rows `input`."""
+    (tmp_path / "rows.jsonl").write_text('{"input": "a", "chosen": "b", "rejected": "c"}\n')
+    source, profile = tmp_path / "train.yaml", tmp_path / "made.toml"
+    source.write_text(text)
+    made = import_file(source, tmp_path)
+    assert not made.refused and not [one for one in made.dropped if one.matters]
+    values = tomllib.loads(made.text)
+    assert values["run"]["stage"] == "rm" and values.get("preference", {}) == preference
+    if "bradley_terry" in text:
+        assert values["data"]["train"][0]["columns"] == {"question": "input"}
+    profile.write_text(made.text)
+    resolve(profile)
+
+
+def test_a_model_that_judges_steps_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"input": "a", "chosen": "b", "rejected": "c"}\n')
+    source = tmp_path / "train.yaml"
+    source.write_text(f"{AXOLOTL}process_reward_model: true\n")
+    assert "judges each step" in import_file(source, tmp_path).refused

@@ -43,7 +43,12 @@ def refusal(folder: Path, text: str, *overrides: str) -> str:
         ('[run]\nstage = "kto"\n[preference]\nloss_type = ["kto", "apo_zero_unpaired"]', "has one loss"),
         ('[run]\nstage = "simpo"\n[preference]\nloss_type = "sigmoid"', "loss_type is for stage cpo, dpo, kto"),
         ('[run]\nstage = "dpo"\n[train]\nlabel_smoothing_factor = 0.1', "preference.label_smoothing is cDPO"),
-        ('[run]\nstage = "dpo"\n[train]\nneftune_noise_alpha = 5.0', "differ from the reference by noise"),
+        ('[run]\nstage = "dpo"\n[train]\nneftune_noise_alpha = 5.0', "would put noise on what stage dpo compares"),
+        ('[run]\nstage = "rm"\n[preference]\ncenter_rewards_coefficient = 0.01', ""),
+        ('[run]\nstage = "rm"\n[preference]\nbeta = 0.3', "preference.beta is for stage cpo, dpo, kto, orpo, simpo"),
+        ('[run]\nstage = "dpo"\n[preference]\ncenter_rewards_coefficient = 0.01', "is for stage rm, and this is"),
+        ('[run]\nstage = "rm"\n[eval]\nsample_prompts = ["a"]', "gives scores, and answers no prompts"),
+        ('[run]\nstage = "rm"\n[preference]\nloss_type = "hinge"', "loss_type is for stage"),
         ('[run]\nstage = "dpo"\n[[curriculum]]\nsort_by = "loss"', "cannot sort the rows of stage dpo"),
     ],
 )
@@ -64,12 +69,24 @@ def test_rows_of_the_stage_are_asked_for(override: str, words: str, tmp_path: Pa
     assert (words in found) if words else (found == "")
 
 
-@pytest.mark.parametrize(("rate", "is_usual"), [(5e-6, True), (5e-5, True), (2e-4, False), (1e-9, False)])
-def test_rates_of_dpo_are_lower_than_those_of_sft(rate: float, is_usual: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("stage", "rate", "is_usual"),
+    [
+        ("dpo", 5e-6, True),
+        ("dpo", 5e-5, True),
+        ("dpo", 2e-4, False),
+        ("dpo", 1e-9, False),
+        ("rm", 1e-4, True),
+        ("rm", 1e-3, True),
+        ("rm", 1e-7, False),
+    ],
+)
+def test_rates_follow_the_stage(stage: str, rate: float, is_usual: bool, tmp_path: Path) -> None:
+    """DPO's are lower than those of sft; a reward model has a new head, and learns with those of sft."""
     path = tmp_path / "p.toml"
-    keys: dict[str, Any] = {"rate": rate}
+    keys: dict[str, Any] = {"rate": rate, "stage": stage}
     path.write_text(
-        '[run]\nstage = "dpo"\n[model]\nname_or_path = "org/model"\n[data]\ntrain = "rows.jsonl"\n'
+        '[run]\nstage = "{stage}"\n[model]\nname_or_path = "org/model"\n[data]\ntrain = "rows.jsonl"\n'
         "[train]\nlearning_rate = {rate}\n".format(**keys)
     )
     warned = [fault for fault in find_implausible(resolve(path).profile) if fault.key == ("train", "learning_rate")]

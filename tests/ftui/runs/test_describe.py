@@ -211,6 +211,21 @@ def test_a_model_trained_whole_is_loaded_with_transformers() -> None:
 
 
 @pytest.mark.parametrize(
+    ("method", "library", "auto"),
+    [
+        ("qlora", "peft", "AutoPeftModelForSequenceClassification"),
+        ("freeze", "transformers", "AutoModelForSequenceClassification"),
+    ],
+)
+def test_a_reward_model_is_loaded_as_one(method: str, library: str, auto: str) -> None:
+    started = msgspec.structs.replace(make_run_started(**PLAN), method=method)
+    state = state_of(started, make_run_finished(400, reason="all 400 steps are done"))
+    lines = describe.summary(RUN, state, learning_rate=1e-4, gives_scores=True)
+    assert lines[-2] == f"    from {library} import {auto}"
+    assert lines[-1] == f"    model = {auto}.from_pretrained('/runs/mine/final', num_labels=1)"
+
+
+@pytest.mark.parametrize(
     ("before", "after", "rate", "words"),
     [
         (2.0, 2.0, 0.0, "loss 2.0000, unchanged: the learning rate is 0"),
