@@ -77,9 +77,9 @@ def test_two_ranks_compare_answers_as_one_process_does(
 ) -> None:
     """The last step of an epoch has one row, so that a rank has none: KTO's z0 is still that of all."""
     bench = bench_at(bench_source, memory / "bench")
-    own = "eval.sample_prompts=[]" if stage == "rm" else "preference.beta=0.5"
-    keys = (*compare_answers(bench, stage, 17), "data.eval=none", "adapter.lora_dropout=0.0", own)
-    train = ("train.num_train_epochs=2", "train.learning_rate=1e-3")
+    keys = (*compare_answers(bench, stage, 17), "data.eval=none", "adapter.lora_dropout=0.0")
+    beta = () if stage == "rm" else ("preference.beta=0.5",)
+    train = ("train.num_train_epochs=2", "train.learning_rate=1e-3", *beta)
     alone, team = opened(bench, "alone", *keys, *train), opened(bench, "team", *keys, *train, *TWO)
     assert zygote.start(alone, bench.env).wait() == 0, tail_of(alone)
     assert [engine.wait() for engine in start_two(zygote, apart(bench, "team"), team)] == [0, 0], tail_of(team)

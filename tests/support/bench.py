@@ -138,10 +138,11 @@ def bench_at(source: Path, folder: Path) -> Workbench:
 
 def compare_answers(bench: Workbench, stage: str, number: int = 40) -> tuple[str, ...]:
     """Rows with answers to compare in the place of the bench's own; what a profile needs to be of that stage."""
-    rows = preference_pairs(number + 6) if stage == "dpo" else judged_answers(number + 6)
+    rows = judged_answers(number + 6) if stage == "kto" else preference_pairs(number + 6)
     write_rows(bench.folder / "rows.jsonl", rows[:number])
     write_rows(bench.folder / "held_out.jsonl", rows[number:])
-    return f"run.stage={stage}", 'data.allow=["answers_cut_off"]'  # a token is about a letter
+    silent = ["eval.sample_prompts=[]"] if stage == "rm" else []  # it gives scores
+    return f"run.stage={stage}", 'data.allow=["answers_cut_off"]', *silent  # a token is about a letter
 
 
 def opened(workbench: Workbench, profile: Path) -> Run:
