@@ -33,8 +33,7 @@ def collate(
     of all sequences, each without what predicts nothing at its end. `scored`: the end of each is read, too.
     """
     rows = [[sequence for row in rows for sequence in row]] if joined else list(rows)
-    num_read = _num_read if joined and not scored else _num_tokens
-    kept = [[num_read(sequence) for sequence in row] for row in rows]
+    kept = [[_num_read(sequence, whole=scored or not joined) for sequence in row] for row in rows]
     lengths = np.array([sum(row) for row in kept], dtype=np.int64)
     length = int(lengths.max())
     ids = np.full((len(rows), length), pad_id, dtype=np.int64)
@@ -72,20 +71,14 @@ def collate(
         torch.from_numpy(np.concatenate(references)) if references else None,
         torch.from_numpy(labels) if is_compared else None,
         joined=tuple(kept[0]) if joined else None,
-        **(_ends_and_margins(sequences, ends, per_example) if scored else {}),
+        ends=torch.tensor(ends) if scored else None,
+        margins=torch.tensor([pair.margin for pair in sequences[::per_example]]) if scored else None,
     )
 
 
-def _num_read(sequence: Sequence) -> int:
-    """Tokens up to the last one that predicts a target, at least one: nothing before them depends on the others."""
+def _num_read(sequence: Sequence, *, whole: bool) -> int:
+    """Tokens of a sequence; unless it is `whole`, up to the last one that predicts a target, at least one: nothing
+    before them depends on the others.
+    """
     targets = np.flatnonzero(sequence.targets)
-    return max(1, int(targets[-1]) if len(targets) else 0)
-
-
-def _ends_and_margins(sequences: Several[Sequence], ends: list[int], per_example: int) -> dict[str, torch.Tensor]:
-    margins = [sequence.margin for sequence in sequences[::per_example]]
-    return {"ends": torch.tensor(ends), "margins": torch.tensor(margins, dtype=torch.float32)}
-
-
-def _num_tokens(sequence: Sequence) -> int:
-    return len(sequence.input_ids)
+    return len(sequence.input_ids) if whole else max(1, int(targets[-1]) if len(targets) else 0)
