@@ -99,6 +99,19 @@ def continued_adapter(
             "does not train them.",
             hint="Start a new adapter (no adapter.name_or_path), or use the tokenizer of the adapter.",
         )
+    return _filled(model, config, folder, base)
+
+
+def stored_adapter(model: PreTrainedModel, folder: Path, base: BaseReference) -> Any:
+    """The model with the adapter in `folder` as it is.
+
+    Raises:
+        ModelError: it is no LoRA adapter, or one for another base.
+    """
+    return _filled(model, _config_in(folder), folder, base)
+
+
+def _filled(model: PreTrainedModel, config: Any, folder: Path, base: BaseReference) -> Any:
     old_base, config.base_model_name_or_path, config.revision = config.base_model_name_or_path, None, None
     try:
         adapted = _adapted(model, config, base)

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from ftui.profile.schema import Profile
 from ftui.runs.events import Sampled
 
 from ..data.tokens.chat_template import fix_date
+from ..generation.decode import Prompt, decode
+from ..generation.sampling import Sampling
 from ..models.model_parts import ModelParts, autocast
 from ..models.performance import uncompiled
+from ..models.weights import is_adapted
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
 from ..system.memory import is_out_of_memory
@@ -57,20 +58,19 @@ class TextGenerator:
         tokenizer: Any = self.data.tokenizer
         if self.profile.run.stage != "pretrain" and tokenizer.chat_template:
             fix_date(tokenizer.get_chat_template())
-            inputs = tokenizer.apply_chat_template(
-                [{"role": "user", "content": prompt}], add_generation_prompt=True, return_tensors="pt", return_dict=True
-            )
+            turns = [{"role": "user", "content": prompt}]
+            ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=True)["input_ids"]
         else:
-            inputs = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
-        inputs = inputs.to(self.parts.device)
+            ids = tokenizer(prompt)["input_ids"]
         model = self.parts.model
         model.eval()
         try:
-            with torch.no_grad(), autocast(self.parts.hardware), uncompiled(self.profile.train):
-                output = model.generate(
-                    **inputs, do_sample=False, max_new_tokens=self.profile.eval.sample_max_new_tokens,
-                    eos_token_id=self.data.stop_ids, pad_token_id=tokenizer.pad_token_id,
+            with autocast(self.parts.hardware), uncompiled(self.profile.train):
+                passes = decode(
+                    model.get_base_model() if is_adapted(model) else model, [Prompt(ids)], Sampling(),
+                    stop_ids=self.data.stop_ids, max_new_tokens=self.profile.eval.sample_max_new_tokens,
                 )  # fmt: skip
+                answer = [token.id for (token,) in passes]
         finally:
             model.train()
-        return str(tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)).strip()
+        return str(tokenizer.decode(answer, skip_special_tokens=True)).strip()

@@ -48,7 +48,7 @@ def render(
     Raises:
         TemplateRefusal: see there.
     """
-    with _template_errors():
+    with template_errors():
         writer, messages = _prepare(tokenizer, chat, is_plain=is_plain)
         if loss_on == "everything":
             return [_render_whole(writer.text(messages), stops)]
@@ -62,7 +62,7 @@ def render_text(
     template: str, special: dict[str, Any], messages: list[Message], tools: list[Any] | None, **options: bool
 ) -> str:
     """What a template makes of a conversation. Raises `TemplateRefusal`."""
-    with _template_errors():
+    with template_errors():
         fix_date(template)
         return _Writer(template, special, tools).text(messages, **options)
 
@@ -73,7 +73,7 @@ def locate_turns(tokenizer: PreTrainedTokenizerBase, chat: Chat, text: str) -> l
     What the template puts before a turn is the turn's. Turns that it cannot write without the next one, or has changed
     since, are counted to that one.
     """
-    with _template_errors():
+    with template_errors():
         writer, messages = _prepare(tokenizer, chat)
     turns: list[tuple[str, int, int]] = []
     for number, message in enumerate(messages, start=1):
@@ -88,7 +88,7 @@ def locate_turns(tokenizer: PreTrainedTokenizerBase, chat: Chat, text: str) -> l
 
 
 @contextmanager
-def _template_errors() -> Iterator[None]:
+def template_errors() -> Iterator[None]:
     """Whatever a template's code may raise is a refusal."""
     try:
         yield
