@@ -83,19 +83,15 @@ class InitialModel:
             wanted = {"losses": Measurement(data.train, batches, as_losses=True)}
             place = Place(self.run.losses, self._key_of_leader(losses_key(profile, data, self.fingerprints)))
             with self._predicting(base_only=True):
-                values = self._obtain(data, wanted, place, "the base model's loss on each row")
-            data = data.sort_by_losses(profile, values["losses"])
-            self.fingerprints["losses"] = values_hash(values)
+                losses = self._obtain(data, wanted, place, "the base model's loss on each row")["losses"]
+            data = data.sort_by_losses(profile, losses)
         if profile.run.stage in REFERENCE_STAGES:
             wanted = {name: Measurement(split, _batches(profile, data, split)) for name, split in _splits(data).items()}
             key = self._key_of_leader(reference_key(profile, data, self.parts, self.fingerprints))
             cached = data.train.sequences.stores[0].folder / f"reference-{key}.safetensors"
+            place = Place(self.run.reference, key, cached)
             with self._predicting():
-                values = self._obtain(
-                    data, wanted, Place(self.run.reference, key, cached), "the reference model on each row"
-                )
-            data = with_reference(data, values)
-            self.fingerprints["reference"] = values_hash(values)
+                data = with_reference(data, self._obtain(data, wanted, place, "the reference model on each row"))
         return data
 
     def _key_of_leader(self, key: str) -> str:
@@ -103,8 +99,12 @@ class InitialModel:
         return self.ranks.gather(key.encode())[0].decode()
 
     def _obtain(self, data: TrainingData, wanted: Mapping[str, Measurement], place: Place, doing: str) -> Values:
-        """The values that are wanted, the same on every rank."""
-        self.ranks.leader_first(lambda: self._join(wanted, place))
+        """The values that are wanted, the same on every rank; their hash is a fingerprint of the run.
+
+        Raises:
+            FtuiError: the ranks do not see the same file.
+        """
+        digest = self._share(wanted, place)
         log_probs = BatchLogProbs(self.profile, self.parts, data.pad_id)
         keep = partial(self._keep_part, wanted, place)
         if any(np.isnan(one.values).any() for one in wanted.values()):
@@ -120,8 +120,16 @@ class InitialModel:
             raise
         if is_new:
             self.ranks.act_together(lambda: None if self.ranks.is_leader else keep())
-            self.ranks.leader_first(lambda: self._join(wanted, place))
-        return {name: one.values for name, one in wanted.items()}
+            digest = self._share(wanted, place)
+        self.fingerprints[place.path.stem] = digest
+        return _values_of(wanted)
+
+    def _share(self, wanted: Mapping[str, Measurement], place: Place) -> str:
+        """Let all ranks have what was measured with this key; its hash."""
+        self.ranks.leader_first(lambda: self._join(wanted, place))
+        digest = values_hash(_values_of(wanted))
+        self.ranks.check_same(digest, f"the values in {place.path.name}")  # else they would not measure the same
+        return digest
 
     def _keep_part(self, wanted: Mapping[str, Measurement], place: Place) -> None:
         """Write down what this rank has measured."""
@@ -144,7 +152,7 @@ class InitialModel:
         for part in (read_values(path, place.key) or {} for path in part_paths(place.path)):
             for name in wanted.keys() & part.keys():
                 wanted[name].add_part(part[name], part[f"{name}.examples"])
-        values = {name: one.values for name, one in wanted.items()}
+        values = _values_of(wanted)
         if place.cached is not None and _has_more(values, known):
             try:
                 write_values(place.cached, (shared or {}) | values, place.key)
@@ -167,6 +175,10 @@ class InitialModel:
         finally:
             model.train()
             rng.restore(self.parts.device)
+
+
+def _values_of(wanted: Mapping[str, Measurement]) -> Values:
+    return {name: one.values for name, one in wanted.items()}
 
 
 def _has_more(values: Values, known: Values) -> bool:

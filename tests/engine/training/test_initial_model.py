@@ -15,6 +15,7 @@ from transformers import LlamaForCausalLM
 from ftui.engine.distributed.process_group import ProcessGroup
 from ftui.engine.planning.plan import Row
 from ftui.engine.training import measure_log_probs
+from ftui.engine.training.initial_model import InitialModel, Place
 from ftui.engine.training.measure_log_probs import BatchLogProbs, Measurement, measure
 from ftui.engine.training.prepare import prepare
 from ftui.errors import FtuiError, HostMemoryError
@@ -333,3 +334,19 @@ def test_an_error_of_one_rank_is_raised_on_all() -> None:
 
     with pytest.raises(FtuiError, match="here"):
         ProcessGroup().act_together(fail)
+
+
+def test_ranks_that_do_not_see_the_same_file_end(split: Any, tmp_path: Path) -> None:
+    """They would wait for each other's batches for ever."""
+
+    class Apart(Team):
+        def leader_first(self, act: Any) -> Any:
+            return act()
+
+        def gather(self, data: bytes) -> list[bytes]:
+            return [b"what rank 0 has", data]
+
+    nothing: Any = None
+    model = InitialModel(nothing, nothing, nothing, Apart(1, 2), {}, nothing, nothing, nothing)
+    with pytest.raises(FtuiError, match=r"do not agree on the values in reference\.safetensors"):
+        model._share({"train": Measurement(split, lambda: iter([]))}, Place(tmp_path / "reference.safetensors", "key"))
