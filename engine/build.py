@@ -6,6 +6,7 @@ from typing import Any
 from accelerate import Accelerator
 
 from ftui.profile.schema import Profile
+from ftui.profile.sections.preference import COMPARING_STAGES
 from ftui.profile.serialize import fingerprint
 
 from .checkpoints.reproducibility import Provenance, environment
@@ -18,7 +19,7 @@ from .models.load_model import load_model
 from .models.methods import apply_method, storage_dtype
 from .models.model_parts import LossModule, ModelParts
 from .models.new_model import new_config, new_model
-from .models.performance import check_layers, prepare_base, prepare_trained
+from .models.performance import check_layers, disable_dropout, prepare_base, prepare_trained
 from .models.quantization import keep_layout, quantized_loading
 from .models.special_tokens import check_new_tokens, fit_embeddings
 from .models.starting_point import StartingPoint
@@ -63,6 +64,8 @@ def prepare_model(model: Any, profile: Profile, hardware: Hardware, start: Start
     check_layers(model, profile.train)
     prepare_base(model, profile.train)
     trained = apply_method(model, profile, hardware, start)
+    if profile.run.stage in COMPARING_STAGES:  # two answers, or model and reference, must lack the same units: none
+        disable_dropout(trained)
     check_new_tokens(trained, start.new_token_ids)
     prepare_trained(trained, profile.train)
     return trained

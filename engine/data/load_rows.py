@@ -216,8 +216,8 @@ def load_data(
         apart = _model_view(profile, eval_sources, eval_stores, weights=weights)
         evaluation = _whole(profile, apart)
     if profile.preference.needs_divergence(profile.run.stage) and weights:
-        train = _with_mismatched(profile, train)
-        evaluation = evaluation and _with_mismatched(profile, evaluation)
+        train = _with_mismatched(profile, train, "to train on")
+        evaluation = evaluation and _with_mismatched(profile, evaluation, "to evaluate on")
     return LoadedData(
         encoder.tokenizer, loaded.folder, loaded.commit, longest, encoder, sources, stores, eval_sources, eval_stores,
         train, evaluation, (*_notes_on_files(sources, stores), *_notes_on_files(eval_sources, eval_stores)), adapter,
@@ -328,7 +328,13 @@ def _split(profile: Profile, data: Sequences) -> tuple[DataSplit, DataSplit | No
     return replace(whole, indices=np.flatnonzero(~apart)), replace(whole, indices=np.flatnonzero(apart))
 
 
-def _with_mismatched(profile: Profile, split: DataSplit) -> DataSplit:
+def _with_mismatched(profile: Profile, split: DataSplit, what: str) -> DataSplit:
+    """Raises DataError: an answer alone has no other to be measured against."""
+    if len(split) == 1:
+        raise DataError(
+            f"There is one row {what}, and stage kto puts the answer of another row to its prompt.",
+            hint="Give it more rows, judged good and bad.",
+        )
     sequences = mismatch(split.sequences, split.indices, profile.data.max_length, profile.train.rows_seed)
     return replace(split, mismatched=DataSplit(sequences, split.indices))
 

@@ -27,9 +27,8 @@ class MismatchedSequences(Sequences):
 
 def mismatch(sequences: Sequences, indices: np.ndarray, max_length: int, seed: int) -> MismatchedSequences:
     """The sequences `indices` with each other's answers, each answer used once; others stay without a partner."""
-    order = indices[np.random.default_rng([seed, 0x4B54]).permutation(len(indices))]
     partners = np.arange(len(sequences))
-    partners[order] = np.roll(order, -1)
+    partners[indices] = choose_partners(indices, seed)
     prompts = _prompt_lengths(sequences)
     owners, others = indices[np.argsort(partners[indices])], indices  # each answer, in the order of the files
     room = np.minimum(sequences.lengths[others] - prompts[others], max_length - prompts[owners])
@@ -41,6 +40,14 @@ def mismatch(sequences: Sequences, indices: np.ndarray, max_length: int, seed: i
         sequences.counts, lengths, num_targets, sequences.rows, labels, sequences.margins, sequences.starts,
         sequences.bounds, sequences.stores, sequences, partners, max_length,
     )  # fmt: skip
+
+
+def choose_partners(indices: np.ndarray, seed: int) -> np.ndarray:
+    """For each of these sequences another one of them."""
+    order = np.random.default_rng([seed, 0x4B54]).permutation(len(indices))
+    partners = np.empty_like(indices)
+    partners[order] = indices[np.roll(order, -1)]
+    return partners
 
 
 def _prompt_lengths(sequences: Sequences) -> np.ndarray:

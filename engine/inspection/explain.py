@@ -12,7 +12,7 @@ from ..data.files.raw_rows import Row
 from ..data.forms.examples import Chat, Completion, Tokens, labelled_part
 from ..data.tokens.chat_template import RenderedText, locate_turns
 from ..data.tokens.encode import Encoder
-from ..data.tokens.loss_mask import loss_mask, mask_difference
+from ..data.tokens.loss_mask import begin_together, loss_mask, mask_difference
 from ..data.tokens.template_fit import TemplateRefusal
 
 TurnSpan = tuple[str, int, int]
@@ -47,9 +47,10 @@ def explain_row(encoder: Encoder, row: Row, form: str) -> list[Explanation]:
         raise encoded
     if encoded.tokens is not None:
         return [_of_tokens(encoder.tokenizer, encoded.tokens)]
-    explanations = []
-    for rendered, encoding in zip(encoded.turns, encoder.tokenised([turn.text for turn in encoded.turns]), strict=True):
-        mask = loss_mask(encoding, rendered.text, rendered.spans)
+    explanations, encodings = [], encoder.tokenised([turn.text for turn in encoded.turns])
+    masks = [loss_mask(one, turn.text, turn.spans) for one, turn in zip(encodings, encoded.turns, strict=True)]
+    begin_together(encoded.turns, [one.ids for one in encodings], [mask.targets for mask in masks])
+    for rendered, encoding, mask in zip(encoded.turns, encodings, masks, strict=True):
         turns = _turns(encoder, labelled_part(encoded.example, rendered.label), rendered)
         differs = mask_difference(encoder.tokenizer, encoding, rendered.text, rendered.spans, mask)
         targets = mask.targets.tolist()

@@ -126,6 +126,15 @@ def prepare_trained(model: Any, train: TrainSection) -> None:
         layer.compile(dynamic=True, backend=BACKEND)
 
 
+def disable_dropout(model: torch.nn.Module) -> None:
+    """Drop nothing, in training neither: layers for it, and rates that attention and others read off their module."""
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+        for name in [name for name, value in vars(module).items() if "dropout" in name and isinstance(value, float)]:
+            setattr(module, name, 0.0)
+
+
 def uncompiled(train: TrainSection) -> AbstractContextManager[Any]:
     """A block in which nothing is compiled: generating and evaluating would each take compilations of their own."""
     return torch.compiler.set_stance("force_eager") if train.torch_compile else contextlib.nullcontext()

@@ -24,10 +24,13 @@ def stage(profile: Profile) -> Objective:
     loss_of, has_divergence = KTO_LOSSES[kind], section.needs_divergence("kto")
 
     def loss(model: nn.Module, batch: Batch) -> Loss:
-        assert batch.sequence_of is not None and batch.labels is not None and batch.reference is not None
+        assert batch.sequence_of is not None and batch.labels is not None, "judged answers are numbered"
         number, log_probs = len(batch.labels), target_log_probs(model, batch)
         policy = sum_by_sequence(log_probs.values, batch.sequence_of, number)
-        answers = JudgedAnswers(policy, sum_by_sequence(batch.reference, batch.sequence_of, number), batch.labels > 0)
+        values = (
+            torch.zeros_like(log_probs.values) if batch.reference is None else batch.reference
+        )  # where only time is measured
+        answers = JudgedAnswers(policy, sum_by_sequence(values, batch.sequence_of, number), batch.labels > 0)
         z0 = mean_divergence(torch.tensor(batch.divergence, device=policy.device), 1)
         losses = {"examples": loss_of(answers, z0, settings).sum()}
         if log_probs.balance is not None:

@@ -142,7 +142,8 @@ def compare_answers(bench: Workbench, stage: str, number: int = 40) -> tuple[str
     write_rows(bench.folder / "rows.jsonl", rows[:number])
     write_rows(bench.folder / "held_out.jsonl", rows[number:])
     silent = ["eval.sample_prompts=[]"] if stage == "rm" else []  # it gives scores
-    return f"run.stage={stage}", 'data.allow=["answers_cut_off"]', *silent  # a token is about a letter
+    allowed = 'data.allow=["answers_cut_off"]'  # a token is about a letter
+    return f"run.stage={stage}", allowed, "adapter.lora_dropout=0.0", *silent
 
 
 def opened(workbench: Workbench, profile: Path) -> Run:

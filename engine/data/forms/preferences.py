@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import takewhile
+from unicodedata import east_asian_width
 
 from ftui.profile.sections.row_forms import SIGNS
 
@@ -132,9 +133,10 @@ def _last_answer(row: Row, said: Turns) -> Chat:
 
 
 def _split_shared_prompt(row: Row, chosen: str, rejected: str) -> tuple[Completion, Completion]:
-    """Two texts that begin alike: the prompt is what they share, up to a whole word."""
+    """Two texts that begin alike: the prompt is what they share, up to a whole word (of wide scripts: a character)."""
     shared = shared_start(chosen, rejected)
-    whole = max(shared.rfind(mark) for mark in (" ", "\n")) + 1
+    ends = (n for n in range(len(shared), 0, -1) if shared[n - 1].isspace() or east_asian_width(shared[n - 1]) in "WF")
+    whole = next(ends, 0)
     if not whole:
         raise row.error("'chosen' and 'rejected' do not begin alike, and there is no prompt")
     return Completion(chosen[:whole], chosen[whole:]), Completion(rejected[:whole], rejected[whole:])

@@ -16,7 +16,7 @@ from ..forms.column_names import STANDARD_NAMES, ColumnNames
 from ..forms.examples import Chat, Completion, Example, JudgedAnswer, Pair, Text, Tokens, labelled_part, trained_part
 from ..forms.formats import to_example
 from .chat_template import RenderedText, render
-from .loss_mask import loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
+from .loss_mask import begin_together, loss_mask, omits_text_beside_calls, omitted_role, spell_otherwise
 from .named_templates import advise_template
 from .pieces import PieceTokenizer, PieceTokens, TextTokens, find_piece_tokenizer
 from .skeletons import Skeletons
@@ -108,6 +108,7 @@ class Encoder:
                 sequences.append(Sequence(np.asarray(ids, dtype=np.int32), targets, number, turn.label, margin))
                 notes |= {"masks_differ"} if differs else set()
                 notes |= {"special_in_text"} if self._has_marks(one.example, turn, encoding) else set()
+            begin_together(one.turns, [it.input_ids for it in sequences], [it.targets for it in sequences])
             if one.tokens is not None:
                 sequences.append(Sequence(one.tokens.input_ids, one.tokens.targets, number))
             stops = [count_stops(sequence, self._special) for sequence in sequences]

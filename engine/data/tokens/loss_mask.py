@@ -8,6 +8,7 @@ import numpy as np
 from transformers import PreTrainedTokenizerBase
 
 from ..forms.examples import Chat, Example, trained_part
+from .chat_template import RenderedText
 from .pieces import Span, TextTokens
 
 WORD = re.compile(r"\w+")
@@ -39,6 +40,25 @@ def loss_mask(encoding: TextTokens, text: str, spans: Sequence[Span]) -> LossMas
         targets[first:after] = True
     differs = (_partial_token(encoding, text, span, run) for span, run in zip(spans, runs, strict=True))
     return LossMask(targets, runs, next(filter(None, differs), ""))
+
+
+def begin_together(
+    turns: Sequence[RenderedText], ids: Sequence[Sequence[int] | np.ndarray], targets: Sequence[np.ndarray]
+) -> None:
+    """Have both answers of a pair begin with the first token that is not of the same prompt in both (in `targets`).
+
+    Where the end of the prompt is one token with the beginning of one answer, the other one would else be asked for
+    less text, after more of it. Nothing is done where the prompts differ, and to sequences that are no pair.
+    """
+    if [turn.label for turn in turns] != [1, -1] or not all(turn.spans for turn in turns):
+        return
+    if len({turn.text[: turn.spans[0][0]] for turn in turns}) > 1:
+        return
+    shortest = min(map(len, ids))
+    chosen, rejected = (np.asarray(own[:shortest]) for own in ids)
+    unlike = np.flatnonzero(chosen != rejected)
+    for mask in targets:
+        mask[int(unlike[0]) if len(unlike) else shortest : int(np.argmax(mask))] = True
 
 
 def _token_run(encoding: TextTokens, text: str, span: Span) -> Span:

@@ -32,6 +32,7 @@ from ftui.importers.rules import (
     to,
 )
 from ftui.importers.tools import llamafactory_preference, trl
+from ftui.importers.tools.llamafactory_preference import compares
 from ftui.importers.tools.trainer import (
     HUB,
     LOADER,
@@ -103,6 +104,11 @@ def _nothing_there(draft: ProfileDraft) -> str:
 
 
 _LORA = Gate(lambda draft: _method(draft) in ("lora", "qlora"), _nothing_there)
+_NOISE = Gate(lambda draft: not compares(draft), lambda draft: "a stage that compares answers takes no noise")
+_LORA_DROPOUT = Gate(
+    lambda draft: _LORA.is_open(draft) and _NOISE.is_open(draft),
+    lambda draft: _NOISE.otherwise(draft) if compares(draft) else _LORA.otherwise(draft),
+)
 _QLORA = Gate(lambda draft: _method(draft) == "qlora", lambda draft: "the base is not stored in 4 bits")
 
 
@@ -252,13 +258,14 @@ RULES: dict[str, Rule] = {
     **same("model", "trust_remote_code"),
     **each(says("model.extra_special_tokens", lambda draft, leaf: _tokens(draft, leaf), "added where it lacks them"),
            "add_tokens add_special_tokens new_special_tokens"),
-    **carries("adapter", _LORA, r="lora_rank", lora_alpha="lora_alpha", lora_dropout="lora_dropout",
-              target_modules="lora_target", modules_to_save="additional_target", use_rslora="use_rslora",
-              use_dora="use_dora"),
+    **carries("adapter", _LORA, r="lora_rank", lora_alpha="lora_alpha", target_modules="lora_target",
+              modules_to_save="additional_target", use_rslora="use_rslora", use_dora="use_dora"),
+    **carries("adapter", _LORA_DROPOUT, lora_dropout="lora_dropout"),
     **carries("adapter", _QLORA, bnb_4bit_quant_type="quantization_type",
               bnb_4bit_use_double_quant="double_quantization"),
     **carries("data", max_length="cutoff_len"),
-    **carries("train", use_liger_kernel="enable_liger_kernel", neftune_noise_alpha="neftune_alpha"),
+    **carries("train", use_liger_kernel="enable_liger_kernel"),
+    **carries("train", _NOISE, neftune_noise_alpha="neftune_alpha"),
     **carries("eval", early_stopping_patience="early_stopping_steps"),
     **each(_freeze, "freeze_trainable_layers freeze_trainable_modules freeze_extra_modules"),
     **each(_rows, "dataset eval_dataset"),

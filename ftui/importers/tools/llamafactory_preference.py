@@ -7,7 +7,7 @@ from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import Rule, drops, refuse
 from ftui.importers.values import Unfit, real, word, word_or
-from ftui.profile.sections.preference import TAKES
+from ftui.profile.sections.preference import COMPARING_STAGES, TAKES
 
 STAGES = {"sft": "sft", "pt": "pretrain", "kto": "kto", "rm": "rm"}
 LATER = {"ppo": "reinforcement learning"}
@@ -63,6 +63,11 @@ def _to(key: str, convert: Callable[[Any], Any] = real) -> Rule:
             draft.drop(leaf, f"it is for stage {', '.join(sorted(TAKES[key]))}")
 
     return rule
+
+
+def compares(draft: ProfileDraft) -> bool:
+    """Whether its stage compares answers."""
+    return _stage_of(draft) in COMPARING_STAGES
 
 
 def _in_dpo(rule: Rule) -> Rule:

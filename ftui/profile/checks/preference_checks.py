@@ -10,6 +10,10 @@ FORMS = {"preference": PAIR_STAGES, "kto": COMPARING_STAGES - PAIR_STAGES}
 """Forms of rows, by the stages that compare them."""
 
 
+SMOOTHED = frozenset({"sigmoid", "sigmoid_norm", "robust", "exo_pair"})
+"""The losses that take some verdicts to be wrong."""
+
+
 def _keys_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
     stage = values("run.stage")
     for key, stages in TAKES.items():
@@ -34,6 +38,9 @@ def _losses(values: KnownValues) -> Iterator[ProfileFault]:
 
 def _loss_weights(values: KnownValues) -> Iterator[ProfileFault]:
     weights, kinds = values("preference.loss_weights"), values("preference.loss_type") or ("",)
+    if any(weight <= 0 for weight in weights or ()):
+        why = "loss_weights has a factor that is not above 0, which would turn its loss around or leave it out"
+        yield contradiction("preference.loss_weights", why, "Leave out a loss that shall not count.")
     if weights is not None and len(weights) != len(kinds):
         why = f"loss_weights has {len(weights)} factors, and loss_type {len(kinds)} losses"
         yield contradiction("preference.loss_weights preference.loss_type", why, "Give each loss one factor.")
@@ -45,6 +52,17 @@ def _label_smoothing(values: KnownValues) -> Iterator[ProfileFault]:
         why = 'loss_type "exo_pair" takes the logarithm of label_smoothing, which is 0'
         fix = "Set label_smoothing = 1e-3, as TRL does."
         yield contradiction("preference.label_smoothing preference.loss_type", why, fix)
+    if smoothing and values("run.stage") in ("dpo", "cpo") and kinds and not SMOOTHED.intersection(kinds):
+        why = f"label_smoothing has no effect on loss_type {', '.join(map(repr, kinds))}"
+        fix = f"It is for {', '.join(sorted(SMOOTHED))}."
+        yield contradiction("preference.label_smoothing preference.loss_type", why, fix)
+
+
+def _discopop(values: KnownValues) -> Iterator[ProfileFault]:
+    kinds = values("preference.loss_type") or ()
+    if values.is_wished("preference.discopop_tau") and values("run.stage") == "dpo" and "discopop" not in kinds:
+        why = "discopop_tau is the temperature of the loss discopop, which is not in loss_type"
+        yield contradiction("preference.discopop_tau preference.loss_type", why, 'Set loss_type = "discopop".')
 
 
 def _answers_only(values: KnownValues) -> Iterator[ProfileFault]:
@@ -60,6 +78,9 @@ def _answers_only(values: KnownValues) -> Iterator[ProfileFault]:
     if values("train.neftune_noise_alpha") is not None:
         why = f"neftune_noise_alpha would put noise on what stage {stage} compares"
         yield contradiction("train.neftune_noise_alpha run.stage", why, "Leave it out.")
+    if values("adapter.lora_dropout"):
+        why = f"lora_dropout would take other inputs from each answer that is compared, and stage {stage} drops nothing"
+        yield contradiction("adapter.lora_dropout run.stage", why, "Leave it out.")
     if any(one.sort_by == "loss" for one in values("curriculum")):
         why = f"a curriculum cannot sort the rows of stage {stage} by the base model's loss"
         yield contradiction("curriculum run.stage", why, 'Set sort_by to "length".')
@@ -84,4 +105,7 @@ def _form_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
         yield contradiction("data.format run.stage", why, "Leave format out.")
 
 
-CHECKS = (_keys_of_the_stage, _losses, _loss_weights, _label_smoothing, _answers_only, _scores_only, _form_of_the_stage)
+CHECKS = (
+    _keys_of_the_stage, _losses, _loss_weights, _label_smoothing, _discopop, _answers_only, _scores_only,
+    _form_of_the_stage,
+)  # fmt: skip

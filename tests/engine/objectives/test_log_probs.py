@@ -1,6 +1,7 @@
 """Our log-probabilities against those of all the model's logits in float64, and their gradients against autograd's."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,14 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from transformers import AutoModelForCausalLM, Gemma2Config, GPT2Config, LlamaConfig, MixtralConfig
 
 from ftui.engine.data.tokens.encode import Sequence
-from ftui.engine.objectives import chunked_head
+from ftui.engine.objectives import chunked_head, make_objective
 from ftui.engine.objectives.chunked_head import ChunkedLogProbs
 from ftui.engine.objectives.log_probs import target_log_probs
 from ftui.engine.objectives.loss import Batch, summed_loss
+from ftui.engine.objectives.pair_losses import PAIR_LOSSES, LossSettings
+from ftui.engine.objectives.pair_stages import make_pairs
 from ftui.engine.training.collate import collate
+from tests.support.tiny import make_profile
 
 VOCABULARY, LENGTHS = 90, (14, 9, 12)
 SMALL: dict[str, Any] = {
@@ -248,6 +252,68 @@ def test_no_more_than_a_chunk_of_logits_is_made(kind: str, facts: bool, monkeypa
     with own:
         torch.log_softmax(F.linear(hidden, head.weight), -1)
     assert own.largest == targets * vocabulary, "the measure would see it"
+
+
+STAGES: dict[str, dict[str, Any]] = {
+    "dpo": {"loss_type": ["sigmoid", "sft"], "use_weighting": True, "ld_alpha": 0.5},
+    "orpo": {}, "simpo": {}, "cpo": {}, "kto": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("is_frozen", [True, False], ids=["frozen head", "trained head"])
+@pytest.mark.parametrize("stage", STAGES)
+def test_no_stage_makes_more_than_a_chunk_of_logits(
+    stage: str, is_frozen: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The largest tensor, and all that is alive at once beside what the body keeps, in a step and its backward pass."""
+    vocabulary, chunk = 3000, 40
+    monkeypatch.setattr(chunked_head, "CHUNK_BYTES", chunk * 4 * vocabulary)
+    torch.manual_seed(4)
+    config = LlamaConfig(**SMALL | {"vocab_size": vocabulary, "hidden_size": 16}, tie_word_embeddings=False)
+    model = AutoModelForCausalLM.from_config(config)
+    model.requires_grad_(not is_frozen)
+    model.model.layers.requires_grad_(True)
+    chance = np.random.default_rng(8)
+    rows = [Sequence(chance.integers(3, vocabulary, 90).astype(np.int32), np.arange(90) > 20) for _ in range(8)]
+    rows = [replace(row, label=(1, -1)[number % 2]) for number, row in enumerate(rows)]
+    batch = collate([[row] for row in rows], 0, 1 if stage == "kto" else 2)
+    batch.reference = torch.full((len(batch.target_ids),), -8.0)
+    objective = make_objective(make_profile(tmp_path, tmp_path, run={"stage": stage}, preference=STAGES[stage]))
+    body, sizes = Sizes(), Sizes()
+    with body:
+        model.model(input_ids=batch.input_ids).last_hidden_state.sum().backward()
+    model.zero_grad()
+    with sizes:
+        loss = objective.loss(model, batch)
+        torch.stack([value / batch.amounts[name] for name, value in loss.sums.items()]).sum().backward()
+    assert len(batch.target_ids) > 10 * chunk
+    assert sizes.largest == chunk * vocabulary
+    weights = 0 if is_frozen else 2 * vocabulary * 16  # the head's gradient, in float32 and in its own type
+    assert sizes.together - body.together < 4 * chunk * vocabulary + weights
+
+
+def test_sums_of_answers_are_beyond_float16() -> None:
+    """trl#878, trl#2553: log-probabilities in half precision become infinite, and their differences NaN."""
+    model = make_model("llama")
+    with torch.no_grad():
+        model.lm_head.weight *= 3000
+    chance = np.random.default_rng(8)
+    rows = [
+        [Sequence(chance.integers(3, VOCABULARY, n).astype(np.int32), np.arange(n) > 2, label=label)]
+        for n, label in ((60, 1), (90, -1))
+    ]
+    batch = collate(rows, 0, 2)
+    with torch.autocast("cpu", dtype=torch.float16):
+        log_probs = target_log_probs(model, batch).values
+    pairs = make_pairs(log_probs, batch)
+    assert float(pairs.rejected.detach()) < -torch.finfo(torch.float16).max
+    batch.reference = log_probs.detach() + 0.5
+    for name, loss in PAIR_LOSSES.items():
+        own = make_pairs(log_probs, batch)
+        values = loss(own, LossSettings(label_smoothing=0.1))
+        assert values.isfinite().all(), name
+        (grad,) = torch.autograd.grad(values.sum(), model.lm_head.weight, retain_graph=True)
+        assert grad.isfinite().all(), name
 
 
 def test_evaluation_never_makes_room_for_gradients(monkeypatch: pytest.MonkeyPatch) -> None:

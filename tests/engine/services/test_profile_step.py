@@ -20,7 +20,7 @@ from ftui.estimate.trained import find_trained
 from ftui.hardware.detect import find_machine
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
-from tests.support.tiny import chats, make_profile, preference_pairs, write_rows
+from tests.support.tiny import chats, judged_answers, make_profile, preference_pairs, write_rows
 
 LORA = {"method": "lora", "r": 4}
 
@@ -51,11 +51,13 @@ def measured(profile: Profile, num_steps: int = 2, trace: Path | None = None) ->
         pytest.param({"train": {"activation_checkpointing": True, "optim": "lion_8bit"}}, marks=pytest.mark.slow),
         pytest.param({"data": {"packing": True, "max_length": 128}}, marks=pytest.mark.slow),
         pytest.param({"run": {"stage": "dpo"}}, marks=pytest.mark.slow),
+        pytest.param({"run": {"stage": "kto"}}, marks=pytest.mark.slow),
     ],
 )
 def test_all_time_of_a_step_is_accounted_for(sections: dict[str, Any], model_folder: Path, rows: Path) -> None:
-    if sections.get("run", {}).get("stage") == "dpo":
-        write_rows(rows, preference_pairs(24))
+    stage = sections.get("run", {}).get("stage")
+    if stage is not None:
+        write_rows(rows, preference_pairs(24) if stage == "dpo" else judged_answers(24))
     train = {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2} | sections.get("train", {})
     profile = make_profile(model_folder, rows, **sections | {"train": train})
     step = measured(profile)

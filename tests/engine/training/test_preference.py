@@ -9,10 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from peft import AutoPeftModelForCausalLM
+from safetensors.numpy import load_file
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ftui.engine.inspection.browser import view_row
 from ftui.engine.models.load_model import load_model
 from ftui.engine.objectives import make_objective
+from ftui.engine.objectives.log_probs import target_log_probs
 from ftui.engine.training.collate import collate_examples
 from ftui.engine.training.initial_model import with_reference
 from ftui.engine.training.prepare import prepare
@@ -27,6 +31,7 @@ from tests.support.tiny import (
     column,
     judged_answers,
     make_profile,
+    make_tokenizer,
     preference_pairs,
     train_run,
     write_rows,
@@ -78,6 +83,117 @@ def test_it_begins_at_its_reference_and_learns(
         assert [start.extras[name] for name in REWARDS] == [0, 0, 0, 0]
     assert last.loss < first.loss and after.loss < before.loss
     assert after.extras["rewards/accuracies"] > 0.8 and after.extras["rewards/margins"] > 0
+
+
+@pytest.fixture(scope="session")
+def tied_folder(model_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with one matrix for embeddings and head."""
+    folder = tmp_path_factory.mktemp("tied")
+    config = LlamaConfig.from_pretrained(model_folder)
+    config.tie_word_embeddings = True
+    torch.manual_seed(1)
+    LlamaForCausalLM(config).save_pretrained(folder)
+    make_tokenizer().save_pretrained(folder)
+    return folder
+
+
+TOKENS = {"model": {"extra_special_tokens": ["<|tool|>"]}}
+STARTS: dict[str, dict[str, Any]] = {
+    "ld_alpha": {"preference": {"ld_alpha": 0.5}},
+    "packed": {"data": {"packing": True}},
+    "padded": {"data": {"padding_free": False}},
+    "new tokens": {"adapter": METHODS["lora"], **TOKENS},
+    "tied, new tokens": {"adapter": METHODS["lora"], **TOKENS},
+    "checkpointing": {"train": {"activation_checkpointing": True}},
+    "tied, full": {"adapter": METHODS["full"]},
+    "trained head": {"adapter": METHODS["lora"] | {"modules_to_save": ["lm_head", "embed_tokens"]}},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", STARTS)
+def test_rewards_are_nothing_at_the_start(
+    case: str, model_folder: Path, tied_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever counts, is trained or is laid out how: model and reference are told apart in no bit."""
+    monkeypatch.setenv("FTUI_CACHE", str(tmp_path / "cache"))  # values of another layout differ in the last bits
+    model = tied_folder if "tied" in case else model_folder
+    run = Run(tmp_path / "run")
+    sections = STARTS[case] | {"model": {"name_or_path": str(model)} | STARTS[case].get("model", {})}
+    assert attempt(run, dpo(model, rows, **sections)) == 0
+    first, last = records(run, Step)[0], records(run, Step)[-1]
+    assert first.loss == pytest.approx(math.log(2), abs=1e-6)
+    assert [first.extras[name] for name in REWARDS] == [0, 0, 0, 0] and last.extras["rewards/margins"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["dpo", "kto"])
+def test_an_adapter_that_is_continued_is_the_reference(stage: str, model_folder: Path, tmp_path: Path) -> None:
+    """LLaMA-Factory#8459, #8974, trl#495: it was the bare base, so that the loss was 0 from the first step on.
+
+    PEFT says what the adapter, and what the base, makes of the first step's answers.
+    """
+    taught = Run(tmp_path / "taught")
+    sft = dpo(
+        model_folder, write_rows(tmp_path / "chats.jsonl", chats(40)), run={"stage": "sft"},
+        adapter=METHODS["lora"] | {"lora_dropout": 0.1}, train={"learning_rate": 2e-2},
+    )  # fmt: skip
+    assert attempt(taught, sft) == 0
+    given: Rows = preference_pairs(40) if stage == "dpo" else judged_answers(40)
+    profile = dpo(
+        model_folder, write_rows(tmp_path / "rows.jsonl", given), run={"stage": stage},
+        adapter={"method": "lora", "name_or_path": str(taught.final)},
+    )  # fmt: skip
+    run = Run(tmp_path / "run")
+    assert attempt(run, profile) == 0
+    first = records(run, Step)[0]
+    assert first.loss == pytest.approx(math.log(2) if stage == "dpo" else 0.5, abs=1e-6)
+    assert first.extras["rewards/chosen"] == 0
+    values = load_file(run.reference)["train"]
+    data = prepare(profile, tmp_path / "cache", lambda detail: None)
+    batch = collate_examples(data.train, [(0,), (1,)], 0)
+    model: Any = AutoPeftModelForCausalLM.from_pretrained(taught.final)
+    with torch.no_grad():
+        own = target_log_probs(model.eval(), batch).values.numpy()
+        with model.disable_adapter():
+            bare = target_log_probs(model, batch).values.numpy()
+    np.testing.assert_allclose(values[: len(own)], own, atol=2e-5)
+    assert np.abs(bare - own).max() > 0.1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["lora", "full"])
+def test_nothing_is_dropped_while_answers_are_compared(method: str, tmp_path: Path, rows: Path) -> None:
+    """trl#5542, trl#2042: GPT-2 drops a tenth by default, in the measurement and in each step."""
+    folder, tokenizer = tmp_path / "gpt2", make_tokenizer()
+    config = GPT2Config(
+        vocab_size=len(tokenizer), n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.15,
+        bos_token_id=None, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    GPT2LMHeadModel(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    run = Run(tmp_path / "run")
+    assert attempt(run, dpo(folder, rows, adapter=METHODS[method])) == 0
+    first = records(run, Step)[0]
+    assert first.loss == pytest.approx(math.log(2), abs=1e-6)
+    assert [first.extras[name] for name in REWARDS] == [0, 0, 0, 0]
+    if method == "full":
+        assert GPT2Config.from_pretrained(run.final).resid_pdrop == 0.1, "the result is a model as the base was"
+
+
+@pytest.mark.slow
+def test_what_is_cached_is_weighed_anew(
+    model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """trl#7084: sums that were measured with another ld_alpha, or with none. Ours are kept token by token."""
+    losses = []
+    for number, cache in enumerate(("shared", "shared", "own")):
+        monkeypatch.setenv("FTUI_CACHE", str(tmp_path / cache))
+        keys = {"ld_alpha": 0.3} if number else {}
+        losses.append(column(train_run(tmp_path / str(number), dpo(model_folder, rows, preference=keys)), "loss"))
+    np.testing.assert_array_equal(losses[1], losses[2])
+    assert losses[0][0] == losses[1][0] and np.abs(losses[0][1:] - losses[1][1:]).max() > 1e-4
 
 
 @pytest.mark.parametrize("method", ["lora", pytest.param("full", marks=pytest.mark.slow)])

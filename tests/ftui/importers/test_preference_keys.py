@@ -29,6 +29,7 @@ MODEL = "model_name_or_path: m/m\nfinetuning_type: lora\ndataset: rows.jsonl\n"
         }),
         ("stage: kto\npref_loss: ipo\nsimpo_gamma: 0.5", "kto", {}),
         ("stage: rm\npref_beta: 0.3", "rm", {}),
+        ("stage: dpo\nlora_dropout: 0.1\nneftune_alpha: 5", "dpo", {}),
         ("stage: sft\npref_beta: 0.3\npref_ftx: 1", "sft", {}),
     ],
 )  # fmt: skip

@@ -49,6 +49,32 @@ def refusal(folder: Path, text: str, *overrides: str) -> str:
         ('[run]\nstage = "dpo"\n[preference]\ncenter_rewards_coefficient = 0.01', "is for stage rm, and this is"),
         ('[run]\nstage = "rm"\n[eval]\nsample_prompts = ["a"]', "gives scores, and answers no prompts"),
         ('[run]\nstage = "rm"\n[preference]\nloss_type = "hinge"', "loss_type is for stage"),
+        ('[run]\nstage = "orpo"\n[adapter]\nlora_dropout = 0.05', "stage orpo drops nothing"),
+        ('[run]\nstage = "kto"\n[adapter]\nlora_dropout = 0.0', ""),
+        ('[run]\nstage = "sft"\n[adapter]\nlora_dropout = 0.05', ""),
+        *(
+            (f'[run]\nstage = "{stage}"\n[preference]\n{key}', words)
+            for stage, key, words in (
+                ("dpo", "beta = nan", "finite"),
+                ("dpo", "beta = inf", "finite"),
+                ("dpo", "beta = 0", "greater than 0"),
+                ("kto", "beta = -0.1", "greater than 0"),
+                ("simpo", "simpo_gamma = -0.5", "greater than or equal to 0"),
+                ("dpo", "label_smoothing = 0.5", "less than 0.5"),
+                ("dpo", "ld_alpha = 1.5", "less than or equal to 1"),
+                ("dpo", 'loss_type = ["sigmoid", "sft"]\nloss_weights = [1]', "loss_weights has 1 factors"),
+                ("dpo", "loss_weights = [nan]", "finite"),
+                ("dpo", "loss_weights = [-1.0]", "turn its loss around"),
+                ("cpo", "loss_weights = [0]", "leave it out"),
+                ("kto", "undesirable_weight = 0", "greater than 0"),
+                ("dpo", 'loss_type = "ipo"\nlabel_smoothing = 0.1', "no effect on loss_type 'ipo'"),
+                ("cpo", 'loss_type = "hinge"\nlabel_smoothing = 0.1', "no effect on loss_type 'hinge'"),
+                ("dpo", 'loss_type = ["ipo", "robust"]\nlabel_smoothing = 0.1', ""),
+                ("simpo", "label_smoothing = 0.1", ""),
+                ("dpo", "discopop_tau = 0.1", "discopop, which is not in loss_type"),
+                ("dpo", 'loss_type = "discopop"\ndiscopop_tau = 0.1', ""),
+            )
+        ),
         ('[run]\nstage = "dpo"\n[[curriculum]]\nsort_by = "loss"', "cannot sort the rows of stage dpo"),
     ],
 )
