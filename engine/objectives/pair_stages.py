@@ -16,13 +16,15 @@ from .loss import Batch
 from .pair_losses import PAIR_LOSSES, LossSettings, Pairs, odds_metrics, pair_metrics
 
 SFT = "sft"
-PER_TOKEN = ("orpo", "simpo")  # they compare log-probabilities per token, and so do their rewards
+PER_TOKEN = {"orpo": "odds_ratio", "simpo": "simpo", "cpo": "ipo"}
+"""The loss of a stage that compares log-probabilities per token: so do its rewards (in TRL, too)."""
 
 
 def stage(profile: Profile) -> Objective:
     """The objectives `dpo`, `orpo`, `simpo` and `cpo`; their keys are those of `[preference]`."""
     name, section = profile.run.stage, profile.preference
     losses = losses_of(name, section)
+    per_token = {kind for kind, _ in losses} - {SFT} == {PER_TOKEN.get(name)}
     settings = LossSettings(section.beta, section.label_smoothing, section.discopop_tau, section.simpo_gamma)
 
     def loss(model: nn.Module, batch: Batch) -> Loss:
@@ -39,7 +41,7 @@ def stage(profile: Profile) -> Objective:
                 sums["examples"] = sums["examples"] + values if "examples" in sums else values
         if log_probs.balance is not None:
             sums["targets"] = len(batch.target_ids) * log_probs.balance
-        metrics = pair_metrics(pairs.per_token if name in PER_TOKEN else pairs, settings)
+        metrics = pair_metrics(pairs.per_token if per_token else pairs, settings)
         return Loss(sums, metrics | (odds_metrics(pairs) if name == "orpo" else {}))
 
     return Objective(name, loss, per="examples")

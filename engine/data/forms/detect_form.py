@@ -28,6 +28,7 @@ EXPLICIT_FORMS = {
     "kto": 'To train on the rows whose verdict is true, set data.format = "kto".',
 }
 
+_STAGES = {"preference": "dpo, orpo, simpo, cpo or rm", "kto": "kto", "text": "pretrain"}
 _SINGLE = "a single turn of a conversation (it says who speaks beside its text), and questions would be trained on too"
 _TOGETHER = (
     "Put the turns of a conversation in one row: messages = [{role, content}, ...]. To train on all of it as plain "
@@ -129,7 +130,9 @@ def _judge_form(rows: Sequence[Row], shape: ColumnNames, form: str, why: str) ->
         return Detection(form, share, len(rows), why, unused=columns)
     first = _fault(rows[0], form, shape)
     assert first is not None, "no row has this form"
-    return Detection(form, 0.0, len(rows), why, first.message, first.hint)
+    other = form_of_row(rename_columns(rows[0], shape)) if form in EXPLICIT_FORMS else None
+    trained = "" if other in (None, form) else f"Rows of the form {other} are for stage {_STAGES.get(other, 'sft')}."
+    return Detection(form, 0.0, len(rows), why, first.message, first.hint or trained)
 
 
 def _share(rows: Sequence[Row], shape: ColumnNames, form: str) -> float:

@@ -145,7 +145,9 @@ def _split_shared_prompt(row: Row, chosen: str, rejected: str) -> tuple[Completi
 def kto(row: Row, shape: ColumnNames) -> JudgedAnswer:
     good = read_verdict(row)
     if good is None:
-        raise row.error("neither 'label' nor 'kto_tag' is true or false")
+        number = next((one for one in map(row.value.get, ("kto_tag", "label")) if one in (0, 1, -1)), None)
+        hint = "" if number is None else f"Write the verdict as true or false: {number} may be the number of a class."
+        raise row.error("neither 'label' nor 'kto_tag' is true or false", hint=hint)
     answer = JUDGED[match_form(row, {form: SIGNS[form] for form in JUDGED}) or "prompt_completion"](row, shape)
     if isinstance(answer, Completion):
         return JudgedAnswer(answer, good)

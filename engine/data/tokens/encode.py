@@ -192,6 +192,8 @@ class Encoder:
             raise row.error(f"stage {self.stage} trains on {wanted}", hint='Use stage = "sft" for single answers.')
         rendered = []
         for answer, label in answers:
+            if isinstance(answer, Chat) and answer.messages[-1]["role"] != "assistant":
+                raise row.error("the assistant does not have the last word, so there is nothing that was judged")
             texts = self._rendered(row, answer)
             if len(texts) > 1:
                 raise row.error(

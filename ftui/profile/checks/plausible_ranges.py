@@ -117,6 +117,10 @@ def _is_lion(profile: Profile) -> bool:
     return optimizer_kind(profile.train.optim) == "Lion"
 
 
+def _compares(profile: Profile, stages: str) -> bool:
+    return profile.run.stage in stages.split()
+
+
 RANGES: tuple[PlausibleRange, ...] = (
     *(_rate_range(trained, optimizer) for trained in RATE_OF_ADAMW for optimizer in OPTIMIZERS),
     PlausibleRange(
@@ -170,6 +174,19 @@ RANGES: tuple[PlausibleRange, ...] = (
     PlausibleRange(
         "adapter.lora_dropout", 0, 0.3, "0 to 0.1", "QLoRA 0.05 to 0.1",
         lambda profile: profile.adapter.lora_dropout if profile.adapter.is_lora else None,
+    ),
+    PlausibleRange(
+        "preference.beta", 0.001, 10, "0.01 to 0.5", "DPO 0.1 and 0.5 (arXiv 2305.18290), Zephyr 0.01 to 1, KTO 0.1",
+        lambda profile: profile.preference.beta if _compares(profile, "dpo kto orpo cpo") else None,
+        "stages other than simpo",
+    ),
+    PlausibleRange(
+        "preference.beta", 0.01, 100, "2 to 10", "SimPO 2 to 10 (arXiv 2405.14734)",
+        lambda profile: profile.preference.beta if _compares(profile, "simpo") else None, "stage simpo",
+    ),
+    PlausibleRange(
+        "preference.simpo_gamma", 0, 10, "0.3 to 1.6", "SimPO 0.3 to 1.6 (arXiv 2405.14734)",
+        lambda profile: profile.preference.simpo_gamma if _compares(profile, "simpo") else None,
     ),
     PlausibleRange(
         "data.eval_fraction", 0, 0.5, "0.01 to 0.1", "what is set aside is not trained on",

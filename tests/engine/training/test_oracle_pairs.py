@@ -138,11 +138,11 @@ def trl_keys(profile: Profile) -> dict[str, Any]:
         *(
             ("dpo", ("full", "lora")[number % 2], 2, {"loss_type": name})
             for number, name in enumerate(
-                ("hinge", "nca_pair", "bco_pair", "sppo_hard", "apo_down", "discopop", "sigmoid_norm")
+                ("hinge", "nca_pair", "sppo_hard", "bco_pair", "discopop", "apo_down", "sigmoid_norm")
             )
         ),
         ("dpo", "lora", 2, {"loss_type": "robust", "label_smoothing": 0.2}),
-        ("dpo", "full", 2, {"loss_type": "exo_pair", "label_smoothing": 1e-3}),
+        ("dpo", "full", 2, {"loss_type": "exo_pair", "label_smoothing": 0.1}),
         ("dpo", "full", 4, {"loss_type": ["sigmoid", "bco_pair", "sft"], "loss_weights": [0.8, 0.2, 1.0]}),
         ("dpo", "lora", 2, {"loss_type": "ipo", "ld_alpha": 0.0}),
         ("simpo", "full", 2, {"simpo_gamma": 0.7}),
@@ -196,7 +196,7 @@ def test_eight_steps_of_kto_are_trl_s(
     if not preference.get("loss_type"):
         divergences = np.array([step.extras["kl"] for step in steps], dtype=float)
         np.testing.assert_allclose(divergences, np.array([one["kl"] for one in oracle]), atol=3e-5)
-        assert max(one["kl"] for one in oracle) > 1e-3, "z0 counts"
+        assert (max(one["kl"] for one in oracle) > 1e-3) == (method == "full"), "z0 counts"
 
 
 def both(

@@ -63,6 +63,9 @@ def test_learning_rates_by_what_is_trained_and_the_optimizer(
         assert warned(whole) == ["train.learning_rate"] * (rate in outside), rate
 
 
+LOW_RATE: dict[str, dict[str, object]] = {"train": {"learning_rate": 5e-6}}
+
+
 @pytest.mark.parametrize(
     ("key", "inside", "outside", "more"),
     [
@@ -82,6 +85,9 @@ def test_learning_rates_by_what_is_trained_and_the_optimizer(
         ("adapter.lora_alpha", (64,), (1, 10), {"adapter": {"r": 256}}),
         ("adapter.lora_alpha", (1, 10), (), {"adapter": {"r": 256, "name_or_path": "an/adapter"}}),
         ("adapter.lora_dropout", (0, 0.05, 0.3), (0.5, 0.9), {}),
+        ("preference.beta", (0.01, 0.1, 1), (1e-30, 100.0), {"run": {"stage": "dpo"}, **LOW_RATE}),
+        ("preference.beta", (0.1, 2, 10), (1e-4, 1e3), {"run": {"stage": "simpo"}, **LOW_RATE}),
+        ("preference.simpo_gamma", (0, 0.5, 3), (1e30,), {"run": {"stage": "simpo"}, **LOW_RATE}),
         ("data.eval_num_rows", (10, 50, 1000), (1, 9, 10**6), {}),
         ("data.eval_fraction", (0.01, 0.5), (0.9,), {}),
     ],

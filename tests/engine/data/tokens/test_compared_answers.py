@@ -9,6 +9,7 @@ import pytest
 from transformers import PreTrainedTokenizerFast
 
 from ftui.engine.data.files.raw_rows import Row
+from ftui.engine.data.forms.detect_form import detect_form
 from ftui.engine.data.tokens.encode import EncodedRow, Encoder, Sequence, stop_texts
 from ftui.engine.inspection.explain import explain_row
 from ftui.engine.training.collate import collate
@@ -224,3 +225,52 @@ def test_the_row_view_shows_the_same_targets() -> None:
     shown = explain_row(encoder, row, "preference")
     for one, sequence in zip(shown, encode(tokenizer, row.value).sequences, strict=True):
         assert list(one.targets) == sequence.targets.tolist()
+
+
+TALK = {"messages": [turn("user", "why?"), turn("assistant", "so")]}
+JUDGED = {"prompt": "a ", "completion": "b", "label": True}
+COMPARED = {"prompt": "a ", "chosen": "b", "rejected": "c"}
+
+
+@pytest.mark.parametrize(
+    ("form", "row", "reason", "hint"),
+    [
+        ("preference", TALK, "'chosen' is missing", "Rows of the form messages are for stage sft."),
+        ("preference", {"text": "a"}, "'chosen' is missing", "Rows of the form text are for stage pretrain."),
+        ("preference", JUDGED, "'chosen' is missing", "Rows of the form kto are for stage kto."),
+        ("preference", COMPARED | {"chosen": None}, "'chosen' is missing", ""),
+        ("preference", COMPARED | {"chosen": 1}, "'chosen' is not a string (number)", "as text"),
+        ("preference", COMPARED | {"rejected": ["c"]}, "message 1 of 'rejected' is no object", ""),
+        ("kto", COMPARED, "neither 'label' nor 'kto_tag'", "preference are for stage dpo, orpo, simpo, cpo or rm."),
+        ("kto", TALK, "neither 'label' nor 'kto_tag'", "Rows of the form messages are for stage sft."),
+        (
+            "kto",
+            JUDGED | {"label": 1},
+            "neither 'label' nor 'kto_tag'",
+            "true or false: 1 may be the number of a class",
+        ),
+        ("kto", JUDGED | {"label": None}, "neither 'label' nor 'kto_tag'", ""),
+    ],
+)
+def test_rows_that_compare_nothing_say_which_stage_takes_them(
+    form: str, row: dict[str, Any], reason: str, hint: str
+) -> None:
+    detected = detect_form([Row(Path("rows.jsonl"), 1, row)], form=form)
+    assert reason in detected.problem and hint in detected.hint
+
+
+@pytest.mark.parametrize(
+    ("stage", "row"),
+    [
+        (
+            "dpo",
+            {side: [turn("user", "a"), turn("assistant", side), turn("user", "c")] for side in ("chosen", "rejected")},
+        ),
+        ("kto", {"messages": [turn("user", "a"), turn("assistant", "b"), turn("user", "c")], "label": True}),
+    ],
+)
+def test_an_answer_has_the_last_word(stage: str, row: dict[str, Any]) -> None:
+    tokenizer = make_tokenizer()
+    form = "kto" if stage == "kto" else "preference"
+    (refused,) = Encoder(tokenizer, stage, stop_texts(tokenizer, [])).encode_all([Row(Path("r.jsonl"), 1, row)], form)
+    assert isinstance(refused, DataError) and "does not have the last word" in refused.message
