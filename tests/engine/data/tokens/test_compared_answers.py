@@ -201,15 +201,17 @@ def test_both_answers_are_cut_at_the_same_length(tmp_path: Path) -> None:
     answers = [(long, short), (short, long), (long, long + "!"), (short, "")]
     prompts = ["why? ", "the daemon forks and then it reads " * 2, "the daemon forks and then it reads " * 6]
     rows = [{"prompt": prompt, "chosen": one, "rejected": other} for prompt in prompts for one, other in answers]
+    rows.append({"prompt": "", "chosen": long, "rejected": ""})  # its end is predicted from nothing
     tokenizer = make_tokenizer()
     encoder = Encoder(tokenizer, "dpo", stop_texts(tokenizer, []))
     path = write_rows(tmp_path / "rows.jsonl", rows)
     all_of = partial(seen, [path], encoder, tmp_path / "cache", form="preference")
     uncut = all_of(max_length=10_000)
-    whole = [uncut[number] for number in range(2 * len(rows))]
+    assert len(uncut) == 2 * len(rows) - 2
+    whole = [uncut[number] for number in range(len(uncut))]
     for length in (12, 30, 60, 100):
         cut = all_of(max_length=length)
-        fit = [n for n in range(len(rows)) if all(one.targets[1:length].any() for one in whole[2 * n : 2 * n + 2])]
+        fit = [n for n in range(len(rows) - 1) if all(one.targets[1:length].any() for one in whole[2 * n : 2 * n + 2])]
         assert len(cut) == 2 * len(fit) and cut.counts.num_without_target == 2 * (len(rows) - len(fit))
         for place, number in enumerate(place for n in fit for place in (2 * n, 2 * n + 1)):
             assert cut[place].label == (1, -1)[place % 2]
