@@ -68,7 +68,8 @@ def trl_steps(profile: Profile, model: Path, folder: Path, rows: Rows) -> list[d
     trainer = trainer_of(
         model=policy,
         args=config(
-            **SETTINGS | {"learning_rate": train.learning_rate}, **trl_keys(profile), output_dir=str(folder), optim=train.optim, max_length=None,
+            **SETTINGS | {"learning_rate": train.learning_rate}, **trl_keys(profile), output_dir=str(folder),
+            optim=train.optim, max_length=None,
             per_device_train_batch_size=train.per_device_train_batch_size, logging_steps=1, save_strategy="no",
             gradient_accumulation_steps=train.gradient_accumulation_steps, report_to=[], use_cpu=True, bf16=False,
             train_sampling_strategy="sequential", activation_checkpointing=False, disable_tqdm=True,
@@ -216,7 +217,10 @@ def both(
     profile = make_profile(
         model, write_rows(folder / "rows.jsonl", rows), run={"stage": stage},
         adapter={"method": method, **(LORA if method == "lora" else {})}, preference={"beta": 0.3, **preference},
-        train=SETTINGS | {"learning_rate": learning_rate, "per_device_train_batch_size": size, "gradient_accumulation_steps": 4 // size},
+        train=SETTINGS | {
+            "learning_rate": learning_rate, "per_device_train_batch_size": size,
+            "gradient_accumulation_steps": 4 // size,
+        },
     )  # fmt: skip
     steps = train_run(folder / "run", profile)
     oracle = trl_steps(profile, model, folder / "trl", rows)
