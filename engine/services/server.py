@@ -26,22 +26,25 @@ settle_environment()
 import msgspec  # noqa: E402
 
 from ftui.errors import FtuiError  # noqa: E402
-from ftui.helper.protocol import Problem, Request, Response  # noqa: E402
+from ftui.helper.protocol import STOP, Problem, Request, Response  # noqa: E402
 from ftui.system.redact import redact  # noqa: E402
 
 from ..system.libraries import import_libraries, quick_imports  # noqa: E402
+from .stop_flag import stop_flag  # noqa: E402
 
 IDLE_SECONDS = 300.0
 LEAVE_SECONDS = 1.0  # for an interrupted answer to remove what it has half written
 PAUSE_SECONDS = 0.1  # between two lines about the progress of an answer
 
 METHODS = {
+    "answer_chat": "chat",
     "check": "check",
     "count_bytes": "count_rows",
     "count_rows": "count_rows",
     "describe_folder": "recognize",
     "first_rows": "rows",
     "model_config": "models",
+    "open_chat": "chat",
     "probe": "probe",
     "profile_step": "profile_step",
     "recognise": "recognize",
@@ -54,7 +57,7 @@ METHODS = {
 }
 """Each method and the module here that has a function of its name: `(on_detail, **params)`."""
 
-NEED_LIBRARIES = {"check", "count_rows", "probe", "profile_step", "rows", "simulate"}
+NEED_LIBRARIES = {"chat", "check", "count_rows", "probe", "profile_step", "rows", "simulate"}
 """The modules of METHODS that import the training libraries."""
 
 OnDetail = Callable[[str], None]
@@ -72,6 +75,7 @@ def main(arguments: list[str]) -> None:
         while True:
             line = lines.get(timeout=IDLE_SECONDS)
             is_free.clear()
+            stop_flag.clear()
             request = msgspec.json.decode(line, type=Request)
             _send(responses, answer(request, _progress(responses, request.id)))
             is_free.set()
@@ -91,7 +95,10 @@ def _read(requests: int, lines: "queue.SimpleQueue[bytes]", is_free: threading.E
     """Read requests until the input ends; then end the process, whatever the main thread does."""
     with os.fdopen(requests, "rb") as pipe:
         for line in pipe:
-            lines.put(line)
+            if line == STOP:
+                stop_flag.set()
+            else:
+                lines.put(line)
     if not is_free.is_set():
         _thread.interrupt_main()
         time.sleep(LEAVE_SECONDS)

@@ -269,6 +269,39 @@ def _add_value_options(to: Parser, *, tier: bool = True) -> None:
     )
 
 
+def _add_answering(verbs: Verbs) -> None:
+    """Commands that ask what a run has trained."""
+    chat = _add(verbs, "chat", "talk with what a run has trained", "trained.chat:chat")
+    chat.add_argument("--system", metavar="TEXT", help="a system prompt")
+    ask = _add(verbs, "ask", "answers of what a run has trained to the prompts of a file", "trained.ask:ask")
+    ask.add_argument(
+        "--prompts", metavar="FILE", type=Path, required=True,
+        help='JSON lines {"prompt": "...", "system": "..."}, or a prompt a line',
+    )  # fmt: skip
+    ask.add_argument("--out", metavar="FILE", type=Path, help="add each answer to this file of JSON lines")
+    for command in (chat, ask):
+        command.add_argument("name", metavar="RUN[@CHECKPOINT]", help="otherwise its final/, or its newest checkpoint")
+        command.add_argument("--against", metavar="WHAT", help="ask another side too: base, final or checkpoint-N")
+        command.add_argument("--device", choices=("cpu", "cuda", "mps"), help="otherwise that of the profile")
+        command.add_argument(
+            "--max-new-tokens", metavar="N", type=int, default=512, help="the most tokens of an answer (512)"
+        )
+        for option, (kind, default, text) in SAMPLING.items():
+            help_text = f"{text} ({default:g})"
+            command.add_argument(option, metavar=option[2].upper(), type=kind, default=default, help=help_text)
+        _add_allow_option(command)
+
+
+SAMPLING: dict[str, tuple[type, float, str]] = {
+    "--temperature": (float, 0.0, "0 takes the likeliest token, more draws"),
+    "--top-p": (float, 1.0, "draw from the likeliest tokens of that probability together"),
+    "--top-k": (int, 0, "draw from so many of the likeliest tokens, 0 from all"),
+    "--min-p": (float, 0.0, "draw from tokens at least that likely, as a share of the likeliest"),
+    "--repetition-penalty": (float, 1.0, "above 1, tokens that were used are less likely"),
+    "--seed": (int, 0, "another number makes other draws"),
+}
+"""How answers are drawn, in transformers' words: kind, default, help."""
+
 GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_run: ("run", "resume"),
     _add_looking: ("runs", "attach", "status", "log"),
@@ -279,6 +312,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_preview: ("preview",),
     _add_split: ("split",),
     _add_import: ("import",),
+    _add_answering: ("chat", "ask"),
     _add_cache: ("cache",),
 }
 """What adds which commands, in the order of `ftui --help`."""

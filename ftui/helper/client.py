@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from ftui.errors import FtuiError
-from ftui.helper.protocol import Request, Response
+from ftui.helper.protocol import STOP, Request, Response
 from ftui.profile.consent import check_remote_code
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
@@ -160,6 +160,14 @@ class Helper:
         process.wait()
         process.stdout.close()
         shutil.rmtree(self._folder, ignore_errors=True)  # a worker of the process may write there for a moment more
+
+    def stop(self) -> None:
+        """Let the answer in progress, if it can, end with what there is of it; any thread may call this."""
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended meanwhile
+                process.stdin.write(STOP)
+                process.stdin.flush()
 
     def close(self) -> None:
         """End it at once, in the middle of an answer too: whoever waits for that gets an error."""

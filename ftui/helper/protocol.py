@@ -6,6 +6,9 @@ import msgspec
 
 from ftui.errors import BUG, FtuiError, error_with
 
+STOP = b"stop\n"
+"""A line beside the requests: the answer in progress may end early (engine/services/stop_flag.py)."""
+
 
 class Request(msgspec.Struct, frozen=True):
     """A call of one of the server's methods (engine/services/server.py lists them). Every `id` is used once."""

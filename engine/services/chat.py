@@ -1,0 +1,82 @@
+"""Answers with what a run has trained: models in memory from turn to turn, several sides to the same prompt at once."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from ftui.errors import UsageError
+from ftui.helper.chat_session import ChatAnswer, ModelFacts, TokenFacts
+from ftui.profile.schema import Profile
+from ftui.system.user_folders import cache_folder
+
+from ..generation.conversation import Answer, Speaker
+from ..generation.load_trained import add_adapter, load_trained
+from ..generation.sampling import Sampling
+from .profile_text import given_profile
+from .stop_flag import stop_flag
+
+OnDetail = Callable[[str], None]
+_speakers: list[Speaker] = []
+
+
+def open_chat(on_detail: OnDetail, profile: str, sides: Sequence[str | None], device: str | None) -> ModelFacts:
+    """Load what answers: for each side the folder of its weights, `None` for the base as the run began.
+
+    Raises:
+        FtuiError: one cannot be loaded, or not here; or there is no base.
+    """
+    chosen, folders = given_profile(profile), [None if side is None else Path(side) for side in sides]
+    if None in folders and chosen.model.from_scratch is not None:
+        raise UsageError("This run has no base: its model was trained from scratch.")
+    _speakers.clear()
+    _speakers.extend(_load(chosen, folders, device, on_detail))
+    model = _speakers[0].model
+    template = model.tokenizer.get_chat_template() if model.is_chat else ""
+    digest = hashlib.sha256(template.encode()).hexdigest() if template else ""
+    return ModelFacts(model.hardware.name, model.hardware.precision, model.is_chat, digest)
+
+
+def _load(profile: Profile, folders: list[Path | None], device: str | None, on_detail: OnDetail) -> list[Speaker]:
+    """Adapters stand on one base; where all weights were trained, each side is a model of its own."""
+    cache = cache_folder(Path("cache"))
+    if not profile.adapter.is_lora:
+        models = [load_trained(profile, folder, cache, on_detail, device=device) for folder in folders]
+        return [Speaker(model, None) for model in models]
+    adapters = [folder for folder in dict.fromkeys(folders) if folder is not None]
+    model = load_trained(profile, adapters[0] if adapters else None, cache, on_detail, device=device)
+    names: dict[Path | None, str | None] = {None: None, **dict.fromkeys(adapters[:1], "default")}
+    for folder in adapters[1:]:
+        names[folder] = folder.name
+        add_adapter(model, folder, folder.name)
+    return [Speaker(model, names[folder]) for folder in folders]
+
+
+def answer_chat(
+    on_detail: OnDetail, conversations: Sequence[list[dict[str, str]]], sampling: dict[str, Any]
+) -> list[ChatAnswer]:
+    """The answer of each side to its conversation, a token of each by turns; `on_detail` gets the texts so far (JSON).
+
+    Ends early where `stop_flag` is set.
+
+    Raises:
+        FtuiError: the template takes no such conversation, or memory runs out.
+    """
+    max_new_tokens = sampling.pop("max_new_tokens")
+    keys = Sampling(**sampling)
+    answers = [
+        speaker.answer(messages, keys, max_new_tokens)
+        for speaker, messages in zip(_speakers, conversations, strict=True)
+    ]
+    while not stop_flag.is_set() and (unfinished := [answer for answer in answers if not answer.has_ended]):
+        for answer in unfinished:
+            answer.add_token()
+        on_detail(msgspec.json.encode([answer.text for answer in answers]).decode())
+    return [_facts(answer) for answer in answers]
+
+
+def _facts(answer: Answer) -> ChatAnswer:
+    tokens = [TokenFacts(token.text, token.probability, list(token.likeliest)) for token in answer.tokens]
+    return ChatAnswer(answer.text, answer.is_complete, tokens)

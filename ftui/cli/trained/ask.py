@@ -1,0 +1,92 @@
+"""`ftui ask RUN --prompts FILE`: the answers of what a run has trained to prompts of a file, written as they come."""
+
+import sys
+from collections.abc import Collection, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+
+from ftui.cli.terminal import LiveOutput
+from ftui.cli.trained.sides import choose_device, find_sides
+from ftui.cli.trained.transcript import Exchange, add_exchange, describe_exchange
+from ftui.errors import FINISHED, DataError
+from ftui.helper.chat_session import ChatSession, check_sampling
+from ftui.helper.client import Helper
+from ftui.text import shown
+
+
+class PromptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of a file of prompts."""
+
+    prompt: str
+    system: str | None = None
+
+
+def ask(
+    name: str, prompts: Path, against: str | None, out: Path | None, device: str | None, max_new_tokens: int,
+    allow: Collection[str], temperature: float, top_p: float, top_k: int, min_p: float, repetition_penalty: float,
+    seed: int,
+) -> int:  # fmt: skip
+    """Ask every prompt by itself, of one side or two; print the answers, and add them to `out` as JSON lines.
+
+    Raises:
+        FtuiError: there is no such run or file, or the model cannot be loaded here.
+    """
+    run, profile, sides = find_sides(name, against)
+    device, reason = choose_device(run, profile, device)
+    lines = read_prompts(prompts)
+    sampling = check_sampling(
+        temperature=temperature, top_p=top_p, top_k=top_k, min_p=min_p, repetition_penalty=repetition_penalty,
+        seed=seed, max_new_tokens=max_new_tokens,
+    )  # fmt: skip
+    if reason:
+        print(reason)
+    with closing(Helper(allow)) as helper, LiveOutput(sys.stdout) as output:
+        session = ChatSession(helper, profile, sides, device=device, on_detail=output.draw)
+        for number, line in enumerate(lines, start=1):
+            session.restart(line.system)
+            output.draw(f"{number} of {len(lines)} ...")
+            answers = session.say(line.prompt, sampling, lambda texts: None)
+            exchange = describe_exchange(run.name, session, line.prompt, answers, sampling)
+            if out is not None:
+                add_exchange(out, exchange)
+            output.print("\n".join(exchange_lines(number, exchange)))
+    return FINISHED
+
+
+def read_prompts(path: Path) -> Sequence[PromptLine]:
+    """The prompts of a JSONL file (`prompt`, perhaps `system`), or of a text file with one a line.
+
+    Raises:
+        DataError: it cannot be read, or a line is neither.
+    """
+    try:
+        texts = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    found = []
+    for number, text in enumerate(texts, start=1):
+        if not text.strip():
+            continue
+        if not text.lstrip().startswith("{"):
+            found.append(PromptLine(text))
+            continue
+        try:
+            found.append(msgspec.json.decode(text, type=PromptLine))
+        except msgspec.MsgspecError as error:
+            raise DataError(
+                f"{path}, line {number}: {error}.", hint='A line is {"prompt": "..."} and may have "system".'
+            ) from error
+    if not found:
+        raise DataError(f"{path} has no prompt in it.")
+    return found
+
+
+def exchange_lines(number: int, exchange: Exchange) -> list[str]:
+    """A prompt and its answers, as they are printed."""
+    lines = [f"[{number}] {exchange.prompt}"]
+    for answer in exchange.answers:
+        cut = "" if answer.is_complete else f" (cut off after {answer.num_tokens} tokens)"
+        lines.append(f"  {answer.of}{cut}: {shown(answer.text.strip(), newlines=True)}")
+    return [*lines, ""]

@@ -1,0 +1,144 @@
+"""A conversation with what a run has trained, through a helper process that has it in memory."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ftui.errors import UsageError
+from ftui.helper.client import Helper
+from ftui.profile.schema import Profile
+from ftui.runs.checkpoint_folders import checkpoints_in, fault, read_manifest, step_of
+from ftui.runs.run_folder import Run
+
+BASE = "base"
+Messages = list[dict[str, str]]
+
+
+class SamplingKeys(msgspec.Struct, frozen=True):
+    """How answers are drawn, in transformers' spelling; `temperature` 0 is greedy."""
+
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Meta(ge=0)] = 0
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0)] = 1.0
+    seed: Annotated[int, Meta(ge=0)] = 0
+    max_new_tokens: Annotated[int, Meta(gt=0)] = 512
+
+
+def check_sampling(**values: float) -> SamplingKeys:
+    """Raises `UsageError` where a value is none that it could have."""
+    try:
+        return msgspec.convert(values, SamplingKeys)
+    except msgspec.ValidationError as error:
+        key = str(error).rpartition("$.")[2].rstrip("`").replace("_", "-")
+        raise UsageError(f"--{key}: {str(error).split(' - ')[0]}.") from None
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """Where a model answers. One without a chat template goes on with texts, and has no hash (SHA-256) of one."""
+
+    device: str
+    precision: str
+    is_chat: bool
+    template_hash: str
+
+
+class TokenFacts(msgspec.Struct, frozen=True):
+    """A token of an answer: its text, its probability, texts and probabilities of the likeliest ones."""
+
+    text: str
+    probability: float
+    likeliest: list[tuple[str, float]]
+
+
+class ChatAnswer(msgspec.Struct, frozen=True):
+    """`is_complete`: the model ended it, not the limit of tokens nor a person."""
+
+    text: str
+    is_complete: bool
+    tokens: list[TokenFacts]
+
+
+class Side(msgspec.Struct, frozen=True):
+    """What answers: weights of a run, or the base (no folder). `seal` is the hash of the manifest of its files."""
+
+    title: str
+    folder: Path | None = None
+    seal: str = ""
+
+
+class ChatSession:
+    """Sides that answer the same prompts, each with what itself has said before.
+
+    Raises:
+        FtuiError: one cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        helper: Helper,
+        profile: Profile,
+        sides: Sequence[Side],
+        *,
+        device: str | None = None,
+        on_detail: Callable[[str], object] | None = None,
+    ) -> None:
+        self._helper, self.sides = helper, tuple(sides)
+        folders = [None if side.folder is None else str(side.folder) for side in sides]
+        facts = helper.ask("open_chat", on_detail=on_detail, profile=profile, sides=folders, device=device)
+        self.facts = msgspec.convert(facts, ModelFacts)
+        self.conversations: list[Messages] = [[] for _ in sides]
+
+    def restart(self, system_prompt: str | None = None) -> None:
+        """Begin again."""
+        start = [] if system_prompt is None else [{"role": "system", "content": system_prompt}]
+        self.conversations = [list(start) for _ in self.sides]
+
+    def say(self, text: str, sampling: SamplingKeys, on_texts: Callable[[list[str]], object]) -> list[ChatAnswer]:
+        """What each side answers; `on_texts` is called in this thread with what each has said so far.
+
+        Raises:
+            FtuiError: the template does not take this turn, which is then forgotten.
+        """
+        conversations = [[*messages, {"role": "user", "content": text}] for messages in self.conversations]
+        answers = msgspec.convert(
+            self._helper.ask(
+                "answer_chat", conversations=conversations, sampling=msgspec.to_builtins(sampling),
+                on_detail=lambda detail: on_texts(msgspec.json.decode(detail, type=list[str])),
+            ),
+            list[ChatAnswer],
+        )  # fmt: skip
+        for messages, answer in zip(conversations, answers, strict=True):
+            messages.append({"role": "assistant", "content": answer.text})
+        self.conversations = conversations
+        return answers
+
+    def stop(self) -> None:
+        """End the answers in progress within a token; any thread may call it."""
+        self._helper.stop()
+
+
+def find_side(run: Run, name: str | None) -> Side:
+    """The weights that a person named: `final`, `checkpoint-N`, N or `base`; without a name final/, else the newest.
+
+    Raises:
+        UsageError: there is none, or it is damaged.
+    """
+    if name == BASE:
+        return Side(BASE)
+    present = {"final": run.final} if run.final.is_dir() else {}
+    present |= {checkpoint.path.name: checkpoint.path for checkpoint in checkpoints_in(run.checkpoints)}
+    if not present:
+        raise UsageError(f"{run.name} has saved nothing yet that could answer.", hint="Ask `base`, or wait.")
+    wanted = next(iter(present)) if name is None else name if name in present else f"checkpoint-{step_of(name)}"
+    folder = present.get(wanted)
+    if folder is None:
+        raise UsageError(f"{run.name} has no {wanted}.", hint=f"There are: {', '.join([*present, BASE])}.")
+    if problem := fault(folder):
+        raise UsageError(f"{wanted} of {run.name} is damaged: {problem}.", hint=f"There are: {', '.join(present)}.")
+    manifest = read_manifest(folder)
+    return Side(f"{wanted} (step {manifest.step})" if wanted == "final" else wanted, folder, manifest.seal)

@@ -1,0 +1,105 @@
+"""`ftui ask` and `ftui chat` as people use them, on what a real run has trained."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ftui.helper.chat_session import ChatSession, SamplingKeys, find_side
+from ftui.helper.client import Helper
+from ftui.launch.open_run import stored_profile
+from ftui.runs.checkpoint_folders import read_manifest
+from ftui.runs.events import Sampled
+from tests.support.bench import Workbench, records
+
+PROMPT = "What is row 3?"
+KEYS = (f'eval.sample_prompts=["{PROMPT}"]', "eval.sample_max_new_tokens=24", "adapter.lora_dropout=0.0")
+
+
+@pytest.fixture
+def trained(workbench: Workbench) -> Iterator[Workbench]:
+    options = [part for key in KEYS for part in ("--set", key)]
+    done = workbench.ftui("run", str(workbench.profile("mine")), *options)
+    assert done.returncode == 0, done.stderr
+    yield workbench
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.slow
+def test_prompts_of_a_file_are_answered_as_the_run_did(trained: Workbench) -> None:
+    run = trained.run("mine")
+    (trained.folder / "prompts.jsonl").write_text(json.dumps({"prompt": PROMPT}) + "\n\nWhat is row 5?\n")
+    options = ("--prompts", "prompts.jsonl", "--against", "base", "--out", "out.jsonl", "--max-new-tokens", "24")
+    asked = trained.ftui("ask", "mine", *options)
+    assert asked.returncode == 0, asked.stderr
+    answers = lines(trained.folder / "out.jsonl")
+    assert [answer["prompt"] for answer in answers] == [PROMPT, "What is row 5?"]
+    said = [record.completion for record in records(run) if isinstance(record, Sampled)]
+    tuned, base = answers[0]["answers"]
+    assert tuned["text"].strip() == said[-1] and base["text"] != tuned["text"] and base["of"] == "base"
+    assert tuned["seal"] == read_manifest(run.final).seal
+    assert trained.ftui("ask", "mine", *options).returncode == 0
+    again = lines(trained.folder / "out.jsonl")
+    assert [a["answers"] for a in again[2:]] == [a["answers"] for a in answers], "added, and the same"
+
+
+@pytest.mark.slow
+def test_a_chat_through_pipes_keeps_its_transcript(trained: Workbench) -> None:
+    typed = f"{PROMPT}\n/tokens\nand then?\n/system Be brief.\n{PROMPT}\n/quit\n"
+    command = [sys.executable, "-m", "ftui", "chat", "mine", "--max-new-tokens", "8"]
+    chat = subprocess.run(
+        command, cwd=trained.folder, env=trained.env, input=typed, capture_output=True, text=True, timeout=300
+    )
+    assert chat.returncode == 0, chat.stderr
+    (transcript,) = (trained.run("mine").folder / "chats").iterdir()
+    exchanges = lines(transcript)
+    assert [(one["turn"], one["system"]) for one in exchanges] == [(1, None), (2, None), (1, "Be brief.")]
+    assert "%" in chat.stdout and exchanges[0]["answers"][0]["text"].strip()[:20] in chat.stdout
+
+
+@pytest.mark.slow
+def test_an_answer_ends_when_it_is_told_to(trained: Workbench, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in trained.env.items():
+        monkeypatch.setenv(name, value)
+    run, heard = trained.run("mine"), []
+    with closing(Helper()) as helper:
+        session = ChatSession(helper, stored_profile(run), [find_side(run, None)])
+        sampling = SamplingKeys(temperature=5.0, max_new_tokens=100_000)
+
+        def stop(texts: list[str]) -> None:
+            heard.append(texts)
+            session.stop()
+
+        (answer,) = session.say(PROMPT, sampling, stop)
+        assert heard and not answer.is_complete and 0 < len(answer.tokens) < 10_000
+        assert session.say("and then?", SamplingKeys(max_new_tokens=3), lambda texts: None)[0].tokens, "it goes on"
+
+
+REFUSED = (
+    (("chat", "mine@7"), "has no checkpoint-7"),
+    (("chat", "mine@seven"), "names no checkpoint"),
+    (("chat", "other"), "There is no run named 'other'"),
+    (("ask", "mine", "--prompts", "none.jsonl"), "none.jsonl cannot be read"),
+    (("ask", "mine", "--prompts", "bad.jsonl"), "bad.jsonl, line 2"),
+    (("ask", "mine", "--prompts", "good.txt", "--top-p", "2"), "--top-p"),
+    (("ask", "mine", "--prompts", "good.txt", "--temperature", "-1"), "--temperature"),
+    (("ask", "mine", "--prompts", "good.txt", "--max-new-tokens", "0"), "--max-new-tokens"),
+    (("ask", "mine@final", "--prompts", "good.txt", "--against", "final"), "is what it would be compared with"),
+)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_asked(trained: Workbench) -> None:
+    (trained.folder / "bad.jsonl").write_text('{"prompt": "a"}\n{"promt": "b"}\n')
+    (trained.folder / "good.txt").write_text("hello\n")
+    for arguments, words in REFUSED:
+        refused = trained.ftui(*arguments)
+        assert refused.returncode in (2, 31) and words in refused.stderr, arguments
