@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from ftui.errors import LostRunError
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
 from ftui.runs.events import RunOpened, RunStarted
@@ -126,7 +127,7 @@ def _lead(
         run, data, LearningRate(profile.train, data.plan), parts, state, events, control.inbox, evaluator,
         generator, checkpoints,
     )  # fmt: skip
-    control.start_training(handler.handle)
+    control.start_training(handler.handle, partial(checkpoints.collect, only_whole=True))
     try:
         if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):
             check_forward(profile, data, parts)
@@ -138,6 +139,13 @@ def _lead(
         return end.finish(loop.run(steps, parts.device))
     except Shutdown as shutdown:
         return end.leave(shutdown)
+    except LostRunError:
+        raise
+    except Exception:
+        end.keep_save()
+        raise
+    finally:
+        checkpoints.close()
 
 
 def _introduce(run: Run, hardware: Hardware, events: EventWriter, num_processes: int) -> None:

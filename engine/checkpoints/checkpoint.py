@@ -9,13 +9,12 @@ resume/state.json                                                     TrainState
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
-from safetensors import SafetensorError
 from transformers import PreTrainedTokenizerBase
 
 from ftui.runs import checkpoint_folders
@@ -23,9 +22,8 @@ from ftui.runs.checkpoint_folders import Checkpoint, Manifest
 from ftui.runs.events import CheckpointRemoved, CheckpointSaved, CheckpointTagged, CheckpointVerified
 from ftui.runs.pins import read_pins
 from ftui.runs.run_folder import Run
-from ftui.system.checked_write import MiswrittenError, Pieces
+from ftui.system.checked_write import Pieces
 from ftui.system.files import PRIVATE_FOLDER, make_private_folder
-from ftui.system.volume import check_room, disk_error, is_refused
 
 from ..distributed.process_group import ProcessGroup
 from ..distributed.rank_state import decode_random_state, gather_rank_states
@@ -37,15 +35,17 @@ from ..runtime.event_writer import EventWriter
 from ..system.environment import versions
 from ..system.rng import RngState
 from ..system.train_state import TrainState
+from .pending_save import DiskErrors, HostCopies, PendingSave
 from .reproducibility import Provenance
 
-MISWRITTEN_TRIES = 3
 SMALL_FILES = 16 << 20  # bytes: tokenizer, configs, generators
 
 
 @dataclass(eq=False)
 class CheckpointManager:
     """Saves checkpoints, and then lets old ones go: `publish` has compared each with what the disk gives back.
+
+    Only the thread that trains writes events and deletes; the thread beside it only writes files.
 
     `boundary` is the random state after the last finished step, `limit` how many checkpoints are kept beside the pinned
     and the best one.
@@ -68,47 +68,117 @@ class CheckpointManager:
         self.last_save_seconds: float | None = None
         self.last_save_time = time.monotonic()
         self._tags: dict[int, set[str]] = {}
+        self._under_way: PendingSave | None = None
+        self._copies = HostCopies(self.parts.device)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="save")
 
     def save(self, *tags: str) -> Path:
-        """Save the state of the last step's boundary; a step saved before only gains the tags.
+        """Save the state of the last step's boundary: it is on the disk when this returns.
+
+        A save under way is waited for. A step saved before only gains the tags.
 
         Raises:
             Shutdown: the disk stayed full.
             DiskError: the volume fails.
         """
-        step = self.state.step
-        path = self.run.checkpoints / f"checkpoint-{step}"
-        if step in self._tags or self.saved_path() is not None:
-            for tag in sorted(set(tags) - self._tags.setdefault(step, set())):
-                self.events.write(CheckpointTagged(step=step, tag=tag), durable=True)
-                self._tags[step].add(tag)
-            return path
-        start = time.monotonic()
+        self.finish()
+        if not self._add_tags(tags):
+            with self.events.within("saving"):
+                save = self.disk_wait.retry(lambda: self._prepare(tags))
+                self.disk_wait.retry(save)
+            self._record(save)
+        return self._path
+
+    def start_save(self, *tags: str) -> None:
+        """Save as `save` does, while the steps go on: a thread writes a copy. `collect` or `finish` records it.
+
+        One save is written at a time, so that there is one copy, and checkpoints appear in the order of their steps: if
+        the one before is not written yet, it is waited for. Without host memory for a copy the steps wait, too.
+
+        Raises:
+            Shutdown, DiskError: as `save`.
+        """
+        self.finish()
+        if self._add_tags(tags):
+            return
+        save = self.disk_wait.retry(lambda: self._prepare(tags))
+        self.last_save_time = save.start
+        if save.write_beside(self._thread, self._copies):
+            self._under_way = save
+            return
         with self.events.within("saving"):
-            self.disk_wait.retry(lambda: self._save_to(path))
-        self._tags[step] = set(tags)
-        self.expected_bytes = checkpoint_folders.total_size(path)
-        self.last_save_time = time.monotonic()
-        self.last_save_seconds = self.last_save_time - start
+            self.disk_wait.retry(save)
+        self._record(save)
+
+    def finish(self) -> None:
+        """Wait for the save under way, if there is one, and record it.
+
+        A full disk is met here as in `save`: the copy is written again when there is room.
+
+        Raises:
+            Shutdown, DiskError: as `save`.
+        """
+        save, self._under_way = self._under_way, None
+        if save is None:
+            return
+        if not save.is_written:
+            with self.events.within("saving"):
+                self.disk_wait.retry(save)
+        self._record(save)
+
+    def collect(self, *, only_whole: bool = False) -> None:
+        """Finish the save under way if its thread has ended; with `only_whole` one that failed is left for later."""
+        save = self._under_way
+        if save is not None and (save.is_written if only_whole else save.has_ended):
+            self.finish()
+
+    def close(self) -> None:
+        """Wait for the thread, whatever ends the attempt; nothing is recorded."""
+        self._thread.shutdown()
+
+    @property
+    def _path(self) -> Path:
+        return self.run.checkpoints / f"checkpoint-{self.state.step}"
+
+    def _add_tags(self, tags: Collection[str]) -> bool:
+        """Whether the last step is saved already; it gains the tags."""
+        step = self.state.step
+        if step not in self._tags and self.saved_path() is None:
+            return False
+        for tag in sorted(set(tags) - self._tags.setdefault(step, set())):
+            self.events.write(CheckpointTagged(step=step, tag=tag), durable=True)
+            self._tags[step].add(tag)
+        return True
+
+    def _record(self, save: PendingSave) -> None:
+        step = save.manifest.step
+        self._tags[step] = set(save.tags)
+        self.expected_bytes = checkpoint_folders.total_size(save.target)
+        self.last_save_time, self.last_save_seconds = time.monotonic(), save.seconds
+        for warning in save.warnings:
+            self.events.warn(warning)
         self.events.write(
             CheckpointSaved(
-                step=step, path=f"checkpoints/{path.name}", tags=sorted(tags), num_bytes=self.expected_bytes,
-                seconds=self.last_save_seconds,
+                step=step, path=f"checkpoints/{save.target.name}", tags=sorted(save.tags),
+                num_bytes=self.expected_bytes, seconds=save.seconds,
             ),
             durable=True,
         )  # fmt: skip
         self.events.write(CheckpointVerified(step=step))
         self._rotate()
-        return path
 
     def saved_path(self) -> str | None:
         """The checkpoint of the last finished step, relative to the run's folder, if there is one."""
-        path = self.run.checkpoints / f"checkpoint-{self.state.step}"
+        path = self._path
         return f"checkpoints/{path.name}" if checkpoint_folders.fault(path, quick=True) is None else None
 
     def publish_final(self, write: Callable[[Path], dict[str, Pieces]]) -> None:
         """Write RUN/final by the same protocol as a checkpoint."""
-        self.disk_wait.retry(lambda: self._publish(self.run.final, write))
+        self.finish()
+        final = self.disk_wait.retry(lambda: self._stage(self.run.final, write))
+        self.disk_wait.retry(final)
+        for warning in final.warnings:
+            self.events.warn(warning)
 
     def _rotate(self) -> None:
         best = self.state.best_step
@@ -121,17 +191,26 @@ class CheckpointManager:
         self._tags.pop(checkpoint.step, None)
         self.events.write(CheckpointRemoved(step=checkpoint.step, path=f"checkpoints/{checkpoint.path.name}"))
 
-    def _save_to(self, path: Path) -> None:
-        check_room(make_private_folder(path.parent, inside=self.run.folder), self.expected_bytes)
+    def _prepare(self, tags: Collection[str]) -> PendingSave:
+        """All files of a checkpoint of the last step; their tensors are still those that the next step changes."""
         ranks = gather_rank_states(self.ranks, self.parts, self.state.step)
 
         def write(folder: Path) -> dict[str, Pieces]:
             files = write_weights(self.parts.model, self.tokenizer, folder)
             return files | write_resume_state(self.parts, self.state, self.boundary, ranks, folder / "resume")
 
-        self._publish(path, write)
+        with DiskErrors(self._path):
+            make_private_folder(self.run.checkpoints, inside=self.run.folder)
+        return self._stage(self._path, write, tags, self.expected_bytes)
 
-    def _publish(self, target: Path, write: Callable[[Path], dict[str, Pieces]]) -> None:
+    def _stage(
+        self,
+        target: Path,
+        write: Callable[[Path], dict[str, Pieces]],
+        tags: Collection[str] = (),
+        expected_bytes: int = 0,
+    ) -> PendingSave:
+        start = time.monotonic()
         manifest = Manifest(
             run_id=self.run.read_facts().run_id,
             attempt=self.events.attempt,
@@ -144,15 +223,9 @@ class CheckpointManager:
             finite=all_finite(self.parts.model),
             created=time.time(),
         )
-        with _DiskErrors(f"{target.name} could not be saved (older checkpoints are intact)", target.parent):
-            for tries_left in reversed(range(MISWRITTEN_TRIES)):
-                try:
-                    checkpoint_folders.publish(target, manifest, write)
-                    break
-                except MiswrittenError as error:
-                    if not tries_left:
-                        raise
-                    self.events.warn(f"{target.name}: {error.message}; it is written again")
+        with DiskErrors(target):
+            files = checkpoint_folders.contents(target.parent, write)
+        return PendingSave(target, manifest, files, sorted(tags), expected_bytes, start)
 
 
 def expected_bytes(parts: ModelParts) -> int:
@@ -161,24 +234,6 @@ def expected_bytes(parts: ModelParts) -> int:
     weights = [weight for weight in parts.model.parameters() if weight.requires_grad or trains_all]
     size: int = sum(weight.numel() * weight.element_size() for weight in weights)
     return size + state_bytes(parts.optimizer) + SMALL_FILES
-
-
-class _DiskErrors:
-    """A block in which every refusal of the system becomes a DiskError, whatever a library makes of it.
-
-    safetensors raises an error of its own, tokenizers a bare `Exception`.
-    """
-
-    def __init__(self, message: str, folder: Path) -> None:
-        self._message = message
-        self._folder = folder
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if isinstance(error, Exception) and (isinstance(error, OSError | SafetensorError) or is_refused(error)):
-            raise disk_error(error, self._message, self._folder) from error
 
 
 def write_resume_state(

@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,42 @@ def write_weights(model: Any, tokenizer: PreTrainedTokenizerBase, folder: Path) 
     return files
 
 
-def safetensors_file(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> Pieces:
-    """A safetensors file of these tensors in pieces: always the same bytes, and no tensor is copied but from the GPU.
+@dataclass(frozen=True, eq=False)
+class TensorFile:
+    """A safetensors file as the pieces it is made of; called, it gives them from the beginning.
+
+    `head` is all before the data, `tensors` are the data in the file's order.
+    """
+
+    head: bytes
+    tensors: list[torch.Tensor]
+
+    def __call__(self) -> Iterator[bytes | memoryview]:
+        yield self.head
+        for tensor in self.tensors:
+            data = tensor.detach().cpu().contiguous().reshape(-1)
+            yield data.view(torch.uint8).numpy().data
+
+    @property
+    def data_bytes(self) -> int:
+        """Bytes of the data."""
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors)
+
+    def copy_into(self, room: torch.Tensor) -> "TensorFile":
+        """The same file with its data in `room`, as many bytes (uint8) of host memory.
+
+        On a GPU the copies are queued behind what it computes now, and nothing waits for them.
+        """
+        end = 0
+        for tensor in self.tensors:
+            start, end = end, end + tensor.numel() * tensor.element_size()
+            place = room[start:end].view(tensor.dtype).view(tensor.shape)
+            place.copy_(tensor.detach(), non_blocking=tensor.is_cuda)
+        return TensorFile(self.head, [room])
+
+
+def safetensors_file(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str, str] | None = None) -> TensorFile:
+    """A safetensors file of these tensors: always the same bytes, and no tensor is copied before it is asked for.
 
     (The library writes its metadata in another order each time, and cannot say what it was about to write.)
     """
@@ -57,14 +92,7 @@ def safetensors_file(tensors: Mapping[str, torch.Tensor], metadata: Mapping[str,
         }  # fmt: skip
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-
-    def pieces() -> Iterator[bytes | memoryview]:
-        yield len(text).to_bytes(8, "little") + text
-        for name in names:
-            data = tensors[name].detach().cpu().contiguous().reshape(-1)
-            yield data.view(torch.uint8).numpy().data
-
-    return pieces
+    return TensorFile(len(text).to_bytes(8, "little") + text, [tensors[name] for name in names])
 
 
 def is_adapted(model: Any) -> bool:
@@ -101,11 +129,11 @@ def write_model(model: PreTrainedModel, folder: Path) -> dict[str, Pieces]:
 
 
 def adapter_tensors(adapted: Any) -> dict[str, torch.Tensor]:
-    """The tensors of an adapter under PEFT's names, on the CPU; none shares its memory with another."""
+    """The tensors of an adapter under PEFT's names; none shares its memory with another."""
     tensors: dict[str, torch.Tensor] = {}
     places: set[int] = set()
     for name, tensor in get_peft_model_state_dict(adapted, save_embedding_layers=False).items():
-        own = tensor.detach().cpu().contiguous()
+        own = tensor.detach().contiguous()
         tensors[name] = own.clone() if own.data_ptr() in places else own  # a tied head is saved under both its names
         places.add(own.data_ptr())
     return tensors

@@ -45,7 +45,7 @@ def flatten_state(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[
             elif (first := first_names.setdefault(id(value), f"{index}.{name}")) != f"{index}.{name}":
                 shared[f"{index}.{name}"] = first
             else:
-                tensors[first] = value.detach().cpu().contiguous()
+                tensors[first] = value.detach().contiguous()
     return tensors, {"state": numbers, "param_groups": state["param_groups"], "shared": shared}
 
 

@@ -47,6 +47,7 @@ class Control:
         """Whether the run resumes: a stop then waits until the weights are loaded, which final/ is made from."""
         self._stop: Stop | None = None
         self._handle: Callable[[AnyRequest], None] | None = None
+        self._while_paused: Callable[[], None] | None = None
         self._unread: list[AnyRequest] = []
         self._waiting: list[AnyRequest] = []
         self._is_handling = False
@@ -83,9 +84,14 @@ class Control:
         """Whether there is something that a request could change, or a sudden end could lose."""
         return self._handle is not None
 
-    def start_training(self, handle: Callable[[AnyRequest], None]) -> None:
-        """The run trains from now on: requests that need it go to `handle`, which answers them."""
-        self._handle = handle
+    def start_training(
+        self, handle: Callable[[AnyRequest], None], while_paused: Callable[[], None] | None = None
+    ) -> None:
+        """The run trains from now on: requests that need it go to `handle`, which answers them.
+
+        `while_paused` is called again and again while the run is paused.
+        """
+        self._handle, self._while_paused = handle, while_paused
 
     def poll(self, level: RequestLevel = RequestLevel.CONTROL) -> None:
         """Look at the flag and, at most four times a second, for requests; wait here while the run is paused.
@@ -95,6 +101,8 @@ class Control:
         """
         if self._look(level) and not self._is_handling:
             while self._look(level):
+                if self._while_paused is not None:
+                    self._while_paused()
                 time.sleep(PAUSE_SECONDS)
             assert self.inbox is not None, "only a request pauses"
             self.inbox.leave_pause()

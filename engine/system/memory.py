@@ -2,12 +2,14 @@
 
 import gc
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
 import torch
 
 from ftui.errors import FtuiError, GpuMemoryError, HostMemoryError
+from ftui.hardware.cgroup import cgroup_folder, counter, read_number
 
 Result = TypeVar("Result")
 
@@ -23,6 +25,30 @@ def used_bytes(device: torch.device) -> int:
     if device.type == "mps":
         return int(torch.mps.driver_allocated_memory())
     return int(psutil.Process().memory_info().rss)
+
+
+def peak_resident() -> int:
+    """The most resident memory this process has had, in bytes."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+        return int(line.split()[1]) * 1024
+    import resource
+
+    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # macOS counts bytes
+
+
+def spare_host_bytes() -> int:
+    """Host memory that nobody uses, and that this process does not need either to become as large as it ever was.
+
+    A step on the CPU takes memory that is free between two steps; files that the kernel keeps count as free.
+    """
+    free, folder = int(psutil.virtual_memory().available), cgroup_folder()
+    limit, used = read_number(folder, "memory.max"), read_number(folder, "memory.current")
+    if limit is not None and used is not None:
+        files = sum(counter(folder, "memory.stat", kind) or 0 for kind in ("active_file", "inactive_file"))
+        free = min(free, limit - used + files)
+    return free - max(0, peak_resident() - int(psutil.Process().memory_info().rss))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

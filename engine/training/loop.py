@@ -62,6 +62,7 @@ class Loop:
         """Evaluate and save where due; the reason to end, if any. A resumed run may do it again for its step."""
         profile, plan, state = self.profile, self.plan, self.state
         self.control.poll(RequestLevel.ALL)
+        self.checkpoints.collect()
         minutes = (time.monotonic() - self.checkpoints.last_save_time) / 60
         tags = ["periodic"] if save_is_due(profile.checkpoint, plan, state, minutes) else []
         if state.step == last_step(plan, state):
@@ -69,8 +70,10 @@ class Loop:
         evaluator = self.evaluator if evaluation_is_due(profile.eval, plan, state) else None
         if evaluator is not None and evaluator.evaluate().best and best_is_saved(profile):
             tags.append("best")
-        if tags:
+        if "last" in tags:
             self.checkpoints.save(*tags)
+        elif tags:
+            self.checkpoints.start_save(*tags)
         patience = profile.eval.early_stopping_patience
         if patience is not None and state.bad_evaluations >= patience:
             return f"no better evaluation in {state.bad_evaluations} in a row (early stopping)"

@@ -2,7 +2,6 @@
 
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,7 +12,7 @@ from ..distributed.process_group import ProcessGroup
 from ..models.model_parts import ModelParts
 from ..runtime.control_flags import Control
 from ..runtime.event_writer import EventWriter
-from ..system.memory import no_memory
+from ..system.memory import no_memory, peak_resident
 from ..system.rng import RngState
 from ..system.train_state import MICRO_BATCH, TrainState
 from .collate import collate_examples
@@ -111,14 +110,3 @@ def card_memory_in_use(device: torch.device) -> int | None:
         return int(pynvml.nvmlDeviceGetMemoryInfo(handle).used)
     except pynvml.NVMLError:
         return None
-
-
-def peak_resident() -> int:
-    """The most resident memory this process has had, in bytes."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
-        return int(line.split()[1]) * 1024
-    import resource
-
-    return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)  # macOS counts bytes

@@ -79,9 +79,11 @@ class RunEnd:
             case "stop":
                 return self._stop(shutdown)
             case "abort":
+                self.keep_save()
                 self.control.answer(shutdown.request)
                 return self._stop_record("aborted, nothing saved", STOPPED)
             case "full":
+                self.keep_save()
                 minutes = f"{self.section.max_hold_minutes:g} min"
                 reason = f"the disk stayed full for {minutes}; the run continues from its newest checkpoint"
                 return self._stop_record(reason, DiskError.exit_code)
@@ -102,9 +104,9 @@ class RunEnd:
         """SIGTERM: save if the grace allows it (by the measured time of the last save), else leave at once."""
         start, step = time.monotonic(), self.state.step
         self.control.terminated = False  # obeyed; a second one during the save must not end it
-        self.events.is_shutting_down = True  # there are seconds only: a full disk is not waited for
-        expected = self.checkpoints.last_save_seconds
-        in_time = expected is None or expected * 1.5 <= self.section.grace_seconds
+        self.keep_save()
+        expected, waited = self.checkpoints.last_save_seconds, time.monotonic() - start
+        in_time = expected is None or waited + expected * 1.5 <= self.section.grace_seconds
         if step > 0 and (in_time or self.checkpoints.saved_path() is not None):
             with contextlib.suppress(DiskFullError):
                 self.checkpoints.save("preempted")
@@ -112,6 +114,14 @@ class RunEnd:
         outcome = f"saved in {time.monotonic() - start:.1f} s" if is_saved else "not saved"
         code = PREEMPTED_SAVED if is_saved else PREEMPTED_NOT_SAVED
         return self._stop_record(f"pre-empted (SIGTERM) after step {step}, {outcome}", code)
+
+    def keep_save(self) -> None:
+        """Wait for a save under way and record it, but not for room: the attempt ends, a full disk is only logged."""
+        self.events.is_shutting_down = True
+        try:
+            self.checkpoints.finish()
+        except DiskError as error:
+            print(f"the save under way failed as the attempt ended: {error.message}", flush=True)
 
     def _save(self, tag: str, shutdown: Shutdown) -> None:
         """Save the last finished step, if there is one, and answer the request."""

@@ -47,6 +47,7 @@ __all__ = [
     "FileEntry",
     "Manifest",
     "checkpoints_in",
+    "contents",
     "discard",
     "fault",
     "file_hash",
@@ -93,16 +94,19 @@ def publish(target: Path, manifest: Manifest, fill: Callable[[Path], Mapping[str
     """
     with _staged(target) as staged:
         files = {}
-        for name, pieces in sorted(_contents(staged, fill).items()):
+        for name, pieces in sorted(contents(staged, fill).items()):
             make_private_folder((staged / name).parent)
             files[name] = FileEntry(*write_checked(staged / name, pieces))
         return write_manifest(staged, msgspec.structs.replace(manifest, files=files, created=time.time()))
 
 
-def _contents(staged: Path, fill: Callable[[Path], Mapping[str, Pieces] | None]) -> dict[str, Pieces]:
-    """All files by name. A disk's scratch folder would do, too, but then its faults could not be seen."""
+def contents(parent: Path, fill: Callable[[Path], Mapping[str, Pieces] | None]) -> dict[str, Pieces]:
+    """All files that `fill` makes or returns, by name (see `publish`).
+
+    Its scratch folder is in memory; where there is none it is in `parent`, and faults of that disk are not seen.
+    """
     is_usable = os.access(MEMORY, os.W_OK | os.X_OK) and (free_bytes(MEMORY) or 0) > SCRATCH_BYTES
-    with scratch("save", MEMORY if is_usable else staged) as folder:
+    with scratch("save", MEMORY if is_usable else parent) as folder:
         large = fill(folder) or {}
         small = {path.relative_to(folder).as_posix(): path.read_bytes() for path in plain_files(folder)}
     return {name: lambda data=data: (data,) for name, data in small.items()} | dict(large)
@@ -246,6 +250,7 @@ def sweep(root: Path) -> None:
     """Delete what a kill left behind: folders being written or being deleted, what `ftui.system.volume` tried there,
     and small files that were in memory."""
     sweep_scratch("save", MEMORY)
+    sweep_scratch("save", root)
     for pattern in (".partial-*", ".probe-*", ".trial-*"):
         for path in root.glob(pattern):  # whatever is in it, we were writing it
             if path.is_dir() and not path.is_symlink():

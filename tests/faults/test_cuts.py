@@ -23,6 +23,7 @@ from tests.support.sameness import executed, measured, same_runs
 from tests.support.zygote import Zygote
 
 SAVE_STEPS = 4
+MOST_AGAIN = 2 * SAVE_STEPS  # steps after a kill: a save that was under way is lost, too, and the next waits for it
 FRESH = ("lora", "full", "packing")  # whose reference comes from an interpreter of its own
 
 
@@ -141,7 +142,7 @@ def test_cut_anywhere_and_the_same_in_the_end(
     reference = references.run(name, changes)
     total = max(measured(reference))
     account.figures.update(steps=total, again=executed(life.run) - total)
-    assert executed(life.run) <= total + life.kills * SAVE_STEPS
+    assert executed(life.run) <= total + life.kills * MOST_AGAIN
     same_runs(life.run, reference)
     for step, figures in measured(references.run(name)).items():
         factor = next((factor for before, factor in reversed(changes) if step > before), 1.0)

@@ -10,6 +10,7 @@ from tests.support.sameness import executed, measured, same_runs
 # strike in the second epoch or later, the save in the middle of the files of a checkpoint.
 KILLS = [("loading", 1), ("forward", 28), ("evaluation", 1), ("backward", 12), ("optimizer", 6), ("save", 12)]
 SAVE_STEPS = 4
+MOST_AGAIN = 2 * SAVE_STEPS  # steps after a kill: a save that was under way is lost, too, and the next waits for it
 
 
 def test_killed_everywhere_and_the_same_in_the_end(bench_source: Path, memory: Path, tmp_path: Path) -> None:
@@ -29,7 +30,7 @@ def test_killed_everywhere_and_the_same_in_the_end(bench_source: Path, memory: P
     assert result.returncode == 0, result.stdout + result.stderr
     assert resumed_from(run) == expected
     total = max(measured(run))
-    assert executed(run) <= total + len(KILLS) * SAVE_STEPS
+    assert executed(run) <= total + len(KILLS) * MOST_AGAIN
 
     untouched = other.profile("killed")
     elsewhere = tmp_path / "elsewhere"

@@ -30,19 +30,22 @@ def stride(request: pytest.FixtureRequest) -> int:
     return 1 if request.config.getoption("--trials", default=0) else 5
 
 
-def trials(run: Run, bench: Workbench, shim: Path, mode: str, stride: int) -> list[dict[str, Any]]:
+def trials(run: Run, bench: Workbench, shim: Path, mode: str, stride: int, *options: str) -> list[dict[str, Any]]:
     """What tests/support/save_trials.py found."""
     result = subprocess.run(
-        [sys.executable, str(SUPPORT / "save_trials.py"), str(run.folder), mode, str(stride)],
+        [sys.executable, str(SUPPORT / "save_trials.py"), str(run.folder), mode, str(stride), *options],
         env=bench.env | {"LD_PRELOAD": str(shim)}, capture_output=True, text=True, timeout=900,
     )  # fmt: skip
     assert result.returncode == 0, result.stderr[-3000:]
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_kill_at_every_write_of_a_save_and_its_rotation(workbench: Workbench, shim: Path, account: Account) -> None:
+@pytest.mark.parametrize("thread", [(), ("beside",)], ids=["waited for", "beside steps"])
+def test_kill_at_every_write_of_a_save_and_its_rotation(
+    workbench: Workbench, shim: Path, account: Account, thread: tuple[str, ...]
+) -> None:
     run = opened(workbench, workbench.profile("trials"))
-    found = trials(run, workbench, shim, "kill", 1)
+    found = trials(run, workbench, shim, "kill", 1, *thread)
     total = found[0]["total"]
     assert total > 60, "the shim saw too few operations to have seen them all"
     assert len(found) == 2 * total
@@ -82,13 +85,14 @@ CAUSES = {
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("thread", [(), ("beside",)], ids=["waited for", "beside steps"])
 def test_every_write_of_a_save_and_its_rotation_fails(
-    workbench: Workbench, shim: Path, stride: int, account: Account
+    workbench: Workbench, shim: Path, stride: int, account: Account, thread: tuple[str, ...]
 ) -> None:
     """Once or for good, half-written or not at all: nothing older is harmed, the cause is named, and after it all goes
     on in the same process."""
     run = opened(workbench, workbench.profile("failing"))
-    found = trials(run, workbench, shim, "fail", stride)
+    found = trials(run, workbench, shim, "fail", stride, *thread)
     assert {trial["fault"] for trial in found} == ENDS.keys()
     for trial in found:
         check(trial)

@@ -1,7 +1,7 @@
 """Forks a child for the I/O operations of one save and its rotation, to kill it there or let one of them fail.
 
-`save_trials.py RUN_DIR kill|fail|lie STRIDE`, with the shim of faultio.c in LD_PRELOAD. Imports torch once; prints one
-JSON object a trial (see `killed` and `failed`). Every STRIDE-th operation is tried.
+`save_trials.py RUN_DIR kill|fail|lie STRIDE [beside]`, with the shim of faultio.c in LD_PRELOAD. Imports torch once;
+prints one JSON object a trial (see `killed` and `failed`). Every STRIDE-th operation is tried.
 """
 
 import ctypes
@@ -48,6 +48,7 @@ from ftui.system.user_folders import cache_folder
 
 KILL, HALF_KILL, FAIL, HALF_FAIL, LIE_SHORT, LIE_ZEROS, LIE_FLIP = range(7)  # of faultio.c
 PATIENCE_SECONDS = 0.03
+BESIDE = sys.argv[4:] == ["beside"]  # by the thread, as while steps go on
 STEP = 4  # the step that is saved under the shim; 1 to 3 are there
 # Name: (how, errno, for good).
 FAULTS = {
@@ -143,7 +144,11 @@ def save(trial: Trial, step: int, checkpoints: CheckpointManager | None = None) 
     trial.state.step = step
     checkpoints = checkpoints or trial.checkpoints()
     checkpoints.boundary = RngState.capture(trial.parts.device)
-    checkpoints.save("periodic")
+    if BESIDE:
+        checkpoints.start_save("periodic")
+        checkpoints.finish()
+    else:
+        checkpoints.save("periodic")
 
 
 def child(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
