@@ -145,8 +145,11 @@ def save(trial: Trial, step: int, checkpoints: CheckpointManager | None = None) 
     checkpoints = checkpoints or trial.checkpoints()
     checkpoints.boundary = RngState.capture(trial.parts.device)
     if BESIDE:
-        checkpoints.start_save("periodic")
-        checkpoints.finish()
+        try:
+            checkpoints.start_save("periodic")
+            checkpoints.finish()
+        finally:  # whatever fails in this thread, an attempt ends after the other one
+            checkpoints._thread.submit(int).result()
     else:
         checkpoints.save("periodic")
 
