@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.bench.throughput.agreement import compare
-from tests.bench.throughput.session import Result
+from tests.bench.throughput.session import Result, count_pairs
 from tests.support.real import ROOT
 
 CELLS = [
     "lora/ftui_best", "lora/trainer_best", "qlora/ftui_best", "qlora/trl_best", "full/ftui_default", "full/trl_default",
-    "pretrain/ftui_best", "pretrain/trainer_best",
+    "pretrain/ftui_best", "pretrain/trainer_best", "dpo/ftui_best", "dpo/trl_best",
 ]  # fmt: skip
 
 
@@ -33,8 +33,8 @@ def test_the_benchmark_runs_with_tiny_models(tmp_path: Path) -> None:
     assert str(tmp_path) not in text and str(Path.home()) not in text
 
 
-def result(cell: str, losses: list[float]) -> Result:
-    return Result(cell, 0, 1.0, 1.0, 1.0, 1, 1.0, 1.0, 0.0, losses, [10] * len(losses))
+def result(cell: str, losses: list[float], log_probs: list[float] | None = None) -> Result:
+    return Result(cell, 0, 1.0, 1.0, 1.0, 1, 1.0, 1.0, 0.0, losses, [10] * len(losses), log_probs or [])
 
 
 @pytest.mark.parametrize(
@@ -54,3 +54,34 @@ def test_losses_that_are_not_those_of_ftui_are_told(cell: str, losses: list[floa
     findings = {finding.text.split(":")[0]: finding for finding in compare([*own, result(cell, losses)])}
     assert findings[cell].agrees is agrees, findings[cell].text
     assert findings["lora/ftui_best"].agrees
+
+
+@pytest.mark.parametrize(
+    ("losses", "log_probs", "agrees"),
+    [
+        ([0.6931, 0.68901], [-80.0, -90.0], True),
+        ([0.6931, 0.68901], [-80.0, -90.01], False),  # other tokens of the rejected answers
+        ([0.6931, 0.68901], [-90.0, -80.0], False),  # it learns the opposite
+        ([0.6931, 0.6931], [-80.0, -90.0], False),  # it learns nothing
+    ],
+)
+def test_answers_are_compared_where_every_first_loss_is_the_same(
+    losses: list[float], log_probs: list[float], agrees: bool
+) -> None:
+    other_rows = result("dpo/ftui_default", [0.6931, 0.695], [-70.0, -75.0])
+    own = [other_rows, result("dpo/ftui_best", [0.6931, 0.689], [-80.0, -90.0])]
+    findings = {found.text.split(":")[0]: found for found in compare([*own, result("dpo/trl_best", losses, log_probs)])}
+    assert findings["dpo/trl_best"].agrees is agrees, findings["dpo/trl_best"].text
+    assert findings["dpo/ftui_best"].agrees
+
+
+def test_tokens_of_a_pair_are_those_of_both_sequences_whoever_counts(tmp_path: Path) -> None:
+    side = {"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 4]}
+    longer = {"input_ids": [1, 2, 5, 6, 7], "labels": [-100, -100, 5, 6, 7]}
+    (tmp_path / "rows.tokens").write_text(3 * (json.dumps({"chosen": side, "rejected": longer}) + "\n"))
+    own = {"num_tokens": 7, "extras": {"logps/chosen": -1.0, "logps/rejected": -2.0}}  # its prompt is computed once
+    steps = count_pairs([own, {"num_tokens": 0, "log_probs": [-1.0, -2.0]}], tmp_path / "rows.jsonl", batch=2)
+    assert [(step["num_tokens"], step["num_target_tokens"]) for step in steps] == [(18, 10), (9, 5)]
+    assert [step["log_probs"] for step in steps] == [[-1.0, -2.0]] * 2
+    with pytest.raises(RuntimeError, match="1 steps, not 2"):
+        count_pairs([own], tmp_path / "rows.jsonl", batch=2)

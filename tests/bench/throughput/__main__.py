@@ -1,7 +1,7 @@
 """Tokens per second, memory and start of ftui beside transformers' Trainer, TRL, LLaMA-Factory and LitGPT.
 
     python -m tests.bench.throughput [--write docs/benchmarks.md] [--python llamafactory=PATH litgpt=PATH]
-        [--only lora full/ftui_best ...] [--rounds 3] [--minutes 25] [--json FILE] [--quick]
+        [--pairs FILE] [--only lora full/ftui_best ...] [--rounds 3] [--minutes 25] [--json FILE] [--quick]
 
 From the top of the repository, on a quiet machine; needs the extra `bench`. What each contestant trains, and with which
 settings, is in contestants.py and on the page that this writes. Tools whose pins clash with ftui's are run by the
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.bench.throughput import agreement, page
 from tests.bench.throughput.contestants import ALL, TABLE
-from tests.bench.throughput.materials import make_models
+from tests.bench.throughput.materials import PAIRS, QUICKSTART, make_models
 from tests.bench.throughput.session import Session
 
 OWN_ENVIRONMENT = ("llamafactory", "litgpt")
@@ -30,12 +30,15 @@ OWN_ENVIRONMENT = ("llamafactory", "litgpt")
 def main() -> int:
     options = _parse()
     pythons = dict(text.split("=", 1) for text in options.python)
-    absent = [tool for tool in OWN_ENVIRONMENT if tool not in pythons]
-    cells = [cell for cell in _cells(options.only) if ALL[cell].tool not in absent]
+    pairs = options.pairs or (QUICKSTART / "pairs.jsonl" if options.quick else PAIRS)
+    absent = {tool: "no environment was named with --python." for tool in OWN_ENVIRONMENT if tool not in pythons}
+    if not pairs.exists():
+        absent["dpo"] = "there is no file of pairs; name one with --pairs."
+    cells = [cell for cell in _cells(options.only) if not {ALL[cell].tool, ALL[cell].method} & absent.keys()]
     with tempfile.TemporaryDirectory(prefix="ftui-bench-") as top:
         work = Path(top)
         models = make_models(work / "models", is_quick=options.quick, lit_gpt=pythons.get("litgpt"))
-        session = Session(options.json, models, pythons, num_steps=options.steps, warm_up=1)
+        session = Session(options.json, models, pythons, pairs, num_steps=options.steps, warm_up=1)
         session.load()
         session.run(cells, options.rounds, time.monotonic() + 60 * options.minutes, work)
         facts = page.read_facts(pythons, absent, is_quick=options.quick)
@@ -52,6 +55,7 @@ def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", type=Path, help="the page to write")
     parser.add_argument("--python", nargs="+", default=[], metavar="TOOL=PATH")
+    parser.add_argument("--pairs", type=Path, help=f"rows for dpo: prompt, chosen, rejected ({PAIRS.name})")
     parser.add_argument("--only", nargs="+", default=[], help="methods, tools or cells such as lora/ftui_best")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=2, help="steps measured, after one to warm up")

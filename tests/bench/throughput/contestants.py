@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-METHODS = ("lora", "qlora", "full", "pretrain")
-RANK, ALPHA, BATCH, MAX_LENGTH = 16, 32, 8, 1024
-LEARNING_RATES = {"lora": 2e-4, "qlora": 2e-4, "full": 2e-5, "pretrain": 1e-3}
+METHODS = ("lora", "qlora", "full", "pretrain", "dpo")
+RANK, ALPHA, MAX_LENGTH = 16, 32, 1024
+LEARNING_RATES = {"lora": 2e-4, "qlora": 2e-4, "full": 2e-5, "pretrain": 1e-3, "dpo": 1e-4}
 TOOLS = {
     "ftui": "ftui", "trainer": "transformers Trainer", "trl": "TRL", "llamafactory": "LLaMA-Factory",
     "litgpt": "LitGPT",
@@ -22,7 +22,7 @@ class Contestant:
         model: `stored` (in the type it comes in) or `float32`: which copy of the weights it is given.
         settings: what differs from the tool's defaults, beside what the task gives to all (see page.TASK).
         is_exact: computes in float32, so that its losses must be those of the others to the last digits that count.
-        has_own_batches: it packs rows, so that its steps hold others than the file's 8.
+        has_own_batches: it packs rows, so that its steps hold others than the file's.
     """
 
     tool: str
@@ -33,6 +33,10 @@ class Contestant:
     model: str = "stored"
     is_exact: bool = False
     has_own_batches: bool = False
+
+    @property
+    def has_adapter(self) -> bool:
+        return self.method in ("lora", "qlora", "dpo")
 
     @property
     def name(self) -> str:
@@ -48,12 +52,14 @@ FP32: Settings = {"model": {"dtype": "float32"}}
 # SFTTrainer switches bf16 and gradient checkpointing on; the Trainer has both off.
 TRL_BEST: Settings = {**FP32, "arguments": {"bf16": False, "gradient_checkpointing": False}}
 LLAMA_FACTORY_BEST: Settings = {"arguments": {"disable_gradient_checkpointing": True}}
-LIT_BEST: Settings = {"arguments": {"precision": "32-true"}, "train": {"micro_batch_size": BATCH}}
+LIT_BEST: Settings = {"arguments": {"precision": "32-true"}, "train": {"micro_batch_size": 8}}
+# With an adapter TRL needs no second model; measured beforehand, the reference is no part of a step, as in ftui.
+TRL_DPO_BEST: Settings = {**FP32, "arguments": {**TRL_BEST["arguments"], "precompute_ref_log_probs": True}}
 
 
 def _in_all_methods() -> list[Contestant]:
     contestants = []
-    for method in METHODS:
+    for method in METHODS[:-1]:
         best: dict[str, Any] = {"kind": "best", "order": "grouped", "is_exact": True}
         contestants += [
             Contestant("ftui", method, "default", is_exact=True),
@@ -70,6 +76,29 @@ def _in_all_methods() -> list[Contestant]:
     return contestants
 
 
+def _in_dpo() -> list[Contestant]:
+    best: dict[str, Any] = {"method": "dpo", "kind": "best", "order": "grouped", "is_exact": True}
+    return [
+        Contestant("ftui", "dpo", "default", is_exact=True),
+        Contestant("ftui", settings=NO_SAVE, **best),
+        Contestant("trl", "dpo", "default"),
+        Contestant("trl", settings=TRL_DPO_BEST, **best),
+        Contestant("llamafactory", "dpo", "default"),
+        Contestant("llamafactory", settings=LLAMA_FACTORY_BEST, model="float32", **best),
+    ]
+
+
+def batch(method: str) -> int:
+    """Rows of a step: 8 sequences, which are 4 pairs."""
+    return 4 if method == "dpo" else 8
+
+
+def _with_arguments(settings: Settings, arguments: Settings) -> Settings:
+    return settings | {"arguments": settings["arguments"] | arguments}
+
+
+SINGLE: Settings = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
+EAGER: Settings = FP32["model"] | {"attn_implementation": "eager"}
 PACKED: Settings = {"arguments": {**TRL_BEST["arguments"], "packing": True, "per_device_train_batch_size": 1}}
 # Tried to find the best settings of each tool; not part of the table unless `--only` names them.
 TRIALS = [
@@ -82,6 +111,23 @@ TRIALS = [
     ),
     Contestant("litgpt", "lora", "bf16", {**LIT_BEST, "arguments": {"precision": "bf16-mixed"}}, "grouped"),
     Contestant("litgpt", "lora", "single", {**LIT_BEST, "train": {"micro_batch_size": 1}}, is_exact=True),
+    Contestant("trl", "dpo", "online", TRL_BEST, "grouped", is_exact=True),
+    Contestant("trl", "dpo", "single", _with_arguments(TRL_DPO_BEST, SINGLE), "grouped", is_exact=True),
+    Contestant("trl", "dpo", "bf16", _with_arguments(TRL_DPO_BEST, {"bf16": True}), "grouped"),
+    Contestant("trl", "dpo", "eager", TRL_DPO_BEST | {"model": EAGER}, "grouped", is_exact=True),
+    Contestant("trl", "dpo", "compiled", _with_arguments(TRL_DPO_BEST, {"torch_compile": True}), "grouped"),
+    Contestant(
+        "llamafactory",
+        "dpo",
+        "single",
+        _with_arguments(LLAMA_FACTORY_BEST, SINGLE),
+        "grouped",
+        "float32",
+        is_exact=True,
+    ),
+    Contestant(
+        "llamafactory", "dpo", "bf16", _with_arguments(LLAMA_FACTORY_BEST, {"bf16": True}), "grouped", "float32"
+    ),
 ]
-TABLE = {contestant.cell: contestant for contestant in _in_all_methods()}
+TABLE = {contestant.cell: contestant for contestant in [*_in_all_methods(), *_in_dpo()]}
 ALL = TABLE | {contestant.cell: contestant for contestant in TRIALS}

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.bench.throughput.labels import label_chat, label_text
+from tests.bench.throughput.labels import label_chat, label_pair, label_text
 from tests.support import real
 
 QUICKSTART = real.ROOT / "profiles" / "quickstart"
+PAIRS = real.ROOT.parent / "shared" / "realdata" / "preference_gsm8k_solutions.jsonl"
+ROLES = {"prompt": "user", "chosen": "assistant", "rejected": "assistant"}
 BLOCK = 256  # tokens of a row to pretrain on, its end token included
 # SmolLM2's own template, but without the line's end after an answer: some tools learn it and others do not.
 TEMPLATE = (
@@ -90,10 +92,13 @@ def _copy_in_float32(model: Model) -> None:
             shutil.copy(path, model.float32)
 
 
-def write_rows(folder: Path, model: Path, method: str, num_rows: int, batch: int, seed: int) -> dict[str, Path]:
+def write_rows(
+    folder: Path, model: Path, method: str, num_rows: int, batch: int, seed: int, pairs: Path | None
+) -> dict[str, Path]:
     """The same rows in two orders: `random`, and `grouped` (rows of like length share a step, the steps shuffled).
 
-    Beside each file lies one of token ids and labels, `.tokens`. Files that lie there already are kept.
+    Beside each file lies one of token ids and labels, `.tokens`. Files that lie there already are kept. `pairs` is the
+    file that the rows of `dpo` come from.
     """
     files = {order: folder / order / "rows.jsonl" for order in ("random", "grouped")}
     if all(file.exists() for file in files.values()):
@@ -101,14 +106,8 @@ def write_rows(folder: Path, model: Path, method: str, num_rows: int, batch: int
     from transformers import AutoTokenizer
 
     tokenizer: Any = AutoTokenizer.from_pretrained(model)
-    if method == "pretrain":
-        rows: list[dict[str, Any]] = blocks(tokenizer, num_rows, seed)
-        tokens = [label_text(tokenizer, row) for row in rows]
-    else:
-        single = [messages for messages in real.conversations(real.INSTRUCTIONS) if len(messages) == 2]
-        rows = [{"messages": messages} for messages in random.Random(seed).sample(single, num_rows)]
-        tokens = [label_chat(tokenizer, row) for row in rows]
-    order = sorted(range(num_rows), key=lambda number: len(tokens[number]["input_ids"]))
+    rows, tokens = _rows_and_tokens(tokenizer, method, num_rows, seed, pairs)
+    order = sorted(range(num_rows), key=lambda number: count_tokens(tokens[number])[0])
     steps = [order[start : start + batch] for start in range(0, num_rows, batch)]
     random.Random(seed).shuffle(steps)
     orders = {"random": list(range(num_rows)), "grouped": [number for step in steps for number in step]}
@@ -118,6 +117,44 @@ def write_rows(folder: Path, model: Path, method: str, num_rows: int, batch: int
             (folder / name).mkdir(parents=True, exist_ok=True)
             (folder / name / f"rows.{suffix}").write_text("".join(lines))
     return files
+
+
+def _rows_and_tokens(
+    tokenizer: Any, method: str, num_rows: int, seed: int, pairs: Path | None
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    if method == "pretrain":
+        texts = blocks(tokenizer, num_rows, seed)
+        return texts, [label_text(tokenizer, row) for row in texts]
+    if method == "dpo":
+        assert pairs is not None, "without pairs there is no dpo"
+        rows = random.Random(seed).sample(read_pairs(pairs), num_rows)
+        return rows, [label_pair(tokenizer, row) for row in rows]
+    single = [messages for messages in real.conversations(real.INSTRUCTIONS) if len(messages) == 2]
+    chats = [{"messages": messages} for messages in random.Random(seed).sample(single, num_rows)]
+    return chats, [label_chat(tokenizer, row) for row in chats]
+
+
+def read_pairs(path: Path) -> list[dict[str, Any]]:
+    """Pairs of a JSONL file, `prompt`, `chosen` and `rejected` as messages; texts become turns, equal answers go."""
+    rows = [json.loads(line) for line in path.read_text().split("\n") if line]
+    return [
+        {name: _turns(row[name], role) for name, role in ROLES.items()}
+        for row in rows if row["chosen"] != row["rejected"]
+    ]  # fmt: skip
+
+
+def _turns(given: str | list[dict[str, Any]], role: str) -> list[dict[str, Any]]:
+    return [{"role": role, "content": given}] if isinstance(given, str) else given
+
+
+def count_tokens(tokens: dict[str, Any]) -> tuple[int, int]:
+    """Tokens and target tokens of a line of a `.tokens` file; of a pair, those of both sequences, each with its prompt.
+
+    The first token of a sequence is no target: nothing comes before it.
+    """
+    sides = [tokens] if "labels" in tokens else [tokens["chosen"], tokens["rejected"]]
+    targets = sum(label != -100 for side in sides for label in side["labels"][1:])
+    return sum(len(side["input_ids"]) for side in sides), targets
 
 
 def blocks(tokenizer: Any, num_rows: int, seed: int) -> list[dict[str, Any]]:

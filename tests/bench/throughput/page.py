@@ -26,6 +26,7 @@ WHAT = {
     "qlora": "QLoRA (the same beside a base in NF4, double quantised) on SmolLM2-135M-Instruct",
     "full": "Full fine-tuning of SmolLM2-135M-Instruct",
     "pretrain": "Pretraining a Llama with random weights (8 layers of width 384)",
+    "dpo": "DPO of pairs with LoRA (r 16 on all linear layers) on SmolLM2-135M-Instruct",
 }
 INTRODUCTION = """# Benchmarks
 
@@ -42,14 +43,20 @@ the highest. Peers as they come take part in every second round.
 - *first step*: from the start of the command to the end of the first step: imports, tokens, model, one step.
 - *x*: the rate of ftui's fastest row over that of this one: above 1, ftui is faster.
 """
+OF_PAIRS = """Tokens are those of both sequences of a pair, each with its prompt, however often the prompt is computed.
+The reference model's log-probabilities are measured before the first step by ftui and by TRL with
+`precompute_ref_log_probs` (they are part of *first step*), and within each step by the others.
+"""
 TASK = """## Settings
 
-What the task gives to all: {rows} rows a round ({steps} steps of {batch} rows) in the file's order, which is random for
-`default`; for `best`, rows of like length share a step. AdamW (betas 0.9 and 0.999, no weight decay), one epoch, a
-constant learning rate ({rates}). LoRA and QLoRA: r {rank},
+What the task gives to all: {rows} rows a round ({steps} steps of {batch} rows; of dpo {pairs} pairs a step) in the
+file's order, which is random for `default`; for `best`, rows of like length share a step. AdamW (betas 0.9 and 0.999,
+no weight decay), one epoch, a constant learning rate ({rates}). LoRA, QLoRA and DPO: r {rank},
 lora_alpha {alpha}, all linear layers but the head, no dropout; NF4 with double quantisation. Chats are seeded rows of
 quickstart's instructions, at most {length} tokens; answers are learned, prompts are not. Pretraining takes pieces of
-{block} tokens of quickstart's corpus, and a tokenizer that exists. No evaluation. ftui writes its checkpoint and
+{block} tokens of quickstart's corpus, and a tokenizer that exists. Pairs are questions of OpenAI's grade-school-math
+(MIT) with one right and one wrong solution by a language model (its `example_model_solutions.jsonl`); DPO has TRL's
+default loss, beta 0.1. No evaluation. ftui writes its checkpoint and
 `final/`, the others save their result or nothing.
 
 Weights: `stored` are bfloat16 to fine-tune and float32 to pretrain; `float32` is a copy of the same weights in float32.
@@ -86,11 +93,11 @@ class Facts:
 
     machine: str
     versions: dict[str, dict[str, str]]
-    absent: list[str]
+    absent: dict[str, str]
     is_quick: bool
 
 
-def read_facts(pythons: dict[str, str], absent: list[str], *, is_quick: bool) -> Facts:
+def read_facts(pythons: dict[str, str], absent: dict[str, str], *, is_quick: bool) -> Facts:
     versions = {
         tool: _versions(pythons.get(tool, sys.executable), names)
         for tool, names in PACKAGES.items()
@@ -150,7 +157,7 @@ def tables(session: Session) -> str:
     for method in METHODS:
         cells = [cell for cell in dict.fromkeys(r.cell for r in session.results) if ALL[cell].method == method]
         if cells:
-            parts += [f"## {WHAT[method]}\n", _table(session, cells), ""]
+            parts += [f"## {WHAT[method]}\n", *([OF_PAIRS] if method == "dpo" else []), _table(session, cells), ""]
     return "\n".join(parts)
 
 
@@ -203,8 +210,10 @@ def _agreement(session: Session) -> str:
     lines = [
         "## Do the losses agree?\n",
         "The largest relative difference from ftui over all rounds: of the loss of the first step, whose weights are",
-        "the same everywhere (where both take the same rows in it), and of the mean loss over all target tokens of the",
-        f"rows. Allowed are {agreement.FIRST_STEP[True]:g} and {agreement.MEAN[True]:g} in float32, "
+        "the same everywhere (where both take the same rows in it; in dpo that loss is ln 2, so the log-probabilities",
+        "of chosen and of rejected answers are compared), and of the mean loss over all target tokens (pairs).",
+        f"Allowed are {agreement.FIRST_STEP[True]:g} and {agreement.MEAN[True]:g} in float32 (dpo: "
+        f"{agreement.MEAN_OF_PAIRS:g}), "
         f"{agreement.FIRST_STEP[False]:g} and {agreement.MEAN[False]:g} where something is rounded to bfloat16.\n",
         *(f"- {finding.text}" for finding in agreement.compare(session.results)), "",
     ]  # fmt: skip
@@ -212,7 +221,7 @@ def _agreement(session: Session) -> str:
 
 
 def _absences(session: Session, facts: Facts) -> str:
-    lines = [f"- {TOOLS[tool]}: no environment was named with --python." for tool in facts.absent]
+    lines = [f"- {TOOLS.get(name, name)}: {reason}" for name, reason in facts.absent.items()]
     lines += [f"- {cell}: `{reason}`" for cell, reason in session.failures.items()]
     return "\n".join(["## What could not be measured\n", *(lines or ["Everything could."]), ""])
 
@@ -220,9 +229,10 @@ def _absences(session: Session, facts: Facts) -> str:
 def _settings(session: Session) -> str:
     rates = ", ".join(f"{method} {rate:g}" for method, rate in table.LEARNING_RATES.items())
     steps = session.num_steps + session.warm_up
+    batch = table.batch("lora")
     text = TASK.format(
-        rows=steps * table.BATCH, steps=steps, batch=table.BATCH, rates=rates, block=BLOCK, rank=table.RANK,
-        alpha=table.ALPHA, length=table.MAX_LENGTH,
+        rows=steps * batch, steps=steps, batch=batch, pairs=table.batch("dpo"), rates=rates, block=BLOCK,
+        rank=table.RANK, alpha=table.ALPHA, length=table.MAX_LENGTH,
     )  # fmt: skip
     lines = ["| | weights | order | differs from the defaults in |", "|---|---|---|---|"]
     for cell in dict.fromkeys([*(r.cell for r in session.results), *session.failures]):

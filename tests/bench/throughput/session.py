@@ -2,6 +2,7 @@
 
 import json
 import os
+import statistics
 import sys
 import time
 from collections.abc import Sequence
@@ -13,7 +14,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from tests.bench.throughput import contestants as table
 from tests.bench.throughput.contestants import Contestant
-from tests.bench.throughput.materials import BLOCK, Model, write_rows
+from tests.bench.throughput.materials import BLOCK, Model, count_tokens, write_rows
 from tests.bench.throughput.measure import Ran, run_watched
 from tests.support import real
 
@@ -23,7 +24,12 @@ Step = dict[str, Any]
 
 @dataclass(frozen=True)
 class Result:
-    """One training: the rates are those of the steps after the warm-up."""
+    """One training: the rates are those of the steps after the warm-up.
+
+    Attributes:
+        log_probs: of dpo, whose first loss is ln 2 everywhere: the means over its first step of the summed
+            log-probabilities of chosen and rejected answers.
+    """
 
     cell: str
     round: int
@@ -36,10 +42,13 @@ class Result:
     share_of_others: float
     losses: list[float]
     num_target_tokens: list[int]
+    log_probs: list[float] = field(default_factory=list)
 
     @property
     def mean_loss(self) -> float:
-        """Over all target tokens of the rows."""
+        """Over all target tokens of the rows; of dpo, over all pairs, of which each step has as many."""
+        if self.log_probs:
+            return statistics.fmean(self.losses)
         pairs = zip(self.losses, self.num_target_tokens, strict=True)
         return sum(loss * number for loss, number in pairs) / sum(self.num_target_tokens)
 
@@ -50,12 +59,14 @@ class Session:
 
     Attributes:
         pythons: the interpreter of each tool that has an environment of its own.
+        pairs: the file of pairs for dpo, if there is one.
         failures: by cell, why it could not be measured.
     """
 
     file: Path
     models: dict[str, Model]
     pythons: dict[str, str]
+    pairs: Path | None
     num_steps: int
     warm_up: int
     results: list[Result] = field(default_factory=list)
@@ -96,12 +107,15 @@ class Session:
 
     def _measure(self, contestant: Contestant, number: int, work: Path) -> None:
         model = self.models["new" if contestant.method == "pretrain" else "chat"]
-        num_rows = (self.warm_up + self.num_steps) * table.BATCH
-        rows = write_rows(work / "rows", model.stored, contestant.method, num_rows, table.BATCH, seed=number)
+        method, batch = contestant.method, table.batch(contestant.method)
+        num_rows = (self.warm_up + self.num_steps) * batch
+        rows = write_rows(work / "rows", model.stored, method, num_rows, batch, seed=number, pairs=self.pairs)
         folder = work / contestant.name
         folder.mkdir(parents=True)
         try:
             steps, ran = self._train(contestant, model, rows[contestant.order], num_rows, folder)
+            if method == "dpo":
+                steps = count_pairs(steps, rows[contestant.order], batch)
             result = self._result(contestant, number, steps, ran)
         except RuntimeError as error:
             self.failures[contestant.cell] = str(error)
@@ -152,8 +166,28 @@ class Session:
             sum(step["num_target_tokens"] for step in steps[warm_up:]) / (end - start),
             tokens / max(ran.watch.cpu_seconds(start, end), 1e-9), ran.watch.peak_bytes, steps[0]["time"] - ran.start,
             ran.seconds, ran.share_of_others, [step["loss"] for step in steps],
-            [step["num_target_tokens"] for step in steps],
+            [step["num_target_tokens"] for step in steps], steps[0].get("log_probs", []),
         )  # fmt: skip
+
+
+def count_pairs(steps: list[Step], rows: Path, batch: int) -> list[Step]:
+    """Steps of dpo with the same count of tokens for all: both sequences of a pair, whether or not they share a pass
+    over the prompt. ftui's log-probabilities stand where the others have theirs.
+
+    Raises:
+        RuntimeError: there are more or fewer steps than those rows make.
+    """
+    counts = [count_tokens(json.loads(line)) for line in rows.with_suffix(".tokens").read_text().splitlines()]
+    of_steps = (counts[at : at + batch] for at in range(0, len(counts), batch))
+    sums = [[sum(column) for column in zip(*own, strict=True)] for own in of_steps]
+    if len(sums) != len(steps):
+        raise RuntimeError(f"{len(steps)} steps, not {len(sums)}")
+    counted = []
+    for step, (tokens, targets) in zip(steps, sums, strict=True):
+        extras = step.get("extras", {})
+        log_probs = step.get("log_probs") or [extras["logps/chosen"], extras["logps/rejected"]]
+        counted.append(step | {"num_tokens": tokens, "num_target_tokens": targets, "log_probs": log_probs})
+    return counted
 
 
 def reason(output: str) -> str:
@@ -167,16 +201,17 @@ def reason(output: str) -> str:
 def _profile(contestant: Contestant, model: Path, rows: Path) -> str:
     """The TOML of an ftui run."""
     method = contestant.method
-    adapter: dict[str, Any] = {"method": method} if "lora" in method else {"method": "full"}
-    if "lora" in method:
-        adapter |= {"r": table.RANK, "lora_alpha": table.ALPHA}
+    adapter: dict[str, Any] = {"method": "full"}
+    if contestant.has_adapter:
+        name = "qlora" if method == "qlora" else "lora"
+        adapter = {"method": name, "r": table.RANK, "lora_alpha": table.ALPHA}
     sections: dict[str, dict[str, Any]] = {
-        "run": {"stage": "pretrain" if method == "pretrain" else "sft"},
+        "run": {"stage": method if method in ("pretrain", "dpo") else "sft"},
         "model": {"name_or_path": str(model)},
         "adapter": adapter,
         "data": {"train": str(rows), "max_length": max_length(method), "allow": ["few_rows"]},
         "train": {
-            "num_train_epochs": 1, "per_device_train_batch_size": table.BATCH, "warmup_steps": 0,
+            "num_train_epochs": 1, "per_device_train_batch_size": table.batch(method), "warmup_steps": 0,
             "learning_rate": table.LEARNING_RATES[method], "lr_scheduler_type": "constant",
             "train_sampling_strategy": "sequential",
         },
@@ -193,7 +228,7 @@ def _spec(contestant: Contestant, model: Model, rows: Path, num_rows: int, folde
         "tool": contestant.tool, "method": contestant.method, "settings": contestant.settings,
         "model": str(model.float32 if is_float32 else model.stored), "converted": str(model.lit_gpt),
         "rows": str(tokens if contestant.tool == "litgpt" else rows), "num_rows": num_rows, "folder": str(folder),
-        "steps": str(steps), "batch": table.BATCH, "max_length": max_length(contestant.method),
+        "steps": str(steps), "batch": table.batch(contestant.method), "max_length": max_length(contestant.method),
         "learning_rate": table.LEARNING_RATES[contestant.method], "rank": table.RANK, "alpha": table.ALPHA,
     }  # fmt: skip
 

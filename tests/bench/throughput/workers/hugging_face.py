@@ -11,8 +11,9 @@ from tests.bench.throughput.workers.recorder import Recorder, record_trainer
 
 def main() -> None:
     spec = json.loads(Path(sys.argv[1]).read_text())
-    record_trainer(Recorder(Path(spec["steps"])))
-    {"trainer": trainer, "trl": trl}[spec["tool"]](spec).train()
+    is_pairs = spec["method"] == "dpo"
+    record_trainer(Recorder(Path(spec["steps"])), is_pairs=is_pairs)
+    {"trainer": trainer, "trl": trl_dpo if is_pairs else trl}[spec["tool"]](spec).train()
 
 
 def trainer(spec: dict[str, Any]) -> Any:
@@ -47,6 +48,19 @@ def trl(spec: dict[str, Any]) -> Any:
     return SFTTrainer(
         spec["model"], config, train_dataset=Dataset.from_list(rows),
         peft_config=lora(spec["rank"], spec["alpha"]) if "lora" in spec["method"] else None,
+    )  # fmt: skip
+
+
+def trl_dpo(spec: dict[str, Any]) -> Any:
+    from datasets import Dataset
+    from trl.trainer.dpo_config import DPOConfig
+    from trl.trainer.dpo_trainer import DPOTrainer
+
+    rows = [json.loads(line) for line in Path(spec["rows"]).read_text().splitlines()]
+    config = DPOConfig(**_arguments(spec), max_length=spec["max_length"], model_init_kwargs=_init(spec))
+    return DPOTrainer(
+        spec["model"], None, config, train_dataset=Dataset.from_list(rows),
+        peft_config=lora(spec["rank"], spec["alpha"]),
     )  # fmt: skip
 
 
