@@ -1,7 +1,7 @@
 """Prompts with the answers of other rows: what KTO measures on how far the model has moved from its reference.
 
-Each row has one partner for good, whatever the batches and epochs are: so the reference is measured once for it, too,
-and no row is ever its own partner, as in batches of one (TRL rotates the answers of each batch).
+Each answer has one partner for good, whatever the batches and epochs are: so the reference is measured once for it,
+too, and none is ever the partner of its own row, as in batches of one (TRL rotates the answers of each batch).
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class MismatchedSequences(Sequences):
 def mismatch(sequences: Sequences, indices: np.ndarray, max_length: int, seed: int) -> MismatchedSequences:
     """The sequences `indices` with each other's answers, each answer used once; others stay without a partner."""
     partners = np.arange(len(sequences))
-    partners[indices] = choose_partners(indices, seed)
+    partners[indices] = choose_partners(indices, sequences.rows[indices], seed)
     prompts = _prompt_lengths(sequences)
     owners, others = indices[np.argsort(partners[indices])], indices  # each answer, in the order of the files
     room = np.minimum(sequences.lengths[others] - prompts[others], max_length - prompts[owners])
@@ -42,11 +42,12 @@ def mismatch(sequences: Sequences, indices: np.ndarray, max_length: int, seed: i
     )  # fmt: skip
 
 
-def choose_partners(indices: np.ndarray, seed: int) -> np.ndarray:
-    """For each of these sequences another one of them."""
+def choose_partners(indices: np.ndarray, rows: np.ndarray, seed: int) -> np.ndarray:
+    """For each of these sequences, which are of these rows, another one of them, of another row."""
     order = np.random.default_rng([seed, 0x4B54]).permutation(len(indices))
+    order, most = _together_by_row(order, rows[order])
     partners = np.empty_like(indices)
-    partners[order] = indices[np.roll(order, -1)]
+    partners[order] = indices[np.roll(order, -most)]
     return partners
 
 
@@ -70,6 +71,15 @@ def _count_trained(sequences: Sequences, numbers: np.ndarray, firsts: np.ndarray
             for store, (first, last) in zip(sequences.stores, pairwise(cuts), strict=True)
         ]
     )
+
+
+def _together_by_row(order: np.ndarray, rows: np.ndarray) -> tuple[np.ndarray, int]:
+    """The same sequences, those of one row behind each other, and how many of one row there are at most.
+
+    Both answers of a pair are to the same prompt: so many places on, there is one of another row.
+    """
+    _, first, number, counts = np.unique(rows, return_index=True, return_inverse=True, return_counts=True)
+    return order[np.argsort(first[number], kind="stable")], int(counts.max(initial=1))
 
 
 def _splice(own: Sequence, other: Sequence, max_length: int) -> Sequence:

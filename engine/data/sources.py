@@ -19,7 +19,8 @@ class ResolvedSource:
     """One source of rows. `places` are read one after another; `form` is what their rows are taken for.
 
     `weight` or `num_samples` say how often its rows come in an epoch, `encoding` how text files that are not UTF-8 are
-    read. `notes` are what a person should know of files that are not read.
+    read. `notes` are what a person should know of files that are not read. `takes_pairs`: files without a verdict in
+    them may have pairs, each of which is two.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ResolvedSource:
     encoding: str | None = None
     num_samples: int | None = None
     notes: tuple[str, ...] = ()
+    takes_pairs: bool = False
 
 
 def find_sources(
@@ -55,6 +57,7 @@ def _resolve_source(
     """What a source says itself comes before what holds for all."""
     source = resolve_entry(source)
     form = source.format or section.format
+    takes_pairs = form == "auto" and stage in VERDICT_STAGES
     if form == "auto":  # such a stage trains on nothing else
         form = "preference" if stage in PAIR_STAGES else "kto" if stage in VERDICT_STAGES else form
     rows_only = stage != "pretrain" and form != "text"
@@ -68,6 +71,7 @@ def _resolve_source(
         source.encoding or section.encoding,
         source.num_samples,
         notes,
+        takes_pairs,
     )
 
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ftui.dataset.report import RowLocation
 from ftui.dataset.row import AnswerSide, ComparedAnswers, RowView, Token, Turn
-from ftui.profile.sections.preference import REFERENCE_STAGES
+from ftui.profile.sections.preference import PAIR_STAGES, REFERENCE_STAGES, VERDICT_STAGES
 
 from ..data.facts.compared_answers import common_start
 from ..data.facts.oddity import Oddity
@@ -143,7 +143,7 @@ def make_row_view(
     pieces = _pieces(row)
     index, start, end = pieces[min(part, len(pieces) - 1)] if pieces else (0, 0, 0)
     explanation = row.explained[index] if index < len(row.explained) else None
-    notes = [words for oddity, words in WORDS.items() if row.flags & oddity]
+    notes = [*(words for oddity, words in WORDS.items() if row.flags & oddity), *_notes_on_cut_pair(row)]
     if explanation is None:
         tokens, turns, hits = [], [], []
     else:
@@ -170,6 +170,8 @@ def make_row_view(
         hits=[(first, min(behind, len(tokens))) for first, behind in hits if first < len(tokens)],
         num_row_tokens=sum(len(sequence.input_ids) for sequence in row.sequences) or end - start,
         label=row.sequences[index].label if pieces else 0, compared=_compared(row),
+        is_halved=row.encoder.stage in VERDICT_STAGES and len(pieces) == 2,
+        margin=row.sequences[index].margin if pieces and row.encoder.stage == "rm" else 0.0,
     )  # fmt: skip
 
 
@@ -188,6 +190,23 @@ def _compared(row: LoadedRow) -> ComparedAnswers | None:
     at = common_start(sides)
     differs = len(sides) > 1 and at < max(side.num_tokens for side in seen)
     return ComparedAnswers(seen, at if differs else None, row.encoder.stage in REFERENCE_STAGES)
+
+
+def _notes_on_cut_pair(row: LoadedRow) -> Iterator[str]:
+    """What data.max_length takes from the two answers of a pair: they are cut at the same place (sequences.py)."""
+    if row.encoder.stage not in PAIR_STAGES or len(row.sequences) != 2:
+        return
+    sizes = [len(sequence.input_ids) for sequence in row.sequences]
+    if max(sizes) <= row.max_length:
+        return
+    lost = [f"{max(0, size - row.max_length):,} of its {size:,} tokens" for size in sizes]
+    yield (
+        f"data.max_length = {row.max_length:,} cuts both answers at the same place: the chosen one loses {lost[0]}, "
+        f"the rejected one {lost[1]}."
+    )
+    sides = zip(("chosen", "rejected"), row.sequences, strict=True)
+    if empty := [side for side, its in sides if not its.targets[1 : row.max_length].any()]:
+        yield f"The pair is left out: no trained token of the {' and the '.join(empty)} answer is left."
 
 
 def _raw_text(

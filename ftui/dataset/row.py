@@ -67,6 +67,7 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
 
     `label`: 1 for a chosen answer or one judged good, -1 for a rejected or bad one, 0 where nothing is compared.
     `compared` has both answers in numbers, where they are compared.
+    `is_halved` = it is one answer of a pair, and judged alone (stage kto). `margin` is that of a pair where it counts.
     `num_first`: it is one of so many that are shown before all rows are read, and `num_rows` is not known yet (0).
     """
 
@@ -90,9 +91,16 @@ class RowView(msgspec.Struct, frozen=True, kw_only=True):
     num_first: int = 0
     label: int = 0
     compared: ComparedAnswers | None = None
+    is_halved: bool = False
+    margin: float = 0.0
 
     @property
     def verdict(self) -> str:
         """What was said of the answer, in words; "" where nothing is compared."""
-        words = ("chosen", "rejected") if self.num_parts > 1 else ("judged good", "judged bad")
-        return words[self.label < 0] if self.label else ""
+        if not self.label:
+            return ""
+        side = "chosen" if self.label > 0 else "rejected"
+        judged = "judged good" if self.label > 0 else "judged bad"
+        if self.is_halved:
+            return f"{judged}: the {side} answer of a pair"
+        return judged if self.num_parts == 1 else f"{side}, margin {self.margin:g}" if self.margin else side

@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from ftui.profile.sections.row_forms import COLUMNS, OUR_COLUMNS, SIGNS, fold_name, respelled_columns
+from ftui.profile.sections.row_forms import COLUMNS, OUR_COLUMNS, RANKED, SIGNS, fold_name, respelled_columns
 from ftui.text import cut, shown, toml_value
 
 from ..files.raw_rows import Row
 
 OF_TURNS = ("role", "content")
 MINUS = " - "  # stands between two columns whose difference is a margin
+SCORES = ("score_chosen", "score_rejected")  # which rows with several answers get (ranked_answers.py)
 MAY_BE_EMPTY = ("messages", "conversations", "chosen", "rejected", "input_ids")
 
 
@@ -72,7 +73,8 @@ def missing_columns(there: Collection[str], shape: ColumnNames) -> list[str]:
     """In words, each column of the mapping that is not `there`."""
     names = ", ".join(map(repr, there)) or "(none)"
     named = [(ours, one) for ours, theirs in _of_rows(shape).items() for one in _split_difference(ours, theirs, there)]
-    absent = [(ours, theirs) for ours, theirs in named if theirs and theirs not in there]
+    made = SCORES if RANKED & set(there) else ()
+    absent = [(ours, theirs) for ours, theirs in named if theirs and theirs not in (*there, *made)]
     return [
         " ".join(
             filter(

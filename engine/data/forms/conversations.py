@@ -49,7 +49,7 @@ def question_turns(row: Row, question: str, own: str | None = None) -> Turns:
     """
     more = [read_string(row, own, default="")] if own else []
     if question != "prompt":  # which is whole as it is
-        more += [text for name in BELOW if name != own and isinstance(text := row.value.get(name), str)]
+        more += [text for name in BELOW if name not in (own, question) and isinstance(text := row.value.get(name), str)]
     user: Message = {"role": "user", "content": "\n\n".join([read_string(row, question), *filter(None, more)])}
     return [*system_turn(row), *_history(row), (user, True)]
 

@@ -18,7 +18,7 @@ from .column_names import (
     rename_columns,
 )
 from .formats import to_example
-from .preferences import read_verdict
+from .preferences import is_verdict
 from .turns import ROLES
 from .unused_columns import unused_columns
 
@@ -108,8 +108,8 @@ def detect(row: Row, shape: ColumnNames = STANDARD_NAMES) -> str:
 def form_of_row(row: Row) -> str | None:
     """The form whose keys this row has, `kto` where its verdict is one; `None` for no known form."""
     form = match_form(row, SIGNS)
-    judged = any(key in row.value and form in forms for key, forms in VERDICTS.items())
-    return "kto" if judged and read_verdict(row) is not None else form
+    judged = any(is_verdict(row.value.get(key)) and form in forms for key, forms in VERDICTS.items())
+    return "kto" if judged else form
 
 
 def _is_single_turn(row: Row) -> bool:
@@ -132,7 +132,7 @@ def _judge_form(rows: Sequence[Row], shape: ColumnNames, form: str, why: str) ->
     assert first is not None, "no row has this form"
     other = form_of_row(rename_columns(rows[0], shape)) if form in EXPLICIT_FORMS else None
     trained = "" if other in (None, form) else f"Rows of the form {other} are for stage {_STAGES.get(other, 'sft')}."
-    return Detection(form, 0.0, len(rows), why, first.message, first.hint or trained)
+    return Detection(form, 0.0, len(rows), why, first.message, f"{trained} {first.hint}".strip())
 
 
 def _share(rows: Sequence[Row], shape: ColumnNames, form: str) -> float:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ftui.errors import DataError
-from ftui.profile.sections.row_forms import COLUMNS, OF_CHATS, OF_TURNS, SIGNS, VERDICTS
+from ftui.profile.sections.row_forms import COLUMNS, OF_CHATS, OF_TURNS, SIGNS, TWO_ANSWERS, VERDICTS
 
 from ..files.raw_rows import Row
 from .column_names import ABOUT, STANDARD_NAMES, match_form
@@ -44,7 +44,10 @@ def _is_read(row: Row, name: str, form: str) -> bool:
     if name in ("context", "input") and form == "preference" and next(filter(value.get, _PROMPTS), "") == "prompt":
         return False
     if name == "history":
-        return isinstance(value[name], list) or value[name].lstrip().startswith("[")
+        is_question = any(names[0] in value for names in TWO_ANSWERS)  # SHP's
+        return isinstance(value[name], list) or value[name].lstrip().startswith("[") or is_question
+    if name == "input" and form == "preference" and isinstance(value[name], dict):
+        return "messages" in value[name]  # OpenAI's
     return name not in ("context", "input") or isinstance(value[name], str)
 
 

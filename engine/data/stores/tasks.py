@@ -115,7 +115,11 @@ class Tasks:
         rows = [row for row in parse_block(block) if isinstance(row, Row)]
         if not rows:
             return ""
-        detected = detect_form(rows, self._source.shape, self._source.form).checked()
+        detected = detect_form(rows, self._source.shape, self._source.form)
+        if self._source.takes_pairs and not detected.confidence:
+            pairs = detect_form(rows, self._source.shape, "preference")
+            detected = pairs if pairs.confidence else detected
+        detected.checked()
         self.confidence = min(self.confidence, detected.confidence)
         self.unused += [name for name in detected.unused if name not in self.unused]
         return detected.form

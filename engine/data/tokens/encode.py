@@ -183,12 +183,13 @@ class Encoder:
 
     def _rendered_answers(self, row: Row, example: Example) -> list[RenderedText]:
         """The answers that a stage compares, each with its label: the chosen one, then the rejected one."""
-        if isinstance(example, Pair) and self.stage in PAIR_STAGES:
+        if isinstance(example, Pair):  # a stage of verdicts takes it for two
             answers = [(example.chosen, 1), (example.rejected, -1)]
         elif isinstance(example, JudgedAnswer) and self.stage in VERDICT_STAGES:
             answers = [(example.answer, 1 if example.good else -1)]
         else:
-            wanted = "pairs (chosen, rejected)" if self.stage in PAIR_STAGES else "answers with a verdict (label)"
+            pairs = "pairs (chosen, rejected)"
+            wanted = pairs if self.stage in PAIR_STAGES else f"answers with a verdict (label), or {pairs}"
             raise row.error(f"stage {self.stage} trains on {wanted}", hint='Use stage = "sft" for single answers.')
         rendered = []
         for answer, label in answers:

@@ -6,6 +6,7 @@ import numpy as np
 
 from ftui.dataset.report import Report, SourceFacts
 from ftui.profile.schema import Profile
+from ftui.profile.sections.preference import VERDICT_STAGES
 
 from ...data.facts.scripts import join_japanese
 from ...data.load_rows import LoadedData
@@ -25,6 +26,7 @@ from .special_token_text import describe_special_tokens
 from .stored_comparisons import load_comparisons
 
 __all__ = ["make_report"]
+HALVED = ": each pair is two answers, the chosen one judged good and the rejected one bad"
 
 
 def make_report(read: LoadedData, profile: Profile) -> Report:
@@ -92,16 +94,21 @@ def _sources(read: LoadedData, shares: Sequence[SourceShare]) -> list[SourceFact
     parts: list[float | None] = [None] * len(read.sources)
     if any(share.weight != 1 for share in shares) and len(shares) > 1:
         parts = [share.per_epoch / total for share in shares]
-    trained = [_source(*facts) for facts in zip(read.sources, read.stores, parts, strict=True)]
+    stage = read.encoder.stage
+    trained = [_source(*facts, stage) for facts in zip(read.sources, read.stores, parts, strict=True)]
     return trained + [
-        _source(*facts, None, is_eval=True) for facts in zip(read.eval_sources, read.eval_stores, strict=True)
+        _source(*facts, None, stage, is_eval=True) for facts in zip(read.eval_sources, read.eval_stores, strict=True)
     ]
 
 
-def _source(source: ResolvedSource, store: Store, share: float | None, *, is_eval: bool = False) -> SourceFacts:
-    counts = store.counts
+def _source(
+    source: ResolvedSource, store: Store, share: float | None, stage: str, *, is_eval: bool = False
+) -> SourceFacts:
+    counts, form = store.counts, store.counts.form
+    if stage in VERDICT_STAGES and "preference" in counts.forms:
+        form += HALVED
     return SourceFacts(
-        source.name, counts.form, counts.confidence, counts.num_rows, counts.num_skipped, counts.num_tokens,
+        source.name, form, counts.confidence, counts.num_rows, counts.num_skipped, counts.num_tokens,
         counts.num_target_tokens, is_eval, source.weight, share,
     )  # fmt: skip
 

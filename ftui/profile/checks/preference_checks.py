@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from ftui.profile.checks.known_values import KnownValues, contradiction
 from ftui.profile.origins import ProfileFault
-from ftui.profile.sections.preference import COMPARING_STAGES, LOSSES, PAIR_STAGES, TAKES
+from ftui.profile.sections.preference import COMPARING_STAGES, LOSSES, PAIR_STAGES, TAKES, VERDICT_STAGES
 
-FORMS = {"preference": PAIR_STAGES, "kto": COMPARING_STAGES - PAIR_STAGES}
-"""Forms of rows, by the stages that compare them."""
+FORMS = ((PAIR_STAGES, ("preference",)), (VERDICT_STAGES, ("kto", "preference")))
+"""Stages and the forms of rows that they compare; a pair is two verdicts."""
 
 
 SMOOTHED = frozenset({"sigmoid", "sigmoid_norm", "robust", "exo_pair"})
@@ -99,9 +99,10 @@ def _scores_only(values: KnownValues) -> Iterator[ProfileFault]:
 
 def _form_of_the_stage(values: KnownValues) -> Iterator[ProfileFault]:
     stage, form = values("run.stage"), values("data.format")
-    wanted = next((name for name, stages in FORMS.items() if stage in stages), None)
-    if wanted is not None and form not in ("auto", wanted):
-        why = f"stage {stage} trains on rows of format {wanted!r}, and format is {form!r}"
+    wanted = next((forms for stages, forms in FORMS if stage in stages), ())
+    if wanted and form not in ("auto", *wanted):
+        names = " or ".join(map(repr, wanted))
+        why = f"stage {stage} trains on rows of format {names}, and format is {form!r}"
         yield contradiction("data.format run.stage", why, "Leave format out.")
 
 

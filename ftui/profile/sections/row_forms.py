@@ -29,6 +29,13 @@ OF_TURNS = frozenset({"role", "content"})
 """Keys of every turn of a conversation: not columns, but named in the same way."""
 OF_CHATS = frozenset({"system", "system_prompt", "tools"})
 """Columns beside a conversation: only a chat template has a place for them."""
+TWO_ANSWERS = (
+    ("human_ref_A", "human_ref_B", "labels", 1),  # SHP
+    ("response_0", "response_1", "better_response_id", 0),  # PKU-SafeRLHF
+)
+"""Columns of two answers, the one that says which is better, and what it says where the first is."""
+RANKED = frozenset({"completions", "answers", "generations", "ratings"}).union(*(names[:3] for names in TWO_ANSWERS))
+"""Columns of several answers, of which the best and the worst make a pair (engine/data/forms/ranked_answers.py)."""
 _OF_QUESTIONS = OF_CHATS | {"context", "input", "history"}
 COLUMNS: dict[str, frozenset[str]] = {
     "messages": OF_CHATS | OF_TURNS | {"messages"},
@@ -41,15 +48,25 @@ COLUMNS: dict[str, frozenset[str]] = {
     "text": frozenset({"text"}),
     "tokenized": frozenset({"input_ids", "labels", "attention_mask", "completion_mask", "assistant_masks"}),
 }
-COLUMNS["kto"] = frozenset({"label", "kto_tag"}).union(*(COLUMNS[form] for form in VERDICTS["kto_tag"]))
+COLUMNS["kto"] = frozenset({"label", "kto_tag"}).union(
+    *(COLUMNS[form] for form in COLUMNS if form not in ("text", "tokenized"))
+)
 COLUMNS["preference"] = (
-    frozenset({"chosen", "rejected", "prompt", "question", "margin"})
+    frozenset({"chosen", "rejected", "prompt", "question", "margin", *RANKED})
     | COLUMNS["messages"] | COLUMNS["sharegpt"] | (COLUMNS["alpaca"] - {"output"})
 )  # fmt: skip
 """All columns that a form reads, optional ones too, by the names that a profile uses."""
 
 
-OUR_COLUMNS = frozenset().union(*COLUMNS.values())
+PAIR_SPELLINGS = {
+    "chosen_response": "chosen", "rejected_response": "rejected",  # Argilla's, distilabel's
+    "preferred_output": "chosen", "non_preferred_output": "rejected",  # OpenAI's
+    "response_j": "chosen", "response_k": "rejected",  # of stack-exchange-paired
+}  # fmt: skip
+"""What the two answers of a pair are called in public data sets."""
+
+OUR_COLUMNS = frozenset().union(*COLUMNS.values()) - (RANKED - COLUMNS["tokenized"])
+"""Those that are known in any spelling."""
 
 
 def fold_name(name: str) -> str:
@@ -67,7 +84,9 @@ def respelled_columns(names: tuple[str, ...]) -> dict[str, str]:
         return {}
     folded = {name: fold_name(name) for name in names}
     times = Counter(folded.values())
-    return {name: ours for name, ours in folded.items() if ours in OUR_COLUMNS and ours != name and times[ours] == 1}
+    respelled = {n: ours for n, ours in folded.items() if ours in OUR_COLUMNS and ours != n and times[ours] == 1}
+    answers = {name: PAIR_SPELLINGS[one] for name, one in folded.items() if one in PAIR_SPELLINGS and times[one] == 1}
+    return respelled | (answers if sorted(answers.values()) == sorted(SIGNS["preference"]) else {})
 
 
 def form_of(keys: Collection[str]) -> str | None:

@@ -179,7 +179,7 @@ def test_eight_steps_of_kto_are_trl_s(
 ) -> None:
     """TRL gives each prompt the answer before its own in the micro-batch: so do we here, where a step has one."""
 
-    def before(indices: np.ndarray, seed: int) -> np.ndarray:
+    def before(indices: np.ndarray, rows: np.ndarray, seed: int) -> np.ndarray:
         partners = np.roll(indices, 1)
         for start in range(0, len(order), 4):
             partners[order[start : start + 4]] = np.roll(indices[order[start : start + 4]], 1)

@@ -107,7 +107,7 @@ MORE_FAULTS = [
     ("preference", {"prompt": "why?", "chosen": "so"}, "'rejected' is missing"),
     ("preference", {"chosen": "so", "rejected": "no"}, "'chosen' and 'rejected' do not begin alike"),
     ("preference", {"prompt": "why?", "chosen": 3, "rejected": "no"}, "'chosen' is not a string"),
-    ("kto", {"prompt": "why?", "completion": "so", "label": "good"}, "neither 'label' nor 'kto_tag' is true or false"),
+    ("kto", {"prompt": "why?", "completion": "so", "label": "meh"}, "'label' is 'meh', which is no verdict"),
     ("kto", {"messages": [ASSISTANT, USER], "label": True}, "the assistant does not have the last word"),
     ("kto", {"prompt": "why?", "label": True}, "'completion' is missing"),
     ("tokenized", {"input_ids": "1 2"}, "'input_ids' is not a list of whole numbers"),

@@ -245,12 +245,7 @@ COMPARED = {"prompt": "a ", "chosen": "b", "rejected": "c"}
         ("preference", COMPARED | {"rejected": ["c"]}, "message 1 of 'rejected' is no object", ""),
         ("kto", COMPARED, "neither 'label' nor 'kto_tag'", "preference are for stage dpo, orpo, simpo, cpo or rm."),
         ("kto", TALK, "neither 'label' nor 'kto_tag'", "Rows of the form messages are for stage sft."),
-        (
-            "kto",
-            JUDGED | {"label": 1},
-            "neither 'label' nor 'kto_tag'",
-            "true or false: 1 may be the number of a class",
-        ),
+        ("kto", JUDGED | {"label": 2}, "'label' is 2, which is no verdict", "true or false, 1 or 0"),
         ("kto", JUDGED | {"label": None}, "neither 'label' nor 'kto_tag'", ""),
     ],
 )
