@@ -57,6 +57,9 @@ _OVERRIDE = re.compile(r"([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 _CONFIG = (".yaml", ".yml", ".json")
 _BEFORE_CONFIG = ("train", "sft", "axolotl.cli.train", "llamafactory.cli")
 LITGPT = "litgpt"  # `litgpt finetune_lora o/m`: the table of its verb, and what its first word after it is called
+TRL_COMMAND = "trl"  # `trl dpo`, `python kto.py`: the table that the trainer's name stands in
+_TRL_TRAINERS = ("dpo", "kto", "orpo", "cpo", "simpo", "reward")
+_TRL_PROGRAM = re.compile(rf"(?:.*/|trl\.scripts\.)?(?:run_)?({'|'.join(_TRL_TRAINERS)})(?:_modeling)?(\.py)?")
 _LITGPT_MODEL = {"finetune": "checkpoint_dir", "pretrain": "model_name"}
 _LITGPT_OLD = ("finetune_lora", "finetune_full", "finetune_adapter", "finetune_adapter_v2")  # in two words till 0.4
 
@@ -106,6 +109,7 @@ def _arguments(words: "Words") -> Iterator[tuple[tuple[str, ...], str, list[str]
             yield (LAUNCHER,), name, [f"{UNKNOWN}{name}}}" if value is None else value]
     for table, own in _parts(words.words):
         yield from _litgpt_words(own)
+        yield from _trl_words(own)
         for name, values in _pairs(own):
             yield table, name, values
 
@@ -135,6 +139,14 @@ def _litgpt_words(words: list[str]) -> Iterator[tuple[tuple[str, ...], str, list
             yield (LITGPT,), verb, []
             if following and following[0] != "-" and following not in ENDS:
                 yield (), model, [following]
+
+
+def _trl_words(words: list[str]) -> Iterator[tuple[tuple[str, ...], str, list[str]]]:
+    """By which trainer TRL's command or one of its scripts trains, which no key says. SFT is what is taken anyway."""
+    for before, word in pairwise(["", *words]):
+        match = _TRL_PROGRAM.fullmatch(word)
+        if match and (match[2] or before.rpartition("/")[2] == "trl" or word.startswith("trl.scripts.")):
+            yield (TRL_COMMAND,), match[1], []
 
 
 def _pairs(words: list[str]) -> Iterator[tuple[str, list[str]]]:

@@ -5,10 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, get_args
 
 from ftui.profile.aliases import OTHER_OPTIMIZERS, OTHER_SCHEDULERS
+from ftui.profile.sections.evaluation import EvalSection
 from ftui.profile.sections.optimizers import Optimizer
 from ftui.profile.sections.schedulers import Scheduler
 
 Convert = Callable[[Any], Any]
+MEASURES = get_args(EvalSection.model_fields["metric_for_best_model"].annotation)
 
 
 LARGEST = 1 << 62  # no key has a larger number, and TOML's integers and floats hold it
@@ -145,6 +147,11 @@ def text(value: Any) -> str:
     return str(value)
 
 
+def reals(value: Any) -> list[float]:
+    """Numbers as floats, of which one may stand alone."""
+    return [real(element) for element in (value if isinstance(value, list) else [value])]
+
+
 def texts(value: Any) -> list[str]:
     """A list, or one text with commas."""
     each = value if isinstance(value, list) else text(value).split(",")
@@ -160,9 +167,9 @@ def targets(value: Any) -> Any:
 def measure(value: Any) -> str:
     """The measure that chooses the best checkpoint."""
     name = text(value)
-    if name not in ("loss", "eval_loss"):
-        raise Unfit("the evaluation loss is the only measure so far")
-    return name
+    if found := next((one for one in (name, name.removeprefix("eval_")) if one in MEASURES), None):
+        return found
+    raise Unfit(f"there is no such measure; there are {', '.join(MEASURES)}")
 
 
 def word(value: Any) -> str:

@@ -17,12 +17,12 @@ from ftui.importers.rules import (
     each,
     if_on,
     path_to,
-    refuse,
     same,
     says,
     to,
 )
-from ftui.importers.tools import axolotl_data, axolotl_tokens, guides
+from ftui.importers.tools import axolotl_data, axolotl_preference, axolotl_tokens, guides
+from ftui.importers.tools.preference_keys import compares, usual_rate
 from ftui.importers.tools.trainer import (
     CARRIED,
     HUB,
@@ -96,38 +96,13 @@ def _unfrozen(draft: ProfileDraft, leaf: Leaf) -> list[str]:
     return patterns
 
 
-def _reward(draft: ProfileDraft, leaf: Leaf) -> None:
-    if not flag(leaf.value):
-        draft.drop(leaf, OFF)
-    elif leaf.name == "reward_model":
-        draft.carry(leaf, "run.stage", "rm")
-    else:
-        refuse(draft, leaf, "training a reward model that judges each step of an answer")
-
-
-def _in_reward_models(rule: Rule) -> Rule:
-    """A rule for reward models, of a key that has no effect without one."""
-
-    def gated(draft: ProfileDraft, leaf: Leaf) -> None:
-        if is_on(draft.raw("reward_model")):
-            rule(draft, leaf)
-        else:
-            draft.drop(leaf, "reward_model is off: it has no effect there either")
-
-    return gated
-
-
 def _inputs(draft: ProfileDraft, leaf: Leaf) -> None:
-    if is_on(draft.raw("reward_model")):
+    if axolotl_preference.stage_of(draft) == "rm":
         draft.drop(leaf, "a score is for prompt and answer together")
+    elif compares(axolotl_preference.stage_of(draft)):
+        draft.drop(leaf, "answers are compared, as there, whatever it says")
     else:
         to("data.loss_on", either("everything", "assistant"))(draft, leaf)
-
-
-def _labels(draft: ProfileDraft, leaf: Leaf) -> None:
-    if whole(leaf.value) != 1:
-        raise Unfit("a reward model has one score")
-    draft.drop(leaf, "the stage says it")
 
 
 def _val_set(draft: ProfileDraft, leaf: Leaf) -> None:
@@ -207,23 +182,22 @@ def _tracker(name: str) -> Rule:
     return rule
 
 
-def _preferring(draft: ProfileDraft, leaf: Leaf) -> None:
-    draft.refused = f"training by {leaf.value} is not carried over yet: docs/preference.md says which stages there are"
-    draft.drop(leaf, "not carried over yet", matters=True)
-
-
 RULES: dict[str, Rule] = {
     **TRAINER,
     **axolotl_data.RULES,
     **axolotl_tokens.RULES,
+    **axolotl_preference.RULES,
     **same("model", "dtype attn_implementation trust_remote_code"),
     **same("eval", "early_stopping_patience"),
     **carries("model", revision="model_revision revision_of_model", dtype="torch_dtype"),
     **{name: if_on("model.attn_implementation", kernel) for name, kernel in ATTENTION.items()},
-    **carries("adapter", _LORA, r="lora_r", lora_alpha="lora_alpha", lora_dropout="lora_dropout",
+    **carries("adapter", _LORA, r="lora_r", lora_alpha="lora_alpha",
               target_modules="lora_target_modules", modules_to_save="lora_modules_to_save", use_dora="peft_use_dora",
               use_rslora="peft_use_rslora", layers_to_transform="peft_layers_to_transform",
               layers_pattern="peft_layers_pattern", init_lora_weights="peft_init_lora_weights"),
+    "lora_dropout": axolotl_preference.lora_dropout(
+        carries("adapter", _LORA, lora_dropout="lora_dropout")["lora_dropout"]
+    ),
     **carries("data", max_length="sequence_len", packing="sample_packing"),
     **carries("train", per_device_train_batch_size="micro_batch_size", optim="optimizer",
               neftune_noise_alpha="noisy_embedding_alpha",
@@ -233,16 +207,12 @@ RULES: dict[str, Rule] = {
     **each(_per_epoch, "evals_per_epoch saves_per_epoch"),
     **each(_steps, "eval_steps save_steps"),
     **each(_tracker("wandb"), "use_wandb wandb_project"),
-    **each(_reward, "reward_model process_reward_model"),
     "base_model": path_to("model.name_or_path"),
     **each(says("adapter.method", _adapter), "adapter load_in_4bit"),
     "load_in_8bit": _eight,
     "lora_model_dir": path_to("adapter.name_or_path"),
     "lora_target_linear": _all_linear,
     "unfrozen_parameters": says("adapter.trainable_modules", _unfrozen),
-    "rl": _preferring,
-    "center_rewards_coefficient": _in_reward_models(to("preference.center_rewards_coefficient", real)),
-    "num_labels": _in_reward_models(_labels),
     "val_set_size": _val_set,
     "train_on_inputs": _inputs,
     "batch_size": says("train.gradient_accumulation_steps", _batch, "batch_size there, on one GPU"),
@@ -276,8 +246,8 @@ RULES: dict[str, Rule] = {
     **drops("evaluation measures the loss only", "eval_table_size eval_max_new_tokens do_causal_lm_eval"
             " eval_causal_lm_metrics do_bench_eval bench_dataset bench_split generate_samples num_generation_samples"
             " generation_max_new_tokens"),
-    **drops("rows are trained on as they are", "dataset_exact_deduplication min_sample_len excess_length_strategy"
-            " curriculum_sampling", matters=True),
+    **drops("rows are trained on as they are",
+            "dataset_exact_deduplication min_sample_len curriculum_sampling", matters=True),
     **drops("ftui chooses its kernels; train.use_liger_kernel takes Liger's",
             "flash_attn_* flash_optimum xformers_attention flex_attention flex_attn_compile_kwargs.* unsloth_*"
             " lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel cut_cross_entropy"
@@ -295,16 +265,13 @@ RULES: dict[str, Rule] = {
             " model_config.* model_kwargs.* model_quantization_config model_quantization_config_kwargs.*"
             " llama4_linearized_experts diffusion diffusion.* dion_* muon_* float32 rope_scaling rope_scaling.*"
             " max_packed_sequence_len", matters=True),
-    **drops("a setting of training by preferences, which is not carried over yet",
-            "trl trl.* ebft ebft.* precompute_ref_log_probs"
-            " vllm vllm.* dpo_* rl_beta orpo_alpha rpo_alpha simpo_gamma cpo_alpha kto_* max_prompt_len",
-            matters=True),
     **drops("a setting of answering, which is no part of training here", "gradio_*"),
 }  # fmt: skip
 
 
 def _suppose(draft: ProfileDraft) -> None:
     draft.suppose("run.stage", "sft", "rows with answers")
+    axolotl_preference.suppose(draft)
     method = _method(draft)
     note = "unfrozen_parameters" if method == "freeze" else "no adapter" if method == "full" else ""
     draft.suppose("adapter.method", method if method in ("full", "freeze", "lora", "qlora") else "lora", note)
@@ -321,7 +288,9 @@ def _suppose(draft: ProfileDraft) -> None:
         micro = draft.values.get(("train", "per_device_train_batch_size"), 1)
         draft.suppose("eval.per_device_eval_batch_size", micro, f"{TOOL} takes micro_batch_size")
     draft.suppose("checkpoint.save_strategy", "epoch")
-    suppose_trainer(draft, per_device_train_batch_size=1, num_train_epochs=1.0, lr_scheduler_type="cosine",
+    rate = usual_rate(axolotl_preference.stage_of(draft))
+    rates = {} if rate is None else {"learning_rate": rate}
+    suppose_trainer(draft, **rates, per_device_train_batch_size=1, num_train_epochs=1.0, lr_scheduler_type="cosine",
                     warmup_steps=0.03, precision="auto")  # fmt: skip
 
 

@@ -1,12 +1,14 @@
 """Axolotl's lists of data sets and its chat templates."""
 
 import contextlib
+import re
 from typing import Any
 
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft, as_text, list_sources, other_split
 from ftui.importers.rules import (
     NO_SYSTEM,
+    OFF,
     QWENS_SYSTEM,
     Rule,
     drops,
@@ -16,13 +18,14 @@ from ftui.importers.rules import (
     template_file,
     to,
 )
-from ftui.importers.values import Unfit, one_of, text, texts
+from ftui.importers.tools.axolotl_preference import columns_of_type, stage_of, template_of_types
+from ftui.importers.tools.preference_keys import compares
+from ftui.importers.values import Unfit, is_on, one_of, text, texts
 
 # The types of rows that have a form here.
 TYPES = {
     "alpaca": "alpaca", "chat_template": "messages", "sharegpt": "sharegpt", "completion": "text",
-    "pretrain": "text", "alpaca_chat.load_qa": "question_answer", "bradley_terry.chat_template": "preference",
-    "bradley_terry.icr": "preference",
+    "pretrain": "text", "alpaca_chat.load_qa": "question_answer",
 }  # fmt: skip
 TEMPLATES = {
     "alpaca": "alpaca", "chatml": "chatml", "gemma": "gemma", "llama3": "llama3", "mistral_v1": "mistral",
@@ -47,6 +50,9 @@ def _form(draft: ProfileDraft, leaf: Leaf) -> str:
     kind = _of(draft, leaf, "type")
     if leaf.path[0] == "pretraining_dataset":
         return "text"
+    stage = stage_of(draft)
+    if compares(stage):
+        return _form_of_stage(draft, leaf, stage)
     if _is_own_type(draft, leaf):
         return "alpaca"
     if kind is None:
@@ -59,39 +65,55 @@ def _form(draft: ProfileDraft, leaf: Leaf) -> str:
     return TYPES[kind]
 
 
+def _form_of_stage(draft: ProfileDraft, leaf: Leaf, stage: str) -> str:
+    """The same in a stage that compares answers."""
+    kind = _of(draft, leaf, "type")
+    if kind is not None:
+        columns_of_type(stage, text(kind))
+    return "kto" if stage == "kto" else "preference"
+
+
 def _is_own_type(draft: ProfileDraft, leaf: Leaf) -> bool:
     """Whether `type` is a table that says what the columns of a question and its answer are called."""
     entry = (*leaf.path[:2], "type")
     return any(other.path[:3] == entry and len(other.path) > 3 for other in draft.document.leaves)
 
 
+COMPARED = ("preference", "kto")
 # Keys of an entry that name a column, the forms that have it, and what it is called here.
 NAMES = {
     "type.field_instruction": (("alpaca",), "instruction"),
     "type.field_input": (("alpaca",), "input"),
     "type.field_output": (("alpaca",), "output"),
-    "type.field_system": (("alpaca",), "system"),
-    "field_messages": (("messages",), "messages"),
+    "type.field_system": (("alpaca", *COMPARED), "system"),
+    "type.field_prompt": (COMPARED, "prompt"),
+    "type.field_chosen": (("preference",), "chosen"),
+    "type.field_rejected": (("preference",), "rejected"),
+    "type.field_completion": (("kto",), "completion"),
+    "type.field_label": (("kto",), "label"),
+    "field_messages": (("messages", "preference"), "messages"),
+    "field_chosen": (("preference",), "chosen"),
+    "field_rejected": (("preference",), "rejected"),
     "field_system": (("messages", "sharegpt"), "system"),
     "field_tools": (("messages", "sharegpt"), "tools"),
     "field": (("text",), "text"),
     "text_column": (("text",), "text"),
-    "message_property_mappings.role": (("messages", "sharegpt"), "role"),
-    "message_property_mappings.content": (("messages", "sharegpt"), "content"),
+    "message_property_mappings.role": (("messages", "sharegpt", "preference"), "role"),
+    "message_property_mappings.content": (("messages", "sharegpt", "preference"), "content"),
     "message_field_role": (("messages", "sharegpt"), "role"),
     "message_field_content": (("messages", "sharegpt"), "content"),
 }
 ROLES = ("user", "assistant", "system", "tool")
 USUAL = {"sharegpt": {"role": "from", "content": "value"}}
-BRADLEY_TERRY = {"question": "input"}
-"""Columns of the pairs that reward models are trained on there, where they are not called as here."""
 SPEAKERS = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "observation": "tool"}
 """Speakers that are known by these names anyway, in rows of the form sharegpt; those of messages are called as here."""
 
 
 def _columns(draft: ProfileDraft, leaf: Leaf, form: str) -> dict[str, str]:
     """What the columns of an entry are called where not as its form calls them."""
-    usual, columns = USUAL.get(form, {}), dict(BRADLEY_TERRY if form == "preference" else {})
+    usual, columns, kind = USUAL.get(form, {}), {}, _of(draft, leaf, "type")
+    if form in COMPARED and isinstance(kind, str):
+        columns = columns_of_type(stage_of(draft), kind)
     for key, (forms, ours) in NAMES.items():
         theirs = _of(draft, leaf, key)
         if form in forms and isinstance(theirs, str) and theirs not in ("", usual.get(ours, ours)):
@@ -199,6 +221,9 @@ def _template(draft: ProfileDraft, leaf: Leaf) -> None:
     name = text(leaf.value)
     if _in_own_words(draft, leaf):
         raise Unfit(OWN_WORDS)
+    written = template_of_types(draft)
+    if written and TEMPLATES.get(name) != written:
+        raise Unfit(f"rows of such types are written as {written} there, whatever the template")
     if name == OWN:
         draft.carry(leaf, "data.chat_template", "none", "the tokenizer's own")
     elif name == "jinja":
@@ -225,6 +250,16 @@ def _jinja(draft: ProfileDraft, leaf: Leaf) -> None:
     template_file(draft, leaf, otherwise)
 
 
+def _format(draft: ProfileDraft, leaf: Leaf) -> None:
+    """What stands around a column's text, in types of rows that the file defines itself."""
+    if not is_on(leaf.value):
+        draft.drop(leaf, OFF)
+    elif compares(stage_of(draft)) and re.fullmatch(r"\{\w+\}", text(leaf.value)):
+        draft.drop(leaf, "the text as it stands, as here")
+    else:
+        raise Unfit("data.chat_template writes the words around a row")
+
+
 _ENDS = only("turn", "the end of each trained turn is trained on too, and no other",
              "the end of a trained turn is trained on, as here")  # fmt: skip
 
@@ -242,7 +277,7 @@ def _entry_rules(name: str) -> dict[str, Rule]:
         "chat_template_jinja": _jinja,
         "conversation": to("data.chat_template", one_of(CONVERSATIONS, "template; the tokenizer's own is used")),
         "roles_to_train": _roles,
-        **drops("data.chat_template writes the words around a row", "type.*", matters=True),
+        **each(_format, "type.*"),
         **drops("the file's name says it", "ds_type"),
         **drops("rows are read in one process", "preprocess_shards"),
         **drops("code of data sets is never run", "trust_remote_code"),

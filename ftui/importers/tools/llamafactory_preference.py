@@ -1,13 +1,11 @@
 """LLaMA-Factory's keys of training by preferences (stages rm, dpo and kto)."""
 
-from collections.abc import Callable
-from typing import Any
-
 from ftui.importers.config_file import Leaf
 from ftui.importers.draft import ProfileDraft
 from ftui.importers.rules import Rule, drops, refuse
-from ftui.importers.values import Unfit, real, word, word_or
-from ftui.profile.sections.preference import COMPARING_STAGES, TAKES
+from ftui.importers.tools.preference_keys import OWN_REFERENCE, carry_cross_entropy, for_stage
+from ftui.importers.values import Unfit, word, word_or
+from ftui.profile.sections.preference import COMPARING_STAGES
 
 STAGES = {"sft": "sft", "pt": "pretrain", "kto": "kto", "rm": "rm"}
 LATER = {"ppo": "reinforcement learning"}
@@ -46,23 +44,7 @@ def _loss(draft: ProfileDraft, leaf: Leaf) -> None:
 
 
 def _cross_entropy(draft: ProfileDraft, leaf: Leaf) -> None:
-    if not (factor := real(leaf.value)):
-        return draft.drop(leaf, "off: nothing is added to the loss")
-    loss = word_or(draft.raw("pref_loss"), "sigmoid")
-    draft.carry(leaf, "preference.loss_type", [loss, "sft"], "a mean over all tokens here, of means of answers there")
-    draft.suppose("preference.loss_weights", [1.0, factor], "pref_ftx")
-
-
-def _to(key: str, convert: Callable[[Any], Any] = real) -> Rule:
-    """Carry to a key of `[preference]` in the stages that have it."""
-
-    def rule(draft: ProfileDraft, leaf: Leaf) -> None:
-        if _stage_of(draft) in TAKES[key]:
-            draft.carry(leaf, f"preference.{key}", convert(leaf.value))
-        else:
-            draft.drop(leaf, f"it is for stage {', '.join(sorted(TAKES[key]))}")
-
-    return rule
+    carry_cross_entropy(draft, leaf, [word_or(draft.raw("pref_loss"), "sigmoid")])
 
 
 def compares(draft: ProfileDraft) -> bool:
@@ -84,12 +66,12 @@ RULES: dict[str, Rule] = {
     "stage": stage,
     "pref_loss": _in_dpo(_loss),
     "pref_ftx": _in_dpo(_cross_entropy),
-    "pref_beta": _to("beta"),
-    "dpo_label_smoothing": _to("label_smoothing"),
-    "simpo_gamma": _to("simpo_gamma"),
-    "ld_alpha": _to("ld_alpha"),
-    "kto_chosen_weight": _to("desirable_weight"),
-    "kto_rejected_weight": _to("undesirable_weight"),
-    **drops("the reference is the model that the run starts from", "ref_model ref_model_*", matters=True),
+    "pref_beta": for_stage("beta", _stage_of),
+    "dpo_label_smoothing": for_stage("label_smoothing", _stage_of),
+    "simpo_gamma": for_stage("simpo_gamma", _stage_of),
+    "ld_alpha": for_stage("ld_alpha", _stage_of),
+    "kto_chosen_weight": for_stage("desirable_weight", _stage_of),
+    "kto_rejected_weight": for_stage("undesirable_weight", _stage_of),
+    **drops(OWN_REFERENCE, "ref_model ref_model_*", matters=True),
     **drops("not built", "pref_bco_weight ppo_* reward_model*", matters=True),
 }

@@ -1,4 +1,4 @@
-"""TRL's flat files: the keys of SFTConfig, RewardConfig, ModelConfig and ScriptArguments (1.16)."""
+"""TRL's flat files: the keys of SFTConfig, ModelConfig and ScriptArguments (1.16), and of trainers on preferences."""
 
 from functools import partial
 from typing import Any
@@ -19,13 +19,12 @@ from ftui.importers.rules import (
     same,
     says,
     template_file,
-    to,
 )
-from ftui.importers.tools import axolotl_data
+from ftui.importers.tools import axolotl_data, trl_preference
+from ftui.importers.tools.preference_keys import NO_DROPOUT, usual_rate
 from ftui.importers.tools.trainer import LOADER, TRAINER, no_clipping, suppose_trainer
-from ftui.importers.values import Unfit, flag, is_on, real, text, word_or
+from ftui.importers.values import Unfit, flag, is_on, text, word_or
 
-PREFERRING = "beta reward_funcs num_generations max_completion_length max_prompt_length ref_model rpo_alpha cpo_alpha"
 PEFT_TARGETS = ["q_proj", "v_proj"]  # peft 0.21 for Llama, Mistral, Qwen2, Qwen3, Gemma and their kin
 JINJA = "a .jinja file is needed; another model's template can be saved as one"
 PEFT_NOTE = "PEFT's own choice for Llama, Mistral, Qwen and Gemma"
@@ -85,11 +84,6 @@ def _dataset(draft: ProfileDraft, leaf: Leaf) -> None:
             draft.suppose("data.eval", tests, "the split that TRL evaluates on")
 
 
-def _trains_reward_model(draft: ProfileDraft) -> bool:
-    """Only these keys tell a RewardConfig from an SFTConfig."""
-    return draft.document.has("center_rewards_coefficient") or draft.raw("lora_task_type") == "SEQ_CLS"
-
-
 def _loss(draft: ProfileDraft, leaf: Leaf) -> str:
     on = is_on(draft.raw("assistant_only_loss")) or is_on(draft.raw("completion_only_loss"))
     return "assistant" if on else "everything"
@@ -99,8 +93,11 @@ RULES: dict[str, Rule] = {
     **TRAINER,
     **same("model", "dtype attn_implementation trust_remote_code"),
     **carries("model", dtype="torch_dtype"),
-    **carries("adapter", _LORA, r="lora_r", lora_alpha="lora_alpha", lora_dropout="lora_dropout", use_dora="use_dora",
+    **carries("adapter", _LORA, r="lora_r", lora_alpha="lora_alpha", use_dora="use_dora",
               target_modules="lora_target_modules", modules_to_save="lora_modules_to_save", use_rslora="use_rslora"),
+    "lora_dropout": trl_preference.lora_dropout(
+        carries("adapter", _LORA, lora_dropout="lora_dropout")["lora_dropout"]
+    ),
     **carries("adapter", _QLORA, bnb_4bit_quant_type="bnb_4bit_quant_type",
               bnb_4bit_use_double_quant="use_bnb_nested_quant"),
     **carries("data", eval_fraction="test_split_size", max_length="max_length max_seq_length", packing="packing"),
@@ -113,42 +110,43 @@ RULES: dict[str, Rule] = {
     "max_length=null": not_shortened("model_name_or_path", "packing"),
     "max_grad_norm=null": no_clipping,
     "chat_template_path": partial(template_file, otherwise=JINJA),
-    "center_rewards_coefficient": to("preference.center_rewards_coefficient", real),
     "dataset_text_field": _text_field,
     **drops(LOADER, "dataset_num_proc dataset_streaming dataset_kwargs dataset_kwargs.* dataset_batch_size"
                     " shuffle_dataset streaming"),
     **drops("packed rows never see each other here, and the last part of a row that is too long is cut",
-            "packing_strategy pad_to_multiple_of eval_packing truncation_mode pad_token"),
+            "packing_strategy pad_to_multiple_of eval_packing pad_token"),
     **drops("the end of a turn comes from the chat template", "eos_token", matters=True),
-    **drops("not built", "model_init_kwargs model_init_kwargs.* router_aux_loss_coef loss_type activation_offloading"
+    **drops("not built", "model_init_kwargs model_init_kwargs.* router_aux_loss_coef activation_offloading"
             " lora_target_parameters bnb_4bit_quant_storage", matters=True),
     **drops("ftui knows it", "lora_task_type ignore_bias_buffers padding_free"),
-    **drops("a setting of training by preferences, which is not carried over yet", PREFERRING, matters=True),
+    **trl_preference.RULES,
 }  # fmt: skip
 
 
 def _suppose(draft: ProfileDraft) -> None:
-    if draft.document.has(*PREFERRING.split()):
-        draft.refused = (
-            "training by preferences or rewards is not carried over yet: docs/preference.md says which stages there are"
-        )
-    scores = _trains_reward_model(draft)
-    draft.suppose("run.stage", "rm" if scores else "sft", "TRL's reward trainer" if scores else "TRL's sft")
-    method = _method(draft)
+    trl_preference.suppose(draft)
+    stage, method = trl_preference.stage_of(draft), _method(draft)
     draft.suppose("adapter.method", method)
     if method != "full":
-        draft.suppose_all("adapter", r=16, lora_alpha=32, lora_dropout=0.05)
+        no_dropout = trl_preference.drops_nothing(draft)
+        draft.suppose("adapter.lora_dropout", 0.0 if no_dropout else 0.05, NO_DROPOUT if no_dropout else "")
+        draft.suppose_all("adapter", r=16, lora_alpha=32)
         draft.suppose("adapter.target_modules", PEFT_TARGETS, PEFT_NOTE)
     if method == "qlora":
         draft.suppose("adapter.bnb_4bit_use_double_quant", False)
     draft.suppose_all("data", max_length=1024, packing=False)
-    if not scores:
+    if stage == "sft":
         draft.suppose(
             "data.loss_on", "everything", "as TRL trains on conversations (of prompt and completion: assistant)"
         )
     halves = [draft.raw(name) for name in ("bf16", "fp16")]
     draft.suppose("train.precision", "bf16" if not any(map(is_on, halves)) and halves[0] is None else "fp32")
-    suppose_trainer(draft, learning_rate=1e-4 if scores else 2e-5, activation_checkpointing=True, logging_steps=10)
+    suppose_trainer(
+        draft,
+        learning_rate=usual_rate(stage) or 2e-5,
+        activation_checkpointing=True,
+        logging_steps=10,
+    )
 
 
 def _recognizes(document: Document) -> bool:

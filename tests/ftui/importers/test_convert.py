@@ -15,7 +15,7 @@ from ftui.importers import Imported, import_file
 from ftui.profile.layers import resolve
 from tests.support.imports import FILES, FIXTURES, settled
 
-REFUSED = {"llamafactory_ppo.yaml", "axolotl_kto.yml", "trl_grpo.yaml"}
+REFUSED = {"llamafactory_ppo.yaml", "trl_grpo.yaml"}
 INCOMPLETE = {"deepspeed_zero2.json"}
 
 

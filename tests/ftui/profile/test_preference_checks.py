@@ -83,16 +83,45 @@ def test_a_preference_section_is_checked(text: str, words: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("override", "words"),
+    ("stage", "override", "words"),
     [
-        ("data.loss_on=everything", "would compare prompts too"),
-        ("data.format=alpaca", "trains on rows of format 'preference'"),
-        ("data.format=preference", ""),
+        ("dpo", "data.loss_on=everything", "would compare prompts too"),
+        ("dpo", "data.format=alpaca", "trains on rows of format 'preference'"),
+        ("dpo", "data.format=kto", "trains on rows of format 'preference'"),
+        ("dpo", "data.format=preference", ""),
+        ("kto", "data.format=kto", ""),
+        ("kto", "data.format=preference", ""),  # a pair is two verdicts
+        ("kto", "data.format=alpaca", "trains on rows of format 'kto' or 'preference'"),
+        ("dpo", 'data.columns={margin = "score_chosen - score_rejected"}', ""),
+        ("kto", 'data.columns={question = "prompt", answer = "completion"}', ""),
     ],
 )
-def test_rows_of_the_stage_are_asked_for(override: str, words: str, tmp_path: Path) -> None:
-    found = refusal(tmp_path, '[run]\nstage = "dpo"', override)
+def test_rows_of_the_stage_are_asked_for(stage: str, override: str, words: str, tmp_path: Path) -> None:
+    found = refusal(tmp_path, f'[run]\nstage = "{stage}"', override)
     assert (words in found) if words else (found == "")
+
+
+@pytest.mark.parametrize(
+    ("key", "instead"),
+    [
+        *((name, "preference.beta") for name in ("dpo_beta", "pref_beta", "rl_beta", "orpo_alpha")),
+        *((name, "preference.loss_type") for name in ("pref_loss", "dpo_loss", "dpo_loss_type")),
+        *((name, 'loss_type = ["sigmoid", "sft"]') for name in ("rpo_alpha", "pref_ftx")),
+        ("reference_free", 'run.stage = "cpo" and preference.cpo_alpha = 0'),
+        *((name, "preference.desirable_weight") for name in ("kto_desirable_weight", "kto_chosen_weight")),
+        *((name, "preference.undesirable_weight") for name in ("kto_undesirable_weight", "kto_rejected_weight")),
+        ("dpo_label_smoothing", "preference.label_smoothing"),
+        ("dpo_use_weighting", "preference.use_weighting"),
+        ("max_prompt_length", "data.max_length"),
+        ("precompute_ref_log_probs", "Leave it out: the reference is always measured once"),
+        ("ref_model", "Leave it out: the reference is the model"),
+        ("truncation_mode", "Leave it out: the end of a row is cut"),
+    ],
+)
+def test_other_tools_names_of_its_keys_are_told(key: str, instead: str, tmp_path: Path) -> None:
+    for table in ("preference", "train"):
+        found = refusal(tmp_path, f'[run]\nstage = "dpo"\n[{table}]\n{key} = 1')
+        assert "there is no such key" in found and instead in found, table
 
 
 @pytest.mark.parametrize(

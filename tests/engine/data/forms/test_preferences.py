@@ -192,7 +192,7 @@ def test_a_pair_is_read_in_every_spelling(value: dict[str, Any], pair: Pair) -> 
         ({"chosen": "so", "rejected": "no"}, "'chosen' and 'rejected' do not begin alike", "prompt = "),
         ({"chosen": [SO], "rejected": [NO]}, "no column holds their prompt", "prompt = "),
         ({"chosen": [USER, SO], "rejected": [USER]}, "does not have the last word in 'rejected'", "last"),
-        ({"prompt": [USER], "chosen": [CALLS, RESULT], "rejected": [NO]}, "does not have the last word in 'chosen'", "last turn"),
+        ({"prompt": [USER], "chosen": [CALLS, RESULT], "rejected": [NO]}, "the last word in 'chosen'", "last turn"),
         ({"chosen": f"{TALK} so", "rejected": f"{TALK} no\n\nHuman: oh"}, "does not have the last word", "last turn"),
         (PAIR | {"images": ["a.png"]}, "it has images: only text can be trained on", 'images = ""'),
         (
