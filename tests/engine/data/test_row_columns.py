@@ -80,7 +80,7 @@ def test_what_belongs_to_the_prompt_is_read(value: dict[str, Any], expected: Exa
         ({"instruction": "why?", "output": "so", "history": "we spoke", "category": "qa"}, ("history",)),
         ({"prompt": "why?", "completion": "so", "label": True, "reason": "good"}, ("reason",)),
         ({"prompt": "why?", "completion": "so", "tools": [TOOL], "system": ""}, ("tools",)),
-        ({"prompt": "why?", "chosen": "so", "rejected": "no", "tools": [TOOL]}, ("tools",)),
+        ({"prompt": "why?", "chosen": "so", "rejected": "no", "tools": [TOOL]}, ()),
         ({"chosen": "so it is", "rejected": "so it was", "system": "be"}, ("system",)),
         ({"prompt": "why?", "completion": "so", "tools": [TOOL], "system": "be"}, ()),
         ({"prompt": [USER], "completion": [ASSISTANT], "tools": [TOOL]}, ()),

@@ -12,12 +12,15 @@ from ftui.engine.data.forms.formats import Chat, ColumnNames, to_example
 from ftui.engine.data.sources import find_sources
 from ftui.errors import DataError
 from ftui.profile.sections.data import DataSection, DataSource
+from ftui.profile.sections.row_forms import RANKED
 from tests.support.data_rows import read_rows
 
 # Columns of which an entry says nothing: beside a question, and what else pairs and verdicts may have
 UNREAD = dict.fromkeys(("context", "history", "input", "system", "system_prompt", "tools"), "")
-OF_PAIRS = dict.fromkeys(("conversations", "instruction", "messages", "prompt"), "")
-OF_VERDICTS = dict.fromkeys(("completion", "instruction", "label", "messages", "output", "prompt"), "")
+OF_PAIRS = dict.fromkeys(("conversations", "instruction", "messages", "prompt", "margin", *RANKED), "")
+OF_VERDICTS = dict.fromkeys(("completion", "instruction", "label", "messages", "output", "prompt"), "") | dict.fromkeys(
+    ("answer", "question", "response"), ""
+)
 USER, ASSISTANT = {"role": "user", "content": "why?"}, {"role": "assistant", "content": "so"}
 
 
