@@ -33,7 +33,7 @@ from .store import Skipped, Store, StoreCounts, StoreWriter, map_store, publish
 from .tasks import Tasks, as_skipped
 from .worker_pool import encode_tasks
 
-FORM = 10  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
+FORM = 11  # raise it whenever the same rows would be encoded to other tokens, or other facts be told of them
 MOST_PROCESSES = 8  # each takes some 110 MiB; more are for the profile to ask for
 SPARE = 1.1  # room asked for, of what the rows seen so far let expect
 MORE_BAD_ROWS = 4  # that are named beside the first
