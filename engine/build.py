@@ -1,5 +1,6 @@
 """The model of a profile, and all parts of a training put together around it."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from ftui.profile.sections.preference import COMPARING_STAGES
 from ftui.profile.serialize import fingerprint
 
 from .checkpoints.reproducibility import Provenance, environment
+from .data.load_rows import LoadedData
 from .distributed.process_group import ProcessGroup, hide_ranks
 from .models.adapter_files import adapter_fingerprint
 from .models.attention import attention_for, settle_groups
@@ -93,16 +95,20 @@ def describe_provenance(
     profile: Profile, data: TrainingData, parts: ModelParts, num_processes: int, cache: Path, events: EventWriter
 ) -> Provenance:
     """What the run is made from and on. It takes the time to hash the base model, once for a cache: rank 0 only."""
+    fingerprints = {"profile": fingerprint(profile)} | fingerprint_inputs(data, cache, events.progress)
+    attention = str(parts.model.config._attn_implementation) + (", rows end to end" if parts.joins_rows else "")
+    return Provenance(fingerprints, environment(profile, parts.hardware, attention, num_processes))
+
+
+def fingerprint_inputs(data: TrainingData | LoadedData, cache: Path, tick: Callable[[], None]) -> dict[str, str]:
+    """A hash of each thing that a run begins from; `tick` is called while the weights are read."""
     base = "from scratch"
     if data.folder is not None:
-        base = data.commit or weights_fingerprint(data.folder, cache, events.progress)
-    fingerprints = {
-        "profile": fingerprint(profile),
+        base = data.commit or weights_fingerprint(data.folder, cache, tick)
+    return {
         "data": data.train.sequences.counts.fingerprint,
         "evaluation_data": data.evaluation.sequences.counts.fingerprint if data.evaluation else "none",
         "tokenizer": tokenizer_fingerprint(data.tokenizer),
         "base_model": base,
         **({} if data.adapter is None else {"adapter": adapter_fingerprint(data.adapter)}),
     }
-    attention = str(parts.model.config._attn_implementation) + (", rows end to end" if parts.joins_rows else "")
-    return Provenance(fingerprints, environment(profile, parts.hardware, attention, num_processes))

@@ -27,6 +27,7 @@ from ..data.stores.store import Store
 from ..services.profile_text import given_profile
 from . import report as reports
 from .first_rows import take_encoder
+from .measured_reference import find_log_probs
 from .report.row_index import RowIndex
 from .row_tokens import MOST_CUT, LoadedRow, count_parts, find_part, make_row_view
 from .search import find_rows
@@ -38,10 +39,14 @@ SPLIT = f"{NOTHING_CUT}: text is split into parts of data.max_length = {{:,}} to
 
 @dataclass(frozen=True)
 class RowBrowser:
-    """The training data of a profile. Rows are numbered from 0, source after source."""
+    """The training data of a profile. Rows are numbered from 0, source after source.
+
+    `log_probs`: what the reference says of each sequence to train on (measured_reference.py), where it is measured.
+    """
 
     profile: Profile
     read: LoadedData
+    log_probs: np.ndarray | None = None
     _taken: dict[tuple[int, int], LoadedRow] = field(default_factory=dict)
 
     @cached_property
@@ -56,7 +61,7 @@ class RowBrowser:
 
     @cached_property
     def report(self) -> data_report.Report:
-        return reports.make_report(self.read, self.profile)
+        return reports.make_report(self.read, self.profile, self.log_probs)
 
     def _combine_by_row(self, figure: Callable[[Store], Any], together: np.ufunc = np.add) -> np.ndarray:
         """A figure of each row (int64), put together from that of each of its sequences."""
@@ -140,9 +145,17 @@ class RowBrowser:
             flags=int(fact["flags"]),
             sequences=[store[index] for index in range(int(first), int(last))],
             encoder=replace(self.read.encoder, shape=source_files.shape), max_length=self.profile.data.max_length,
-            is_plain=isinstance(place, Path) and kind_of(place) == ".txt",
+            is_plain=isinstance(place, Path) and kind_of(place) == ".txt", log_probs=self._log_probs_of(number),
         )  # fmt: skip
         return self._taken[key]
+
+    def _log_probs_of(self, number: int) -> tuple[float, ...]:
+        """Those of the answers of a row; none where one of them is not measured."""
+        if self.log_probs is None:
+            return ()
+        rows = self.read.train.sequences.rows
+        its = self.log_probs[np.searchsorted(rows, number) : np.searchsorted(rows, number, side="right")]
+        return () if np.isnan(its).any() else tuple(its.tolist())
 
 
 def _stamp(place: Place) -> int:
@@ -166,9 +179,9 @@ def open_browser(profile: str, tell: Report) -> RowBrowser:
         _open_browsers.clear()
         resolved, loaded = given_profile(profile), take_encoder(profile)
         with tempfile.TemporaryDirectory() as fallback:
-            _open_browsers[profile] = RowBrowser(
-                resolved, load_data(resolved, cache_folder(Path(fallback)), tell, weights=False, loaded=loaded)
-            )
+            cache = cache_folder(Path(fallback))
+            read = load_data(resolved, cache, tell, weights=False, loaded=loaded)
+            _open_browsers[profile] = RowBrowser(resolved, read, find_log_probs(resolved, read, cache, tell))
     return _open_browsers[profile]
 
 

@@ -52,7 +52,8 @@ WORDS = {
 class LoadedRow:
     """A row with all that it takes to show it. `flags` are an `Oddity`; `sequences` are its own in the store.
 
-    `log_probs` are those of each of them under the reference (in nats), where they are measured.
+    `log_probs` are those of each of them under the reference (in nats), none where they are not measured; `None` where
+    nobody has looked.
     """
 
     number: int
@@ -67,7 +68,7 @@ class LoadedRow:
     encoder: Encoder
     max_length: int
     is_plain: bool = False  # its file is one text
-    log_probs: tuple[float, ...] = ()
+    log_probs: tuple[float, ...] | None = None
 
     @cached_property
     def explained(self) -> list[Explanation]:
@@ -189,7 +190,8 @@ def _compared(row: LoadedRow) -> ComparedAnswers | None:
     ]
     at = common_start(sides)
     differs = len(sides) > 1 and at < max(side.num_tokens for side in seen)
-    return ComparedAnswers(seen, at if differs else None, row.encoder.stage in REFERENCE_STAGES)
+    has_reference = row.encoder.stage in REFERENCE_STAGES and row.log_probs is not None
+    return ComparedAnswers(seen, at if differs else None, has_reference)
 
 
 def _notes_on_cut_pair(row: LoadedRow) -> Iterator[str]:

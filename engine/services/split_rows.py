@@ -25,7 +25,7 @@ from ..data.files.blocks import RowBlock, parse_block, read_blocks
 from ..data.files.dataset_info import NAME, files_in_table
 from ..data.files.raw_rows import BadRow, Row
 from ..data.forms.column_names import STANDARD_NAMES
-from ..data.forms.detect_form import detect_form
+from ..data.forms.detect_form import EXPLICIT_FORMS, detect_form
 from ..data.forms.formats import to_example
 from ..system.distinct import distinct
 
@@ -115,9 +115,12 @@ def _rows(block: RowBlock) -> list[Row]:
 
 
 def _reading(rows: list[Row]) -> Callable[[Row], RowContent]:
-    """A function that reads rows like these; of an unknown form it takes all text in them."""
+    """A function that reads rows like these; of an unknown form it takes all text in them.
+
+    Pairs and verdicts are no problem here, though a profile has to name them.
+    """
     form = detect_form(rows[:64], STANDARD_NAMES)
-    if form.problem:
+    if form.problem and form.form not in EXPLICIT_FORMS:
         return _plain
 
     def understood(row: Row) -> RowContent:

@@ -23,7 +23,7 @@ from ftui.profile.sections.preference import REFERENCE_STAGES
 from ftui.runs.run_folder import Run
 from ftui.supervisor.engine_process import RankLostError
 
-from ..data.load_rows import DataSplit, LogProbs
+from ..data.load_rows import DataSplit, LoadedData, LogProbs
 from ..distributed.process_group import ProcessGroup
 from ..models.model_parts import ModelParts
 from ..planning.plan import Row
@@ -87,7 +87,7 @@ class InitialModel:
             data = data.sort_by_losses(profile, losses)
         if profile.run.stage in REFERENCE_STAGES:
             wanted = {name: Measurement(split, _batches(profile, data, split)) for name, split in _splits(data).items()}
-            key = self._key_of_leader(reference_key(profile, data, self.parts, self.fingerprints))
+            key = self._key_of_leader(reference_key(profile, data, arithmetic_of(self.parts), self.fingerprints))
             cached = data.train.sequences.stores[0].folder / f"reference-{key}.safetensors"
             place = Place(self.run.reference, key, cached)
             with self._predicting():
@@ -155,7 +155,7 @@ class InitialModel:
         values = _values_of(wanted)
         if place.cached is not None and _has_more(values, known):
             try:
-                write_values(place.cached, (shared or {}) | values, place.key)
+                write_values(place.cached, (shared or {}) | values, place.key, arithmetic_of(self.parts))
             except DiskError as error:
                 self.events.warn(f"other runs will measure the reference again: {error.message}")
         if _has_more(values, stored or {}):
@@ -198,17 +198,23 @@ def losses_key(profile: Profile, data: TrainingData, fingerprints: Mapping[str, 
     return digest.hexdigest()
 
 
-def reference_key(profile: Profile, data: TrainingData, parts: ModelParts, fingerprints: Mapping[str, str]) -> str:
+def arithmetic_of(parts: ModelParts) -> str:
+    """How the model computes, in words."""
+    return f"{parts.hardware.precision}, {parts.model.config._attn_implementation}"
+
+
+def reference_key(
+    profile: Profile, data: TrainingData | LoadedData, arithmetic: str, fingerprints: Mapping[str, str]
+) -> str:
     """A hash of all that the log-probabilities depend on: rows, weights, adapter as it begins, arithmetic."""
-    adapter, model = profile.adapter, parts.model.config
+    adapter = profile.adapter
     how = {
         "fingerprints": [fingerprints.get(name, "") for name in REFERENCE_FROM],
         "seeds": [profile.train.seed, profile.train.rows_seed],  # new weights; partners of mismatched answers
         "dtype": profile.model.dtype,
         "adapter": adapter.model_dump(mode="json", exclude={"name_or_path"}),
         "new_tokens": list(data.new_token_ids),
-        "precision": parts.hardware.precision,
-        "attention": str(model._attn_implementation),
+        "arithmetic": arithmetic,
     }
     digest = hashlib.sha256(json.dumps(how, sort_keys=True).encode())
     for split in (data.train, data.evaluation):

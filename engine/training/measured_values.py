@@ -17,14 +17,14 @@ from ftui.system.volume import disk_error
 Values = dict[str, np.ndarray]
 
 
-def write_values(path: Path, values: Values, inputs: str) -> None:
-    """Store values with the hash of their inputs.
+def write_values(path: Path, values: Values, inputs: str, arithmetic: str = "") -> None:
+    """Store values with the hash of their inputs, and in words the arithmetic that is one of them.
 
     Raises:
         DiskError: the volume refuses.
     """
     tensors = {name: torch.from_numpy(array) for name, array in values.items()}
-    content = save(tensors, {"made_from": inputs, "sha256": values_hash(values)})
+    content = save(tensors, {"made_from": inputs, "sha256": values_hash(values), "arithmetic": arithmetic})
     try:
         replace_file(path, content, durable=True)
     except OSError as error:
@@ -44,6 +44,15 @@ def read_values(path: Path, inputs: str) -> Values | None:
     except (OSError, SafetensorError):
         return None
     return values if metadata.get("sha256") == values_hash(values) else None
+
+
+def read_arithmetic(path: Path) -> str:
+    """What `write_values` wrote of it; "" where nothing can be read."""
+    try:
+        with safe_open(path, framework="numpy") as file:
+            return str((file.metadata() or {}).get("arithmetic", ""))
+    except (OSError, SafetensorError):
+        return ""
 
 
 def part_path(path: Path, rank: int) -> Path:

@@ -29,8 +29,11 @@ __all__ = ["make_report"]
 HALVED = ": each pair is two answers, the chosen one judged good and the rejected one bad"
 
 
-def make_report(read: LoadedData, profile: Profile) -> Report:
-    """The report on what was read: 3 to 8 s of a million rows; what takes them is kept in the cache for the next."""
+def make_report(read: LoadedData, profile: Profile, log_probs: np.ndarray | None = None) -> Report:
+    """The report on what was read: 3 to 8 s of a million rows; what takes them is kept in the cache for the next.
+
+    `log_probs`: what the reference says of each sequence (measured_reference.py), where it is measured.
+    """
     data, sequences, limits = profile.data, read.train.sequences, limits_of(read, profile)
     rows = RowIndex([*read.sources, *read.eval_sources], [*read.stores, *read.eval_stores])
     num_trained = sum(len(store.facts) for store in read.stores)
@@ -40,7 +43,7 @@ def make_report(read: LoadedData, profile: Profile) -> Report:
     shares, scripts = _shares(read, profile), _scripts(read.stores)
     padding = padding_of(profile, read.train.lengths, shares, joined=joins_here(profile, read)) if shares else None
     examination = Examination(
-        read, profile, limits, rows, num_trained, sequences, same.sameness, padding, scripts, shares
+        read, profile, limits, rows, num_trained, sequences, same.sameness, padding, scripts, shares, log_probs
     )
     lengths = np.concatenate([store.lengths for store in read.stores])
     letters = sum(scripts.values())

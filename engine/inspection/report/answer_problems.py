@@ -14,6 +14,7 @@ from ...data.facts.oddity import Oddity
 from ...data.stores.sequences import Sequences
 from ...data.stores.store import Store
 from ...system.distinct import distinct
+from ..measured_reference import compare_sides
 from .examination import (
     EXAMPLES,
     Examination,
@@ -59,6 +60,7 @@ def find_answer_problems(examination: Examination) -> Iterator[Finding]:
         yield from _odd_pairs(examination)
         yield from _cut_on_one_side(examination)
         yield from _longer_chosen(examination)
+        yield from _likelier_rejected(examination)
     else:
         yield from _unbalanced(examination)
 
@@ -105,7 +107,7 @@ def _cut_once(store: Store, max_length: int) -> np.ndarray:
 def _contradictions(examination: Examination) -> Iterator[Finding]:
     same, total = examination.sameness, examination.num_trained
     are_pairs = examination.profile.run.stage in PAIR_STAGES
-    for finding in match_finding(examination, "contradicting_answers", same.contradicting, total):
+    for finding in match_finding(examination, "contradictions", same.contradicting, total):
         yield finding if are_pairs else at_most_warning(finding)
     yield from match_finding(examination, "chosen_and_rejected", same.ranked, total)
 
@@ -163,6 +165,16 @@ def _less_length(profile: Profile) -> str:
         "Or let length count for less: preference.ld_alpha = 0.5 halves the weight of the tokens beyond the shorter "
         'answer, preference.loss_type = "sigmoid_norm" compares per token.'
     )
+
+
+def _likelier_rejected(examination: Examination) -> Iterator[Finding]:
+    """Of the pairs on which a run has measured the reference."""
+    if examination.log_probs is None:
+        return
+    its = compare_sides(examination.log_probs, examination.seen.num_targets)
+    rows, per_token = examination.seen.rows[::2][its.are_rejected], int(its.are_rejected_per_token.sum())
+    detail = f"per token in {per_token:,}"
+    yield from row_finding(examination, "likelier_rejected", rows, int(its.is_measured.sum()), detail)
 
 
 def _unbalanced(examination: Examination) -> Iterator[Finding]:

@@ -35,6 +35,7 @@ class Examination:
     padding: Padding | None
     scripts: dict[str, int]
     shares: tuple[SourceShare, ...] = ()
+    log_probs: np.ndarray | None = None
 
 
 def make_example(examination: Examination, name: str, row: int, like: int | None = None) -> Example:

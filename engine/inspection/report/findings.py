@@ -207,7 +207,7 @@ _TABLE = (
         why="Answers that part only beyond data.max_length count, too.",
     ),
     FindingKind(
-        "contradicting_answers", "say the opposite of an earlier row: the answer that is better there is worse here",
+        "contradictions", "say the opposite of an earlier row: the answer that is better there is worse here",
         "Delete one of each two, or keep the verdict that most gave.", warning=0.01, error=0.3,
         why="Of a pair it is the one with both answers swapped, of a verdict the other one on the same answer to the "
         "same prompt. They cancel each other out. The later ones are counted; verdicts (kto) stop no run, for several "
@@ -225,12 +225,17 @@ _TABLE = (
         "length, only the share is told.",
     ),
     FindingKind(
+        "likelier_rejected", "have a worse answer that the reference finds likelier than the better one",
+        "Nothing: this is what there is to learn. Where it is nearly all of them, look whether the sides are swapped.",
+        unit="pairs", why="Told once a run has measured the reference, of the pairs that it has measured.",
+    ),
+    FindingKind(
         "prompts_differ", "have another prompt before the better answer than before the worse one",
         "Let both answers follow the same turns, best in a column of its own (prompt); else the prompt is judged, too.",
         warning=0, error=0.5, unit="pairs",
     ),
     FindingKind(
-        "empty_rejected", "have a worse answer that is empty: they teach no more than to say something",
+        "empty_rejected", "have a worse answer that is empty: that teaches no more than to say something",
         "Delete these rows or give them an answer that could be said.", warning=0.01, unit="pairs",
     ),
     FindingKind(

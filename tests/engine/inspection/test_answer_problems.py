@@ -77,7 +77,7 @@ FAULTS: dict[str, tuple[str, int, Rows, Rows]] = {
         [pair("a", "it ran", "it ran"), pair("b", "it ran ", "\nit ran"), talks("a|it reads", "a|it reads")],
         [pair("a", "it ran", "it ran."), pair("b", "it ran", "It ran"), talks("a|it|b|no", "a|it|b|yes")],
     ),
-    "contradicting_answers": (
+    "contradictions": (
         "warning",
         2,
         [
@@ -162,13 +162,13 @@ def test_both_orders_of_each_pair_stop_a_run_but_several_verdicts_do_not(model_f
     """They cancel each other out; verdicts may be those of several people."""
     swapped = [one | {"chosen": one["rejected"], "rejected": one["chosen"]} for one in PAIRS]
     report, _ = reported("dpo", model_folder, write_rows(tmp_path / "pairs.jsonl", [*PAIRS, *swapped]))
-    found = found_in(report, "contradicting_answers")
+    found = found_in(report, "contradictions")
     assert found is not None and (found.severity, found.count, found.total) == ("error", 60, 120)
     assert [(one.where.number, one.like and one.like.number) for one in found.examples] == [(61, 1), (62, 2), (63, 3)]
     judged = judged_answers(30)
     rows = write_rows(tmp_path / "judged.jsonl", [*judged, *(one | {"label": not one["label"]} for one in judged)])
     report, _ = reported("kto", model_folder, rows)
-    found = found_in(report, "contradicting_answers")
+    found = found_in(report, "contradictions")
     assert found is not None and (found.severity, found.count) == ("warning", 30) and not report.stopping
     assert found_in(report, "chosen_and_rejected") is None
 

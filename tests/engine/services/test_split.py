@@ -142,6 +142,18 @@ def test_one_question_for_all_is_no_reason_to_keep_them_together(tmp_path: Path)
     assert "29 rows that ask the same are on both sides" in lines(done)[-1]
 
 
+@pytest.mark.parametrize("form", ["preference", "kto"])
+def test_all_answers_to_a_prompt_stay_together(form: str, tmp_path: Path) -> None:
+    """Of pairs and of answers with a verdict, as the report on them advises."""
+    answers = texts(200)
+    rows: Rows = [{"prompt": f"why {n % 40}", "chosen": text, "rejected": text[::-1]} for n, text in enumerate(answers)]
+    if form == "kto":
+        rows = [{"prompt": f"why {n % 40}", "completion": text, "label": n % 3 > 0} for n, text in enumerate(answers)]
+    done, train, apart = split(write_rows(tmp_path / "rows.jsonl", rows), "10%")
+    asked, asked_apart = ({json.loads(line)["prompt"] for line in side} for side in (train, apart))
+    assert done.num_eval_rows == 20 and not asked & asked_apart and not done.are_asks_parted
+
+
 def test_rows_of_no_known_form_are_split_all_the_same(tmp_path: Path) -> None:
     rows = [{"frage": text, "antwort": text[:9], "n": n} for n, text in enumerate(texts(20) * 2)]
     _, train, apart = split(write_rows(tmp_path / "rows.jsonl", rows), "25%")
