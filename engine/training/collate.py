@@ -80,5 +80,7 @@ def _num_read(sequence: Sequence, *, whole: bool) -> int:
     """Tokens of a sequence; unless it is `whole`, up to the last one that predicts a target, at least one: nothing
     before them depends on the others.
     """
+    if whole:
+        return len(sequence.input_ids)
     targets = np.flatnonzero(sequence.targets)
-    return len(sequence.input_ids) if whole else max(1, int(targets[-1]) if len(targets) else 0)
+    return max(1, int(targets[-1]) if len(targets) else 0)

@@ -59,11 +59,13 @@ CONFIGURATIONS = {
     "kto": Configuration("full", overrides=("data.padding_free=true",), stage="kto", killed_in=("measuring", 30)),
     "dpo_evaluation": Configuration("full", stage="dpo", killed_in=("evaluation", 2)),
     "dpo_joined": Configuration("qlora", overrides=("data.padding_free=true",), stage="dpo", request=True),
+    "rm": Configuration("lora", packing=True, stage="rm"),
     "kto_packed": Configuration("lora", packing=True, stage="kto", killed_in=("evaluation", 2)),
 }
 ALWAYS = [
     ("lora", 3), ("full", 1), ("packing", 2), ("by_length", 4), ("fp16", 5), ("cosine", 6), ("warmup", 7),
     ("early", 8), ("factor", 9), ("qlora", 10), ("curriculum", 11), ("dpo", 12), ("kto", 13),
+    ("rm", 14),
 ]  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 import json
 from functools import partial
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -35,10 +36,12 @@ from ftui.engine.system.device import find_hardware
 from ftui.engine.system.rng import seed_everything
 from ftui.engine.training.collate import collate_examples
 from ftui.engine.training.prepare import TrainingData, prepare
+from ftui.engine.training.request_handlers import RequestHandler
 from ftui.errors import ModelError
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import EvaluationDone, RunStarted, Step
+from ftui.runs.requests import GenerateSamples
 from ftui.runs.run_folder import Run
 from ftui.system.user_folders import cache_folder
 from tests.support.attempts import attempt, killed_attempt, records
@@ -424,3 +427,16 @@ def test_scores_stay_around_0_where_that_is_asked_for(model_folder: Path, rows: 
 def test_the_row_view_says_which_side_is_chosen(model_folder: Path, rows: Path) -> None:
     view = partial(view_row, to_toml(rm(model_folder, rows)), "number", lambda detail: None)
     assert [view(number=0, part=part).verdict for part in range(view(number=0).num_parts)] == ["chosen", "rejected"]
+
+
+def test_it_answers_no_prompts(model_folder: Path, rows: Path) -> None:
+    """A request for samples is refused while the run goes on; a profile that asks for them never starts."""
+    refusals: list[str] = []
+    inbox = SimpleNamespace(refuse=lambda request, reason: refusals.append(reason))
+    generator: Any = SimpleNamespace(profile=rm(model_folder, rows))
+    nothing: Any = None
+    handler = RequestHandler(
+        nothing, nothing, nothing, nothing, nothing, nothing, cast(Any, inbox), nothing, generator, nothing
+    )
+    handler.handle(GenerateSamples(id="1", attempt=1, prompts=("Why?",)))
+    assert refusals == ["a reward model gives scores, and answers no prompts"]
