@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from ftui.errors import ModelError
 from ftui.profile.schema import Profile
 
 from ..data.load_rows import LoadedEncoder, load_encoder
@@ -64,8 +65,10 @@ def load_trained(
     `device` takes the place of the profile's.
 
     Raises:
-        ModelError, HardwareError: it cannot be loaded, or not here.
+        ModelError, HardwareError: it cannot be loaded, or not here; or it is a reward model.
     """
+    if profile.gives_scores:
+        raise ModelError("The run trained a reward model: it gives scores, and answers no prompts.")
     if device is not None:
         hardware_section = profile.hardware.model_copy(update={"device": device})
         profile = profile.model_copy(update={"hardware": hardware_section})

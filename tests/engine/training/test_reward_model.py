@@ -28,6 +28,7 @@ from transformers import (
 
 from ftui.engine.build import build_model
 from ftui.engine.check_profile import check_profile
+from ftui.engine.generation.load_trained import load_trained
 from ftui.engine.inspection.browser import view_row
 from ftui.engine.models.quantization import keep_layout
 from ftui.engine.models.tokenizer import end_padding
@@ -430,7 +431,7 @@ def test_the_row_view_says_which_side_is_chosen(model_folder: Path, rows: Path) 
 
 
 def test_it_answers_no_prompts(model_folder: Path, rows: Path) -> None:
-    """A request for samples is refused while the run goes on; a profile that asks for them never starts."""
+    """A request for samples is refused while the run goes on, and so is to chat with it."""
     refusals: list[str] = []
     inbox = SimpleNamespace(refuse=lambda request, reason: refusals.append(reason))
     generator: Any = SimpleNamespace(profile=rm(model_folder, rows))
@@ -438,5 +439,7 @@ def test_it_answers_no_prompts(model_folder: Path, rows: Path) -> None:
     handler = RequestHandler(
         nothing, nothing, nothing, nothing, nothing, nothing, cast(Any, inbox), nothing, generator, nothing
     )
-    handler.handle(GenerateSamples(id="1", attempt=1, prompts=("Why?",)))
+    handler.handle(GenerateSamples(id="1", attempt=1, token="", prompts=("Why?",)))
     assert refusals == ["a reward model gives scores, and answers no prompts"]
+    with pytest.raises(ModelError, match="it gives scores"):
+        load_trained(rm(model_folder, rows), None, cache_folder(Path()), lambda detail: None)
