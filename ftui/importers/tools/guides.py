@@ -48,15 +48,15 @@ NAMES_METHOD = (
 )  # fmt: skip
 QUANTISED = "bnb_4bit_quant_type bnb_4bit_use_double_quant bnb_4bit_compute_dtype"
 BITS = ("bits", "quantization_bit", "quantization", "quantization_bits")
-_PREFERRING = ("ppo", "grpo", "rm", "rlhf", "reward")
+_REWARDING = ("rm", "reward")
+_PREFERRING = ("ppo", "grpo", "rlhf")
 NAMES_FORM = ("format_type", "dataset_format", "data_format", "dataset_type", "format", "type")
 _CONVERSES = re.compile(r"instruct|chat|[-_]it\b", re.IGNORECASE)  # names of models that have a template of their own
 FORMS = {"auto": "auto", "alpaca": "alpaca", "chatml": "messages", "messages": "messages", "openai": "messages",
           "chat": "messages", "sharegpt": "sharegpt", "text": "text", "raw": "text", "dolly": "dolly",
           "prompt_completion": "prompt_completion", "conversational": "messages"}  # fmt: skip
-KNOWN_STAGES = {name: name for name in ("sft", "pretrain", *LOSSES, "orpo", "simpo")} | dict.fromkeys(
-    ("pt", "cpt"), "pretrain"
-)
+KNOWN_STAGES = {name: name for name in ("sft", "pretrain", *LOSSES, "orpo", "simpo")}
+KNOWN_STAGES |= dict.fromkeys(("pt", "cpt"), "pretrain") | dict.fromkeys(_REWARDING, "rm")
 _QUANT_WORDS = {"4bit": 4, "4-bit": 4, "nf4": 4, "4": 4, "int4": 4, "8bit": 8, "8-bit": 8, "int8": 8, "8": 8}
 _PRECISION = to("train.precision", one_of({
     "bf16": "bf16", "fp16": "fp16", "no": "fp32", "none": "fp32", "fp32": "fp32", "bfloat16": "bf16",
@@ -111,7 +111,7 @@ def _bits(draft: ProfileDraft) -> int | None:
 
 def _names_method(draft: ProfileDraft, leaf: Leaf) -> None:
     given = word(leaf.value)
-    if given in _PREFERRING:
+    if given in (*_PREFERRING, *_REWARDING):
         refuse(draft, leaf, f"training by {given}")
         return
     chosen = _method(draft)

@@ -77,8 +77,9 @@ AXOLOTL = (
             "lora_modules_to_save: [score]\n",
             {},
         ),
+        ("model_id: m/m\nstage: rm\ntrain_file: rows.jsonl\nnum_epochs: 1\nlearning_rate: 1e-5\nmethod: lora\n", {}),
     ],
-    ids=["axolotl", "axolotl, centred", "trl", "trl, lora"],
+    ids=["axolotl", "axolotl, centred", "trl", "trl, lora", "a guide"],
 )
 def test_reward_models_of_other_tools(text: str, preference: dict[str, Any], tmp_path: Path) -> None:
     """Axolotl calls the prompt of such rows `input`."""
