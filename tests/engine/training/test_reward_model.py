@@ -164,6 +164,7 @@ def test_a_new_head_follows_the_seed_alone(model_folder: Path, rows: Path) -> No
         data, hardware = prepared(profile), find_hardware(profile)
         assert any("score head is new" in warning for warning in data.warnings)
         seed_everything(profile.train.seed)
+        torch.rand(len(heads))
         model = build_model(profile, data, hardware)
         score = next(weight for path, weight in model.named_parameters() if "score" in path and weight.requires_grad)
         assert score.dtype == torch.float32
