@@ -53,8 +53,12 @@ FP32: Settings = {"model": {"dtype": "float32"}}
 TRL_BEST: Settings = {**FP32, "arguments": {"bf16": False, "gradient_checkpointing": False}}
 LLAMA_FACTORY_BEST: Settings = {"arguments": {"disable_gradient_checkpointing": True}}
 LIT_BEST: Settings = {"arguments": {"precision": "32-true"}, "train": {"micro_batch_size": 8}}
-# With an adapter TRL needs no second model; measured beforehand, the reference is no part of a step, as in ftui.
-TRL_DPO_BEST: Settings = {**FP32, "arguments": {**TRL_BEST["arguments"], "precompute_ref_log_probs": True}}
+# A pair at a time: the least padding and memory, and the fastest of the peers' settings. With an adapter TRL needs no
+# second model; measured beforehand, the reference is no part of a step, as in ftui.
+SINGLE: Settings = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
+TRL_WHOLE: Settings = {**FP32, "arguments": {**TRL_BEST["arguments"], "precompute_ref_log_probs": True}}
+TRL_DPO_BEST: Settings = {**FP32, "arguments": {**TRL_WHOLE["arguments"], **SINGLE}}
+LLAMA_FACTORY_DPO_BEST: Settings = {"arguments": {**LLAMA_FACTORY_BEST["arguments"], **SINGLE}}
 
 
 def _in_all_methods() -> list[Contestant]:
@@ -80,11 +84,11 @@ def _in_dpo() -> list[Contestant]:
     best: dict[str, Any] = {"method": "dpo", "kind": "best", "order": "grouped", "is_exact": True}
     return [
         Contestant("ftui", "dpo", "default", is_exact=True),
-        Contestant("ftui", settings=NO_SAVE, **best),
+        Contestant("ftui", settings=NO_SAVE | {"train": SINGLE}, **best),
         Contestant("trl", "dpo", "default"),
         Contestant("trl", settings=TRL_DPO_BEST, **best),
         Contestant("llamafactory", "dpo", "default"),
-        Contestant("llamafactory", settings=LLAMA_FACTORY_BEST, model="float32", **best),
+        Contestant("llamafactory", settings=LLAMA_FACTORY_DPO_BEST, model="float32", **best),
     ]
 
 
@@ -93,12 +97,6 @@ def batch(method: str) -> int:
     return 4 if method == "dpo" else 8
 
 
-def _with_arguments(settings: Settings, arguments: Settings) -> Settings:
-    return settings | {"arguments": settings["arguments"] | arguments}
-
-
-SINGLE: Settings = {"per_device_train_batch_size": 1, "gradient_accumulation_steps": 4}
-EAGER: Settings = FP32["model"] | {"attn_implementation": "eager"}
 PACKED: Settings = {"arguments": {**TRL_BEST["arguments"], "packing": True, "per_device_train_batch_size": 1}}
 # Tried to find the best settings of each tool; not part of the table unless `--only` names them.
 TRIALS = [
@@ -111,23 +109,10 @@ TRIALS = [
     ),
     Contestant("litgpt", "lora", "bf16", {**LIT_BEST, "arguments": {"precision": "bf16-mixed"}}, "grouped"),
     Contestant("litgpt", "lora", "single", {**LIT_BEST, "train": {"micro_batch_size": 1}}, is_exact=True),
+    Contestant("ftui", "dpo", "whole", NO_SAVE, "grouped", is_exact=True),
+    Contestant("trl", "dpo", "whole", TRL_WHOLE, "grouped", is_exact=True),
     Contestant("trl", "dpo", "online", TRL_BEST, "grouped", is_exact=True),
-    Contestant("trl", "dpo", "single", _with_arguments(TRL_DPO_BEST, SINGLE), "grouped", is_exact=True),
-    Contestant("trl", "dpo", "bf16", _with_arguments(TRL_DPO_BEST, {"bf16": True}), "grouped"),
-    Contestant("trl", "dpo", "eager", TRL_DPO_BEST | {"model": EAGER}, "grouped", is_exact=True),
-    Contestant("trl", "dpo", "compiled", _with_arguments(TRL_DPO_BEST, {"torch_compile": True}), "grouped"),
-    Contestant(
-        "llamafactory",
-        "dpo",
-        "single",
-        _with_arguments(LLAMA_FACTORY_BEST, SINGLE),
-        "grouped",
-        "float32",
-        is_exact=True,
-    ),
-    Contestant(
-        "llamafactory", "dpo", "bf16", _with_arguments(LLAMA_FACTORY_BEST, {"bf16": True}), "grouped", "float32"
-    ),
+    Contestant("llamafactory", "dpo", "whole", LLAMA_FACTORY_BEST, "grouped", "float32", is_exact=True),
 ]
 TABLE = {contestant.cell: contestant for contestant in [*_in_all_methods(), *_in_dpo()]}
 ALL = TABLE | {contestant.cell: contestant for contestant in TRIALS}
