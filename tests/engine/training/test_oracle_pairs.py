@@ -162,6 +162,12 @@ def test_eight_steps_are_trl_s(
         np.testing.assert_allclose(ours, theirs, rtol=5e-6, atol=3e-5, err_msg=name)
 
 
+def test_eight_steps_of_sppo_are_trl_s(model_folder: Path, tmp_path: Path) -> None:
+    """It squares sums of log-probabilities, which TRL rounds to float32: short answers have small ones."""
+    rows = [{"prompt": f"row {n}? ", "chosen": f"{n}", "rejected": "no"} for n in range(40)]
+    both("dpo", "full", 2, {"loss_type": "sppo_hard"}, rows, model_folder, tmp_path)
+
+
 def test_eight_steps_of_orpo_are_trl_s(model_folder: Path, tmp_path: Path) -> None:
     both("orpo", "full", 4, {}, without_prompt(40), model_folder, tmp_path)
 

@@ -17,6 +17,7 @@ from ftui.engine.objectives import make_objective
 from ftui.engine.training.collate import collate_examples
 from ftui.engine.training.initial_model import with_reference
 from ftui.engine.training.prepare import prepare
+from ftui.errors import DataError
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.events import EvaluationDone, Step
@@ -137,6 +138,45 @@ def test_nothing_is_dropped_while_answers_are_compared(method: str, tmp_path: Pa
     assert [first.extras[name] for name in REWARDS] == [0, 0, 0, 0]
     if method == "full":
         assert GPT2Config.from_pretrained(run.final).resid_pdrop == 0.1, "the result is a model as the base was"
+
+
+def pair(prompt: str, chosen: str, rejected: str) -> dict[str, str]:
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
+ODD_ROWS: dict[str, Rows] = {
+    "emoji": [pair(f"{n} \U0001f600\u200d\u0301 ", f"\U0001f44d{n}", f"\U0001f44e {n}\u202e") for n in range(12)],
+    "no prompts": [pair("", f"yes {n}", f"no {n}") for n in range(12)],
+    "one begins the other": [pair(f"is it {n}? ", f"yes {n}", f"yes {n} or no") for n in range(12)],
+    "nothing rejected": [pair(f"is it {n}? ", f"yes {n}", "") for n in range(12)],
+    "one row": [pair("the ", "kernel", "shell")],
+    "two rows": [pair("the ", "kernel", "shell"), pair("a ", "page", "cache")],
+    "the same row": [pair("the ", "kernel", "shell")] * 12,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["dpo", "orpo", "simpo"])
+@pytest.mark.parametrize("rows", ODD_ROWS)
+def test_odd_rows_are_trained_on(rows: str, stage: str, model_folder: Path, tmp_path: Path) -> None:
+    data = {"eval_num_rows": None, "max_length": 64}
+    train = {"max_steps": 3, "learning_rate": 1e-3}
+    path = write_rows(tmp_path / "rows.jsonl", ODD_ROWS[rows])
+    losses = column(
+        train_run(tmp_path / "run", dpo(model_folder, path, run={"stage": stage}, data=data, train=train)), "loss"
+    )
+    assert np.isfinite(losses).all() and losses[-1] < losses[0]
+    assert stage != "dpo" or losses[0] == pytest.approx(math.log(2), abs=1e-6)
+
+
+@pytest.mark.parametrize(("rows", "held_out", "what"), [(1, None, "to train on"), (9, 1, "to evaluate on")])
+def test_an_answer_alone_has_no_other_to_be_measured_against(
+    rows: int, held_out: int | None, what: str, model_folder: Path, tmp_path: Path
+) -> None:
+    path = write_rows(tmp_path / "rows.jsonl", judged_answers(rows))
+    profile = dpo(model_folder, path, run={"stage": "kto"}, data={"eval_num_rows": held_out})
+    with pytest.raises(DataError, match=f"There is one row {what}"):
+        prepare(profile, tmp_path / "cache", lambda detail: None)
 
 
 @pytest.mark.slow
