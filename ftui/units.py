@@ -54,6 +54,13 @@ def quantity(value: float | None, digits: int = 4) -> str:
     return MISSING if value is None else f"{value:.{digits}f}"
 
 
+def figure(value: float | None) -> str:
+    """A measure in few digits: `0.92`, `-1.20`, `0.0012`; `n/a` where it was not measured or not finite."""
+    if value is None:
+        return MISSING
+    return f"{value:.2g}" if 0 < abs(value) < 0.095 else f"{value:.2f}"
+
+
 def rate(value: float | None) -> str:
     """A learning rate in scientific notation (`2.00e-04`)."""
     return MISSING if value is None else f"{value:.2e}"

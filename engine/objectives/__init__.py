@@ -1,5 +1,6 @@
 """The stages: each says how rows become a micro-batch and what their loss is."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -8,6 +9,8 @@ from torch import Tensor, nn
 from ftui.profile.schema import Profile
 
 from .loss import Batch
+
+MOST_NATS = 700.0  # e to the power of more is beyond all floats
 
 
 @dataclass(frozen=True)
@@ -25,23 +28,27 @@ class Loss:
 
 @dataclass(frozen=True)
 class Objective:
-    """One kind of training: its name and the loss of a micro-batch. Its metrics are means over the amount `per`, or
-    each over one of its own.
+    """One kind of training: its name and the loss of a micro-batch. Its metrics are means over the amount `per`; those
+    in `others` are each over another one.
     """
 
     name: str
     loss: Callable[[nn.Module, Batch], Loss]
-    per: str | Mapping[str, str] = "targets"
+    per: str = "targets"
+    others: Mapping[str, str] = field(default_factory=dict)
 
     def means(self, metrics: dict[str, float], amounts: dict[str, int]) -> dict[str, float | None]:
         """The metrics from their sums over as much as `amounts` says; `None` where there was nothing.
 
-        Where chosen and rejected answers are not in pairs, their margin is the difference of both means.
+        Where chosen and rejected answers are not in pairs, their margin is the difference of both means. The sums of
+        `perplexity` are nats: it is e to the power of their mean.
         """
         means: dict[str, float | None] = {}
         for name, value in metrics.items():
-            number = amounts[self.per if isinstance(self.per, str) else self.per[name]]
+            number = amounts[self.others.get(name, self.per)]
             means[name] = value / number if number else None
+        if (nats := means.get("perplexity")) is not None:
+            means["perplexity"] = math.exp(nats) if nats < MOST_NATS else math.inf
         chosen, rejected = means.get("rewards/chosen"), means.get("rewards/rejected")
         if chosen is not None and rejected is not None:
             means.setdefault("rewards/margins", chosen - rejected)

@@ -30,12 +30,34 @@ class TargetFacts(NamedTuple):
     squares: Tensor | None = None
 
 
-def chunked_cross_entropy(head: nn.Linear, hidden: Tensor, target_ids: Tensor, smoothing: float) -> Tensor:
-    """Sum over the targets of the cross-entropy in nats (float32 scalar) of hidden states (targets, width)."""
-    loss: Tensor = ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
+class CrossEntropy(NamedTuple):
+    """Sums over targets, float32 scalars. Only `loss` carries a gradient.
+
+    Attributes:
+        loss: cross-entropy in nats, with smoothed labels if asked for.
+        nats: cross-entropy without smoothing.
+        num_right: targets that no other token is likelier than.
+    """
+
+    loss: Tensor
+    nats: Tensor
+    num_right: Tensor
+
+
+def chunked_cross_entropy(head: nn.Linear, hidden: Tensor, target_ids: Tensor, smoothing: float) -> CrossEntropy:
+    """Sums over the targets of hidden states (targets, width)."""
+    sums = ChunkedCrossEntropy.apply(  # type: ignore[no-untyped-call]
         hidden, *_operands(head), target_ids, smoothing
     )
-    return loss
+    return CrossEntropy(*sums)
+
+
+def count_right(logits: Tensor, target_ids: Tensor) -> Tensor:
+    """Targets (float32 scalar) that have the largest of their logits (targets, vocabulary).
+
+    On a CPU the largest value is found in a tenth of the time of its place. Two equal to the last bit both count.
+    """
+    return (logits.gather(1, target_ids[:, None]).squeeze(1) >= logits.amax(-1)).sum(dtype=torch.float32)
 
 
 def chunked_log_probs(
@@ -79,23 +101,25 @@ def _operands(head: nn.Linear) -> tuple[Tensor, Tensor | None]:
 class ChunkedCrossEntropy(torch.autograd.Function):
     """Cross-entropy of a linear head, chunk by chunk, with the gradients taken in the forward pass.
 
-    hidden (targets, width), weight (vocabulary, width), bias (vocabulary,) or None, target_ids (targets,) -> sum.
+    hidden (targets, width), weight (vocabulary, width), bias (vocabulary,) or None, target_ids (targets,) -> the fields
+    of `CrossEntropy`.
     """
 
     @staticmethod
     def forward(
         ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, target_ids: Tensor, smoothing: float
-    ) -> Tensor:
-        """Sum of the losses in nats (float32 scalar); gradients of what needs one are computed here and kept."""
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Sums; gradients of what needs one are computed here and kept."""
         operands = (hidden, weight, bias)
         grads = _make_gradients(operands, ctx.needs_input_grad)
-        total = hidden.new_zeros((), dtype=torch.float32)
+        total, nats, num_right = (hidden.new_zeros((), dtype=torch.float32) for _ in range(3))
         size = chunk_size(weight)
         for start in range(0, len(hidden), size):
             piece, ids = hidden[start : start + size], target_ids[start : start + size]
             logits = F.linear(piece, weight, bias)
             facts, logs = target_facts(logits, ids)
-            total -= (1 - smoothing) * facts.log_probs.sum()
+            nats -= facts.log_probs.sum()
+            num_right += count_right(logits, ids)
             if smoothing:
                 total -= smoothing * logs.mean(-1).sum()
             if any(grad is not None for grad in grads):
@@ -107,11 +131,12 @@ class ChunkedCrossEntropy(torch.autograd.Function):
         pairs = zip(grads, ctx.dtypes, strict=True)
         # float16 would lose what is small before the loss scale, a factor of the backward pass, has made it large
         ctx.grads = [grad if grad is None or dtype == torch.float16 else grad.to(dtype) for grad, dtype in pairs]
-        return total
+        ctx.mark_non_differentiable(nats, num_right)
+        return total.add_(nats, alpha=1 - smoothing), nats, num_right
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor | None, ...]:
-        """The gradients of the forward pass times the incoming one; none for target ids and smoothing."""
+        """The gradients of the forward pass times that of the loss; none for target ids and smoothing."""
         pairs = zip(ctx.grads, ctx.dtypes, strict=True)
         return (*(None if grad is None else grad.mul_(grad_outputs[0]).to(dtype) for grad, dtype in pairs), None, None)
 

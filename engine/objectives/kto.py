@@ -38,5 +38,5 @@ def stage(profile: Profile) -> Objective:
         divergence = {"kl": z0 * number} if has_divergence else {}
         return Loss(losses, verdict_metrics(answers, settings) | divergence)
 
-    per = {f"{name}/{side}": side for name in ("rewards", "logps") for side in ("chosen", "rejected")}
-    return Objective("kto", loss, per={**per, "kl": "examples"})
+    others = {f"{name}/{side}": side for name in ("rewards", "logps") for side in ("chosen", "rejected")}
+    return Objective("kto", loss, per="examples", others=others)

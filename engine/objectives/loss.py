@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from ftui.models.logits import PLAIN_HEADS
 
 from ..models.transformers_internals import experts_balance, packing_is
-from .chunked_head import chunked_cross_entropy
+from .chunked_head import CrossEntropy, chunked_cross_entropy, count_right
 
 # Types whose balance loss is computed from the router's logits, so that padding can be left out in every case.
 BALANCED = {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}
@@ -93,8 +93,8 @@ class Predictions(NamedTuple):
     balance: Tensor | None
 
 
-def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> Tensor:
-    """Sum over the batch's targets of the cross-entropy in nats (float32 scalar). `model` may carry a PEFT adapter.
+def cross_entropy(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) -> CrossEntropy:
+    """Sums over the batch's targets. `model` may carry a PEFT adapter.
 
     While autograd is on, `label_smoothing` spreads that share of each target's probability evenly over the vocabulary,
     and a model with experts adds what keeps them evenly used: with the same share in a step as in a call of the model
@@ -103,10 +103,19 @@ def summed_loss(model: nn.Module, batch: Batch, label_smoothing: float = 0.0) ->
     smoothing = label_smoothing if torch.is_grad_enabled() else 0.0
     states, head, balance = predict_targets(model, batch)
     if head is not None:
-        loss = chunked_cross_entropy(head, states, batch.target_ids, smoothing)
+        found = chunked_cross_entropy(head, states, batch.target_ids, smoothing)
     else:
-        loss = F.cross_entropy(states.float(), batch.target_ids, reduction="sum", label_smoothing=smoothing)
-    return loss if balance is None else loss + len(batch.target_ids) * balance
+        found = _whole_cross_entropy(states, batch.target_ids, smoothing)
+    return found if balance is None else found._replace(loss=found.loss + len(batch.target_ids) * balance)
+
+
+def _whole_cross_entropy(logits: Tensor, target_ids: Tensor, smoothing: float) -> CrossEntropy:
+    """The same from logits (targets, vocabulary) that are there already."""
+    wide = logits.float()
+    loss = F.cross_entropy(wide, target_ids, reduction="sum", label_smoothing=smoothing)
+    with torch.no_grad():
+        nats = F.cross_entropy(wide, target_ids, reduction="sum") if smoothing else loss.detach()
+        return CrossEntropy(loss, nats, count_right(logits, target_ids))
 
 
 def predict_targets(model: nn.Module, batch: Batch) -> Predictions:

@@ -32,19 +32,20 @@ def stage(profile: Profile) -> Objective:
         pairs = make_pairs(log_probs.values, batch, section.ld_alpha)
         weights = _pair_weights(log_probs, batch) if section.use_weighting else None
         sums: dict[str, Tensor] = {}
+        metrics = pair_metrics(pairs.per_token if per_token else pairs, settings)
         for kind, factor in losses:
             if kind == SFT:
-                sums["chosen_targets"] = factor * _cross_entropy(log_probs.values, batch)
+                nats = _cross_entropy(log_probs.values, batch)
+                sums["chosen_targets"], metrics["nll_loss"] = factor * nats, nats.detach()
             else:
                 values = PAIR_LOSSES[kind](pairs, settings)
                 values = factor * (values if weights is None else weights * values).sum()
                 sums["examples"] = sums["examples"] + values if "examples" in sums else values
         if log_probs.balance is not None:
             sums["targets"] = len(batch.target_ids) * log_probs.balance
-        metrics = pair_metrics(pairs.per_token if per_token else pairs, settings)
         return Loss(sums, metrics | (odds_metrics(pairs) if name == "orpo" else {}))
 
-    return Objective(name, loss, per="examples")
+    return Objective(name, loss, per="examples", others={"nll_loss": "chosen_targets"})
 
 
 def losses_of(stage: str, section: PreferenceSection) -> tuple[tuple[str, float], ...]:

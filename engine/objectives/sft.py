@@ -5,7 +5,7 @@ from torch import nn
 from ftui.profile.schema import Profile
 
 from . import Loss, Objective
-from .loss import Batch, summed_loss
+from .loss import Batch, cross_entropy
 
 
 def stage(profile: Profile) -> Objective:
@@ -13,6 +13,7 @@ def stage(profile: Profile) -> Objective:
     label_smoothing = profile.train.label_smoothing_factor
 
     def loss(model: nn.Module, batch: Batch) -> Loss:
-        return Loss({"targets": summed_loss(model, batch, label_smoothing)})
+        found = cross_entropy(model, batch, label_smoothing)
+        return Loss({"targets": found.loss}, {"mean_token_accuracy": found.num_right, "perplexity": found.nats})
 
     return Objective("sft", loss)

@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ftui.errors import DiskError, DiskFullError, LostRunError
-from ftui.runs.events import Beat, JournalRecord, Phase, PhaseChanged, Record, Step, Warned
+from ftui.runs.events import Beat, JournalRecord, Noted, Phase, PhaseChanged, Record, Step, Warned
 from ftui.runs.journal import Writer
 from ftui.runs.run_folder import Run
 from ftui.system.files import Lock, open_private, replace_file, try_lock
@@ -65,6 +65,10 @@ class EventWriter:
     def warn(self, message: str) -> None:
         """Append a warning to the journal."""
         self.write(Warned(message=message))
+
+    def note(self, message: str) -> None:
+        """Append an explanation to the journal."""
+        self.write(Noted(message=message))
 
     def set_phase(self, phase: Phase, detail: str = "") -> None:
         """Enter a phase, or add a detail to it; the phase that is on already is written only with a detail."""

@@ -28,6 +28,7 @@ class TrainState(msgspec.Struct):
     engine/optim/plateau.py. `evaluated_step` is the last step that was evaluated (-1: none), so that a run saved
     between a step and its evaluation evaluates when it is resumed. `loss_before` and `samples_before` are those of
     step 0. `best_loss` is the loss of the best evaluation, `best_metric` its value of eval.metric_for_best_model.
+    `has_explained_fall`: it was said why the chosen answers' reward falls.
     `other_machine` and `other_content` say what has changed at any resume so far
     (engine/checkpoints/reproducibility.py).
 
@@ -55,6 +56,7 @@ class TrainState(msgspec.Struct):
     num_overflows: int = 0
     plateau: dict[str, float] = {}
     samples_before: list[str] = []
+    has_explained_fall: bool = False
     settings: list[Setting] = []
     other_machine: list[str] = []
     other_content: list[str] = []

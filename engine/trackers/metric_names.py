@@ -22,9 +22,13 @@ def step_values(record: Step) -> Values:
 
 
 def evaluation_values(record: EvaluationDone) -> Values:
-    """The loss in nats a token and the duration in seconds; a loss that was not finite is NaN."""
+    """The loss in nats a token, the stage's other measures under TRL's names, and the duration in seconds.
+
+    A loss that was not finite is NaN.
+    """
     values: dict[str, float | None] = {"eval/loss": record.loss, "eval/runtime": record.seconds}
-    return _drop_unmeasured(values, record.non_finite)
+    extras = {f"eval/{name}": value for name, value in record.extras.items()}
+    return _drop_unmeasured(extras | values, record.non_finite)
 
 
 def hardware_values(record: Telemetry) -> Values:

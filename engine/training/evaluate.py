@@ -11,6 +11,7 @@ import torch
 from ftui.errors import NonFiniteError
 from ftui.profile.schema import Profile
 from ftui.profile.sections.evaluation import EvalSection
+from ftui.profile.sections.preference import REFERENCE_STAGES
 from ftui.runs.events import EvaluationDone
 
 from ..models.model_parts import ModelParts
@@ -28,6 +29,9 @@ from .divergence import sum_log_ratios
 from .forward_backward import add_up, mean_of, read_sums
 from .prepare import TrainingData
 from .triggers import epoch_at
+
+MANY_NATS = 3.0
+"""Of a whole answer: e to the power of it is 20 times less likely."""
 
 
 @dataclass(eq=False)
@@ -56,7 +60,10 @@ class Evaluator:
             loss, extras, num_targets = self._mean_loss()
         if not requested:
             is_best = note_evaluation(state, loss, extras, self.profile.eval)
-            plateau.note_loss(state, self.profile.train, loss)
+            section = self.profile.eval
+            value = section.value_of(loss, extras)
+            plateau.note_metric(state, self.profile.train, value, greater_counts=section.greater_counts)
+            self._explain_fall(extras)
         event = EvaluationDone(
             step=state.step,
             epoch=epoch_at(self.data.plan, state, state.step),
@@ -71,6 +78,12 @@ class Evaluator:
         if state.step == 0 and not state.last_is_finite:
             raise non_finite("The evaluation loss before the first step", self.profile, self.parts.hardware)
         return event
+
+    def _explain_fall(self, extras: dict[str, float | None]) -> None:
+        """Say once that falling rewards of chosen answers are usual, where they have fallen far."""
+        if not self.state.has_explained_fall and (text := explain_fall(self.profile, extras)):
+            self.state.has_explained_fall = True
+            self.events.note(text)
 
     def _mean_loss(self) -> tuple[float | None, dict[str, float | None], int]:
         """Loss, metrics and number of target tokens; a batch that does not fit into memory is taken again in halves.
@@ -174,12 +187,30 @@ def non_finite(what: str, profile: Profile, hardware: Hardware) -> NonFiniteErro
     return NonFiniteError(f"{what} is NaN or infinite ({how}).", hint=f"{hint} Checkpoints stay as they are.")
 
 
+def explain_fall(profile: Profile, extras: dict[str, float | None]) -> str:
+    """Why the chosen answers have become less likely than they were under the reference, and what helps; else "".
+
+    Little is no matter, and where the rejected ones are ahead that is not what is wrong.
+    """
+    chosen, margin = extras.get("rewards/chosen"), extras.get("rewards/margins")
+    stage, beta = profile.run.stage, profile.preference.beta
+    if stage not in REFERENCE_STAGES or chosen is None or margin is None:
+        return ""
+    if margin <= 0 or chosen > -MANY_NATS * beta:
+        return ""
+    which = ("chosen", "rejected") if stage == "dpo" else ("good", "bad")
+    what_helps = 'or add "sft" to preference.loss_type' if stage == "dpo" else "or preference.desirable_weight"
+    return (
+        f"the {which[0]} answers are less likely than they were at the start (reward {chosen:.2f}), and the {which[1]} "
+        f"ones still less ({chosen - margin:.2f}). That is usual: {stage} trains the difference. If answers get worse, "
+        f"raise preference.beta {what_helps}."
+    )
+
+
 def note_evaluation(
     state: TrainState, loss: float | None, extras: dict[str, float | None], section: EvalSection
 ) -> bool:
     """Note an evaluation; returns whether it is the best so far. Step 0 never is: the others are compared with it.
-
-    `extras` has the value of a metric that is not the loss.
 
     One that could not be measured (`None`) costs no patience: a loss of NaN does.
     """
@@ -190,13 +221,12 @@ def note_evaluation(
     if state.step == 0:
         state.loss_before = state.last_loss
         return False
-    if loss is None:
+    value = section.value_of(loss, extras)
+    if value is None:
         return False
-    is_loss = not section.greater_counts
-    value = loss if is_loss else extras[section.metric_for_best_model]
-    before = state.best_loss if is_loss else state.best_metric
-    gain = math.inf if before is None or value is None else before - value if is_loss else value - before
-    best = finite and value is not None and gain > 0
+    before = state.best_loss if section.metric_for_best_model == "loss" else state.best_metric
+    gain = math.inf if before is None else value - before if section.greater_counts else before - value
+    best = finite and gain > 0
     state.bad_evaluations = 0 if best and gain > section.early_stopping_threshold else state.bad_evaluations + 1
     if best:
         state.best_loss, state.best_metric, state.best_step = loss, value, state.step

@@ -11,6 +11,7 @@ import msgspec
 from ftui import units
 from ftui.cli.terminal import table
 from ftui.errors import UsageError
+from ftui.measures import MEASURES
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
 from ftui.runs.state import RunState, disk_trouble, eta_seconds, phase_word, read_losses
@@ -125,6 +126,7 @@ def facts(run: Run, status: Status) -> Iterator[tuple[str, str]]:
     yield "epoch", units.quantity(state.epoch, 2)
     yield "train loss", describe.loss_figures(state)[0]
     yield "eval loss", _eval_loss(state)
+    yield from _measures(state)
     yield "gradient norm", describe.format_value(state.grad_norm, "grad_norm", state.non_finite)
     yield "learning rate", units.rate(state.learning_rate)
     yield "tokens/s", units.count(state.tokens_per_second)
@@ -176,6 +178,20 @@ def _eval_loss(state: RunState) -> str:
         if evaluation is not None:
             texts.append(f"{word} {units.quantity(evaluation.loss)} (step {evaluation.step})")
     return ", ".join(texts)
+
+
+def _measures(state: RunState) -> Iterator[tuple[str, str]]:
+    """The stage's other measures: of the newest step, of the newest evaluation and of the best one."""
+    evaluations = (("eval", state.last_evaluation), ("best", state.best_evaluation))
+    for name, measure in MEASURES.items():
+        texts = [f"{units.figure(state.extras[name])} train"] if name in state.extras else []
+        texts += [
+            f"{units.figure(evaluation.extras[name])} {word} (step {evaluation.step})"
+            for word, evaluation in evaluations
+            if evaluation is not None and name in evaluation.extras
+        ]
+        if texts:
+            yield measure.words, ", ".join(texts)
 
 
 def _process(pid: int, alive: bool) -> str:

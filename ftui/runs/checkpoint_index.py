@@ -42,8 +42,9 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
     """A checkpoint, or final/. `name` is its path below checkpoints/, `path` the one below the run's folder.
 
     `kinds` say why it is kept: its tags as they count now (`best` only for the one that is the best). `eval_loss` is
-    that of the plan's evaluation at this step; `eval_finite` is false where it was NaN or infinite. `problem`: why the
-    run cannot continue from it. `verified`: every byte was read back. `newest`: an ordinary resume continues from it.
+    that of the plan's evaluation at this step, `eval_measures` its other measures; `eval_finite` is false where the
+    loss was NaN or infinite. `problem`: why the run cannot continue from it. `verified`: every byte was read back.
+    `newest`: an ordinary resume continues from it.
     """
 
     step: int | None
@@ -54,6 +55,7 @@ class CheckpointEntry(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str] = []
     eval_loss: float | None = None
     eval_finite: bool = True
+    eval_measures: dict[str, float | None] = {}
     size: int | None = None
     created: float | None = None
     attempt: int | None = None
@@ -199,7 +201,12 @@ class CheckpointIndex:
         return (
             entry
             if evaluation is None
-            else replace(entry, eval_loss=evaluation.loss, eval_finite=evaluation.loss is not None)
+            else replace(
+                entry,
+                eval_loss=evaluation.loss,
+                eval_finite=evaluation.loss is not None,
+                eval_measures=evaluation.extras,
+            )
         )
 
 

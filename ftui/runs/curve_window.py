@@ -27,13 +27,16 @@ class _Line(msgspec.Struct):
     attempt: int = 0
     token: str = ""
     loss: float | None = None
+    extras: dict[str, float | None] = {}
 
 
 _decode = msgspec.json.Decoder(_Line)
 
 
-def read_window(run: Run, curves: Curves, first: int, last: int, *, most_bytes: int) -> Curves | None:
-    """The losses of steps `first` to `last` as far as they count, in bunches of one step (wider ones beyond 512).
+def read_window(
+    run: Run, curves: Curves, first: int, last: int, *, most_bytes: int, quantity: str = "loss"
+) -> Curves | None:
+    """The losses (or another measure) of steps `first` to `last` as far as they count, one by one up to 512.
 
     `curves` says which attempts there were and where each began. `None` where that would take more than `most_bytes`
     of the file, or where it cannot be read.
@@ -45,7 +48,7 @@ def read_window(run: Run, curves: Curves, first: int, last: int, *, most_bytes: 
             end = _find(file, size, (_attempt_at(curves, last), last + 1))
             if end - begin > most_bytes:
                 return None
-            return _gather(curves, _lines(file, begin, size), first, last)
+            return _gather(curves, _lines(file, begin, size), first, last, quantity)
     except OSError:  # not there, or its volume has trouble: the chart stays as coarse as it was
         return None
 
@@ -83,7 +86,7 @@ def _lines(file: BinaryIO, start: int, size: int) -> Iterator[_Line]:
             continue
 
 
-def _gather(curves: Curves, lines: Iterator[_Line], first: int, last: int) -> Curves:
+def _gather(curves: Curves, lines: Iterator[_Line], first: int, last: int, quantity: str) -> Curves:
     """What counts of the lines, until they are past `last`."""
     gathered: dict[int, AttemptCurves] = {}
     by_number = {attempt.attempt: attempt for attempt in curves.attempts}
@@ -98,8 +101,9 @@ def _gather(curves: Curves, lines: Iterator[_Line], first: int, last: int) -> Cu
             continue
         if line.attempt not in gathered:
             gathered[line.attempt] = AttemptCurves(
-                line.attempt, line.token, line.step - 1, line.step, {"loss": Series()}
+                line.attempt, line.token, line.step - 1, line.step, {quantity: Series()}
             )
         gathered[line.attempt].last_step = line.step
-        gathered[line.attempt].series["loss"].add(line.step, line.loss)
+        value = line.loss if quantity == "loss" else line.extras.get(quantity)
+        gathered[line.attempt].series[quantity].add(line.step, value)
     return Curves(offset=0, attempts=list(gathered.values()))

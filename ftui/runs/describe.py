@@ -1,9 +1,10 @@
 """A run's records and state in plain lines: pure functions, all foreign text through `shown`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from ftui import units
+from ftui.measures import MEASURES
 from ftui.runs.events import (
     Adopted,
     AnyRecord,
@@ -14,6 +15,7 @@ from ftui.runs.events import (
     EngineEnded,
     EvaluationDone,
     MicroBatchChanged,
+    Noted,
     PhaseChanged,
     Restarting,
     RunFailed,
@@ -54,13 +56,15 @@ def format_value(value: float | None, name: str, non_finite: list[str]) -> str:
     return "not finite" if value is None and name in non_finite else units.quantity(value)
 
 
-STAGE_MEASURES = {"rewards/accuracies": "accuracy", "rewards/margins": "margin"}
-"""Measures of a stage that stand beside its loss, and what they are called there."""
+BESIDE_LOSS = ("rewards/accuracies", "rewards/margins", "kl")
+"""Measures that stand beside the loss of each step ..."""
+OF_EVALUATIONS = ("mean_token_accuracy", "perplexity", *BESIDE_LOSS)
+"""... and of an evaluation."""
 
 
-def stage_measures(extras: Mapping[str, float | None]) -> list[str]:
-    """`accuracy 0.94`, `margin 1.20`: those of the stage's measures that there are."""
-    return [f"{word} {units.quantity(extras[name], 2)}" for name, word in STAGE_MEASURES.items() if name in extras]
+def write_measures(extras: Mapping[str, float | None], names: Iterable[str]) -> list[str]:
+    """`accuracy 0.94`, `margin 1.20`: those of the measures that there are."""
+    return [f"{MEASURES[name].short} {units.figure(extras[name])}" for name in names if name in extras]
 
 
 def loss_figures(state: RunState) -> tuple[str, str]:
@@ -84,7 +88,7 @@ def step_line(state: RunState) -> str:
     parts = [place(state)]
     if state.step_time is not None:
         parts.append(f"train loss {loss_figures(state)[0]}")
-        parts += stage_measures(state.extras)
+        parts += write_measures(state.extras, BESIDE_LOSS)
         parts.append(f"{units.count(state.tokens_per_second)} tokens/s")
     if state.memory is not None:
         parts.append(units.size(state.memory))
@@ -162,7 +166,7 @@ def event_lines(record: AnyRecord) -> list[str]:
         case EvaluationDone():
             best = " (best so far)" if record.best else ""
             loss = f"loss {format_value(record.loss, 'loss', record.non_finite)}"
-            figures = ", ".join([loss, *stage_measures(record.extras)])
+            figures = ", ".join([loss, *write_measures(record.extras, OF_EVALUATIONS)])
             return [f"evaluation at step {record.step}: {figures}{best}"]
         case CheckpointSaved():
             size, seconds = units.size(record.num_bytes), units.duration(record.seconds)
@@ -175,6 +179,8 @@ def event_lines(record: AnyRecord) -> list[str]:
             return [f"stage {record.number} of {record.of} from step {record.step} on: {shown(record.words)}"]
         case Warned():
             return lines_of(f"warning: {record.message}")
+        case Noted():
+            return lines_of(f"note: {record.message}")
         case ControlApplied() | ControlRefused() | MicroBatchChanged():
             return lines_of(_answer(record))
         case Adopted() | Stalled() | Restarting():
@@ -186,11 +192,14 @@ def step_lines(record: AnyRecord, state: RunState, logging_steps: int) -> list[s
     """The line of a step that is due in a log, `state` being what it led to; 80 columns with the time before it."""
     if not isinstance(record, Step) or not record.applied or not is_due(record, state, logging_steps):
         return []
+    rates = [
+        f"lr {units.rate(record.learning_rate)}",
+        f"grad {format_value(record.grad_norm, 'grad_norm', record.non_finite)}",
+    ]
     parts = [
         place(state),
         f"loss {format_value(record.loss, 'loss', record.non_finite)}",
-        f"lr {units.rate(record.learning_rate)}",
-        f"grad {format_value(record.grad_norm, 'grad_norm', record.non_finite)}",
+        *(write_measures(record.extras, BESIDE_LOSS) or rates),
         f"{units.count(record.tokens_per_second)} tok/s",
     ]
     if eta := eta_seconds(state):  # none before the second step, 0 after the last
@@ -320,6 +329,7 @@ def summary(run: Run, state: RunState, *, learning_rate: float, gives_scores: bo
     lines.append(f"  result      {shown(str(run.final))}")
     if (loss := losses(state, learning_rate)) is not None:
         lines.append(f"  evaluation  {loss}")
+        lines += [f"              {text}" for text in measures_before_and_after(state)]
     lines += _samples(state)
     library, auto = LOADERS.get(state.method, LOADERS["full"])
     auto += "ForSequenceClassification" if gives_scores else "ForCausalLM"
@@ -340,6 +350,19 @@ def losses(state: RunState, learning_rate: float) -> str | None:
         return f"loss {units.quantity(after)}, unchanged: the learning rate is 0"
     at = f" (step {state.step_final})" if state.step_final is not None else ""
     return f"loss {units.quantity(before)} at step 0 -> {units.quantity(after)} in final/{at}"
+
+
+def measures_before_and_after(state: RunState) -> list[str]:
+    """`accuracy 0.00 -> 0.94` for each measure of the first evaluation and of that of the final weights."""
+    known = (one for one in reversed([*state.bests, *state.evaluations]) if one.step == state.step_final)
+    first, last = state.first_evaluation, next(known, None)
+    if first is None or last is None:
+        return []
+    shared = [name for name in OF_EVALUATIONS if name in first.extras and name in last.extras]
+    return [
+        f"{MEASURES[name].short} {units.figure(first.extras[name])} -> {units.figure(last.extras[name])}"
+        for name in shared
+    ]
 
 
 def _samples(state: RunState) -> list[str]:

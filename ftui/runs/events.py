@@ -206,6 +206,12 @@ class Warned(Record, frozen=True, tag="warned"):
     message: str
 
 
+class Noted(Record, frozen=True, tag="noted"):
+    """Something that looks odd and is usual, explained."""
+
+    message: str
+
+
 class RunFinished(Record, frozen=True, tag="run_finished"):
     """The plan is done, or early stopping ended it (`reason`). Evaluation losses of step 0 and of final/."""
 
@@ -244,7 +250,7 @@ class RunFailed(Record, frozen=True, tag="run_failed"):
 JournalRecord = (
     RunOpened | PhaseChanged | RunStarted | StageBegan | EvaluationDone | CheckpointSaved | CheckpointVerified
     | CheckpointTagged | CheckpointRemoved | CheckpointRejected | Sampled | ControlApplied | ControlRefused
-    | MicroBatchChanged | Warned | RunFinished | RunStopped | RunFailed
+    | MicroBatchChanged | Warned | Noted | RunFinished | RunStopped | RunFailed
 )  # fmt: skip
 
 

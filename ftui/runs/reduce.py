@@ -221,7 +221,8 @@ def _with_evaluation(state: RunState, record: EvaluationDone) -> RunState:
     """An extra one counts as the last, but is neither the first nor the best, nor does it replace a planned one."""
     if record.loss is None and not record.non_finite:
         return state  # it did not fit into memory
-    evaluation, last = Evaluation(record.step, record.loss, record.requested), state.last_evaluation
+    evaluation = Evaluation(record.step, record.loss, record.requested, record.extras)
+    last = state.last_evaluation
     if last is not None and last.step == record.step:
         if record.requested and not last.requested:
             return state

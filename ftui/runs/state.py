@@ -10,11 +10,12 @@ from ftui.system.process_id import Identity
 
 
 class Evaluation(msgspec.Struct, frozen=True):
-    """An evaluation's loss; `None` when it was not finite. `requested`: an extra one."""
+    """An evaluation's loss (`None` when it was not finite) and other measures. `requested`: an extra one."""
 
     step: int
     loss: float | None
     requested: bool = False
+    extras: dict[str, float | None] = {}
 
 
 class SavedCheckpoint(msgspec.Struct, frozen=True):
@@ -148,7 +149,7 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def best_evaluation(self) -> Evaluation | None:
-        """The evaluation with the lowest loss so far; `None` before the first after step 0."""
+        """The best evaluation so far, by eval.metric_for_best_model; `None` before the first after step 0."""
         return self.bests[-1] if self.bests else None
 
     @property

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {
     path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+    for path in [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 }
 PICTURE = re.compile(r"!\[[^\]]+\]\(([^)]+)\)")
 MOST_BYTES = 1 << 20  # of the moving picture, which everyone loads who looks at the README
@@ -151,7 +151,8 @@ def test_constraints_pin_every_distribution() -> None:
 def test_no_path_of_a_machine_is_in_the_repository() -> None:
     """Paths under somebody's home, work or temporary folders say that a file was not made for everyone."""
     pattern = re.compile(r"(?<![\w/.])/(?:home|work|root|Users)/[a-z]")
-    for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("profiles/**/*.toml"), *ROOT.glob("*.toml")]:
+    patterns = ("*.md", "docs/**/*.md", "profiles/**/*.toml", "*.toml")
+    for path in (path for one in patterns for path in ROOT.glob(one)):
         assert not pattern.search(path.read_text()), path
 
 

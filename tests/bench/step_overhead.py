@@ -36,12 +36,12 @@ def bare(folder: Path, sections: dict[str, dict[str, Any]]) -> Steps:
 
     from ftui.engine.models.load_model import load_model
     from ftui.engine.models.methods import apply_method, storage_dtype
-    from ftui.engine.objectives.loss import summed_loss
     from ftui.engine.optim.schedule import learning_rate_curve
     from ftui.engine.system.device import find_hardware
     from ftui.engine.training.collate import collate
     from ftui.engine.training.prepare import prepare
     from ftui.profile.schema import Profile
+    from tests.support.losses import summed_loss
 
     profile = Profile.model_validate_json(json.dumps(sections, default=str))
     hardware = find_hardware(profile)

@@ -65,6 +65,10 @@ def test_two_ranks_train_as_one_process_does(
     ]
     np.testing.assert_allclose(column(two, "loss"), column(one, "loss"), rtol=1e-5)
     np.testing.assert_allclose(column(two, "grad_norm"), column(one, "grad_norm"), rtol=1e-3)
+    found, expected = (np.array([[*s.extras.values()] for s in run], dtype=float) for run in (two, one))
+    assert {*one[0].extras} == {"mean_token_accuracy", "perplexity"}
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-5)
+    np.testing.assert_allclose(found[:, 1], expected[:, 1], rtol=1e-4)  # which token is likelier may hang on a last bit
     weights = [load_file(run.final / "adapter_model.safetensors") for run in (alone, team)]
     for name, tensor in weights[0].items():
         np.testing.assert_allclose(weights[1][name], tensor, atol=1e-4, err_msg=name)

@@ -9,7 +9,6 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from ftui.engine.models.model_parts import autocast
 from ftui.engine.models.quantization import keep_layout
-from ftui.engine.objectives.loss import summed_loss
 from ftui.engine.recipe import train
 from ftui.engine.runtime.control_flags import Control
 from ftui.engine.runtime.event_writer import EventWriter
@@ -22,6 +21,7 @@ from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts
+from tests.support.losses import summed_loss
 
 
 class Killed(BaseException):

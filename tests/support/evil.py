@@ -12,6 +12,7 @@ from ftui.runs.events import (
     EngineEnded,
     Gpu,
     MicroBatchChanged,
+    Noted,
     PhaseChanged,
     Restarting,
     RunFailed,
@@ -99,6 +100,7 @@ def _journal(run: Run, text: str, ended: str) -> None:
         ControlRefused(request=text, verb=text, step=4, reason=text),
         MicroBatchChanged(step=4, old=2, new=1, place=text),
         Warned(message=text),
+        Noted(message=text),
         make_evaluation(4, 2.0, best=True),
         PhaseChanged(phase="held", detail=text),
     )

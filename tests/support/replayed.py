@@ -7,7 +7,7 @@ import msgspec
 
 from ftui.runs.checkpoint_folders import MANIFEST, read_manifest
 from ftui.runs.curves import CurveReader, Curves
-from ftui.runs.events import Adopted, EngineStarted, RunOpened
+from ftui.runs.events import Adopted, EngineStarted, EvaluationDone, RunOpened, Step
 from ftui.runs.journal import Tail, encode
 from ftui.runs.run_folder import Run
 from ftui.runs.status import Status, Watch
@@ -92,3 +92,27 @@ def _revive(run: Run, process: Identity) -> None:
             lines.append(encode(record))
         path.write_bytes(b"".join(lines))
     write_summaries(run, time=stored.time, supervisor=process)
+
+
+def with_rewards(run: Run) -> Run:
+    """The recorded run as if it had compared answers: its losses stay, its rewards are made up."""
+    stored = msgspec.json.decode(run.status.read_bytes(), type=Status)
+    for path in (run.metrics, run.journal):
+        lines = []
+        for record in Tail(path).read():
+            if isinstance(record, Step | EvaluationDone):
+                record = msgspec.structs.replace(record, extras=_rewards(record.step, record.loss or 0.0))
+            lines.append(encode(record))
+        path.write_bytes(b"".join(lines))
+    write_summaries(run, time=stored.time, supervisor=stored.supervisor)
+    return run
+
+
+def _rewards(step: int, noise: float) -> dict[str, float | None]:
+    """Both fall, the rejected ones further; a loss moves them up and down."""
+    chosen, rejected = -0.002 * step + 0.1 * (noise % 1), -0.006 * step - 0.1 * (noise % 1)
+    accuracy = min(1.0, step / 200) * (0.8 + 0.2 * (noise % 1))
+    return {
+        "rewards/chosen": chosen, "rewards/rejected": rejected, "rewards/accuracies": accuracy,
+        "rewards/margins": chosen - rejected, "logps/chosen": -80 + 10 * chosen, "logps/rejected": -90 + 10 * rejected,
+    }  # fmt: skip

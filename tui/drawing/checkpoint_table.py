@@ -5,6 +5,7 @@ from pathlib import Path
 
 from ftui import units
 from ftui.runs.checkpoint_index import CheckpointEntry, describe_entry
+from ftui.runs.describe import OF_EVALUATIONS, write_measures
 from ftui.text import cells, cut_middle
 
 from ..render.spans import Frame, Line, around, harmless, left, on_cursor, paragraph, right, spread, width_of
@@ -155,6 +156,7 @@ def details(
     separator = f" {frame.glyphs.separator} "
     facts = [] if (age := _age(entry, now)) is None else [f"saved {clock(age)} ago by attempt {entry.attempt}"]
     facts += [f"tags: {', '.join(entry.tags)}"] if entry.tags else []
+    facts += write_measures(entry.eval_measures, OF_EVALUATIONS)
     texts += [(place(folder / entry.path), "text"), (separator.join(facts), "muted")]
     return [*lines, *(line for text, style in texts if text for line in paragraph(text, frame.width, style))][
         : frame.height

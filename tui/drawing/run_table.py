@@ -9,13 +9,15 @@ from ftui.runs.state import eta_seconds, phase_word, read_losses
 from ..render.spans import Frame, Line, around, left, middle, on_cursor, paragraph, right, thin_line
 from ..state.run_list import RunRow
 from .columns import GAP, Column, share_width, widest
-from .wording import clock, gib, loss, model_name, phase_style, place, share_done, short, status_word, steps
+from .wording import clock, figure, gib, loss, model_name, phase_style, place, share_done, short, status_word, steps
 
 NAME, LONGEST_NAME = 12, 40  # columns: the least of a name, and from which on it is read well enough when cut
-COLUMNS = ("phase", "step", "train loss", "eval loss", "loss curve", "tokens/s", "memory", "ETA", "age")
-BY_NEED = ("phase", "step", "train loss", "eval loss", "ETA", "loss curve", "age", "tokens/s", "memory")
+COLUMNS = ("phase", "step", "train loss", "eval loss", "accuracy", "loss curve", "tokens/s", "memory", "ETA", "age")
+BY_NEED = ("phase", "step", "train loss", "eval loss", "ETA", "loss curve", "accuracy", "age", "tokens/s", "memory")
 """The same columns, those first that have to be there; the others come while names keep their room."""
 NEEDED = 4
+ACCURACIES = ("rewards/accuracies", "mean_token_accuracy")
+"""Of the newest evaluation: a run has one of them at most, and the column is there where a run has one."""
 
 
 def run_table(frame: Frame, rows: Sequence[RunRow], cursor: int, now: float) -> list[Line]:
@@ -47,7 +49,7 @@ def _widths(room: int, rows: Sequence[RunRow], cells: Sequence[dict[str, tuple[s
     columns = {"run": Column(NAME, longest)}
     for number, name in enumerate(BY_NEED):
         width = max(content[name], len(name if is_wide else _short_heading(name)))
-        if number < NEEDED or free >= width + GAP:
+        if number < NEEDED or (free >= width + GAP and (name != "accuracy" or content[name])):
             columns[name] = Column(width, width, grows=name == "loss curve")
             free -= width + GAP
     widths = share_width(list(columns.values()), room - 4 - GAP * (len(columns) - 1))
@@ -86,6 +88,9 @@ def _cell(row: RunRow, name: str, now: float) -> tuple[str, str]:
             return loss(losses.train, finite="train" not in losses.non_finite), "text"
         case "eval loss":
             return loss(losses.eval, finite="eval" not in losses.non_finite), "text"
+        case "accuracy":
+            extras = {} if state.last_evaluation is None else state.last_evaluation.extras
+            return next((figure(extras[name]) for name in ACCURACIES if name in extras), ""), "text"
         case "tokens/s":
             return short(state.tokens_per_second) if row.is_running else "", "muted"
         case "memory":
@@ -111,7 +116,8 @@ def details(frame: Frame, row: RunRow | None, now: float) -> list[Line]:
     if state.attempt > 1:
         facts.append(f"attempt {state.attempt}")
     if (evaluation := state.best_evaluation) is not None:
-        facts.append(f"best evaluation {loss(evaluation.loss)} at step {evaluation.step:,}")
+        measures = describe.write_measures(evaluation.extras, describe.OF_EVALUATIONS)
+        facts.append(", ".join([f"best evaluation {loss(evaluation.loss)}", *measures, f"step {evaluation.step:,}"]))
     if (checkpoint := state.newest_checkpoint) is not None:
         facts.append(Path(checkpoint.path).name)
     text, style = explain_status(row)

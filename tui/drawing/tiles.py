@@ -5,22 +5,25 @@ from functools import partial
 
 import msgspec
 
+from ftui.measures import MEASURES
 from ftui.runs.curves import Curves
 from ftui.runs.events import Gpu, Telemetry
 from ftui.runs.state import RunState
 
 from ..render.spans import Frame, Line, clipped, spread, width_of
 from .charts.spark import extent, points, recent, spark
-from .wording import gib, norm, rate, short
+from .wording import figure, gib, norm, rate, short
 
 GAP = 2
 WIDE = 22  # columns from which names are written out
 NARROWEST = 13
-MEASURES = {
-    "rewards/accuracies": ("reward accuracy", "accuracy", "good"),
-    "rewards/margins": ("reward margin", "margin", "loss"),
-}
-"""Measures of stages that compare answers: name, short name and style of their tiles, which come first."""
+STYLES = {
+    "rewards/accuracies": "good", "rewards/margins": "loss", "kl": "pink", "nll_loss": "eval", "rewards/chosen": "eval",
+    "rewards/rejected": "violet", "mean_token_accuracy": "good",
+}  # fmt: skip
+"""Measures of stages that have a tile, with its style: those that matter most first."""
+NUM_FIRST = 3
+"""Of stages that compare answers, so many stand before the machine's; the others come last, where there is room."""
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -38,7 +41,8 @@ class Tile(msgspec.Struct, frozen=True):
 def tiles(frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telemetry]) -> list[Line]:
     """Three lines: as many tiles as there is room for."""
     gpu = samples[-1].gpus[0] if samples and samples[-1].gpus else None
-    measures = [name for name in MEASURES if name in state.extras]
+    measures = [name for name in STYLES if name in state.extras]
+    first = [name for name in measures if name != "mean_token_accuracy"][:NUM_FIRST]
     number = 4 + (gpu is not None) + len(measures)
     width = max(NARROWEST, (frame.width - 2 - GAP * (number - 1)) // number)
     number = min(number, max(1, (frame.width - 2 + GAP) // (width + GAP)))
@@ -51,13 +55,15 @@ def tiles(frame: Frame, state: RunState, curves: Curves, samples: Sequence[Telem
         draw("learning_rate", "learning rate", "lr", rate, rate(state.learning_rate), "loss"),
         draw("grad_norm", "gradient norm", "grad", norm, gradient, "eval"),
     ]
-    for name in reversed(measures):
-        tile_name, short_name, style = MEASURES[name]
-        made.insert(0, draw(name, tile_name, short_name, norm, norm(state.extras[name]), style))
     if gpu is not None:
         made.append(_gpu(frame, gpu, samples, width))
         if gpu.memory_used is not None:
-            made[len(measures) + 1] = _gpu_memory(frame, gpu, state, samples, width)
+            made[1] = _gpu_memory(frame, gpu, state, samples, width)
+    own = {
+        name: draw(name, MEASURES[name].words, MEASURES[name].short, figure, figure(state.extras[name]), STYLES[name])
+        for name in measures
+    }
+    made = [*(own.pop(name) for name in first), *made, *own.values()]
     lines: list[Line] = [[(" ", "text")], [(" ", "text")], [(" ", "text")]]
     for index, tile in enumerate(made[:number]):
         for line, part in zip(lines, _drawn(tile, width), strict=True):

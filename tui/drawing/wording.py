@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ftui import units
 from ftui.runs.state import RunState, disk_trouble, phase_word
 from ftui.runs.status import Status
 
@@ -81,6 +82,11 @@ def norm(value: float | None) -> str:
     if value is None:
         return "-"
     return f"{value:.2f}" if abs(value) < 1000 else f"{value:.1e}"
+
+
+def figure(value: float | None) -> str:
+    """A measure of a stage: `0.92`, `0.0012`; `-` where it was not measured."""
+    return "-" if value is None else units.figure(value)
 
 
 def gib(num_bytes: float | None) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual.binding import Binding, BindingType
 
 from ftui.errors import DiskError, FtuiError
@@ -20,7 +21,7 @@ from ftui.runs.send_request import REQUESTS, parse_setting
 from ftui.runs.state import ended_badly, phase_word
 from ftui.runs.status import is_running, read_status
 
-from ..drawing.charts.loss_chart import ChartSettings, Scale, change_smoothing, chart, pan, zoom
+from ..drawing.charts.loss_chart import ChartSettings, Scale, change_measure, change_smoothing, chart, pan, zoom
 from ..drawing.header import header
 from ..drawing.panes import pane
 from ..drawing.tiles import tiles
@@ -77,6 +78,8 @@ class MonitorScreen(CanvasScreen[None]):
         Binding(
             "m", "change('max_steps=')", "change", tooltip="Change max_steps or save, eval, log steps", id="change"
         ),
+        Binding("y", "measure(1)", "curve", tooltip="Draw another curve: accuracy, margin, rewards ...", id="curve"),
+        Binding("Y", "measure(-1)", "curve before", show=False, tooltip="The curve before", id="curve-before"),
         Binding("l", "log_axis", "log y", tooltip="Linear or logarithmic loss axis", id="log-axis"),
         Binding("z", "zoom(0.5)", "zoom", tooltip="Half the steps, around the newest", id="zoom-in"),
         Binding("left_square_bracket", "smooth(-1)", "less smooth", show=False, tooltip="Smooth less", id="rougher"),
@@ -251,18 +254,21 @@ class MonitorScreen(CanvasScreen[None]):
         self._set(pan(self.settings, self.run_view.state, share))
 
     def action_all(self) -> None:
-        self._set(ChartSettings(log=self.settings.log, smoothing=self.settings.smoothing))
+        self._set(replace(self.settings, window=None))
+
+    def action_measure(self, by: int) -> None:
+        self._scale = Scale()
+        self._set(change_measure(self.settings, self.run_view.curves, by))
 
     def action_smooth(self, by: int) -> None:
         self._set(change_smoothing(self.settings, by))
 
     def action_log_axis(self) -> None:
-        self._set(ChartSettings(not self.settings.log, self.settings.window, self.settings.smoothing))
+        self._set(replace(self.settings, log=not self.settings.log))
 
     def _set(self, settings: ChartSettings) -> None:
-        moved = settings.window != self.settings.window
-        self.settings = settings
-        if moved:
+        before, self.settings = self.settings, settings
+        if (settings.window, settings.measure) != (before.window, before.measure):
             self._fine = self._look_closer()
         self.draw()
 
@@ -271,7 +277,10 @@ class MonitorScreen(CanvasScreen[None]):
         if self.settings.window is None:
             return None
         first, last = self.settings.window
-        return read_window(self._run, self.run_view.curves, int(first), int(last) + 1, most_bytes=FINE_BYTES)
+        return read_window(
+            self._run, self.run_view.curves, int(first), int(last) + 1, most_bytes=FINE_BYTES,
+            quantity=self.settings.measure,
+        )  # fmt: skip
 
     def action_detach(self) -> None:
         name, run_view = self._run.name, self.run_view

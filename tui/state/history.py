@@ -20,6 +20,7 @@ from ftui.runs.events import (
     EngineEnded,
     EvaluationDone,
     MicroBatchChanged,
+    Noted,
     PhaseChanged,
     Restarting,
     RunFailed,
@@ -43,7 +44,7 @@ FIGURE = re.compile(r"\d")
 MARKS_KEPT = 4096  # evaluations; a chart has a few hundred columns
 
 TONES: dict[type, str] = {
-    EvaluationDone: "eval", CheckpointSaved: "good", CheckpointRejected: "bad", Warned: "warn",
+    EvaluationDone: "eval", CheckpointSaved: "good", CheckpointRejected: "bad", Warned: "warn", Noted: "eval",
     MicroBatchChanged: "warn",
     RunFailed: "bad", Stalled: "bad", Restarting: "warn", ControlApplied: "loss", ControlRefused: "warn",
     RunFinished: "good", RunStopped: "good", EngineEnded: "bad",
@@ -68,11 +69,17 @@ class Event(msgspec.Struct, frozen=True):
 
 
 class EvaluationMark(msgspec.Struct, frozen=True):
-    """An evaluation: its step, its loss (`None`: not finite), whether it was the best so far (no extra one is)."""
+    """An evaluation: its step, its loss (`None`: not finite), whether it was the best so far (no extra one is), and its
+    other measures."""
 
     step: int
     loss: float | None
     is_best: bool
+    extras: dict[str, float | None] = {}
+
+    def value(self, measure: str) -> float | None:
+        """Its loss, or another measure."""
+        return self.loss if measure == "loss" else self.extras.get(measure)
 
 
 class AttemptStart(msgspec.Struct, frozen=True):
@@ -138,7 +145,9 @@ class History:
             if record.requested:
                 return
             self.evaluations.pop()
-        self.evaluations.append(EvaluationMark(record.step, record.loss, record.best and not record.requested))
+        self.evaluations.append(
+            EvaluationMark(record.step, record.loss, record.best and not record.requested, record.extras)
+        )
 
     def _begin(self, record: RunStarted) -> None:
         """What earlier attempts did above its first step counts no more."""

@@ -57,6 +57,8 @@ RATE_SOURCES = {
     "full, scored": "InstructGPT 9e-6 (arXiv 2203.02155), Llama 2 5e-6 to 1e-5 (arXiv 2307.09288)",
     "lora, scored": "TRL's default 1e-4",
 }
+LEARN_TO_ANSWER = {"orpo"}
+"""Stages that compare answers and take the rates of `sft`: cross-entropy is most of their loss."""
 TRAINED = {
     "full": "a model's own weights",
     "lora": "LoRA",
@@ -88,7 +90,7 @@ def trained_kind(profile: Profile) -> str:
     kind = "lora" if profile.adapter.is_lora else "full"
     if profile.gives_scores:
         return f"{kind}, scored"
-    return f"{kind}, compared" if profile.run.stage in COMPARING_STAGES else kind
+    return f"{kind}, compared" if profile.run.stage in COMPARING_STAGES - LEARN_TO_ANSWER else kind
 
 
 def _rate_range(trained: str, optimizer: str) -> PlausibleRange:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
+from ftui.measures import MEASURES
 from ftui.profile.checks.known_values import EVAL_ROWS, KnownValues, contradiction
 from ftui.profile.origins import ProfileFault
 from ftui.profile.sections.optimizers import FROM_BITSANDBYTES
 from ftui.profile.sections.optimizers import TAKES as OPTIM_TAKES
-from ftui.profile.sections.preference import PAIR_STAGES
 from ftui.profile.sections.schedulers import HAVE_LOWEST, LR_END, PLATEAU, explicit_values
 from ftui.profile.sections.schedulers import TAKES as SCHEDULER_TAKES
 
@@ -133,14 +133,15 @@ def _best_needs_evaluations(values: KnownValues) -> Iterator[ProfileFault]:
 
 
 def _metric(values: KnownValues) -> Iterator[ProfileFault]:
-    metric, wish = values("eval.metric_for_best_model"), values("eval.greater_is_better")
-    is_loss = metric.endswith("loss")
-    if wish is not None and wish == is_loss:
-        why = f"metric_for_best_model = {metric!r} is better when it is {'less' if is_loss else 'greater'}"
+    name, wish = values("eval.metric_for_best_model"), values("eval.greater_is_better")
+    measure = MEASURES[name]
+    if wish is not None and wish != measure.greater_is_better:
+        why = f"metric_for_best_model = {name!r} is better when it is {'less' if wish else 'greater'}"
         yield contradiction("eval.greater_is_better eval.metric_for_best_model", why, "Leave greater_is_better out.")
-    if not is_loss and values("run.stage") not in PAIR_STAGES:
-        why = f"metric_for_best_model = {metric!r} is measured on pairs, and stage = {values('run.stage')!r} has none"
-        yield contradiction("eval.metric_for_best_model run.stage", why, 'Set metric_for_best_model = "loss".')
+    if (stage := values("run.stage")) not in measure.stages:
+        why = f"stage {stage} does not measure metric_for_best_model = {name!r}"
+        there_are = ", ".join(other for other, own in MEASURES.items() if own.chooses and stage in own.stages)
+        yield contradiction("eval.metric_for_best_model run.stage", why, f"It has {there_are}.")
 
 
 def _on_mps(values: KnownValues) -> Iterator[ProfileFault]:

@@ -1,9 +1,11 @@
 """`[eval]` and `[checkpoint]`: when the model is evaluated, and when it is saved."""
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import field_validator
 
+from ftui.measures import MEASURES
 from ftui.profile.sections.fields import Section, conduct, weights
 
 
@@ -25,13 +27,20 @@ class EvalSection(Section):
     per_device_eval_batch_size: int = conduct(8, ge=1)
     """Sequences that pass through the model at once during evaluation."""
 
-    metric_for_best_model: Literal["loss", "eval_loss", "rewards/accuracies", "rewards/margins"] = weights("loss")
-    """The measure on the evaluation rows by which the best model is chosen and early stopping decides: the loss, or, of
-    a stage that compares answers, the share of pairs whose chosen answer has the greater reward, or the mean difference
-    of both rewards."""
+    metric_for_best_model: Literal[
+        "loss", "mean_token_accuracy", "perplexity", "rewards/accuracies", "rewards/margins", "rewards/chosen",
+        "logps/chosen", "nll_loss", "log_odds_ratio",
+    ] = weights("loss")  # fmt: skip
+    """The measure on the evaluation rows by which the best model is chosen, and early stopping and
+    `reduce_lr_on_plateau` decide; also with `eval_` before it. Of `sft` and `pretrain`: the share of target tokens that
+    the model holds for the likeliest, or e to the power of the loss. Of stages on pairs: the share of pairs whose
+    chosen answer has the greater reward; of these and `kto`: the mean difference of both rewards, the reward or the
+    log-probability of the chosen answers. `nll_loss` (`orpo`, `cpo`) is the cross-entropy of the chosen answers,
+    `log_odds_ratio` the other term of `orpo`."""
 
     greater_is_better: bool | None = weights(None)
-    """Follows from the metric: false for a loss, true for the others. Any other value is refused."""
+    """Follows from the metric: false for `loss`, `nll_loss` and `perplexity`, true for the others. Any other value is
+    refused."""
 
     early_stopping_patience: int | None = weights(None, ge=1)
     """End the run after this many evaluations in a row without a better value of metric_for_best_model."""
@@ -51,7 +60,16 @@ class EvalSection(Section):
     @property
     def greater_counts(self) -> bool:
         """Whether more of the metric is better."""
-        return not self.metric_for_best_model.endswith("loss")
+        return bool(MEASURES[self.metric_for_best_model].greater_is_better)
+
+    def value_of(self, loss: float | None, extras: Mapping[str, float | None]) -> float | None:
+        """The metric of an evaluation, from its loss and its other measures; `None` where it could not be measured."""
+        return loss if self.metric_for_best_model == "loss" else extras.get(self.metric_for_best_model)
+
+    @field_validator("metric_for_best_model", mode="before")
+    @classmethod
+    def _without_prefix(cls, name: Any) -> Any:
+        return name.removeprefix("eval_") if isinstance(name, str) else name
 
     @field_validator("eval_steps")
     @classmethod

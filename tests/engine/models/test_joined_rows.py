@@ -12,9 +12,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.models import joined_rows
 from ftui.engine.models.joined_rows import JOINABLE, can_join, joins_rows, keeps_apart, settle_joined_rows
-from ftui.engine.objectives.loss import summed_loss
 from ftui.engine.system.device import Hardware
 from ftui.engine.training.collate import collate
+from tests.support.losses import summed_loss
 from tests.support.tiny import chats, column, make_profile, train_run, write_rows
 
 CPU = Hardware(torch.device("cpu"), "fp32", 1, "a CPU", None)

@@ -20,12 +20,13 @@ from transformers.integrations import liger
 from ftui.engine.models import performance
 from ftui.engine.models.methods import apply_method
 from ftui.engine.models.starting_point import StartingPoint
-from ftui.engine.objectives.loss import Batch, summed_loss
+from ftui.engine.objectives.loss import Batch
 from ftui.engine.system import device
 from ftui.engine.system.device import Hardware, settle_torch
 from ftui.errors import HardwareError, ModelError
 from ftui.profile.sections.train import TrainSection
 from ftui.runs.events import Step
+from tests.support.losses import summed_loss
 from tests.support.refused import refused
 from tests.support.tiny import chats, column, make_profile, train_run, write_rows
 

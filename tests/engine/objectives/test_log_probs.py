@@ -18,10 +18,11 @@ from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.objectives import chunked_head, make_objective
 from ftui.engine.objectives.chunked_head import ChunkedLogProbs
 from ftui.engine.objectives.log_probs import target_log_probs
-from ftui.engine.objectives.loss import Batch, summed_loss
+from ftui.engine.objectives.loss import Batch
 from ftui.engine.objectives.pair_losses import PAIR_LOSSES, LossSettings
 from ftui.engine.objectives.pair_stages import make_pairs
 from ftui.engine.training.collate import collate
+from tests.support.losses import summed_loss
 from tests.support.tiny import make_profile
 
 VOCABULARY, LENGTHS = 90, (14, 9, 12)

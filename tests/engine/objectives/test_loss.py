@@ -44,13 +44,14 @@ from ftui.engine.models.load_model import load_model
 from ftui.engine.objectives import chunked_head as heads
 from ftui.engine.objectives import make_objective
 from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy
-from ftui.engine.objectives.loss import BALANCED, Batch, summed_loss
+from ftui.engine.objectives.loss import BALANCED, Batch, cross_entropy
 from ftui.engine.training.collate import collate
 from ftui.errors import ModelError
 from ftui.models.logits import PLAIN_HEADS
 from ftui.profile.sections.model import ModelSection
 from ftui.runs.events import EvaluationDone
 from ftui.runs.journal import Tail
+from tests.support.losses import summed_loss
 from tests.support.tiny import chats, make_profile, train_run, write_rows
 
 VOCABULARY, ROWS, LENGTH = 90, 3, 14
@@ -270,6 +271,24 @@ def test_smoothed_labels_are_those_of_torch(kind: str) -> None:
         assert float(summed_loss(model, batch, 0.2)) == pytest.approx(plain, rel=1e-5), "an evaluation smooths nothing"
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.2])
+@pytest.mark.parametrize("kind", ["llama", "gpt2", "gemma2"])
+def test_right_targets_are_counted(kind: str, smoothing: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As argmax over whole logits has them, in chunks of a few positions; smoothing is not in `nats`."""
+    monkeypatch.setattr("ftui.engine.objectives.chunked_head.CHUNK_BYTES", 4 * VOCABULARY * 5)
+    model, (batch, _, mask) = make_model(kind), make_batch()
+    with torch.no_grad():
+        logits = model(input_ids=batch.input_ids, attention_mask=mask.long()).logits.flatten(0, 1)[batch.predictors]
+    batch.target_ids[::3] = logits.argmax(-1)[::3]  # a third of them at least is right
+    found = cross_entropy(model, batch, smoothing)
+    num_right = int((logits.argmax(-1) == batch.target_ids).sum())
+    assert 0 < num_right < len(batch.target_ids)
+    assert float(found.num_right) == num_right
+    nats = F.cross_entropy(logits.float(), batch.target_ids, reduction="sum")
+    assert float(found.nats) == pytest.approx(float(nats), rel=1e-5)
+    assert not found.nats.requires_grad and not found.num_right.requires_grad
+
+
 def test_smoothed_labels_are_those_of_transformers() -> None:
     model, (batch, labels, mask) = make_model("llama"), make_batch()
     outputs = model(input_ids=batch.input_ids, attention_mask=mask.long())
@@ -432,7 +451,7 @@ def test_small_gradients_survive_in_fp16_as_in_autograd(confidence: float, store
     hidden, weight, scale = hidden.to(stored), weight.to(stored), 65536.0 / 64
 
     def ours(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
-        return ChunkedCrossEntropy.apply(hidden, weight, None, ids, 0.0)  # type: ignore[no-untyped-call]
+        return ChunkedCrossEntropy.apply(hidden, weight, None, ids, 0.0)[0]  # type: ignore[no-untyped-call]
 
     def own(hidden: torch.Tensor, weight: torch.Tensor) -> Any:
         return F.cross_entropy(F.linear(hidden, weight).float(), ids, reduction="sum")
@@ -471,7 +490,7 @@ def test_other_types_are_narrowed_as_autograd_does(dtype: torch.dtype) -> None:
     narrow = heads._output_gradient(F.linear(hidden, weight).float().log_softmax(-1).exp(), ids).to(dtype)
     expected = [(narrow @ weight).float().to(dtype).mul_(0.25), (narrow.T @ hidden).float().to(dtype).mul_(0.25)]
     leaves = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
-    loss: Any = ChunkedCrossEntropy.apply(*leaves, None, ids, 0.0)  # type: ignore[no-untyped-call]
+    loss: Any = ChunkedCrossEntropy.apply(*leaves, None, ids, 0.0)[0]  # type: ignore[no-untyped-call]
     (loss * 0.25).backward()
     assert all(
         leaf.grad is not None and torch.equal(leaf.grad, own) for leaf, own in zip(leaves, expected, strict=True)

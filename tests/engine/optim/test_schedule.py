@@ -15,7 +15,7 @@ from torch.optim.lr_scheduler import ReduceLROnPlateau
 from transformers import SchedulerType, TrainingArguments, get_scheduler
 from transformers.optimization import TYPE_TO_SCHEDULER_FUNCTION
 
-from ftui.engine.optim.plateau import note_loss, remaining_share
+from ftui.engine.optim.plateau import note_metric, remaining_share
 from ftui.engine.optim.schedule import learning_rate_curve, warmup_steps
 from ftui.engine.system.train_state import TrainState
 from ftui.engine.training.prepare import prepare
@@ -108,20 +108,23 @@ def test_a_misspelt_detail_is_refused() -> None:
         section("cosine", {"num_cycle": 2})
 
 
-@given_values(st.lists(st.one_of(st.just(math.nan), st.integers(1, 20).map(lambda n: n / 8)), max_size=14))
-def test_a_plateau_lowers_the_rate_as_the_trainer_does(losses: list[float]) -> None:
+@given_values(
+    st.lists(st.one_of(st.just(math.nan), st.integers(1, 20).map(lambda n: n / 8)), max_size=14), st.booleans()
+)
+def test_a_plateau_lowers_the_rate_as_the_trainer_does(values: list[float], greater: bool) -> None:
     """Theirs sees every evaluation but that of step 0; ours is put together anew from the saved state each time."""
     kwargs = {"factor": 0.5, "patience": 1, "cooldown": 1, "threshold": 0.05, "min_lr": 2e-5}
     train = section(PLATEAU, kwargs, learning_rate=3e-4, warmup_steps=0.0)
     optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.ones(1))], lr=3e-4)
-    schedule = get_scheduler(PLATEAU, optimizer, scheduler_specific_kwargs=kwargs)
+    mode = {"mode": "max"} if greater else {}  # which its user has to know
+    schedule = get_scheduler(PLATEAU, optimizer, scheduler_specific_kwargs=kwargs | mode)
     curve, state = learning_rate_curve(train, MAX_STEPS), TrainState()
-    note_loss(state, train, 0.01)
-    for step, loss in enumerate(losses, start=1):
+    note_metric(state, train, 0.01, greater_counts=greater)
+    for step, value in enumerate(values, start=1):
         state.step = step
-        note_loss(state, train, loss)
-        note_loss(state, train, None)
-        schedule.step(loss)
+        note_metric(state, train, value, greater_counts=greater)
+        note_metric(state, train, None, greater_counts=greater)
+        schedule.step(value)
         state = msgspec.json.decode(msgspec.json.encode(state), type=TrainState)
         assert curve(step + 1) * remaining_share(state, train) == pytest.approx(
             optimizer.param_groups[0]["lr"], rel=1e-12

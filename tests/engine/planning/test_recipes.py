@@ -13,6 +13,9 @@ from ftui.profile.layers import resolve
 from ftui.profile.presets import SHIPPED, Preset, shipped_presets
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
+from ftui.runs.events import EvaluationDone
+from ftui.runs.run_folder import Run
+from tests.support.attempts import attempt, records
 from tests.support.tiny import column, train_run
 
 RECIPES = shipped_presets()
@@ -53,6 +56,11 @@ def test_a_recipe_is_described_and_its_files_ship(preset: Preset) -> None:
 def test_the_recipes_people_ask_for_are_there() -> None:
     profiles = {preset.name: resolve(preset.path).profile for preset in RECIPES}
     asked = {(p.run.stage, p.adapter.method, p.model.name_or_path) for p in profiles.values()}
+    tiny = {p.run.stage for name, p in profiles.items() if name == f"{p.run.stage}-tiny"}
+    assert tiny >= {"pretrain", "dpo", "kto", "orpo", "simpo", "cpo"}
+    for stage in ("dpo", "kto", "orpo", "simpo"):
+        assert any(one[0] == stage and str(one[2]).startswith("Qwen/Qwen3-1.7B") for one in asked)
+    assert ("dpo", "qlora", "Qwen/Qwen3-8B") in asked
     for method in ("lora", "qlora"):
         for model in ("HuggingFaceTB/SmolLM2-135M-Instruct", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-8B"):
             assert ("sft", method, model) in asked
@@ -84,7 +92,13 @@ SMALLER = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["qlora-qwen3-8b", "full-smollm2-135m", "pretrain-continued", "pretrain-medium"])
+STEPPED = [
+    "qlora-qwen3-8b", "full-smollm2-135m", "pretrain-continued", "pretrain-medium", "dpo-qlora-qwen3-8b",
+    "kto-qwen3-1.7b", "orpo-qwen3-1.7b", "simpo-qwen3-1.7b",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STEPPED)
 def test_a_recipe_takes_steps(name: str, model_folder: Path, rows: Path, tmp_path: Path) -> None:
     smaller = SMALLER if name == "pretrain-medium" else ()
     profile = recipe(SHIPPED / f"{name}.toml", model_folder, rows, *TWO_STEPS, *smaller)
@@ -92,3 +106,17 @@ def test_a_recipe_takes_steps(name: str, model_folder: Path, rows: Path, tmp_pat
     assert [step.step for step in steps] == [1, 2]
     assert all(step.applied for step in steps) and (column(steps, "loss") > 0).all()
     assert list((tmp_path / name / "final").glob("*.safetensors"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["dpo", "kto", "orpo", "simpo", "cpo"])
+def test_a_tiny_recipe_learns_to_prefer_as_it_ships(stage: str, tmp_path: Path) -> None:
+    """Offline, in seconds: held-out quiet answers are preferred to shouted ones, more so than before."""
+    profile = resolve(SHIPPED / f"{stage}-tiny.toml", overrides=["hardware.num_threads=1"]).profile
+    run = Run(tmp_path / stage)
+    assert attempt(run, profile) == 0
+    first, *_, last = records(run, EvaluationDone)
+    assert last.loss < first.loss
+    assert last.extras["rewards/margins"] > first.extras["rewards/margins"]
+    if stage != "kto":
+        assert last.extras["rewards/accuracies"] >= 0.9

@@ -114,17 +114,17 @@ def test_every_figure_under_the_name_that_transformers_gives_it(run: Run) -> Non
         run.journal,
         1,
         make_run_started(),
-        make_evaluation(0, 3.25, seconds=2.0),
+        make_evaluation(0, 3.25, seconds=2.0, extras={"rewards/margins": 0.25, "kl": None}),
         Sampled(step=0, prompt="Who?", completion="Me."),
     )
-    write(run.metrics, 1, step(1, 2.7), step(2, math.inf, extras={"margin": 0.3}))
+    write(run.metrics, 1, step(1, 2.7), step(2, math.inf, extras={"rewards/margins": 0.3}))
     with Looker(run) as looker:
         looker.look()
     found = read_back(run)
     rates = [(1, float(np.float32(1e-4))), (2, float(np.float32(2e-4)))]
     assert found.pop("train/learning_rate") == rates
     assert found["train/loss"][0] == (1, float(np.float32(2.7))) and math.isnan(found.pop("train/loss")[1][1])
-    assert found.pop("train/margin") == [(2, float(np.float32(0.3)))]
+    assert found.pop("train/rewards/margins") == [(2, float(np.float32(0.3)))]
     assert found == {
         "train/grad_norm": [(1, 1.5), (2, 1.5)],
         "train/epoch": [(1, float(np.float32(0.1))), (2, float(np.float32(0.2)))],
@@ -134,6 +134,7 @@ def test_every_figure_under_the_name_that_transformers_gives_it(run: Run) -> Non
         "train/memory": [(1, 1 << 20), (2, 1 << 20)],
         "eval/loss": [(0, 3.25)],
         "eval/runtime": [(0, 2.0)],
+        "eval/rewards/margins": [(0, 0.25)],
     }
     written = next((run.folder / "tensorboard").iterdir())
     assert b"Who?" in written.read_bytes() and b"learning_rate = 0.5" in written.read_bytes()

@@ -20,11 +20,12 @@ from transformers import (
 from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.models.joined_rows import check_packing, settle_joined_rows
 from ftui.engine.models.load_model import load_model
-from ftui.engine.objectives.loss import Batch, summed_loss
+from ftui.engine.objectives.loss import Batch
 from ftui.engine.training.collate import collate
 from ftui.engine.training.prepare import prepare
 from ftui.errors import ModelError
 from ftui.system.user_folders import cache_folder
+from tests.support.losses import summed_loss
 from tests.support.tiny import chats, column, make_profile, train_run, write_rows
 
 SMALL: dict[str, Any] = {

@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -18,6 +18,7 @@ from ftui.engine.system.train_state import Setting, TrainState
 from ftui.engine.training.evaluate import note_evaluation
 from ftui.engine.training.triggers import best_is_saved, evaluation_is_due, save_is_due
 from ftui.errors import ProfileError
+from ftui.measures import MEASURES
 from ftui.profile.layers import resolve
 from ftui.profile.schema import Profile, RunSection
 from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
@@ -114,17 +115,20 @@ def test_a_step_is_evaluated_once() -> None:
 losses = st.one_of(st.just(math.nan), st.integers(0, 8).map(lambda n: n / 4))
 
 
-@given(st.lists(losses, min_size=1, max_size=12), st.sampled_from([0.0, 0.25, 0.4]), st.booleans())
-@example([1.0, 0.75, 0.5], 0.25, False)  # better by just the threshold is not better
-def test_patience_is_counted_as_by_transformers(values: list[float], threshold: float, greater: bool) -> None:
+@given(
+    st.lists(losses, min_size=1, max_size=12), st.sampled_from([0.0, 0.25, 0.4]),
+    st.sampled_from(["loss", "perplexity", "mean_token_accuracy", "rewards/margins"]),
+)  # fmt: skip
+@example([1.0, 0.75, 0.5], 0.25, "loss")  # better by just the threshold is not better
+def test_patience_is_counted_as_by_transformers(values: list[float], threshold: float, metric: Any) -> None:
     """Their callback looks before the Trainer notes a new best; a first loss of NaN is the one thing counted otherwise.
 
     They then have a best, which is infinite; here a loss of NaN costs patience from the first.
     """
     callback, state = EarlyStoppingCallback(1, threshold), TrainerState()
+    greater = metric not in ("loss", "perplexity")  # transformers takes perplexity for better when it is greater
     run, arguments = TrainState(step=1), SimpleNamespace(greater_is_better=greater)
-    metric = "rewards/margins" if greater else "loss"
-    section = EvalSection(metric_for_best_model=metric, early_stopping_threshold=threshold)  # type: ignore[arg-type]
+    section = EvalSection(metric_for_best_model=metric, early_stopping_threshold=threshold)
     if math.isnan(values[0]):
         values = [1.0, *values]
     for value in values:
@@ -132,7 +136,7 @@ def test_patience_is_counted_as_by_transformers(values: list[float], threshold: 
         before = state.best_metric
         is_best = not math.isnan(value) and (before is None or (value > before if greater else value < before))
         state.best_metric = value if is_best else state.best_metric
-        loss = math.nan if math.isnan(value) else 1.0 if greater else value  # a loss that says nothing
+        loss = value if metric == "loss" or math.isnan(value) else 1.0  # a loss that says nothing
         assert note_evaluation(run, loss, {metric: value}, section) == is_best
         assert run.bad_evaluations == callback.early_stopping_patience_counter
 
@@ -147,7 +151,11 @@ def test_patience_is_counted_as_by_transformers(values: list[float], threshold: 
         ),
         (CheckpointSection, {"save_steps": 1.5}, "save_steps is a whole number"),
         (EvalSection, {"eval_steps": 0}, "greater than 0"),
-        (EvalSection, {"metric_for_best_model": "accuracy"}, "'loss', 'eval_loss', 'rewards.accuracies' or"),
+        (
+            EvalSection,
+            {"metric_for_best_model": "accuracy"},
+            "'loss', 'mean_token_accuracy', 'perplexity', 'rewards.ac",
+        ),
     ],
 )
 def test_wrong_periods_and_measures_are_refused(section: type[Any], keys: dict[str, Any], complaint: str) -> None:
@@ -159,9 +167,26 @@ def test_a_loss_is_better_when_it_is_less() -> None:
     assert "better when it is less" in refused(eval=EvalSection(greater_is_better=True))
     accuracy = EvalSection(metric_for_best_model="rewards/accuracies", greater_is_better=False)
     assert "better when it is greater" in refused(eval=accuracy, run=RunSection(stage="dpo"))
-    assert "is measured on pairs" in refused(
-        eval=EvalSection(metric_for_best_model="rewards/margins"), run=RunSection(stage="sft")
-    )
+    perplexity = EvalSection(
+        metric_for_best_model="perplexity", greater_is_better=True
+    )  # as transformers would have it
+    assert "better when it is less" in refused(eval=perplexity)
+
+
+def test_a_measure_is_one_of_the_stage() -> None:
+    """Exactly those whose table says that the stage has them can choose its best checkpoint."""
+    for name, measure in MEASURES.items():
+        for stage in get_args(RunSection.model_fields["stage"].annotation):
+            values: dict[str, Any] = {"metric_for_best_model": f"eval_{name}", "greater_is_better": None}
+            if not measure.chooses:
+                with pytest.raises(ValidationError, match="mean_token_accuracy"):
+                    EvalSection.model_validate(values)
+                continue
+            section = EvalSection.model_validate(values)
+            assert section.metric_for_best_model == name
+            if stage not in measure.stages:
+                complaint = refused(eval=section, run=RunSection(stage=stage))
+                assert f"stage {stage} does not measure metric_for_best_model = '{name}'" in complaint
 
 
 @pytest.mark.parametrize(

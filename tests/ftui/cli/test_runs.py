@@ -9,7 +9,7 @@ from ftui.cli.runs import print_runs, print_status
 from ftui.cli.terminal import table
 from ftui.runs.events import EngineStarted, RunFailed
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState
+from ftui.runs.state import Evaluation, RunState
 from ftui.runs.status import Status
 from ftui.system.process_id import Identity
 from ftui.text import cells
@@ -87,6 +87,17 @@ def test_all_facts_as_json(run: Run, capsys: pytest.CaptureFixture[str]) -> None
     status = json.loads(capsys.readouterr().out)
     assert status["state"]["step"] == 120
     assert status["unwatched"] is True
+
+
+def test_measures_of_the_stage_are_among_the_facts(run: Run) -> None:
+    state = RunState(
+        extras={"rewards/margins": 1.5, "rewards/chosen": None},
+        evaluations=[Evaluation(20, 0.4, extras={"rewards/margins": 1.2})],
+        bests=[Evaluation(10, 0.3, extras={"rewards/margins": 1.25})],
+    )
+    facts = dict(runs.facts(run, Status(time=165.0, state=state)))
+    assert facts["reward margin"] == "1.50 train, 1.20 eval (step 20), 1.25 best (step 10)"
+    assert facts["chosen reward"] == "n/a train" and "perplexity" not in facts
 
 
 def test_an_ending_is_among_the_facts(run: Run, append: Any, capsys: pytest.CaptureFixture[str]) -> None:

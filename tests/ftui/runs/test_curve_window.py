@@ -111,3 +111,15 @@ def test_steps_without_a_number_stay_in_it(tmp_path: Path, loss: float | None) -
     run = Run(tmp_path)
     run.metrics.write_bytes(line(1, 1, 1.0) + line(2, 1, loss))
     assert values(read_window(run, curves_of(run), 1, 2, most_bytes=1 << 20)) == {1: 1.0, 2: loss}
+
+
+def test_another_measure_is_read_as_well(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    records = [
+        make_step(step, attempt=1, token=TOKEN, extras={"kl": step / 8} if step != 7 else {}) for step in range(1, 20)
+    ]
+    run.metrics.write_bytes(b"".join(msgspec.json.encode(record) + b"\n" for record in records))
+    found = read_window(run, curves_of(run), 5, 9, most_bytes=1 << 20, quantity="kl")
+    assert found is not None
+    series = found.attempts[0].series["kl"]
+    assert dict(zip(series.first, series.means(), strict=True)) == {5: 5 / 8, 6: 6 / 8, 7: None, 8: 1.0, 9: 9 / 8}

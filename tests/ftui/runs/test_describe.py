@@ -19,6 +19,7 @@ from ftui.runs.events import (
     EngineEnded,
     EvaluationDone,
     MicroBatchChanged,
+    Noted,
     PhaseChanged,
     Restarting,
     RunFailed,
@@ -34,7 +35,7 @@ from ftui.runs.run_folder import Run
 from ftui.runs.state import RunState
 from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
 from ftui.system.process_id import Identity
-from tests.support.events import make_run_finished, make_run_started, make_step
+from tests.support.events import make_evaluation, make_run_finished, make_run_started, make_step
 
 RUN = Run(Path("/runs/mine"))
 PLAN: dict[str, Any] = {
@@ -59,6 +60,35 @@ def test_the_progress_line() -> None:
     assert describe.progress(state) == "step 120/400 · train loss 2.3450 · 3400 tokens/s · 512.0 MiB · ETA 4m 40s"
     evaluating = fold(state, PhaseChanged(phase="evaluating", attempt=1))
     assert describe.progress(evaluating) == "step 120/400 · train loss 2.3450 · 3400 tokens/s · 512.0 MiB · evaluating"
+
+
+COMPARED = {"rewards/accuracies": 0.9375, "rewards/margins": 0.0123, "rewards/chosen": -0.4, "kl": None}
+TOKENS = {"mean_token_accuracy": 0.5, "perplexity": 8.25}
+
+
+def test_measures_stand_beside_the_loss() -> None:
+    state = state_of(make_run_started(**PLAN), step := make_step(120, extras=COMPARED))
+    assert "train loss 2.5000 · accuracy 0.94 · margin 0.012 · kl n/a · 3400" in describe.progress(state)
+    (line,) = describe.step_lines(step, state, 10)
+    assert "accuracy 0.94 margin 0.012 kl n/a 3400 tok/s" in line and "lr" not in line
+    (plain,) = describe.step_lines(make_step(120, extras=TOKENS), state, 10)
+    assert "lr" in plain and "accuracy" not in plain, "the line of a step has 80 columns"
+    evaluation = make_evaluation(100, 2.25, extras=TOKENS)
+    assert describe.event_lines(evaluation) == ["evaluation at step 100: loss 2.2500, accuracy 0.50, perplexity 8.25"]
+    assert describe.event_lines(Noted(message="odd,\nand usual")) == ["note: odd,", "  and usual"]
+
+
+def test_the_end_compares_measures_with_the_beginning() -> None:
+    first, best, last = ({"rewards/accuracies": value, "rewards/margins": value} for value in (0.0, 0.75, 0.5))
+    evaluations = [
+        make_evaluation(0, 0.69, extras=first),
+        make_evaluation(200, 0.4, best=True, extras=best),
+        make_evaluation(400, 0.5, extras=last),
+    ]
+    state = state_of(make_run_started(**PLAN), *evaluations, make_run_finished(400, step_final=200))
+    assert describe.measures_before_and_after(state) == ["accuracy 0.00 -> 0.75", "margin 0.00 -> 0.75"]
+    alone = state_of(make_run_started(**PLAN), evaluations[-1], make_run_finished(400, step_final=200))
+    assert describe.measures_before_and_after(alone) == []
 
 
 def test_nothing_that_was_not_measured_is_shown() -> None:

@@ -7,10 +7,11 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from ftui.runs.checkpoint_index import CheckpointEntry
 from ftui.runs.run_folder import Run
-from ftui.runs.state import RunState
+from ftui.runs.state import Evaluation, RunState
 from ftui.runs.status import Status, Watch
 from ftui.text import cells
 from ftui.tui.drawing.checkpoint_table import checkpoint_table
@@ -82,6 +83,19 @@ def run_row(number: int) -> Row:
 
 def runs(frame: Frame) -> list[Line]:
     return run_table(frame, [run_row(number) for number in range(len(NAMES))], 1, 400.0)
+
+
+def test_runs_are_compared_by_the_accuracy_that_they_have() -> None:
+    """Of the newest evaluation; where no run has one there is no such column."""
+    rows = [run_row(number) for number in range(2)]
+    frame = Frame(160, 5, UNICODE)
+    assert "accuracy" not in "".join(text for text, _ in run_table(frame, rows, 0, 400.0)[0])
+    evaluation = Evaluation(600, 0.4, extras={"rewards/accuracies": 0.8125, "rewards/margins": 1.5})
+    state = structs.replace(rows[1].status.state, evaluations=[evaluation])
+    rows[1].status = Status(state=state)
+    head, first, second = ("".join(text for text, _ in line) for line in run_table(frame, rows, 0, 400.0))
+    end = head.index("accuracy") + len("accuracy")
+    assert first[end - 8 : end].strip() == "" and second[end - 4 : end] == "0.81"
 
 
 def checkpoints(frame: Frame) -> list[Line]:

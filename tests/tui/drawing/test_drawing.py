@@ -144,6 +144,24 @@ def test_what_the_driver_hides_is_not_shown_as_zero() -> None:
     assert "vram" not in first and re.search(r"gpu +-", first) and " C" not in third and "0%" not in first
 
 
+REWARDS = {"rewards/accuracies": 0.9, "rewards/margins": 0.0034, "rewards/chosen": -0.5, "rewards/rejected": -0.6}
+
+
+@pytest.mark.parametrize(
+    ("extras", "width", "names"),
+    [
+        (REWARDS, 80, "accuracy +0.90  margin +0.0034  chosen +-0.50  tok/s +-  memory +-"),
+        (REWARDS, 120, "accuracy .* margin .* chosen .* tok/s .* memory .* lr .* grad .* reject +-0.60"),
+        ({"rewards/margins": 1.5, "rewards/chosen": None, "kl": 0.2}, 80, "margin +1.50  kl +0.20  chosen +-  tok/s"),
+        ({"mean_token_accuracy": 0.61, "perplexity": 8.2}, 80, "tok/s +-  memory .* lr .* grad .* accuracy +0.61"),
+    ],
+)  # fmt: skip
+def test_measures_of_a_stage_have_tiles(extras: dict[str, float | None], width: int, names: str) -> None:
+    """Those of stages that compare answers first: three of them leave room for the machine's."""
+    first, *_ = (text_of(line) for line in tiles(Frame(width, 3, UNICODE), RunState(extras=extras), Curves(), []))
+    assert re.search(names, first), first
+
+
 @pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 200])
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_tiles_fit(width: int, glyphs: Any) -> None:

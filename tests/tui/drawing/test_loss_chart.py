@@ -21,6 +21,7 @@ from ftui.tui.drawing.charts.loss_chart import (
     RIGHT,
     ChartSettings,
     Scale,
+    change_measure,
     change_smoothing,
     chart,
     pan,
@@ -641,3 +642,36 @@ def test_zooming_out_of_a_child_shows_all_steps_of_its_parents() -> None:
     for _ in range(6):
         chosen = zoom(chosen, state, 2.0, origin)
     assert chosen.window == (0.0, 1000.0)
+
+
+# -- other measures
+
+
+def test_another_measure_has_its_own_curve_evaluations_and_figures() -> None:
+    """Margins may be below 0, where there is no logarithm; the loss beside them says nothing."""
+    curves = curves_of([9.0] * 100)
+    margins = Series()
+    for step in range(1, 101):
+        margins.add(step, step / 50 - 1)
+    curves.attempts[0].series["rewards/margins"] = margins
+    history = history_of(200)
+    for step, margin in ((50, -0.1), (100, 0.8)):
+        history.take(make_evaluation(step, 9.0, best=True, extras={"rewards/margins": margin}))
+    drawn = draw(curves, 200, history=history, settings=ChartSettings(log=True, smoothing=0, measure="rewards/margins"))
+    title = "".join(text for text, _ in drawn.lines[0])
+    assert title.startswith(" reward margin") and "0.8000 eval" in title and "0.8000 best @ 100" in title
+    assert "log: not possible" in title and "9.0" not in title
+    numbers = sorted(float(label) for label in drawn.ticks().values())
+    assert numbers[0] < 0 < numbers[-1] < 2
+    assert len(drawn.find("eval")) == 2
+
+
+def test_keys_go_through_the_measures_that_there_are() -> None:
+    curves = curves_of([1.0, 2.0])
+    for name in ("kl", "rewards/margins", "grad_norm"):
+        curves.attempts[0].series[name] = Series()
+    shown = [ChartSettings()]
+    for _ in range(3):
+        shown.append(change_measure(shown[-1], curves, 1))
+    assert [settings.measure for settings in shown] == ["loss", "rewards/margins", "kl", "loss"]
+    assert change_measure(shown[0], curves, -1).measure == "kl"

@@ -26,7 +26,7 @@ from ftui.tui.screens.log import LogScreen
 from ftui.tui.screens.monitor import MonitorScreen
 from ftui.tui.screens.problem import ProblemScreen
 from ftui.tui.screens.runs import RunsScreen
-from tests.support.replayed import replay
+from tests.support.replayed import replay, with_rewards
 from tests.support.shown_app import ShownApp, shown_app
 from tests.tui.conftest import Recorded
 
@@ -331,13 +331,20 @@ def test_keys_of_the_chart(recorded: Recorded) -> None:
 
 
 def test_a_zoomed_window_shows_single_steps(recorded: Recorded) -> None:
+    """Of whatever is drawn."""
+
     async def play(shown: ShownApp) -> None:
         await shown.press("z", "z", "z")
-        fine = shown.screen._fine
-        assert fine is not None
-        assert {series.width for attempt in fine.attempts for series in attempt.series.values()} == {1}
+        for measure in ("loss", "rewards/accuracies", "rewards/margins"):
+            assert shown.screen.settings.measure == measure
+            attempts = shown.screen._fine.attempts
+            widths = {name: series.width for attempt in attempts for name, series in attempt.series.items()}
+            assert widths == {measure: 1}
+            await shown.press("y")
+        await shown.press("0", "Y")
+        assert (shown.screen.settings.measure, shown.screen.settings.window) == ("rewards/margins", None)
 
-    watch(recorded("wiki-style-finished"), play)
+    watch(with_rewards(recorded("wiki-style-finished")), play)
 
 
 def test_events_and_log_share_a_pane(recorded: Recorded) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ftui.runs.run_folder import Run, all_runs
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE
-from tests.support.replayed import list_recordings, time_of_last_record
+from tests.support.replayed import list_recordings, time_of_last_record, with_rewards
 from tests.support.shown_app import PROFILE, picture, shown_app
 from tests.tui.conftest import Recorded
 
@@ -50,6 +50,17 @@ def test_live_view(state: str, size: str, recorded: Recorded, same_picture: Same
     name, living = LIVE[state]
     run = recorded(name, living=living)
     same_picture(f"live-{state}-{size}", drawn(run=run, size=size, clock=clock_of(run)))
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "size"),
+    [("compared", (), "80x24"), ("compared", (), "120x40"), ("margin", ("y", "y"), "80x24")],
+)  # fmt: skip
+def test_live_view_of_compared_answers(
+    name: str, keys: tuple[str, ...], size: str, recorded: Recorded, same_picture: SamePicture
+) -> None:
+    run = with_rewards(recorded("wiki-style-lora", living=True))
+    same_picture(f"live-{name}-{size}", drawn(*keys, run=run, size=size, clock=clock_of(run)))
 
 
 @pytest.mark.parametrize("size", ["60x20", "80x24", "120x40"])

@@ -1,10 +1,11 @@
-"""The loss of a run: the range of its steps, the smoothed line, and what happened on the way, over the whole plan."""
+"""A run's loss or another measure: the range of its steps, the smoothed line, what happened, over the whole plan."""
 
 from collections.abc import Sequence
 
 import msgspec
 from msgspec.structs import replace
 
+from ftui.measures import MEASURES
 from ftui.runs.curves import Curves
 from ftui.runs.state import RunState
 
@@ -20,7 +21,7 @@ from .plot import Plot
 from .smoothing import SMOOTHINGS, smooth, stretches, with_fine
 from .spark import span_of
 
-__all__ = ["ChartSettings", "Scale", "change_smoothing", "chart", "pan", "zoom"]
+__all__ = ["ChartSettings", "Scale", "change_measure", "change_smoothing", "chart", "pan", "zoom"]
 
 LEAST_WINDOW = 20.0  # steps
 LEAD = 0.2  # of the steps a child run has to take: so many of its parent's are shown before them
@@ -31,11 +32,13 @@ THICK_ROWS = 16  # from which the line is two dots thick
 
 
 class ChartSettings(msgspec.Struct, frozen=True):
-    """What the keys change. `window`: the steps shown, `None` for those of the run; `smoothing`: one of SMOOTHINGS."""
+    """What the keys change. `window`: the steps shown, `None` for those of the run; `smoothing`: one of SMOOTHINGS;
+    `measure`: what is drawn, one of `ftui.measures`."""
 
     log: bool = False
     window: tuple[float, float] | None = None
     smoothing: int = 2
+    measure: str = "loss"
 
 
 def chart(
@@ -48,30 +51,34 @@ def chart(
     fine: Curves | None = None,
 ) -> list[Line]:
     """Title, plot, axis and its numbers. `fine`: the steps of the window one by one, where the curves bunch them."""
-    line = stretches(curves)
+    measure = settings.measure
+    line = stretches(curves, measure)
     origin = history.origin
+    if origin is not None and measure != "loss":
+        origin = replace(origin, line=())
     begin = origin.step if origin is not None else 0
     last = max(begin, state.step, line[-1].last if line else 0)
     plan = _plan(state, last)
     constant = _constant(settings, plan - begin)
     averages = smooth(line, constant)
     average = next((value for value in reversed(averages) if value is not None), None)
-    standing = Standing(average, constant)
+    standing = Standing(average, constant, measure)
     width, rows = frame.width - LEFT - RIGHT, frame.height - OTHER_ROWS
     if width < LEAST_WIDTH or rows < LEAST_ROWS:
         return [title(frame, standing, history, state)][: frame.height]
     first, end = settings.window or (first_shown(origin, plan), plan)
     view = View(first, end if end >= first + 1 else first + 1, width * DOTS_WIDE)
     if fine is not None and settings.window is not None:
-        line = with_fine(line, fine, curves)
+        line = with_fine(line, fine, curves, measure)
         averages = smooth(line, constant)
     columns = columns_of(line, averages, view)
     if origin is not None:
         columns.inherited = columns_of(origin.line, smooth(origin.line, constant), view).average
     axis, note = _axis(columns, history, view, settings, scale, rows)
-    plot = _plot(frame, columns, history, view, axis, Plot(width, rows), _tip(columns, view, last, average))
+    plot = _plot(frame, columns, history, view, axis, Plot(width, rows), _tip(columns, view, last, average), measure)
     if axis is None:
-        _put_message(plot, "no finite loss yet" if columns.bad else "no steps here" if line else "no steps yet")
+        message = "no steps here" if line else "no steps yet"
+        _put_message(plot, f"no finite {MEASURES[measure].words} yet" if columns.bad else message)
     drawn = _beside(frame, plot, axis)
     axis_line, numbers = step_axis(view, width, state, (begin, last), frame.glyphs)
     edge: Line = [(" " * (LEFT - 1), "text"), (frame.glyphs.corner, "rule")]
@@ -97,8 +104,8 @@ def _axis(
     columns: Columns, history: History, view: View, settings: ChartSettings, scale: Scale, rows: int
 ) -> tuple[Axis | None, str]:
     """The loss axis, and what there is to say about it; `None` where there is nothing to make it for."""
-    evaluations = [m.loss for m in history.evaluations if m.loss is not None and view.column(m.step) is not None]
-    ends = range_shown(columns, evaluations)
+    in_view = (mark.value(settings.measure) for mark in history.evaluations if view.column(mark.step) is not None)
+    ends = range_shown(columns, [value for value in in_view if value is not None])
     if ends is None:
         return None, ""
     low, high = ends
@@ -123,7 +130,14 @@ def _in_few_columns(value: float) -> str:
 
 
 def _plot(
-    frame: Frame, columns: Columns, history: History, view: View, axis: Axis | None, plot: Plot, tip: Tip | None
+    frame: Frame,
+    columns: Columns,
+    history: History,
+    view: View,
+    axis: Axis | None,
+    plot: Plot,
+    tip: Tip | None,
+    measure: str,
 ) -> Plot:
     """All layers, those in the background first."""
     glyphs = frame.glyphs
@@ -138,8 +152,9 @@ def _plot(
         plot.put_all(cells(_band(columns, axis), plot.rows, None if glyphs.dots else glyphs.band), "band")
         curve = cells(_curve(columns.average, axis), plot.rows, None if glyphs.dots else glyphs.curve)
         plot.put_all(curve, "loss")
-        marks = put_evaluations(plot, history, view, axis, curve, glyphs)
-    put_bad(plot, columns, history, view, glyphs)
+        marks = put_evaluations(plot, history, view, axis, curve, glyphs, measure)
+    if measure == "loss":
+        put_bad(plot, columns, history, view, glyphs)
     if axis is not None and tip is not None:
         dot, text = tip
         average = columns.average[dot]
@@ -240,6 +255,19 @@ def pan(settings: ChartSettings, state: RunState, share: float) -> ChartSettings
 def _within(start: float, size: float, plan: float) -> tuple[float, float]:
     start = max(0.0, min(start, plan - size))
     return start, start + size
+
+
+def measures_drawn(curves: Curves) -> list[str]:
+    """What the steps of a run have: its loss first."""
+    there = {name for attempt in curves.attempts for name in attempt.series}
+    return [name for name in MEASURES if name == "loss" or name in there]
+
+
+def change_measure(settings: ChartSettings, curves: Curves, by: int) -> ChartSettings:
+    """The measure that is so many further."""
+    names = measures_drawn(curves)
+    at = names.index(settings.measure) if settings.measure in names else 0
+    return replace(settings, measure=names[(at + by) % len(names)])
 
 
 def change_smoothing(settings: ChartSettings, by: int) -> ChartSettings:

@@ -99,7 +99,7 @@ def _put_label(plot: Plot, rows: Iterable[int], column: int, text: str, style: s
 
 
 def put_evaluations(
-    plot: Plot, history: History, view: View, axis: Axis, curve: Cells, glyphs: Glyphs
+    plot: Plot, history: History, view: View, axis: Axis, curve: Cells, glyphs: Glyphs, measure: str = "loss"
 ) -> set[tuple[int, int]]:
     """The best is filled and always there; of many only as many as can be told apart. Returns their cells."""
     best = history.best
@@ -109,9 +109,10 @@ def put_evaluations(
     rest = [mark for mark in history.evaluations if mark is not best]
     for mark in [best, *rest] if best is not None else rest:
         column = view.column(mark.step)
-        if column is None or mark.loss is None:
+        value = mark.value(measure)
+        if column is None or value is None:
             continue
-        row = plot.rows - 1 - axis.dot(mark.loss) // DOTS_HIGH
+        row = plot.rows - 1 - axis.dot(value) // DOTS_HIGH
         covers = (row, column) in curve
         if column in near or (covers and column in near_on_curve):
             continue

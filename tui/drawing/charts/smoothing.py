@@ -25,11 +25,11 @@ class Stretch(NamedTuple):
     num_missing: int
 
 
-def stretches(curves: Curves) -> list[Stretch]:
-    """The loss of all attempts, oldest step first."""
+def stretches(curves: Curves, quantity: str = "loss") -> list[Stretch]:
+    """One quantity of all attempts, oldest step first."""
     line: list[Stretch] = []
     for attempt in curves.attempts:
-        series = attempt.series.get("loss")
+        series = attempt.series.get(quantity)
         if series is not None:
             line += _of(series)
     return line
@@ -48,14 +48,14 @@ def _mean(low: float | None, high: float | None, total: float, count: int) -> fl
     return mean if low <= mean <= high else low / 2 + high / 2
 
 
-def with_fine(coarse: list[Stretch], fine: Curves, curves: Curves) -> list[Stretch]:
+def with_fine(coarse: list[Stretch], fine: Curves, curves: Curves, quantity: str = "loss") -> list[Stretch]:
     """The line with its part that `fine` knows step by step in place of the same part of `coarse`.
 
     `fine` was read at some time: an attempt that has begun since, as `curves` tell, may have taken the end of it back.
     """
     newest = max((attempt.attempt for attempt in fine.attempts), default=0)
     limit = min((a.start_step for a in curves.attempts if a.attempt > newest), default=math.inf)
-    exact = [stretch for stretch in stretches(fine) if stretch.last <= limit]
+    exact = [stretch for stretch in stretches(fine, quantity) if stretch.last <= limit]
     if not exact:
         return coarse
     begin, end = exact[0].first, exact[-1].last

@@ -1,0 +1,41 @@
+"""What is measured of a model beside its loss: names are those of transformers and TRL."""
+
+from typing import NamedTuple
+
+TOKENS = ("sft", "pretrain")
+PAIRS = ("dpo", "orpo", "simpo", "cpo")
+REWARDED = (*PAIRS, "rm")
+
+
+class Measure(NamedTuple):
+    """A figure that steps and evaluations have.
+
+    `greater_is_better`: `None` where neither is, so that it chooses no checkpoint. `stages`: those that measure it.
+    """
+
+    words: str
+    short: str
+    greater_is_better: bool | None
+    stages: tuple[str, ...]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a best checkpoint can be chosen by it."""
+        return self.greater_is_better is not None
+
+
+MEASURES = {
+    "loss": Measure("loss", "loss", False, (*TOKENS, *REWARDED, "kto")),
+    "mean_token_accuracy": Measure("token accuracy", "accuracy", True, TOKENS),
+    "perplexity": Measure("perplexity", "perplexity", False, TOKENS),
+    "rewards/accuracies": Measure("reward accuracy", "accuracy", True, REWARDED),
+    "rewards/margins": Measure("reward margin", "margin", True, (*REWARDED, "kto")),
+    "rewards/chosen": Measure("chosen reward", "chosen", True, (*REWARDED, "kto")),
+    "rewards/rejected": Measure("rejected reward", "reject", None, (*REWARDED, "kto")),
+    "logps/chosen": Measure("chosen log-prob", "logp ch", True, (*PAIRS, "kto")),
+    "logps/rejected": Measure("rejected log-prob", "logp rej", None, (*PAIRS, "kto")),
+    "kl": Measure("kl to reference", "kl", None, ("kto",)),
+    "nll_loss": Measure("chosen nll", "nll", False, ("orpo", "cpo")),
+    "log_odds_ratio": Measure("log odds ratio", "log odds", True, ("orpo",)),
+}
+"""By name, in the order in which they are shown."""
