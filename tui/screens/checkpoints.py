@@ -35,6 +35,7 @@ class CheckpointsScreen(ListScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter,r", "resume", "resume", tooltip="Resume from this one (an older one: in a child run)", id="go"),
         Binding("f", "fork", "fork", tooltip="Start a run of its own from this one", id="fork"),
+        Binding("t", "talk", "talk", tooltip="Talk with this one", id="talk"),
         Binding("v", "verify", "verify", tooltip="Read every byte of it back and hash it", id="verify"),
         Binding("p", "pin", "pin", tooltip="Keep it for good", id="pin"),
         Binding("d", "delete", "delete", tooltip="Delete it; asks first", id="delete"),
@@ -139,6 +140,12 @@ class CheckpointsScreen(ListScreen[None]):
         if own_run and entry.newest:
             screen.options = replace(screen.options, name=first_free(self._run).name)
         self.app.push_screen(screen)
+
+    def action_talk(self) -> None:
+        from .chat import ChatScreen
+
+        if (entry := self.entry) is not None:
+            self.app.push_screen(ChatScreen(self._run, entry.name))
 
     # -- reading back
 

@@ -25,6 +25,7 @@ class RunsScreen(ListScreen[None]):
         Binding("enter", "open", "open", tooltip="Watch this run", id="open"),
         Binding("n", "start", "new", tooltip="Start a run, or resume one", id="new"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
+        Binding("t", "talk", "talk", tooltip="Talk with what this run has trained", id="talk"),
         Binding("d", "remove", "remove", tooltip="Delete this run and all its files; asks first", id="remove"),
         Binding("a", "archive", "archive", tooltip="Leave this run out of the lists; asks first", id="archive"),
         Binding("R", "rename", "rename", tooltip="Give this run another name", id="rename"),
@@ -78,6 +79,12 @@ class RunsScreen(ListScreen[None]):
 
         if (row := self.row) is not None:
             self.app.push_screen(CheckpointsScreen(row.run))
+
+    def action_talk(self) -> None:
+        from .chat import ChatScreen
+
+        if (row := self.row) is not None:
+            self.app.push_screen(ChatScreen(row.run))
 
     # -- which runs there are
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import msgspec
 
 from ftui.cli.terminal import LiveOutput
-from ftui.cli.trained.sides import choose_device, find_sides
-from ftui.cli.trained.transcript import Exchange, add_exchange, describe_exchange
 from ftui.errors import FINISHED, DataError
 from ftui.helper.chat_session import ChatSession, check_sampling
 from ftui.helper.client import Helper
+from ftui.launch.answering_sides import choose_device, find_sides
+from ftui.launch.transcript import Exchange, add_exchange, describe_exchange
+from ftui.runs.run_folder import find_run
 from ftui.text import shown
 
 
@@ -33,7 +34,9 @@ def ask(
     Raises:
         FtuiError: there is no such run or file, or the model cannot be loaded here.
     """
-    run, profile, sides = find_sides(name, against)
+    name, _, checkpoint = name.partition("@")
+    run = find_run(name)
+    profile, sides = find_sides(run, checkpoint or None, against)
     device, reason = choose_device(run, profile, device)
     lines = read_prompts(prompts)
     sampling = check_sampling(

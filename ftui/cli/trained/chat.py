@@ -1,19 +1,17 @@
 """`ftui chat RUN`: talk with what a run has trained, and with its base or another checkpoint beside it."""
 
 import sys
-import time
 from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
 from threading import Thread
 
 from ftui.cli.terminal import LiveOutput
-from ftui.cli.trained.sides import choose_device, find_sides
-from ftui.cli.trained.transcript import add_exchange, describe_exchange
 from ftui.errors import FINISHED, FtuiError
 from ftui.helper.chat_session import ChatAnswer, ChatSession, SamplingKeys, check_sampling
 from ftui.helper.client import Helper
-from ftui.runs.run_folder import Run
-from ftui.system.files import make_private_folder
+from ftui.launch.answering_sides import choose_device, find_sides
+from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript
+from ftui.runs.run_folder import Run, find_run
 from ftui.text import complaint, shown
 
 HELP = (
@@ -31,7 +29,9 @@ def chat(
     Raises:
         FtuiError: there is no such run, or the model cannot be loaded here.
     """
-    run, profile, sides = find_sides(name, against)
+    name, _, checkpoint = name.partition("@")
+    run = find_run(name)
+    profile, sides = find_sides(run, checkpoint or None, against)
     device, reason = choose_device(run, profile, device)
     sampling = check_sampling(
         temperature=temperature, top_p=top_p, top_k=top_k, min_p=min_p, repetition_penalty=repetition_penalty,
@@ -57,8 +57,7 @@ class Conversation:
 
     def __init__(self, run: Run, session: ChatSession, sampling: SamplingKeys) -> None:
         self._run, self._session, self._sampling = run, session, sampling
-        chats = make_private_folder(run.folder / "chats", inside=run.folder)
-        self._file = chats / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+        self._file = new_transcript(run)
         self._last: Sequence[ChatAnswer] = ()
 
     def read_lines(self) -> None:

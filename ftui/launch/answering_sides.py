@@ -1,30 +1,28 @@
-"""What a command means by RUN[@CHECKPOINT], --against and --device."""
+"""Which weights of a run answer, and where: what people name, or what is there."""
 
 from ftui.errors import UsageError
 from ftui.helper.chat_session import Side, find_side
 from ftui.launch.open_run import stored_profile
 from ftui.profile.schema import Profile
-from ftui.runs.run_folder import Run, find_run
+from ftui.runs.run_folder import Run
 from ftui.runs.status import is_running, read_status
 
 
-def find_sides(text: str, against: str | None) -> tuple[Run, Profile, list[Side]]:
-    """The run, its profile, and what answers: that checkpoint (or final/, or the newest) and, with `against`, another.
+def find_sides(run: Run, checkpoint: str | None, against: str | None) -> tuple[Profile, list[Side]]:
+    """The run's profile, and what answers: that checkpoint (or final/, or the newest) and, with `against`, another.
 
     Raises:
-        UsageError: there is no such run or checkpoint, or its model does not answer.
+        UsageError: there is no such checkpoint, or its model does not answer.
     """
-    name, _, checkpoint = text.partition("@")
-    run = find_run(name)
     profile = stored_profile(run)
     if profile.run.stage == "rm":
         raise UsageError(f"{run.name} has trained a reward model, which scores answers and gives none.")
-    sides = [find_side(run, checkpoint or None)]
+    sides = [find_side(run, checkpoint)]
     if against is not None:
         sides.append(find_side(run, against))
         if sides[0].folder == sides[1].folder:
             raise UsageError(f"--against {against} is what it would be compared with.")
-    return run, profile, sides
+    return profile, sides
 
 
 def choose_device(run: Run, profile: Profile, device: str | None) -> tuple[str | None, str]:

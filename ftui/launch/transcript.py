@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from ftui.helper.chat_session import ChatAnswer, ChatSession, SamplingKeys
-from ftui.system.files import open_private, write_all
+from ftui.runs.run_folder import Run
+from ftui.system.files import make_private_folder, open_private, write_all
 
 
 class SideAnswer(msgspec.Struct, frozen=True):
@@ -51,6 +52,11 @@ def describe_exchange(
         time.time(), run, prompt, system, turn, said, sampling, facts.template_hash, facts.precision,
         facts.device,
     )  # fmt: skip
+
+
+def new_transcript(run: Run) -> Path:
+    """The file of a conversation that begins now; it is there once something was said."""
+    return make_private_folder(run.folder / "chats", inside=run.folder) / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
 
 def add_exchange(path: Path, exchange: Exchange) -> None:

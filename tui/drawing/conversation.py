@@ -1,0 +1,89 @@
+"""A conversation with what was trained: what was asked, what each side answered, how likely each token was."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ftui.helper.chat_session import TokenFacts
+from ftui.text import cells, shown
+
+from ..render.spans import Frame, Line, left, paragraph, spread, width_of
+
+BESIDE = 100  # columns from which two answers stand side by side
+LEAST_LIKELY = 0.1  # a token below that is marked
+
+
+class Said(msgspec.Struct):
+    """A prompt and the answers so far, one for each side; `cut` says which were cut off."""
+
+    prompt: str
+    answers: list[str]
+    cut: list[bool]
+
+
+def conversation_title(frame: Frame, run: str, sides: Sequence[str], where: str, system: str) -> list[Line]:
+    """Who answers, where, and the system prompt."""
+    first = spread(
+        frame.width, [(f" {run} ", "title"), (" and ".join(sides), "muted")], [(f"{where} ", "faint")]
+    )  # fmt: skip
+    return [first, [(f" system: {shown(system)}", "muted") if system else ("", "text")]]
+
+
+def conversation_lines(frame: Frame, sides: Sequence[str], exchanges: Sequence[Said]) -> list[Line]:
+    """All that was said, wrapped; answers of two sides beside each other where there is room."""
+    lines: list[Line] = []
+    for said in exchanges:
+        lines += [*_text(said.prompt, frame.width, "key"), [("", "text")]]
+        columns = [
+            _answer(side if len(sides) > 1 else "", answer, cut, _column_width(frame, len(sides)))
+            for side, answer, cut in zip(sides, said.answers, said.cut, strict=True)
+        ]
+        are_beside = len(columns) > 1 and frame.width >= BESIDE
+        lines += _beside(columns, frame.width // 2) if are_beside else [line for column in columns for line in column]
+        lines.append([("", "text")])
+    return lines
+
+
+def _column_width(frame: Frame, number: int) -> int:
+    return frame.width // 2 if number > 1 and frame.width >= BESIDE else frame.width
+
+
+def _answer(side: str, text: str, cut: bool, width: int) -> list[Line]:
+    head: list[Line] = [[(f" {side}", "muted")]] if side else []
+    tail: list[Line] = [[(" cut off", "warn")]] if cut else []
+    return [*head, *_text(text.strip(), width, "text"), *tail]
+
+
+def _text(text: str, width: int, style: str) -> list[Line]:
+    return [line for part in text.split("\n") for line in paragraph(shown(part), width, style) or [[("", style)]]]
+
+
+def _beside(columns: Sequence[list[Line]], width: int) -> list[Line]:
+    first, second = columns
+    height = max(map(len, columns))
+    pad: Line = [("", "text")]
+    lines: list[Line] = []
+    for number in range(height):
+        one = first[number] if number < len(first) else pad
+        other = second[number] if number < len(second) else pad
+        lines.append([*one, (" " * max(0, width - width_of(one)), "text"), *other])
+    return lines
+
+
+def token_lines(frame: Frame, tokens: Sequence[TokenFacts], cursor: int) -> list[Line]:
+    """The answer with the token under the cursor marked, its probability, and what else was likely there."""
+    lines: list[Line] = [[(" ", "text")]]
+    for number, token in enumerate(tokens):
+        style = "text@cursor" if number == cursor else "warn" if token.probability < LEAST_LIKELY else "text"
+        text = shown(token.text).replace("\n", " ") or "·"
+        if width_of(lines[-1]) + cells(text) > frame.width - 1:
+            lines.append([(" ", "text")])
+        lines[-1].append((text, style))
+    if not tokens:
+        return [[(" No answer yet.", "muted")]]
+    token = tokens[cursor]
+    lines += [[("", "text")], [(f" token {cursor + 1} of {len(tokens)}: {token.probability:.1%}", "muted")]]
+    for text, share in token.likeliest:
+        bar = frame.glyphs.rule * round(share * max(0, frame.width - 40))
+        lines.append([(f" {share:6.1%} ", "text"), (left(repr(shown(text)), 24), "text"), (bar, "loss")])
+    return lines

@@ -1,0 +1,217 @@
+"""Talk with what a run has trained, beside its base where that is wished."""
+
+import asyncio
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Input
+
+from ftui.errors import FtuiError
+from ftui.helper.chat_session import BASE, ChatAnswer, ChatSession, SamplingKeys
+from ftui.helper.client import Helper
+from ftui.launch.answering_sides import choose_device, find_sides
+from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript
+from ftui.runs.run_folder import Run
+
+from ..drawing.conversation import Said, conversation_lines, conversation_title, token_lines
+from ..key_table import Meaning
+from ..render.canvas import Canvas
+from ..render.spans import Frame, Line
+from ..stage import stage
+from .canvas_screen import CanvasScreen
+
+PAGE = 10
+SYSTEM = "/system"
+
+
+class ChatScreen(CanvasScreen[None]):
+    """A line of input below the conversation. `checkpoint`: which one answers; otherwise final/, or the newest."""
+
+    HEADING = "a conversation"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+o", "beside", "base", key_display="^o", tooltip="The base beside it, or not", id="beside"),
+        Binding("ctrl+t", "tokens", "tokens", key_display="^t", tooltip="How likely each token was", id="tokens"),
+        Binding("ctrl+n", "restart", "new", key_display="^n", tooltip="Begin again", id="new"),
+        Binding("pageup", f"scroll(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
+        Binding("pagedown", f"scroll({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
+        Binding("left", "token(-1)", "left", show=False, tooltip="The token before", id="left", priority=True),
+        Binding("right", "token(1)", "right", show=False, tooltip="The next token", id="right", priority=True),
+        Binding("escape", "leave", "back", key_display="esc", tooltip="End the answer; otherwise back", id="back"),
+    ]  # fmt: skip
+
+    def __init__(self, run: Run, checkpoint: str | None = None) -> None:
+        super().__init__()
+        self._run, self._checkpoint, self._against = run, checkpoint, ""
+        self._helper = Helper()
+        self._session: ChatSession | None = None
+        self._doing, self._problem = "starting ...", ""
+        self._said: list[Said] = []
+        self._last: list[ChatAnswer] = []
+        self._system: str | None = None
+        self._is_answering = self._shows_tokens = False
+        self._cursor = self._up = 0
+        self._transcript = new_transcript(run)
+
+    def compose(self) -> ComposeResult:
+        look = stage(self).look
+        yield Canvas(look, id="title")
+        yield Canvas(look, id="body")
+        field = Input(compact=True, id="entry", placeholder="what you say")
+        field.cursor_blink = False  # 2 kB/s over the wire otherwise
+        yield field
+        yield Canvas(look, id="keys")
+
+    def on_mount(self) -> None:
+        self.query_one(Input).focus()
+        self._open()
+
+    def on_unmount(self) -> None:
+        self._helper.close()  # in the middle of its work too
+
+    @property
+    def key_meanings(self) -> dict[str, Meaning]:
+        """What escape does."""
+        return {"back": ("stop", "End the answer here")} if self._is_answering else {}
+
+    # -- what answers
+
+    def _open(self) -> None:
+        self._session, self._problem, self._doing = None, "", "loading ..."
+        self.run_worker(self._load(), group="chat", exclusive=True)
+        self.draw()
+
+    async def _load(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            profile, sides = find_sides(self._run, self._checkpoint, self._against or None)
+            device, reason = choose_device(self._run, profile, None)
+            session = await asyncio.to_thread(
+                ChatSession, self._helper, profile, sides, device=device,
+                on_detail=lambda detail: loop.call_soon_threadsafe(self._tell, detail),
+            )  # fmt: skip
+        except FtuiError as error:
+            self._problem = f"{error.message} {error.hint}".strip()
+        else:
+            session.restart(self._system)
+            self._session, self._said, self._last = session, [], []
+            if reason:
+                stage(self).say(reason)
+        self._doing = ""
+        if self.is_attached:
+            self.draw()
+
+    def _tell(self, detail: str) -> None:
+        self._doing = detail
+        if self.is_attached:
+            self.draw()
+
+    # -- talking
+
+    def type_ahead(self, character: str) -> None:
+        """Take a key that was pressed before the line of input could have it."""
+        self.call_later(lambda: self.query_one(Input).insert_text_at_cursor(character))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        text = event.value.strip()
+        if not text or self._session is None or self._is_answering:
+            return
+        event.input.clear()
+        if text.startswith(SYSTEM):
+            self._restart(text.removeprefix(SYSTEM).strip() or None)
+            return
+        self._shows_tokens, self._is_answering, self._up = False, True, 0
+        self._said.append(Said(text, ["" for _ in self._session.sides], [False for _ in self._session.sides]))
+        self.run_worker(self._answer(self._session, text), group="answer")
+        stage(self).draw_keys()
+        self.draw()
+
+    async def _answer(self, session: ChatSession, text: str) -> None:
+        loop, sampling = asyncio.get_running_loop(), SamplingKeys()
+        try:
+            answers = await asyncio.to_thread(
+                session.say, text, sampling, lambda texts: loop.call_soon_threadsafe(self._hear, texts)
+            )
+        except FtuiError as error:
+            self._said.pop()
+            if self.is_attached:
+                stage(self).complain(error)
+        else:
+            self._said[-1] = Said(text, [a.text for a in answers], [not a.is_complete for a in answers])
+            self._last, self._cursor = answers, 0
+            add_exchange(self._transcript, describe_exchange(self._run.name, session, text, answers, sampling))
+        finally:
+            self._is_answering = False
+            if self.is_attached:
+                stage(self).draw_keys()
+                self.draw()
+
+    def _hear(self, texts: list[str]) -> None:
+        if self._is_answering and self.is_attached:
+            self._said[-1].answers = texts
+            self.draw()
+
+    # -- keys
+
+    def action_leave(self) -> None:
+        if self._is_answering and self._session is not None:
+            self._session.stop()
+        elif self._shows_tokens:
+            self.action_tokens()
+        else:
+            self.app.pop_screen()
+
+    def action_restart(self) -> None:
+        self._restart(self._system)
+
+    def _restart(self, system: str | None) -> None:
+        if self._session is not None and not self._is_answering:
+            self._system, self._said, self._last, self._shows_tokens = system, [], [], False
+            self._session.restart(system)
+            self.draw()
+
+    def action_beside(self) -> None:
+        if not self._is_answering:
+            self._against = "" if self._against else BASE
+            self._open()
+
+    def action_tokens(self) -> None:
+        self._shows_tokens = not self._shows_tokens and bool(self._last)
+        self.query_one(Input).disabled = self._shows_tokens
+        if not self._shows_tokens:
+            self.query_one(Input).focus()
+        self.draw()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Left and right are keys of the line of input, but where tokens are looked at."""
+        return self._shows_tokens if action == "token" else True
+
+    def action_token(self, by: int) -> None:
+        self._cursor = max(0, min(self._cursor + by, len(self._last[0].tokens) - 1))
+        self.draw()
+
+    def action_scroll(self, by: int) -> None:
+        self._up = max(0, self._up - by)
+        self.draw()
+
+    # -- drawing
+
+    def draw(self) -> None:
+        session, system = self._session, self._system or ""
+        names = [] if session is None else [side.title for side in session.sides]
+        where = "" if session is None else f"{session.facts.precision} on {session.facts.device}"
+        self.show(title=lambda frame: conversation_title(frame, self._run.name, names, where, system), body=self._body)
+
+    def _body(self, frame: Frame) -> list[Line]:
+        if self._problem:
+            return [[(f" {self._problem}", "bad")]]
+        if self._session is None:
+            return [[(f" {self._doing}", "muted")]]
+        if self._shows_tokens:
+            return token_lines(frame, self._last[0].tokens, self._cursor)
+        if not self._said:
+            kind = "Say something." if self._session.facts.is_chat else "It goes on with your text: no chat template."
+            return [[(f" {kind}", "muted")]]
+        lines = conversation_lines(frame, [side.title for side in self._session.sides], self._said)
+        end = max(min(len(lines), frame.height), len(lines) - self._up)
+        return lines[max(0, end - frame.height) : end]
