@@ -140,5 +140,4 @@ def find_side(run: Run, name: str | None) -> Side:
         raise UsageError(f"{run.name} has no {wanted}.", hint=f"There are: {', '.join([*present, BASE])}.")
     if problem := fault(folder):
         raise UsageError(f"{wanted} of {run.name} is damaged: {problem}.", hint=f"There are: {', '.join(present)}.")
-    manifest = read_manifest(folder)
-    return Side(f"{wanted} (step {manifest.step})" if wanted == "final" else wanted, folder, manifest.seal)
+    return Side(wanted, folder, read_manifest(folder).seal)
