@@ -5,7 +5,6 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from ftui.errors import LostRunError
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in
 from ftui.runs.events import RunOpened, RunStarted
@@ -128,24 +127,18 @@ def _lead(
         generator, checkpoints,
     )  # fmt: skip
     control.start_training(handler.handle, partial(checkpoints.collect, only_whole=True))
-    try:
-        if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):
-            check_forward(profile, data, parts)
-        events.write(_describe_start(profile, data, parts, state, resumed), durable=True)
-        if state.step == 0:
-            state.samples_before = generator.answer(profile.eval.sample_prompts)
-        steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
-        loop = Loop(profile, data.plan, state, control, events, evaluator, checkpoints)
-        return end.finish(loop.run(steps, parts.device))
-    except Shutdown as shutdown:
-        return end.leave(shutdown)
-    except LostRunError:
-        raise
-    except Exception:
-        end.keep_save()
-        raise
-    finally:
-        checkpoints.close()
+    with end:
+        try:
+            if evaluator is None or not evaluation_is_due(profile.eval, data.plan, state):
+                check_forward(profile, data, parts)
+            events.write(_describe_start(profile, data, parts, state, resumed), durable=True)
+            if state.step == 0:
+                state.samples_before = generator.answer(profile.eval.sample_prompts)
+            steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
+            loop = Loop(profile, data.plan, state, control, events, evaluator, checkpoints)
+            return end.finish(loop.run(steps, parts.device))
+        except Shutdown as shutdown:
+            return end.leave(shutdown)
 
 
 def _introduce(run: Run, hardware: Hardware, events: EventWriter, num_processes: int) -> None:

@@ -3,6 +3,7 @@
 The copy is taken between two steps. A step may change every weight in place, and the thread sees none of it.
 """
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -64,10 +65,8 @@ class PendingSave:
     def __call__(self) -> None:
         result, self._result = self._result, None
         if result is not None:
-            try:
+            with contextlib.suppress(DiskFullError):  # that was some steps ago: there may be room by now
                 return result.result()
-            except DiskFullError:  # that was some steps ago: there may be room by now
-                pass
         self._write()
 
     def _write_when(self, ready: Callable[[], None]) -> None:

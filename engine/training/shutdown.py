@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import TracebackType
 
 from ftui.errors import (
     FINISHED,
@@ -13,6 +14,7 @@ from ftui.errors import (
     STOPPED,
     DiskError,
     DiskFullError,
+    LostRunError,
     NonFiniteError,
 )
 from ftui.profile.sections.evaluation import CheckpointSection
@@ -26,7 +28,10 @@ from ..system.train_state import TrainState
 
 @dataclass(eq=False)
 class RunEnd:
-    """Ends a training run. `export` writes final/ and returns the step of its weights and their evaluation loss."""
+    """Ends a training run. `export` writes final/ and returns the step of its weights and their evaluation loss.
+
+    As a context it keeps, where an error ends the attempt, the save that is under way.
+    """
 
     section: CheckpointSection
     state: TrainState
@@ -34,6 +39,16 @@ class RunEnd:
     events: EventWriter
     checkpoints: CheckpointManager
     export: Callable[[], tuple[int, float | None]]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            if isinstance(error, Exception) and not isinstance(error, LostRunError):
+                self.keep_save()
+        finally:
+            self.checkpoints.close()
 
     def finish(self, reason: str) -> int:
         """All steps are done: write final/ and the last record; returns the exit code.

@@ -14,7 +14,7 @@ from ftui.launch.answering_sides import choose_device, find_sides
 from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript
 from ftui.runs.run_folder import Run
 
-from ..drawing.conversation import Said, conversation_lines, conversation_title, token_lines
+from ..drawing.chat_lines import Said, conversation_lines, conversation_title, token_lines
 from ..key_table import Meaning
 from ..render.canvas import Canvas
 from ..render.spans import Frame, Line
