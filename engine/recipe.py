@@ -21,6 +21,7 @@ from .checkpoints.reproducibility import Provenance, reproducibility
 from .checkpoints.resume import pin_commit, resume
 from .distributed.process_group import Action, ProcessGroup, RankCommand, join
 from .distributed.worker_rank import run_worker
+from .inspection.measured_reference import describe_reference
 from .models.model_parts import ModelParts
 from .models.quantization import num_parameters
 from .optim.learning_rate import LearningRate
@@ -80,6 +81,8 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
         provenance = describe_provenance(profile, data, parts, ranks.size, cache, events)
     fingerprints = provenance.fingerprints
     data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
+    if not checkpoints and (note := describe_reference(data.train)):
+        events.note(note)
     with Prefetcher(data, ranks, joined=parts.joins_rows) as prefetcher:
         passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events)
         if not ranks.is_leader:

@@ -13,8 +13,9 @@ from ftui.engine.inspection.browser import browse_report, open_browser, view_row
 from ftui.engine.inspection.measured_reference import compare_sides
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import to_toml
+from ftui.runs.events import Noted
 from ftui.runs.run_folder import Run
-from tests.support.attempts import attempt
+from tests.support.attempts import attempt, records
 from tests.support.tiny import judged_answers, make_profile, preference_pairs, write_rows
 
 
@@ -62,13 +63,15 @@ def test_rows_that_a_run_has_measured_say_so_and_others_do_not(stage: str, model
             sums.append([own_log_prob(model, view) for view in views])
             assert log_probs == pytest.approx(sums[-1], abs=1e-3)
     assert told == 12
+    notes = [one.message for one in records(run, Noted) if "likelier" in one.message]
     findings = [one for one in browse_report(to_toml(profile), lambda detail: None).findings if one.unit == "pairs"]
     found = [(one.count, one.total) for one in findings if one.name == "likelier_rejected"]
     if stage == "kto":
-        assert not found
+        assert not notes and not found
         return
     number = sum(chosen < rejected for chosen, rejected in sums)
     assert found == ([(number, 12)] if number else [])
+    assert len(notes) == 1 and " of 8 pairs (" in notes[0]
 
 
 def test_pairs_are_compared_whole_and_per_token() -> None:
