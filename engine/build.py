@@ -16,7 +16,7 @@ from .distributed.process_group import ProcessGroup, hide_ranks
 from .models.adapter_files import adapter_fingerprint
 from .models.attention import attention_for, settle_groups
 from .models.files.fingerprints import weights_fingerprint
-from .models.joined_rows import joins_rows, settle_joined_rows
+from .models.joined_rows import choose_layout, settle_joined_rows
 from .models.load_model import load_model
 from .models.methods import apply_method, storage_dtype
 from .models.model_parts import LossModule, ModelParts
@@ -87,8 +87,8 @@ def assemble(profile: Profile, data: TrainingData, model: Any, hardware: Hardwar
     module = accelerator.prepare_model(LossModule(model, objective, hardware))
     if not ranks.is_leader:
         seed_everything(rank_seed(profile.train.seed, ranks.rank))  # the same weights, but dropout of its own
-    joined = joins_rows(model, profile, hardware)
-    return ModelParts(model, module, objective, make_optimizer(model, profile.train), hardware, joined)
+    layout = choose_layout(model, profile, hardware)
+    return ModelParts(model, module, objective, make_optimizer(model, profile.train), hardware, layout)
 
 
 def describe_provenance(
@@ -96,8 +96,7 @@ def describe_provenance(
 ) -> Provenance:
     """What the run is made from and on. It takes the time to hash the base model, once for a cache: rank 0 only."""
     fingerprints = {"profile": fingerprint(profile)} | fingerprint_inputs(data, cache, events.progress)
-    attention = str(parts.model.config._attn_implementation) + (", rows end to end" if parts.joins_rows else "")
-    return Provenance(fingerprints, environment(profile, parts.hardware, attention, num_processes))
+    return Provenance(fingerprints, environment(profile, parts.hardware, parts.attention, num_processes))
 
 
 def fingerprint_inputs(data: TrainingData | LoadedData, cache: Path, tick: Callable[[], None]) -> dict[str, str]:

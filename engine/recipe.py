@@ -83,7 +83,7 @@ def train(run: Run, profile: Profile, events: EventWriter, control: Control) -> 
     data = InitialModel(run, profile, parts, ranks, fingerprints, disk_wait, events, report).complete(data)
     if not checkpoints and (note := describe_reference(data.train)):
         events.note(note)
-    with Prefetcher(data, ranks, joined=parts.joins_rows) as prefetcher:
+    with Prefetcher(data, ranks, layout=parts.layout) as prefetcher:
         passes = ForwardBackward(parts, ranks, prefetcher, profile.train.max_grad_norm, control, events)
         if not ranks.is_leader:
             return run_worker(run, ranks, parts, passes)

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from ..objectives import Loss, Objective
+from ..objectives.loss import RowLayout
 from ..system.device import Hardware
 
 
@@ -39,7 +40,7 @@ class ModelParts:
     """The model (with its adapter, if it has one), the wrapped LossModule around it with its objective, its optimizer,
     and the device.
 
-    `joins_rows`: whether the rows of a micro-batch go through it end to end (engine/models/joined_rows.py).
+    `layout`: how the rows of a micro-batch go through it (engine/models/joined_rows.py).
     """
 
     model: Any
@@ -47,7 +48,13 @@ class ModelParts:
     objective: Objective
     optimizer: torch.optim.Optimizer
     hardware: Hardware
-    joins_rows: bool = False
+    layout: RowLayout = RowLayout.PADDED
+
+    @property
+    def attention(self) -> str:
+        """Kernel and layout in words: the last bits of every result depend on them."""
+        kernel = str(self.model.config._attn_implementation)
+        return kernel if self.layout is RowLayout.PADDED else f"{kernel}, {self.layout.value}"
 
     @property
     def device(self) -> torch.device:

@@ -9,6 +9,7 @@ evaluation (autograd off) is always the plain cross-entropy.
 """
 
 from dataclasses import dataclass, fields, replace
+from enum import Enum
 from typing import Any, NamedTuple
 
 import torch
@@ -22,6 +23,19 @@ from .chunked_head import CrossEntropy, chunked_cross_entropy, count_right
 
 # Types whose balance loss is computed from the router's logits, so that padding can be left out in every case.
 BALANCED = {"mixtral", "qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss"}
+
+
+class RowLayout(Enum):
+    """How the sequences of a micro-batch lie in its rows; the values are words for the run's records."""
+
+    PADDED = "padded"
+    """A row each, or packed as the plan says, padded to the longest."""
+
+    JOINED = "rows end to end"
+    """All in one row, without padding."""
+
+    SHARED = "rows end to end, prompts of pairs once"
+    """The same, and what all answers of an example begin with is there once, in front of them."""
 
 
 @dataclass(eq=False)
@@ -44,7 +58,8 @@ class Batch:
         reference: (targets,) float32, log-probabilities of the targets under the reference model.
         labels: (sequences,) int8, those of `Sequence.label`.
         divergence: the mean log-ratio of model and reference on mismatched answers, in nats (stage kto).
-        joined: tokens of each sequence, where all are end to end in the only row (engine/models/joined_rows.py).
+        joined: where all sequences are end to end in the only row, the tokens of each piece of it. A negative number
+            is a piece that continues the last positive one: an answer after its prompt (engine/models/joined_rows.py).
         ends: (sequences,) int64, where the last token of each stands in the flattened positions (stage rm).
         margins: (pairs,) float32, by how much the chosen answer is better; 0 where that is not known (stage rm).
     """
@@ -144,7 +159,7 @@ def model_and_inputs(model: nn.Module, batch: Batch) -> tuple[Any, dict[str, Any
     if batch.position_ids is not None:
         inputs = _in_one_row(base, inputs | {"position_ids": batch.position_ids})
     if batch.joined is not None and not _has_flash(base):
-        inputs["attention_mask"] = torch.tensor(batch.joined, device=batch.input_ids.device).view(1, 1, 1, -1)
+        inputs["attention_mask"] = torch.tensor(batch.joined).view(1, 1, 1, -1)  # read on the host, in each layer
     return base, inputs | {"use_cache": False}
 
 

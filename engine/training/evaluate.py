@@ -103,7 +103,7 @@ class Evaluator:
             while start < len(order):
                 self.control.poll(RequestLevel.SAVE)
                 chosen = [(int(i),) for i in order[start : start + size]]
-                batch = collate_examples(rows, chosen, self.data.pad_id, self.parts.joins_rows)
+                batch = collate_examples(rows, chosen, self.data.pad_id, self.parts.layout)
                 result = batch_loss(self.parts, replace(batch, divergence=divergence), self.profile)
                 if result is None and size == 1:
                     self.events.warn(f"the evaluation at step {self.state.step} does not fit into memory")
@@ -130,9 +130,7 @@ class Evaluator:
         if rows is None or rows.mismatched is None:
             return 0.0
         groups = [[(int(i),) for i in part] for part in np.split(rows.longest_first, range(size, len(rows), size))]
-        batches = (
-            collate_examples(rows.mismatched, group, self.data.pad_id, self.parts.joins_rows) for group in groups
-        )
+        batches = (collate_examples(rows.mismatched, group, self.data.pad_id, self.parts.layout) for group in groups)
         total, _ = within_memory(partial(sum_log_ratios, self.parts, batches))
         if total is not None:
             return total / len(rows)
@@ -167,7 +165,7 @@ def check_forward(profile: Profile, data: TrainingData, parts: ModelParts) -> No
     else:
         rows, first = data.evaluation, [(number,) for number in range(min(len(data.evaluation), size))]
     parts.model.eval()
-    result = batch_loss(parts, collate_examples(rows, first, data.pad_id, parts.joins_rows), profile)
+    result = batch_loss(parts, collate_examples(rows, first, data.pad_id, parts.layout), profile)
     parts.model.train()
     losses = {} if result is None else result[0]  # None: it did not fit, which an evaluation copes with
     if not all(map(math.isfinite, losses.values())):

@@ -200,7 +200,7 @@ def losses_key(profile: Profile, data: TrainingData, fingerprints: Mapping[str, 
 
 def arithmetic_of(parts: ModelParts) -> str:
     """How the model computes, in words."""
-    return f"{parts.hardware.precision}, {parts.model.config._attn_implementation}"
+    return f"{parts.hardware.precision}, {parts.attention}"
 
 
 def reference_key(

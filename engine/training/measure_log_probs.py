@@ -46,7 +46,7 @@ class BatchLogProbs:
         """
 
         def measure() -> np.ndarray:
-            batch = collate_examples(split, rows, self.pad_id, self.parts.joins_rows).to(self.parts.device)
+            batch = collate_examples(split, rows, self.pad_id, self.parts.layout).to(self.parts.device)
             with torch.no_grad(), uncompiled(self.profile.train), autocast(self.parts.hardware):
                 return np.asarray(target_log_probs(self.parts.model, batch).values.float().cpu())
 

@@ -39,7 +39,7 @@ def run_longest(
     rows = data.plan.longest(size)
     step = rows * min(2, train.gradient_accumulation_steps)
     seconds: list[float] = []
-    with Prefetcher(data, ranks, lambda number: step, joined=parts.joins_rows) as prefetcher:
+    with Prefetcher(data, ranks, lambda number: step, layout=parts.layout) as prefetcher:
         passes = ForwardBackward(parts, ranks, prefetcher, train.max_grad_norm, control, events)
         steps = StepRunner(profile, data.plan, parts, state, ranks, events, passes)
         for _ in range(num_steps):
@@ -70,7 +70,7 @@ def evaluate_longest(profile: Profile, data: TrainingData, parts: ModelParts) ->
         return 0
     longest = [(int(number),) for number in rows.longest_first[:size]]
     parts.model.eval()
-    result = batch_loss(parts, collate_examples(rows, longest, data.pad_id, parts.joins_rows), profile)
+    result = batch_loss(parts, collate_examples(rows, longest, data.pad_id, parts.layout), profile)
     parts.model.train()
     if result is None:
         hint = "Lower eval.per_device_eval_batch_size."

@@ -11,7 +11,7 @@ import numpy as np
 from torch.profiler import record_function
 
 from ..distributed.process_group import ProcessGroup
-from ..objectives.loss import Batch
+from ..objectives.loss import Batch, RowLayout
 from ..planning.plan import Row
 from ..profile_step.marks import DATA
 from .collate import collate_examples
@@ -40,7 +40,7 @@ class StepBatches:
 class Prefetcher:
     """Cuts the rows of a step into micro-batches of `size` rows, and deals these to the ranks in turn.
 
-    `rows_of` says which rows a step has, by default those of the plan; `joined` is for `collate`. Closed at the end of
+    `rows_of` says which rows a step has, by default those of the plan; `layout` is for `collate`. Closed at the end of
     a `with` block.
     """
 
@@ -50,11 +50,11 @@ class Prefetcher:
         ranks: ProcessGroup,
         rows_of: Callable[[int], list[Row]] | None = None,
         *,
-        joined: bool = False,
+        layout: RowLayout = RowLayout.PADDED,
     ) -> None:
         self._data = data
         self._ranks = ranks
-        self._joined = joined
+        self._layout = layout
         self._rows_of = rows_of or data.plan.step
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
         self._next: tuple[tuple[int, int], Future[StepBatches]] | None = None
@@ -88,7 +88,7 @@ class Prefetcher:
         amounts = train.amounts(np.array([number for row in rows for number in row]))
         own = micro_batches[self._ranks.rank :: self._ranks.size]
         batches, mismatched = (
-            None if split is None else [collate_examples(split, rows, self._data.pad_id, self._joined) for rows in own]
+            None if split is None else [collate_examples(split, rows, self._data.pad_id, self._layout) for rows in own]
             for split in (train, train.mismatched)
         )
         assert batches is not None, "there are rows to train on"

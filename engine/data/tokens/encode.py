@@ -1,6 +1,7 @@
 """Examples as token ids with a loss mask: a mark on every token that is trained on (a target token)."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -282,6 +283,13 @@ def _append_stop(rendered: RenderedText, eos: str) -> RenderedText:
     """Learn to stop even where the template does not say so: the end-of-text token follows the last turn."""
     *others, (start, end) = rendered.spans
     return RenderedText(rendered.text[:end] + eos, (*others, (start, end + len(eos))), ends=True)
+
+
+def num_common(sequences: Several[np.ndarray]) -> int:
+    """How many tokens all of them begin with; of a single one, all."""
+    length = min(map(len, sequences))
+    same = np.all([one[:length] == sequences[0][:length] for one in sequences], axis=0)
+    return length if same.all() else int(np.argmin(same))
 
 
 def stop_texts(tokenizer: PreTrainedTokenizerBase, eos_token_ids: list[int]) -> frozenset[str]:

@@ -207,8 +207,9 @@ class DataSection(Section):
     """Put several short rows into one sequence, without attention between them: no padding, fewer steps."""
 
     padding_free: bool = conduct(True)
-    """Lay the rows of a micro-batch end to end, without padding and without attention between them: the loss stays the
-    same. Where that cannot be done exactly (sdpa on a GPU, a model's own attention, torch_compile), rows are padded."""
+    """Lay the rows of a micro-batch end to end, without padding and without attention between them; on a CPU, compute
+    the prompt of a pair once for both answers. The loss stays the same. Where that cannot be done exactly (sdpa on a
+    GPU, a model's own attention, torch_compile), rows are padded."""
 
     @field_validator("chat_template")
     @classmethod

@@ -11,9 +11,11 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig
 
 from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.models import joined_rows
-from ftui.engine.models.joined_rows import JOINABLE, can_join, joins_rows, keeps_apart, settle_joined_rows
+from ftui.engine.models.joined_rows import can_join, choose_layout, keeps_apart, settle_joined_rows
+from ftui.engine.objectives.loss import RowLayout
 from ftui.engine.system.device import Hardware
 from ftui.engine.training.collate import collate
+from ftui.models.joinable import JOINABLE
 from tests.support.losses import summed_loss
 from tests.support.tiny import chats, column, make_profile, train_run, write_rows
 
@@ -42,28 +44,42 @@ def rows_of(lengths: tuple[int, ...]) -> list[list[Sequence]]:
     return [[Sequence(chance.integers(3, 64, size).astype(np.int32), chance.random(size) < 0.7)] for size in lengths]
 
 
+def pairs_of(*lengths: tuple[int, int, int]) -> list[list[Sequence]]:
+    """Pairs of a prompt and two answers of these lengths."""
+    chance, rows = np.random.default_rng(3), []
+    for prompt, *answers in lengths:
+        start = chance.integers(3, 64, prompt)
+        for answer in answers:
+            ids = np.concatenate([start, chance.integers(3, 64, answer)]).astype(np.int32)
+            rows.append([Sequence(ids, np.arange(len(ids)) >= prompt)])
+    return rows
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", sorted(JOINABLE))
 def test_every_type_that_is_joined_gives_what_it_gives_padded(kind: str) -> None:
     model = make_model(kind)
-    results = []
-    for joined in (False, True):
-        loss = summed_loss(model, collate(rows_of((17, 9, 9, 4, 1)), 0, joined=joined))
-        model.zero_grad()
-        loss.backward()
-        grads = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
-        results.append((float(loss.detach()), grads))
-    (padded, expected), (end_to_end, grads) = results
-    assert keeps_apart(model, joined=True) and end_to_end == pytest.approx(padded, rel=1e-6)
-    assert grads.keys() == expected.keys() != set()
-    for name, grad in grads.items():
-        assert (grad - expected[name]).abs().max() <= 1e-5 * expected[name].abs().max(), name
+    alone, pairs = rows_of((17, 9, 9, 4, 1)), pairs_of((9, 5, 3), (4, 1, 12), (20, 2, 2))
+    for rows, per_example, layout in ((alone, 1, RowLayout.JOINED), (pairs, 2, RowLayout.SHARED)):
+        results = []
+        for chosen in (RowLayout.PADDED, layout):
+            model.zero_grad()
+            loss = summed_loss(model, collate(rows, 0, per_example, layout=chosen))
+            loss.backward()
+            grads = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
+            results.append((float(loss.detach()), grads))
+        (padded, expected), (end_to_end, grads) = results
+        assert keeps_apart(model, layout=layout) and end_to_end == pytest.approx(padded, rel=1e-6)
+        assert grads.keys() == expected.keys() != set()
+        for name, grad in grads.items():
+            assert (grad - expected[name]).abs().max() <= 1e-5 * expected[name].abs().max(), name
 
 
 @pytest.mark.parametrize("kind", ["granitemoehybrid", "minimax"])
 def test_a_type_that_mixes_tokens_elsewhere_is_found_out(kind: str) -> None:
     """Were it in the list by mistake: its other layers carry a sequence into the next."""
-    assert not keeps_apart(make_model(kind), joined=True)
+    model = make_model(kind)
+    assert not keeps_apart(model, layout=RowLayout.JOINED) and not keeps_apart(model, layout=RowLayout.SHARED)
 
 
 @pytest.mark.parametrize("lengths", [(6,), (5, 5, 5), (7, 3, 3, 1), (2, 9)])
@@ -78,6 +94,28 @@ def test_each_sequence_attends_to_itself_alone(lengths: tuple[int, ...], shared:
     allowed = (number[:, None] == number) & torch.ones(tokens, tokens, dtype=torch.bool).tril()
     expected = F.scaled_dot_product_attention(query, key, value, allowed, scale=0.3, enable_gqa=True)
     torch.testing.assert_close(result, expected.transpose(1, 2))
+
+
+@pytest.mark.parametrize("pieces", [(4, -3), (4, -3, -3, -3), (2, 5, -1, -4, 3, 3, -2, -2, 6), (1, -1), (7, -9, -2)])
+@pytest.mark.parametrize("shared", [1, 2])
+def test_each_answer_attends_to_its_prompt_and_itself(pieces: tuple[int, ...], shared: int) -> None:
+    """Against one kernel call with a mask that says so; gradients too."""
+    torch.manual_seed(0)
+    sizes, module = torch.tensor(pieces).abs(), torch.nn.Module()
+    module.num_key_value_groups = 4 // shared  # type: ignore[assignment]
+    tokens = int(sizes.sum())
+    number = torch.repeat_interleave(torch.arange(len(pieces)), sizes)
+    prompt_of = torch.tensor([max(p for p in range(n + 1) if pieces[p] > 0) for n in range(len(pieces))])
+    seen = (number[:, None] == number) | (prompt_of[number][:, None] == number)
+    allowed = seen & torch.ones(tokens, tokens, dtype=torch.bool).tril()
+    inputs = [torch.randn(1, heads, tokens, 8, requires_grad=True) for heads in (4, shared, shared)]
+    weights, mask = torch.randn(1, tokens, 4, 8), torch.tensor(pieces).view(1, 1, 1, -1)
+    query, key, value = inputs
+    result = joined_rows._attend(module, query, key, value, mask, scaling=0.3)[0]
+    expected = F.scaled_dot_product_attention(query, key, value, allowed, scale=0.3, enable_gqa=True).transpose(1, 2)
+    torch.testing.assert_close(result, expected)
+    grads = (torch.autograd.grad((output * weights).sum(), inputs) for output in (result, expected))
+    torch.testing.assert_close(*grads)
 
 
 LLAMA = LlamaConfig(**SIZES)
@@ -108,10 +146,13 @@ def test_rows_are_joined_where_nothing_else_changes(name: str, tmp_path: Path) -
 
 def test_a_model_that_does_not_keep_them_apart_is_padded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = make_profile(tmp_path, tmp_path / "rows.jsonl", data={"max_length": 64})
+    pairs = make_profile(tmp_path, tmp_path / "rows.jsonl", data={"max_length": 64}, run={"stage": "dpo"})
     model = make_model("llama")
-    assert joins_rows(model, profile, CPU)
+    assert choose_layout(model, profile, CPU) is RowLayout.JOINED
+    assert choose_layout(model, pairs, CPU) is RowLayout.SHARED
     monkeypatch.setattr(joined_rows, "JOINABLE", {"minimax"})
-    assert not joins_rows(make_model("minimax"), profile, CPU)
+    for refused in (profile, pairs):
+        assert choose_layout(make_model("minimax"), refused, CPU) is RowLayout.PADDED
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from ftui.engine.build import assemble, build_model
 from ftui.engine.distributed.process_group import ProcessGroup
 from ftui.engine.models.model_parts import ModelParts
+from ftui.engine.objectives.loss import RowLayout
 from ftui.engine.planning.plan import Row
 from ftui.engine.runtime.control_flags import Control
 from ftui.engine.runtime.event_writer import EventWriter
@@ -62,7 +63,7 @@ class Bench:
     def step(self, size: int, rows: list[Row], folder: Path) -> tuple[StepGradients, dict[str, torch.Tensor]]:
         """Loss and gradients of a step with these rows, in micro-batches of `size` rows."""
         events, ranks = EventWriter(Run(folder), attempt=1, token="test", is_silent=True), ProcessGroup()
-        with Prefetcher(self.data, ranks, lambda step: rows, joined=self.parts.joins_rows) as prefetcher:
+        with Prefetcher(self.data, ranks, lambda step: rows, layout=self.parts.layout) as prefetcher:
             passes = ForwardBackward(self.parts, ranks, prefetcher, None, Control(), events)
             made = passes.run(1, size, 1.0, RngState.capture(self.parts.device))
         assert isinstance(made, StepGradients)
@@ -144,10 +145,10 @@ def test_micro_batches_and_layout_do_not_matter(case: str, model_folder: Path, t
     """1 x 8 = 2 x 4 = 3 + 3 + 2 = 8 x 1, padded, end to end and packed."""
     alone: list[Row] = [(number,) for number in range(ROWS)]
     padded = make_bench(case, model_folder, tmp_path, data={"padding_free": False})
-    assert not padded.parts.joins_rows
+    assert padded.parts.layout is RowLayout.PADDED
     values = own_reference(padded)
     joined = make_bench(case, model_folder, tmp_path, values)
-    assert joined.parts.joins_rows
+    assert joined.parts.layout is not RowLayout.PADDED
     base = padded.step(ROWS, alone, tmp_path)
     for bench in (padded, joined):
         for size in (1, 2, 3, 4, ROWS):

@@ -20,7 +20,7 @@ from transformers import (
 from ftui.engine.data.tokens.encode import Sequence
 from ftui.engine.models.joined_rows import check_packing, settle_joined_rows
 from ftui.engine.models.load_model import load_model
-from ftui.engine.objectives.loss import Batch
+from ftui.engine.objectives.loss import Batch, RowLayout
 from ftui.engine.training.collate import collate
 from ftui.engine.training.prepare import prepare
 from ftui.errors import ModelError
@@ -143,7 +143,7 @@ def test_joined_rows_are_not_padded_and_give_the_same(kind: str) -> None:
     made = [*sequences(), sequences()[0], Sequence(np.arange(5, 9, dtype=np.int32), np.zeros(4, dtype=bool))]
     made[1].targets[2:] = False  # two tokens in front of nothing
     rows = [[made[0], made[5]], [made[1]], [made[2], made[3]], [made[4]], [made[6]]]
-    joined, padded = collate(rows, 0, joined=True), collate(rows, 0)
+    joined, padded = collate(rows, 0, layout=RowLayout.JOINED), collate(rows, 0)
     assert joined.joined == (8, 8, 1, 5, 2, 10, 1) and joined.input_ids.shape == (1, 35)
     assert joined.num_tokens == padded.num_tokens and torch.equal(joined.target_ids, padded.target_ids)
     losses = [float(summed_loss(model, batch).detach()) for batch in (joined, padded)]

@@ -32,6 +32,7 @@ from ftui.engine.generation.load_trained import load_trained
 from ftui.engine.inspection.browser import view_row
 from ftui.engine.models.quantization import keep_layout
 from ftui.engine.models.tokenizer import end_padding
+from ftui.engine.objectives.loss import RowLayout
 from ftui.engine.objectives.reward_losses import sequence_scores
 from ftui.engine.system.device import find_hardware
 from ftui.engine.system.rng import seed_everything
@@ -197,13 +198,16 @@ def test_the_split_into_micro_batches_does_not_matter(model_folder: Path, tmp_pa
 
 
 def test_lines_of_all_kinds_give_the_same(model_folder: Path, rows: Path) -> None:
-    """Scores of pairs in lines of their own, packed into one, and end to end."""
+    """Scores of pairs in lines of their own, packed into one, end to end, and with their prompts once."""
     profile = rm(model_folder, rows)
     data, hardware = prepared(profile), find_hardware(profile)
     model = build_model(profile, data, hardware)
     found = []
-    for lines, joined in (([(0,), (1,), (2,)], False), ([(0, 1, 2)], False), ([(0,), (1,), (2,)], True)):
-        batch = collate_examples(data.train, lines, data.pad_id, joined)
+    alone: list[tuple[int, ...]] = [(0,), (1,), (2,)]
+    packed: list[tuple[int, ...]] = [(0, 1, 2)]
+    ways = [(alone, RowLayout.PADDED), (packed, RowLayout.PADDED), (alone, RowLayout.JOINED), (alone, RowLayout.SHARED)]
+    for lines, layout in ways:
+        batch = collate_examples(data.train, lines, data.pad_id, layout)
         with torch.no_grad():
             found.append(sequence_scores(model, batch))
     assert found[0].shape == (6,) and float(found[0].std()) > 1e-3
