@@ -28,7 +28,7 @@ from .stores.cache import ReadOptions, load_store
 from .stores.sequences import Sequences, cut_to_length, join_sources
 from .stores.store import Store
 from .stores.tasks import texts_in
-from .tokens.encode import Encoder, Sequence, stop_texts
+from .tokens.encode import Encoder, Sequence, num_common, stop_texts
 from .tokens.named_templates import compare_with_own, set_template
 
 Report = Callable[[str], None]
@@ -85,6 +85,17 @@ class DataSplit:
         if self.reference is None:
             return sequences
         return [replace(one, reference=self.reference[place]) for one, place in zip(sequences, places, strict=True)]
+
+    def longest_example(self, rows: Several[tuple[int, ...]] | None = None) -> int:
+        """Tokens of the longest example (of these rows of a plan), what all its answers begin with counted once."""
+        numbers = np.arange(len(self)) if rows is None else np.array([number for row in rows for number in row])
+        lengths, longest = self.lengths, 0
+        for number in numbers[np.argsort(-lengths[numbers], kind="stable")]:
+            if lengths[number] <= longest:
+                break
+            answers = [sequence.input_ids for sequence in self.example(int(number))]
+            longest = max(longest, sum(map(len, answers)) - (len(answers) - 1) * num_common(answers))
+        return longest
 
     def amounts(self, examples: np.ndarray) -> dict[str, int]:
         """What losses of these examples are divided by: see `Batch.amounts`; and their `tokens`."""

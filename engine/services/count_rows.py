@@ -80,6 +80,7 @@ def count_bytes(on_detail: Callable[[str], None], profile: str, bytes_per_token:
         num_target_tokens=round((found.num_target_tokens or 0) / usual),
         num_tokens=round((found.num_tokens or 0) / usual),
         longest=min(max_length, math.ceil((found.longest or 0) / least)),
+        longest_example=found.longest_example and math.ceil(found.longest_example / least),
         cuts=list(count_cuts(lengths, may_cut=given.run.stage == "pretrain")),
         bytes_per_token=(bytes_per_token[0], bytes_per_token[1], bytes_per_token[2]),
     )
@@ -128,6 +129,7 @@ def _counts(
         stages=describe_stages(plan, profile.train) if isinstance(plan, CurriculumPlan) else [],
         effective_batch=plan.effective_batch,
         longest=counts.longest,
+        longest_example=train.longest_example() if train.per_example > 1 else None,
         num_cut=counts.num_cut,
         num_skipped=counts.num_skipped,
         cuts=list(count_cuts(lengths, may_cut=profile.run.stage == "pretrain")),

@@ -20,6 +20,7 @@ from ftui.runs.run_folder import Run
 
 from ..distributed.process_group import ProcessGroup
 from ..models.model_parts import ModelParts
+from ..planning.plan import Row
 from ..profile_step.machine_speed import bandwidth, product_rate, wait_for
 from ..profile_step.marks import STEPS
 from ..profile_step.read_trace import StepTimes, divide_steps, events_of
@@ -74,7 +75,11 @@ class _Measurement:
         data, device, ranks, state = self.data, self.parts.device, ProcessGroup(), TrainState()
         num_steps = min(num_steps, data.plan.max_steps)
         activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
-        with Prefetcher(data, ranks, lambda step: data.plan.step(1 + (step - 1) % num_steps)) as prefetcher:
+
+        def rows_of(step: int) -> list[Row]:
+            return data.plan.step(1 + (step - 1) % num_steps)
+
+        with Prefetcher(data, ranks, rows_of, layout=self.parts.layout) as prefetcher:
             train = self.profile.train
             passes = ForwardBackward(self.parts, ranks, prefetcher, train.max_grad_norm, Control(), self.events)
             steps = StepRunner(self.profile, data.plan, self.parts, state, ranks, self.events, passes)

@@ -16,8 +16,11 @@ from ..simulate import profile_memory
 from .profile_text import given_profile
 
 
-def simulate(on_detail: Callable[[str], None], profile: str, card: dict[str, Any], longest: int | None) -> Memory:
-    """The memory of a profile (TOML, every path absolute) on a card. `longest`: tokens of the longest row, if known.
+def simulate(
+    on_detail: Callable[[str], None], profile: str, card: dict[str, Any], longest: int | None,
+    longest_example: int | None = None,
+) -> Memory:  # fmt: skip
+    """The memory of a profile (TOML, every path absolute) on a card. `longest`, `longest_example`: see `RowCounts`.
 
     Raises:
         FtuiError: the profile or its model's files are wrong.
@@ -26,4 +29,4 @@ def simulate(on_detail: Callable[[str], None], profile: str, card: dict[str, Any
     card_facts = msgspec.convert(card, Card)
     with tempfile.TemporaryDirectory() as fallback:
         config = find_config(parsed, cache_folder(Path(fallback)), on_detail)
-        return profile_memory.simulate(parsed, config, card_facts, longest=longest)
+        return profile_memory.simulate(parsed, config, card_facts, longest=longest, longest_example=longest_example)

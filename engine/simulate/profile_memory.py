@@ -1,6 +1,7 @@
 """The peak memory of a profile on a card: the path that this engine takes is simulated with the installed libraries."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 
 from ..check_profile import check_profile
+from ..models.joined_rows import can_join
 from ..models.quantization import is_packed, number_of
 from .allocator import Allocator
 from .depth import UnfoldError
@@ -35,13 +37,15 @@ VERY_DOUBTFUL = (0.75, 1.25)
 
 
 def simulate(
-    profile: Profile, folder_or_config: Any, card: Card, *, longest: int | None = None, full_depth: bool = False
-) -> Memory:
+    profile: Profile, folder_or_config: Any, card: Card, *, longest: int | None = None,
+    longest_example: int | None = None, full_depth: bool = False,
+) -> Memory:  # fmt: skip
     """Simulate loading, a step and an evaluation batch of a profile on a card.
 
     Args:
         folder_or_config: of the base model: its folder, or transformers' config. Not looked at for a new model.
         longest: tokens of the longest row, if it is known; else rows are as long as data.max_length.
+        longest_example: tokens of the longest pair, its prompt counted once, if that is known.
         full_depth: compute every layer, rather than a few that stand for all; the answer is the same.
 
     Raises:
@@ -55,6 +59,8 @@ def simulate(
         load = transformers_loader(loaded=made.hardware.compute_dtype, prepared=False)
     size, length = profile.train.per_device_train_batch_size, profile.longest_line(longest)
     rows = BatchShape(size, _eval_batch(profile), profile.num_lines, length)
+    if longest_example is not None and _shares_prompts(made, profile):  # both answers in one line
+        rows = replace(rows, num_lines=1, length=min(longest_example, rows.num_lines * length))
     try:
         trace = trace_step(made, profile, kernels_for(card), rows, load, full_depth=full_depth)
     except CUT_SHORT:
@@ -73,6 +79,13 @@ def _made(profile: Profile, folder_or_config: Any, card: Card) -> MetaModel:
             "A model that brings its own Python code is not simulated.", hint="Its code runs in a run only."
         )
     return made
+
+
+def _shares_prompts(made: MetaModel, profile: Profile) -> bool:
+    kernel = str(made.config._attn_implementation)
+    return (
+        profile.num_lines > 1 and kernel == "sdpa" and can_join(profile, made.config, kernel, made.hardware.device.type)
+    )
 
 
 def _eval_batch(profile: Profile) -> int:

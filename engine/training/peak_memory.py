@@ -50,11 +50,13 @@ def run_longest(
             seconds.append(time.perf_counter() - start)
     if (fitting := state.value_at(MICRO_BATCH, num_steps)) is not None:
         raise no_memory(device, f"micro-batches of {size} rows; {fitting:.0f} would fit", SMALLER)
-    lengths = data.lengths
+    lengths, examples = data.lengths, [number for row in rows for number in row]
+    answers = data.train.indices.reshape(-1, data.train.per_example)[examples]
     return {
         "step_seconds": statistics.median(seconds[1:]),
         "num_tokens": int(sum(lengths[list(row)].sum() for row in step)),
-        "longest": int(max(lengths[list(row)].sum() for row in rows)),
+        "longest": int(data.train.sequences.lengths[answers].max()),
+        "longest_example": data.train.longest_example(rows),
         "micro_batch": len(rows),
     }
 

@@ -22,7 +22,8 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     In a curriculum the stages (`stages`, in words) differ, and the counts are those of the mean epoch. `num_tokens`
     counts the tokens of all steps. `bytes_per_token` is there where no tokenizer was: the least, the usual and the most
-    bytes that a token was taken for; tokens are told with the usual, `longest` with the least.
+    bytes that a token was taken for; tokens are told with the usual, `longest` with the least. `longest_example`:
+    tokens of the longest pair, what both answers begin with counted once.
     """
 
     num_train_rows: int | None = None
@@ -36,6 +37,7 @@ class RowCounts(msgspec.Struct, frozen=True, kw_only=True):
     stages: list[str] = []
     effective_batch: int | None = None
     longest: int | None = None
+    longest_example: int | None = None
     num_cut: int | None = None
     num_skipped: int | None = None
     cuts: list[Cut] = []

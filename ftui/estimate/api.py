@@ -95,7 +95,10 @@ def setup_for(profile: Profile, card: Card, known: Known = NOTHING) -> TrainingS
     sharing = profile.hardware.num_processes
     if card.kind == "cpu" and sharing > 1:  # they share one machine's memory, as cards do not
         card = replace(card, memory=card.memory // sharing)
-    setup = build_setup(profile, shape, card, longest=counts.longest, rows_are_cut=bool(counts.num_cut))
+    setup = build_setup(
+        profile, shape, card, longest=counts.longest, longest_example=counts.longest_example,
+        rows_are_cut=bool(counts.num_cut),
+    )  # fmt: skip
     return replace(
         setup,
         parallel=known.parallel,

@@ -256,7 +256,7 @@ class _WidePoints:
     def _evaluation(self) -> MemoryPoint:
         """Without autograd nothing is kept: one layer's work, or the head's."""
         setup = self.setup
-        tokens = setup.eval_batch * setup.num_lines * setup.length
+        tokens = setup.eval_batch * setup.example_tokens
         widest = max((layer.forward * tokens + layer.fixed for layer in self.layers), default=0)
         stream = self.residual * setup.shape.hidden_size * tokens  # twice in a layer, once below the head
         head = self._head_copy()

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from ftui.hardware.devices import Card
 from ftui.models.config_reader import ModelShape
+from ftui.models.joinable import JOINABLE
 
 Attention = Literal["flash", "efficient", "math", "eager"]
 Parallel = Literal["ddp", "zero1", "zero2", "zero3", "fsdp"]
@@ -21,6 +22,7 @@ class TrainingSetup:
     Attributes:
         length: tokens of the longest line of a micro-batch (padded), at most `data.max_length`.
         num_lines: lines of each example of a micro-batch: 2 where the answers of a pair stand apart.
+        longest_example: tokens of the longest pair, where its prompt is computed once.
         storage: bytes a frozen weight is stored in where it is not quantised.
         trained: bytes a trained weight is stored in.
         compute: bytes of the type of the heavy arithmetic (the autocast's).
@@ -85,6 +87,7 @@ class TrainingSetup:
     has_bitsandbytes: bool = True
     rows_are_cut: bool = False
     num_lines: int = 1
+    longest_example: int | None = None
     forgotten: int | None = None
     """Of how many first layers activations are forgotten, if not of all of them."""
 
@@ -118,16 +121,24 @@ class TrainingSetup:
     @property
     def num_tokens(self) -> int:
         """Tokens of one micro-batch, padding included."""
-        return self.micro_batch * self.num_lines * self.length
+        return self.micro_batch * self.example_tokens
+
+    @property
+    def example_tokens(self) -> int:
+        """Tokens that are computed of the longest example, padding included."""
+        apart = self.num_lines * self.length
+        return apart if self.longest_example is None else min(apart, self.longest_example)
 
 
 def build_setup(
-    profile: Any, shape: ModelShape, card: Card, *, longest: int | None = None, rows_are_cut: bool = False
-) -> TrainingSetup:
+    profile: Any, shape: ModelShape, card: Card, *, longest: int | None = None, longest_example: int | None = None,
+    rows_are_cut: bool = False,
+) -> TrainingSetup:  # fmt: skip
     """The setup of a profile (its sections are read by name) with that model, on that card.
 
     Args:
         longest: tokens of the longest row, where the rows are known; without it, rows are as long as they may be.
+        longest_example: tokens of the longest pair with its prompt once, where that is known.
         rows_are_cut: whether some are longer than they may be.
     """
     adapter, train, data = profile.adapter, profile.train, profile.data
@@ -165,7 +176,18 @@ def build_setup(
         is_from_scratch=profile.model.from_scratch is not None, use_fused_lora=adapter.use_fused_lora,
         has_bitsandbytes=card.kind != "mps" and profile.hardware.device != "mps", rows_are_cut=rows_are_cut,
         num_lines=profile.num_lines,
+        longest_example=longest_example if shares_prompts(profile, shape, card, length) else None,
     )  # fmt: skip
+
+
+def shares_prompts(profile: Any, shape: ModelShape, card: Card, length: int) -> bool:
+    """Whether a run computes the prompt of a pair once, as `choose_layout` of engine/models/joined_rows.py decides it
+    (but for packed rows, of which it is not known what they save)."""
+    train, data, wanted = profile.train, profile.data, profile.model.attn_implementation
+    is_joined = data.padding_free and not (train.torch_compile or train.neftune_noise_alpha)
+    is_known = shape.model_type in JOINABLE and not shape.eager_only and wanted in ("auto", "sdpa")
+    is_cut = needs_mask(wanted, shape, length, packing=False)
+    return card.kind == "cpu" and profile.num_lines > 1 and is_joined and is_known and not is_cut
 
 
 def with_length(setup: TrainingSetup, length: int) -> TrainingSetup:

@@ -50,9 +50,8 @@ def with_libraries(helper: Helper, profile: Profile, card: Card, known: Known) -
         known = dataclasses.replace(known, counting_problem=error)
     if known.parallel != "ddp":
         return known
-    longest = None if known.counts is None else known.counts.longest
     try:
-        return dataclasses.replace(known, simulated=simulate_memory(helper, profile, card, longest))
+        return dataclasses.replace(known, simulated=simulate_memory(helper, profile, card, known.counts))
     except (UnavailableError, NotSimulatedError) as error:
         return dataclasses.replace(known, simulation_problem=error)
 
@@ -82,13 +81,14 @@ def count_rows(helper: Helper, profile: Profile, card: Card | None = None) -> Ro
     return msgspec.convert(helper.ask("count_rows", profile=profile, card=facts), RowCounts)
 
 
-def simulate_memory(helper: Helper, profile: Profile, card: Card, longest: int | None) -> Memory:
+def simulate_memory(helper: Helper, profile: Profile, card: Card, counts: RowCounts | None) -> Memory:
     """The memory of a run, from the real model on the meta device.
 
     Raises:
         FtuiError: the model's files are missing, or the helper died.
     """
-    answer = helper.ask("simulate", profile=profile, card=dataclasses.asdict(card), longest=longest)
+    rows = {name: getattr(counts, name, None) for name in ("longest", "longest_example")}
+    answer = helper.ask("simulate", profile=profile, card=dataclasses.asdict(card), **rows)
     return msgspec.convert(answer, Memory)
 
 
@@ -106,11 +106,10 @@ def find_changes(helper: Helper | None, profile: Profile, card: Card, known: Kno
         return []
     if helper is None or known.parallel != "ddp" or known.simulation_problem is not None:
         return suggestions(setup, known)
-    longest = None if known.counts is None else known.counts.longest
 
     def simulate(values: Mapping[Key, Any]) -> Memory | None:
         try:
-            return simulate_memory(helper, with_values(profile, values), card, longest)
+            return simulate_memory(helper, with_values(profile, values), card, known.counts)
         except (UnavailableError, NotSimulatedError):
             raise
         except (ModelError, HardwareError, DataError, ProfileError):  # the engine would refuse that change
@@ -118,7 +117,7 @@ def find_changes(helper: Helper | None, profile: Profile, card: Card, known: Kno
 
     try:
         if known.simulated is None and not list_needed(setup):
-            known = dataclasses.replace(known, simulated=simulate_memory(helper, profile, card, longest))
+            known = dataclasses.replace(known, simulated=simulate_memory(helper, profile, card, known.counts))
         return suggestions(setup, known, simulate)
     except (UnavailableError, NotSimulatedError):
         return suggestions(setup, known)
@@ -168,7 +167,10 @@ def probe(profile: Profile, card: Card, on_detail: Callable[[str], object], allo
     with closing(Helper(allow)) as helper:  # a process of its own: it takes the device
         answer = helper.ask("probe", on_detail=on_detail, profile=profile)
     counts = RowCounts(
-        longest=answer["longest"], num_sequences=answer["micro_batch"], num_eval_rows=answer["eval_batch"]
+        longest=answer["longest"],
+        longest_example=answer["longest_example"],
+        num_sequences=answer["micro_batch"],
+        num_eval_rows=answer["eval_batch"],
     )
     setup = setup_for(profile, card, Known(counts=counts))
     if isinstance(setup, str):

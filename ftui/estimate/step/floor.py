@@ -30,10 +30,10 @@ def find_floors(setup: TrainingSetup, step: StepProfile) -> dict[Kind, float]:
     per_token = {kind: count * setup.compute * passes for kind, count in _numbers_per_token(setup).items()}
     gradients, moments = gradient_bytes(setup, trained), moment_bytes(setup, trained)
     floors: dict[Kind, float] = {
-        "products": product_operations(setup, trained, step.num_tokens, step.num_targets) / rate,
+        "products": product_operations(setup, trained, step.num_computed, step.num_targets) / rate,
         "attention": attention_operations(setup, step.lengths) / step.num_steps / rate,
-        "norms": (per_token["norms"] * step.num_tokens + _logit_bytes(setup) * step.num_targets) / memory,
-        "elementwise": per_token["elementwise"] * step.num_tokens / memory,
+        "norms": (per_token["norms"] * step.num_computed + _logit_bytes(setup) * step.num_targets) / memory,
+        "elementwise": per_token["elementwise"] * step.num_computed / memory,
         "copies": 0.0, "data": 0.0, "between": 0.0,
         "optimizer": UPDATE_BYTES / 2 * (2 * gradients + moments) / memory,
     }  # fmt: skip
@@ -46,7 +46,7 @@ def find_floors(setup: TrainingSetup, step: StepProfile) -> dict[Kind, float]:
 def model_operations(setup: TrainingSetup, step: StepProfile) -> float:
     """Operations that a mean step needs, none of them twice: what MFU counts."""
     once = setup if setup.checkpointing is None else replace(setup, checkpointing=None)
-    products = product_operations(once, find_trained(once), step.num_tokens, step.num_targets)
+    products = product_operations(once, find_trained(once), step.num_computed, step.num_targets)
     return products + attention_operations(once, step.lengths) / step.num_steps
 
 

@@ -70,6 +70,16 @@ class StepProfile(msgspec.Struct, frozen=True, kw_only=True):
         """Real tokens of a mean step."""
         return sum(self.lengths) / self.num_steps
 
+    @property
+    def num_computed(self) -> float:
+        """The same, but the prompt of several answers counts once where it is computed once."""
+        return min(self.num_tokens, self.num_positions)
+
+    @property
+    def padding(self) -> float:
+        """Share of the computed places that hold no token."""
+        return 1 - self.num_computed / self.num_positions
+
     def seconds(self, kind: Kind | None = None, phase: Phase | None = None) -> float:
         """Seconds of a mean step: of a kind, of a phase, of both, or all."""
         return sum(s.seconds for s in self.shares if kind in (None, s.kind) and phase in (None, s.phase))

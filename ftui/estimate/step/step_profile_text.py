@@ -40,8 +40,8 @@ def profile_lines(name: str, step: StepProfile, floors: Mapping[Kind, float], op
 def _head(name: str, step: StepProfile, operations: float | None) -> list[str]:
     threads = f", {step.num_threads} thread{'s' * (step.num_threads != 1)}" if not step.is_gpu else ""
     facts = [
-        f"{step.num_rows:,.0f} rows, {step.num_tokens:,.0f} tokens ({step.num_targets:,.0f} trained), "
-        f"{1 - step.num_tokens / step.num_positions:.0%} padding; micro-batches: {step.num_micro_batches:.0f}",
+        f"{step.num_rows:,.0f} rows, {step.num_tokens:,.0f} tokens ({step.num_targets:,.0f} trained, "
+        f"{step.num_computed:,.0f} computed), {step.padding:.0%} padding; micro-batches: {step.num_micro_batches:.0f}",
         f"{step.step_seconds:.3g} s, {units.count(step.num_tokens / step.step_seconds)} tokens/s; under the profiler, "
         f"as below, {step.profiled_seconds:.3g} s",
         f"this machine: products {_per_second(step.product_rate, 'FLOP')}, copies {_per_second(step.bandwidth, 'B')}",

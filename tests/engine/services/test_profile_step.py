@@ -67,7 +67,10 @@ def test_all_time_of_a_step_is_accounted_for(sections: dict[str, Any], model_fol
     for kind, phase in (("products", "forward"), ("products", "backward"), ("optimizer", "update"), ("data", "rest")):
         assert step.seconds(kind, phase) > 0, (kind, phase)  # type: ignore[arg-type]
     assert (step.num_steps, step.num_micro_batches) == (2, 2)
-    assert step.num_positions >= step.num_tokens > step.num_targets > 0
+    assert step.num_positions >= step.num_computed > step.num_targets > 0
+    assert (step.num_computed < 0.9 * step.num_tokens) == (profile.run.stage == "dpo"), (
+        "prompts of pairs are there once"
+    )
 
 
 def test_what_is_measured_is_the_plan_and_nothing_is_kept(
@@ -123,8 +126,8 @@ def test_the_floor_counts_the_operations_that_torch_counts(
     monkeypatch.setattr(forward_backward, "backpropagate", counting)
     profile = make_profile(model_folder, rows, adapter=adapter, train={"per_device_train_batch_size": 1})
     step, setup = measured(profile, num_steps=2), setup_of(profile)
-    assert step.num_positions == step.num_tokens
-    expected = product_operations(setup, find_trained(setup), step.num_tokens, step.num_targets)
+    assert step.num_positions == step.num_computed
+    expected = product_operations(setup, find_trained(setup), step.num_computed, step.num_targets)
     assert sum(counted[-2:]) / 2 == pytest.approx(expected, rel=0.01 if "r" in adapter else 1e-6)
     floors = find_floors(setup, step)
     assert floors["products"] == expected / step.product_rate

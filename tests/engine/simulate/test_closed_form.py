@@ -27,7 +27,7 @@ FORGET: Table = {"activation_checkpointing": True}
 
 def profile_of(adapter: Table, train: Table, **sections: Table) -> Profile:
     return Profile.model_validate({
-        "run": {"stage": "sft"}, "adapter": adapter,
+        "run": {"stage": "sft"} | sections.get("run", {}), "adapter": adapter,
         "model": {"name_or_path": "/model"} | sections.get("model", {}),
         "data": {"train": "rows.jsonl", "eval_fraction": 0.1, "max_length": 1024} | sections.get("data", {}),
         "train": {"per_device_train_batch_size": 2} | train,
@@ -136,6 +136,23 @@ def test_the_closed_form_is_near_the_simulation(name: str) -> None:
     assert set(told.breakdown) == set(PARTS)
     assert sum(told.breakdown.values()) == told.process
     assert min(told.breakdown.values()) >= 0
+
+
+def test_a_prompt_that_is_computed_once_takes_memory_once() -> None:
+    """Pairs of 512 tokens whose prompts are 384 long, on a CPU; on a card both answers have a prompt of their own."""
+    config, counts = config_of("SmolLM-135M"), {"longest": 512, "longest_example": 640}
+    shape, small = read_shape(config), {"precision": "fp32"}
+    assert shape is not None
+    for stage, card, share in (("dpo", "cpu", 640 / 1024), ("sft", "cpu", 1), ("dpo", "a40", 1)):
+        profile = profile_of(LORA, small, run={"stage": stage})
+        setups = [build_setup(profile, shape, find_card(card), **rows) for rows in (counts, {"longest": 512})]
+        assert setups[0].num_tokens == share * setups[1].num_tokens
+        told, whole = map(memory, setups)
+        if stage == "dpo" and card == "cpu":
+            found = simulate(profile, AutoConfig.for_model(**config), find_card(card), **counts)
+            assert abs(told.allocated / found.allocated - 1) <= 0.05
+        parts = told.breakdown["activations"], share * whole.breakdown["activations"]
+        assert parts[0] == pytest.approx(parts[1], rel=0.05)
 
 
 @pytest.mark.parametrize("name", GRID)

@@ -1,5 +1,6 @@
 """Whole runs of the stages that compare answers: what the first step says, and that no figure hangs on the batch."""
 
+import json
 import math
 from dataclasses import replace
 from functools import partial
@@ -12,8 +13,10 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from ftui.engine.inspection.browser import view_row
+from ftui.engine.models.joined_rows import settle_joined_rows
 from ftui.engine.models.load_model import load_model
 from ftui.engine.objectives import make_objective
+from ftui.engine.objectives.loss import RowLayout
 from ftui.engine.training.collate import collate_examples
 from ftui.engine.training.initial_model import with_reference
 from ftui.engine.training.prepare import prepare
@@ -285,25 +288,66 @@ def test_the_split_into_micro_batches_does_not_matter(stage: str, model_folder: 
         np.testing.assert_array_equal(targets, figures[0][2])
 
 
-def test_packed_pairs_give_what_they_give_alone(model_folder: Path, rows: Path, tmp_path: Path) -> None:
-    """Loss, metrics and gradients of pairs in lines of their own, and of all of them in one line."""
+def test_pairs_give_the_same_however_they_lie(model_folder: Path, rows: Path, tmp_path: Path) -> None:
+    """Loss, metrics and gradients of pairs in lines of their own, of all in one line, and with their prompts once."""
+    settle_joined_rows()
     profile = dpo(model_folder, rows, preference={"loss_type": ["sigmoid", "sft"]})
     data = prepare(profile, tmp_path / "cache", lambda detail: None)
     values = np.random.default_rng(0).normal(-30, 3, data.train.num_target_tokens).astype(np.float32)
     split = with_reference(replace(data, evaluation=None), {"train": values / 10}).train
+    answers = [one for number in range(3) for one in split.example(number)]
+    read = [one.input_ids[:-1].tolist() for one in answers]  # nothing is predicted by an answer's end
+    pairs = [read[number : number + 2] for number in (0, 2, 4)]
+    computed = sum(len({(*one[:end],) for one in pair for end in range(1, len(one) + 1)}) for pair in pairs)
+    assert computed < 0.95 * sum(map(len, read))
     alone, packed = ([(0,), (1,), (2,)], [(0, 1, 2)])
     results = []
-    for line in (alone, packed):
+    for line, layout, shape in (
+        (alone, RowLayout.PADDED, (6, max(len(one.input_ids) for one in answers))),
+        (packed, RowLayout.PADDED, (1, sum(len(one.input_ids) for one in answers))),
+        (alone, RowLayout.SHARED, (1, computed)),
+        (packed, RowLayout.SHARED, (1, computed)),
+    ):
         model = load_model(model_folder, profile.model, torch.float32)
-        batch = collate_examples(split, line, pad_id=0)
-        assert batch.input_ids.shape[0] == (6 if line is alone else 1) and batch.amounts["examples"] == 3
+        model.train()
+        if layout is RowLayout.SHARED and line is alone:
+            model.activation_checkpointing_enable()
+        batch = collate_examples(split, line, 0, layout)
+        assert batch.input_ids.shape == shape and batch.amounts["examples"] == 3
         loss = make_objective(profile).loss(model, batch)
         (loss.sums["examples"] + loss.sums["chosen_targets"]).backward()
         figures = {name: value.detach() for name, value in (loss.sums | loss.metrics).items()}
         results.append(figures | {name: w.grad for name, w in model.named_parameters() if w.grad is not None})
-    assert results[0].keys() == results[1].keys() and len(results[0]) > 20
-    for name, value in results[0].items():
-        torch.testing.assert_close(results[1][name], value, rtol=1e-5, atol=1e-5 * float(value.abs().max()))
+    expected, *others = results
+    for found in others:
+        assert found.keys() == expected.keys() and len(found) > 20
+        for name, value in expected.items():
+            torch.testing.assert_close(found[name], value, rtol=1e-5, atol=1e-5 * float(value.abs().max()))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("stage", "method", "packing"),
+    [("dpo", "lora", False), ("dpo", "full", True), ("orpo", "dora", False), ("simpo", "full", False)],
+)
+def test_a_run_with_prompts_once_has_the_losses_of_two_rows(
+    stage: str, method: str, packing: bool, model_folder: Path, rows: Path, tmp_path: Path
+) -> None:
+    runs = []
+    for free in (True, False):
+        data = {"padding_free": free, "packing": packing, "max_length": 120}
+        profile = dpo(model_folder, rows, run={"stage": stage}, adapter=METHODS[method], data=data)
+        folder = tmp_path / f"{free}"
+        steps = train_run(folder, profile)
+        said = json.loads(next(folder.rglob("MANIFEST.json")).read_text())["environment"]["attention"]
+        assert said == ("sdpa, rows end to end, prompts of pairs once" if free else "sdpa")
+        evaluated = [event.loss for event in records(Run(folder), EvaluationDone)]
+        runs.append(([column(steps, name) for name in ("loss", "grad_norm", "num_tokens")], evaluated))
+    (figures, evaluated), (expected, expected_evaluated) = runs
+    np.testing.assert_allclose(figures[0], expected[0], rtol=2e-5)
+    np.testing.assert_allclose(figures[1], expected[1], rtol=1e-3)
+    np.testing.assert_array_equal(figures[2], expected[2])
+    np.testing.assert_allclose(evaluated, expected_evaluated, rtol=2e-5)
 
 
 @pytest.mark.parametrize(

@@ -44,7 +44,9 @@ class StandIn:
         self.asked: list[tuple[Profile, Memory]] = []
         self._factor = factor
 
-    def ask(self, method: str, *, profile: Profile, card: dict[str, Any], longest: int | None) -> Any:
+    def ask(
+        self, method: str, *, profile: Profile, card: dict[str, Any], longest: int | None, longest_example: int | None
+    ) -> Any:
         assert method == "simulate"
         counts = RowCounts(longest=longest)
         setup = setup_for(profile, Card(**card), Known(counts=counts))
@@ -153,10 +155,10 @@ def test_what_does_not_fit_when_it_is_simulated_is_looked_for_again(tmp_path: Pa
 
 def test_a_change_that_the_engine_refuses_is_not_shown(tmp_path: Path) -> None:
     class Refusing(StandIn):
-        def ask(self, method: str, *, profile: Profile, card: dict[str, Any], longest: int | None) -> Any:
+        def ask(self, method: str, *, profile: Profile, card: dict[str, Any], **rows: int | None) -> Any:
             if profile.adapter.method == "qlora":
                 raise ModelError("Only 3 % of the weights can be held in few bits.")
-            return super().ask(method, profile=profile, card=card, longest=longest)
+            return super().ask(method, profile=profile, card=card, **rows)
 
     on, chosen = find_card("rtx4090"), profile(tmp_path, LLAMA_8B, "data.max_length=2048")
     assert any(change.values.get(levers.METHOD) == "qlora" for change in changes_for(StandIn(), chosen, on))

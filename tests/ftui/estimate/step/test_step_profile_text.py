@@ -57,7 +57,7 @@ def test_a_line_says_what_it_took_what_it_could_take_and_what_could_be_gained() 
     assert not any(line.startswith(("attention", "collectives")) for line in lines), "only what took time"
     assert "forward 31%, backward 56%, update 6%, rest 6%" in "\n".join(lines)
     head = "\n".join(lines[:6])
-    assert "900 tokens (500 trained), 10% padding" in head and "257 tokens/s" in head and "57%" in head
+    assert "900 tokens (500 trained, 900 computed), 10% padding" in head and "257 tokens/s" in head and "57%" in head
     assert "nothing of torch" in lines[-1] and "aten::mm" not in lines[-1]
 
 
