@@ -140,8 +140,9 @@ def test_the_closed_form_is_near_the_simulation(name: str) -> None:
 
 def test_a_prompt_that_is_computed_once_takes_memory_once() -> None:
     """Pairs of 512 tokens whose prompts are 384 long, on a CPU; on a card both answers have a prompt of their own."""
-    config, counts = config_of("SmolLM-135M"), {"longest": 512, "longest_example": 640}
-    shape, small = read_shape(config), {"precision": "fp32"}
+    counts: dict[str, Any] = {"longest": 512, "longest_example": 640}
+    config, small = config_of("SmolLM-135M"), {"precision": "fp32"}
+    shape = read_shape(config)
     assert shape is not None
     for stage, card, share in (("dpo", "cpu", 640 / 1024), ("sft", "cpu", 1), ("dpo", "a40", 1)):
         profile = profile_of(LORA, small, run={"stage": stage})
