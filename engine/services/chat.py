@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ftui.errors import UsageError
-from ftui.helper.chat_session import ChatAnswer, ModelFacts, TokenFacts
+from ftui.helper.chat_facts import ChatAnswer, ModelFacts, TokenFacts
 from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from ftui.helper.chat_session import ChatAnswer, ChatSession, SamplingKeys
+from ftui.helper.chat_facts import ChatAnswer, SamplingKeys
+from ftui.helper.chat_session import ChatSession
 from ftui.runs.run_folder import Run
 from ftui.system.files import make_private_folder, open_private, write_all
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from ftui.helper.chat_session import ChatSession, SamplingKeys, find_side
+from ftui.helper.chat_facts import SamplingKeys
+from ftui.helper.chat_session import ChatSession, find_side
 from ftui.helper.client import Helper
 from ftui.launch.open_run import stored_profile
 from ftui.runs.checkpoint_folders import read_manifest

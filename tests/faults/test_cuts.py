@@ -118,7 +118,7 @@ def make_run(bench: Workbench, name: str) -> Run:
     profile = bench.profile(name, method=configuration.method, packing=configuration.packing)
     run, overrides = bench.run(name), configuration.overrides
     if configuration.stage != "sft":
-        overrides = (*overrides, *compare_answers(bench, configuration.stage))
+        overrides = (*overrides, *compare_answers(bench, configuration.stage, method=configuration.method))
     assert create(run, resolve(profile, overrides=overrides))
     return run
 

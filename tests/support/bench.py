@@ -136,14 +136,15 @@ def bench_at(source: Path, folder: Path) -> Workbench:
     return Workbench(folder, inherited | own)
 
 
-def compare_answers(bench: Workbench, stage: str, number: int = 40) -> tuple[str, ...]:
+def compare_answers(bench: Workbench, stage: str, number: int = 40, *, method: str = "lora") -> tuple[str, ...]:
     """Rows with answers to compare in the place of the bench's own; what a profile needs to be of that stage."""
     rows = judged_answers(number + 6) if stage == "kto" else preference_pairs(number + 6)
     write_rows(bench.folder / "rows.jsonl", rows[:number])
     write_rows(bench.folder / "held_out.jsonl", rows[number:])
     silent = ["eval.sample_prompts=[]"] if stage == "rm" else []  # it gives scores
     allowed = 'data.allow=["answers_cut_off"]'  # a token is about a letter
-    return f"run.stage={stage}", allowed, "adapter.lora_dropout=0.0", *silent
+    whole = ["adapter.lora_dropout=0.0"] if method != "full" else []
+    return f"run.stage={stage}", allowed, *whole, *silent
 
 
 def opened(workbench: Workbench, profile: Path) -> Run:

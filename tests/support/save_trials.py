@@ -47,7 +47,7 @@ from ftui.system.file_tree import plain_files
 from ftui.system.user_folders import cache_folder
 
 KILL, HALF_KILL, FAIL, HALF_FAIL, LIE_SHORT, LIE_ZEROS, LIE_FLIP = range(7)  # of faultio.c
-PATIENCE_SECONDS = 0.03
+PATIENCE_SECONDS = 0.1  # three tries within it: a loaded machine takes 20 ms for one
 BESIDE = sys.argv[4:] == ["beside"]  # by the thread, as while steps go on
 STEP = 4  # the step that is saved under the shim; 1 to 3 are there
 # Name: (how, errno, for good).

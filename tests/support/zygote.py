@@ -27,6 +27,14 @@ START_SECONDS = 120.0
 Hooks = Mapping[str, list[Any]]
 
 
+def _has_more(descriptor: int, seconds: float | None) -> bool:
+    """Whether there is something to read within the time; a worker of many tests has more files open than `select`
+    can count."""
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
+    return bool(waiting.poll(None if seconds is None else 1000 * seconds))
+
+
 class Attempt:
     """One engine of a run. Its return code is that of `subprocess`: minus the signal that ended it."""
 
@@ -106,7 +114,7 @@ class Zygote:
         """Take in what the process tells, waiting at most `timeout` seconds for it."""
         assert self._process.stdout is not None
         descriptor = self._process.stdout.fileno()
-        while select.select([descriptor], [], [], timeout)[0]:
+        while _has_more(descriptor, timeout):
             data = os.read(descriptor, 65536)
             assert data, f"the zygote has ended ({self._process.wait()})"
             *lines, self._pending = (self._pending + data).split(b"\n")
@@ -157,7 +165,7 @@ def serve() -> None:
     _tell(answers, ready=True)
     pending = b""
     while True:
-        if select.select([0], [], [], LOOK_SECONDS if living else None)[0]:
+        if _has_more(0, LOOK_SECONDS if living else None):
             data = os.read(0, 65536)
             if not data:
                 break

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ftui.helper.chat_session import TokenFacts
+from ftui.helper.chat_facts import TokenFacts
 from ftui.text import cells, shown
 
 from ..render.spans import Frame, Line, left, paragraph, spread, width_of

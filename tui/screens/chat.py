@@ -8,7 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from ftui.errors import FtuiError
-from ftui.helper.chat_session import BASE, ChatAnswer, ChatSession, SamplingKeys
+from ftui.helper.chat_facts import ChatAnswer, SamplingKeys
+from ftui.helper.chat_session import BASE, ChatSession
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import choose_device, find_sides
 from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript

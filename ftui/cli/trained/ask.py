@@ -9,7 +9,8 @@ import msgspec
 
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import FINISHED, DataError
-from ftui.helper.chat_session import ChatSession, check_sampling
+from ftui.helper.chat_facts import check_sampling
+from ftui.helper.chat_session import ChatSession
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import choose_device, find_sides
 from ftui.launch.transcript import Exchange, add_exchange, describe_exchange

@@ -7,7 +7,8 @@ from threading import Thread
 
 from ftui.cli.terminal import LiveOutput
 from ftui.errors import FINISHED, FtuiError
-from ftui.helper.chat_session import ChatAnswer, ChatSession, SamplingKeys, check_sampling
+from ftui.helper.chat_facts import ChatAnswer, SamplingKeys, check_sampling
+from ftui.helper.chat_session import ChatSession
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import choose_device, find_sides
 from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript

@@ -216,7 +216,7 @@ def test_the_cursor_moves_and_opens_what_it_stands_on(path: Path, parked: Run) -
             assert shown.cursor == "old"
             await shown.press("k", "k", "k")
             assert shown.cursor == "mine.toml"
-            await shown.press("pagedown", "pagedown")
+            await shown.press("end")
             assert shown.cursor == shipped_presets()[-1].name
             await shown.press("home", "down")
             assert "parked at step 0/40: on [/request]" in shown.text("details")

@@ -1,0 +1,54 @@
+"""What is sent between whoever talks with a trained model and the process that has it in memory."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ftui.errors import UsageError
+
+
+class SamplingKeys(msgspec.Struct, frozen=True):
+    """How answers are drawn, in transformers' spelling; `temperature` 0 is greedy."""
+
+    temperature: Annotated[float, Meta(ge=0)] = 0.0
+    top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
+    top_k: Annotated[int, Meta(ge=0)] = 0
+    min_p: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    repetition_penalty: Annotated[float, Meta(gt=0)] = 1.0
+    seed: Annotated[int, Meta(ge=0)] = 0
+    max_new_tokens: Annotated[int, Meta(gt=0)] = 512
+
+
+def check_sampling(**values: float) -> SamplingKeys:
+    """Raises `UsageError` where a value is none that it could have."""
+    try:
+        return msgspec.convert(values, SamplingKeys)
+    except msgspec.ValidationError as error:
+        key = str(error).rpartition("$.")[2].rstrip("`").replace("_", "-")
+        raise UsageError(f"--{key}: {str(error).split(' - ')[0]}.") from None
+
+
+class ModelFacts(msgspec.Struct, frozen=True):
+    """Where a model answers. One without a chat template goes on with texts, and has no hash (SHA-256) of one."""
+
+    device: str
+    precision: str
+    is_chat: bool
+    template_hash: str
+
+
+class TokenFacts(msgspec.Struct, frozen=True):
+    """A token of an answer: its text, its probability, texts and probabilities of the likeliest ones."""
+
+    text: str
+    probability: float
+    likeliest: list[tuple[str, float]]
+
+
+class ChatAnswer(msgspec.Struct, frozen=True):
+    """`is_complete`: the model ended it, not the limit of tokens nor a person."""
+
+    text: str
+    is_complete: bool
+    tokens: list[TokenFacts]
