@@ -215,7 +215,10 @@ def audit_pickle(path: str) -> None:
 
 
 def num_rows(batch: Any) -> int:
-    return len(batch.joined or batch.input_ids)
+    """Sequences of a batch; of pieces that lie end to end, a prompt that answers (below 0) go on from is none."""
+    if not (pieces := batch.joined):
+        return len(batch.input_ids)
+    return sum(piece < 0 or following > 0 for piece, following in zip(pieces, (*pieces[1:], 1), strict=True))
 
 
 def _run_out() -> None:
