@@ -73,6 +73,7 @@ def test_all_time_of_a_step_is_accounted_for(sections: dict[str, Any], model_fol
     )
 
 
+@pytest.mark.slow
 def test_what_is_measured_is_the_plan_and_nothing_is_kept(
     model_folder: Path, rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def only(batch: Batch, row: int, start: int, end: int) -> Batch:
     return Batch(batch.input_ids, batch.position_ids, batch.predictors[kept], batch.target_ids[kept], batch.amounts)
 
 
+@pytest.mark.slow
 def test_the_split_into_micro_batches_does_not_matter(model_folder: Path, tmp_path: Path) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", chats(44))  # the last step of an epoch has four rows
     losses, norms = {}, {}

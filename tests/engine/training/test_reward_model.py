@@ -137,6 +137,7 @@ def test_it_learns_and_opens_in_plain_transformers(method: str, model_folder: Pa
     assert np.logaddexp(0, rejected - chosen).mean() == pytest.approx(after.loss, abs=1e-5)
 
 
+@pytest.mark.slow
 def test_one_that_is_saved_is_continued(model_folder: Path, rows: Path, tmp_path: Path) -> None:
     """As it is: the first evaluation of the second run is the last of the first. So does an adapter."""
     first, keys = Run(tmp_path / "first"), {"load_best_model_at_end": False}

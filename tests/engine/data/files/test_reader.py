@@ -85,6 +85,7 @@ def test_json_files_that_are_no_rows(data: bytes, reason: str, hint: str, tmp_pa
     assert message.startswith(reason) and hint in advice
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(st.text(max_size=9), st.text() | st.integers() | st.lists(st.text())), min_size=1),
        st.sampled_from([None, 0, 2]), st.booleans(), st.integers(1, 40))  # fmt: skip
 def test_lists_are_cut_where_json_cuts_them(
