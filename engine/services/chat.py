@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ftui.errors import UsageError
-from ftui.helper.chat_facts import ChatAnswer, ModelFacts, TokenFacts
+from ftui.helper.chat_facts import ChatAnswer, ChatSides, ModelFacts, TokenFacts
 from ftui.profile.schema import Profile
 from ftui.system.user_folders import cache_folder
 
@@ -20,19 +20,24 @@ from .stop_flag import stop_flag
 
 OnDetail = Callable[[str], None]
 _speakers: list[Speaker] = []
+_sides: list[ChatSides] = []  # what the speakers are of, once they are loaded
 
 
-def open_chat(on_detail: OnDetail, profile: str, sides: Sequence[str | None], device: str | None) -> ModelFacts:
-    """Load what answers: for each side the folder of its weights, `None` for the base as the run began.
+def open_chat(on_detail: OnDetail, chosen: dict[str, Any], profile: str) -> ModelFacts:
+    """Load what answers, unless it is loaded. `chosen`: the `ChatSides`.
 
     Raises:
-        FtuiError: one cannot be loaded, or not here; or there is no base.
+        FtuiError: a side cannot be loaded, or not here; or there is no base.
     """
-    chosen, folders = given_profile(profile), [None if side is None else Path(side) for side in sides]
-    if None in folders and chosen.model.from_scratch is not None:
-        raise UsageError("This run has no base: its model was trained from scratch.")
-    _speakers.clear()
-    _speakers.extend(_load(chosen, folders, device, on_detail))
+    sides = msgspec.convert(chosen, ChatSides)
+    if _sides != [sides]:
+        parsed, folders = given_profile(profile), [None if side is None else Path(side) for side in sides.folders]
+        if None in folders and parsed.model.from_scratch is not None:
+            raise UsageError("This run has no base: its model was trained from scratch.")
+        _sides.clear()
+        _speakers.clear()  # before others are loaded
+        _speakers.extend(_load(parsed, folders, sides.device, on_detail))
+        _sides.append(sides)
     model = _speakers[0].model
     template = model.tokenizer.get_chat_template() if model.is_chat else ""
     digest = hashlib.sha256(template.encode()).hexdigest() if template else ""
@@ -55,15 +60,18 @@ def _load(profile: Profile, folders: list[Path | None], device: str | None, on_d
 
 
 def answer_chat(
-    on_detail: OnDetail, conversations: Sequence[list[dict[str, str]]], sampling: dict[str, Any]
-) -> list[ChatAnswer]:
+    on_detail: OnDetail, chosen: dict[str, Any], profile: str, conversations: Sequence[list[dict[str, str]]],
+    sampling: dict[str, Any],
+) -> list[ChatAnswer]:  # fmt: skip
     """The answer of each side to its conversation, a token of each by turns; `on_detail` gets the texts so far (JSON).
 
-    Ends early where `stop_flag` is set.
+    Ends early where `stop_flag` is set. What `open_chat` has loaded is loaded again where this is another process by
+    now: one without requests ends after five minutes.
 
     Raises:
-        FtuiError: the template takes no such conversation, or memory runs out.
+        FtuiError: see `open_chat`; the template takes no such conversation, or memory runs out.
     """
+    open_chat(on_detail, chosen, profile)
     max_new_tokens = sampling.pop("max_new_tokens")
     keys = Sampling(**sampling)
     answers = [

@@ -29,6 +29,14 @@ def check_sampling(**values: float) -> SamplingKeys:
         raise UsageError(f"--{key}: {str(error).split(' - ')[0]}.") from None
 
 
+class ChatSides(msgspec.Struct, frozen=True):
+    """What answers: the folder of each side's weights, `None` for the base as the run began; where, if not where the
+    profile says."""
+
+    folders: list[str | None]
+    device: str | None = None
+
+
 class ModelFacts(msgspec.Struct, frozen=True):
     """Where a model answers. One without a chat template goes on with texts, and has no hash (SHA-256) of one."""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from ftui.errors import UsageError
-from ftui.helper.chat_facts import ChatAnswer, ModelFacts, SamplingKeys
+from ftui.helper.chat_facts import ChatAnswer, ChatSides, ModelFacts, SamplingKeys
 from ftui.helper.client import Helper
 from ftui.profile.schema import Profile
 from ftui.runs.checkpoint_folders import checkpoints_in, fault, read_manifest, step_of
@@ -40,9 +40,10 @@ class ChatSession:
         device: str | None = None,
         on_detail: Callable[[str], object] | None = None,
     ) -> None:
-        self._helper, self.sides = helper, tuple(sides)
+        self._helper, self._profile, self.sides = helper, profile, tuple(sides)
         folders = [None if side.folder is None else str(side.folder) for side in sides]
-        facts = helper.ask("open_chat", on_detail=on_detail, profile=profile, sides=folders, device=device)
+        self._chosen = msgspec.to_builtins(ChatSides(folders, device))
+        facts = helper.ask("open_chat", on_detail=on_detail, profile=profile, chosen=self._chosen)
         self.facts = msgspec.convert(facts, ModelFacts)
         self.conversations: list[Messages] = [[] for _ in sides]
 
@@ -58,10 +59,15 @@ class ChatSession:
             FtuiError: the template does not take this turn, which is then forgotten.
         """
         conversations = [[*messages, {"role": "user", "content": text}] for messages in self.conversations]
+
+        def tell(detail: str) -> None:
+            if detail.startswith("["):  # else it says that the model is loaded again
+                on_texts(msgspec.json.decode(detail, type=list[str]))
+
         answers = msgspec.convert(
             self._helper.ask(
-                "answer_chat", conversations=conversations, sampling=msgspec.to_builtins(sampling),
-                on_detail=lambda detail: on_texts(msgspec.json.decode(detail, type=list[str])),
+                "answer_chat", on_detail=tell, profile=self._profile, chosen=self._chosen,
+                conversations=conversations, sampling=msgspec.to_builtins(sampling),
             ),
             list[ChatAnswer],
         )  # fmt: skip

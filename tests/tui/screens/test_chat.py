@@ -35,7 +35,7 @@ def send(**answer): print(json.dumps(answer), flush=True)
 while more.acquire():
     request = requests.pop(0); number, given = request["id"], request["params"]; stop.clear()
     if request["method"] == "open_chat":
-        sides = given["sides"]
+        sides = given["chosen"]["folders"]
         send(id=number, answer={"device": "a CPU", "precision": "fp32", "is_chat": True, "template_hash": "ab"})
         continue
     said = [c[-1]["content"] + (" briefly" if c[0]["role"] == "system" else "") for c in given["conversations"]]
