@@ -5,14 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tokenizers.decoders import DecodeStream
+from ftui.errors import DataError
 
 from ..data.tokens.chat_template import fix_date, template_errors
+from ..data.tokens.template_fit import TemplateRefusal
 from .decode import Memory, Prompt, Token, decode
 from .load_trained import AnsweringModel
 from .sampling import Sampling
 
 NUM_LIKELIEST = 5
+NO_CHARACTER = "\ufffd"  # in whose place the rest of a character is still to come
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class Answer:
         self.tokens: list[TokenProbability] = []
         self.has_ended = self.is_complete = False
         self._model, self._adapter = model, adapter
-        self._stream = DecodeStream(skip_special_tokens=True)
+        self._ids: list[int] = []
         self._passes = decode(
             model.bare, [Prompt(ids)], sampling, stop_ids=model.stop_ids, max_new_tokens=max_new_tokens,
             num_likeliest=NUM_LIKELIEST, memory=memory,
@@ -54,9 +56,10 @@ class Answer:
             self.has_ended = True
             return
         (token,) = tokens
-        tokenizer: Any = self._model.tokenizer
-        added = self._stream.step(tokenizer.backend_tokenizer, token.id) or ""
-        self.text += added
+        self._ids.append(token.id)
+        text = str(self._model.tokenizer.decode(self._ids, skip_special_tokens=True)).rstrip(NO_CHARACTER)
+        added = text.removeprefix(self.text) if len(text) >= len(self.text) else ""
+        self.text = text
         self.tokens.append(self._describe(token, added))
         self.is_complete = self.has_ended = token.id in self._model.stop_ids
 
@@ -81,7 +84,7 @@ class Speaker:
         A model without a chat template goes on with the text of all of them.
 
         Raises:
-            TemplateRefusal: the template takes no such conversation.
+            DataError: the template takes no such conversation.
         """
         return Answer(self.model, self.adapter, self.prompt(messages), sampling, max_new_tokens, self.memory)
 
@@ -89,7 +92,10 @@ class Speaker:
         tokenizer: Any = self.model.tokenizer
         if not self.model.is_chat:
             return list(tokenizer("".join(message["content"] for message in messages))["input_ids"])
-        with template_errors():
-            fix_date(tokenizer.get_chat_template())
-            text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=True)
+        try:
+            with template_errors():
+                fix_date(tokenizer.get_chat_template())
+                text = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=True)
+        except TemplateRefusal as refusal:
+            raise DataError(f"The chat template takes no such conversation: {refusal}", hint=refusal.hint) from refusal
         return list(text["input_ids"])

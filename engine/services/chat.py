@@ -15,6 +15,7 @@ from ftui.system.user_folders import cache_folder
 from ..generation.conversation import Answer, Speaker
 from ..generation.load_trained import add_adapter, load_trained
 from ..generation.sampling import Sampling
+from ..models.adapter_files import starting_adapter
 from .profile_text import given_profile
 from .stop_flag import stop_flag
 
@@ -50,6 +51,8 @@ def _load(profile: Profile, folders: list[Path | None], device: str | None, on_d
     if not profile.adapter.is_lora:
         models = [load_trained(profile, folder, cache, on_detail, device=device) for folder in folders]
         return [Speaker(model, None) for model in models]
+    start = starting_adapter(profile.adapter, on_detail)  # what it continued from is part of where it began
+    folders = [folder or start for folder in folders]
     adapters = [folder for folder in dict.fromkeys(folders) if folder is not None]
     model = load_trained(profile, adapters[0] if adapters else None, cache, on_detail, device=device)
     names: dict[Path | None, str | None] = {None: None, **dict.fromkeys(adapters[:1], "default")}

@@ -75,7 +75,6 @@ def main(arguments: list[str]) -> None:
         while True:
             line = lines.get(timeout=IDLE_SECONDS)
             is_free.clear()
-            stop_flag.clear()
             request = msgspec.json.decode(line, type=Request)
             _send(responses, answer(request, _progress(responses, request.id)))
             is_free.set()
@@ -98,6 +97,7 @@ def _read(requests: int, lines: "queue.SimpleQueue[bytes]", is_free: threading.E
             if line == STOP:
                 stop_flag.set()
             else:
+                stop_flag.clear()
                 lines.put(line)
     if not is_free.is_set():
         _thread.interrupt_main()

@@ -68,8 +68,10 @@ class Loop:
         if state.step == last_step(plan, state):
             tags.append("last")
         evaluator = self.evaluator if evaluation_is_due(profile.eval, plan, state) else None
-        if evaluator is not None and evaluator.evaluate().best and best_is_saved(profile):
-            tags.append("best")
+        if evaluator is not None:
+            self.checkpoints.finish()  # which lets old ones go: afterwards the best one is not on the disk for a while
+            if evaluator.evaluate().best and best_is_saved(profile):
+                tags.append("best")
         if "last" in tags:
             self.checkpoints.save(*tags)
         elif tags:

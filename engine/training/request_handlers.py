@@ -118,6 +118,7 @@ class RequestHandler:
         self.inbox.answer(request, f"checkpoint-{step}")
 
     def _delete(self, request: Delete, step: int) -> None:
+        self.checkpoints.finish()  # the best one may be under way: until it is whole, the one before must not go
         checkpoint = self._checkpoint(step)
         if checkpoint is None:
             return self.inbox.refuse(request, f"there is no checkpoint-{step}")

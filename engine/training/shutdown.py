@@ -135,8 +135,8 @@ class RunEnd:
         self.events.is_shutting_down = True
         try:
             self.checkpoints.finish()
-        except DiskError as error:
-            print(f"the save under way failed as the attempt ended: {error.message}", flush=True)
+        except (DiskError, RuntimeError) as error:  # what ended the attempt says more
+            print(f"the save under way failed as the attempt ended: {error}", flush=True)
 
     def _save(self, tag: str, shutdown: Shutdown) -> None:
         """Save the last finished step, if there is one, and answer the request."""

@@ -99,4 +99,7 @@ def find_side(run: Run, name: str | None) -> Side:
         raise UsageError(f"{run.name} has no {wanted}.", hint=f"There are: {', '.join([*present, BASE])}.")
     if problem := fault(folder):
         raise UsageError(f"{wanted} of {run.name} is damaged: {problem}.", hint=f"There are: {', '.join(present)}.")
-    return Side(wanted, folder, read_manifest(folder).seal)
+    try:
+        return Side(wanted, folder, read_manifest(folder).seal)
+    except OSError as error:  # rotation has just let it go
+        raise UsageError(f"{wanted} of {run.name} is gone.") from error

@@ -29,7 +29,4 @@ def choose_device(run: Run, profile: Profile, device: str | None) -> tuple[str |
     """Where to compute (`None`: as the profile says), and why it is not there; a run in progress keeps its GPU."""
     if device is not None or profile.hardware.device == "cpu" or not is_running(read_status(run)):
         return device, ""
-    return (
-        "cpu",
-        f"{run.name} is training: the CPU answers, so that it is not disturbed (--device cuda shares its GPU).",
-    )
+    return "cpu", f"{run.name} is training and is not disturbed: the CPU answers."

@@ -11,6 +11,7 @@ from ftui.helper.chat_facts import ChatAnswer, SamplingKeys
 from ftui.helper.chat_session import ChatSession
 from ftui.runs.run_folder import Run
 from ftui.system.files import make_private_folder, open_private, write_all
+from ftui.system.volume import disk_error
 
 
 class SideAnswer(msgspec.Struct, frozen=True):
@@ -57,17 +58,22 @@ def describe_exchange(
 
 def new_transcript(run: Run) -> Path:
     """The file of a conversation that begins now; it is there once something was said."""
-    return make_private_folder(run.folder / "chats", inside=run.folder) / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
+    return run.chats / f"{time.strftime('%Y%m%d-%H%M%S')}.jsonl"
 
 
-def add_exchange(path: Path, exchange: Exchange) -> None:
-    """Append a line to a file.
+def add_exchange(path: Path, exchange: Exchange, *, run: Run | None = None) -> None:
+    """Append a line to a file; `run`: it is one of that run's chats.
 
     Raises:
-        UnsafePathError: something else than a plain file of this user stands there.
+        DiskError: it cannot be written, or something else than a plain file of this user stands there.
     """
-    descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     try:
-        write_all(descriptor, msgspec.json.encode(exchange) + b"\n")
-    finally:
-        os.close(descriptor)
+        if run is not None:
+            make_private_folder(run.chats, inside=run.folder)
+        descriptor = open_private(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+        try:
+            write_all(descriptor, msgspec.json.encode(exchange) + b"\n")
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise disk_error(error, f"{path.name} could not be written", path.parent) from error

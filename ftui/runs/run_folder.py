@@ -118,6 +118,11 @@ class Run(msgspec.Struct, frozen=True):
         return self.checkpoints / "quarantine"
 
     @property
+    def chats(self) -> Path:
+        """What was said to its checkpoints and answered, a file a conversation (ftui/launch/transcript.py)."""
+        return self.folder / "chats"
+
+    @property
     def inbox(self) -> Path:
         """Control requests to the engine, a file each (ftui/runs/requests.py)."""
         return self.folder / "inbox"

@@ -71,19 +71,24 @@ def _beside(columns: Sequence[list[Line]], width: int) -> list[Line]:
 
 
 def token_lines(frame: Frame, tokens: Sequence[TokenFacts], cursor: int) -> list[Line]:
-    """The answer with the token under the cursor marked, its probability, and what else was likely there."""
-    lines: list[Line] = [[(" ", "text")]]
-    for number, token in enumerate(tokens):
-        style = "text@cursor" if number == cursor else "warn" if token.probability < LEAST_LIKELY else "text"
-        text = shown(token.text).replace("\n", " ") or "·"
-        if width_of(lines[-1]) + cells(text) > frame.width - 1:
-            lines.append([(" ", "text")])
-        lines[-1].append((text, style))
+    """What was likely at the token under the cursor, and below it the part of the answer around that token."""
     if not tokens:
         return [[(" No answer yet.", "muted")]]
     token = tokens[cursor]
-    lines += [[("", "text")], [(f" token {cursor + 1} of {len(tokens)}: {token.probability:.1%}", "muted")]]
+    head: list[Line] = [[(f" token {cursor + 1} of {len(tokens)}: {token.probability:.1%}", "muted")]]
     for text, share in token.likeliest:
         bar = frame.glyphs.rule * round(share * max(0, frame.width - 40))
-        lines.append([(f" {share:6.1%} ", "text"), (left(repr(shown(text)), 24), "text"), (bar, "loss")])
-    return lines
+        head.append([(f" {share:6.1%} ", "text"), (left(f"'{shown(text)}'", 24), "text"), (bar, "loss")])
+    lines: list[Line] = [[(" ", "text")]]
+    at = 0
+    for number, one in enumerate(tokens):
+        style = "text@cursor" if number == cursor else "warn" if one.probability < LEAST_LIKELY else "text"
+        text = shown(one.text) or "·"
+        if width_of(lines[-1]) + cells(text) > frame.width - 1:
+            lines.append([(" ", "text")])
+        lines[-1].append((text, style))
+        if number == cursor:
+            at = len(lines) - 1
+    room = max(1, frame.height - len(head) - 1)
+    top = max(0, min(at - room // 2, len(lines) - room))
+    return [*head, [("", "text")], *lines[top : top + room]]

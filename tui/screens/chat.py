@@ -9,16 +9,17 @@ from textual.widgets import Input
 
 from ftui.errors import FtuiError
 from ftui.helper.chat_facts import ChatAnswer, SamplingKeys
-from ftui.helper.chat_session import BASE, ChatSession
+from ftui.helper.chat_session import BASE, ChatSession, Side
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import choose_device, find_sides
-from ftui.launch.transcript import add_exchange, describe_exchange, new_transcript
+from ftui.launch.transcript import Exchange, add_exchange, describe_exchange, new_transcript
+from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 
 from ..drawing.chat_lines import Said, conversation_lines, conversation_title, token_lines
 from ..key_table import Meaning
 from ..render.canvas import Canvas
-from ..render.spans import Frame, Line
+from ..render.spans import Frame, Line, paragraph
 from ..stage import stage
 from .canvas_screen import CanvasScreen
 
@@ -79,14 +80,14 @@ class ChatScreen(CanvasScreen[None]):
 
     def _open(self) -> None:
         self._session, self._problem, self._doing = None, "", "loading ..."
+        self._show_tokens(is_shown=False)
         self.run_worker(self._load(), group="chat", exclusive=True)
         self.draw()
 
     async def _load(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            profile, sides = find_sides(self._run, self._checkpoint, self._against or None)
-            device, reason = choose_device(self._run, profile, None)
+            profile, sides, device, reason = await asyncio.to_thread(self._find)  # which reads all bytes of the weights
             session = await asyncio.to_thread(
                 ChatSession, self._helper, profile, sides, device=device,
                 on_detail=lambda detail: loop.call_soon_threadsafe(self._tell, detail),
@@ -101,6 +102,10 @@ class ChatScreen(CanvasScreen[None]):
         self._doing = ""
         if self.is_attached:
             self.draw()
+
+    def _find(self) -> tuple[Profile, list[Side], str | None, str]:
+        profile, sides = find_sides(self._run, self._checkpoint, self._against or None)
+        return profile, sides, *choose_device(self._run, profile, None)
 
     def _tell(self, detail: str) -> None:
         self._doing = detail
@@ -118,10 +123,11 @@ class ChatScreen(CanvasScreen[None]):
         if not text or self._session is None or self._is_answering:
             return
         event.input.clear()
-        if text.startswith(SYSTEM):
-            self._restart(text.removeprefix(SYSTEM).strip() or None)
+        word, _, rest = text.partition(" ")
+        if word == SYSTEM:
+            self._restart(rest.strip() or None)
             return
-        self._shows_tokens, self._is_answering, self._up = False, True, 0
+        self._is_answering, self._up = True, 0
         self._said.append(Said(text, ["" for _ in self._session.sides], [False for _ in self._session.sides]))
         self.run_worker(self._answer(self._session, text), group="answer")
         stage(self).draw_keys()
@@ -140,12 +146,19 @@ class ChatScreen(CanvasScreen[None]):
         else:
             self._said[-1] = Said(text, [a.text for a in answers], [not a.is_complete for a in answers])
             self._last, self._cursor = answers, 0
-            add_exchange(self._transcript, describe_exchange(self._run.name, session, text, answers, sampling))
+            self._keep(describe_exchange(self._run.name, session, text, answers, sampling))
         finally:
             self._is_answering = False
             if self.is_attached:
                 stage(self).draw_keys()
                 self.draw()
+
+    def _keep(self, exchange: Exchange) -> None:
+        try:
+            add_exchange(self._transcript, exchange, run=self._run)
+        except FtuiError as error:  # a full disk, say: the conversation goes on
+            if self.is_attached:
+                stage(self).complain(error)
 
     def _hear(self, texts: list[str]) -> None:
         if self._is_answering and self.is_attached:
@@ -167,7 +180,8 @@ class ChatScreen(CanvasScreen[None]):
 
     def _restart(self, system: str | None) -> None:
         if self._session is not None and not self._is_answering:
-            self._system, self._said, self._last, self._shows_tokens = system, [], [], False
+            self._system, self._said, self._last = system, [], []
+            self._show_tokens(is_shown=False)
             self._session.restart(system)
             self.draw()
 
@@ -177,11 +191,15 @@ class ChatScreen(CanvasScreen[None]):
             self._open()
 
     def action_tokens(self) -> None:
-        self._shows_tokens = not self._shows_tokens and bool(self._last)
-        self.query_one(Input).disabled = self._shows_tokens
-        if not self._shows_tokens:
-            self.query_one(Input).focus()
+        self._show_tokens(is_shown=not self._shows_tokens and bool(self._last))
         self.draw()
+
+    def _show_tokens(self, *, is_shown: bool) -> None:
+        """The line of input takes no keys while left and right move among the tokens."""
+        entry = self.query_one(Input)
+        self._shows_tokens = entry.disabled = is_shown
+        if not is_shown:
+            entry.focus()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Left and right are keys of the line of input, but where tokens are looked at."""
@@ -205,7 +223,7 @@ class ChatScreen(CanvasScreen[None]):
 
     def _body(self, frame: Frame) -> list[Line]:
         if self._problem:
-            return [[(f" {self._problem}", "bad")]]
+            return paragraph(self._problem, frame.width, "bad")
         if self._session is None:
             return [[(f" {self._doing}", "muted")]]
         if self._shows_tokens:

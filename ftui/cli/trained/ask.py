@@ -34,6 +34,9 @@ def ask(
 
     Raises:
         FtuiError: there is no such run or file, or the model cannot be loaded here.
+
+    Returns:
+        That of a data error where the template takes one of the prompts not.
     """
     name, _, checkpoint = name.partition("@")
     run = find_run(name)
@@ -45,18 +48,24 @@ def ask(
         seed=seed, max_new_tokens=max_new_tokens,
     )  # fmt: skip
     if reason:
-        print(reason)
+        print(f"{reason} --device cuda shares its GPU.")
+    code = FINISHED
     with closing(Helper(allow)) as helper, LiveOutput(sys.stdout) as output:
         session = ChatSession(helper, profile, sides, device=device, on_detail=output.draw)
         for number, line in enumerate(lines, start=1):
             session.restart(line.system)
             output.draw(f"{number} of {len(lines)} ...")
-            answers = session.say(line.prompt, sampling, lambda texts: None)
+            try:
+                answers = session.say(line.prompt, sampling, lambda texts: None)
+            except DataError as error:  # the template refuses this one
+                output.print(f"[{number}] {line.prompt}\n  not answered: {error.message}\n")
+                code = error.exit_code
+                continue
             exchange = describe_exchange(run.name, session, line.prompt, answers, sampling)
             if out is not None:
                 add_exchange(out, exchange)
             output.print("\n".join(exchange_lines(number, exchange)))
-    return FINISHED
+    return code
 
 
 def read_prompts(path: Path) -> Sequence[PromptLine]:
@@ -66,7 +75,7 @@ def read_prompts(path: Path) -> Sequence[PromptLine]:
         DataError: it cannot be read, or a line is neither.
     """
     try:
-        texts = path.read_text(encoding="utf-8").splitlines()
+        texts = path.read_text(encoding="utf-8-sig").split("\n")  # JSON may hold the other ends of lines
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path} cannot be read: {error}.") from error
     found = []

@@ -39,7 +39,7 @@ def chat(
         seed=seed, max_new_tokens=max_new_tokens,
     )  # fmt: skip
     if reason:
-        print(reason)
+        print(f"{reason} --device cuda shares its GPU.")
     with closing(Helper(allow)) as helper:
         with LiveOutput(sys.stdout) as output:
             session = ChatSession(helper, profile, sides, device=device, on_detail=output.draw)
@@ -89,7 +89,10 @@ class Conversation:
             print(complaint(error.message, error.hint), file=sys.stderr, flush=True)
             return
         exchange = describe_exchange(self._run.name, self._session, text, self._last, self._sampling)
-        add_exchange(self._file, exchange)
+        try:
+            add_exchange(self._file, exchange, run=self._run)
+        except FtuiError as error:
+            print(complaint(error.message, error.hint), file=sys.stderr, flush=True)
         for answer in exchange.answers if len(exchange.answers) > 1 else ():
             print(f"{answer.of}: {shown(answer.text.strip(), newlines=True)}")
         for answer in exchange.answers:

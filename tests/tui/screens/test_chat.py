@@ -9,7 +9,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from ftui.launch import answering_sides
+from ftui.launch import answering_sides, transcript
 from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
 from ftui.tui.app import FtuiApp
@@ -150,6 +150,38 @@ def test_an_answer_is_stopped_and_its_tokens_are_looked_at(during: Callable[...,
         assert "token 2 of 4: 4.0%" in shown.text() and "'no'" in shown.text()
         await shown.press("escape")
         assert "cut off" in shown.text() and isinstance(shown.app.screen, ChatScreen)
+
+    during(act)
+
+
+def test_tokens_are_left_by_every_key_and_shown_where_the_cursor_is(during: Callable[..., None]) -> None:
+    async def act(shown: Shown) -> None:
+        await shown.say("hello")
+        await shown.press("ctrl+t", "ctrl+o")
+        assert "base" in shown.text("title") and not shown.app.screen.query_one(Input).disabled
+        await shown.say("hello")
+        await shown.press("ctrl+t", "ctrl+n")
+        await shown.say(" ".join(f"word-{number}" for number in range(400)))
+        await shown.press("ctrl+t")
+        for _ in range(401):
+            await shown.pilot.press("right")
+        assert "token 402 of 402" in shown.text() and "word-399" in shown.text() and "word-0 " not in shown.text()
+
+    during(act)
+
+
+def test_a_disk_that_takes_nothing_ends_no_conversation(
+    during: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, flags: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(transcript, "open_private", refuse)
+
+    async def act(shown: Shown) -> None:
+        await shown.say("hello")
+        await shown.press("escape")  # what is said of the disk
+        assert "tuned heard hello" in shown.text()
 
     during(act)
 
