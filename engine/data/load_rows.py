@@ -340,10 +340,12 @@ def _split(profile: Profile, data: Sequences) -> tuple[DataSplit, DataSplit | No
 
 
 def _with_mismatched(profile: Profile, split: DataSplit, what: str) -> DataSplit:
-    """Raises DataError: an answer alone has no other to be measured against."""
-    if len(split) == 1:
+    """Raises DataError: the answers of one row are more than those of all others, so some would be measured alone."""
+    _, of_each = np.unique(split.sequences.rows[split.indices], return_counts=True)
+    if 2 * of_each.max(initial=0) > len(split.indices):
+        number = "is one row" if len(of_each) == 1 else f"are {len(of_each)} rows, of unlike numbers of answers,"
         raise DataError(
-            f"There is one row {what}, and stage kto puts the answer of another row to its prompt.",
+            f"There {number} {what}, and stage kto puts the answer of another row to each prompt.",
             hint="Give it more rows, judged good and bad.",
         )
     sequences = mismatch(split.sequences, split.indices, profile.data.max_length, profile.train.rows_seed)

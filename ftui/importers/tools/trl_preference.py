@@ -36,10 +36,15 @@ OF_ONE_TRAINER = {
     "center_rewards_coefficient": "rm", "rpo_alpha": "dpo", "ld_alpha": "dpo", "use_weighting": "dpo",
     "discopop_tau": "dpo", "loss_weights": "dpo", "f_divergence_type": "dpo", "reference_free": "dpo",
 }  # fmt: skip
-OF_SEVERAL = "beta label_smoothing precompute_ref_log_probs sync_ref_model ref_model max_prompt_length"
+OF_SEVERAL = (
+    "beta label_smoothing precompute_ref_log_probs sync_ref_model ref_model max_prompt_length max_completion_length"
+)
 """Keys of several trainers on preferences, of none of SFT."""
 
-REINFORCING = "reward_funcs num_generations num_ppo_epochs reward_model_path steps_per_generation epsilon_high"
+REINFORCING = (
+    "reward_funcs num_generations num_ppo_epochs reward_model_path steps_per_generation epsilon_high scale_rewards "
+    "use_vllm vllm_mode reward_weights"
+)
 _NAMED = re.compile(rf"(?:^|[^a-z])({'|'.join(STAGES)})(?:[^a-z]|$)")
 
 

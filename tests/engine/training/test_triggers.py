@@ -1,6 +1,7 @@
 """When a run is evaluated, saved and stopped early, against transformers' own flow, step by step."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, get_args
@@ -15,6 +16,7 @@ from transformers.trainer_callback import DefaultFlowCallback
 
 from ftui.engine.planning.plan import make_plan
 from ftui.engine.system.train_state import Setting, TrainState
+from ftui.engine.training import loop
 from ftui.engine.training.evaluate import note_evaluation
 from ftui.engine.training.triggers import best_is_saved, evaluation_is_due, save_is_due
 from ftui.errors import ProfileError
@@ -239,3 +241,28 @@ def test_a_run_saves_what_is_due(
     saved = {record.step: set(record.tags) for record in records if isinstance(record, CheckpointSaved)}
     assert saved == due
     assert any(record.best for record in evaluations)
+
+
+def test_an_evaluation_waits_for_the_save_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a save is recorded, old checkpoints go; were a better evaluation known by then, the best one on the disk
+    would go, too, before the new one is there."""
+    calls: list[str] = []
+
+    class Checkpoints:
+        last_save_time = math.inf
+
+        def __getattr__(self, name: str) -> Callable[..., None]:
+            return lambda *arguments, **options: calls.append(name)
+
+    class BestYet:
+        def evaluate(self) -> SimpleNamespace:
+            calls.append("evaluate")
+            return SimpleNamespace(best=True)
+
+    for name, value in (("evaluation_is_due", True), ("best_is_saved", True), ("save_is_due", False), ("last_step", 9)):
+        monkeypatch.setattr(loop, name, lambda *arguments, value=value: value)
+    parts: Any = {"plan": None, "events": None, "control": SimpleNamespace(poll=lambda level: None)}
+    profile: Any = SimpleNamespace(checkpoint=None, eval=SimpleNamespace(early_stopping_patience=None))
+    steps: Any = {"evaluator": BestYet(), "checkpoints": Checkpoints()}
+    assert loop.Loop(profile, state=TrainState(step=4), **parts, **steps)._between_steps() is None
+    assert calls == ["collect", "finish", "evaluate", "start_save"]
