@@ -172,13 +172,27 @@ def test_odd_rows_are_trained_on(rows: str, stage: str, model_folder: Path, tmp_
     assert stage != "dpo" or losses[0] == pytest.approx(math.log(2), abs=1e-6)
 
 
-@pytest.mark.parametrize(("rows", "held_out", "what"), [(1, None, "to train on"), (9, 1, "to evaluate on")])
+@pytest.mark.parametrize(
+    ("rows", "held_out", "words"),
+    [
+        (judged_answers(1), None, "There is one row to train on"),
+        (judged_answers(9), 1, "There is one row to evaluate on"),
+        (preference_pairs(1), None, "There is one row to train on"),  # two answers, but to one prompt
+        (
+            [*preference_pairs(1), *judged_answers(1)],
+            None,
+            "There are 2 rows, of unlike numbers of answers, to train on",
+        ),
+    ],
+)
 def test_an_answer_alone_has_no_other_to_be_measured_against(
-    rows: int, held_out: int | None, what: str, model_folder: Path, tmp_path: Path
+    rows: list[dict[str, Any]], held_out: int | None, words: str, model_folder: Path, tmp_path: Path
 ) -> None:
-    path = write_rows(tmp_path / "rows.jsonl", judged_answers(rows))
-    profile = dpo(model_folder, path, run={"stage": "kto"}, data={"eval_num_rows": held_out})
-    with pytest.raises(DataError, match=f"There is one row {what}"):
+    files = [write_rows(tmp_path / f"{name}.jsonl", [row]) for name, row in enumerate(rows)]
+    profile = dpo(
+        model_folder, files[0], run={"stage": "kto"}, data={"train": list(map(str, files)), "eval_num_rows": held_out}
+    )
+    with pytest.raises(DataError, match=words):
         prepare(profile, tmp_path / "cache", lambda detail: None)
 
 
