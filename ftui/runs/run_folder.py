@@ -19,7 +19,7 @@ from ftui.system.files import (
 from ftui.system.user_folders import state_folder
 from ftui.text import did_you_mean
 
-FOLDERS = frozenset({"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers"})
+FOLDERS = frozenset({"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers", "chats"})
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 

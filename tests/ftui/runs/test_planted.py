@@ -30,7 +30,7 @@ FILES = (
     "profile.toml", "run.json", "losses.safetensors", "reference.safetensors", ".reserve", "archived",
 )  # fmt: skip
 PLACES = (
-    "checkpoints", "checkpoints/quarantine", "checkpoints/superseded", "final", "inbox", "trackers",
+    "checkpoints", "checkpoints/quarantine", "checkpoints/superseded", "final", "inbox", "trackers", "chats",
 )  # fmt: skip
 
 
