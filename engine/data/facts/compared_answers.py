@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ..forms.examples import JudgedAnswer, Pair
-from ..tokens.encode import EncodedRow
+from ..tokens.encode import EncodedRow, num_common
 from ..tokens.encode import Sequence as Tokens
 from .oddity import Oddity
 from .row_content import RowContent, is_asked_alike, prompt_text
@@ -13,12 +13,7 @@ LONG_ANSWER = 32  # characters: shorter ones, such as the right one of several, 
 
 def common_start(sides: Sequence[Tokens]) -> int:
     """The tokens that both sequences of a pair begin with: they part behind them. 0 of what is no pair."""
-    if len(sides) != 2 or not sides[0].label:
-        return 0
-    first, other = (side.input_ids for side in sides)
-    length = min(len(first), len(other))
-    differs = first[:length] != other[:length]
-    return int(differs.argmax()) if differs.any() else length
+    return num_common([side.input_ids for side in sides]) if len(sides) == 2 and sides[0].label else 0
 
 
 def answer_oddities(encoded: EncodedRow, its: RowContent) -> int:

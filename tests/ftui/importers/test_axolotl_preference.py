@@ -1,6 +1,5 @@
 """Axolotl's `rl: dpo` and its kin: what the keys and the types of rows become, and what is said of the rest."""
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from ftui.engine.data.forms.column_names import ColumnNames
 from ftui.engine.data.forms.examples import Chat, Completion, JudgedAnswer, Pair
 from ftui.engine.data.forms.formats import to_example
 from ftui.importers import Imported, import_file
-from ftui.profile.layers import resolve
+from tests.support.made_profile import checked, lost
 
 MODEL = "base_model: m/m\nadapter: lora\nlora_dropout: 0.1\nmicro_batch_size: 1\nexcess_length_strategy: truncate\n"
 PLAIN_ROWS = "datasets:\n  - path: o/rows\n    type: passthrough.default\n"
@@ -21,19 +20,6 @@ def imported(keys: str, folder: Path, rows: str = PLAIN_ROWS, start: str = MODEL
     source = folder / "train.yml"
     source.write_text(f"{start}{rows}{keys}\n")
     return import_file(source, folder)
-
-
-def checked(made: Imported, folder: Path) -> dict[str, Any]:
-    """The values of the profile, whose keys go together."""
-    assert not made.refused and not made.missing
-    profile = folder / "made.toml"
-    profile.write_text(made.text)
-    resolve(profile)
-    return tomllib.loads(made.text)
-
-
-def lost(made: Imported) -> set[str]:
-    return {one.foreign for one in made.dropped if one.matters}
 
 
 @pytest.mark.parametrize(

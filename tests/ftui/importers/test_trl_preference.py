@@ -2,14 +2,13 @@
 
 import dataclasses
 import importlib
-import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ftui.importers import Imported, import_file
-from ftui.profile.layers import resolve
+from tests.support.made_profile import checked, lost
 
 MODEL = "model_name_or_path: m/m\ndataset_name: o/pairs\nuse_peft: true\nlora_dropout: 0.1\n"
 ARGUMENTS = "--model_name_or_path m/m --dataset_name o/rows\n"
@@ -19,19 +18,6 @@ def imported(keys: str, folder: Path, name: str = "train.yaml", start: str = MOD
     source = folder / name
     source.write_text(f"{start}{keys}\n")
     return import_file(source, folder)
-
-
-def checked(made: Imported, folder: Path) -> dict[str, Any]:
-    """The values of the profile, whose keys go together."""
-    assert not made.refused and not made.missing
-    profile = folder / "made.toml"
-    profile.write_text(made.text)
-    resolve(profile)
-    return tomllib.loads(made.text)
-
-
-def lost(made: Imported) -> set[str]:
-    return {one.foreign for one in made.dropped if one.matters}
 
 
 @pytest.mark.parametrize(
