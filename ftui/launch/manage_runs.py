@@ -68,6 +68,8 @@ def describe_removal(removal: Removal) -> list[str]:
     """What would be deleted, in lines: how the run stands, what is freed, what stays, what else is in the folder."""
     run, state = removal.run, removal.status.state
     result = ", its result in final/" if run.final.is_dir() else ""
+    if exported := [path.name for path in exports_of(run)]:
+        result += f", {', '.join(exported)} in exports/"
     lines = [
         f"{run.name}: {describe.phase(state)} at {describe.place(state)}{result}. Frees {size(removal.num_bytes)}."
     ]
@@ -197,6 +199,14 @@ def _delete_tree(folder: Path) -> bool:
                 path.unlink()
         folder.rmdir()
     return not folder.exists()
+
+
+def exports_of(run: Run) -> list[Path]:
+    """What was made of a run's result, by name; not what is being made, or was left of it by a kill."""
+    with contextlib.suppress(OSError):
+        if not run.exports.is_symlink():
+            return sorted(path for path in run.exports.iterdir() if path.name[0] != ".")
+    return []
 
 
 def _measure(folder: Path) -> tuple[int, int]:

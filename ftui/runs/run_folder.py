@@ -19,7 +19,7 @@ from ftui.system.files import (
 from ftui.system.user_folders import state_folder
 from ftui.text import did_you_mean
 
-FOLDERS = frozenset({"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers", "chats"})
+FOLDERS = frozenset({"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers", "chats", "exports"})
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
@@ -121,6 +121,11 @@ class Run(msgspec.Struct, frozen=True):
     def chats(self) -> Path:
         """What was said to its checkpoints and answered, a file a conversation (ftui/launch/transcript.py)."""
         return self.folder / "chats"
+
+    @property
+    def exports(self) -> Path:
+        """A folder for each model made of its result, merged or in another format; deleted with the run."""
+        return self.folder / "exports"
 
     @property
     def inbox(self) -> Path:

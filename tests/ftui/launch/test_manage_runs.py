@@ -75,6 +75,19 @@ def test_two_names_of_a_file_in_the_run_itself_are_freed_once(run: Run) -> None:
     assert "Also deleted, although ftui did not write it: again, weights" in describe_removal(removal)[-1]
 
 
+def test_what_was_exported_is_freed_and_named(run: Run) -> None:
+    before = plan_removal(run).num_bytes
+    for name in ("final-bf16", "adapter.gguf", ".partial-final-fp16-0a1b2c3d"):
+        (run.exports / name).mkdir(parents=True)
+        (run.exports / name / "weights").write_bytes(b"x" * 1000)
+    removal = plan_removal(run)
+    assert (removal.num_bytes - before, removal.foreign) == (3000, [])
+    assert "adapter.gguf, final-bf16 in exports/. Frees" in describe_removal(removal)[0]
+    renamed = rename(run, "other")
+    assert (renamed.exports / "final-bf16" / "weights").is_file()
+    assert remove(renamed) and names_left() == []
+
+
 # -- what is refused
 
 

@@ -31,6 +31,7 @@ FILES = (
 )  # fmt: skip
 PLACES = (
     "checkpoints", "checkpoints/quarantine", "checkpoints/superseded", "final", "inbox", "trackers", "chats",
+    "exports",
 )  # fmt: skip
 
 
