@@ -24,6 +24,7 @@ from ..models.performance import uncompiled
 from ..objectives.log_probs import target_log_probs
 from ..planning.plan import Row
 from ..system.memory import no_memory, release_cached_memory, within_memory
+from ..system.pace import Pace
 from .collate import collate_examples
 
 ROUND = 8  # batches of each rank before all wait for each other: a pause and an error reach every rank with it
@@ -185,11 +186,11 @@ class Meter:
     report: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        self._begin, self._done = time.monotonic(), 0
+        self._done, self._pace = 0, Pace()
 
     def add(self, num_tokens: int) -> None:
         """So many more of all tokens are done."""
         self._done += num_tokens
         share = self._done / self.num_tokens
-        left = duration((time.monotonic() - self._begin) * (1 - share) / share)
-        self.report(f"{100 * share:.0f} % · {left} left")
+        self._pace.reach(share)
+        self.report(f"{100 * share:.0f} % · {duration(self._pace.seconds_left())} left")

@@ -28,7 +28,7 @@ from ..files.streams import kind_of, printable
 from ..sources import ResolvedSource
 from ..tokens.encode import Encoder
 from .integrity import verified_counts
-from .progress import Meter
+from .reading_meter import Meter
 from .store import Skipped, Store, StoreCounts, StoreWriter, map_store, publish
 from .tasks import Tasks, as_skipped
 from .worker_pool import encode_tasks

@@ -22,7 +22,7 @@ from ftui.engine.data.load_rows import load_data
 from ftui.engine.data.sources import ResolvedSource
 from ftui.engine.data.stores import cache as room
 from ftui.engine.data.stores.cache import ReadOptions, load_store
-from ftui.engine.data.stores.progress import Meter
+from ftui.engine.data.stores.reading_meter import Meter
 from ftui.engine.data.stores.sequences import Sequences, cut_to_length, join_sources
 from ftui.engine.data.stores.store import FILES, EncodedBlock, Store, StoreCounts, StoreWriter
 from ftui.engine.data.tokens.encode import Encoder, stop_texts
@@ -267,7 +267,7 @@ def test_the_share_that_is_read_is_told_where_it_can_be_known(tmp_path: Path) ->
 def test_more_processes_are_asked_for_only_where_they_pay(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = write_rows(tmp_path / "rows.jsonl", [{"n": 100 + number} for number in range(100)])
     now = [100.0]
-    monkeypatch.setattr("ftui.engine.data.stores.progress.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("ftui.engine.system.pace.time.monotonic", lambda: now[0])
     meter = Meter([path], lambda detail: None)
     (block,) = read_blocks((path,))
     tenth = replace(block, places=block.places[:10], offsets=block.offsets[:10], texts=block.texts[:10])

@@ -1,16 +1,14 @@
 """How far the reading of a source is: its share in bytes or rows where they are known, and the seconds left."""
 
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ftui.units import count, duration
 
+from ...system.pace import Pace
 from ..files.blocks import Place, RowBlock
 from ..files.streams import PACKED, kind_of
 
-LOOK_BACK = 10.0  # seconds that the pace is taken from
 SAVED_SECONDS = 3.0
 """What processes must save to be worth their start: they take a second to import what they need (1.0 s and 75 MiB each
 with a tokenizer of 49 k entries), and work itself goes on meanwhile."""
@@ -25,20 +23,16 @@ class Meter:
         self._what = what
         self._places = places
         self._sizes = [_size(place) for place in places]
-        self._begun = time.monotonic()
-        self._seen: deque[tuple[float, float]] = deque([(self._begun, 0.0)])
+        self._pace = Pace()
         self._num_rows = 0
         self.share: float | None = None
         """0..1; `None` where it cannot be known yet."""
 
     def took(self, block: RowBlock) -> None:
-        now = time.monotonic()
         self._num_rows += len(block.places) + len(block.bad)
         self.share = self._share(block)
         if self.share is not None:
-            self._seen.append((now, self.share))
-            while len(self._seen) > 2 and now - self._seen[1][0] > LOOK_BACK:
-                self._seen.popleft()
+            self._pace.reach(self.share)
         self._report(self.detail())
 
     def detail(self) -> str:
@@ -46,21 +40,17 @@ class Meter:
         parts = [f"{count(self._num_rows)} rows"]
         if self.share is not None:
             parts.insert(0, f"{100 * self.share:.0f} %")
-        if (left := self._left()) is not None and left >= 1:
+        if (left := self._pace.seconds_left()) is not None and left >= 1:
             parts.append(f"{duration(left)} left")
         return f"{self._what} {' · '.join(parts)}"
 
     def pays(self, size: int) -> bool:
         """Whether so many processes would end sooner, their start included."""
-        elapsed = time.monotonic() - self._begun
+        elapsed = self._pace.elapsed
         if elapsed < SURE_SECONDS:
             return False
-        left = self._left()
+        left = self._pace.seconds_left()
         return (elapsed if left is None else left) * (1 - 1 / size) > SAVED_SECONDS
-
-    def _left(self) -> float | None:
-        (begun, before), (now, share) = self._seen[0], self._seen[-1]
-        return (1 - share) * (now - begun) / (share - before) if share > before else None
 
     def _share(self, block: RowBlock) -> float | None:
         position = _position(self._places[block.file], block)
