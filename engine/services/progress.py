@@ -1,12 +1,10 @@
-"""How far a long answer is, in words: `merging: 120 of 272 tensors, 40 s left`."""
+"""How far a long answer is, told as it goes on."""
 
 from collections.abc import Callable
 
-from ftui.units import amount, duration, size
+from ftui.helper.progress_text import progress_text
 
 from ..system.pace import Pace
-
-BYTES = "bytes"
 
 
 class Progress:
@@ -16,29 +14,21 @@ class Progress:
         on_detail: gets the texts. What comes too fast for a reader, the server leaves out.
         what: is being done: `merging`.
         total: of `unit`.
-        unit: is counted: `tensors`, `rows`. Bytes are written as `1.2 GiB of 3.4 GiB`.
+        unit: is counted: `tensors`, `rows`; `progress_text.BYTES` are written as `1.2 GiB of 3.4 GiB`.
     """
 
     def __init__(self, on_detail: Callable[[str], object], what: str, total: int, unit: str = "") -> None:
         self._on_detail, self._what, self._total, self._unit = on_detail, what, total, unit
         self._done = 0
         self._pace = Pace()
-        on_detail(self.text())
+        self._tell()
 
     def advance(self, n: int = 1) -> None:
         """So much more is done."""
         self._done += n
         self._pace.reach(self._done / self._total)
-        self._on_detail(self.text())
+        self._tell()
 
-    def text(self) -> str:
-        """What is done, of how much, and the time left once that is known."""
-        parts = [f"{self._what}: {self._count()}"]
-        if self._done < self._total and (left := self._pace.seconds_left()) is not None:
-            parts.append(f"{duration(left)} left")
-        return ", ".join(parts)
-
-    def _count(self) -> str:
-        if self._unit == BYTES:
-            return f"{size(self._done)} of {size(self._total)}"
-        return f"{amount(self._done)} of {amount(self._total)} {self._unit}".rstrip()
+    def _tell(self) -> None:
+        left = self._pace.seconds_left()
+        self._on_detail(progress_text(self._what, self._done, self._total, self._unit, left))

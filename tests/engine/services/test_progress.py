@@ -2,7 +2,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ftui.engine.services.progress import BYTES, Progress
+from ftui.engine.services.progress import Progress
+from ftui.helper.progress_text import BYTES
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,43 @@
+"""Long work on what a run has trained (evaluate, merge, export, push): a value that commands print and screens show."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftui.helper.client import Helper, OnDetail
+from ftui.system.volume import check_room, free_bytes
+from ftui.units import size
+
+Rows = Sequence[tuple[str, ...]]
+"""Lines of as many words each: the first says what the others are, or all are the heads of columns."""
+
+
+@dataclass(frozen=True)
+class LongJob:
+    """Work that is checked and may begin.
+
+    Attributes:
+        title: what is done to what: `merge mine@final`.
+        plan: what a person reads before it begins: what is written, where, the disk it takes (`disk_line`).
+        run: does it in a helper process, tells its progress and gives the rows of its result. It leaves nothing half
+            written where that process is ended. Raises FtuiError.
+    """
+
+    title: str
+    plan: Rows
+    run: Callable[[Helper, OnDetail], Rows]
+
+
+def disk_line(folder: Path, num_bytes: int) -> tuple[str, str]:
+    """The line of a plan that says what room its files take, where there is that room.
+
+    Args:
+        folder: where they will be; it may be yet to be made.
+        num_bytes: that are written at most.
+
+    Raises:
+        DiskError: the volume cannot take them (a DiskFullError where it is too full).
+    """
+    present = next(place for place in (folder, *folder.absolute().parents) if place.is_dir())
+    check_room(present, num_bytes)
+    return "disk", f"{size(num_bytes)} needed, {size(free_bytes(present))} free"
