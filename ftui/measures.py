@@ -39,3 +39,19 @@ MEASURES = {
     "log_odds_ratio": Measure("log odds ratio", "log odds", True, ("orpo",)),
 }
 """By name, in the order in which they are shown."""
+
+TEXT_MEASURES = {
+    "exact_match": Measure("exact match", "exact", True, ("sft",)),
+    "token_f1": Measure("token f1", "f1", True, ("sft",)),
+    "rouge_l": Measure("rouge-l", "rouge-l", True, ("sft",)),
+    "chrf": Measure("chrf", "chrf", True, ("sft",)),
+    "bleu": Measure("bleu", "bleu", True, ("sft",)),
+    "json_valid": Measure("valid json", "json", True, ("sft",)),
+    "stopped": Measure("stop rate", "stopped", True, ("sft",)),
+    "num_tokens": Measure("tokens of an answer", "tokens", None, ("sft",)),
+}
+"""What is measured of generated answers, by name, in the order in which it is shown.
+
+How each is computed is in ftui/evaluation/text_measures.py. `chrf` and `bleu` are from 0 to 100, as is usual, the
+others from 0 to 1, but for the number of tokens.
+"""

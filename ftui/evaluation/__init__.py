@@ -1,0 +1,1 @@
+"""What is measured of answers and of models, as values: measures of texts, differences with intervals, results."""
