@@ -169,6 +169,16 @@ class Helper:
                 process.stdin.write(STOP)
                 process.stdin.flush()
 
+    def interrupt(self) -> None:
+        """End it in the middle of an answer, but let it remove what it has half written; see `close`."""
+        self._is_closed = True
+        if (process := self._process) is not None and process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended meanwhile
+                process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(INTERRUPT_SECONDS)
+        self.close()
+
     def close(self) -> None:
         """End it at once, in the middle of an answer too: whoever waits for that gets an error."""
         self._is_closed = True
