@@ -1,6 +1,7 @@
-"""Sample answers, greedily: the same model gives the same answer, and no random generator moves."""
+"""Answers while a run trains, greedily: the same model gives the same answer, and no random generator moves."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,14 +9,14 @@ from ftui.profile.schema import Profile
 from ftui.runs.events import Sampled
 
 from ..data.tokens.chat_template import fix_date
-from ..generation.decode import Prompt, decode
+from ..generation.answer_prompts import FinishedAnswer, answer_prompts, in_order
+from ..generation.decode import Prompt
 from ..generation.sampling import Sampling
 from ..models.model_parts import ModelParts, autocast
 from ..models.performance import uncompiled
 from ..models.weights import is_adapted
 from ..runtime.control_flags import Control, RequestLevel
 from ..runtime.event_writer import EventWriter
-from ..system.memory import is_out_of_memory
 from ..system.train_state import TrainState
 from .prepare import TrainingData
 
@@ -32,45 +33,58 @@ class TextGenerator:
     events: EventWriter
 
     def answer(self, prompts: Sequence[str], *, requested: bool = False) -> list[str]:
-        """Answer the prompts; each answer goes to the journal.
+        """Answer the prompts; each answer goes to the journal, in the order of the prompts.
 
         An answer that does not fit into memory is left out with a warning.
 
         Raises:
-            Shutdown: between two prompts.
+            Shutdown: between two tokens.
         """
         answers = []
-        for prompt in prompts:
-            self.control.poll(RequestLevel.SAVE)
-            try:
-                answer = self._generate(prompt)
-            except RuntimeError as error:
-                if not is_out_of_memory(error):
-                    raise
-                self.events.warn(f"no room in memory to answer {prompt!r}")
-                continue
-            self.events.write(Sampled(step=self.state.step, prompt=prompt, completion=answer, requested=requested))
-            self.events.progress()
-            answers.append(answer)
+        encoded = [Prompt(self._encode(prompt)) for prompt in prompts]
+        with self.answer_ids(encoded) as finished:
+            for answer in in_order(finished):
+                prompt = prompts[answer.number]
+                if answer.ending == "memory":
+                    self.events.warn(f"no room in memory to answer {prompt!r}")
+                    continue
+                text = self.read(answer.ids)
+                self.events.write(Sampled(step=self.state.step, prompt=prompt, completion=text, requested=requested))
+                answers.append(text)
         return answers
 
-    def _generate(self, prompt: str) -> str:
-        tokenizer: Any = self.data.tokenizer
-        if self.profile.run.stage != "pretrain" and tokenizer.chat_template:
-            fix_date(tokenizer.get_chat_template())
-            turns = [{"role": "user", "content": prompt}]
-            ids = tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=True)["input_ids"]
-        else:
-            ids = tokenizer(prompt)["input_ids"]
-        model = self.parts.model
+    @contextmanager
+    def answer_ids(self, prompts: Sequence[Prompt]) -> Iterator[Iterator[FinishedAnswer]]:
+        """A block with the answers to prompts, each as soon as it is finished; the model trains again after it.
+
+        Raises:
+            Shutdown: between two tokens.
+        """
+        model, section = self.parts.model, self.profile.eval
+
+        def look_around() -> None:
+            self.control.poll(RequestLevel.SAVE)
+            self.events.progress()
+
         model.eval()
         try:
             with autocast(self.parts.hardware), uncompiled(self.profile.train):
-                passes = decode(
-                    model.get_base_model() if is_adapted(model) else model, [Prompt(ids)], Sampling(),
-                    stop_ids=self.data.stop_ids, max_new_tokens=self.profile.eval.sample_max_new_tokens,
+                yield answer_prompts(
+                    model.get_base_model() if is_adapted(model) else model, prompts, Sampling(),
+                    stop_ids=self.data.stop_ids, max_new_tokens=section.sample_max_new_tokens,
+                    batch_size=section.per_device_eval_batch_size, before_pass=look_around,
                 )  # fmt: skip
-                answer = [token.id for (token,) in passes]
         finally:
             model.train()
-        return str(tokenizer.decode(answer, skip_special_tokens=True)).strip()
+
+    def read(self, ids: Sequence[int]) -> str:
+        """The text of an answer."""
+        return str(self.data.tokenizer.decode(list(ids), skip_special_tokens=True)).strip()
+
+    def _encode(self, prompt: str) -> list[int]:
+        tokenizer: Any = self.data.tokenizer
+        if self.profile.run.stage == "pretrain" or not tokenizer.chat_template:
+            return list(tokenizer(prompt)["input_ids"])
+        fix_date(tokenizer.get_chat_template())
+        turns = [{"role": "user", "content": prompt}]
+        return list(tokenizer.apply_chat_template(turns, add_generation_prompt=True, return_dict=True)["input_ids"])

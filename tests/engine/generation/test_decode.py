@@ -4,33 +4,10 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from ftui.engine.generation.decode import Memory, Prompt, Token, decode
 from ftui.engine.generation.sampling import Sampling
-
-STOPS = (5, 6)
-LENGTH = 24
-SIZES: dict[str, Any] = {
-    "vocab_size": 64, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
-    "num_key_value_heads": 2, "head_dim": 16, "max_position_embeddings": 128, "pad_token_id": 0, "bos_token_id": 1,
-    "eos_token_id": 2, "initializer_range": 0.4,
-}  # fmt: skip
-LINEAR = {"linear_num_value_heads": 2, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 8}
-KINDS: dict[str, dict[str, Any]] = {
-    "llama": {}, "gpt2": {}, "qwen3": {},
-    "mistral": {"sliding_window": 8}, "gemma3_text": {"sliding_window": 8, "initializer_range": 0.1},
-    "qwen3_5_text": {"layer_types": ["linear_attention", "full_attention"], **LINEAR},
-    "mamba": {"state_size": 8},
-}  # fmt: skip
-PROMPTS = [[1, 9, 8, 7], [1, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41, 42], [1, 50], [1, 9, 8, 7]]
-
-
-@pytest.fixture(scope="module", params=list(KINDS))
-def model(request: pytest.FixtureRequest) -> Any:
-    torch.manual_seed(4)
-    config = AutoConfig.for_model(request.param, **SIZES | KINDS[request.param])
-    return AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+from tests.support.answering import LENGTH, PROMPTS, STOPS
 
 
 def answers(model: Any, prompts: list[list[int]], **changes: Any) -> list[list[int]]:

@@ -1,0 +1,97 @@
+"""Answers to many prompts: in batches of like lengths, halved where memory runs out, each given as it is finished."""
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from ..system.memory import release_cached_memory, within_memory
+from .decode import Prompt, Token, decode
+from .sampling import Sampling
+
+
+@dataclass(frozen=True)
+class FinishedAnswer:
+    """The answer to prompt `number` of those that were given.
+
+    `ending`: `stop`, with a stop token, which is the last of `ids`; `length`, at the limit of tokens; `memory`, not
+    even this prompt alone fits, so that there are no ids.
+    """
+
+    number: int
+    ids: tuple[int, ...]
+    ending: Literal["stop", "length", "memory"]
+
+
+def answer_prompts(
+    model: Any,
+    prompts: Sequence[Prompt],
+    sampling: Sampling,
+    *,
+    stop_ids: Sequence[int],
+    max_new_tokens: int,
+    batch_size: int,
+    before_pass: Callable[[], None] = lambda: None,
+    on_smaller: Callable[[int], None] = lambda size: None,
+) -> Iterator[FinishedAnswer]:
+    """Answer all prompts, the longest first; each answer is given as soon as it is finished, in whatever order.
+
+    At most `batch_size` prompts are answered at once. Where memory runs out, what is not finished is answered anew in
+    batches of half the size, and all that follow have that size: `on_smaller` gets it. An answer does not depend on
+    the others of its batch, except for the last bits of the model's arithmetic.
+
+    `before_pass` is called before each pass of the model, and may leave by an exception. Who iterates sets what
+    `decode` asks for (evaluation mode, precision) and keeps it until the end.
+    """
+
+    def by_length(number: int) -> tuple[int, ...]:
+        return (-len(prompts[number].ids), *prompts[number].ids)  # equal ones are computed once if they meet
+
+    left, size = sorted(range(len(prompts)), key=by_length), batch_size
+    while left:
+        batch, left = left[:size], left[size:]
+        passes = decode(
+            model, [prompts[number] for number in batch], sampling, stop_ids=stop_ids, max_new_tokens=max_new_tokens
+        )
+        unfinished = yield from _answer_batch(passes, batch, stop_ids, before_pass)
+        if not unfinished:
+            continue
+        release_cached_memory(model.device)
+        if len(batch) == 1:
+            yield FinishedAnswer(batch[0], (), "memory")
+            continue
+        size, left = (len(batch) + 1) // 2, [*unfinished, *left]
+        on_smaller(size)
+
+
+def _answer_batch(
+    passes: Iterator[list[Token]], batch: Sequence[int], stop_ids: Sequence[int], before_pass: Callable[[], None]
+) -> Generator[FinishedAnswer, None, list[int]]:
+    """Returns the prompts for which memory ran out."""
+    ids: dict[int, list[int]] = {number: [] for number in batch}
+    while True:
+        before_pass()
+        tokens, problem = within_memory(partial(next, passes, None))
+        if problem:
+            return list(ids)
+        if tokens is None:
+            break
+        for token in tokens:
+            number = batch[token.row]
+            ids[number].append(token.id)
+            if token.id in stop_ids:
+                yield FinishedAnswer(number, tuple(ids.pop(number)), "stop")
+    for number, all_ids in ids.items():
+        yield FinishedAnswer(number, tuple(all_ids), "length")
+    return []
+
+
+def in_order(answers: Iterable[FinishedAnswer]) -> Iterator[FinishedAnswer]:
+    """The answers in the order of their prompts, each as soon as those before it are there."""
+    waiting: dict[int, FinishedAnswer] = {}
+    number = 0
+    for answer in answers:
+        waiting[answer.number] = answer
+        while number in waiting:
+            yield waiting.pop(number)
+            number += 1
