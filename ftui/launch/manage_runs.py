@@ -18,6 +18,7 @@ from typing import Any
 
 from ftui.errors import DiskError, LostRunError, UsageError
 from ftui.runs import describe
+from ftui.runs.manifest import MANIFEST
 from ftui.runs.run_folder import NAME, Run, all_runs, check_name
 from ftui.runs.state import phase_word
 from ftui.runs.status import Status, is_running, read_status, refuse_if_elsewhere
@@ -203,10 +204,8 @@ def _delete_tree(folder: Path) -> bool:
 
 def exports_of(run: Run) -> list[Path]:
     """What was made of a run's result, by name; not what is being made, or was left of it by a kill."""
-    with contextlib.suppress(OSError):
-        if not run.exports.is_symlink():
-            return sorted(path for path in run.exports.iterdir() if path.name[0] != ".")
-    return []
+    made = [] if run.exports.is_symlink() else sorted(path.parent for path in run.exports.glob(f"*/{MANIFEST}"))
+    return [path for path in made if not path.name.startswith((".", "ftui-export-"))]
 
 
 def _measure(folder: Path) -> tuple[int, int]:

@@ -18,8 +18,8 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -35,7 +35,7 @@ from ftui.runs.manifest import (
     read_manifest,
     write_manifest,
 )
-from ftui.system.checked_write import Pieces, write_checked
+from ftui.system.checked_write import Pieces, write_checked, write_hashed
 from ftui.system.file_tree import delete, link_files, move_files, move_out, plain_files, rename_folder, sync_folders
 from ftui.system.files import PRIVATE_FOLDER, make_private_folder, sync_path
 from ftui.system.scratch import scratch, sweep_scratch
@@ -46,9 +46,11 @@ __all__ = [
     "Checkpoint",
     "FileEntry",
     "Manifest",
+    "StagedExport",
     "checkpoints_in",
     "contents",
     "discard",
+    "exporting",
     "fault",
     "file_hash",
     "link_copy",
@@ -112,6 +114,38 @@ def contents(parent: Path, fill: Callable[[Path], Mapping[str, Pieces] | None]) 
     return {name: lambda data=data: (data,) for name, data in small.items()} | dict(large)
 
 
+@dataclass(frozen=True)
+class StagedExport:
+    """A folder of an export in the making: `write` puts files into it, and all of them stand in its manifest."""
+
+    path: Path
+    files: dict[str, FileEntry] = field(default_factory=dict)
+
+    def write(self, name: str, pieces: Iterable[bytes | memoryview]) -> None:
+        """Write a file of these pieces, and compare it with what the disk then says it has.
+
+        Raises:
+            OSError: as `write_hashed`.
+        """
+        self.files[name] = FileEntry(*write_hashed(self.path / name, pieces))
+
+
+@contextlib.contextmanager
+def exporting(target: Path, manifest: Manifest) -> Iterator[StagedExport]:
+    """A folder to fill in a block, which stands at `target` with its manifest when the block ends well.
+
+    Else nothing does: a kill leaves a folder under a name that says which process made it, and the next export beside
+    it deletes that. What stood at `target` stays until the new one is whole.
+    """
+    parent = make_private_folder(target.parent)
+    _delete_trash(parent)
+    with scratch("export", parent) as folder:
+        staged = StagedExport(folder)
+        yield staged
+        write_manifest(folder, msgspec.structs.replace(manifest, files=staged.files, created=time.time()))
+        _put_in_place(folder, target)
+
+
 def link_copy(source: Path, target: Path) -> Manifest:
     """Make a checkpoint stand in another run's folder too, by the protocol of `publish`.
 
@@ -136,13 +170,17 @@ def _staged(target: Path) -> Iterator[Path]:
     staged.mkdir(mode=PRIVATE_FOLDER)
     try:
         yield staged
-        sync_folders(staged)
-        if target.is_symlink() or target.exists():
-            discard(target)
-        if not rename_folder(staged, target):
-            move_files(staged, target, last=MANIFEST)
+        _put_in_place(staged, target)
     finally:
         shutil.rmtree(staged, ignore_errors=True)  # what a failed save took is room for the next one
+
+
+def _put_in_place(staged: Path, target: Path) -> None:
+    sync_folders(staged)
+    if target.is_symlink() or target.exists():
+        discard(target)
+    if not rename_folder(staged, target):
+        move_files(staged, target, last=MANIFEST)
 
 
 def checkpoints_in(root: Path) -> list[Checkpoint]:

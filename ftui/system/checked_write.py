@@ -34,9 +34,7 @@ def write_checked(path: Path, pieces: Pieces) -> tuple[int, str]:
     try:
         for piece in pieces():
             write_all(descriptor, piece)
-        sync_open(descriptor)
-        if hasattr(os, "posix_fadvise"):  # else what is read back may be no more than the kernel's copy
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        _push_out(descriptor)
         with open(descriptor, "rb", buffering=0, closefd=False) as file:
             file.seek(0)
             size, digest, buffer = 0, hashlib.sha256(), bytearray(_CHUNK)
@@ -51,6 +49,35 @@ def write_checked(path: Path, pieces: Pieces) -> tuple[int, str]:
     finally:
         os.close(descriptor)
     return size, digest.hexdigest()
+
+
+def write_hashed(path: Path, pieces: Iterable[bytes | memoryview]) -> tuple[int, str]:
+    """The same for pieces that are made only once, since to make them again would take long: by their hash.
+
+    Raises: as `write_checked`.
+    """
+    descriptor = open_private(path, os.O_RDWR | os.O_EXCL)
+    try:
+        size, digest = 0, hashlib.sha256()
+        for piece in pieces:
+            write_all(descriptor, piece)
+            digest.update(piece)
+            size += len(piece)
+        _push_out(descriptor)
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            file.seek(0)
+            if hashlib.file_digest(file, "sha256").digest() != digest.digest():
+                raise MiswrittenError(_MISWRITTEN.format(path.name), hint="Check the volume.")
+    finally:
+        os.close(descriptor)
+    return size, digest.hexdigest()
+
+
+def _push_out(descriptor: int) -> None:
+    """To the disk, and out of the kernel's memory where it can be told: what is read back comes from the disk then."""
+    sync_open(descriptor)
+    if hasattr(os, "posix_fadvise"):
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _chunks(view: memoryview) -> Iterator[memoryview]:

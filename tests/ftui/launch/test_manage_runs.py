@@ -15,7 +15,7 @@ from ftui.launch import manage_runs
 from ftui.launch.manage_runs import archive, describe_removal, plan_removal, remove, rename, sweep_removed, unarchive
 from ftui.launch.open_run import create, locate_run, open_run, stored_profile
 from ftui.profile.layers import resolve
-from ftui.runs.checkpoint_folders import checkpoints_in, fault, link_copy
+from ftui.runs.checkpoint_folders import checkpoints_in, exporting, fault, link_copy, read_manifest
 from ftui.runs.run_folder import Run, all_runs, find_run, runs_root
 from ftui.runs.status import read_status
 from ftui.system.files import UnsafePathError, try_lock
@@ -77,12 +77,15 @@ def test_two_names_of_a_file_in_the_run_itself_are_freed_once(run: Run) -> None:
 
 def test_what_was_exported_is_freed_and_named(run: Run) -> None:
     before = plan_removal(run).num_bytes
-    for name in ("final-bf16", "adapter.gguf", ".partial-final-fp16-0a1b2c3d"):
-        (run.exports / name).mkdir(parents=True)
-        (run.exports / name / "weights").write_bytes(b"x" * 1000)
+    manifest = read_manifest(run.checkpoints / "checkpoint-8")
+    for name in ("final-bf16", "final-q8_0"):
+        with exporting(run.exports / name, manifest) as staged:
+            staged.write("weights", [b"x" * 500, b"x" * 500])
+    (run.exports / "ftui-export-1-2-3-half").mkdir()
+    num_bytes = sum(path.stat().st_size for path in run.exports.rglob("*") if path.is_file())
     removal = plan_removal(run)
-    assert (removal.num_bytes - before, removal.foreign) == (3000, [])
-    assert "adapter.gguf, final-bf16 in exports/. Frees" in describe_removal(removal)[0]
+    assert (removal.num_bytes - before, removal.foreign) == (num_bytes, []) and num_bytes > 2000
+    assert "final-bf16, final-q8_0 in exports/. Frees" in describe_removal(removal)[0]
     renamed = rename(run, "other")
     assert (renamed.exports / "final-bf16" / "weights").is_file()
     assert remove(renamed) and names_left() == []

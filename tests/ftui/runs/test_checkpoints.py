@@ -14,7 +14,9 @@ import pytest
 from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import MANIFEST, Checkpoint, FileEntry, Manifest
+from ftui.system import checked_write
 from ftui.system.checked_write import MiswrittenError
+from ftui.system.scratch import make_scratch
 
 RUN_ID = "0123456789abcdef"
 FILES = ("config.json", "model.bin", "resume/deep/state.json", "resume/state.json")
@@ -401,3 +403,42 @@ def test_a_damaged_checkpoint_does_not_count_as_one_that_is_kept(tmp_path: Path)
     assert [
         c.step for c in checkpoint_folders.checkpoints_in(tmp_path) if checkpoint_folders.fault(c.path) is None
     ] == [4, 2]
+
+
+def test_an_export_is_whole_or_not_there_and_the_old_one_stays_until_then(tmp_path: Path) -> None:
+    target, left = tmp_path / "final-bf16", tmp_path / "ftui-export-{}-999999999-1-x"
+    with checkpoint_folders.exporting(target, manifest(7)) as staged:
+        staged.write("a.bin", iter([b"one", b"two"]))
+    assert checkpoint_folders.fault(target) is None
+    assert checkpoint_folders.read_manifest(target).files == {
+        "a.bin": FileEntry(6, hashlib.sha256(b"onetwo").hexdigest())
+    }
+    own = make_scratch("export", tmp_path)
+    namespace = own.name.split("-")[2]
+    own.rmdir()
+    left = left.with_name(left.name.format(namespace))
+    left.mkdir()  # of a process that was killed
+    with pytest.raises(KeyError), checkpoint_folders.exporting(target, manifest(8)) as staged:
+        assert not left.exists() and names(tmp_path) == ["final-bf16", staged.path.name]
+        staged.write("a.bin", [b"other"])
+        raise KeyError
+    assert names(tmp_path) == ["final-bf16"] and (target / "a.bin").read_bytes() == b"onetwo"
+    with checkpoint_folders.exporting(target, manifest(8)) as staged:
+        staged.write("a.bin", [b"other"])
+    assert names(tmp_path) == ["final-bf16"] and checkpoint_folders.fault(target) is None
+    assert (target / "a.bin").read_bytes() == b"other"
+
+
+def test_an_export_that_the_disk_writes_wrongly_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = checked_write.write_all
+
+    def flip(descriptor: int, data: bytes) -> None:
+        real(descriptor, data.replace(b"w", b"v"))
+
+    monkeypatch.setattr(checked_write, "write_all", flip)
+    with (
+        pytest.raises(MiswrittenError, match=r"a.bin reads back"),
+        checkpoint_folders.exporting(tmp_path / "x", manifest(7)) as staged,
+    ):
+        staged.write("a.bin", [b"one", b"two"])
+    assert names(tmp_path) == []
