@@ -14,8 +14,8 @@ import pytest
 from ftui.errors import DiskError
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import MANIFEST, Checkpoint, FileEntry, Manifest
-from ftui.system import checked_write
 from ftui.system.checked_write import MiswrittenError
+from ftui.system.files import write_all
 from ftui.system.scratch import make_scratch
 
 RUN_ID = "0123456789abcdef"
@@ -430,12 +430,10 @@ def test_an_export_is_whole_or_not_there_and_the_old_one_stays_until_then(tmp_pa
 
 
 def test_an_export_that_the_disk_writes_wrongly_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = checked_write.write_all
-
     def flip(descriptor: int, data: bytes) -> None:
-        real(descriptor, data.replace(b"w", b"v"))
+        write_all(descriptor, data.replace(b"w", b"v"))
 
-    monkeypatch.setattr(checked_write, "write_all", flip)
+    monkeypatch.setattr("ftui.system.checked_write.write_all", flip)
     with (
         pytest.raises(MiswrittenError, match=r"a.bin reads back"),
         checkpoint_folders.exporting(tmp_path / "x", manifest(7)) as staged,
