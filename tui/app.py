@@ -44,7 +44,7 @@ def commands() -> type[Provider]:
 
 
 class FtuiApp(FaultApp[list[str]]):
-    """Opens on the list of runs, or on one run. Its value is what to print once the terminal is back."""
+    """Opens on the list of runs, on one run, or on what `first` makes. Its value is what to print afterwards."""
 
     CSS_PATH = "app.tcss"
     COMMANDS: ClassVar[set[type[Provider] | Callable[[], type[Provider]]]] = {commands}
@@ -57,14 +57,20 @@ class FtuiApp(FaultApp[list[str]]):
     ]
 
     def __init__(
-        self, terminal: Terminal, *, run: Run | None = None, theme: str = "dark", clock: Callable[[], float] = time.time
+        self,
+        terminal: Terminal,
+        *,
+        run: Run | None = None,
+        first: Callable[[], Screen[None]] | None = None,
+        theme: str = "dark",
+        clock: Callable[[], float] = time.time,
     ) -> None:
         super().__init__()
         self.terminal = terminal
         self.clock = clock
         self.look = choose(theme, truecolor=terminal.truecolor, glyphs=terminal.glyphs)
         self.row_report: RowReport | None = None
-        self._first_run = run
+        self._first_run, self._first = run, first
         self._said = ("", "text")
         self._unsay: Timer | None = None
         for name in ("dark", "light"):
@@ -75,6 +81,8 @@ class FtuiApp(FaultApp[list[str]]):
 
     def get_default_screen(self) -> Screen[None]:
         """The first screen is the one at the bottom: no empty one is drawn before it."""
+        if self._first is not None:
+            return self._first()
         if self._first_run is not None:
             return monitor_screen(self._first_run)
         from .screens.runs import RunsScreen

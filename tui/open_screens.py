@@ -4,18 +4,24 @@ import contextlib
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ftui.runs.run_folder import Run
 from ftui.text import shown
 
 from .render.terminal import look_around
 
+if TYPE_CHECKING:  # loaded below the first picture, or by nobody
+    from textual.screen import Screen
+
+    from ftui.launch.prompt_file import Question
+
 ENTER, LEAVE = "\x1b[?1049h\x1b[2J\x1b[H", "\x1b[?1049l"
 
 
-def open_screens(run: Run | None = None) -> int:
-    """Show the list of runs, or one run, until the person leaves; returns the exit code.
+def open_screens(run: Run | None = None, *, first: "Callable[[], Screen[None]] | None" = None) -> int:
+    """Show the list of runs, one run, or the screen that `first` makes, until the person leaves; returns the exit code.
 
     FTUI_THEME (dark, light), FTUI_GLYPHS (braille, block, ascii), FTUI_HZ and FTUI_MOUSE=0 are heeded.
     """
@@ -32,12 +38,23 @@ def open_screens(run: Run | None = None) -> int:
             from .render import textual_patch
     textual_patch.crop_updates()
     theme = "light" if os.environ.get("FTUI_THEME") == "light" else "dark"
-    app = FtuiApp(terminal, run=run, theme=theme)
+    app = FtuiApp(terminal, run=run, first=first, theme=theme)
     app.driver_class = textual_patch.clearing(app.driver_class)
     farewell = app.run(mouse=os.environ.get("FTUI_MOUSE", "1") != "0")
     for line in farewell or []:
         print(shown(line))
     return app.return_code or 0
+
+
+def open_answers(question: "Question") -> int:
+    """Show the prompts of a file with their answers, and ask what is not answered; returns the exit code."""
+
+    def first() -> "Screen[None]":
+        from .screens.answers import AnswersScreen
+
+        return AnswersScreen(question)
+
+    return open_screens(first=first)
 
 
 @contextlib.contextmanager

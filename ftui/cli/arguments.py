@@ -279,6 +279,7 @@ def _add_answering(verbs: Verbs) -> None:
         help='JSON lines {"prompt": "...", "system": "..."}, or a prompt a line',
     )  # fmt: skip
     ask.add_argument("--out", metavar="FILE", type=Path, help="add each answer to this file of JSON lines")
+    ask.add_argument("--screen", action="store_true", help="show them on a screen, two sides beside each other")
     for command in (chat, ask):
         command.add_argument("name", metavar="RUN[@CHECKPOINT]", help="otherwise its final/, or its newest checkpoint")
         command.add_argument("--against", metavar="WHAT", help="ask another side too: base, final or checkpoint-N")

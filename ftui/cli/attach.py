@@ -1,10 +1,9 @@
 """`ftui` and `ftui attach`: the screens, or the same facts as lines where there is no terminal to draw on."""
 
-import os
-import sys
 import time
 
 from ftui.cli.runs import created, facts, print_runs
+from ftui.cli.terminal import has_screen
 from ftui.errors import INTERRUPTED, PREEMPTED_NOT_SAVED, UsageError
 from ftui.runs import describe
 from ftui.runs.run_folder import Run, all_runs, find_run
@@ -37,7 +36,7 @@ LOGGING_STEPS = 10  # between two printed steps, unless a request has set it
 
 def open_front() -> int:
     """`ftui` alone: the list of runs on a screen, or as lines."""
-    if not _has_screen():
+    if not has_screen():
         print(START_PAGE)
         return print_runs() if all_runs() else 0
     from ftui.tui.open_screens import open_screens
@@ -48,16 +47,11 @@ def open_front() -> int:
 def attach(name: str | None, plain: bool) -> int:
     """`ftui attach [RUN]`: the live view of a run, or plain lines."""
     run = run_to_attach(name)
-    if plain or not _has_screen():
+    if plain or not has_screen():
         return attach_plain(run)
     from ftui.tui.open_screens import open_screens
 
     return open_screens(run)
-
-
-def _has_screen() -> bool:
-    """Whether there is a terminal that screens can be drawn on."""
-    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def run_to_attach(name: str | None) -> Run:

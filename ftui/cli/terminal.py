@@ -2,12 +2,18 @@
 
 import os
 import shutil
+import sys
 from collections.abc import Collection, Sequence
 from typing import TextIO
 
 from ftui.text import cells, cut, cut_middle, shown
 
 SHORTEST = 8  # columns of what gives way
+
+
+def has_screen() -> bool:
+    """Whether there is a terminal that screens can be drawn on."""
+    return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 class LiveOutput:

@@ -1,5 +1,6 @@
 """The screens without a terminal: the application on a made-up one, what stands on it, and a person's keys."""
 
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -81,7 +82,7 @@ async def shown_app(
     clock: Callable[[], float] | None = None,
 ) -> AsyncIterator[ShownApp]:
     """`clock`: the time of day it is shown; otherwise now."""
-    app = FtuiApp(Terminal(truecolor, glyphs, 10.0), run=run, theme=theme, **({"clock": clock} if clock else {}))
+    app = FtuiApp(Terminal(truecolor, glyphs, 10.0), run=run, theme=theme, clock=clock or time.time)
     async with app.run_test(size=size) as pilot:
         await pilot.pause()
         yield ShownApp(app, pilot)

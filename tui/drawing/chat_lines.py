@@ -39,7 +39,9 @@ def conversation_lines(frame: Frame, sides: Sequence[str], exchanges: Sequence[S
             for side, answer, cut in zip(sides, said.answers, said.cut, strict=True)
         ]
         are_beside = len(columns) > 1 and frame.width >= BESIDE
-        lines += _beside(columns, frame.width // 2) if are_beside else [line for column in columns for line in column]
+        lines += (
+            beside(columns, [frame.width // 2] * 2) if are_beside else [line for column in columns for line in column]
+        )
         lines.append([("", "text")])
     return lines
 
@@ -58,15 +60,16 @@ def _text(text: str, width: int, style: str) -> list[Line]:
     return [line for part in text.split("\n") for line in paragraph(shown(part), width, style) or [[("", style)]]]
 
 
-def _beside(columns: Sequence[list[Line]], width: int) -> list[Line]:
-    first, second = columns
-    height = max(map(len, columns))
-    pad: Line = [("", "text")]
+def beside(columns: Sequence[Sequence[Line]], widths: Sequence[int], between: str = "") -> list[Line]:
+    """Columns of lines, each filled to its width."""
     lines: list[Line] = []
-    for number in range(height):
-        one = first[number] if number < len(first) else pad
-        other = second[number] if number < len(second) else pad
-        lines.append([*one, (" " * max(0, width - width_of(one)), "text"), *other])
+    for number in range(max(map(len, columns))):
+        parts = [column[number] if number < len(column) else [] for column in columns]
+        line: Line = []
+        for part, width in zip(parts, widths, strict=True):
+            line += [*([(between, "rule")] if line and between else []), *part]
+            line.append((" " * max(0, width - width_of(part)), "text"))
+        lines.append(line)
     return lines
 
 

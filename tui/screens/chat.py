@@ -1,6 +1,7 @@
 """Talk with what a run has trained, beside its base where that is wished."""
 
 import asyncio
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,6 +13,7 @@ from ftui.helper.chat_facts import ChatAnswer, SamplingKeys
 from ftui.helper.chat_session import BASE, ChatSession, Side
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import choose_device, find_sides
+from ftui.launch.prompt_file import Question, check_file
 from ftui.launch.transcript import Exchange, add_exchange, describe_exchange, new_transcript
 from ftui.profile.schema import Profile
 from ftui.runs.run_folder import Run
@@ -34,6 +36,7 @@ class ChatScreen(CanvasScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+o", "beside", "base", key_display="^o", tooltip="The base beside it, or not", id="beside"),
         Binding("ctrl+t", "tokens", "tokens", key_display="^t", tooltip="How likely each token was", id="tokens"),
+        Binding("ctrl+f", "file", "file", key_display="^f", tooltip="Ask the prompts of a file", id="file"),
         Binding("ctrl+n", "restart", "new", key_display="^n", tooltip="Begin again", id="new"),
         Binding("pageup", f"scroll(-{PAGE})", "page up", show=False, tooltip=f"{PAGE} lines up", id="page-up"),
         Binding("pagedown", f"scroll({PAGE})", "page down", show=False, tooltip=f"{PAGE} lines down", id="page-down"),
@@ -184,6 +187,17 @@ class ChatScreen(CanvasScreen[None]):
             self._show_tokens(is_shown=False)
             self._session.restart(system)
             self.draw()
+
+    def action_file(self) -> None:
+        from .answers import AnswersScreen  # which loads difflib
+        from .dialogs import prompt
+
+        def show(path: Path) -> None:
+            question = Question(self._run, self._checkpoint, self._against or None, path)
+            self.app.push_screen(AnswersScreen(question, self._helper))
+
+        if not self._is_answering:
+            prompt(self, "A file of prompts, or of answers (JSON lines, or a prompt a line)", "", check_file, show)
 
     def action_beside(self) -> None:
         if not self._is_answering:

@@ -1,34 +1,26 @@
 """`ftui ask RUN --prompts FILE`: the answers of what a run has trained to prompts of a file, written as they come."""
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from contextlib import closing
 from pathlib import Path
 
-import msgspec
-
-from ftui.cli.terminal import LiveOutput
-from ftui.errors import FINISHED, DataError
+from ftui.cli.terminal import LiveOutput, has_screen
+from ftui.errors import FINISHED, DataError, UsageError
 from ftui.helper.chat_facts import check_sampling
 from ftui.helper.chat_session import ChatSession
 from ftui.helper.client import Helper
 from ftui.launch.answering_sides import choose_device, find_sides
+from ftui.launch.prompt_file import Question, read_prompts
 from ftui.launch.transcript import Exchange, add_exchange, describe_exchange
 from ftui.runs.run_folder import find_run
 from ftui.text import shown
 
 
-class PromptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A line of a file of prompts."""
-
-    prompt: str
-    system: str | None = None
-
-
 def ask(
     name: str, prompts: Path, against: str | None, out: Path | None, device: str | None, max_new_tokens: int,
-    allow: Collection[str], temperature: float, top_p: float, top_k: int, min_p: float, repetition_penalty: float,
-    seed: int,
+    screen: bool, allow: Collection[str], temperature: float, top_p: float, top_k: int, min_p: float,
+    repetition_penalty: float, seed: int,
 ) -> int:  # fmt: skip
     """Ask every prompt by itself, of one side or two; print the answers, and add them to `out` as JSON lines.
 
@@ -40,13 +32,15 @@ def ask(
     """
     name, _, checkpoint = name.partition("@")
     run = find_run(name)
-    profile, sides = find_sides(run, checkpoint or None, against)
-    device, reason = choose_device(run, profile, device)
-    lines = read_prompts(prompts)
     sampling = check_sampling(
         temperature=temperature, top_p=top_p, top_k=top_k, min_p=min_p, repetition_penalty=repetition_penalty,
         seed=seed, max_new_tokens=max_new_tokens,
     )  # fmt: skip
+    if screen:
+        return _show(Question(run, checkpoint or None, against, prompts, out, device, sampling, tuple(allow)))
+    profile, sides = find_sides(run, checkpoint or None, against)
+    device, reason = choose_device(run, profile, device)
+    lines = read_prompts(prompts)
     if reason:
         print(f"{reason} --device cuda shares its GPU.")
     code = FINISHED
@@ -68,32 +62,13 @@ def ask(
     return code
 
 
-def read_prompts(path: Path) -> Sequence[PromptLine]:
-    """The prompts of a JSONL file (`prompt`, perhaps `system`), or of a text file with one a line.
+def _show(question: Question) -> int:
+    """The same on a screen, which goes on with what the file of answers holds already."""
+    if not has_screen():
+        raise UsageError("--screen needs a terminal.", hint="Without it the answers are printed.")
+    from ftui.tui.open_screens import open_answers
 
-    Raises:
-        DataError: it cannot be read, or a line is neither.
-    """
-    try:
-        texts = path.read_text(encoding="utf-8-sig").split("\n")  # JSON may hold the other ends of lines
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} cannot be read: {error}.") from error
-    found = []
-    for number, text in enumerate(texts, start=1):
-        if not text.strip():
-            continue
-        if not text.lstrip().startswith("{"):
-            found.append(PromptLine(text))
-            continue
-        try:
-            found.append(msgspec.json.decode(text, type=PromptLine))
-        except msgspec.MsgspecError as error:
-            raise DataError(
-                f"{path}, line {number}: {error}.", hint='A line is {"prompt": "..."} and may have "system".'
-            ) from error
-    if not found:
-        raise DataError(f"{path} has no prompt in it.")
-    return found
+    return open_answers(question)
 
 
 def exchange_lines(number: int, exchange: Exchange) -> list[str]:

@@ -1,0 +1,120 @@
+"""Files of prompts: to be asked, or with the answers that `ftui ask` and conversations have kept."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from ftui.errors import DataError
+from ftui.helper.chat_facts import SamplingKeys
+from ftui.helper.chat_session import Side
+from ftui.launch.transcript import Exchange
+from ftui.runs.run_folder import Run
+
+
+class PromptLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line of a file of prompts."""
+
+    prompt: str
+    system: str | None = None
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked of whom, and where the answers go (`None`: among the conversations of the run)."""
+
+    run: Run
+    checkpoint: str | None
+    against: str | None
+    prompts: Path
+    out: Path | None = None
+    device: str | None = None
+    sampling: SamplingKeys = SamplingKeys()
+    allow: tuple[str, ...] = ()
+
+
+T = TypeVar("T", bound=msgspec.Struct)
+HINT = 'A line is {"prompt": "..."} and may have "system".'
+
+
+def check_file(text: str) -> Path:
+    """The file that a person typed, `~` for their home.
+
+    Raises:
+        DataError: there is none.
+    """
+    path = Path(text.strip()).expanduser()
+    if not path.is_file():
+        raise DataError(f"There is no file {text.strip()}.")
+    return path
+
+
+def read_prompts(path: Path) -> Sequence[PromptLine]:
+    """The prompts of a JSONL file (`prompt`, perhaps `system`), or of a text file with one a line.
+
+    Raises:
+        DataError: it cannot be read, or a line is neither.
+    """
+    return [_prompt(path, number, text) for number, text in _some_lines(path)]
+
+
+def read_prompts_and_answers(path: Path) -> Sequence[PromptLine | Exchange]:
+    """The same of a file in which lines may have been answered.
+
+    Raises:
+        DataError: as `read_prompts`.
+    """
+    return [
+        _decode(path, number, text, Exchange) if _is_answered(text) else _prompt(path, number, text)
+        for number, text in _some_lines(path)
+    ]
+
+
+def find_answers(
+    path: Path, prompts: Sequence[PromptLine], sides: Sequence[Side], sampling: SamplingKeys
+) -> list[Exchange | None]:
+    """For each prompt the line of a file of answers, if there is one of just these weights and this sampling.
+
+    Raises:
+        DataError: the file is there and cannot be read.
+    """
+    answered = {}
+    for number, text in _lines(path) if path.exists() else ():
+        line = _decode(path, number, text, Exchange)
+        sides_of_line = [(answer.of, answer.seal) for answer in line.answers]
+        if line.turn == 1 and line.sampling == sampling and sides_of_line == [(s.title, s.seal) for s in sides]:
+            answered[line.prompt, line.system] = line
+    return [answered.get((prompt.prompt, prompt.system)) for prompt in prompts]
+
+
+def _lines(path: Path) -> list[tuple[int, str]]:
+    try:
+        texts = path.read_text(encoding="utf-8-sig").split("\n")  # JSON may hold the other ends of lines
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path} cannot be read: {error}.") from error
+    return [(number, text) for number, text in enumerate(texts, start=1) if text.strip()]
+
+
+def _some_lines(path: Path) -> list[tuple[int, str]]:
+    if not (lines := _lines(path)):
+        raise DataError(f"{path} has no prompt in it.")
+    return lines
+
+
+def _is_answered(text: str) -> bool:
+    try:
+        line = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False  # it is read as a prompt
+    return isinstance(line, dict) and "answers" in line
+
+
+def _prompt(path: Path, number: int, text: str) -> PromptLine:
+    return _decode(path, number, text, PromptLine) if text.lstrip().startswith("{") else PromptLine(text)
+
+
+def _decode(path: Path, number: int, text: str, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except msgspec.MsgspecError as error:
+        raise DataError(f"{path}, line {number}: {error}.", hint=HINT) from error
