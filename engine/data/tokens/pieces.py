@@ -19,7 +19,7 @@ from ...models.tokenizer import is_bare
 Ids = tuple[int, ...]
 Span = tuple[int, int]
 CUT = "\0"  # stands at each cut; texts that have one are cut by the slower way
-MOST_PIECES = 1 << 16  # remembered, some 15 MB: then they begin anew
+MOST_PIECES = 1 << 18  # remembered, some 60 MB: then they begin anew. A quarter of that costs a tenth of the time more
 MOST_ENCODINGS = 1 << 12
 _SPACE_IN_RUN = re.compile(r"\s ")
 _WORDS = re.compile(r"(?<=\S)(?= )")
