@@ -24,6 +24,7 @@ from .models.load_model import longest_context, longest_in
 from .models.performance import check_layers, check_machine
 from .models.special_tokens import add_special_tokens
 from .models.tokenizer import end_padding, load_tokenizer
+from .pushing.push_result import check_target
 from .simulate.meta_model import MetaModel, make_meta_model
 from .system.device import Hardware
 
@@ -38,9 +39,10 @@ def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -
         The model on the `meta` device; `None` for one that brings its own code, which is only run to train it.
 
     Raises:
-        HardwareError, ModelError, DataError: what a run of the profile on this hardware would fail with.
+        HardwareError, ModelError, DataError, UsageError: what a run of the profile on this hardware would fail with.
     """
     check_machine(profile.train, hardware)
+    check_target(profile.push)
     _check_length(profile, folder_or_config)
     adapter = starting_adapter(profile.adapter, lambda detail: None)
     if profile.model.trust_remote_code:

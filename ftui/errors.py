@@ -14,7 +14,8 @@ FtuiError                    70  a bug in ftui unless a subclass says otherwise
 ├── HostMemoryError          42
 ├── NonFiniteError           43  loss or gradients stayed NaN or infinite
 ├── StalledError             44
-└── LostRunError             50  another process writes this run
+├── LostRunError             50  another process writes this run
+└── PushError                51  a result did not get where it should; another push goes on
 """
 
 from typing import ClassVar
@@ -121,6 +122,12 @@ class LostRunError(FtuiError):
     exit_code = 50
 
 
+class PushError(FtuiError):
+    """A result did not get, or not whole, to where it was pushed. What has arrived stays; another push goes on."""
+
+    exit_code = 51
+
+
 def error_with(exit_code: int, message: str, hint: str, name: str = "") -> FtuiError:
     """The error of that exit code, as another process reported it: of the class of that name, if it has one."""
     kinds: list[type[FtuiError]] = [FtuiError]
@@ -147,5 +154,6 @@ EXIT_WORDS = {
     43: "non-finite",
     44: "stalled",
     50: "lost the run to another writer",
+    51: "push",
     BUG: "bug",
 }

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from ftui.profile.schema import Profile
-from ftui.profile.sections.adapter import AdapterSection
 from ftui.runs import checkpoint_folders
 from ftui.runs.run_folder import Run
 from ftui.system.checked_write import Pieces
@@ -12,12 +11,14 @@ from ..models.model_parts import ModelParts
 from ..models.weights import is_adapted, read_weights, write_weights
 from ..planning.curriculum_plan import RunPlan
 from ..runtime.event_writer import EventWriter
+from ..system.environment import versions
 from ..system.train_state import TrainState
 from ..training.evaluate import non_finite
 from ..training.generate import TextGenerator
 from ..training.prepare import TrainingData
 from ..training.triggers import epoch_at
 from .checkpoint import CheckpointManager
+from .model_card import CARD, CardFacts, read_start, write_card
 
 
 def export(
@@ -38,10 +39,10 @@ def export(
     step, loss = _choose_weights(run, profile, parts, state, events)
     generator.answer(profile.eval.sample_prompts)
     events.set_phase("saving", "final")
-    card = _model_card(run, profile, parts, state, data, step, loss)
+    card = write_card(_facts(run, profile, parts, state, data, step, loss, checkpoints.provenance.fingerprints))
 
     def write(folder: Path) -> dict[str, Pieces]:
-        (folder / "README.md").write_text(card)
+        (folder / CARD).write_text(card)
         return write_weights(parts.model, data.tokenizer, folder)
 
     checkpoints.publish_final(write)
@@ -69,32 +70,22 @@ def _choose_weights(
     return state.step, state.last_loss if state.evaluated_step == state.step else None
 
 
-def _model_card(
-    run: Run,
-    profile: Profile,
-    parts: ModelParts,
-    state: TrainState,
-    data: TrainingData,
-    step: int,
-    loss: float | None,
-) -> str:
-    """README.md of final/: what was trained how, with YAML in front for the hub."""
-    base = profile.model.name_or_path or "from scratch"
-    rows = [
-        ("base model", f"`{Path(base).name if base.startswith('/') else base}`"),
-        ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
-        *([("score", _describe_score(parts, data))] if profile.gives_scores else []),
-        *([("base stored in", _describe_bits(profile.adapter))] if profile.adapter.is_quantised else []),
-        ("weights", describe_weights(step, state, data.plan)),
-        ("evaluation loss", f"{_describe_loss(state.loss_before)} at step 0, {_describe_loss(loss)} here"),
-        ("learning rate", f"{profile.train.learning_rate:g}, {profile.train.lr_scheduler_type}"),
-        ("effective batch", f"{data.plan.effective_batch}"),
-        ("precision", parts.hardware.precision),
-        ("seed", f"{profile.train.seed}"),
-    ]
-    table = "\n".join(f"| {name} | {value} |" for name, value in rows)
-    header = f"base_model: {base}\nlibrary_name: {'peft' if is_adapted(parts.model) else 'transformers'}"
-    return f"---\n{header}\n---\n\n# {run.name}\n\nTrained with ftui.\n\n| | |\n|---|---|\n{table}\n"
+def _facts(
+    run: Run, profile: Profile, parts: ModelParts, state: TrainState, data: TrainingData, step: int,
+    loss: float | None, fingerprints: dict[str, str],
+) -> CardFacts:  # fmt: skip
+    return CardFacts(
+        name=run.name,
+        kind="adapter" if is_adapted(parts.model) else "model",
+        profile=profile,
+        weights=describe_weights(step, state, data.plan),
+        loss_before=state.loss_before,
+        loss=loss,
+        fingerprints=fingerprints,
+        versions=versions(),
+        start=read_start(run, state.step),
+        score=_describe_score(parts, data) if profile.gives_scores else "",
+    )
 
 
 def describe_weights(step: int, state: TrainState, plan: RunPlan) -> str:
@@ -108,12 +99,3 @@ def _describe_score(parts: ModelParts, data: TrainingData) -> str:
     load = "AutoPeftModelForSequenceClassification" if is_adapted(parts.model) else "AutoModelForSequenceClassification"
     config = f", config.pad_token_id = {number}" if is_adapted(parts.model) else ""
     return f"at the last token of prompt and answer; {load}, num_labels = 1, padded with `{padding}`{config}"
-
-
-def _describe_bits(adapter: AdapterSection) -> str:
-    double = ", scales quantised too" if adapter.bnb_4bit_use_double_quant else ""
-    return "8 bits (LLM.int8)" if adapter.load_in_8bit else f"4 bits ({adapter.bnb_4bit_quant_type}{double})"
-
-
-def _describe_loss(value: float | None) -> str:
-    return "not measured" if value is None else f"{value:.4f}"

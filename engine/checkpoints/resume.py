@@ -3,11 +3,11 @@
 import contextlib
 
 from ftui.errors import DataError, FtuiError, ModelError, ProfileError
+from ftui.launch.fork import epochs_of_fork
 from ftui.profile.schema import Profile
 from ftui.profile.sections.model import FULL_COMMIT
 from ftui.runs import checkpoint_folders
 from ftui.runs.checkpoint_folders import Checkpoint, fault, read_manifest
-from ftui.runs.describe import epochs_of_fork
 from ftui.runs.events import CheckpointRejected
 from ftui.runs.run_folder import Run
 

@@ -47,6 +47,7 @@ METHODS = {
     "open_chat": "chat",
     "probe": "probe",
     "profile_step": "profile_step",
+    "push": "push",
     "recognise": "recognize",
     "report": "rows",
     "sample": "rows",

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, TypeAlias
 
 from ftui import __version__
 from ftui.errors import UsageError
-from ftui.profile.consent import REMOTE_CODE
+from ftui.profile.consent import CONSENTS
 from ftui.runs.verbs import CHECKPOINT_VERBS, RUN_VERBS
 from ftui.text import did_you_mean
 
@@ -235,9 +235,9 @@ def _number_of_lines(text: str) -> int | None:
 
 def _allowed(text: str) -> str:
     """What may be allowed on the command line; what the rows may have is a matter of the profile."""
-    if text != REMOTE_CODE:
+    if text not in CONSENTS:
         raise argparse.ArgumentTypeError(
-            f"it is remote-code, not {text!r}. What `ftui preview` finds is allowed in the profile, or by: "
+            f"it is {' or '.join(CONSENTS)}, not {text!r}. What `ftui preview` finds is allowed in the profile, or by: "
             f"--set 'data.allow=[\"NAME\"]'"
         )
     return text
@@ -250,7 +250,7 @@ def _add_allow_option(to: Parser) -> None:
         action="append",
         default=[],
         type=_allowed,
-        help="remote-code: run the Python code that comes with the model (model.trust_remote_code)",
+        help="; ".join(f"{name}: {text}" for name, text in CONSENTS.items()),
     )
 
 
@@ -293,6 +293,17 @@ def _add_answering(verbs: Verbs) -> None:
         _add_allow_option(command)
 
 
+def _add_push(verbs: Verbs) -> None:
+    push = _add(verbs, "push", "send a result of a run to the hub, a folder or through a command", "trained.push:push")
+    push.add_argument("name", metavar="RUN[@WHAT]", help="final (otherwise), checkpoint-N, or the name of an export")
+    ways = "hub:OWNER/NAME, a folder, or 'command:rclone copy {folder} remote:x'; otherwise the profile's push.to"
+    push.add_argument("--to", metavar="WHERE", help=ways)
+    push.add_argument("--public", action="store_true", help="a new repository on the hub is private otherwise")
+    text = "replace files of the same names that the run has not pushed; other files stay"
+    push.add_argument("--overwrite", action="store_true", help=text)
+    _add_allow_option(push)
+
+
 SAMPLING: dict[str, tuple[type, float, str]] = {
     "--temperature": (float, 0.0, "0 takes the likeliest token, more draws"),
     "--top-p": (float, 1.0, "draw from the likeliest tokens of that probability together"),
@@ -314,6 +325,7 @@ GROUPS: dict[Callable[[Verbs], None], tuple[str, ...]] = {
     _add_split: ("split",),
     _add_import: ("import",),
     _add_answering: ("chat", "ask"),
+    _add_push: ("push",),
     _add_cache: ("cache",),
 }
 """What adds which commands, in the order of `ftui --help`."""

@@ -6,17 +6,18 @@ from dataclasses import dataclass
 
 from ftui.errors import ProfileError, UsageError
 from ftui.launch.open_run import check_moved_files, create, stored_profile, successors
-from ftui.profile.consent import check_remote_code
+from ftui.profile.consent import check_push_command, check_remote_code
 from ftui.profile.layers import ResolvedProfile
 from ftui.profile.schema import Profile
 from ftui.profile.serialize import weights_difference
 from ftui.runs.checkpoint_folders import Checkpoint, checkpoints_in, fault, read_manifest, step_of
 from ftui.runs.checkpoint_index import read_stored_evaluation
-from ftui.runs.describe import epochs_of_fork
 from ftui.runs.events import RunStarted
 from ftui.runs.journal import Tail
 from ftui.runs.run_folder import Run, RunFacts
 from ftui.text import shown
+
+SAME_EPOCH = 0.01
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def fork(
         ProfileError: the profiles differ and may not, or the model's code may not be run (`allow` does not say so).
     """
     check_remote_code(resolved.profile, allow, stored_profile(origin.run))
+    check_push_command(resolved.profile, allow, stored_profile(origin.run))
     differences = weights_difference(stored_profile(origin.run), resolved.profile)
     if differences and not may_differ:
         raise ProfileError(
@@ -104,6 +106,26 @@ def describe_epochs(parent: Run, checkpoint: Checkpoint, profile: Profile, diffe
     end = profile.train.max_steps if asked is None else math.ceil(asked * per_epoch)
     assert end is not None, "one of both says where it ends"
     return epochs_of_fork(done, checkpoint.step, checkpoint.step / per_epoch, end, end / per_epoch, asked)
+
+
+def epochs_of_fork(done: float, step: int, planned: float, end: int, planned_end: float, asked: float | None) -> str:
+    """How many epochs a fork comes to, where its plan counts others than were trained; else "".
+
+    Args:
+        done: epochs that are trained at `step`, where it begins; its plan counts `planned` for that many steps.
+        end: its last step, which its plan counts as `planned_end` epochs.
+        asked: train.num_train_epochs; `None` where train.max_steps says where it ends.
+    """
+    if abs(done - planned) < SAME_EPOCH or end <= step:
+        return ""
+    seen, total = f"{done:.2f} epochs are trained at step {step}", done + planned_end - planned
+    if asked is None:
+        return f"{seen}; it ends at step {end} after {total:.2f} epochs."
+    words = f"{seen}, and it ends at step {end} after {total:.2f}, not {asked:g}"
+    fitting = step + round((asked - done) * (end - step) / (planned_end - planned))
+    if fitting > step:
+        return f"{words}; --set train.max_steps={fitting} ends it after {asked:g}."
+    return f"{words}."
 
 
 def _inherited(origin: ForkOrigin) -> list[Checkpoint]:

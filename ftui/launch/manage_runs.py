@@ -169,9 +169,10 @@ def _locked(run: Run) -> Iterator[None]:
     try:
         if os.path.lexists(run.trackers):
             os.close(open_folder(run.trackers, run.folder))
-        for path in (run.supervisor_lock, run.engine_lock, *sorted(run.trackers.glob("*.lock"))):
+        for path in (run.supervisor_lock, run.engine_lock, run.push_lock, *sorted(run.trackers.glob("*.lock"))):
             if (lock := try_lock(path)) is None:
-                who = "a tracker still reads it" if path.parent == run.trackers else "it is being started"
+                words = {run.trackers: "a tracker still reads it", run.push_lock: "it is being pushed"}
+                who = words.get(path) or words.get(path.parent) or "it is being started"
                 raise LostRunError(f"{run.name} is in use: {who}.", hint="Try again in a moment.")
             locks.append(lock)
         yield

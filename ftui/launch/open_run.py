@@ -18,7 +18,7 @@ import msgspec
 from ftui.errors import DiskError, FtuiError, LostRunError, ProfileError, UsageError
 from ftui.launch.manage_runs import sweep_removed, unarchive
 from ftui.profile.checks.messages import profile_error
-from ftui.profile.consent import check_remote_code
+from ftui.profile.consent import check_push_command, check_remote_code
 from ftui.profile.layers import ResolvedProfile, resolve
 from ftui.profile.origins import Key
 from ftui.profile.paths import FILES, FOLDERS
@@ -219,7 +219,9 @@ def _open(
     while True:
         run, decision = decide(folder, again=again, resume_stopped=resume_stopped)
         if decision in ("start", "resume"):
-            check_remote_code(resolved.profile, allow, stored_profile(run) if decision == "resume" else None)
+            stored = stored_profile(run) if decision == "resume" else None
+            check_remote_code(resolved.profile, allow, stored)
+            check_push_command(resolved.profile, allow, stored)
         if decision == "start":
             check_files(resolved)
         if decision == "start" and not create(run, resolved):

@@ -1,4 +1,4 @@
-"""Consent to run the Python code that a model brings."""
+"""Consent to run what a model or a profile brings: Python code, a command."""
 
 from collections.abc import Collection
 from typing import TYPE_CHECKING
@@ -9,7 +9,12 @@ if TYPE_CHECKING:  # pydantic, which `ftui --version` does without
     from ftui.profile.schema import Profile
 
 REMOTE_CODE = "remote-code"
-"""What `--allow` takes."""
+PUSH_COMMAND = "push-command"
+CONSENTS = {
+    REMOTE_CODE: "run the Python code that comes with the model (model.trust_remote_code)",
+    PUSH_COMMAND: "run the command of the profile's push.to",
+}
+"""What `--allow` takes, and what it allows."""
 
 
 def check_remote_code(profile: "Profile", allow: Collection[str], before: "Profile | None" = None) -> None:
@@ -29,3 +34,19 @@ def check_remote_code(profile: "Profile", allow: Collection[str], before: "Profi
         f"{model.name_or_path} brings Python code, and model.trust_remote_code = true would run it here as you.",
         hint=f"If you have read that code, start the run with: ftui --run P --allow {REMOTE_CODE}",
     )
+
+
+def check_push_command(profile: "Profile", allow: Collection[str], before: "Profile | None" = None) -> None:
+    """Check that the command of a profile, which may come from elsewhere, may run. `before`: as `check_remote_code`.
+
+    Raises:
+        ProfileError: `allow` lacks the consent, and `before` did not name that command.
+    """
+    to = profile.push.to
+    if to is None or not to.startswith("command:") or PUSH_COMMAND in allow:
+        return
+    if before is None or before.push.to != to:
+        raise ProfileError(
+            f"push.to would run a command here as you: {to.removeprefix('command:').strip()}",
+            hint=f"If that is what you want, say so: --allow {PUSH_COMMAND}",
+        )

@@ -14,6 +14,7 @@ from ftui.profile.sections.evaluation import CheckpointSection, EvalSection
 from ftui.profile.sections.fields import Section, conduct, tuple_of_list, weights
 from ftui.profile.sections.model import ModelSection
 from ftui.profile.sections.preference import PAIR_STAGES, PreferenceSection
+from ftui.profile.sections.push_target import PushSection
 from ftui.profile.sections.train import TrainSection
 from ftui.runs.run_folder import check_name
 
@@ -100,6 +101,7 @@ class Profile(Section):
     curriculum: tuple[CurriculumStage, ...] = weights(())
     eval: EvalSection = EvalSection()
     checkpoint: CheckpointSection = CheckpointSection()
+    push: PushSection = PushSection()
     log: LogSection = LogSection()
     hardware: HardwareSection = HardwareSection()
     health: HealthSection = HealthSection()

@@ -17,6 +17,9 @@ from ftui.runs.events import (
     MicroBatchChanged,
     Noted,
     PhaseChanged,
+    PushBegan,
+    Pushed,
+    PushFailed,
     Restarting,
     RunFailed,
     RunFinished,
@@ -44,8 +47,6 @@ from ftui.text import complaint, shown
 
 LOST = "The engine and its supervisor ended without writing why (the pod was restarted, or both were killed)."
 ENDED_WHILE_RESTARTING = "It crashed at step {}, and its supervisor was ended before it could start it again."
-
-SAME_EPOCH = 0.01
 
 LOADERS = {"lora": ("peft", "AutoPeftModel"), "full": ("transformers", "AutoModel")}
 LOADERS |= {"qlora": LOADERS["lora"], "freeze": LOADERS["full"]}
@@ -104,27 +105,9 @@ def phase(state: RunState) -> str:
     if trouble := disk_trouble(state):
         return f"parked · {trouble}"
     word = phase_word(state.phase)
+    if has_ended(state) and state.pushes:
+        return f"{word} · {shown(state.pushes[-1].words)}"
     return f"{word} · {shown(state.detail)}" if state.detail else word
-
-
-def epochs_of_fork(done: float, step: int, planned: float, end: int, planned_end: float, asked: float | None) -> str:
-    """How many epochs a fork comes to, where its plan counts others than were trained; else "".
-
-    Args:
-        done: epochs that are trained at `step`, where it begins; its plan counts `planned` for that many steps.
-        end: its last step, which its plan counts as `planned_end` epochs.
-        asked: train.num_train_epochs; `None` where train.max_steps says where it ends.
-    """
-    if abs(done - planned) < SAME_EPOCH or end <= step:
-        return ""
-    seen, total = f"{done:.2f} epochs are trained at step {step}", done + planned_end - planned
-    if asked is None:
-        return f"{seen}; it ends at step {end} after {total:.2f} epochs."
-    words = f"{seen}, and it ends at step {end} after {total:.2f}, not {asked:g}"
-    fitting = step + round((asked - done) * (end - step) / (planned_end - planned))
-    if fitting > step:
-        return f"{words}; --set train.max_steps={fitting} ends it after {asked:g}."
-    return f"{words}."
 
 
 def micro_batch(state: RunState) -> str | None:
@@ -185,6 +168,8 @@ def event_lines(record: AnyRecord) -> list[str]:
             return lines_of(_answer(record))
         case Adopted() | Stalled() | Restarting():
             return lines_of(_supervision(record))
+        case PushBegan() | Pushed() | PushFailed():
+            return lines_of(_push(record))
     return []
 
 
@@ -269,6 +254,20 @@ def _supervision(record: Adopted | Stalled | Restarting) -> str:
             pause = units.duration(record.pause_seconds)
             crash = f"crashed at step {record.step} ({record.error})"
             return f"{crash}: again in {pause} (restart {record.number})"
+
+
+def _push(record: PushBegan | Pushed | PushFailed) -> str:
+    """Not yet safe to print: an error may have several lines."""
+    match record:
+        case PushBegan():
+            return f"pushing {record.what} to {record.to}"
+        case Pushed():
+            how = "verified there" if record.verified else "nothing says whether all of it arrived"
+            commit = f", commit {record.commit[:12]}" if record.commit else ""
+            size = units.size(record.num_bytes)
+            return f"pushed {record.what} to {record.place}: {record.num_files} files, {size}, {how}{commit}"
+        case PushFailed():
+            return "\n".join(filter(None, (f"push to {record.to} failed: {record.message}", record.hint)))
 
 
 def _rows(number: int) -> str:

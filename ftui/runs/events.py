@@ -299,6 +299,39 @@ class Restarting(Record, frozen=True, tag="restarting"):
     pause_seconds: float
 
 
+class PushBegan(Record, frozen=True, tag="push_began"):
+    """A push of `what` (`seal`: of its manifest) to `to` begins or goes on: from here on what is there is ours."""
+
+    to: str
+    what: str
+    seal: str
+
+
+class Pushed(Record, frozen=True, tag="pushed"):
+    """Every file of `what` is at `place`. `verified`: their hashes were asked for there. `commit`: of the hub."""
+
+    to: str
+    what: str
+    seal: str
+    place: str
+    num_files: int
+    num_bytes: int
+    verified: bool
+    commit: str = ""
+
+
+class PushFailed(Record, frozen=True, tag="push_failed"):
+    """A push ended early; the next one goes on from there."""
+
+    to: str
+    what: str
+    message: str
+    hint: str = ""
+
+
+PushRecord = PushBegan | Pushed | PushFailed
+"""Written to pushes.jsonl by the holder of push.lock; they belong to no attempt."""
+
 SupervisorRecord = EngineStarted | Adopted | Stalled | EngineEnded | Restarting | Warned
 
 
@@ -332,4 +365,4 @@ class Beat(Record, frozen=True, tag="beat"):
     progress: int
 
 
-AnyRecord = JournalRecord | Step | SupervisorRecord | Telemetry | Beat
+AnyRecord = JournalRecord | Step | SupervisorRecord | PushRecord | Telemetry | Beat

@@ -34,6 +34,10 @@ from ftui.runs.events import (
     MicroBatchChanged,
     Phase,
     PhaseChanged,
+    PushBegan,
+    Pushed,
+    PushFailed,
+    PushRecord,
     Restarting,
     RunFailed,
     RunFinished,
@@ -46,18 +50,21 @@ from ftui.runs.events import (
     Step,
     Warned,
 )
-from ftui.runs.state import Evaluation, Restart, RunState, SampleAnswer, SavedCheckpoint
+from ftui.runs.state import Evaluation, Push, Restart, RunState, SampleAnswer, SavedCheckpoint
 
 LEAVING = ("stop", "park", "abort")  # requests that end the attempt
 EVALUATIONS_KEPT = 16  # enough to fall back on when a resume drops the newest; status.json is written every second
 PAUSES_KEPT = 64
 RESTARTS_KEPT = 16  # more than follow one another
+PUSHES_KEPT = 8
 RANK_FAILED = re.compile(r"rank \d+ failed: ")
 """How a rank above 0, which writes no records, begins the line that says why it ended."""
 
 
 def fold(state: RunState, record: AnyRecord) -> RunState:
     """The state after one more record."""
+    if isinstance(record, PushRecord):
+        return _with_push(state, record)
     if record.attempt > state.attempt:
         state = _begin_attempt(state, record.attempt)
     elif record.attempt == state.attempt and state.token and record.token not in ("", state.token):
@@ -143,7 +150,21 @@ def _begin_attempt(state: RunState, attempt: int) -> RunState:
         checkpoints=state.checkpoints,
         samples_before=state.samples_before,
         samples_after=state.samples_after,
+        pushes=state.pushes,
     )
+
+
+def _with_push(state: RunState, record: PushRecord) -> RunState:
+    """The newest word on one target stands."""
+    others = [push for push in state.pushes if (push.to, push.what) != (record.to, record.what)]
+    match record:
+        case PushBegan():
+            push = Push(record.to, record.what)
+        case Pushed():
+            push = Push(record.to, record.what, place=record.place, commit=record.commit)
+        case PushFailed():
+            push = Push(record.to, record.what, problem=record.message)
+    return replace(state, pushes=[*others, push][-PUSHES_KEPT:])
 
 
 def _with_step(state: RunState, record: Step) -> RunState:

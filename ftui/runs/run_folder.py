@@ -128,6 +128,21 @@ class Run(msgspec.Struct, frozen=True):
         return self.folder / "exports"
 
     @property
+    def pushes(self) -> Path:
+        """What was pushed where, one `PushRecord` a line, appended by the holder of `push_lock`."""
+        return self.folder / "pushes.jsonl"
+
+    @property
+    def push_lock(self) -> Path:
+        """The lock whose holder alone pushes something of this run."""
+        return self.folder / "push.lock"
+
+    @property
+    def push_log(self) -> Path:
+        """The output of commands that push (`command:...`)."""
+        return self.folder / "push.log"
+
+    @property
     def inbox(self) -> Path:
         """Control requests to the engine, a file each (ftui/runs/requests.py)."""
         return self.folder / "inbox"

@@ -44,6 +44,28 @@ class Restart(msgspec.Struct, frozen=True):
     number: int
 
 
+class Push(msgspec.Struct, frozen=True):
+    """The newest push of `what` to `to`: `problem` says why it failed, `place` where all of it is by now."""
+
+    to: str
+    what: str
+    place: str = ""
+    commit: str = ""
+    problem: str = ""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether it has begun and not ended: it is at work, or was killed."""
+        return not self.place and not self.problem
+
+    @property
+    def words(self) -> str:
+        """What became of it. Not yet safe to print."""
+        if self.place:
+            return f"pushed to {self.place}"
+        return f"{'push failed' if self.problem else 'pushing'}: {self.what} to {self.to}"
+
+
 class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run as its records tell it. Numbers of a step are those of this attempt: a new attempt begins without any."""
 
@@ -110,6 +132,8 @@ class RunState(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checkpoints: list[SavedCheckpoint] = []
     samples_before: list[SampleAnswer] = []
     samples_after: list[SampleAnswer] = []
+    pushes: list[Push] = []
+    """The newest few, oldest first; one for each target and each thing that was pushed."""
     warning: str = ""
     has_verified: bool = False
     """Whether a checkpoint of this attempt was read back whole."""

@@ -32,6 +32,7 @@ class Offsets(msgspec.Struct, frozen=True):
     metrics: int = 0
     supervisor: int = 0
     journal: int = 0
+    pushes: int = 0
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +70,7 @@ class Watch:
             Tail(run.metrics, offsets.metrics),
             Tail(run.supervisor_log, offsets.supervisor),
             Tail(run.journal, offsets.journal),
+            Tail(run.pushes, offsets.pushes),
         )
 
     @property
@@ -126,6 +128,7 @@ def _read_stored_status(run: Run) -> Status:
         (run.metrics, status.offsets.metrics),
         (run.supervisor_log, status.offsets.supervisor),
         (run.journal, status.offsets.journal),
+        (run.pushes, status.offsets.pushes),
     )
     is_whole = all(not offset or (path.is_file() and path.stat().st_size >= offset) for path, offset in covered)
     return status if status.v == FORM and is_whole else Status()

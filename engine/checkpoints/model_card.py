@@ -1,0 +1,164 @@
+"""The model card (README.md) of a result: what was trained, how and on what, as the run's files have it.
+
+Facts only. What was not measured is called so; a licence is for the owner of the weights to state.
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ftui import units
+from ftui.measures import MEASURES
+from ftui.profile.schema import Profile
+from ftui.profile.sections.adapter import AdapterSection
+from ftui.runs.describe import LOADERS, OF_EVALUATIONS
+from ftui.runs.events import EvaluationDone, RunStarted
+from ftui.runs.journal import Tail
+from ftui.runs.manifest import Manifest
+from ftui.runs.run_folder import Run
+from ftui.system.redact import redact
+
+NOT_MEASURED = "not measured"
+CARD = "README.md"
+CERTIFICATE = "CERTIFICATE.json"
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CardFacts:
+    """What a card says. Losses and measures are those of the evaluation rows; `None` was not measured.
+
+    `kind`: `adapter`, `model` or `GGUF`. `fingerprints` and `versions`: as in a manifest.
+    """
+
+    name: str
+    kind: str
+    profile: Profile
+    weights: str
+    loss_before: float | None
+    loss: float | None
+    fingerprints: Mapping[str, str]
+    versions: Mapping[str, str]
+    start: RunStarted | None = None
+    measures: Mapping[str, float | None] = field(default_factory=dict)
+    score: str = ""
+    certificate: Mapping[str, object] = field(default_factory=dict)
+
+
+def write_card(facts: CardFacts) -> str:
+    """The text of the card, with YAML in front for the hub."""
+    table = "\n".join(f"| {name} | {value} |" for name, value in _rows(facts))
+    text = f"---\n{_front(facts)}\n---\n\n# {facts.name}\n\nTrained with ftui.\n\n| | |\n|---|---|\n{table}\n"
+    load = _how_to_load(facts)
+    return redact(text + (f"\n```python\n{load}\n```\n" if load else ""))
+
+
+def read_facts(run: Run, profile: Profile, manifest: Manifest, folder: Path) -> CardFacts:
+    """What the files of a run say about weights in `folder`, whose manifest is `manifest`."""
+    start, evaluations = _read_journal(run, manifest.step)
+    here = next((one for one in reversed(evaluations) if one.step == manifest.step), None)
+    before = next((one.loss for one in evaluations if one.step == 0), None)
+    names = {path.suffix for path in folder.iterdir()}
+    is_adapter = (folder / "adapter_config.json").is_file()
+    certificate = folder / CERTIFICATE
+    return CardFacts(
+        name=run.name,
+        kind="GGUF" if ".gguf" in names else "adapter" if is_adapter else "model",
+        profile=profile,
+        weights=f"step {manifest.step}" + (f" of {start.max_steps}" if start else ""),
+        loss_before=before,
+        loss=None if here is None else here.loss,
+        measures={} if here is None else here.extras,
+        fingerprints=manifest.fingerprints,
+        versions=manifest.versions,
+        start=start,
+        score="at the last token of prompt and answer" if profile.gives_scores else "",
+        certificate=json.loads(certificate.read_bytes()) if certificate.is_file() else {},
+    )
+
+
+def read_start(run: Run, step: int) -> RunStarted | None:
+    """The newest beginning of an attempt that led to `step`."""
+    return _read_journal(run, step)[0]
+
+
+def _read_journal(run: Run, step: int) -> tuple[RunStarted | None, list[EvaluationDone]]:
+    start: RunStarted | None = None
+    evaluations: list[EvaluationDone] = []
+    for record in Tail(run.journal).read():
+        if isinstance(record, RunStarted) and record.start_step <= step:
+            start = record
+            evaluations = [one for one in evaluations if one.step <= record.start_step]
+        elif isinstance(record, EvaluationDone):
+            evaluations.append(record)
+    return start, evaluations
+
+
+def _front(facts: CardFacts) -> str:
+    base = facts.profile.model.name_or_path or ""
+    known = [f"base_model: {base}"] if _HUB_ID.fullmatch(base) else []  # the hub refuses a path of this disk
+    library = {"adapter": "peft", "GGUF": "gguf"}.get(facts.kind, "transformers")
+    return "\n".join([*known, f"library_name: {library}", "tags:\n- ftui"])
+
+
+def _rows(facts: CardFacts) -> list[tuple[str, str]]:
+    profile, start = facts.profile, facts.start
+    rows = [
+        ("base model", _describe_base(profile)),
+        ("stage, method", f"{profile.run.stage}, {profile.adapter.method}"),
+        *([("score", facts.score)] if facts.score else []),
+        *([("base stored in", _describe_bits(profile.adapter))] if profile.adapter.is_quantised else []),
+        ("weights", facts.weights),
+        ("evaluation loss", f"{_figure(facts.loss_before)} at step 0, {_figure(facts.loss)} here"),
+        *((MEASURES[name].short, _figure(facts.measures[name])) for name in OF_EVALUATIONS if name in facts.measures),
+        ("learning rate", f"{profile.train.learning_rate:g}, {profile.train.lr_scheduler_type}"),
+        ("effective batch", f"{profile.effective_batch if start is None else start.effective_batch}"),
+        ("precision", profile.train.precision if start is None else start.precision),
+        ("seed", f"{profile.train.seed}"),
+    ]
+    if start is not None:
+        rows.append(
+            (
+                "data",
+                f"{start.num_train_rows} rows, {units.count(start.num_train_tokens)} tokens an epoch, "
+                f"{units.count(start.num_target_tokens)} of them trained on; {start.num_eval_rows} rows to evaluate on",
+            )
+        )
+    rows += [(f"fingerprint, {name.replace('_', ' ')}", f"`{value}`") for name, value in facts.fingerprints.items()]
+    rows.append(("versions", ", ".join(f"{name} {number}" for name, number in facts.versions.items())))
+    rows += [(f"certificate, {name}", _certified(value)) for name, value in facts.certificate.items()]
+    return rows
+
+
+def _certified(value: object) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value).replace("|", "\\|")
+
+
+def _describe_base(profile: Profile) -> str:
+    base = profile.model.name_or_path
+    if base is None:
+        return "from scratch"
+    revision = f" at {profile.model.revision}" if profile.model.revision else ""
+    return f"`{Path(base).name if base.startswith('/') else base}`{revision}"
+
+
+def _how_to_load(facts: CardFacts) -> str:
+    """Python that loads what stands beside the card."""
+    if facts.kind == "GGUF":
+        return ""
+    library, auto = LOADERS["lora" if facts.kind == "adapter" else "full"]
+    scores = facts.profile.gives_scores
+    name = auto + ("ForSequenceClassification" if scores else "ForCausalLM")
+    labels = ", num_labels=1" if scores else ""
+    return f'from {library} import {name}\nmodel = {name}.from_pretrained("PATH OR HUB NAME"{labels})'
+
+
+def _describe_bits(adapter: AdapterSection) -> str:
+    double = ", scales quantised too" if adapter.bnb_4bit_use_double_quant else ""
+    return "8 bits (LLM.int8)" if adapter.load_in_8bit else f"4 bits ({adapter.bnb_4bit_quant_type}{double})"
+
+
+def _figure(value: float | None) -> str:
+    return NOT_MEASURED if value is None else f"{value:.4f}"

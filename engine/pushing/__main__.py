@@ -1,0 +1,34 @@
+"""`python -P -m ftui.engine.pushing RUN_DIR`: the push at the end of a run, as its profile's [push] says."""
+
+import os
+import sys
+from pathlib import Path
+
+from ..system.environment import settle_environment
+
+settle_environment()
+
+from ftui.errors import FtuiError  # noqa: E402
+from ftui.launch.open_run import stored_profile  # noqa: E402
+from ftui.runs.run_folder import Run  # noqa: E402
+from ftui.system.redact import redact_output  # noqa: E402
+
+from .push_result import push_result  # noqa: E402
+
+
+def main(arguments: list[str]) -> int:
+    """Push final/ of the run in the folder that is the first argument, unless it was; returns the exit code."""
+    os.umask(0o077)
+    redact_output()
+    run = Run(Path(arguments[0]).absolute())
+    try:
+        run.check()
+        push_result(run, None, stored_profile(run).push, lambda detail: None, unless_done=True)
+    except FtuiError as error:
+        print(error.message, error.hint, sep="\n", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,89 @@
+"""What is pushed: files of a run that are whole here, and a model card with them."""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from ftui.errors import UsageError
+from ftui.helper.chat_session import BASE, find_side
+from ftui.launch.open_run import stored_profile
+from ftui.runs.manifest import FileEntry, fault, read_manifest
+from ftui.runs.run_folder import Run
+from ftui.system.files import open_plain
+
+from ..checkpoints.model_card import CARD, read_facts, write_card
+
+FINAL = "final"
+RESUME = "resume/"  # what only a resumed run needs of a checkpoint
+_PIECE = 1 << 20
+
+
+@dataclass(frozen=True)
+class Content:
+    """Files by name with size and hash, read from `folder`; the card is made here where the folder has none.
+
+    `what` is their name in the run: `final`, `checkpoint-120`, `exports/NAME`. `seal`: of their manifest.
+    """
+
+    run: Run
+    what: str
+    folder: Path
+    seal: str
+    files: dict[str, FileEntry]
+    card: bytes | None
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all files."""
+        return sum(entry.size for entry in self.files.values())
+
+    @property
+    def names(self) -> list[str]:
+        """The largest first: what a loader looks for first comes last, so that half of a model is none."""
+        return sorted(self.files, key=lambda name: (-self.files[name].size, name))
+
+    def source(self, name: str) -> Path | bytes:
+        """The path of a file, or its content where it is no file."""
+        return self.card if name == CARD and self.card is not None else self.folder / name
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The content of a file, a MiB at a time."""
+        source = self.source(name)
+        if isinstance(source, bytes):
+            yield source
+            return
+        with open(open_plain(source), "rb", buffering=0) as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+
+def find_content(run: Run, what: str | None) -> Content:
+    """What `final`, `checkpoint-N`, N or the name of an export means; `None` is final/.
+
+    Raises:
+        UsageError: there is none, or it is damaged.
+    """
+    folder = _find_folder(run, what)
+    if problem := fault(folder):
+        raise UsageError(f"{folder.name} of {run.name} is damaged: {problem}.", hint="Nothing was pushed.")
+    manifest = read_manifest(folder)
+    files = {name: entry for name, entry in manifest.files.items() if not name.startswith(RESUME)}
+    card = None
+    if CARD not in files:
+        card = write_card(read_facts(run, stored_profile(run), manifest, folder)).encode()
+        files[CARD] = FileEntry(len(card), hashlib.sha256(card).hexdigest())
+    return Content(run, folder.relative_to(run.folder).as_posix(), folder, manifest.seal, files, card)
+
+
+def _find_folder(run: Run, what: str | None) -> Path:
+    if what is None and not run.final.is_dir():
+        raise UsageError(f"{run.name} has no final/ yet.", hint=f"Name a checkpoint: ftui push {run.name}@checkpoint-N")
+    if what == BASE:
+        raise UsageError("The base is not what the run has made.")
+    export = run.exports / (what or "").removeprefix("exports/")
+    if what and "/" not in export.name and export.parent == run.exports and export.is_dir():
+        return export
+    folder = find_side(run, what or FINAL).folder
+    assert folder is not None, "only the base has none"
+    return folder

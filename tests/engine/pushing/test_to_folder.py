@@ -1,0 +1,151 @@
+"""Pushes into folders and through commands; what a model card says."""
+
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ftui.engine.pushing import to_folder
+from ftui.engine.pushing.push_result import push_result
+from ftui.errors import FtuiError, PushError, UsageError
+from ftui.profile.sections.push_target import PushSection, Target, parse_target
+from ftui.runs.events import Pushed, PushFailed
+from ftui.runs.journal import Tail
+from ftui.runs.reduce import fold
+from ftui.runs.run_folder import Run
+from ftui.runs.state import RunState
+from ftui.system.checked_write import Pieces, write_checked
+from ftui.system.files import try_lock
+from tests.engine.pushing.conftest import WEIGHTS
+
+FILES = ["README.md", "adapter_config.json", "adapter_model.safetensors", "extra/note.txt"]
+
+
+def push(run: Run, to: object, what: str | None = None, *, overwrite: bool = False) -> Pushed:
+    return push_result(run, what, PushSection(to=str(to), overwrite=overwrite), lambda detail: None)
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("what", [None, "final", "checkpoint-4", "4", "exports/small", "small"])
+def test_a_folder_gets_every_byte_and_nothing_else(run: Run, tmp_path: Path, what: str | None) -> None:
+    run.exports.mkdir()
+    if what in ("exports/small", "small"):
+        run.final.rename(run.exports / "small")
+    pushed = push(run, tmp_path / "volume" / "x", what)
+    assert files(tmp_path / "volume") == [f"x/{name}" for name in FILES] and pushed.verified
+    assert (tmp_path / "volume/x/adapter_model.safetensors").read_bytes() == WEIGHTS
+
+
+def test_a_push_cut_short_goes_on(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing stands under the name before all does, and what was copied is not copied again."""
+    copied: list[str] = []
+
+    def write(path: Path, pieces: Pieces) -> tuple[int, str]:
+        copied.append(path.name)
+        if len(copied) == 3:
+            path.write_bytes(b"half")
+            raise KeyboardInterrupt
+        return write_checked(path, pieces)
+
+    monkeypatch.setattr(to_folder, "write_checked", write)
+    with pytest.raises(KeyboardInterrupt):
+        push(run, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+    state = RunState()
+    for record in Tail(run.pushes).read():
+        state = fold(state, record)
+    assert state.pushes[-1].is_pending
+    push(run, tmp_path / "x")
+    assert files(tmp_path / "x") == FILES and len(copied) == 5 and not list(tmp_path.glob(".partial*"))
+    push(run, tmp_path / "x")
+    assert len(copied) == 5
+
+
+def test_foreign_files_in_a_folder_stay(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    (tmp_path / "x/theirs.txt").write_text("theirs")
+    (tmp_path / "x/README.md").write_text("theirs")
+    with pytest.raises(UsageError, match=r"README\.md, theirs\.txt"):
+        push(run, tmp_path / "x")
+    assert (tmp_path / "x/README.md").read_text() == "theirs"
+    push(run, tmp_path / "x", overwrite=True)
+    assert files(tmp_path / "x") == sorted([*FILES, "theirs.txt"])
+    (tmp_path / "x/adapter_config.json").write_text("damaged")
+    push(run, tmp_path / "x")
+    assert (tmp_path / "x/adapter_config.json").read_text() == '{"r": 4}'
+
+
+def test_what_is_damaged_here_is_not_pushed(run: Run, tmp_path: Path) -> None:
+    (run.final / "adapter_config.json").write_text('{"r": 5}')
+    with pytest.raises(UsageError, match=r"damaged: adapter_config\.json"):
+        push(run, tmp_path / "x")
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [("", ""), ("sys.exit(3)", "exit code 3"), ("os.kill(os.getpid(), 9)", "killed by signal 9")],
+)
+def test_the_exit_code_of_a_command_decides(run: Run, tmp_path: Path, code: str, problem: str) -> None:
+    program = tmp_path / "send.py"
+    program.write_text(f"import os, shutil, sys\nshutil.copytree(sys.argv[1], sys.argv[2])\nprint('sent it')\n{code}\n")
+    to = f"command:{sys.executable} -S {program} {{folder}} '{tmp_path}/there and back'"
+    if problem:
+        with pytest.raises(PushError, match=problem) as failed:
+            push(run, to)
+        assert code != "sys.exit(3)" or "sent it" in failed.value.hint
+        assert isinstance(Tail(run.pushes).read()[-1], PushFailed)
+    else:
+        assert not push(run, to, "checkpoint-4").verified
+        assert "sent it" in run.push_log.read_text()
+    assert files(tmp_path / "there and back") == FILES
+    assert not list(run.folder.glob("ftui-push*"))
+
+
+def test_a_card_has_measured_facts_only(run: Run, tmp_path: Path) -> None:
+    push(run, tmp_path / "a", "final")
+    push(run, tmp_path / "b", "checkpoint-4")
+    final, checkpoint = ((tmp_path / name / "README.md").read_text() for name in "ab")
+    front = yaml.safe_load(final.split("---")[1])
+    assert front == {"base_model": "someone/base", "library_name": "peft", "tags": ["ftui"]}
+    assert "license" not in final and str(tmp_path) not in final
+    for fact in ("3.5000 at step 0, 1.2500 here", "40 rows", "`da7a`", "torch 2.9", "AutoPeftModelForCausalLM"):
+        assert fact in final
+    assert "3.5000 at step 0, not measured here" in checkpoint and "step 4 of 8" in checkpoint
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("hub:me/x-1.b", Target("hub", "me/x-1.b")),
+        ("/mnt/a b", Target("folder", "/mnt/a b")),
+        ("~/x", Target("folder", "~/x")),
+        ("command: rclone copy {folder} r:x ", Target("command", "rclone copy {folder} r:x")),
+        ("hub:me", None), ("hub:me/x--y", None), ("hub:me/x.git", None), ("hub:https://a/b", None), ("me/x", None),
+        ("command:rclone copy x", None), ("command:{folder}", None), ("command:a 'b {folder}", None), ("", None),
+    ],
+)  # fmt: skip
+def test_targets(text: str, target: Target | None) -> None:
+    if target is None:
+        with pytest.raises(ValueError, match=r"hub:|\{folder\}|command"):
+            parse_target(text)
+    else:
+        assert parse_target(text) == target
+
+
+def test_words_of_a_command_stay_words() -> None:
+    assert Target("command", "rclone copy {folder} 'r:a b'").command(Path("/x y; rm")) == [
+        "rclone", "copy", "/x y; rm", "r:a b",
+    ]  # fmt: skip
+
+
+def test_one_at_a_time(run: Run, tmp_path: Path) -> None:
+    lock = try_lock(run.push_lock)
+    assert lock is not None
+    with pytest.raises(FtuiError, match="Another process"):
+        push(run, tmp_path / "x")
+    lock.close()
