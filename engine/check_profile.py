@@ -14,9 +14,11 @@ from typing import Any
 
 from transformers import AutoConfig, PreTrainedTokenizerBase
 
-from ftui.errors import DataError, UnavailableError
+from ftui.errors import DataError, HardwareError, UnavailableError
+from ftui.evaluation.text_measures import OF_SACREBLEU, why_missing
 from ftui.models.known import known_config
 from ftui.profile.schema import Profile
+from ftui.profile.sections.evaluation import EvalSection
 
 from .models.adapter_files import check_tokens, starting_adapter
 from .models.files.hub import CODE, TOKENIZER, base_folder, model_folder
@@ -43,6 +45,7 @@ def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -
     """
     check_machine(profile.train, hardware)
     check_target(profile.push)
+    _check_measure(profile.eval, hardware)
     _check_length(profile, folder_or_config)
     adapter = starting_adapter(profile.adapter, lambda detail: None)
     if profile.model.trust_remote_code:
@@ -55,6 +58,15 @@ def check_profile(profile: Profile, folder_or_config: Any, hardware: Hardware) -
     made = make_meta_model(profile, folder_or_config, hardware, adapter, vocabulary)
     check_layers(made.base, profile.train)
     return made
+
+
+def _check_measure(section: EvalSection, hardware: Hardware) -> None:
+    if section.metric_for_best_model in OF_SACREBLEU and hardware.is_here and why_missing():
+        raise HardwareError(
+            f"eval.metric_for_best_model = {section.metric_for_best_model!r} needs the package sacrebleu, which is not "
+            "installed here.",
+            hint='pip install "finetune-tui[evaluate]", or take "rouge_l".',
+        )
 
 
 def find_config(profile: Profile, cache: Path, report: Callable[[str], None]) -> Any:

@@ -21,6 +21,7 @@ from .checkpoints.reproducibility import Provenance, reproducibility
 from .checkpoints.resume import pin_commit, resume
 from .distributed.process_group import Action, ProcessGroup, RankCommand, join
 from .distributed.worker_rank import run_worker
+from .evaluation.generated_answers import AnswerMeasures
 from .inspection.measured_reference import describe_reference
 from .models.model_parts import ModelParts
 from .models.quantization import num_parameters
@@ -120,8 +121,9 @@ def _lead(
     events.make_reserve()
     control.poll()
 
-    evaluator = None if data.evaluation is None else Evaluator(profile, data, parts, state, control, events)
     generator = TextGenerator(profile, data, parts, state, control, events)
+    measures = AnswerMeasures.of_run(run, profile, data, generator, events)
+    evaluator = None if data.evaluation is None else Evaluator(profile, data, parts, state, control, events, measures)
     result = partial(export, run, profile, data, parts, state, events, generator, checkpoints)
     end = RunEnd(profile.checkpoint, state, control, events, checkpoints, result)
     assert control.inbox is not None, "the engine opens the inbox before it trains"

@@ -24,22 +24,6 @@ class Measure(NamedTuple):
         return self.greater_is_better is not None
 
 
-MEASURES = {
-    "loss": Measure("loss", "loss", False, (*TOKENS, *REWARDED, "kto")),
-    "mean_token_accuracy": Measure("token accuracy", "accuracy", True, TOKENS),
-    "perplexity": Measure("perplexity", "perplexity", False, TOKENS),
-    "rewards/accuracies": Measure("reward accuracy", "accuracy", True, REWARDED),
-    "rewards/margins": Measure("reward margin", "margin", True, (*REWARDED, "kto")),
-    "rewards/chosen": Measure("chosen reward", "chosen", True, (*REWARDED, "kto")),
-    "rewards/rejected": Measure("rejected reward", "reject", None, (*REWARDED, "kto")),
-    "logps/chosen": Measure("chosen log-prob", "logp ch", True, (*PAIRS, "kto")),
-    "logps/rejected": Measure("rejected log-prob", "logp rej", None, (*PAIRS, "kto")),
-    "kl": Measure("kl to reference", "kl", None, ("kto",)),
-    "nll_loss": Measure("chosen nll", "nll", False, ("orpo", "cpo")),
-    "log_odds_ratio": Measure("log odds ratio", "log odds", True, ("orpo",)),
-}
-"""By name, in the order in which they are shown."""
-
 TEXT_MEASURES = {
     "exact_match": Measure("exact match", "exact", True, ("sft",)),
     "token_f1": Measure("token f1", "f1", True, ("sft",)),
@@ -55,3 +39,20 @@ TEXT_MEASURES = {
 How each is computed is in ftui/evaluation/text_measures.py. `chrf` and `bleu` are from 0 to 100, as is usual, the
 others from 0 to 1, but for the number of tokens.
 """
+
+MEASURES = {
+    "loss": Measure("loss", "loss", False, (*TOKENS, *REWARDED, "kto")),
+    "mean_token_accuracy": Measure("token accuracy", "accuracy", True, TOKENS),
+    "perplexity": Measure("perplexity", "perplexity", False, TOKENS),
+    "rewards/accuracies": Measure("reward accuracy", "accuracy", True, REWARDED),
+    "rewards/margins": Measure("reward margin", "margin", True, (*REWARDED, "kto")),
+    "rewards/chosen": Measure("chosen reward", "chosen", True, (*REWARDED, "kto")),
+    "rewards/rejected": Measure("rejected reward", "reject", None, (*REWARDED, "kto")),
+    "logps/chosen": Measure("chosen log-prob", "logp ch", True, (*PAIRS, "kto")),
+    "logps/rejected": Measure("rejected log-prob", "logp rej", None, (*PAIRS, "kto")),
+    "kl": Measure("kl to reference", "kl", None, ("kto",)),
+    "nll_loss": Measure("chosen nll", "nll", False, ("orpo", "cpo")),
+    "log_odds_ratio": Measure("log odds ratio", "log odds", True, ("orpo",)),
+    **TEXT_MEASURES,
+}
+"""By name, in the order in which they are shown."""

@@ -81,9 +81,8 @@ def load_trained(
     report("loading the model")
     model = _load(profile, loaded, folder, hardware)
     encoder = loaded.encoder
-    stops: Any = encoder.tokenizer.convert_tokens_to_ids(sorted(encoder.stops))
     is_chat = profile.run.stage != "pretrain" and bool(encoder.tokenizer.chat_template)
-    return AnsweringModel(model, encoder.tokenizer, tuple(stops), hardware, is_chat)
+    return AnsweringModel(model, encoder.tokenizer, tuple(encoder.stop_ids), hardware, is_chat)
 
 
 def _load(profile: Profile, loaded: LoadedEncoder, folder: Path | None, hardware: Hardware) -> Any:

@@ -14,6 +14,7 @@ from ftui.profile.sections.evaluation import EvalSection
 from ftui.profile.sections.preference import REFERENCE_STAGES
 from ftui.runs.events import EvaluationDone
 
+from ..evaluation.generated_answers import AnswerMeasures
 from ..models.model_parts import ModelParts
 from ..models.performance import uncompiled
 from ..objectives import Loss
@@ -44,6 +45,7 @@ class Evaluator:
     state: TrainState
     control: Control
     events: EventWriter
+    answers: AnswerMeasures | None = None
 
     def evaluate(self, *, requested: bool = False) -> EvaluationDone:
         """Evaluate, and note in the state whether it is the best so far. Moves no random generator.
@@ -58,6 +60,8 @@ class Evaluator:
         start, state, is_best = time.monotonic(), self.state, False
         with self.events.within("evaluating"):
             loss, extras, num_targets = self._mean_loss()
+            if self.answers is not None:
+                extras |= self.answers.measure(state.step)
         if not requested:
             is_best = note_evaluation(state, loss, extras, self.profile.eval)
             section = self.profile.eval

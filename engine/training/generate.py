@@ -42,7 +42,7 @@ class TextGenerator:
         """
         answers = []
         encoded = [Prompt(self._encode(prompt)) for prompt in prompts]
-        with self.answer_ids(encoded) as finished:
+        with self.answer_ids(encoded, self.profile.eval.sample_max_new_tokens) as finished:
             for answer in in_order(finished):
                 prompt = prompts[answer.number]
                 if answer.ending == "memory":
@@ -54,13 +54,13 @@ class TextGenerator:
         return answers
 
     @contextmanager
-    def answer_ids(self, prompts: Sequence[Prompt]) -> Iterator[Iterator[FinishedAnswer]]:
+    def answer_ids(self, prompts: Sequence[Prompt], max_new_tokens: int) -> Iterator[Iterator[FinishedAnswer]]:
         """A block with the answers to prompts, each as soon as it is finished; the model trains again after it.
 
         Raises:
             Shutdown: between two tokens.
         """
-        model, section = self.parts.model, self.profile.eval
+        model, batch_size = self.parts.model, self.profile.eval.per_device_eval_batch_size
 
         def look_around() -> None:
             self.control.poll(RequestLevel.SAVE)
@@ -71,8 +71,8 @@ class TextGenerator:
             with autocast(self.parts.hardware), uncompiled(self.profile.train):
                 yield answer_prompts(
                     model.get_base_model() if is_adapted(model) else model, prompts, Sampling(),
-                    stop_ids=self.data.stop_ids, max_new_tokens=section.sample_max_new_tokens,
-                    batch_size=section.per_device_eval_batch_size, before_pass=look_around,
+                    stop_ids=self.data.stop_ids, max_new_tokens=max_new_tokens,
+                    batch_size=batch_size, before_pass=look_around,
                 )  # fmt: skip
         finally:
             model.train()

@@ -14,6 +14,7 @@ from ftui.profile.schema import Profile
 
 from ..data.load_rows import DataSplit, load_data
 from ..data.tokens.encode import Encoder
+from ..evaluation.rows_to_answer import describe_rows
 from ..inspection.report import make_report
 from ..inspection.report.findings import refuse_errors, warnings
 from ..models.files.fingerprints import source_of
@@ -75,9 +76,7 @@ class TrainingData(StartingPoint):
     @property
     def stop_ids(self) -> list[int]:
         """The tokens that end a turn."""
-        ids = self.tokenizer.convert_tokens_to_ids(sorted(self.encoder.stops))
-        assert isinstance(ids, list)
-        return ids
+        return self.encoder.stop_ids
 
     def sort_by_losses(self, profile: Profile, losses: np.ndarray) -> Self:
         """The same data with the plan made anew from the base model's loss on each training sequence."""
@@ -103,6 +102,7 @@ def prepare(profile: Profile, cache: Path, report: Callable[[str], None]) -> Tra
         *warnings(findings), *warn_of_shortfall(profile, plan),
         *([] if source is None else source.notes),  # what was lost when the model's folder was made from a GGUF file
         *_note_new_head(profile, rows.folder, rows.adapter),
+        *describe_rows(profile, rows.evaluation, rows.encoder.stop_ids),
         *warning_lines(find_warnings(profile, amounts)),
     )  # fmt: skip
     return TrainingData(

@@ -59,7 +59,7 @@ def format_value(value: float | None, name: str, non_finite: list[str]) -> str:
 
 BESIDE_LOSS = ("rewards/accuracies", "rewards/margins", "kl")
 """Measures that stand beside the loss of each step ..."""
-OF_EVALUATIONS = ("mean_token_accuracy", "perplexity", *BESIDE_LOSS)
+OF_EVALUATIONS = ("mean_token_accuracy", "perplexity", *BESIDE_LOSS, "exact_match", "rouge_l", "json_valid", "stopped")
 """... and of an evaluation."""
 
 

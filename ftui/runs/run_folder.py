@@ -19,7 +19,9 @@ from ftui.system.files import (
 from ftui.system.user_folders import state_folder
 from ftui.text import did_you_mean
 
-FOLDERS = frozenset({"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers", "chats", "exports"})
+FOLDERS = frozenset(
+    {"checkpoints", "superseded", "quarantine", "final", "inbox", "trackers", "chats", "exports", "evaluations"}
+)
 LONGEST_NAME = 64
 NAME = re.compile(rf"[a-z0-9][a-z0-9._-]{{0,{LONGEST_NAME - 1}}}")
 
@@ -141,6 +143,11 @@ class Run(msgspec.Struct, frozen=True):
     def push_log(self) -> Path:
         """The output of commands that push (`command:...`)."""
         return self.folder / "push.log"
+
+    @property
+    def evaluations(self) -> Path:
+        """What was answered at evaluations, and what came of evaluating the result."""
+        return self.folder / "evaluations"
 
     @property
     def inbox(self) -> Path:

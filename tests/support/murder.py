@@ -59,6 +59,7 @@ def arm(place: str, number: int) -> None:
     import ftui.runs.checkpoint_folders
     from ftui.engine import build
     from ftui.engine.checkpoints import checkpoint
+    from ftui.engine.evaluation.generated_answers import AnswerFile
     from ftui.engine.objectives.chunked_head import ChunkedCrossEntropy, ChunkedLogProbs
     from ftui.engine.training import evaluate, measure_log_probs, step
 
@@ -76,6 +77,8 @@ def arm(place: str, number: int) -> None:
         kill_at(ftui.runs.checkpoint_folders, "write_checked", number)
     elif place == "evaluation":
         kill_at(evaluate, "collate_examples", number)
+    elif place == "answer":
+        kill_at(AnswerFile, "write", number, after=True)
     elif place == "final":
         kill_at(checkpoint.CheckpointManager, "publish_final", number, after=True)
     elif place == "rotation":  # checkpoints are renamed to trash before they are deleted

@@ -78,6 +78,13 @@ class Encoder:
     loss_on: str = "assistant"
     shape: ColumnNames = STANDARD_NAMES
 
+    @property
+    def stop_ids(self) -> list[int]:
+        """The tokens that end a turn."""
+        ids = self.tokenizer.convert_tokens_to_ids(sorted(self.stops))
+        assert isinstance(ids, list)
+        return ids
+
     def encode(self, rows: list[Row], form: str) -> Iterator[Sequence]:
         """Sequences of a batch of rows, in order; a row may give none, one or several.
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ftui.measures import MEASURES
+from ftui.measures import MEASURES, TEXT_MEASURES
 from ftui.profile.checks.known_values import EVAL_ROWS, KnownValues, contradiction
 from ftui.profile.origins import ProfileFault
 from ftui.profile.sections.optimizers import FROM_BITSANDBYTES
@@ -142,6 +142,24 @@ def _metric(values: KnownValues) -> Iterator[ProfileFault]:
         why = f"stage {stage} does not measure metric_for_best_model = {name!r}"
         there_are = ", ".join(other for other, own in MEASURES.items() if own.chooses and stage in own.stages)
         yield contradiction("eval.metric_for_best_model run.stage", why, f"It has {there_are}.")
+    elif name in TEXT_MEASURES and not values("eval.generate"):
+        why = f"metric_for_best_model = {name!r} is measured of answers"
+        yield contradiction("eval.metric_for_best_model eval.generate", why, "Set generate = true.")
+
+
+def _generates(values: KnownValues) -> Iterator[ProfileFault]:
+    """Answers are compared with those of evaluation rows, which follow a prompt."""
+    if not values("eval.generate"):
+        return
+    if (stage := values("run.stage")) != "sft":
+        why = f"generate = true compares answers with those of rows, and stage {stage} does not train on these"
+        yield contradiction("eval.generate run.stage", why, "Leave generate out; sample_prompts are answered.")
+    elif not any(values(dotted) is not None for dotted in EVAL_ROWS):
+        why = f"generate = true needs evaluations: {GIVE_ROWS}"
+        yield contradiction("eval.generate data.eval", why, "Or leave it out.")
+    elif values("data.loss_on") == "everything":
+        why = "generate = true needs to know where an answer begins, and loss_on = 'everything' marks no answers"
+        yield contradiction("eval.generate data.loss_on", why, "Leave one of them out.")
 
 
 def _on_mps(values: KnownValues) -> Iterator[ProfileFault]:
@@ -182,5 +200,5 @@ def _are_known(values: KnownValues, *dotted: str) -> bool:
 
 CHECKS = (
     _one_end, _curriculum, _scheduler_takes, _scheduler_needs, _scheduler_falls, _optimizer, _checkpointed,
-    _wants_evaluations, _best_needs_evaluations, _metric, _on_mps, _flash_attention,
+    _wants_evaluations, _best_needs_evaluations, _metric, _generates, _on_mps, _flash_attention,
 )  # fmt: skip

@@ -29,14 +29,15 @@ class EvalSection(Section):
 
     metric_for_best_model: Literal[
         "loss", "mean_token_accuracy", "perplexity", "rewards/accuracies", "rewards/margins", "rewards/chosen",
-        "logps/chosen", "nll_loss", "log_odds_ratio",
+        "logps/chosen", "nll_loss", "log_odds_ratio", "exact_match", "token_f1", "rouge_l", "chrf", "bleu",
+        "json_valid", "stopped",
     ] = weights("loss")  # fmt: skip
     """The measure on the evaluation rows by which the best model is chosen, and early stopping and
     `reduce_lr_on_plateau` decide; also with `eval_` before it. Of `sft` and `pretrain`: the share of target tokens that
     the model holds for the likeliest, or e to the power of the loss. Of stages on pairs: the share of pairs whose
     chosen answer has the greater reward; of these and `kto`: the mean difference of both rewards, the reward or the
     log-probability of the chosen answers. `nll_loss` (`orpo`, `cpo`) is the cross-entropy of the chosen answers,
-    `log_odds_ratio` the other term of `orpo`."""
+    `log_odds_ratio` the other term of `orpo`. The others are of answers, and need `generate`: docs/after.md."""
 
     greater_is_better: bool | None = weights(None)
     """Follows from the metric: false for `loss`, `nll_loss` and `perplexity`, true for the others. Any other value is
@@ -50,6 +51,16 @@ class EvalSection(Section):
 
     load_best_model_at_end: bool = weights(True)
     """Put the checkpoint with the best evaluation in final/ instead of the last one (if it is evaluated)."""
+
+    generate: bool = weights(False)
+    """Answer evaluation rows at each evaluation (greedily) and compare with their own answers: exact match, F1,
+    ROUGE-L, chrF, BLEU, JSON, stop rate, length. Stage `sft` only. The answers are in evaluations/ of the run."""
+
+    generate_samples: int | None = weights(64, ge=1)
+    """How many evaluation rows are answered, evenly spaced over all of them. "none" = all."""
+
+    generate_max_new_tokens: int | None = weights(None, ge=1)
+    """Longest answer with `generate`, in tokens. "none" = as long as the longest of the rows' own answers."""
 
     sample_prompts: tuple[str, ...] = conduct(())
     """Prompts to answer (greedily) before the first step and with the final model."""
