@@ -35,6 +35,7 @@ def answer_screen(frame: Frame, asked: Sequence[Asked], cursor: int, top: int) -
     visible = answers[top : top + height]
     if is_wide:
         prompts = prompt_lines(Frame(LIST_WIDTH, height, frame.glyphs), asked, cursor)
+        prompts += [[] for _ in range(height - len(prompts))]
         return beside([prompts, visible], [LIST_WIDTH, width], f"{frame.glyphs.wall} "), top
     prompts = prompt_lines(Frame(width, _list_height(frame, asked), frame.glyphs), asked, cursor)
     more = f"{below} more line{'s' * (below > 1)}" if below > 0 else ""

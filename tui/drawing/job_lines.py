@@ -1,14 +1,12 @@
 """Long work: what it is going to write, what is done, how far it is and for how long, what came of it."""
 
-from collections.abc import Sequence
-
 from ftui.helper.progress_text import share_of
 from ftui.launch.long_job import Rows
-from ftui.text import cells, wrapped
+from ftui.text import wrapped
 
-from ..render.spans import Frame, Line, harmless, heading, labelled, left, paragraph, spread
+from ..render.spans import Frame, Line, heading, labelled, left, paragraph, spread, width_of
 from ..state.job_course import PHASE_WORDS, JobCourse, Part, Phase
-from .columns import GAP
+from .columns import GAP, widest
 from .wording import clock
 
 STYLES: dict[Phase, str] = {
@@ -44,23 +42,29 @@ def job_lines(frame: Frame, course: JobCourse, now: float) -> list[Line]:
 
 
 def table_lines(frame: Frame, rows: Rows) -> list[Line]:
-    """Two columns wrap in the second one; of more, each is as wide as its longest text, and the last is cut."""
+    """Two columns wrap in the second one. Of more, each is as wide as its longest text, and those that do not fit stand
+    on a line of their own below."""
     if not rows:
         return []
-    first = min(HEAD, max(cells(harmless(row[0])) for row in rows))
+    first = min(HEAD, widest(row[0] for row in rows))
     if len(rows[0]) == 2:
         return [
             line
             for label, text in rows
             for line in labelled([(f" {left(label, first)}{' ' * GAP}", "muted")], text, frame.width, "text")
         ]
-    widths = [max(cells(harmless(text)) for text in column) for column in zip(*rows, strict=True)][1:]
-    return [_columns(row, first, widths, "muted" if number == 0 else "text") for number, row in enumerate(rows)]
-
-
-def _columns(row: Sequence[str], first: int, widths: Sequence[int], style: str) -> Line:
-    line: Line = [(f" {left(row[0], first)}", "muted")]
-    return [*line, *((" " * GAP + left(text, width), style) for text, width in zip(row[1:], widths, strict=True))]
+    room = frame.width - first - 2
+    widths = [min(widest(column), room - GAP) for column in zip(*(row[1:] for row in rows), strict=True)]
+    lines: list[Line] = []
+    for row in rows:
+        line: Line = [(f" {left(row[0], first)}", "muted")]
+        for text, width in zip(row[1:], widths, strict=True):
+            if width_of(line) + GAP + width >= frame.width:
+                lines.append(line)
+                line = [(" " * (first + 1), "muted")]
+            line.append((" " * GAP + left(text, width), "text"))
+        lines.append(line)
+    return [line for line in lines if any(text.strip() for text, _ in line)]
 
 
 def _past_line(frame: Frame, part: Part) -> Line:

@@ -36,6 +36,7 @@ class CheckpointsScreen(ListScreen[None]):
         Binding("enter,r", "resume", "resume", tooltip="Resume from this one (an older one: in a child run)", id="go"),
         Binding("f", "fork", "fork", tooltip="Start a run of its own from this one", id="fork"),
         Binding("t", "talk", "talk", tooltip="Talk with this one", id="talk"),
+        Binding("e", "after", "export", tooltip="Evaluate, merge, export or push this one", id="after"),
         Binding("v", "verify", "verify", tooltip="Read every byte of it back and hash it", id="verify"),
         Binding("p", "pin", "pin", tooltip="Keep it for good", id="pin"),
         Binding("d", "delete", "delete", tooltip="Delete it; asks first", id="delete"),
@@ -146,6 +147,13 @@ class CheckpointsScreen(ListScreen[None]):
 
         if (entry := self.entry) is not None:
             self.app.push_screen(ChatScreen(self._run, entry.name))
+
+    def action_after(self) -> None:
+        from ..state.after_choices import Weights
+        from .after_menu import open_menu
+
+        if (entry := self.entry) is not None:
+            open_menu(self, Weights(self._run, entry.name))
 
     # -- reading back
 

@@ -26,6 +26,7 @@ class RunsScreen(ListScreen[None]):
         Binding("n", "start", "new", tooltip="Start a run, or resume one", id="new"),
         Binding("c", "checkpoints", "checkpoints", tooltip="The checkpoints of this run", id="checkpoints"),
         Binding("t", "talk", "talk", tooltip="Talk with what this run has trained", id="talk"),
+        Binding("e", "after", "export", tooltip="Evaluate, merge, export or push what it has trained", id="after"),
         Binding("d", "remove", "remove", tooltip="Delete this run and all its files; asks first", id="remove"),
         Binding("a", "archive", "archive", tooltip="Leave this run out of the lists; asks first", id="archive"),
         Binding("R", "rename", "rename", tooltip="Give this run another name", id="rename"),
@@ -85,6 +86,13 @@ class RunsScreen(ListScreen[None]):
 
         if (row := self.row) is not None:
             self.app.push_screen(ChatScreen(row.run))
+
+    def action_after(self) -> None:
+        from ..state.after_choices import Weights
+        from .after_menu import open_menu
+
+        if (row := self.row) is not None:
+            open_menu(self, Weights(row.run))
 
     # -- which runs there are
 

@@ -121,11 +121,18 @@ def test_a_full_disk_is_said_before_anything_is_written_and_looked_at_again(monk
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_every_line_fits(width: int, glyphs: object) -> None:
+    table = [
+        ("what " * 9, "base", "tuned", "rows", "difference", ""),
+        ("loss", "2.31", "1.87", "40", "-0.44 " * 9, "better"),
+    ]
     course = JobCourse("merge", "merge mine", plan=[("writes", "a path " * 40), ("disk", "1")])
     course.begin()
+    course.result = table
     for detail in ("loading " * 40, "reading: 1 of 2", "reading: 2 of 2", "merging: 1 of 3 tensors, 2m 00s left"):
         course.hear(detail, time.time())
     frame = Frame(width, 50, glyphs)  # type: ignore[arg-type]
     lines = job_lines(frame, course, time.time())
     assert [part.name for part in course.parts] == ["loading " * 40, "reading", "merging"]
+    text = " ".join(span[0].strip() for line in lines for span in line)
+    assert "better" in text and "-0.44 -0.44" in text, "what does not fit stands below"
     assert all(width_of(line) <= width for line in lines) and any("33%" in span[0] for line in lines for span in line)

@@ -10,8 +10,16 @@ from typing import Any
 
 import pytest
 
+from ftui.errors import DiskFullError, FtuiError
+from ftui.helper.chat_facts import SamplingKeys
+from ftui.launch.long_job import LongJob
+from ftui.launch.prompt_file import Question
+from ftui.launch.transcript import Exchange, SideAnswer, add_exchange
 from ftui.runs.run_folder import Run, all_runs
 from ftui.tui.render.glyphs import ASCII, BLOCK, UNICODE
+from ftui.tui.screens.answers import AnswersScreen
+from ftui.tui.screens.job import JobScreen
+from ftui.tui.state.job_course import JobCourse, Phase
 from tests.support.replayed import list_recordings, time_of_last_record, with_rewards
 from tests.support.shown_app import PROFILE, picture, shown_app
 from tests.tui.conftest import Recorded
@@ -130,6 +138,75 @@ def test_a_broken_profile(at_home: Path) -> None:
 def test_checkpoints(size: str, at_home: Path, recorded: Recorded, same_picture: SamePicture) -> None:
     run = recorded("wiki-style-finished")
     same_picture(f"checkpoints-{size}", drawn("c", run=run, size=size, clock=clock_of(run)))
+
+
+@pytest.mark.parametrize("size", ["60x20", "80x24"])
+def test_menu_of_what_to_make(size: str, at_home: Path, recorded: Recorded, same_picture: SamePicture) -> None:
+    run = recorded("wiki-style-finished")
+    same_picture(f"after-menu-{size}", drawn("c", "e", run=run, size=size, clock=clock_of(run)))
+
+
+def course_of(phase: Phase) -> JobCourse:
+    """A merge that has come so far."""
+    course = JobCourse("merge", "merge wiki-style@final", phase)
+    course.plan = [("writes", "exports/merged-bf16"), ("disk", "2.3 GiB needed, 40.0 GiB free")]
+    if phase in ("ready", "checking"):
+        return course
+    course.begin()
+    course.hear("reading the base: 3 of 3 files", 0.0)
+    course.hear("merging: 120 of 272 tensors, 1m 14s left", 14.0)
+    if phase == "done":
+        course.hear("comparing with base and adapter: 16 of 16 rows", 120.0)
+        course.end(
+            170.0, [("measure", "base + adapter", "merged"), ("loss", "1.8712", "1.8713"), ("top-1", "", "99.8%")]
+        )
+    elif phase == "failed":
+        full = "exports cannot take 2.3 GiB: the disk is full, 1.1 GiB free."
+        course.end(75.0, problem=DiskFullError(full, hint="Free some space there."))
+    return course
+
+
+@pytest.mark.parametrize("size", ["60x20", "80x24", "120x40"])
+@pytest.mark.parametrize("phase", ["ready", "working", "done", "failed"])
+def test_long_work(phase: Phase, size: str, same_picture: SamePicture) -> None:
+    def make() -> LongJob:
+        raise FtuiError("never begun")
+
+    async def main() -> str:
+        async with shown_app(size=SIZES[size], clock=lambda: 75.0) as shown:
+            screen = JobScreen("merge", "merge wiki-style", make)
+            await shown.app.push_screen(screen)
+            await shown.app.workers.wait_for_complete()
+            screen._course = course_of(phase)
+            screen.draw()
+            await shown.pilot.pause()
+            return picture(shown.app)
+
+    same_picture(f"job-{phase}-{size}", asyncio.run(main()))
+
+
+ANSWERS = [
+    ("What is a fork of a run?", "A run that starts from a checkpoint of another run, in a folder of its own.",
+     "A run that starts from a copy of another one. It has the same folder, and it may go on at any time."),
+    ("Who writes the journal?", "The engine.", "The engine."),
+    ("How do I pause a run?", "Press p, or `ftui pause RUN`.", "You can pause a run with:\n\nftui pause RUN"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("size", ["60x20", "80x24", "120x40"])
+def test_answers_side_by_side(size: str, tmp_path: Path, same_picture: SamePicture) -> None:
+    path = tmp_path / "answers.jsonl"
+    for prompt, *texts in ANSWERS:
+        sides = [SideAnswer(of, "", text, True, 9) for of, text in zip(("final", "base"), texts, strict=True)]
+        add_exchange(path, Exchange(0.0, "mine", prompt, None, 1, sides, SamplingKeys(), "", "bf16", "cuda"))
+
+    async def main() -> str:
+        async with shown_app(size=SIZES[size]) as shown:
+            await shown.app.push_screen(AnswersScreen(Question(Run(tmp_path / "mine"), None, None, path)))
+            await shown.until(lambda: "3 of 3 answered" in shown.text())
+            return picture(shown.app)
+
+    same_picture(f"answers-{size}", asyncio.run(main()))
 
 
 LOOKS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,110 @@
+"""What can be made of a run's weights: the menu over the list of runs and over that of checkpoints."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from textual.widgets import Input
+
+from ftui.errors import FtuiError, UsageError
+from ftui.launch.long_job import LongJob
+from ftui.runs.run_folder import Run
+from ftui.tui.screens import after_menu
+from ftui.tui.screens.checkpoints import CheckpointsScreen
+from ftui.tui.screens.dialogs import PromptScreen
+from ftui.tui.screens.job import JobScreen
+from ftui.tui.screens.pick import PickScreen
+from ftui.tui.screens.runs import RunsScreen
+from ftui.tui.state.after_choices import AfterChoice, Weights
+from tests.support.shelf import finished
+from tests.support.shown_app import ShownApp, shown_app
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setenv("FTUI_RUNS", str(tmp_path / "runs"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return finished(tmp_path / "runs" / "mine")
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
+    """What was to be planned: which choice, of which weights, with which text."""
+    seen: list[tuple[str, str, str]] = []
+
+    def choice(name: str, question: str = "", check: Callable[[str], str] = str.strip) -> AfterChoice:
+        def plan(weights: Weights, text: str) -> LongJob:
+            seen.append((name, weights.title, text))
+            return LongJob(f"{name} it", [("writes", "exports/it")], lambda helper, on_detail: [("loss", "1")])
+
+        return AfterChoice(name, name, f"words of {name}", plan, question, lambda weights: "hub:", check)
+
+    def refuse(text: str) -> str:
+        if text == "hub:":
+            raise UsageError("No name.")
+        return text
+
+    monkeypatch.setattr(after_menu, "CHOICES", [choice("merge"), choice("push", "Where to", refuse)])
+    return seen
+
+
+def at_runs(act: Callable[[ShownApp], Awaitable[None]]) -> None:
+    async def main() -> None:
+        async with shown_app() as shown:
+            await shown.until(lambda: "mine" in shown.text())
+            await act(shown)
+
+    asyncio.run(main())
+
+
+def test_of_a_run_and_of_a_checkpoint(run: Run, planned: list[tuple[str, str, str]]) -> None:
+    async def act(shown: ShownApp) -> None:
+        assert "e export" in shown.text()
+        await shown.press("e")
+        assert shown.shows(PickScreen) and "words of merge" in shown.text() and "words of push" in shown.text()
+        await shown.press("enter")
+        await shown.until(lambda: "exports/it" in shown.text() and "ready" in shown.text())
+        await shown.press("enter")
+        await shown.until(lambda: "done" in shown.text())
+        await shown.press("escape")
+        assert shown.shows(RunsScreen)
+        await shown.press("c")
+        await shown.until(lambda: shown.shows(CheckpointsScreen) and "final" in shown.text())
+        await shown.press("down", "e", "enter")
+        await shown.until(lambda: "ready" in shown.text())
+
+    at_runs(act)
+    assert [(name, text) for name, _, text in planned] == [("merge", ""), ("merge", "")]
+    assert planned[0][1] == "mine" and planned[1][1].startswith("mine@checkpoint-")
+
+
+def test_what_is_asked_is_checked_while_it_is_typed(run: Run, planned: list[tuple[str, str, str]]) -> None:
+    async def act(shown: ShownApp) -> None:
+        await shown.press("e", *"push", "enter")
+        assert shown.shows(PromptScreen) and "Where to" in shown.text()
+        await shown.press("enter")
+        assert "No name." in shown.text() and planned == []
+        shown.app.screen.query_one(Input).value = "hub:me/it"
+        await shown.press("enter")
+        await shown.until(lambda: "ready" in shown.text())
+        assert shown.shows(JobScreen)
+
+    at_runs(act)
+    assert planned == [("push", "mine", "hub:me/it")]
+
+
+def test_a_profile_that_cannot_be_read_ends_nothing(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(weights: Weights) -> str:
+        raise FtuiError("The profile is damaged.")
+
+    def plan(weights: Weights, text: str) -> LongJob:
+        raise AssertionError
+
+    monkeypatch.setattr(after_menu, "CHOICES", [AfterChoice("evaluate", "evaluate", "", plan, "Rows", fail)])
+
+    async def act(shown: ShownApp) -> None:
+        await shown.press("e", "enter")
+        assert "The profile is damaged." in shown.text()
+
+    at_runs(act)
