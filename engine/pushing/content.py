@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ftui.errors import UsageError
-from ftui.helper.chat_session import BASE, find_side
 from ftui.launch.open_run import stored_profile
+from ftui.launch.push_job import RESUME, find_folder
 from ftui.runs.manifest import FileEntry, fault, read_manifest
 from ftui.runs.run_folder import Run
 from ftui.system.files import open_plain
 
 from ..checkpoints.model_card import CARD, read_facts, write_card
 
-FINAL = "final"
-RESUME = "resume/"  # what only a resumed run needs of a checkpoint
 _PIECE = 1 << 20
 
 
@@ -64,7 +62,7 @@ def find_content(run: Run, what: str | None) -> Content:
     Raises:
         UsageError: there is none, or it is damaged.
     """
-    folder = _find_folder(run, what)
+    folder = find_folder(run, what)
     if problem := fault(folder):
         raise UsageError(f"{folder.name} of {run.name} is damaged: {problem}.", hint="Nothing was pushed.")
     manifest = read_manifest(folder)
@@ -74,16 +72,3 @@ def find_content(run: Run, what: str | None) -> Content:
         card = write_card(read_facts(run, stored_profile(run), manifest, folder)).encode()
         files[CARD] = FileEntry(len(card), hashlib.sha256(card).hexdigest())
     return Content(run, folder.relative_to(run.folder).as_posix(), folder, manifest.seal, files, card)
-
-
-def _find_folder(run: Run, what: str | None) -> Path:
-    if what is None and not run.final.is_dir():
-        raise UsageError(f"{run.name} has no final/ yet.", hint=f"Name a checkpoint: ftui push {run.name}@checkpoint-N")
-    if what == BASE:
-        raise UsageError("The base is not what the run has made.")
-    export = run.exports / (what or "").removeprefix("exports/")
-    if what and "/" not in export.name and export.parent == run.exports and export.is_dir():
-        return export
-    folder = find_side(run, what or FINAL).folder
-    assert folder is not None, "only the base has none"
-    return folder

@@ -2,10 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 from ftui.launch.long_job import LongJob
-from ftui.launch.prompt_file import check_file
 from ftui.runs.run_folder import Run
 
 
@@ -43,33 +41,29 @@ class AfterChoice:
     check: Callable[[str], str] = str.strip
 
 
-def _evaluate(against: str | None) -> Callable[[Weights, str], LongJob]:
-    def plan(weights: Weights, text: str) -> LongJob:
-        from ftui.launch.evaluation_job import EvaluationOptions, plan_evaluation  # with pydantic
+def _push(weights: Weights, text: str) -> LongJob:
+    from ftui.launch.push_job import push_job
 
-        return plan_evaluation(weights.title, EvaluationOptions(data=Path(text), against=against)).job()
-
-    return plan
+    return push_job(weights.title, text)
 
 
-def _own_rows(weights: Weights) -> str:
-    """The file that the run evaluates on, if it has one."""
+def _target_of(weights: Weights) -> str:
+    """Where the profile of the run pushes to."""
     from ftui.launch.open_run import stored_profile
-    from ftui.profile.sections.data import sources
 
-    section = stored_profile(weights.run).data
-    return "" if section.eval is None else sources(section.eval)[0].path
+    return stored_profile(weights.run).push.to or "hub:"
 
 
-def _file(text: str) -> str:
-    return str(check_file(text))
+def _target(text: str) -> str:
+    from ftui.launch.push_job import check_target
+
+    return check_target(text)
 
 
-ROWS = "Rows to evaluate on (a file)"
 CHOICES = [
-    AfterChoice("evaluate", "evaluate", "losses and answers on rows", _evaluate(None), ROWS, _own_rows, _file),
     AfterChoice(
-        "evaluate", "evaluate against base", "of both, compared row by row", _evaluate("base"), ROWS, _own_rows, _file
+        "push", "push", "to the hub, a folder, or through a command; verified there", _push,
+        "Where to: hub:OWNER/NAME, a folder, or command:rclone copy {folder} remote:x", _target_of, _target,
     ),
-]
+]  # fmt: skip
 """In the order of the menu."""

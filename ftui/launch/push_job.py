@@ -1,0 +1,113 @@
+"""`ftui push`, for commands and screens: what is sent where, as typed or as the profile says, and what came of it."""
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+import msgspec
+
+from ftui.errors import UsageError
+from ftui.helper.chat_session import BASE, find_side
+from ftui.helper.client import Helper, OnDetail
+from ftui.launch.long_job import LongJob, Rows, disk_line
+from ftui.launch.open_run import stored_profile
+from ftui.profile.consent import check_push_command
+from ftui.profile.sections.push_target import COMMAND, HUB, PushSection, parse_target
+from ftui.runs.events import Pushed
+from ftui.runs.manifest import read_manifest
+from ftui.runs.run_folder import Run, find_run
+from ftui.units import size
+
+FINAL = "final"
+RESUME = "resume/"  # what only a resumed run needs of a checkpoint
+
+
+def push_job(
+    name: str, to: str | None, *, public: bool = False, overwrite: bool = False, allow: Collection[str] = ()
+) -> LongJob:
+    """Work that sends a result (`RUN`, `RUN@checkpoint-120`, `RUN@EXPORT`), and goes on where it was cut short.
+
+    Raises:
+        FtuiError: there is no such run or target, or no room in a folder.
+    """
+    name, _, what = name.partition("@")
+    run = find_run(name)
+    section = find_section(run, to, public=public, overwrite=overwrite, allow=allow)
+    folder = find_folder(run, what or None)
+    sizes = [entry.size for file, entry in read_manifest(folder).files.items() if not file.startswith(RESUME)]
+    files = f"{len(sizes)} file{'s' * (len(sizes) != 1)}, {size(sum(sizes))}"
+    plan = [("sends", f"{folder.name}: {files}"), ("to", str(section.to))]
+    target = parse_target(str(section.to))
+    if target.kind == "hub":
+        plan.append(("seen by", "you only, if it is new" if section.private else "everybody, if it is new"))
+    elif target.kind == "folder":
+        plan.append(disk_line(target.folder, sum(sizes)))
+
+    def work(helper: Helper, on_detail: OnDetail) -> Rows:
+        answer = helper.ask(
+            "push", on_detail=on_detail, run=str(run.folder.absolute()), what=what or None, **section.model_dump()
+        )
+        return result_rows(msgspec.convert(answer, Pushed))
+
+    return LongJob(f"push {run.name}@{folder.name} to {section.to}", plan, work)
+
+
+def find_section(run: Run, to: str | None, *, public: bool, overwrite: bool, allow: Collection[str]) -> PushSection:
+    """Where a push goes, as typed or else as the run's profile says.
+
+    Raises:
+        UsageError: neither says it, or it is no target.
+        ProfileError: the profile's is a command, and nobody has allowed it.
+    """
+    if to is not None:
+        return PushSection(to=check_target(to), private=not public, overwrite=overwrite)
+    profile = stored_profile(run)
+    if profile.push.to is None:
+        raise UsageError(f"Where to? The profile of {run.name} has no push.to.", hint="--to hub:OWNER/NAME, for one.")
+    check_push_command(profile, allow)
+    stored = profile.push
+    return PushSection(to=stored.to, private=stored.private and not public, overwrite=stored.overwrite or overwrite)
+
+
+def check_target(to: str) -> str:
+    """A target as a person types it; a folder from here becomes one from the root.
+
+    Raises:
+        UsageError: it is none.
+    """
+    to = to.strip()
+    if not to.startswith((HUB, COMMAND)) and ("/" in to or to in (".", "..")) and to[:1] in "./":
+        to = os.path.abspath(to)
+    try:
+        parse_target(to)
+    except ValueError as error:
+        raise UsageError(f"--to: {error}.", hint="`ftui push --help` shows the ways.") from error
+    return to
+
+
+def find_folder(run: Run, what: str | None) -> Path:
+    """What is pushed: `final` (`None`), `checkpoint-N`, N or the name of an export.
+
+    Raises:
+        UsageError: there is none, or it is damaged.
+    """
+    if what is None and not run.final.is_dir():
+        raise UsageError(f"{run.name} has no final/ yet.", hint=f"Name a checkpoint: ftui push {run.name}@checkpoint-N")
+    if what == BASE:
+        raise UsageError("The base is not what the run has made.")
+    export = run.exports / (what or "").removeprefix("exports/")
+    if what and "/" not in export.name and export.parent == run.exports and export.is_dir():
+        return export
+    folder = find_side(run, what or FINAL).folder
+    assert folder is not None, "only the base has none"
+    return folder
+
+
+def result_rows(pushed: Pushed) -> Rows:
+    """What has arrived."""
+    rows = [
+        ("place", pushed.place),
+        ("files", f"{pushed.num_files}, {size(pushed.num_bytes)}"),
+        ("verified", "every hash was asked for there" if pushed.verified else "nothing says whether all of it arrived"),
+    ]
+    return [*rows, ("commit", pushed.commit)] if pushed.commit else rows

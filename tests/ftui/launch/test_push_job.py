@@ -1,0 +1,51 @@
+from pathlib import Path
+
+import pytest
+
+from ftui.errors import DiskFullError, FtuiError, UsageError
+from ftui.launch.long_job import LongJob
+from ftui.launch.push_job import push_job
+from ftui.runs.run_folder import Run
+from ftui.system import volume
+from tests.support.shelf import finished, opened, saved
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return finished(tmp_path / "runs" / "mine")
+
+
+def plan(job: LongJob) -> dict[str, str]:
+    return {label: text for label, text in job.plan}
+
+
+@pytest.mark.parametrize(("public", "seen_by"), [(False, "you only"), (True, "everybody")])
+def test_it_says_what_goes_where_before_anything_does(run: Run, public: bool, seen_by: str) -> None:
+    job = push_job(str(run.folder), "hub:me/mine", public=public)
+    assert job.title == "push mine@final to hub:me/mine" and plan(job)["seen by"].startswith(seen_by)
+    assert plan(job)["sends"] == "final: 1 file, 1.0 KiB", "not what only a resumed run needs"
+
+
+def test_room_is_asked_of_a_folder(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "out" / "mine"
+    assert "needed" in plan(push_job(f"{run.folder}@checkpoint-8", str(target)))["disk"] and not target.exists()
+    monkeypatch.setattr(volume, "free_bytes", lambda folder: 100)
+    with pytest.raises(DiskFullError, match="100 B free"):
+        push_job(str(run.folder), str(target))
+
+
+@pytest.mark.parametrize(("what", "to", "words"), [
+    ("@base", "hub:me/mine", "The base"), ("@checkpoint-9999", "hub:me/mine", "has no checkpoint-9999"),
+    ("", "hub:../up", "no name on the hub"), ("", "elsewhere", "is no target"),
+])  # fmt: skip
+def test_what_cannot_be_pushed(run: Run, what: str, to: str, words: str) -> None:
+    with pytest.raises(FtuiError, match=words):
+        push_job(f"{run.folder}{what}", to)
+
+
+def test_a_run_without_a_result_names_the_way(tmp_path: Path) -> None:
+    run = opened(tmp_path / "runs" / "young")
+    saved(run, 2)
+    with pytest.raises(UsageError, match="has no final/ yet") as caught:
+        push_job(str(run.folder), "hub:me/mine")
+    assert "ftui push young@checkpoint-N" in caught.value.hint
